@@ -29,70 +29,62 @@ uint64_t CallCallbacks() {
 }
 
 // NCCL waits for a peer before it launches, say.
-TEST(CallCounting, WithoutAnOperation) {
-  RunInChild({}, [] {
-    NcclCommunicator communicator(1);
-    for (uint64_t i = 1; i <= 1000; ++i) {
-      Call(communicator);
-      ASSERT_EQ(CallsNow(1), i);
-    }
-    EXPECT_EQ(Bytes(Find(ReadSnapshot(), 1)), 1000 * kBytes);
-    EXPECT_EQ(CallCallbacks(), 1000u);
-    // Not once more by an operation that comes after all.
-    Stop(Start(communicator.context(), CollEvent(nullptr, 0, 2)));
-    EXPECT_EQ(CallsNow(1), 1000u);
-  });
+TEST_IN_CHILD(CallCounting, WithoutAnOperation) {
+  NcclCommunicator communicator(1);
+  for (uint64_t i = 1; i <= 1000; ++i) {
+    Call(communicator);
+    ASSERT_EQ(CallsNow(1), i);
+  }
+  EXPECT_EQ(Bytes(Find(ReadSnapshot(), 1)), 1000 * kBytes);
+  EXPECT_EQ(CallCallbacks(), 1000u);
+  // Not once more by an operation that comes after all.
+  Stop(Start(communicator.context(), CollEvent(nullptr, 0, 2)));
+  EXPECT_EQ(CallsNow(1), 1000u);
 }
 
 // More kinds than there is room for to remember them, in turn.
-TEST(CallCounting, OfManySizes) {
-  RunInChild({}, [] {
-    constexpr uint64_t kSizes = 200;
-    NcclCommunicator communicator(1);
-    uint64_t bytes = 0;
-    for (uint64_t i = 0; i < 20 * kSizes; ++i) {
-      const uint64_t size = 4 * (1 + i % kSizes) * (i % 3 == 0 ? 1 : 100000);
-      Call(communicator, size);
-      bytes += size;
-    }
-    const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
-    EXPECT_EQ(Calls(measured), 20 * kSizes);
-    EXPECT_EQ(Bytes(measured), bytes);
-    for (const CallCountSnapshot& calls : measured.calls) EXPECT_EQ(calls.op, "AllReduce");
-  });
+TEST_IN_CHILD(CallCounting, OfManySizes) {
+  constexpr uint64_t kSizes = 200;
+  NcclCommunicator communicator(1);
+  uint64_t bytes = 0;
+  for (uint64_t i = 0; i < 20 * kSizes; ++i) {
+    const uint64_t size = 4 * (1 + i % kSizes) * (i % 3 == 0 ? 1 : 100000);
+    Call(communicator, size);
+    bytes += size;
+  }
+  const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
+  EXPECT_EQ(Calls(measured), 20 * kSizes);
+  EXPECT_EQ(Bytes(measured), bytes);
+  for (const CallCountSnapshot& calls : measured.calls) EXPECT_EQ(calls.op, "AllReduce");
 }
 
 // The next communicator has the same place. It learns anew where its calls are counted.
-TEST(CallCounting, OfTheNextCommunicator) {
-  RunInChild({{"NCCL_PULSE_SERIES_LIMIT", "64"}}, [] {
-    for (uint64_t comm_id = 1; comm_id <= 200; ++comm_id) {
-      NcclCommunicator communicator(comm_id);
-      for (uint64_t i = 0; i < comm_id; ++i) Call(communicator, 4 + 4 * (comm_id % 7));
-      EXPECT_EQ(CallsNow(comm_id), comm_id);
-      communicator.Finalize();
-    }
-  });
+TEST_IN_CHILD(CallCounting, OfTheNextCommunicator, {"NCCL_PULSE_SERIES_LIMIT", "64"}) {
+  for (uint64_t comm_id = 1; comm_id <= 200; ++comm_id) {
+    NcclCommunicator communicator(comm_id);
+    for (uint64_t i = 0; i < comm_id; ++i) Call(communicator, 4 + 4 * (comm_id % 7));
+    EXPECT_EQ(CallsNow(comm_id), comm_id);
+    communicator.Finalize();
+  }
 }
 
 // A non-blocking communicator launches on another thread while its own goes on.
-TEST(CallCounting, WhileAnotherThreadReportsOperations) {
-  RunInChild({}, [] {
-    constexpr uint64_t kOperations = 50000;
-    NcclCommunicator communicator(1);
-    std::thread launching([&] {
-      for (uint64_t i = 0; i < kOperations; ++i) {
-        Stop(Start(communicator.context(), CollEvent(nullptr, i, 2)));
-      }
-    });
-    for (uint64_t i = 0; i < kOperations; ++i) Call(communicator);
-    launching.join();
-    communicator.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Calls(Find(snapshot, 1)), kOperations);
-    EXPECT_EQ(Bytes(Find(snapshot, 1)), kOperations * kBytes);
-    EXPECT_EQ(Operations(Find(snapshot, 1)), kOperations);
-    EXPECT_EQ(Ignored(snapshot), 0u);
+TEST_IN_CHILD(CallCounting, WhileAnotherThreadReportsOperations) {
+  constexpr uint64_t kOperations = 50000;
+  NcclCommunicator communicator(1);
+  std::thread launching([&] {
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      Stop(Start(communicator.context(), CollEvent(nullptr, i, 2)));
+    }
   });
+  for (uint64_t i = 0; i < kOperations; ++i) Call(communicator);
+  launching.join();
+  communicator.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Calls(Find(snapshot, 1)), kOperations);
+  EXPECT_EQ(Bytes(Find(snapshot, 1)), kOperations * kBytes);
+  EXPECT_EQ(Operations(Find(snapshot, 1)), kOperations);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 // From now on, as a container's filter of system calls may.
@@ -111,37 +103,34 @@ void RefuseMembarrier() {
 }
 
 // A place is used again, which takes full fences then.
-TEST(CallCounting, WhereTheKernelRefusesMembarrier) {
-  RunInChild({{"NCCL_PULSE_SERIES_LIMIT", "64"}}, [] {
-    RefuseMembarrier();
-    for (uint64_t comm_id = 1; comm_id <= 50; ++comm_id) {
-      NcclCommunicator communicator(comm_id);
-      for (uint64_t i = 0; i < comm_id; ++i) Call(communicator);
-      EXPECT_EQ(CallsNow(comm_id), comm_id);
-      communicator.Finalize();
-    }
-    EXPECT_GT(ReadSnapshot().recycled_communicators, 0u);
-  });
+TEST_IN_CHILD(CallCounting, WhereTheKernelRefusesMembarrier, {"NCCL_PULSE_SERIES_LIMIT", "64"}) {
+  RefuseMembarrier();
+  for (uint64_t comm_id = 1; comm_id <= 50; ++comm_id) {
+    NcclCommunicator communicator(comm_id);
+    for (uint64_t i = 0; i < comm_id; ++i) Call(communicator);
+    EXPECT_EQ(CallsNow(comm_id), comm_id);
+    communicator.Finalize();
+  }
+  EXPECT_GT(ReadSnapshot().recycled_communicators, 0u);
 }
 
-// Then nobody knows whether a callback is still writing to a communicator that has ended: its numbers
-// stay.
-TEST(CallCounting, WhereTheKernelRefusesMembarrierLater) {
-  RunInChild({{"NCCL_PULSE_SERIES_LIMIT", "64"}}, [] {
-    NcclCommunicator first(1);
-    Call(first);
-    first.Finalize();
-    RefuseMembarrier();
-    for (uint64_t comm_id = 2; comm_id <= 50; ++comm_id) {
-      NcclCommunicator communicator(comm_id);
-      Call(communicator);
-      communicator.Finalize();
-    }
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(snapshot.recycled_communicators, 0u);
-    EXPECT_EQ(snapshot.communicators.size(), 50u);
-    EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
-  });
+// Then nobody knows whether a callback is still writing to a communicator that has ended: its
+// numbers stay.
+TEST_IN_CHILD(CallCounting, WhereTheKernelRefusesMembarrierLater,
+              {"NCCL_PULSE_SERIES_LIMIT", "64"}) {
+  NcclCommunicator first(1);
+  Call(first);
+  first.Finalize();
+  RefuseMembarrier();
+  for (uint64_t comm_id = 2; comm_id <= 50; ++comm_id) {
+    NcclCommunicator communicator(comm_id);
+    Call(communicator);
+    communicator.Finalize();
+  }
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(snapshot.recycled_communicators, 0u);
+  EXPECT_EQ(snapshot.communicators.size(), 50u);
+  EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
 }
 
 }  // namespace

@@ -22,168 +22,148 @@ uint64_t ByProxy(uint64_t comm_id) {
   return Timed(Find(ReadSnapshot(), comm_id), LatencyKind::kCompletionProxy);
 }
 
-TEST(CompletionTest, BackgroundThreadSettlesAfterTheQuietTime) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    const uint64_t before_ns = NowNs();
-    comm.RunWithProxy();
-    const uint64_t after_ns = NowNs();
-    ASSERT_TRUE(WaitUntil([] { return ByProxy(1) == 1; }));
-    // The time of the last stop, not of the settling a second later.
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    for (const LatencySnapshot& latency : Find(snapshot, 1).latencies) {
-      EXPECT_LE(latency.histogram.sum_ns, after_ns - before_ns);
-      EXPECT_EQ(latency.op, "AllReduce");
-      EXPECT_EQ(latency.bytes, NcclCommunicator::kBytes);
-    }
-    EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 0u);
-  });
+TEST_IN_CHILD(CompletionTest, BackgroundThreadSettlesAfterTheQuietTime) {
+  NcclCommunicator comm(1);
+  const uint64_t before_ns = NowNs();
+  comm.RunWithProxy();
+  const uint64_t after_ns = NowNs();
+  ASSERT_TRUE(WaitUntil([] { return ByProxy(1) == 1; }));
+  // The time of the last stop, not of the settling a second later.
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  for (const LatencySnapshot& latency : Find(snapshot, 1).latencies) {
+    EXPECT_LE(latency.histogram.sum_ns, after_ns - before_ns);
+    EXPECT_EQ(latency.op, "AllReduce");
+    EXPECT_EQ(latency.bytes, NcclCommunicator::kBytes);
+  }
+  EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 0u);
 }
 
-TEST(CompletionTest, LateProxyOpReopensWithinTheQuietTime) {
-  RunInChild({}, [] {
-    // Started and stopped are equal in between; that must not end the operation. A machine that
-    // stalls for the whole quiet time gets another try.
-    for (uint64_t attempt = 1;; ++attempt) {
-      NcclCommunicator comm(attempt);
-      const uint64_t begin_ns = NowNs();
-      void* coll = comm.Enqueue();
-      Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-      EXPECT_TRUE(WaitUntil([&] { return NowNs() - begin_ns > 3000000; }));
-      Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-      const uint64_t elapsed_ns = NowNs() - begin_ns;
-      comm.Finalize();
-      if (elapsed_ns > 900000000) continue;
-      const ProcessSnapshot snapshot = ReadSnapshot();
-      EXPECT_EQ(Ignored(snapshot, IgnoredReason::kAfterClose), 0u);
-      const CommunicatorSnapshot& measured = Find(snapshot, attempt);
-      ASSERT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 1u);
-      EXPECT_GT(measured.latencies[0].histogram.sum_ns, 3000000u);
-      EXPECT_LE(measured.latencies[0].histogram.sum_ns, elapsed_ns);
-      return;
-    }
-  });
-}
-
-TEST(CompletionTest, SlotNeedSettles) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
-    for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue();
-    EXPECT_EQ(ByProxy(1), 1u);
-  });
-}
-
-TEST(CompletionTest, FinalizeSettles) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    for (int i = 0; i < 100; ++i) comm.RunWithProxy();
+TEST_IN_CHILD(CompletionTest, LateProxyOpReopensWithinTheQuietTime) {
+  // Started and stopped are equal in between; that must not end the operation. A machine that
+  // stalls for the whole quiet time gets another try.
+  for (uint64_t attempt = 1;; ++attempt) {
+    NcclCommunicator comm(attempt);
+    const uint64_t begin_ns = NowNs();
+    void* coll = comm.Enqueue();
+    Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+    EXPECT_TRUE(WaitUntil([&] { return NowNs() - begin_ns > 3000000; }));
+    Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+    const uint64_t elapsed_ns = NowNs() - begin_ns;
     comm.Finalize();
-    EXPECT_EQ(ByProxy(1), 100u);
-    EXPECT_TRUE(Find(ReadSnapshot(), 1).finalized);
-  });
-}
-
-TEST(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    for (int i = 0; i < 1000; ++i) comm.Enqueue();
-    comm.Finalize();
+    if (elapsed_ns > 900000000) continue;
     const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_TRUE(measured.latencies.empty());
-    EXPECT_EQ(Uncompleted(measured), 0u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kNotTimed), 1000u);
-    EXPECT_EQ(Calls(measured), 1000u);
-    EXPECT_EQ(Bytes(measured), 1000 * NcclCommunicator::kBytes);
-    EXPECT_EQ(measured.launches, 1000u);
-  });
+    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kAfterClose), 0u);
+    const CommunicatorSnapshot& measured = Find(snapshot, attempt);
+    ASSERT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 1u);
+    EXPECT_GT(measured.latencies[0].histogram.sum_ns, 3000000u);
+    EXPECT_LE(measured.latencies[0].histogram.sum_ns, elapsed_ns);
+    return;
+  }
 }
 
-TEST(CompletionTest, TimingOffTracksNothing) {
-  RunInChild(kOff, [] {
-    NcclCommunicator comm(1);
-    EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyOp), 0);
-    EXPECT_EQ(comm.Enqueue(), nullptr);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
-    EXPECT_EQ(Operations(Find(snapshot, 1)), 1u);
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(CompletionTest, SlotNeedSettles) {
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue();
+  EXPECT_EQ(ByProxy(1), 1u);
 }
 
-TEST(CompletionTest, ByChannels) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithKernel(4, 1000, 5000);
-    const ProcessSnapshot snapshot = ReadSnapshot();  // at once: nothing has to be waited for
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 1u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 0u);
-    EXPECT_GT(measured.last_completion_realtime_ns, 0);
-    EXPECT_EQ(snapshot.callbacks[static_cast<size_t>(CallbackKind::kKernel)], 12u);
-  });
+TEST_IN_CHILD(CompletionTest, FinalizeSettles) {
+  NcclCommunicator comm(1);
+  for (int i = 0; i < 100; ++i) comm.RunWithProxy();
+  comm.Finalize();
+  EXPECT_EQ(ByProxy(1), 100u);
+  EXPECT_TRUE(Find(ReadSnapshot(), 1).finalized);
 }
 
-TEST(CompletionTest, ChannelThatNeverStops) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(2);
-    RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000)), 2000);
-    Start(comm.context(), ChannelEvent(coll, 1, 1000));
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_TRUE(Find(snapshot, 1).latencies.empty());
-    EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-  });
+TEST_IN_CHILD(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
+  NcclCommunicator comm(1);
+  for (int i = 0; i < 1000; ++i) comm.Enqueue();
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_TRUE(measured.latencies.empty());
+  EXPECT_EQ(Uncompleted(measured), 0u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kNotTimed), 1000u);
+  EXPECT_EQ(Calls(measured), 1000u);
+  EXPECT_EQ(Bytes(measured), 1000 * NcclCommunicator::kBytes);
+  EXPECT_EQ(measured.launches, 1000u);
+}
+
+TEST_IN_CHILD(CompletionTest, TimingOffTracksNothing, kOff) {
+  NcclCommunicator comm(1);
+  EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyOp), 0);
+  EXPECT_EQ(comm.Enqueue(), nullptr);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
+  EXPECT_EQ(Operations(Find(snapshot, 1)), 1u);
+  EXPECT_EQ(Ignored(snapshot), 0u);
+}
+
+TEST_IN_CHILD(CompletionTest, ByChannels, kKernel) {
+  NcclCommunicator comm(1);
+  comm.RunWithKernel(4, 1000, 5000);
+  const ProcessSnapshot snapshot = ReadSnapshot();  // at once: nothing has to be waited for
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 1u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 0u);
+  EXPECT_GT(measured.last_completion_realtime_ns, 0);
+  EXPECT_EQ(snapshot.callbacks[static_cast<size_t>(CallbackKind::kKernel)], 12u);
+}
+
+TEST_IN_CHILD(CompletionTest, ChannelThatNeverStops, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(2);
+  RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000)), 2000);
+  Start(comm.context(), ChannelEvent(coll, 1, 1000));
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_TRUE(Find(snapshot, 1).latencies.empty());
+  EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
 }
 
 // With traffic, the network decides when the operation ended, in whichever order the stops come.
-TEST(CompletionTest, ProxyOpsAndChannels) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    for (const bool proxy_first : {true, false}) {
-      void* coll = comm.Enqueue(1);
-      void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-      const uint64_t gpu_ns = proxy_first ? 1000 : 3000;
-      void* channel = Start(comm.context(), ChannelEvent(coll, 0, gpu_ns));
-      if (proxy_first) Stop(proxy);
-      RecordAndStopChannel(channel, gpu_ns + 1000);
-      if (!proxy_first) Stop(proxy);
-    }
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 2u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 2u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 0u);
-    EXPECT_EQ(Uncompleted(measured), 0u);
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(CompletionTest, ProxyOpsAndChannels, kKernel) {
+  NcclCommunicator comm(1);
+  for (const bool proxy_first : {true, false}) {
+    void* coll = comm.Enqueue(1);
+    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+    const uint64_t gpu_ns = proxy_first ? 1000 : 3000;
+    void* channel = Start(comm.context(), ChannelEvent(coll, 0, gpu_ns));
+    if (proxy_first) Stop(proxy);
+    RecordAndStopChannel(channel, gpu_ns + 1000);
+    if (!proxy_first) Stop(proxy);
+  }
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 2u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 2u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 0u);
+  EXPECT_EQ(Uncompleted(measured), 0u);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 // The channels of an operation are still running, so its silent network does not end it.
-TEST(CompletionTest, QuietNetworkDoesNotSettleWhileChannelsRun) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    NcclCommunicator clock(2);  // settled by the same thread in the same round or a later one
-    void* coll = comm.Enqueue(1);
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-    void* other = clock.Enqueue(1);
-    RecordAndStopChannel(Start(clock.context(), ChannelEvent(other, 0, 1000)), 2000);
-    void* with_traffic = clock.Enqueue(1);
-    Stop(Start(clock.context(), ProxyOpEvent(with_traffic, getpid())));
-    RecordAndStopChannel(Start(clock.context(), ChannelEvent(with_traffic, 0, 3000)), 4000);
-    ASSERT_TRUE(WaitUntil([] { return ByProxy(2) == 1; }));
-    EXPECT_EQ(ByProxy(1), 0u);
-    RecordAndStopChannel(channel, 2000);
-    EXPECT_TRUE(WaitUntil([] { return ByProxy(1) == 1; }));
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
-  });
+TEST_IN_CHILD(CompletionTest, QuietNetworkDoesNotSettleWhileChannelsRun, kKernel) {
+  NcclCommunicator comm(1);
+  NcclCommunicator clock(2);  // settled by the same thread in the same round or a later one
+  void* coll = comm.Enqueue(1);
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+  void* other = clock.Enqueue(1);
+  RecordAndStopChannel(Start(clock.context(), ChannelEvent(other, 0, 1000)), 2000);
+  void* with_traffic = clock.Enqueue(1);
+  Stop(Start(clock.context(), ProxyOpEvent(with_traffic, getpid())));
+  RecordAndStopChannel(Start(clock.context(), ChannelEvent(with_traffic, 0, 3000)), 4000);
+  ASSERT_TRUE(WaitUntil([] { return ByProxy(2) == 1; }));
+  EXPECT_EQ(ByProxy(1), 0u);
+  RecordAndStopChannel(channel, 2000);
+  EXPECT_TRUE(WaitUntil([] { return ByProxy(1) == 1; }));
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
 }
 
 }  // namespace

@@ -40,123 +40,107 @@ uint64_t CallsOf(const CommunicatorSnapshot& communicator, const std::string& op
   return calls;
 }
 
-TEST(CompositeTest, OneCallIsCountedByItsNameBesideItsParts) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 3; ++i) comm.RunGroup(kMs, AlltoAll(1000), kOneCall);
-    comm.RunGroup(kMs, Gather(1000), kOneCall);
-    comm.RunGroup(kMs, Scatter(1000), kOneCall);
-    const CommunicatorSnapshot measured = comm.Read();
-    EXPECT_EQ(Composites(measured), "AlltoAll 3, Gather 1, Scatter 1");
-    EXPECT_EQ(CallsOf(measured, "AlltoAll"), 0u);  // not twice in one metric
-    EXPECT_EQ(CallsOf(measured, "Send"), 3u * 2 + 1 + 2);
-    EXPECT_EQ(CallsOf(measured, "Recv"), 3u * 2 + 2 + 1);
-  });
+TEST_WITH_GPU(CompositeTest, OneCallIsCountedByItsNameBesideItsParts) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 3; ++i) comm.RunGroup(kMs, AlltoAll(1000), kOneCall);
+  comm.RunGroup(kMs, Gather(1000), kOneCall);
+  comm.RunGroup(kMs, Scatter(1000), kOneCall);
+  const CommunicatorSnapshot measured = comm.Read();
+  EXPECT_EQ(Composites(measured), "AlltoAll 3, Gather 1, Scatter 1");
+  EXPECT_EQ(CallsOf(measured, "AlltoAll"), 0u);  // not twice in one metric
+  EXPECT_EQ(CallsOf(measured, "Send"), 3u * 2 + 1 + 2);
+  EXPECT_EQ(CallsOf(measured, "Recv"), 3u * 2 + 2 + 1);
 }
 
-TEST(CompositeTest, AGroupOfTheApplicationsStaysSendAndRecv) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    TimeEveryCall();
-    for (int i = 0; i < 4; ++i) {
-      comm.RunGroup(kMs, AlltoAll(1000), kOwnGroup);
-      comm.RunGroup(kMs, Gather(1000), kOwnGroup);
+TEST_WITH_GPU(CompositeTest, AGroupOfTheApplicationsStaysSendAndRecv) {
+  StreamCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  for (int i = 0; i < 4; ++i) {
+    comm.RunGroup(kMs, AlltoAll(1000), kOwnGroup);
+    comm.RunGroup(kMs, Gather(1000), kOwnGroup);
+  }
+  for (int i = 0; i < 4; ++i) comm.Run(kMs, "Send");  // a Gather, where it is not the root
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(Composites(comm.Read()), "");
+  EXPECT_EQ(StreamLatency(comm.Read(), "AlltoAll").histogram.Count(), 0u);
+  EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);
+}
+
+// The group's context is not known, so nothing is learnt of the group; a communicator in it must
+// not take the one before for its own.
+TEST_WITH_GPU(CompositeTest, AGroupThatBeginsWithAnUnknownCommunicatorIsNotTheOneBefore) {
+  StreamCommunicator ended(gpu, 1);
+  StreamCommunicator comm(gpu, 2);
+  comm.RunGroup(kMs, {{"AllReduce", 64}}, kOneCall);
+  ended.Finalize();
+  ended.StartGroup(false, kOwnGroup);
+  for (const auto& call : AlltoAll(1000)) comm.MakeCall(nullptr, call.op, call.bytes);
+  comm.Launch(nullptr, kMs);
+  EXPECT_EQ(Composites(comm.Read()), "");
+}
+
+TEST_WITH_GPU(CompositeTest, ALaunchOfOneHasItsNameAndItsBusBandwidth) {
+  StreamCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  for (int i = 0; i < 5; ++i) comm.RunGroup(7 * kMs, AlltoAll(1000), kOneCall);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  const CommunicatorSnapshot measured = comm.Read();
+  const LatencySnapshot latency = StreamLatency(measured, "AlltoAll");
+  EXPECT_EQ(latency.histogram.Count(), 3u);  // all but the first two
+  EXPECT_EQ(latency.bytes, 3u * 1000);
+  EXPECT_EQ(latency.bus_bytes, 3u * 1000);  // n - 1 ranks, of two
+  EXPECT_EQ(StreamLatency(measured, "Grouped").histogram.Count(), 0u);
+  // Its parts have none of their own, as those of any group.
+  EXPECT_EQ(Untimed(measured), 5u * 4);
+  // Ranks compare it by the number of the call.
+  ASSERT_EQ(measured.timed_calls.size(), 3u);
+  for (uint64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(measured.timed_calls[i].op, "AlltoAll");
+    EXPECT_EQ(measured.timed_calls[i].call_number, i + 2);
+  }
+}
+
+TEST_WITH_GPU(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGroups) {
+  StreamCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  for (int i = 0; i < 4; ++i) {
+    void* group = comm.StartGroup(false, kOneCall);
+    Calls made;
+    for (const auto& call : AlltoAll(1000)) {
+      made.push_back(comm.MakeCall(group, call.op, call.bytes));
     }
-    for (int i = 0; i < 4; ++i) comm.Run(kMs, "Send");  // a Gather, where it is not the root
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(Composites(comm.Read()), "");
-    EXPECT_EQ(StreamLatency(comm.Read(), "AlltoAll").histogram.Count(), 0u);
-    EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);
-  });
+    comm.Launch(group, kMs);
+    comm.Report(made[0]);
+    comm.Report(made[1]);
+    comm.Launch(group, kMs);
+    comm.Report(made[2]);
+    comm.Report(made[3]);
+    comm.StopGroup(group);
+  }
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(Composites(comm.Read()), "AlltoAll 4");
+  EXPECT_EQ(StreamLatency(comm.Read(), "AlltoAll").histogram.Count(), 0u);
+  EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);
 }
 
-// The group's context is not known, so nothing is learnt of the group; a communicator in it must not
-// take the one before for its own.
-TEST(CompositeTest, AGroupThatBeginsWithAnUnknownCommunicatorIsNotTheOneBefore) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator ended(gpu, 1);
-    StreamCommunicator comm(gpu, 2);
-    comm.RunGroup(kMs, {{"AllReduce", 64}}, kOneCall);
-    ended.Finalize();
-    ended.StartGroup(false, kOwnGroup);
-    for (const auto& call : AlltoAll(1000)) comm.MakeCall(nullptr, call.op, call.bytes);
-    comm.Launch(nullptr, kMs);
-    EXPECT_EQ(Composites(comm.Read()), "");
-  });
+TEST_WITH_GPU(CompositeTest, ACapturedOneSaysSo) {
+  StreamCommunicator comm(gpu, 1);
+  for (const auto& calls : {AlltoAll(1000), Gather(1000)}) {
+    void* group = comm.StartGroup(true, kOneCall);
+    for (const auto& call : calls) comm.MakeCall(group, call.op, call.bytes, true);
+    comm.StopLaunch(comm.StartLaunch(group));
+    comm.StopGroup(group);
+  }
+  EXPECT_EQ(Composites(comm.Read()), "AlltoAll captured 1, Gather captured 1");
 }
 
-TEST(CompositeTest, ALaunchOfOneHasItsNameAndItsBusBandwidth) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    TimeEveryCall();
-    for (int i = 0; i < 5; ++i) comm.RunGroup(7 * kMs, AlltoAll(1000), kOneCall);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    const CommunicatorSnapshot measured = comm.Read();
-    const LatencySnapshot latency = StreamLatency(measured, "AlltoAll");
-    EXPECT_EQ(latency.histogram.Count(), 3u);  // all but the first two
-    EXPECT_EQ(latency.bytes, 3u * 1000);
-    EXPECT_EQ(latency.bus_bytes, 3u * 1000);  // n - 1 ranks, of two
-    EXPECT_EQ(StreamLatency(measured, "Grouped").histogram.Count(), 0u);
-    // Its parts have none of their own, as those of any group.
-    EXPECT_EQ(Untimed(measured), 5u * 4);
-    // Ranks compare it by the number of the call.
-    ASSERT_EQ(measured.timed_calls.size(), 3u);
-    for (uint64_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(measured.timed_calls[i].op, "AlltoAll");
-      EXPECT_EQ(measured.timed_calls[i].call_number, i + 2);
-    }
-  });
-}
-
-TEST(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGroups) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    TimeEveryCall();
-    for (int i = 0; i < 4; ++i) {
-      void* group = comm.StartGroup(false, kOneCall);
-      Calls made;
-      for (const auto& call : AlltoAll(1000)) {
-        made.push_back(comm.MakeCall(group, call.op, call.bytes));
-      }
-      comm.Launch(group, kMs);
-      comm.Report(made[0]);
-      comm.Report(made[1]);
-      comm.Launch(group, kMs);
-      comm.Report(made[2]);
-      comm.Report(made[3]);
-      comm.StopGroup(group);
-    }
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(Composites(comm.Read()), "AlltoAll 4");
-    EXPECT_EQ(StreamLatency(comm.Read(), "AlltoAll").histogram.Count(), 0u);
-    EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);
-  });
-}
-
-TEST(CompositeTest, ACapturedOneSaysSo) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (const auto& calls : {AlltoAll(1000), Gather(1000)}) {
-      void* group = comm.StartGroup(true, kOneCall);
-      for (const auto& call : calls) comm.MakeCall(group, call.op, call.bytes, true);
-      comm.StopLaunch(comm.StartLaunch(group));
-      comm.StopGroup(group);
-    }
-    EXPECT_EQ(Composites(comm.Read()), "AlltoAll captured 1, Gather captured 1");
-  });
-}
-
-TEST(CompositeTest, KernelTimingCountsThemToo) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        comm.RunGroup(kMs, AlltoAll(1000), kOneCall);
-        EXPECT_EQ(Composites(comm.Read()), "AlltoAll 1");
-      },
-      {{"NCCL_PULSE_TIMING", "kernel"}});
+TEST_WITH_GPU(CompositeTest, KernelTimingCountsThemToo, {"NCCL_PULSE_TIMING", "kernel"}) {
+  StreamCommunicator comm(gpu, 1);
+  comm.RunGroup(kMs, AlltoAll(1000), kOneCall);
+  EXPECT_EQ(Composites(comm.Read()), "AlltoAll 1");
 }
 
 }  // namespace

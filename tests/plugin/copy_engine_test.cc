@@ -61,51 +61,47 @@ uint64_t CountedAsCopyEngine(const CommunicatorSnapshot& measured) {
   return count;
 }
 
-TEST(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    CopyEngine engine(gpu, comm);
-    TimeEveryCall();
-    for (int i = 0; i < 7; ++i) engine.Run(3 * kMs);
-    WaitForPoll();
-    EXPECT_EQ(comm.Read().launches, 7u);
-    EXPECT_EQ(comm.Read().launches_completed, 0u);
-    EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    const CommunicatorSnapshot measured = comm.Read();
-    EXPECT_EQ(measured.launches_completed, 7u);
-    EXPECT_EQ(measured.oldest_inflight_realtime_ns, 0);
-    const LatencySnapshot latency = StreamLatency(measured, "AllGather");
-    EXPECT_EQ(latency.histogram.Count(), 5u);  // not the first two calls
-    EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 15.0 * kMs, 100);
-    EXPECT_EQ(latency.bytes, 5u * 4096);
-    EXPECT_EQ(latency.bus_bytes, 5u * 4096);  // (n - 1) of two ranks
-    for (const TimedCallSnapshot& call : measured.timed_calls) EXPECT_GE(call.call_number, 2u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 2u);
-    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 7u);
-    EXPECT_EQ(CountedAsCopyEngine(measured), 7u);
-    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
-  });
+TEST_WITH_GPU(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
+  StreamCommunicator comm(gpu, 1);
+  CopyEngine engine(gpu, comm);
+  TimeEveryCall();
+  for (int i = 0; i < 7; ++i) engine.Run(3 * kMs);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().launches, 7u);
+  EXPECT_EQ(comm.Read().launches_completed, 0u);
+  EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  const CommunicatorSnapshot measured = comm.Read();
+  EXPECT_EQ(measured.launches_completed, 7u);
+  EXPECT_EQ(measured.oldest_inflight_realtime_ns, 0);
+  const LatencySnapshot latency = StreamLatency(measured, "AllGather");
+  EXPECT_EQ(latency.histogram.Count(), 5u);  // not the first two calls
+  EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 15.0 * kMs, 100);
+  EXPECT_EQ(latency.bytes, 5u * 4096);
+  EXPECT_EQ(latency.bus_bytes, 5u * 4096);  // (n - 1) of two ranks
+  for (const TimedCallSnapshot& call : measured.timed_calls) EXPECT_GE(call.call_number, 2u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 2u);
+  EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 7u);
+  EXPECT_EQ(CountedAsCopyEngine(measured), 7u);
+  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
 }
 
-TEST(CopyEngineTest, AHangIsSeen) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    CopyEngine engine(gpu, comm);
-    engine.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    engine.Run(FakeCuda::kForever);
-    for (int i = 0; i < 5; ++i) comm.Run(kMs);
-    gpu.Advance(kSecond);
-    AdvanceClock(60 * kSecond);
-    WaitForPoll();
-    EXPECT_EQ(comm.Read().launches, 7u);
-    EXPECT_EQ(comm.Read().launches_completed, 1u);
-    EXPECT_LT(comm.Read().oldest_inflight_realtime_ns,
-              ReadSnapshot().last_poll_realtime_ns - 50 * int64_t{1000000000});
-  });
+TEST_WITH_GPU(CopyEngineTest, AHangIsSeen) {
+  StreamCommunicator comm(gpu, 1);
+  CopyEngine engine(gpu, comm);
+  engine.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  engine.Run(FakeCuda::kForever);
+  for (int i = 0; i < 5; ++i) comm.Run(kMs);
+  gpu.Advance(kSecond);
+  AdvanceClock(60 * kSecond);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().launches, 7u);
+  EXPECT_EQ(comm.Read().launches_completed, 1u);
+  EXPECT_LT(comm.Read().oldest_inflight_realtime_ns,
+            ReadSnapshot().last_poll_realtime_ns - 50 * int64_t{1000000000});
 }
 
 TEST(CopyEngineTest, TheGpuDoesNotComeToIt) {
@@ -162,57 +158,51 @@ TEST(CopyEngineTest, InAGroupWithKernels) {
   }
 }
 
-TEST(CopyEngineTest, CapturedOnesAreNotTouched) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    CopyEngine engine(gpu, comm);
-    TimeEveryCall();
-    for (const bool call_says : {true, false}) {
-      gpu.BeginCapture(comm.stream());
-      for (int i = 0; i < 3; ++i) engine.Run(kMs, "AllGather", 4096, call_says);
-      EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-    }
-    EXPECT_EQ(gpu.RecordsInCallbacks(), 0u);
-    EXPECT_TRUE(comm.Read().captured);
-    EXPECT_EQ(comm.Read().launches, 0u);
-    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kCaptured), 6u);
-  });
+TEST_WITH_GPU(CopyEngineTest, CapturedOnesAreNotTouched) {
+  StreamCommunicator comm(gpu, 1);
+  CopyEngine engine(gpu, comm);
+  TimeEveryCall();
+  for (const bool call_says : {true, false}) {
+    gpu.BeginCapture(comm.stream());
+    for (int i = 0; i < 3; ++i) engine.Run(kMs, "AllGather", 4096, call_says);
+    EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  }
+  EXPECT_EQ(gpu.RecordsInCallbacks(), 0u);
+  EXPECT_TRUE(comm.Read().captured);
+  EXPECT_EQ(comm.Read().launches, 0u);
+  EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kCaptured), 6u);
 }
 
 // On an error NCCL leaves without the stop; and RCCL has a way to one without a call.
-TEST(CopyEngineTest, WithoutEndOrCall) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    CopyEngine engine(gpu, comm);
-    TimeEveryCall();
-    for (int i = 0; i < 20; ++i) engine.Start({"AllGather", 4096});
-    for (int i = 0; i < 4; ++i) engine.Carry({"AllGather", 4096}, kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    const CommunicatorSnapshot measured = comm.Read();
-    EXPECT_EQ(measured.launches, 4u);
-    EXPECT_EQ(measured.launches_completed, 4u);
-    EXPECT_EQ(TimedOperations(measured), 4u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 18u);
-    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 24u);
-  });
+TEST_WITH_GPU(CopyEngineTest, WithoutEndOrCall) {
+  StreamCommunicator comm(gpu, 1);
+  CopyEngine engine(gpu, comm);
+  TimeEveryCall();
+  for (int i = 0; i < 20; ++i) engine.Start({"AllGather", 4096});
+  for (int i = 0; i < 4; ++i) engine.Carry({"AllGather", 4096}, kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  const CommunicatorSnapshot measured = comm.Read();
+  EXPECT_EQ(measured.launches, 4u);
+  EXPECT_EQ(measured.launches_completed, 4u);
+  EXPECT_EQ(TimedOperations(measured), 4u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 18u);
+  EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 24u);
 }
 
-TEST(CopyEngineTest, ADriverThatFails) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    CopyEngine engine(gpu, comm);
-    TimeEveryCall();
-    for (int i = 0; i < 5; ++i) engine.Run();
-    gpu.Fail("cuEventRecord", FakeCuda::kIllegalAddress);
-    for (int i = 0; i < 5; ++i) engine.Run();
-    WaitForPoll();
-    const CommunicatorSnapshot measured = comm.Read();
-    EXPECT_FALSE(measured.has_heartbeat);
-    EXPECT_EQ(measured.launches, 10u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 3u);
-    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 10u);
-  });
+TEST_WITH_GPU(CopyEngineTest, ADriverThatFails) {
+  StreamCommunicator comm(gpu, 1);
+  CopyEngine engine(gpu, comm);
+  TimeEveryCall();
+  for (int i = 0; i < 5; ++i) engine.Run();
+  gpu.Fail("cuEventRecord", FakeCuda::kIllegalAddress);
+  for (int i = 0; i < 5; ++i) engine.Run();
+  WaitForPoll();
+  const CommunicatorSnapshot measured = comm.Read();
+  EXPECT_FALSE(measured.has_heartbeat);
+  EXPECT_EQ(measured.launches, 10u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 3u);
+  EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 10u);
 }
 
 TEST(CopyEngineTest, OtherTimingsDoNotTimeIt) {

@@ -183,18 +183,17 @@ TEST(ExampleTuner, LeavesTheChoiceToNcclIfRanksDiffer) {
       [](int /*rank*/, Rank* self) { EXPECT_EQ(self->Choose(), kDefault); });
 }
 
-TEST(ExampleTuner, LeavesTheChoiceToNcclIfARankIsMissing) {
-  RunInChild({{"EXAMPLE_TUNER_SETTINGS", "ring:ll"}}, [] {
-    Rank self(NewComm());
-    EXPECT_EQ(FilesOf(NewComm()), 1);
-    EXPECT_EQ(self.Choose(), kDefault);
-    self.Finalize();
-    Rank of_two_nodes(NewComm(), 2, 2);
-    EXPECT_EQ(of_two_nodes.context(), nullptr);
-    EXPECT_EQ(of_two_nodes.Choose(), kDefault);
-    of_two_nodes.Finalize();
-    EXPECT_EQ(FilesOf(NewComm()), 0);
-  });
+TEST_IN_CHILD(ExampleTuner, LeavesTheChoiceToNcclIfARankIsMissing,
+              {"EXAMPLE_TUNER_SETTINGS", "ring:ll"}) {
+  Rank self(NewComm());
+  EXPECT_EQ(FilesOf(NewComm()), 1);
+  EXPECT_EQ(self.Choose(), kDefault);
+  self.Finalize();
+  Rank of_two_nodes(NewComm(), 2, 2);
+  EXPECT_EQ(of_two_nodes.context(), nullptr);
+  EXPECT_EQ(of_two_nodes.Choose(), kDefault);
+  of_two_nodes.Finalize();
+  EXPECT_EQ(FilesOf(NewComm()), 0);
 }
 
 TEST(ExampleTuner, SaysWhatIsWrongWithItsSettings) {
@@ -209,22 +208,20 @@ TEST(ExampleTuner, SaysWhatIsWrongWithItsSettings) {
 }
 
 // As NCCL does for NCCL_PROFILER_PLUGIN and NCCL_TUNER_PLUGIN.
-TEST(ExampleTuner, OneFileCanHaveBothRoles) {
-  RunInChild({}, [] {
-    constexpr char kBoth[] = "plugin/libnccl-pulse-and-tuner.so";
-    const auto* const profiler = Symbol<const char>(kBoth, "ncclProfiler_v5");
-    const auto* const tuner = Symbol<const char>(kBoth, "ncclTunerPlugin_v5");
-    ASSERT_NE(profiler, nullptr);
-    ASSERT_NE(tuner, nullptr);
-    Dl_info of_profiler{}, of_tuner{};
-    ASSERT_NE(dladdr(profiler, &of_profiler), 0);
-    ASSERT_NE(dladdr(tuner, &of_tuner), 0);
-    EXPECT_EQ(of_profiler.dli_fbase, of_tuner.dli_fbase);
-    // What the tuner looks up is this file, too.
-    void* const pulse = dlopen("libnccl-profiler-pulse.so", RTLD_NOW | RTLD_NOLOAD);
-    ASSERT_NE(pulse, nullptr);
-    EXPECT_EQ(dlsym(pulse, "ncclProfiler_v5"), profiler);
-  });
+TEST_IN_CHILD(ExampleTuner, OneFileCanHaveBothRoles) {
+  constexpr char kBoth[] = "plugin/libnccl-pulse-and-tuner.so";
+  const auto* const profiler = Symbol<const char>(kBoth, "ncclProfiler_v5");
+  const auto* const tuner = Symbol<const char>(kBoth, "ncclTunerPlugin_v5");
+  ASSERT_NE(profiler, nullptr);
+  ASSERT_NE(tuner, nullptr);
+  Dl_info of_profiler{}, of_tuner{};
+  ASSERT_NE(dladdr(profiler, &of_profiler), 0);
+  ASSERT_NE(dladdr(tuner, &of_tuner), 0);
+  EXPECT_EQ(of_profiler.dli_fbase, of_tuner.dli_fbase);
+  // What the tuner looks up is this file, too.
+  void* const pulse = dlopen("libnccl-profiler-pulse.so", RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(pulse, nullptr);
+  EXPECT_EQ(dlsym(pulse, "ncclProfiler_v5"), profiler);
 }
 
 }  // namespace

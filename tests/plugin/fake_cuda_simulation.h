@@ -1,7 +1,7 @@
 // The state of the CUDA driver without a GPU (fake_cuda.h): contexts, streams, events, graphs.
 //
-// fake_cuda_gpu.cc has what the test does to the GPU and how its work goes on, fake_cuda_calls.cc the
-// driver's functions, fake_cuda_graphs.cc those of graphs, and fake_cuda.cc their names.
+// fake_cuda_gpu.cc has what the test does to the GPU and how its work goes on, fake_cuda_calls.cc
+// the driver's functions, fake_cuda_graphs.cc those of graphs, and fake_cuda.cc their names.
 //
 // Thread: any; one lock, which a blocked call does not hold.
 #ifndef TESTS_PLUGIN_FAKE_CUDA_SIMULATION_H_

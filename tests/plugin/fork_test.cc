@@ -56,92 +56,86 @@ bool IsSegmentMapped() {
   return false;
 }
 
-TEST(ForkTest, ChildWithoutInit) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithKernel(2, 1000, 2000);
-    void* coll = comm.Enqueue(1);
-    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 3000));
-    EXPECT_TRUE(IsSegmentMapped());
-    const ProcessSnapshot before = ReadSnapshot();
-    InFork([&] {
-      EXPECT_TRUE(FindSegments().empty());
-      EXPECT_FALSE(IsSegmentMapped());
-      // The sanitizer's own thread is none of the plugin's.
-      EXPECT_LE(CountThreads(), kThreadSanitized ? 2 : 1);
-      EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
-      EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, getpid())), nullptr);
-      EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 0, 1)), nullptr);
-      EXPECT_EQ(Start(comm.context(), LaunchEvent()), nullptr);
-      Record(proxy, abi::kStateProxyOpInProgress);
-      Stop(coll);
-      Stop(proxy);
-      RecordAndStopChannel(channel, 4000);
-      Stop(nullptr);
-      comm.Finalize();
-    });
-    const ProcessSnapshot after = ReadSnapshot();
-    EXPECT_EQ(after.ignored, before.ignored);
-    EXPECT_EQ(after.callbacks, before.callbacks);
-    EXPECT_EQ(Operations(Find(after, 1)), 2u);
-    EXPECT_FALSE(Find(after, 1).finalized);
+TEST_IN_CHILD(ForkTest, ChildWithoutInit, kKernel) {
+  NcclCommunicator comm(1);
+  comm.RunWithKernel(2, 1000, 2000);
+  void* coll = comm.Enqueue(1);
+  void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 3000));
+  EXPECT_TRUE(IsSegmentMapped());
+  const ProcessSnapshot before = ReadSnapshot();
+  InFork([&] {
+    EXPECT_TRUE(FindSegments().empty());
+    EXPECT_FALSE(IsSegmentMapped());
+    // The sanitizer's own thread is none of the plugin's.
+    EXPECT_LE(CountThreads(), kThreadSanitized ? 2 : 1);
+    EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
+    EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, getpid())), nullptr);
+    EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 0, 1)), nullptr);
+    EXPECT_EQ(Start(comm.context(), LaunchEvent()), nullptr);
+    Record(proxy, abi::kStateProxyOpInProgress);
+    Stop(coll);
     Stop(proxy);
     RecordAndStopChannel(channel, 4000);
+    Stop(nullptr);
     comm.Finalize();
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 2u);
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
   });
+  const ProcessSnapshot after = ReadSnapshot();
+  EXPECT_EQ(after.ignored, before.ignored);
+  EXPECT_EQ(after.callbacks, before.callbacks);
+  EXPECT_EQ(Operations(Find(after, 1)), 2u);
+  EXPECT_FALSE(Find(after, 1).finalized);
+  Stop(proxy);
+  RecordAndStopChannel(channel, 4000);
+  comm.Finalize();
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 2u);
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST(ForkTest, ChildWithInitStartsAfresh) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(1);
-    const int32_t parent_pid = getpid();
-    InFork([&] {
-      NcclCommunicator own(2);
-      const ProcessSnapshot snapshot = ReadSnapshot();
-      EXPECT_EQ(snapshot.pid, getpid());
-      EXPECT_EQ(snapshot.communicators.size(), 1u);
-      own.RunWithKernel(2, 1000, 2000);
-      own.RunWithProxy();
-      // The parent's tickets are another process' now.
-      EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
-      EXPECT_EQ(Start(own.context(), ProxyOpEvent(coll, parent_pid)), nullptr);
-      own.Finalize();
-      const ProcessSnapshot after = ReadSnapshot();
-      EXPECT_EQ(Timed(Find(after, 2), LatencyKind::kDurationKernel), 1u);
-      EXPECT_EQ(Timed(Find(after, 2), LatencyKind::kCompletionProxy), 1u);
-      EXPECT_EQ(Ignored(after), 2u);
-      // Its background thread lives too.
-      const int64_t poll_ns = after.last_poll_realtime_ns;
-      EXPECT_TRUE(WaitUntil([&] { return ReadSnapshot().last_poll_realtime_ns > poll_ns; }));
-      InFork([&] { EXPECT_TRUE(FindSegments().empty()); });
-    });
-    comm.RunWithKernel(2, 1000, 2000);
-    comm.Finalize();
+TEST_IN_CHILD(ForkTest, ChildWithInitStartsAfresh, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(1);
+  const int32_t parent_pid = getpid();
+  InFork([&] {
+    NcclCommunicator own(2);
     const ProcessSnapshot snapshot = ReadSnapshot();
     EXPECT_EQ(snapshot.pid, getpid());
     EXPECT_EQ(snapshot.communicators.size(), 1u);
-    EXPECT_EQ(Operations(Find(snapshot, 1)), 2u);
-    EXPECT_EQ(Ignored(snapshot), 0u);
+    own.RunWithKernel(2, 1000, 2000);
+    own.RunWithProxy();
+    // The parent's tickets are another process' now.
+    EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
+    EXPECT_EQ(Start(own.context(), ProxyOpEvent(coll, parent_pid)), nullptr);
+    own.Finalize();
+    const ProcessSnapshot after = ReadSnapshot();
+    EXPECT_EQ(Timed(Find(after, 2), LatencyKind::kDurationKernel), 1u);
+    EXPECT_EQ(Timed(Find(after, 2), LatencyKind::kCompletionProxy), 1u);
+    EXPECT_EQ(Ignored(after), 2u);
+    // Its background thread lives too.
+    const int64_t poll_ns = after.last_poll_realtime_ns;
+    EXPECT_TRUE(WaitUntil([&] { return ReadSnapshot().last_poll_realtime_ns > poll_ns; }));
+    InFork([&] { EXPECT_TRUE(FindSegments().empty()); });
   });
+  comm.RunWithKernel(2, 1000, 2000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(snapshot.pid, getpid());
+  EXPECT_EQ(snapshot.communicators.size(), 1u);
+  EXPECT_EQ(Operations(Find(snapshot, 1)), 2u);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 // Loaded, but no communicator yet: a launcher that forks its workers.
-TEST(ForkTest, BeforeTheFirstInit) {
-  RunInChild({}, [] {
-    FindProfiler(5);
-    for (uint64_t worker = 1; worker <= 3; ++worker) {
-      InFork([worker] {
-        NcclCommunicator comm(worker);
-        comm.RunWithProxy();
-        comm.Finalize();
-        EXPECT_EQ(Timed(Find(ReadSnapshot(), worker), LatencyKind::kCompletionProxy), 1u);
-      });
-    }
-  });
+TEST_IN_CHILD(ForkTest, BeforeTheFirstInit) {
+  FindProfiler(5);
+  for (uint64_t worker = 1; worker <= 3; ++worker) {
+    InFork([worker] {
+      NcclCommunicator comm(worker);
+      comm.RunWithProxy();
+      comm.Finalize();
+      EXPECT_EQ(Timed(Find(ReadSnapshot(), worker), LatencyKind::kCompletionProxy), 1u);
+    });
+  }
 }
 
 // A data loader forks at any moment, also while another thread is within a callback or in init.

@@ -9,23 +9,21 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(GpuIdentityTest, SeveralGpusOfOneProcess) {
-  RunWithGpu([](FakeCuda& gpu) {
-    std::set<std::string> uuids;
-    std::set<std::string> addresses;
-    for (int device = 0; device < 8; ++device) {
-      const StreamCommunicator comm(gpu, static_cast<uint64_t>(device) + 1, device);
-      uuids.insert(comm.Read().uuid);
-      addresses.insert(comm.Read().pci_bus_id);
-    }
-    EXPECT_EQ(uuids.size(), 8u);
-    EXPECT_EQ(uuids.count("GPU-03030303-0303-0303-0303-030303030303"), 1u);
-    EXPECT_EQ(addresses.size(), 8u);
-    EXPECT_EQ(addresses.count("00000000:03:00.0"), 1u);
-    // Two communicators of one GPU.
-    const StreamCommunicator again(gpu, 100, 3);
-    EXPECT_EQ(uuids.count(again.Read().uuid), 1u);
-  });
+TEST_WITH_GPU(GpuIdentityTest, SeveralGpusOfOneProcess) {
+  std::set<std::string> uuids;
+  std::set<std::string> addresses;
+  for (int device = 0; device < 8; ++device) {
+    const StreamCommunicator comm(gpu, static_cast<uint64_t>(device) + 1, device);
+    uuids.insert(comm.Read().uuid);
+    addresses.insert(comm.Read().pci_bus_id);
+  }
+  EXPECT_EQ(uuids.size(), 8u);
+  EXPECT_EQ(uuids.count("GPU-03030303-0303-0303-0303-030303030303"), 1u);
+  EXPECT_EQ(addresses.size(), 8u);
+  EXPECT_EQ(addresses.count("00000000:03:00.0"), 1u);
+  // Two communicators of one GPU.
+  const StreamCommunicator again(gpu, 100, 3);
+  EXPECT_EQ(uuids.count(again.Read().uuid), 1u);
 }
 
 // Each of the three is known without the others; what is not known is not guessed: the ordinal is

@@ -23,23 +23,19 @@ FakeCuda::Graph CaptureGraph(FakeCuda& gpu, StreamCommunicator& comm, uint32_t c
 }
 
 // The last stamp's count may stay one behind (stamp_code.h), and no later passage puts that right.
-TEST(GraphEnd, GraphThatIsGoneHasNothingInFlight) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kPairSpacing + 1);
-        gpu.Replay(graph);
-        gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp, not the last
-        WaitForPoll();
-        ASSERT_EQ(comm.Read().graph_replays_in_flight, 1u);
-        gpu.DestroyGraph(graph);
-        WaitForPoll();
-        AdvanceClock(kSecond);
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
-        EXPECT_EQ(comm.Read().graph_replays, 2u);
-      },
-      {{"NCCL_PULSE_GRAPHS", "auto"}});
+TEST_WITH_GPU(GraphEnd, GraphThatIsGoneHasNothingInFlight, {"NCCL_PULSE_GRAPHS", "auto"}) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, kPairSpacing + 1);
+  gpu.Replay(graph);
+  gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp, not the last
+  WaitForPoll();
+  ASSERT_EQ(comm.Read().graph_replays_in_flight, 1u);
+  gpu.DestroyGraph(graph);
+  WaitForPoll();
+  AdvanceClock(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
+  EXPECT_EQ(comm.Read().graph_replays, 2u);
 }
 
 }  // namespace

@@ -31,143 +31,110 @@ void ExpectPlace(const GraphPlace& place, uint32_t graph, uint32_t passed, uint3
   EXPECT_EQ(place.calls, calls);
 }
 
-TEST(GraphPlace, IsBehindTheStampThatWasPassedLast) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kCalls);
-        ExpectPlace(PlaceOf(comm), 0, 0, 0, 0, 0);
-        EXPECT_EQ(comm.Read().graph_place.captures, 1u);
-        EXPECT_EQ(comm.Read().graph_place.followed, 1u);
-        gpu.Replay(graph, 0, kHead);
-        ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
-        EXPECT_EQ(comm.Read().graph_place.stamps, 3u);
-        EXPECT_TRUE(comm.Read().graph_place.has_head);
-        EXPECT_EQ(comm.Read().graph_replays, 1u);
-        EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
-        gpu.Replay(graph, kHead, kFront - kHead);
-        ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 1);
-        gpu.Replay(graph, kFront, kRear - kFront);
-        ExpectPlace(PlaceOf(comm), 1, 3, kPairSpacing + 1, kCalls);
-        EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
-        gpu.Advance(1);
-        gpu.Replay(graph, 0, kHead);
-        ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
-        EXPECT_EQ(comm.Read().graph_replays, 2u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, IsBehindTheStampThatWasPassedLast, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, kCalls);
+  ExpectPlace(PlaceOf(comm), 0, 0, 0, 0, 0);
+  EXPECT_EQ(comm.Read().graph_place.captures, 1u);
+  EXPECT_EQ(comm.Read().graph_place.followed, 1u);
+  gpu.Replay(graph, 0, kHead);
+  ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+  EXPECT_EQ(comm.Read().graph_place.stamps, 3u);
+  EXPECT_TRUE(comm.Read().graph_place.has_head);
+  EXPECT_EQ(comm.Read().graph_replays, 1u);
+  EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
+  gpu.Replay(graph, kHead, kFront - kHead);
+  ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 1);
+  gpu.Replay(graph, kFront, kRear - kFront);
+  ExpectPlace(PlaceOf(comm), 1, 3, kPairSpacing + 1, kCalls);
+  EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
+  gpu.Advance(1);
+  gpu.Replay(graph, 0, kHead);
+  ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+  EXPECT_EQ(comm.Read().graph_replays, 2u);
 }
 
-TEST(GraphPlace, IsInTheGraphThatMovedLast) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        FakeCuda::Graph first = CaptureGraph(gpu, comm, kCalls);
-        CaptureGraph(gpu, comm, kFirstStamp);  // too short for a stamp
-        FakeCuda::Graph third = CaptureGraph(gpu, comm, kFirstStamp + 1);
-        gpu.Replay(third);
-        ExpectPlace(PlaceOf(comm), 3, 1, 0, kFirstStamp + 1, kFirstStamp + 1);
-        EXPECT_EQ(comm.Read().graph_place.captures, 3u);
-        EXPECT_EQ(comm.Read().graph_place.followed, 2u);
-        gpu.Advance(kMs);
-        gpu.Replay(first, 0, kHead);
-        ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, IsInTheGraphThatMovedLast, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph first = CaptureGraph(gpu, comm, kCalls);
+  CaptureGraph(gpu, comm, kFirstStamp);  // too short for a stamp
+  FakeCuda::Graph third = CaptureGraph(gpu, comm, kFirstStamp + 1);
+  gpu.Replay(third);
+  ExpectPlace(PlaceOf(comm), 3, 1, 0, kFirstStamp + 1, kFirstStamp + 1);
+  EXPECT_EQ(comm.Read().graph_place.captures, 3u);
+  EXPECT_EQ(comm.Read().graph_place.followed, 2u);
+  gpu.Advance(kMs);
+  gpu.Replay(first, 0, kHead);
+  ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
 }
 
 // Each communicator's calls are counted for themselves, where they are launched.
-TEST(GraphPlace, CountsTheCallsOfItsCommunicator) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator a(gpu, 1);
-        StreamCommunicator b(gpu, 2, a.gpu_context());
-        b.UseStream(a.stream());
-        gpu.BeginCapture(a.stream());
-        for (uint32_t i = 0; i < 40; ++i) CaptureCall(a);
-        for (uint32_t i = 0; i < 25; ++i) CaptureCall(b);
-        EXPECT_TRUE(gpu.EndCapture(a.stream()));
-        gpu.Replay(gpu.CapturedGraph(a.stream()), 0, kFront);
-        ExpectPlace(PlaceOf(a), 1, 2, 40, 40, 40);
-        ExpectPlace(PlaceOf(b), 1, 2, 20, 21, 25);
-        EXPECT_EQ(b.Read().graph_place.captures, 1u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, CountsTheCallsOfItsCommunicator, kAuto) {
+  StreamCommunicator a(gpu, 1);
+  StreamCommunicator b(gpu, 2, a.gpu_context());
+  b.UseStream(a.stream());
+  gpu.BeginCapture(a.stream());
+  for (uint32_t i = 0; i < 40; ++i) CaptureCall(a);
+  for (uint32_t i = 0; i < 25; ++i) CaptureCall(b);
+  EXPECT_TRUE(gpu.EndCapture(a.stream()));
+  gpu.Replay(gpu.CapturedGraph(a.stream()), 0, kFront);
+  ExpectPlace(PlaceOf(a), 1, 2, 40, 40, 40);
+  ExpectPlace(PlaceOf(b), 1, 2, 20, 21, 25);
+  EXPECT_EQ(b.Read().graph_place.captures, 1u);
 }
 
 // A launch of several calls: all of them are behind a stamp in front of it.
-TEST(GraphPlace, CallsOfAGroupAreLaunchedTogether) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.BeginCapture(comm.stream());
-        for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
-        void* group = comm.StartGroup(true);
-        for (int i = 0; i < 3; ++i) comm.MakeCall(group, "AllReduce", 4096, true);
-        comm.Launch(group, 0);
-        comm.StopGroup(group);
-        EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-        gpu.Replay(gpu.CapturedGraph(comm.stream()), 0, kFront);
-        ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, CallsOfAGroupAreLaunchedTogether, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.BeginCapture(comm.stream());
+  for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
+  void* group = comm.StartGroup(true);
+  for (int i = 0; i < 3; ++i) comm.MakeCall(group, "AllReduce", 4096, true);
+  comm.Launch(group, 0);
+  comm.StopGroup(group);
+  EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  gpu.Replay(gpu.CapturedGraph(comm.stream()), 0, kFront);
+  ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
 }
 
-TEST(GraphPlace, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots);
-        EXPECT_EQ(gpu.Nodes(graph), "s" + std::string(kFirstStamp + 1, 'k'));
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, GraphWithSeveralHeadsHasAStampInFrontOfThem, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots);
+  EXPECT_EQ(gpu.Nodes(graph), "s" + std::string(kFirstStamp + 1, 'k'));
 }
 
-TEST(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        FakeCuda::Graph graph =
-            CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots + 1);
-        EXPECT_EQ(gpu.Nodes(graph), std::string(kFirstStamp, 'k') + "sk");
-        gpu.Replay(graph);
-        ExpectPlace(PlaceOf(comm), 1, 1, kFirstStamp, kFirstStamp + 1, kFirstStamp + 1);
-        EXPECT_FALSE(comm.Read().graph_place.has_head);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots + 1);
+  EXPECT_EQ(gpu.Nodes(graph), std::string(kFirstStamp, 'k') + "sk");
+  gpu.Replay(graph);
+  ExpectPlace(PlaceOf(comm), 1, 1, kFirstStamp, kFirstStamp + 1, kFirstStamp + 1);
+  EXPECT_FALSE(comm.Read().graph_place.has_head);
 }
 
 // A stamp without its edges may count: nobody else is given its place.
-TEST(GraphPlace, HeadThatIsRefusedIsTheLast) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.Fail("cuGraphAddDependencies", 1);
-        CaptureGraph(gpu, comm, kCalls);
-        gpu.StopFailing();
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kCalls)), std::string(kCalls, 'k'));
-        WaitForPoll();
-        EXPECT_EQ(ReadSnapshot().graph_captures[static_cast<int>(CaptureFate::kRefused)], 1u);
-        EXPECT_EQ(comm.Read().graph_place.followed, 0u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, HeadThatIsRefusedIsTheLast, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Fail("cuGraphAddDependencies", 1);
+  CaptureGraph(gpu, comm, kCalls);
+  gpu.StopFailing();
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kCalls)), std::string(kCalls, 'k'));
+  WaitForPoll();
+  EXPECT_EQ(ReadSnapshot().graph_captures[static_cast<int>(CaptureFate::kRefused)], 1u);
+  EXPECT_EQ(comm.Read().graph_place.followed, 0u);
 }
 
 // The next communicator of the same place in the table begins anew.
-TEST(GraphPlace, IsOfOneCommunicator) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator first(gpu, 1);
-        gpu.Replay(CaptureGraph(gpu, first, kCalls));
-        EXPECT_EQ(PlaceOf(first).captures, 1u);
-        first.Finalize();
-        StreamCommunicator second(gpu, 2, first.gpu_context());
-        gpu.Advance(kMs);
-        gpu.Replay(CaptureGraph(gpu, second, kCalls), 0, kHead);
-        ExpectPlace(PlaceOf(second), 1, 1, 0, kPairSpacing);
-        EXPECT_EQ(second.Read().graph_place.captures, 1u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphPlace, IsOfOneCommunicator, kAuto) {
+  StreamCommunicator first(gpu, 1);
+  gpu.Replay(CaptureGraph(gpu, first, kCalls));
+  EXPECT_EQ(PlaceOf(first).captures, 1u);
+  first.Finalize();
+  StreamCommunicator second(gpu, 2, first.gpu_context());
+  gpu.Advance(kMs);
+  gpu.Replay(CaptureGraph(gpu, second, kCalls), 0, kHead);
+  ExpectPlace(PlaceOf(second), 1, 1, 0, kPairSpacing);
+  EXPECT_EQ(second.Read().graph_place.captures, 1u);
 }
 
 }  // namespace

@@ -13,203 +13,163 @@ namespace nccl_pulse {
 namespace {
 
 // Applications that capture anew at each step.
-TEST(GraphStamps, GraphsThatAreGoneMakeRoom) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        uint64_t replays = 0;
-        for (int round = 0; round < 3; ++round) {
-          std::vector<FakeCuda::Graph> graphs;
-          for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
-            graphs.push_back(CaptureGraph(gpu, comm, kFirstStamp + 1));
-            ASSERT_EQ(gpu.Nodes(graphs.back()), kWithHead);
-            gpu.Replay(graphs.back());
-            ++replays;
-          }
-          for (FakeCuda::Graph graph : graphs) gpu.DestroyGraph(graph);
-          WaitForPoll();
-          AdvanceClock(10 * kSecond);
-          WaitForPoll();
-        }
-        EXPECT_EQ(comm.Read().graph_replays, replays);
-        EXPECT_EQ(Captures(CaptureFate::kFollowed), 3u * GraphStamps::kMostRecords);
-        EXPECT_EQ(Captures(CaptureFate::kNoRoom), 0u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  uint64_t replays = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<FakeCuda::Graph> graphs;
+    for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
+      graphs.push_back(CaptureGraph(gpu, comm, kFirstStamp + 1));
+      ASSERT_EQ(gpu.Nodes(graphs.back()), kWithHead);
+      gpu.Replay(graphs.back());
+      ++replays;
+    }
+    for (FakeCuda::Graph graph : graphs) gpu.DestroyGraph(graph);
+    WaitForPoll();
+    AdvanceClock(10 * kSecond);
+    WaitForPoll();
+  }
+  EXPECT_EQ(comm.Read().graph_replays, replays);
+  EXPECT_EQ(Captures(CaptureFate::kFollowed), 3u * GraphStamps::kMostRecords);
+  EXPECT_EQ(Captures(CaptureFate::kNoRoom), 0u);
 }
 
-TEST(GraphStamps, PlacementDoesNotDependOnRoom) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
-          CaptureGraph(gpu, comm, kFirstStamp + 1);
-        }
-        FakeCuda::Graph late = CaptureGraph(gpu, comm, kFirstStamp + 1);
-        EXPECT_EQ(gpu.Nodes(late), kWithHead);
-        gpu.Replay(late);
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().graph_replays, 0u);
-        EXPECT_EQ(Captures(CaptureFate::kNoRoom), 1u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, PlacementDoesNotDependOnRoom, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
+    CaptureGraph(gpu, comm, kFirstStamp + 1);
+  }
+  FakeCuda::Graph late = CaptureGraph(gpu, comm, kFirstStamp + 1);
+  EXPECT_EQ(gpu.Nodes(late), kWithHead);
+  gpu.Replay(late);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().graph_replays, 0u);
+  EXPECT_EQ(Captures(CaptureFate::kNoRoom), 1u);
 }
 
 // The graph's end would not be known.
-TEST(GraphStamps, GraphThatCannotBeWatchedIsNotCounted) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.Fail("cuGraphRetainUserObject", 801);
-        for (uint32_t i = 0; i < 2 * GraphStamps::kMostRecords; ++i) {
-          if (i % 200 == 0) WaitForPoll();
-          if (i % 200 == 0) AdvanceClock(10 * kSecond);
-          FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
-          ASSERT_EQ(gpu.Nodes(graph), kWithHead);
-          gpu.Replay(graph);
-        }
-        gpu.StopFailing();
-        WaitForPoll();
-        AdvanceClock(10 * kSecond);
-        WaitForPoll();
-        gpu.Replay(CaptureGraph(gpu, comm, kFirstStamp + 1));
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().graph_replays, 1u);
-        EXPECT_EQ(Captures(CaptureFate::kNoRoom), 2u * GraphStamps::kMostRecords);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, GraphThatCannotBeWatchedIsNotCounted, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Fail("cuGraphRetainUserObject", 801);
+  for (uint32_t i = 0; i < 2 * GraphStamps::kMostRecords; ++i) {
+    if (i % 200 == 0) WaitForPoll();
+    if (i % 200 == 0) AdvanceClock(10 * kSecond);
+    FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
+    ASSERT_EQ(gpu.Nodes(graph), kWithHead);
+    gpu.Replay(graph);
+  }
+  gpu.StopFailing();
+  WaitForPoll();
+  AdvanceClock(10 * kSecond);
+  WaitForPoll();
+  gpu.Replay(CaptureGraph(gpu, comm, kFirstStamp + 1));
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().graph_replays, 1u);
+  EXPECT_EQ(Captures(CaptureFate::kNoRoom), 2u * GraphStamps::kMostRecords);
 }
 
-TEST(GraphStamps, DriverThatCannotHasNoneForGood) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        gpu.Fail("cuModuleLoadData", 218);
-        StreamCommunicator comm(gpu, 1);
-        StreamCommunicator other(gpu, 2, comm.gpu_context());
-        int lines = 0;
-        for (const std::string& line : TakeLog()) {
-          lines += line.find("NCCL_PULSE_GRAPHS") != std::string::npos ? 1 : 0;
-        }
-        EXPECT_EQ(lines, 1);
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
-        gpu.StopFailing();
-        StreamCommunicator third(gpu, 3, comm.gpu_context());
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, DriverThatCannotHasNoneForGood, kAuto) {
+  gpu.Fail("cuModuleLoadData", 218);
+  StreamCommunicator comm(gpu, 1);
+  StreamCommunicator other(gpu, 2, comm.gpu_context());
+  int lines = 0;
+  for (const std::string& line : TakeLog()) {
+    lines += line.find("NCCL_PULSE_GRAPHS") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(lines, 1);
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
+  gpu.StopFailing();
+  StreamCommunicator third(gpu, 3, comm.gpu_context());
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
 }
 
-TEST(GraphStamps, LaunchThatIsRefusedIsTheLast) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.Fail("cuGraphAddKernelNode_v2", 1);
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
-        gpu.StopFailing();
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
-        WaitForPoll();
-        EXPECT_EQ(Captures(CaptureFate::kRefused), 1u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, LaunchThatIsRefusedIsTheLast, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Fail("cuGraphAddKernelNode_v2", 1);
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
+  gpu.StopFailing();
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
+  WaitForPoll();
+  EXPECT_EQ(Captures(CaptureFate::kRefused), 1u);
 }
 
 // By an application's mistake on another thread: the next capture is as if nothing had been.
-TEST(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.Fail("cuGraphAddKernelNode_v2", 901);  // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-        CaptureGraph(gpu, comm, kFirstStamp + 1);
-        gpu.StopFailing();
-        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
-        EXPECT_EQ(gpu.Nodes(graph), kWithHead);
-        WaitForPoll();
-        EXPECT_EQ(Captures(CaptureFate::kRefused), 0u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Fail("cuGraphAddKernelNode_v2", 901);  // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
+  CaptureGraph(gpu, comm, kFirstStamp + 1);
+  gpu.StopFailing();
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
+  EXPECT_EQ(gpu.Nodes(graph), kWithHead);
+  WaitForPoll();
+  EXPECT_EQ(Captures(CaptureFate::kRefused), 0u);
 }
 
 // Threads that make many small graphs while another one makes a long one.
-TEST(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        StreamCommunicator other(gpu, 2, comm.gpu_context());
-        gpu.BeginCapture(comm.stream());
-        for (uint32_t i = 0; i <= kFirstStamp; ++i) {
-          CaptureCall(comm);
-          for (int k = 0; k < 20; ++k) CaptureGraph(gpu, other, 1);
-        }
-        EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())), kWithHead);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  StreamCommunicator other(gpu, 2, comm.gpu_context());
+  gpu.BeginCapture(comm.stream());
+  for (uint32_t i = 0; i <= kFirstStamp; ++i) {
+    CaptureCall(comm);
+    for (int k = 0; k < 20; ++k) CaptureGraph(gpu, other, 1);
+  }
+  EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())), kWithHead);
 }
 
-TEST(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        FakeCuda::Context context = gpu.CreateContext(0);
-        FakeCuda::Stream captured = gpu.CreateStream(context);
-        gpu.BeginCapture(captured);
-        StreamCommunicator comm(gpu, 1, context);
-        StreamCommunicator other(gpu, 2, context);
-        EXPECT_TRUE(gpu.EndCapture(captured));
-        EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 1u);
-        StreamCommunicator elsewhere(gpu, 3, 1);
-        EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 2u);
-        const std::string nodes = kWithHead;
-        gpu.MakeCurrent(context);
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp + 1)), nodes);
-        gpu.MakeCurrent(elsewhere.gpu_context());
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, elsewhere, kFirstStamp + 1)), nodes);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture, kAuto) {
+  FakeCuda::Context context = gpu.CreateContext(0);
+  FakeCuda::Stream captured = gpu.CreateStream(context);
+  gpu.BeginCapture(captured);
+  StreamCommunicator comm(gpu, 1, context);
+  StreamCommunicator other(gpu, 2, context);
+  EXPECT_TRUE(gpu.EndCapture(captured));
+  EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 1u);
+  StreamCommunicator elsewhere(gpu, 3, 1);
+  EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 2u);
+  const std::string nodes = kWithHead;
+  gpu.MakeCurrent(context);
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp + 1)), nodes);
+  gpu.MakeCurrent(elsewhere.gpu_context());
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, elsewhere, kFirstStamp + 1)), nodes);
 }
 
-TEST(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.ResetContext(comm.gpu_context());
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
-        StreamCommunicator later(gpu, 2, comm.gpu_context());
-        FakeCuda::Graph graph = CaptureGraph(gpu, later, kFirstStamp + 1);
-        EXPECT_EQ(gpu.Nodes(graph), kWithHead);
-        gpu.Replay(graph);
-        WaitForPoll();
-        EXPECT_EQ(later.Read().graph_replays, 1u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.ResetContext(comm.gpu_context());
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
+  StreamCommunicator later(gpu, 2, comm.gpu_context());
+  FakeCuda::Graph graph = CaptureGraph(gpu, later, kFirstStamp + 1);
+  EXPECT_EQ(gpu.Nodes(graph), kWithHead);
+  gpu.Replay(graph);
+  WaitForPoll();
+  EXPECT_EQ(later.Read().graph_replays, 1u);
 }
 
 // As threads of one process that each have a GPU do.
-TEST(GraphStamps, ThreadsCaptureBesideEachOther) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        constexpr int kThreads = 4;
-        constexpr int kRounds = 30;
-        std::vector<std::unique_ptr<StreamCommunicator>> comms;
-        for (int i = 0; i < kThreads; ++i) {
-          comms.push_back(std::make_unique<StreamCommunicator>(gpu, 1 + i, i));
-        }
-        std::vector<std::thread> threads;
-        for (int i = 0; i < kThreads; ++i) {
-          threads.emplace_back([&gpu, &comm = *comms[i]] {
-            gpu.MakeCurrent(comm.gpu_context());
-            for (int round = 0; round < kRounds; ++round) {
-              FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
-              EXPECT_EQ(gpu.Nodes(graph), kWithHead);
-              gpu.Replay(graph);
-              gpu.Replay(graph);
-            }
-          });
-        }
-        for (std::thread& thread : threads) thread.join();
-        WaitForPoll();
-        for (const auto& comm : comms) EXPECT_EQ(comm->Read().graph_replays, 2u * kRounds);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, ThreadsCaptureBesideEachOther, kAuto) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 30;
+  std::vector<std::unique_ptr<StreamCommunicator>> comms;
+  for (int i = 0; i < kThreads; ++i) {
+    comms.push_back(std::make_unique<StreamCommunicator>(gpu, 1 + i, i));
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&gpu, &comm = *comms[i]] {
+      gpu.MakeCurrent(comm.gpu_context());
+      for (int round = 0; round < kRounds; ++round) {
+        FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1);
+        EXPECT_EQ(gpu.Nodes(graph), kWithHead);
+        gpu.Replay(graph);
+        gpu.Replay(graph);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  WaitForPoll();
+  for (const auto& comm : comms) EXPECT_EQ(comm->Read().graph_replays, 2u * kRounds);
 }
 
 }  // namespace

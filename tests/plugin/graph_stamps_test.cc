@@ -12,138 +12,112 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(GraphStamps, AreOffByDefault) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
-    EXPECT_EQ(gpu.Nodes(graph), Kernels(70));
-    EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 0u);
-    EXPECT_EQ(gpu.Calls("cuStreamGetCaptureInfo_v2"), 0u);
-  });
+TEST_WITH_GPU(GraphStamps, AreOffByDefault) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
+  EXPECT_EQ(gpu.Nodes(graph), Kernels(70));
+  EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 0u);
+  EXPECT_EQ(gpu.Calls("cuStreamGetCaptureInfo_v2"), 0u);
 }
 
-TEST(GraphStamps, StandAtTheSamePositionsOfEachCapture) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        const std::string nodes = "s" + Kernels(60) + "sks" + Kernels(59) + "sks" + Kernels(4);
-        const int calls = 125;
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, calls)), nodes);
-        // Whatever was captured, called or sampled before.
-        CaptureGraph(gpu, comm, 7);
-        TimeEveryCall();
-        for (int i = 0; i < 150; ++i) comm.Run();
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, calls)), nodes);
-        StreamCommunicator other(gpu, 2, comm.gpu_context());
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, other, calls)), nodes);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, StandAtTheSamePositionsOfEachCapture, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  const std::string nodes = "s" + Kernels(60) + "sks" + Kernels(59) + "sks" + Kernels(4);
+  const int calls = 125;
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, calls)), nodes);
+  // Whatever was captured, called or sampled before.
+  CaptureGraph(gpu, comm, 7);
+  TimeEveryCall();
+  for (int i = 0; i < 150; ++i) comm.Run();
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, calls)), nodes);
+  StreamCommunicator other(gpu, 2, comm.gpu_context());
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, other, calls)), nodes);
 }
 
-TEST(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator a(gpu, 1);
-        StreamCommunicator b(gpu, 2, a.gpu_context());
-        gpu.BeginCapture(a.stream());
-        gpu.BeginCapture(b.stream());
-        for (uint32_t i = 0; i <= kFirstStamp; ++i) {
-          CaptureCall(a);
-          if (i % 2 == 0) CaptureCall(b);
-        }
-        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(a.stream())), kWithHead);
-        EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(b.stream())), Kernels(kFirstStamp / 2 + 1));
-        EXPECT_TRUE(gpu.EndCapture(a.stream()));
-        EXPECT_TRUE(gpu.EndCapture(b.stream()));
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions, kAuto) {
+  StreamCommunicator a(gpu, 1);
+  StreamCommunicator b(gpu, 2, a.gpu_context());
+  gpu.BeginCapture(a.stream());
+  gpu.BeginCapture(b.stream());
+  for (uint32_t i = 0; i <= kFirstStamp; ++i) {
+    CaptureCall(a);
+    if (i % 2 == 0) CaptureCall(b);
+  }
+  EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(a.stream())), kWithHead);
+  EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(b.stream())), Kernels(kFirstStamp / 2 + 1));
+  EXPECT_TRUE(gpu.EndCapture(a.stream()));
+  EXPECT_TRUE(gpu.EndCapture(b.stream()));
 }
 
-TEST(GraphStamps, GraphOfFewLaunchesHasNone) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp)), Kernels(kFirstStamp));
-        WaitForPoll();
-        EXPECT_EQ(Captures(CaptureFate::kSeen), 1u);
-        EXPECT_EQ(Captures(CaptureFate::kFollowed), 0u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, GraphOfFewLaunchesHasNone, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp)), Kernels(kFirstStamp));
+  WaitForPoll();
+  EXPECT_EQ(Captures(CaptureFate::kSeen), 1u);
+  EXPECT_EQ(Captures(CaptureFate::kFollowed), 0u);
 }
 
-TEST(GraphStamps, EveryReplayIsCounted) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        gpu.BeginCapture(comm.stream());
-        for (int i = 0; i < 30; ++i) CaptureCall(comm);
-        for (int i = 0; i < 12; ++i) CaptureCall(comm, "AllGather", 100);
-        EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-        FakeCuda::Graph graph = gpu.CapturedGraph(comm.stream());
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().graph_replays, 0u);
-        for (int i = 0; i < 1000; ++i) gpu.Replay(graph);
-        WaitForPoll();
-        for (int i = 0; i < 77; ++i) gpu.Replay(graph);
-        WaitForPoll();
-        const CommunicatorSnapshot read = comm.Read();
-        EXPECT_EQ(read.graph_replays, 1077u);
-        EXPECT_EQ(read.graph_replays_in_flight, 0u);
-        EXPECT_EQ(Replayed(read, "AllReduce").operations, 30u * 1077);
-        EXPECT_EQ(Replayed(read, "AllReduce").bytes, 30u * 1077 * kBytes);
-        EXPECT_EQ(Replayed(read, "AllGather").operations, 12u * 1077);
-        EXPECT_EQ(Calls(read), 42u);  // what was called, as before
-        EXPECT_EQ(Captures(CaptureFate::kFollowed), 1u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, EveryReplayIsCounted, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.BeginCapture(comm.stream());
+  for (int i = 0; i < 30; ++i) CaptureCall(comm);
+  for (int i = 0; i < 12; ++i) CaptureCall(comm, "AllGather", 100);
+  EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  FakeCuda::Graph graph = gpu.CapturedGraph(comm.stream());
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().graph_replays, 0u);
+  for (int i = 0; i < 1000; ++i) gpu.Replay(graph);
+  WaitForPoll();
+  for (int i = 0; i < 77; ++i) gpu.Replay(graph);
+  WaitForPoll();
+  const CommunicatorSnapshot read = comm.Read();
+  EXPECT_EQ(read.graph_replays, 1077u);
+  EXPECT_EQ(read.graph_replays_in_flight, 0u);
+  EXPECT_EQ(Replayed(read, "AllReduce").operations, 30u * 1077);
+  EXPECT_EQ(Replayed(read, "AllReduce").bytes, 30u * 1077 * kBytes);
+  EXPECT_EQ(Replayed(read, "AllGather").operations, 12u * 1077);
+  EXPECT_EQ(Calls(read), 42u);  // what was called, as before
+  EXPECT_EQ(Captures(CaptureFate::kFollowed), 1u);
 }
 
-TEST(GraphStamps, CommunicatorsOfOneGraphShareItsReplays) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator a(gpu, 1);
-        StreamCommunicator b(gpu, 2, a.gpu_context());
-        b.UseStream(a.stream());
-        gpu.BeginCapture(a.stream());
-        CaptureCall(b);
-        for (uint32_t i = 0; i < kFirstStamp; ++i) CaptureCall(a);
-        CaptureCall(b, "Broadcast");
-        EXPECT_TRUE(gpu.EndCapture(a.stream()));
-        FakeCuda::Graph graph = gpu.CapturedGraph(a.stream());
-        for (int i = 0; i < 9; ++i) gpu.Replay(graph);
-        WaitForPoll();
-        EXPECT_EQ(a.Read().graph_replays, 9u);
-        EXPECT_EQ(Replayed(a.Read(), "AllReduce").operations, 9u * kFirstStamp);
-        EXPECT_EQ(b.Read().graph_replays, 9u);
-        EXPECT_EQ(Replayed(b.Read(), "AllReduce").operations, 9u);
-        EXPECT_EQ(Replayed(b.Read(), "Broadcast").operations, 9u);
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, CommunicatorsOfOneGraphShareItsReplays, kAuto) {
+  StreamCommunicator a(gpu, 1);
+  StreamCommunicator b(gpu, 2, a.gpu_context());
+  b.UseStream(a.stream());
+  gpu.BeginCapture(a.stream());
+  CaptureCall(b);
+  for (uint32_t i = 0; i < kFirstStamp; ++i) CaptureCall(a);
+  CaptureCall(b, "Broadcast");
+  EXPECT_TRUE(gpu.EndCapture(a.stream()));
+  FakeCuda::Graph graph = gpu.CapturedGraph(a.stream());
+  for (int i = 0; i < 9; ++i) gpu.Replay(graph);
+  WaitForPoll();
+  EXPECT_EQ(a.Read().graph_replays, 9u);
+  EXPECT_EQ(Replayed(a.Read(), "AllReduce").operations, 9u * kFirstStamp);
+  EXPECT_EQ(b.Read().graph_replays, 9u);
+  EXPECT_EQ(Replayed(b.Read(), "AllReduce").operations, 9u);
+  EXPECT_EQ(Replayed(b.Read(), "Broadcast").operations, 9u);
 }
 
-TEST(GraphStamps, ReplayThatStandsIsInFlight) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
-        gpu.Replay(graph);
-        gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp
-        WaitForPoll();
-        const CommunicatorSnapshot standing = comm.Read();
-        EXPECT_EQ(standing.graph_replays, 2u);
-        EXPECT_EQ(standing.graph_replays_in_flight, 1u);
-        AdvanceClock(60 * kSecond);
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
-        EXPECT_NEAR(static_cast<double>(comm.Read().graph_moved_realtime_ns),
-                    static_cast<double>(standing.graph_moved_realtime_ns), 1e9);
-        gpu.Replay(graph, kFirstStamp + 2);
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
-        EXPECT_GT(comm.Read().graph_moved_realtime_ns,
-                  standing.graph_moved_realtime_ns + static_cast<int64_t>(50 * kSecond));
-      },
-      kAuto);
+TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight, kAuto) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
+  gpu.Replay(graph);
+  gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp
+  WaitForPoll();
+  const CommunicatorSnapshot standing = comm.Read();
+  EXPECT_EQ(standing.graph_replays, 2u);
+  EXPECT_EQ(standing.graph_replays_in_flight, 1u);
+  AdvanceClock(60 * kSecond);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
+  EXPECT_NEAR(static_cast<double>(comm.Read().graph_moved_realtime_ns),
+              static_cast<double>(standing.graph_moved_realtime_ns), 1e9);
+  gpu.Replay(graph, kFirstStamp + 2);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
+  EXPECT_GT(comm.Read().graph_moved_realtime_ns,
+            standing.graph_moved_realtime_ns + static_cast<int64_t>(50 * kSecond));
 }
 
 // A graph never has more than the budget allows, whatever its length.

@@ -14,258 +14,232 @@ using NameCounts = std::map<std::string, uint64_t>;
 const Environment kAuto;
 const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 
-TEST(HandlesTest, NullIsCounted) {
-  RunInChild(kAuto, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
-    Stop(nullptr);
-    Record(nullptr, abi::kStateProxyOpInProgress);
-    const uint64_t gpu_ns = 1;
-    Record(nullptr, abi::kStateKernelChStop, &gpu_ns);
-    comm.RunWithProxy();
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"null_handle", 3}}));
-    EXPECT_EQ(Calls(Find(snapshot, 1)), 2u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 2u);
-  });
+TEST_IN_CHILD(HandlesTest, NullIsCounted, kAuto) {
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  Stop(nullptr);
+  Record(nullptr, abi::kStateProxyOpInProgress);
+  const uint64_t gpu_ns = 1;
+  Record(nullptr, abi::kStateKernelChStop, &gpu_ns);
+  comm.RunWithProxy();
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"null_handle", 3}}));
+  EXPECT_EQ(Calls(Find(snapshot, 1)), 2u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 2u);
 }
 
-TEST(HandlesTest, CollStoppedTwice) {
-  RunInChild(kAuto, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    Stop(coll);
-    Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 1}}));
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, CollStoppedTwice, kAuto) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  Stop(coll);
+  Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 1}}));
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST(HandlesTest, ProxyOpStoppedTwiceDoesNotStandForAnother) {
-  RunInChild(kAuto, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    void* first = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    void* second = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    Stop(first);
-    Stop(first);  // would complete the operation if it counted
-    comm.Finalize();
-    Stop(second);
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kRepeatedStop), 1u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 0u);
-    EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, ProxyOpStoppedTwiceDoesNotStandForAnother, kAuto) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  void* first = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  void* second = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  Stop(first);
+  Stop(first);  // would complete the operation if it counted
+  comm.Finalize();
+  Stop(second);
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kRepeatedStop), 1u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 0u);
+  EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
 }
 
 // A handle that nobody was given, of a child that has not started.
-TEST(HandlesTest, ProxyOpThatNeverStarted) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    const auto bits = reinterpret_cast<uint64_t>(proxy);
-    const uint64_t next =
-        Ticket::Pack(Ticket::Process(bits), Ticket::Kind(bits), Ticket::Child(bits) + 1,
-                     Ticket::Generation(bits), Ticket::Operation(bits), Ticket::Communicator(bits));
-    Stop(reinterpret_cast<void*>(next));  // NOLINT(performance-no-int-to-ptr)
-    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stop_without_start", 1}}));
-    Stop(proxy);
-    comm.Finalize();
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, ProxyOpThatNeverStarted) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  const auto bits = reinterpret_cast<uint64_t>(proxy);
+  const uint64_t next =
+      Ticket::Pack(Ticket::Process(bits), Ticket::Kind(bits), Ticket::Child(bits) + 1,
+                   Ticket::Generation(bits), Ticket::Operation(bits), Ticket::Communicator(bits));
+  Stop(reinterpret_cast<void*>(next));  // NOLINT(performance-no-int-to-ptr)
+  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stop_without_start", 1}}));
+  Stop(proxy);
+  comm.Finalize();
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST(HandlesTest, ManyProxyOpsOfOneOperation) {
-  RunInChild(kAuto, [] {
-    NcclCommunicator comm(1);
-    constexpr int kMoreThanTicketsNumber = 300;
-    comm.RunWithProxy(kMoreThanTicketsNumber);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, ManyProxyOpsOfOneOperation, kAuto) {
+  NcclCommunicator comm(1);
+  constexpr int kMoreThanTicketsNumber = 300;
+  comm.RunWithProxy(kMoreThanTicketsNumber);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST(HandlesTest, ChannelStoppedTwice) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(2);
-    void* first = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    void* second = Start(comm.context(), ChannelEvent(coll, 1, 1000));
-    RecordAndStopChannel(first, 2000);
-    RecordAndStopChannel(first, 5000);  // its record and its stop
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 0u);
-    RecordAndStopChannel(second, 2000);
-    Stop(second);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 3}}));
-    ASSERT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-    for (const LatencySnapshot& latency : Find(snapshot, 1).latencies) {
-      if (latency.kind == LatencyKind::kDurationKernel) {
-        EXPECT_EQ(latency.histogram.sum_ns, 1000u);
-      }
+TEST_IN_CHILD(HandlesTest, ChannelStoppedTwice, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(2);
+  void* first = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  void* second = Start(comm.context(), ChannelEvent(coll, 1, 1000));
+  RecordAndStopChannel(first, 2000);
+  RecordAndStopChannel(first, 5000);  // its record and its stop
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 0u);
+  RecordAndStopChannel(second, 2000);
+  Stop(second);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 3}}));
+  ASSERT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
+  for (const LatencySnapshot& latency : Find(snapshot, 1).latencies) {
+    if (latency.kind == LatencyKind::kDurationKernel) {
+      EXPECT_EQ(latency.histogram.sum_ns, 1000u);
     }
-  });
+  }
 }
 
-TEST(HandlesTest, EverythingAfterFinalize) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    NcclCommunicator other(2);
-    void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
-    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    comm.Finalize();
-    const ProcessSnapshot before = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(before), NameCounts{});
+TEST_IN_CHILD(HandlesTest, EverythingAfterFinalize, kKernel) {
+  NcclCommunicator comm(1);
+  NcclCommunicator other(2);
+  void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
+  void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  comm.Finalize();
+  const ProcessSnapshot before = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(before), NameCounts{});
 
-    Record(proxy, abi::kStateProxyOpInProgress);
-    Stop(proxy);
-    Stop(coll);
-    RecordAndStopChannel(channel, 2000);
-    EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kAfterClose), 5u);
-    EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, getpid())), nullptr);
-    EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 1, 1000)), nullptr);
-    EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 1, 2)), nullptr);
-    EXPECT_EQ(Start(comm.context(), LaunchEvent()), nullptr);
-    EXPECT_EQ(Start(comm.context(), CallEvent("AllReduce", 1, "ncclInt8")), nullptr);
-    comm.Finalize();
-    other.RunWithKernel(2, 1000, 2000);
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 5}, {"stale_context", 6}}));
-    EXPECT_EQ(Calls(Find(snapshot, 1)), Calls(Find(before, 1)));
-    EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 0u);
-    EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 1u);
-  });
+  Record(proxy, abi::kStateProxyOpInProgress);
+  Stop(proxy);
+  Stop(coll);
+  RecordAndStopChannel(channel, 2000);
+  EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kAfterClose), 5u);
+  EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, getpid())), nullptr);
+  EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 1, 1000)), nullptr);
+  EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 1, 2)), nullptr);
+  EXPECT_EQ(Start(comm.context(), LaunchEvent()), nullptr);
+  EXPECT_EQ(Start(comm.context(), CallEvent("AllReduce", 1, "ncclInt8")), nullptr);
+  comm.Finalize();
+  other.RunWithKernel(2, 1000, 2000);
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 5}, {"stale_context", 6}}));
+  EXPECT_EQ(Calls(Find(snapshot, 1)), Calls(Find(before, 1)));
+  EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 0u);
+  EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 1u);
 }
 
-TEST(HandlesTest, OlderGeneration) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(1);
-    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    // Its place is used again twice, the second time by an operation that has the same children.
-    for (uint32_t i = 0; i < 2 * kOperationSlots - 1; ++i) comm.RunWithKernel(1, 2000, 3000);
-    void* newer = comm.Enqueue(1);
-    void* newer_proxy = Start(comm.context(), ProxyOpEvent(newer, getpid()));
-    void* newer_channel = Start(comm.context(), ChannelEvent(newer, 0, 4000));
-    EXPECT_NE(newer, coll);
-    EXPECT_NE(newer_proxy, proxy);
+TEST_IN_CHILD(HandlesTest, OlderGeneration, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(1);
+  void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  // Its place is used again twice, the second time by an operation that has the same children.
+  for (uint32_t i = 0; i < 2 * kOperationSlots - 1; ++i) comm.RunWithKernel(1, 2000, 3000);
+  void* newer = comm.Enqueue(1);
+  void* newer_proxy = Start(comm.context(), ProxyOpEvent(newer, getpid()));
+  void* newer_channel = Start(comm.context(), ChannelEvent(newer, 0, 4000));
+  EXPECT_NE(newer, coll);
+  EXPECT_NE(newer_proxy, proxy);
 
-    Stop(coll);
-    Record(proxy, abi::kStateProxyOpInProgress);
-    Stop(proxy);
-    RecordAndStopChannel(channel, 2000);
-    EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, getpid())), nullptr);
-    EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 0, 1000)), nullptr);
-    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stale_handle", 7}}));
+  Stop(coll);
+  Record(proxy, abi::kStateProxyOpInProgress);
+  Stop(proxy);
+  RecordAndStopChannel(channel, 2000);
+  EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, getpid())), nullptr);
+  EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 0, 1000)), nullptr);
+  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stale_handle", 7}}));
 
-    Stop(newer_proxy);
-    RecordAndStopChannel(newer_channel, 5000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 7}}));
-    EXPECT_EQ(Operations(measured), 2u * kOperationSlots + 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 2u * kOperationSlots - 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 1u);
-    EXPECT_EQ(Uncompleted(measured), 1u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 2u * kOperationSlots);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 1u);
-  });
+  Stop(newer_proxy);
+  RecordAndStopChannel(newer_channel, 5000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 7}}));
+  EXPECT_EQ(Operations(measured), 2u * kOperationSlots + 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 2u * kOperationSlots - 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 1u);
+  EXPECT_EQ(Uncompleted(measured), 1u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 2u * kOperationSlots);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 1u);
 }
 
 // The place is taken by an operation without channels: nothing but the generation tells the late
 // stop apart.
-TEST(HandlesTest, OlderChannelOfPlaceWithoutChannels) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(1);
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue(1);
-    RecordAndStopChannel(channel, 2000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 2}}));
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), uint64_t{kOperationSlots});
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, OlderChannelOfPlaceWithoutChannels, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(1);
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue(1);
+  RecordAndStopChannel(channel, 2000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 2}}));
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), uint64_t{kOperationSlots});
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
 }
 
-TEST(HandlesTest, ChannelStoppedBeforeItStarted) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(2);
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    // NCCL up to 2.30 may stop a channel with the handle of an operation before: made here by
-    // turning a handle into that of a channel which did not start.
-    constexpr int kChildBit =
-        Ticket::kCommunicatorBits + Ticket::kOperationBits + Ticket::kGenerationBits;
-    void* not_started =
-        reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(channel) | uintptr_t{1} << kChildBit);
-    RecordAndStopChannel(not_started, 2000);
-    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stop_without_start", 2}}));
-    void* late = Start(comm.context(), ChannelEvent(coll, 1, 1000));
-    EXPECT_EQ(late, not_started);
-    RecordAndStopChannel(channel, 2000);
-    RecordAndStopChannel(late, 2000);
-    comm.Finalize();
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, ChannelStoppedBeforeItStarted, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(2);
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  // NCCL up to 2.30 may stop a channel with the handle of an operation before: made here by
+  // turning a handle into that of a channel which did not start.
+  constexpr int kChildBit =
+      Ticket::kCommunicatorBits + Ticket::kOperationBits + Ticket::kGenerationBits;
+  void* not_started =
+      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(channel) | uintptr_t{1} << kChildBit);
+  RecordAndStopChannel(not_started, 2000);
+  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stop_without_start", 2}}));
+  void* late = Start(comm.context(), ChannelEvent(coll, 1, 1000));
+  EXPECT_EQ(late, not_started);
+  RecordAndStopChannel(channel, 2000);
+  RecordAndStopChannel(late, 2000);
+  comm.Finalize();
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
 }
 
-TEST(HandlesTest, RecordWithoutArguments) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(1);
-    void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    Record(channel, abi::kStateKernelChStop);
-    Record(coll, abi::kStateGroupStartApiStop);  // NCCL passes none with the states of API groups
-    Stop(channel);
-    comm.RunWithKernel(2, 3000, 4000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"missing_argument", 1}}));
-    // It ended, so it is complete; when it ended on the GPU is not known.
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, RecordWithoutArguments, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(1);
+  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  Record(channel, abi::kStateKernelChStop);
+  Record(coll, abi::kStateGroupStartApiStop);  // NCCL passes none with the states of API groups
+  Stop(channel);
+  comm.RunWithKernel(2, 3000, 4000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"missing_argument", 1}}));
+  // It ended, so it is complete; when it ended on the GPU is not known.
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
 }
 
-TEST(HandlesTest, StartWithoutStopStaysUncompleted) {
-  RunInChild(kAuto, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-    Start(comm.context(), ProxyOpEvent(coll, getpid()));  // aborted: never stops
-    // Its place is needed; from then on it is known not to have completed.
-    for (uint32_t i = 0; i < kOperationSlots; ++i) comm.RunWithProxy();
-    EXPECT_EQ(Uncompleted(Find(ReadSnapshot(), 1)), 1u);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), uint64_t{kOperationSlots});
-    EXPECT_EQ(Calls(Find(snapshot, 1)), kOperationSlots + 1u);
-  });
+TEST_IN_CHILD(HandlesTest, StartWithoutStopStaysUncompleted, kAuto) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+  Start(comm.context(), ProxyOpEvent(coll, getpid()));  // aborted: never stops
+  // Its place is needed; from then on it is known not to have completed.
+  for (uint32_t i = 0; i < kOperationSlots; ++i) comm.RunWithProxy();
+  EXPECT_EQ(Uncompleted(Find(ReadSnapshot(), 1)), 1u);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), uint64_t{kOperationSlots});
+  EXPECT_EQ(Calls(Find(snapshot, 1)), kOperationSlots + 1u);
 }
 
-TEST(HandlesTest, CollWithoutStopCompletesByItsProxyOps) {
-  RunInChild(kAuto, [] {
-    NcclCommunicator comm(1);
-    void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
-    Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-    comm.Finalize();
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
-  });
+TEST_IN_CHILD(HandlesTest, CollWithoutStopCompletesByItsProxyOps, kAuto) {
+  NcclCommunicator comm(1);
+  void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
+  Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+  comm.Finalize();
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
 }
 
 }  // namespace

@@ -39,6 +39,12 @@ using Environment = std::map<std::string, std::string>;
 // does a child that crashes.
 void RunInChild(const Environment& environment, const std::function<void()>& scenario);
 
+// A test whose body is such a scenario. Behind the names: the variables, as {"NAME", "value"}, ...
+#define TEST_IN_CHILD(suite, name, ...)                                                 \
+  static void suite##name##InChild();                                                   \
+  TEST(suite, name) { ::nccl_pulse::RunInChild({__VA_ARGS__}, &suite##name##InChild); } \
+  static void suite##name##InChild()
+
 // In a child: ends it, and the caller's test counts as skipped for this reason.
 [[noreturn]] void SkipScenario(const std::string& reason);
 

@@ -110,69 +110,61 @@ TEST(HotPathTest, NetsCatchWhatTheyShould) {
 }
 
 // getpid is a system call of this test: asked once.
-TEST(HotPathTest, EagerCollectivesOnOneThread) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    for (int i = 0; i < 2000; ++i) RunEager(comm);
-    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = CountsOfThisThread();
-    for (uint64_t i = 0; i < kCollectives; ++i) RunEager(comm);
-    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
-  });
+TEST_IN_CHILD(HotPathTest, EagerCollectivesOnOneThread) {
+  NcclCommunicator comm(1);
+  for (int i = 0; i < 2000; ++i) RunEager(comm);
+  if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+  const Counts before = CountsOfThisThread();
+  for (uint64_t i = 0; i < kCollectives; ++i) RunEager(comm);
+  EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
 }
 
-TEST(HotPathTest, WatchedNetworkSteps) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}}, [] {
-    NcclCommunicator comm(1);
-    for (int i = 0; i < 2000; ++i) RunWatched(comm);
-    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = CountsOfThisThread();
-    for (uint64_t i = 0; i < kCollectives / 4; ++i) {
-      RunWatched(comm);
-      // What is refused must not block either.
-      Stop(Start(comm.context(), StepEvent(nullptr)));
-      RecordStep(&comm, abi::kStateProxyStepSendWait, 1);
-    }
-    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
-  });
+TEST_IN_CHILD(HotPathTest, WatchedNetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
+  NcclCommunicator comm(1);
+  for (int i = 0; i < 2000; ++i) RunWatched(comm);
+  if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+  const Counts before = CountsOfThisThread();
+  for (uint64_t i = 0; i < kCollectives / 4; ++i) {
+    RunWatched(comm);
+    // What is refused must not block either.
+    Stop(Start(comm.context(), StepEvent(nullptr)));
+    RecordStep(&comm, abi::kStateProxyStepSendWait, 1);
+  }
+  EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
 }
 
-TEST(HotPathTest, TimedCollectivesOnOneThread) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    uint64_t number = 0;
-    for (int i = 0; i < 2000; ++i) RunTimed(comm, ++number);
-    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = CountsOfThisThread();
-    for (uint64_t i = 0; i < kCollectives; ++i) RunTimed(comm, ++number);
-    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
-  });
+TEST_IN_CHILD(HotPathTest, TimedCollectivesOnOneThread, kKernel) {
+  NcclCommunicator comm(1);
+  uint64_t number = 0;
+  for (int i = 0; i < 2000; ++i) RunTimed(comm, ++number);
+  if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+  const Counts before = CountsOfThisThread();
+  for (uint64_t i = 0; i < kCollectives; ++i) RunTimed(comm, ++number);
+  EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
 }
 
 // What is rare must not block either.
-TEST(HotPathTest, RefusedEvents) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    NcclCommunicator gone(2);
-    void* stale = comm.Enqueue();
-    for (int i = 0; i < 2000; ++i) RunTimed(comm, static_cast<uint64_t>(i) + 1);
-    gone.Finalize();
-    if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
-    const Counts before = CountsOfThisThread();
-    for (int i = 0; i < 100000; ++i) {
-      Stop(nullptr);
-      Stop(stale);
-      Record(stale, 1000);
-      Start(gone.context(), CollEvent(nullptr, 0, 1));
-      Start(&comm, ProxyOpEvent(stale, getpid()));
-      Start(comm.context(), ProxyOpEvent(&comm, -1));
-      Start(comm.context(), ChannelEvent(stale, 255, 1));
-      Descriptor event{};
-      event.type = 1u << 20;
-      Start(comm.context(), event);
-    }
-    EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
-  });
+TEST_IN_CHILD(HotPathTest, RefusedEvents, kKernel) {
+  NcclCommunicator comm(1);
+  NcclCommunicator gone(2);
+  void* stale = comm.Enqueue();
+  for (int i = 0; i < 2000; ++i) RunTimed(comm, static_cast<uint64_t>(i) + 1);
+  gone.Finalize();
+  if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
+  const Counts before = CountsOfThisThread();
+  for (int i = 0; i < 100000; ++i) {
+    Stop(nullptr);
+    Stop(stale);
+    Record(stale, 1000);
+    Start(gone.context(), CollEvent(nullptr, 0, 1));
+    Start(&comm, ProxyOpEvent(stale, getpid()));
+    Start(comm.context(), ProxyOpEvent(&comm, -1));
+    Start(comm.context(), ChannelEvent(stale, 255, 1));
+    Descriptor event{};
+    event.type = 1u << 20;
+    Start(comm.context(), event);
+  }
+  EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
 }
 
 struct Group {
@@ -198,44 +190,40 @@ void* RunGroup(void* argument) {
 
 // A thread that lives for one group: its first callbacks are its steady state. What the thread
 // needs to end is allowed; what the plugin could do with it is in the other net.
-TEST(HotPathTest, FreshThreadForEveryGroup) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    Group group{&comm, 0, 0, true};
-    for (int i = 0; i < 2000; ++i) RunTimed(comm, ++group.number);
-    constexpr int kThreads = 2000;
-    for (int i = 0; i < kThreads && group.permitted; ++i) {
-      // Not std::thread: that one frees, in the new thread, what it was handed.
-      pthread_t thread;
-      ASSERT_EQ(pthread_create(&thread, nullptr, RunGroup, &group), 0);
-      ASSERT_EQ(pthread_join(thread, nullptr), 0);
-    }
-    if (!group.permitted) SkipScenario("seccomp filters are not permitted here");
-    EXPECT_EQ(group.counted, 0u);
-    comm.Finalize();
-    EXPECT_EQ(Operations(Find(ReadSnapshot(), 1)), 2000u + 2 * kThreads * kPerGroup);
-  });
+TEST_IN_CHILD(HotPathTest, FreshThreadForEveryGroup, kKernel) {
+  NcclCommunicator comm(1);
+  Group group{&comm, 0, 0, true};
+  for (int i = 0; i < 2000; ++i) RunTimed(comm, ++group.number);
+  constexpr int kThreads = 2000;
+  for (int i = 0; i < kThreads && group.permitted; ++i) {
+    // Not std::thread: that one frees, in the new thread, what it was handed.
+    pthread_t thread;
+    ASSERT_EQ(pthread_create(&thread, nullptr, RunGroup, &group), 0);
+    ASSERT_EQ(pthread_join(thread, nullptr), 0);
+  }
+  if (!group.permitted) SkipScenario("seccomp filters are not permitted here");
+  EXPECT_EQ(group.counted, 0u);
+  comm.Finalize();
+  EXPECT_EQ(Operations(Find(ReadSnapshot(), 1)), 2000u + 2 * kThreads * kPerGroup);
 }
 
 // The same without filters and with a million: thread-local counters alone.
-TEST(HotPathTest, MillionCollectivesOnFreshThreads) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    for (int i = 0; i < 2000; ++i) RunEager(comm);
-    constexpr uint64_t kPerGroup = 256;
-    uint64_t counted = 0;
-    for (uint64_t i = 0; i < kCollectives / kPerGroup; ++i) {
-      std::thread([&] {
-        const Counts before = CountsOfThisThread();
-        for (uint64_t j = 0; j < kPerGroup; ++j) RunEager(comm);
-        counted += CountsOfThisThread().Sum() - before.Sum();
-      }).join();
-    }
-    EXPECT_EQ(counted, 0u);
-    comm.Finalize();
-    EXPECT_EQ(Calls(Find(ReadSnapshot(), 1)), 2000 + kCollectives);
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 2000 + kCollectives);
-  });
+TEST_IN_CHILD(HotPathTest, MillionCollectivesOnFreshThreads) {
+  NcclCommunicator comm(1);
+  for (int i = 0; i < 2000; ++i) RunEager(comm);
+  constexpr uint64_t kPerGroup = 256;
+  uint64_t counted = 0;
+  for (uint64_t i = 0; i < kCollectives / kPerGroup; ++i) {
+    std::thread([&] {
+      const Counts before = CountsOfThisThread();
+      for (uint64_t j = 0; j < kPerGroup; ++j) RunEager(comm);
+      counted += CountsOfThisThread().Sum() - before.Sum();
+    }).join();
+  }
+  EXPECT_EQ(counted, 0u);
+  comm.Finalize();
+  EXPECT_EQ(Calls(Find(ReadSnapshot(), 1)), 2000 + kCollectives);
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 2000 + kCollectives);
 }
 
 }  // namespace

@@ -161,19 +161,17 @@ TEST(InflightTest, AnOlderApi) {
 }
 
 // With events behind the launches they say it all; when the driver fails, the network goes on.
-TEST(InflightTest, AfterTheDriverHasFailed) {
-  RunWithGpu([](FakeCuda& gpu) {
-    NcclCommunicator comm(1);
-    EXPECT_TRUE(Look().has_heartbeat);
-    EXPECT_EQ(ReadSnapshot().completion_source, "stream");
-    gpu.Fail("", FakeCuda::kIllegalAddress);
-    comm.RunWithProxy();
-    StartProxyOp(comm, comm.Enqueue());
-    const CommunicatorSnapshot measured = Look();
-    EXPECT_FALSE(measured.has_heartbeat);
-    EXPECT_EQ(measured.operations_source, CompletionSource::kProxy);
-    EXPECT_NE(measured.oldest_operation_realtime_ns, 0);
-  });
+TEST_WITH_GPU(InflightTest, AfterTheDriverHasFailed) {
+  NcclCommunicator comm(1);
+  EXPECT_TRUE(Look().has_heartbeat);
+  EXPECT_EQ(ReadSnapshot().completion_source, "stream");
+  gpu.Fail("", FakeCuda::kIllegalAddress);
+  comm.RunWithProxy();
+  StartProxyOp(comm, comm.Enqueue());
+  const CommunicatorSnapshot measured = Look();
+  EXPECT_FALSE(measured.has_heartbeat);
+  EXPECT_EQ(measured.operations_source, CompletionSource::kProxy);
+  EXPECT_NE(measured.oldest_operation_realtime_ns, 0);
 }
 
 TEST(InflightTest, ThePlaceOfAnotherCommunicatorSaysNothing) {

@@ -38,242 +38,212 @@ uint64_t SumNs(const CommunicatorSnapshot& communicator) {
   return sum_ns;
 }
 
-TEST(KernelTimingTest, FromTheFirstStartToTheLastStop) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    RunChannels(comm, {{1000, 5000}, {1500, 5500}, {500, 4500}});
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(SumNs(Find(snapshot, 1)), 5000u);
-    EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
-  });
+TEST_IN_CHILD(KernelTimingTest, FromTheFirstStartToTheLastStop, kKernel) {
+  NcclCommunicator comm(1);
+  RunChannels(comm, {{1000, 5000}, {1500, 5500}, {500, 4500}});
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(SumNs(Find(snapshot, 1)), 5000u);
+  EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
 }
 
-TEST(KernelTimingTest, ChannelsNeedNotStartAtZero) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithKernel(2, 1000, 2000, 3);
-    comm.RunWithKernel(1, 3000, 4000, 63);
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 2u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);
-  });
+TEST_IN_CHILD(KernelTimingTest, ChannelsNeedNotStartAtZero, kKernel) {
+  NcclCommunicator comm(1);
+  comm.RunWithKernel(2, 1000, 2000, 3);
+  comm.RunWithKernel(1, 3000, 4000, 63);
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 2u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);
 }
 
-TEST(KernelTimingTest, AllChannelsThatNcclHas) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithKernel(64, 1000, 2000);
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
-  });
+TEST_IN_CHILD(KernelTimingTest, AllChannelsThatNcclHas, kKernel) {
+  NcclCommunicator comm(1);
+  comm.RunWithKernel(64, 1000, 2000);
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
 }
 
-TEST(KernelTimingTest, ChannelNumberBeyondAll) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(2);
-    EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 255, 1000)), nullptr);
-    EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 64, 1000)), nullptr);
-    comm.RunWithKernel(2, 1000, 2000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"no_room", 2}}));
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), 1u);
-  });
+TEST_IN_CHILD(KernelTimingTest, ChannelNumberBeyondAll, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(2);
+  EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 255, 1000)), nullptr);
+  EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 64, 1000)), nullptr);
+  comm.RunWithKernel(2, 1000, 2000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"no_room", 2}}));
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), 1u);
 }
 
 // CollNet and multi-node NVLS do not say how many channels there are.
-TEST(KernelTimingTest, NumberOfChannelsNotKnown) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(0);
-    void* first = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-    void* second = Start(comm.context(), ChannelEvent(coll, 1, 1000));
-    RecordAndStopChannel(first, 2000);
-    RecordAndStopChannel(second, 3000);
-    void* never_stops = comm.Enqueue(0);
-    Start(comm.context(), ChannelEvent(never_stops, 0, 4000));
-    comm.Enqueue(0);  // no channel at all
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(SumNs(measured), 2000u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 1u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kInvisible), 1u);
-    EXPECT_EQ(Uncompleted(measured), 1u);
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(KernelTimingTest, NumberOfChannelsNotKnown, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(0);
+  void* first = Start(comm.context(), ChannelEvent(coll, 0, 1000));
+  void* second = Start(comm.context(), ChannelEvent(coll, 1, 1000));
+  RecordAndStopChannel(first, 2000);
+  RecordAndStopChannel(second, 3000);
+  void* never_stops = comm.Enqueue(0);
+  Start(comm.context(), ChannelEvent(never_stops, 0, 4000));
+  comm.Enqueue(0);  // no channel at all
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(SumNs(measured), 2000u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 1u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kInvisible), 1u);
+  EXPECT_EQ(Uncompleted(measured), 1u);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 // NCCL's adapter for API v4 leaves a point-to-point operation's number of channels to chance.
-TEST(KernelTimingTest, MoreOrFewerChannelsThanSaid) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* fewer = comm.Enqueue(60);
-    RecordAndStopChannel(Start(comm.context(), ChannelEvent(fewer, 0, 1000)), 2000);
-    void* more = comm.Enqueue(1);
-    void* first = Start(comm.context(), ChannelEvent(more, 0, 3000));
-    void* second = Start(comm.context(), ChannelEvent(more, 1, 3000));
-    RecordAndStopChannel(first, 4000);
-    RecordAndStopChannel(second, 4000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-    EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 2}}));
-  });
+TEST_IN_CHILD(KernelTimingTest, MoreOrFewerChannelsThanSaid, kKernel) {
+  NcclCommunicator comm(1);
+  void* fewer = comm.Enqueue(60);
+  RecordAndStopChannel(Start(comm.context(), ChannelEvent(fewer, 0, 1000)), 2000);
+  void* more = comm.Enqueue(1);
+  void* first = Start(comm.context(), ChannelEvent(more, 0, 3000));
+  void* second = Start(comm.context(), ChannelEvent(more, 1, 3000));
+  RecordAndStopChannel(first, 4000);
+  RecordAndStopChannel(second, 4000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 2}}));
 }
 
-TEST(KernelTimingTest, StopBeforeStart) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    RunChannels(comm, {{2000, 1000}});
-    RunChannels(comm, {{3000, 4000}, {5000, 3500}});
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kOverlap), 2u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 0u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);  // it did end
-  });
+TEST_IN_CHILD(KernelTimingTest, StopBeforeStart, kKernel) {
+  NcclCommunicator comm(1);
+  RunChannels(comm, {{2000, 1000}});
+  RunChannels(comm, {{3000, 4000}, {5000, 3500}});
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kOverlap), 2u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 0u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);  // it did end
 }
 
-TEST(KernelTimingTest, StartOlderThanItsChannelsNewest) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    RunChannels(comm, {{1000, 2000}, {1000, 2000}});
-    // The ring was lapped: this one carries the times of an operation 64 later ...
-    RunChannels(comm, {{90000, 91000}, {90000, 91000}});
-    // ... so the next, which is right, is older. Which of the two is wrong cannot be told.
-    RunChannels(comm, {{3000, 4000}, {3000, 4000}});
-    RunChannels(comm, {{100000, 101000}, {100000, 101000}});
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 3u);
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kBackwards), 1u);
-    EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
-  });
+TEST_IN_CHILD(KernelTimingTest, StartOlderThanItsChannelsNewest, kKernel) {
+  NcclCommunicator comm(1);
+  RunChannels(comm, {{1000, 2000}, {1000, 2000}});
+  // The ring was lapped: this one carries the times of an operation 64 later ...
+  RunChannels(comm, {{90000, 91000}, {90000, 91000}});
+  // ... so the next, which is right, is older. Which of the two is wrong cannot be told.
+  RunChannels(comm, {{3000, 4000}, {3000, 4000}});
+  RunChannels(comm, {{100000, 101000}, {100000, 101000}});
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 3u);
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kBackwards), 1u);
+  EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
 }
 
-TEST(KernelTimingTest, OneChannelLapped) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    RunChannels(comm, {{1000, 2000}, {90000, 91000}});
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kOverlap), 1u);
-    EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
-  });
+TEST_IN_CHILD(KernelTimingTest, OneChannelLapped, kKernel) {
+  NcclCommunicator comm(1);
+  RunChannels(comm, {{1000, 2000}, {90000, 91000}});
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kOverlap), 1u);
+  EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
 }
 
-TEST(KernelTimingTest, ChannelWithoutTime) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue(1);
-    Stop(Start(comm.context(), ChannelEvent(coll, 0, 1000)));  // never recorded
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 1u);
-  });
+TEST_IN_CHILD(KernelTimingTest, ChannelWithoutTime, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue(1);
+  Stop(Start(comm.context(), ChannelEvent(coll, 0, 1000)));  // never recorded
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 1u);
 }
 
-TEST(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    NcclCommunicator sound(2);
-    uint64_t now_ns = 0;
-    const auto good = [&] {
-      now_ns += 10000;
-      RunChannels(comm, {{now_ns, now_ns + 1000}, {now_ns, now_ns + 1000}});
-    };
-    const auto bad = [&] {
-      now_ns += 10000;
-      RunChannels(comm, {{now_ns, now_ns + 1000}, {now_ns + 2000, now_ns + 3000}});
-    };
-    // Fifteen at any time in the last 64 are a burst ...
-    for (int round = 0; round < 3; ++round) {
-      for (int i = 0; i < 15; ++i) bad();
-      for (int i = 0; i < 49; ++i) good();
-    }
-    EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
-    EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kOverlap), 45u);
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 147u);
-    // ... sixteen are drift.
-    for (int i = 0; i < 16; ++i) bad();
-    EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kChecksFailed);
-    for (int i = 0; i < 100; ++i) good();
-    sound.RunWithKernel(2, 1000, 2000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kOverlap), 61u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kUntrusted), 100u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 147u);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 308u);
-    EXPECT_EQ(Find(snapshot, 2).kernel_trust, TrustState::kTrusted);
-    EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 1u);
-  });
+TEST_IN_CHILD(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust, kKernel) {
+  NcclCommunicator comm(1);
+  NcclCommunicator sound(2);
+  uint64_t now_ns = 0;
+  const auto good = [&] {
+    now_ns += 10000;
+    RunChannels(comm, {{now_ns, now_ns + 1000}, {now_ns, now_ns + 1000}});
+  };
+  const auto bad = [&] {
+    now_ns += 10000;
+    RunChannels(comm, {{now_ns, now_ns + 1000}, {now_ns + 2000, now_ns + 3000}});
+  };
+  // Fifteen at any time in the last 64 are a burst ...
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 15; ++i) bad();
+    for (int i = 0; i < 49; ++i) good();
+  }
+  EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
+  EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kOverlap), 45u);
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 147u);
+  // ... sixteen are drift.
+  for (int i = 0; i < 16; ++i) bad();
+  EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kChecksFailed);
+  for (int i = 0; i < 100; ++i) good();
+  sound.RunWithKernel(2, 1000, 2000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kOverlap), 61u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kUntrusted), 100u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 147u);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionKernel), 308u);
+  EXPECT_EQ(Find(snapshot, 2).kernel_trust, TrustState::kTrusted);
+  EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 1u);
 }
 
 // One channel cannot show drift, so it neither ends the trust nor fills the 64.
-TEST(KernelTimingTest, SingleChannelFailuresDoNotEndTheTrust) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    for (uint64_t i = 0; i < 100; ++i) RunChannels(comm, {{2000 + i, 1000 + i}});
-    EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
-  });
+TEST_IN_CHILD(KernelTimingTest, SingleChannelFailuresDoNotEndTheTrust, kKernel) {
+  NcclCommunicator comm(1);
+  for (uint64_t i = 0; i < 100; ++i) RunChannels(comm, {{2000 + i, 1000 + i}});
+  EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
 }
 
-TEST(KernelTimingTest, SelfSendEndsTheTrust) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1, 1);
-    RunChannels(comm, {{1000, 2000}, {1000, 2000}});
-    Stop(Start(comm.context(), P2pEvent("Send", 1, 0, 1)));  // to another rank
-    EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
-    Stop(Start(comm.context(), P2pEvent("Send", 1, 1, 1)));
-    RunChannels(comm, {{3000, 4000}, {3000, 4000}});
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(measured.kernel_trust, TrustState::kSelfSend);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kUntrusted), 1u);
-    EXPECT_EQ(Untimed(measured, UntimedReason::kInvisible), 2u);
-  });
+TEST_IN_CHILD(KernelTimingTest, SelfSendEndsTheTrust, kKernel) {
+  NcclCommunicator comm(1, 1);
+  RunChannels(comm, {{1000, 2000}, {1000, 2000}});
+  Stop(Start(comm.context(), P2pEvent("Send", 1, 0, 1)));  // to another rank
+  EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
+  Stop(Start(comm.context(), P2pEvent("Send", 1, 1, 1)));
+  RunChannels(comm, {{3000, 4000}, {3000, 4000}});
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(measured.kernel_trust, TrustState::kSelfSend);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kUntrusted), 1u);
+  EXPECT_EQ(Untimed(measured, UntimedReason::kInvisible), 2u);
 }
 
 // A place is used again by another communicator: it starts with a clean record.
-TEST(KernelTimingTest, TrustIsTheCommunicatorsOwn) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    Start(comm.context(), P2pEvent("Send", 0, 0, 1));
-    comm.Finalize();
-    NcclCommunicator next(2);
-    RunChannels(next, {{10, 20}, {10, 20}});
-    EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kSelfSend);
-    EXPECT_EQ(Find(ReadSnapshot(), 2).kernel_trust, TrustState::kTrusted);
-    EXPECT_EQ(Timed(Find(ReadSnapshot(), 2), LatencyKind::kDurationKernel), 1u);
-  });
+TEST_IN_CHILD(KernelTimingTest, TrustIsTheCommunicatorsOwn, kKernel) {
+  NcclCommunicator comm(1);
+  Start(comm.context(), P2pEvent("Send", 0, 0, 1));
+  comm.Finalize();
+  NcclCommunicator next(2);
+  RunChannels(next, {{10, 20}, {10, 20}});
+  EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kSelfSend);
+  EXPECT_EQ(Find(ReadSnapshot(), 2).kernel_trust, TrustState::kTrusted);
+  EXPECT_EQ(Timed(Find(ReadSnapshot(), 2), LatencyKind::kDurationKernel), 1u);
 }
 
 // Captured into a graph: parent is the call's handle of long ago, and the replays' channels come.
-TEST(KernelTimingTest, ReplaysOfAGraph) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* call = Start(comm.context(), CallEvent("AllReduce", 1024, "ncclFloat32", true));
-    ASSERT_NE(call, nullptr);
-    Stop(call);
-    for (uint64_t i = 0; i < 10; ++i) {
-      void* coll = Start(comm.context(), CollEvent(call, i, 1));
-      Stop(coll);
-      RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000 * i + 1)),
-                           1000 * i + 500);
-    }
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
-    EXPECT_TRUE(Find(snapshot, 1).calls[0].captured);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 10u);
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(KernelTimingTest, ReplaysOfAGraph, kKernel) {
+  NcclCommunicator comm(1);
+  void* call = Start(comm.context(), CallEvent("AllReduce", 1024, "ncclFloat32", true));
+  ASSERT_NE(call, nullptr);
+  Stop(call);
+  for (uint64_t i = 0; i < 10; ++i) {
+    void* coll = Start(comm.context(), CollEvent(call, i, 1));
+    Stop(coll);
+    RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000 * i + 1)),
+                         1000 * i + 500);
+  }
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
+  EXPECT_TRUE(Find(snapshot, 1).calls[0].captured);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 10u);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 }  // namespace

@@ -18,102 +18,92 @@ std::vector<LastCallSnapshot> LastCallsOf(const StreamCommunicator& comm) {
   return read.last_calls == nullptr ? std::vector<LastCallSnapshot>{} : *read.last_calls;
 }
 
-TEST(LastCallsTest, EachCallWithItsLaunch) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    EXPECT_TRUE(LastCallsOf(comm).empty());
-    comm.Run(kMs);
-    AdvanceClock(7 * kSecond);
-    comm.Run(kMs, "AllGather", 1 << 20);
-    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
-    ASSERT_EQ(calls.size(), 2u);
-    EXPECT_EQ(calls[0].number, 1u);
-    EXPECT_EQ(calls[0].op, "AllReduce");
-    EXPECT_EQ(calls[0].bytes, 4096u);
-    EXPECT_NE(calls[0].datatype, "");
-    EXPECT_EQ(calls[0].kind_number, 0u);
-    EXPECT_EQ(calls[0].launch, 1u);
-    EXPECT_FALSE(calls[0].is_of_group);
-    EXPECT_EQ(calls[1].number, 2u);
-    EXPECT_EQ(calls[1].collective_number, 2u);
-    EXPECT_EQ(calls[1].op, "AllGather");
-    EXPECT_EQ(calls[1].launch, 2u);
-    EXPECT_NE(calls[0].launch_realtime_ns, 0);
-    EXPECT_GE(calls[1].launch_realtime_ns - calls[0].launch_realtime_ns,
-              static_cast<int64_t>(7 * kSecond) - 1024);
-    EXPECT_LE(calls[1].launch_realtime_ns, comm.Read().last_launch_realtime_ns);
-  });
+TEST_WITH_GPU(LastCallsTest, EachCallWithItsLaunch) {
+  StreamCommunicator comm(gpu, 1);
+  EXPECT_TRUE(LastCallsOf(comm).empty());
+  comm.Run(kMs);
+  AdvanceClock(7 * kSecond);
+  comm.Run(kMs, "AllGather", 1 << 20);
+  const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].number, 1u);
+  EXPECT_EQ(calls[0].op, "AllReduce");
+  EXPECT_EQ(calls[0].bytes, 4096u);
+  EXPECT_NE(calls[0].datatype, "");
+  EXPECT_EQ(calls[0].kind_number, 0u);
+  EXPECT_EQ(calls[0].launch, 1u);
+  EXPECT_FALSE(calls[0].is_of_group);
+  EXPECT_EQ(calls[1].number, 2u);
+  EXPECT_EQ(calls[1].collective_number, 2u);
+  EXPECT_EQ(calls[1].op, "AllGather");
+  EXPECT_EQ(calls[1].launch, 2u);
+  EXPECT_NE(calls[0].launch_realtime_ns, 0);
+  EXPECT_GE(calls[1].launch_realtime_ns - calls[0].launch_realtime_ns,
+            static_cast<int64_t>(7 * kSecond) - 1024);
+  EXPECT_LE(calls[1].launch_realtime_ns, comm.Read().last_launch_realtime_ns);
 }
 
-TEST(LastCallsTest, CallsOfAGroupHaveItsLaunch) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.RunGroup(kMs, {{"AllReduce", 1024}, {"AllGather", 2048}, {"Send", 512}});
-    comm.Run(kMs);
-    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
-    ASSERT_EQ(calls.size(), 4u);
-    for (int i = 0; i < 3; ++i) {
-      EXPECT_EQ(calls[i].launch, 1u) << i;
-      EXPECT_EQ(calls[i].is_of_group, i > 0) << i;
-    }
-    EXPECT_EQ(calls[2].collective_number, 0u) << "point to point";
-    EXPECT_EQ(calls[3].collective_number, 3u);
-    EXPECT_EQ(calls[3].launch, 2u);
-    EXPECT_FALSE(calls[3].is_of_group);
-  });
+TEST_WITH_GPU(LastCallsTest, CallsOfAGroupHaveItsLaunch) {
+  StreamCommunicator comm(gpu, 1);
+  comm.RunGroup(kMs, {{"AllReduce", 1024}, {"AllGather", 2048}, {"Send", 512}});
+  comm.Run(kMs);
+  const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+  ASSERT_EQ(calls.size(), 4u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(calls[i].launch, 1u) << i;
+    EXPECT_EQ(calls[i].is_of_group, i > 0) << i;
+  }
+  EXPECT_EQ(calls[2].collective_number, 0u) << "point to point";
+  EXPECT_EQ(calls[3].collective_number, 3u);
+  EXPECT_EQ(calls[3].launch, 2u);
+  EXPECT_FALSE(calls[3].is_of_group);
 }
 
 // Within NCCL, or of a kind whose launches are hidden; the next one's launch is not theirs.
-TEST(LastCallsTest, ACallThatIsNotLaunched) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.Run(kMs);
+TEST_WITH_GPU(LastCallsTest, ACallThatIsNotLaunched) {
+  StreamCommunicator comm(gpu, 1);
+  comm.Run(kMs);
+  void* group = comm.StartGroup();
+  comm.MakeCall(group, "Broadcast", 4096);
+  comm.StopGroup(group);
+  EXPECT_EQ(LastCallsOf(comm).back().launch_realtime_ns, 0);
+  comm.Run(kMs);
+  const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+  ASSERT_EQ(calls.size(), 3u);
+  EXPECT_EQ(calls[1].op, "Broadcast");
+  EXPECT_EQ(calls[1].launch, 0u);
+  EXPECT_EQ(calls[1].launch_realtime_ns, 0);
+  EXPECT_EQ(calls[2].launch, 2u);
+}
+
+TEST_WITH_GPU(LastCallsTest, ACapturedCallHasNoLaunch) {
+  StreamCommunicator comm(gpu, 1);
+  void* group = comm.StartGroup(true);
+  comm.MakeCall(group, "AllReduce", 4096, true);
+  comm.StopGroup(group);
+  comm.Run(kMs);
+  const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_TRUE(calls[0].captured);
+  EXPECT_EQ(calls[0].launch_realtime_ns, 0);
+  EXPECT_FALSE(calls[1].captured);
+  EXPECT_EQ(calls[1].launch, 1u);
+}
+
+TEST_WITH_GPU(LastCallsTest, TheRootOfWhatHasOne) {
+  StreamCommunicator comm(gpu, 1);
+  const auto call = [&comm](const char* op, int root) {
     void* group = comm.StartGroup();
-    comm.MakeCall(group, "Broadcast", 4096);
+    comm.MakeCall(group, op, 4096, false, root);
+    comm.Launch(group, kMs);
     comm.StopGroup(group);
-    EXPECT_EQ(LastCallsOf(comm).back().launch_realtime_ns, 0);
-    comm.Run(kMs);
-    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
-    ASSERT_EQ(calls.size(), 3u);
-    EXPECT_EQ(calls[1].op, "Broadcast");
-    EXPECT_EQ(calls[1].launch, 0u);
-    EXPECT_EQ(calls[1].launch_realtime_ns, 0);
-    EXPECT_EQ(calls[2].launch, 2u);
-  });
-}
-
-TEST(LastCallsTest, ACapturedCallHasNoLaunch) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    void* group = comm.StartGroup(true);
-    comm.MakeCall(group, "AllReduce", 4096, true);
-    comm.StopGroup(group);
-    comm.Run(kMs);
-    const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
-    ASSERT_EQ(calls.size(), 2u);
-    EXPECT_TRUE(calls[0].captured);
-    EXPECT_EQ(calls[0].launch_realtime_ns, 0);
-    EXPECT_FALSE(calls[1].captured);
-    EXPECT_EQ(calls[1].launch, 1u);
-  });
-}
-
-TEST(LastCallsTest, TheRootOfWhatHasOne) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    const auto call = [&comm](const char* op, int root) {
-      void* group = comm.StartGroup();
-      comm.MakeCall(group, op, 4096, false, root);
-      comm.Launch(group, kMs);
-      comm.StopGroup(group);
-    };
-    for (const int root : {3, 0, 4094, 4095, -1}) call("Broadcast", root);
-    call("Reduce", 7);
-    call("AllReduce", 0);
-    std::vector<int> roots;
-    for (const LastCallSnapshot& each : LastCallsOf(comm)) roots.push_back(each.root);
-    EXPECT_EQ(roots, (std::vector<int>{3, 0, 4094, -1, -1, 7, -1}));
-  });
+  };
+  for (const int root : {3, 0, 4094, 4095, -1}) call("Broadcast", root);
+  call("Reduce", 7);
+  call("AllReduce", 0);
+  std::vector<int> roots;
+  for (const LastCallSnapshot& each : LastCallsOf(comm)) roots.push_back(each.root);
+  EXPECT_EQ(roots, (std::vector<int>{3, 0, 4094, -1, -1, 7, -1}));
 }
 
 using Peers = std::vector<std::pair<std::string, int>>;
@@ -154,39 +144,35 @@ TEST(LastCallsTest, ThePeerOfSendAndRecv) { SendAndReceive(2); }
 TEST(LastCallsTest, ThePeerOfOneOfMany) { SendAndReceive(1100); }
 
 // More calls than the ring has room for.
-TEST(LastCallsTest, PeersOfALargeGroup) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    std::vector<StreamCommunicator::Call> calls;
-    void* group = comm.StartGroup(false, 2);
-    for (int i = 0; i < 300; ++i) {
-      calls.push_back(comm.MakeCall(group, i % 2 == 0 ? "Send" : "Recv", 64, false, i / 2));
-    }
-    comm.Launch(group, kMs);
-    for (int i = 0; i < 256; ++i) comm.Report(calls[i]);
-    comm.StopGroup(group);
-    const Peers peers = PeersOf(comm);
-    ASSERT_EQ(peers.size(), 256u);
-    for (int i = 0; i < 256; ++i) EXPECT_EQ(peers[i].second, i / 2) << i;
-  });
+TEST_WITH_GPU(LastCallsTest, PeersOfALargeGroup) {
+  StreamCommunicator comm(gpu, 1);
+  std::vector<StreamCommunicator::Call> calls;
+  void* group = comm.StartGroup(false, 2);
+  for (int i = 0; i < 300; ++i) {
+    calls.push_back(comm.MakeCall(group, i % 2 == 0 ? "Send" : "Recv", 64, false, i / 2));
+  }
+  comm.Launch(group, kMs);
+  for (int i = 0; i < 256; ++i) comm.Report(calls[i]);
+  comm.StopGroup(group);
+  const Peers peers = PeersOf(comm);
+  ASSERT_EQ(peers.size(), 256u);
+  for (int i = 0; i < 256; ++i) EXPECT_EQ(peers[i].second, i / 2) << i;
 }
 
 // Reported by another thread, or behind the end of the group: it may be another call's.
-TEST(LastCallsTest, APeerOfAnotherGroupIsNotTaken) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    comm.Run(kMs, "Send");
-    StreamCommunicator other(gpu, 2);
-    void* group = other.StartGroup();
-    const auto late = other.MakeCall(group, "Send", 64);
-    other.Launch(group, kMs);
-    other.StopGroup(group);
-    other.StopGroup(other.StartGroup());
-    other.Report(late);
-    EXPECT_EQ(PeersOf(comm), (Peers{{"Send", -1}}));
-    EXPECT_EQ(PeersOf(other), (Peers{{"Send", -1}}));
-  });
+TEST_WITH_GPU(LastCallsTest, APeerOfAnotherGroupIsNotTaken) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  comm.Run(kMs, "Send");
+  StreamCommunicator other(gpu, 2);
+  void* group = other.StartGroup();
+  const auto late = other.MakeCall(group, "Send", 64);
+  other.Launch(group, kMs);
+  other.StopGroup(group);
+  other.StopGroup(other.StartGroup());
+  other.Report(late);
+  EXPECT_EQ(PeersOf(comm), (Peers{{"Send", -1}}));
+  EXPECT_EQ(PeersOf(other), (Peers{{"Send", -1}}));
 }
 
 TEST(LastCallsTest, AsManyAsTheSettingSays) {
@@ -205,39 +191,33 @@ TEST(LastCallsTest, AsManyAsTheSettingSays) {
 }
 
 // Of finalized communicators the oldest give their rings up; live ones keep theirs.
-TEST(LastCallsTest, LiveCommunicatorsComeFirst) {
-  RunInChild({{"NCCL_PULSE_LAST_CALLS", "512"}}, [] {
-    constexpr uint64_t kRoom = 32;
-    std::vector<std::unique_ptr<NcclCommunicator>> comms;
-    const auto kept = [](uint64_t comm_id) {
-      return Find(ReadSnapshot(), comm_id).last_calls_kept;
-    };
-    for (uint64_t id = 1; id <= kRoom + 1; ++id) {
-      comms.push_back(std::make_unique<NcclCommunicator>(id));
-      EXPECT_EQ(kept(id), id <= kRoom ? 512u : 0u) << id;
-    }
-    comms[kRoom]->Finalize();  // has none to give
-    comms[4]->Finalize();
-    NcclCommunicator next(100);
-    EXPECT_EQ(kept(100), 512u);
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_TRUE(Find(snapshot, kRoom + 1).finalized) << "stays for its ten minutes";
-    EXPECT_TRUE(Find(snapshot, 5).finalized) << "and so does this one";
-    EXPECT_EQ(Find(snapshot, 5).last_calls_kept, 0u) << "which gave its ring";
-  });
+TEST_IN_CHILD(LastCallsTest, LiveCommunicatorsComeFirst, {"NCCL_PULSE_LAST_CALLS", "512"}) {
+  constexpr uint64_t kRoom = 32;
+  std::vector<std::unique_ptr<NcclCommunicator>> comms;
+  const auto kept = [](uint64_t comm_id) { return Find(ReadSnapshot(), comm_id).last_calls_kept; };
+  for (uint64_t id = 1; id <= kRoom + 1; ++id) {
+    comms.push_back(std::make_unique<NcclCommunicator>(id));
+    EXPECT_EQ(kept(id), id <= kRoom ? 512u : 0u) << id;
+  }
+  comms[kRoom]->Finalize();  // has none to give
+  comms[4]->Finalize();
+  NcclCommunicator next(100);
+  EXPECT_EQ(kept(100), 512u);
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_TRUE(Find(snapshot, kRoom + 1).finalized) << "stays for its ten minutes";
+  EXPECT_TRUE(Find(snapshot, 5).finalized) << "and so does this one";
+  EXPECT_EQ(Find(snapshot, 5).last_calls_kept, 0u) << "which gave its ring";
 }
 
 // Without events for calls the operations are the calls.
-TEST(LastCallsTest, ApiV4) {
-  RunInChild({}, [] {
-    OlderCommunicator(9).Enqueue(100);
-    const CommunicatorSnapshot read = Find(ReadSnapshot(), 9);
-    ASSERT_NE(read.last_calls, nullptr);
-    ASSERT_EQ(read.last_calls->size(), 1u);
-    EXPECT_EQ(read.last_calls->front().bytes, 400u);
-    EXPECT_EQ(read.last_calls->front().launch, 0u);
-    EXPECT_NE(read.last_calls->front().launch_realtime_ns, 0) << "about when it was called";
-  });
+TEST_IN_CHILD(LastCallsTest, ApiV4) {
+  OlderCommunicator(9).Enqueue(100);
+  const CommunicatorSnapshot read = Find(ReadSnapshot(), 9);
+  ASSERT_NE(read.last_calls, nullptr);
+  ASSERT_EQ(read.last_calls->size(), 1u);
+  EXPECT_EQ(read.last_calls->front().bytes, 400u);
+  EXPECT_EQ(read.last_calls->front().launch, 0u);
+  EXPECT_NE(read.last_calls->front().launch_realtime_ns, 0) << "about when it was called";
 }
 
 }  // namespace

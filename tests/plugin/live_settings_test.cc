@@ -47,40 +47,37 @@ int OpenDescriptors() {
   return count;
 }
 
-TEST(LiveSettingsTest, OneInOneTimesAllCallsAtOnceWhateverTheirRate) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        const auto run = [&](int calls) {
-          for (int i = 0; i < calls; ++i) {
-            comm.Run(1000);
-            gpu.Advance(1000);
-            WaitForPoll();  // its pair of events is free again
-          }
-        };
-        comm.WarmUp();
-        SlowClock();  // no second passes: the rate of launches is not looked at
-        const uint64_t before = TimedOperations(comm.Read());
-        Give({"TIMED_LAUNCHES_PER_SECOND=one-in-1"});
-        run(100);
-        EXPECT_EQ(TimedOperations(comm.Read()), before + 100);
-        EXPECT_EQ(ReadSnapshot().sampling_exponent, 0);
+TEST_WITH_GPU(LiveSettingsTest, OneInOneTimesAllCallsAtOnceWhateverTheirRate,
+              {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1"}) {
+  StreamCommunicator comm(gpu, 1);
+  const auto run = [&](int calls) {
+    for (int i = 0; i < calls; ++i) {
+      comm.Run(1000);
+      gpu.Advance(1000);
+      WaitForPoll();  // its pair of events is free again
+    }
+  };
+  comm.WarmUp();
+  SlowClock();  // no second passes: the rate of launches is not looked at
+  const uint64_t before = TimedOperations(comm.Read());
+  Give({"TIMED_LAUNCHES_PER_SECOND=one-in-1"});
+  run(100);
+  EXPECT_EQ(TimedOperations(comm.Read()), before + 100);
+  EXPECT_EQ(ReadSnapshot().sampling_exponent, 0);
 
-        // One in 16 of 320, but for chance: five standard deviations of it.
-        Give({"TIMED_LAUNCHES_PER_SECOND=one-in-10"});
-        EXPECT_EQ(ReadSnapshot().sampling_exponent, 4);
-        const uint64_t all = TimedOperations(comm.Read());
-        run(320);
-        EXPECT_NEAR(static_cast<double>(TimedOperations(comm.Read()) - all), 20, 22);
+  // One in 16 of 320, but for chance: five standard deviations of it.
+  Give({"TIMED_LAUNCHES_PER_SECOND=one-in-10"});
+  EXPECT_EQ(ReadSnapshot().sampling_exponent, 4);
+  const uint64_t all = TimedOperations(comm.Read());
+  run(320);
+  EXPECT_NEAR(static_cast<double>(TimedOperations(comm.Read()) - all), 20, 22);
 
-        // What it started with: at most one a second.
-        Give({"TIMED_LAUNCHES_PER_SECOND=default"});
-        const uint64_t then = TimedOperations(comm.Read());
-        run(100);
-        EXPECT_LE(TimedOperations(comm.Read()), then + 2);
-        ExpectEveryOperationOnce(comm.Read(), 522);
-      },
-      {{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1"}});
+  // What it started with: at most one a second.
+  Give({"TIMED_LAUNCHES_PER_SECOND=default"});
+  const uint64_t then = TimedOperations(comm.Read());
+  run(100);
+  EXPECT_LE(TimedOperations(comm.Read()), then + 2);
+  ExpectEveryOperationOnce(comm.Read(), 522);
 }
 
 TEST(LiveSettingsTest, AThousandChangesUnderLoadLoseNoCountAndLeakNothing) {

@@ -42,135 +42,125 @@ void Wait(FakeCuda& gpu, StreamCommunicator& comm, const char* op, uint64_t seco
   End(gpu, comm);
 }
 
-TEST(LongestWaitTest, TheLongestThatEndedByOperation) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 5; ++i) comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(WaitsOf(comm), Waits{});
-    AdvanceClock(3600 * kSecond);
-    Wait(gpu, comm, "AllReduce", 600);
-    ExpectWait(comm, "AllReduce", 600);
-    EXPECT_EQ(WaitsOf(comm).size(), 1u);
-    Wait(gpu, comm, "AllReduce", 60);
-    ExpectWait(comm, "AllReduce", 600);
-    Wait(gpu, comm, "AllGather", 60);
-    ExpectWait(comm, "AllGather", 60);
-    Wait(gpu, comm, "AllReduce", 1200);
-    ExpectWait(comm, "AllReduce", 1200);
-    ExpectWait(comm, "AllGather", 60);
-    Wait(gpu, comm, "NotYetInvented", 30);
-    ExpectWait(comm, "NotYetInvented", 30);
-    EXPECT_EQ(WaitsOf(comm).size(), 3u);
-  });
+TEST_WITH_GPU(LongestWaitTest, TheLongestThatEndedByOperation) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 5; ++i) comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(WaitsOf(comm), Waits{});
+  AdvanceClock(3600 * kSecond);
+  Wait(gpu, comm, "AllReduce", 600);
+  ExpectWait(comm, "AllReduce", 600);
+  EXPECT_EQ(WaitsOf(comm).size(), 1u);
+  Wait(gpu, comm, "AllReduce", 60);
+  ExpectWait(comm, "AllReduce", 600);
+  Wait(gpu, comm, "AllGather", 60);
+  ExpectWait(comm, "AllGather", 60);
+  Wait(gpu, comm, "AllReduce", 1200);
+  ExpectWait(comm, "AllReduce", 1200);
+  ExpectWait(comm, "AllGather", 60);
+  Wait(gpu, comm, "NotYetInvented", 30);
+  ExpectWait(comm, "NotYetInvented", 30);
+  EXPECT_EQ(WaitsOf(comm).size(), 3u);
 }
 
 // A long wait of one size is no measure for another, and each counts for a while.
-TEST(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    AdvanceClock(100 * kSecond);
-    comm.Run(FakeCuda::kForever, "AllReduce", 64);
-    WaitForPoll();
-    AdvanceClock(600 * kSecond);
-    WaitForPoll();
-    End(gpu, comm);
-    const int64_t ended = comm.Read().last_completion_realtime_ns;
-    Wait(gpu, comm, "AllReduce", 60);
-    ASSERT_EQ(comm.Read().longest_waits.size(), 1u);
-    comm.Run(FakeCuda::kForever, "AllReduce", 1 << 20);
-    WaitForPoll();
-    AdvanceClock(60 * kSecond);
-    WaitForPoll();
-    End(gpu, comm);
-    const std::vector<LongestWaitSnapshot> waits = comm.Read().longest_waits;
-    ASSERT_EQ(waits.size(), 2u);
-    EXPECT_EQ(waits[0].size_class, 0);
-    EXPECT_EQ(waits[1].size_class, 4);
-    EXPECT_NEAR(static_cast<double>(waits[0].counts_until_realtime_ns - ended) / kSecond, 300, 20);
-    EXPECT_NEAR(static_cast<double>(waits[1].longest_ns) / kSecond, 60, 20);
-  });
+TEST_WITH_GPU(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
+  StreamCommunicator comm(gpu, 1);
+  AdvanceClock(100 * kSecond);
+  comm.Run(FakeCuda::kForever, "AllReduce", 64);
+  WaitForPoll();
+  AdvanceClock(600 * kSecond);
+  WaitForPoll();
+  End(gpu, comm);
+  const int64_t ended = comm.Read().last_completion_realtime_ns;
+  Wait(gpu, comm, "AllReduce", 60);
+  ASSERT_EQ(comm.Read().longest_waits.size(), 1u);
+  comm.Run(FakeCuda::kForever, "AllReduce", 1 << 20);
+  WaitForPoll();
+  AdvanceClock(60 * kSecond);
+  WaitForPoll();
+  End(gpu, comm);
+  const std::vector<LongestWaitSnapshot> waits = comm.Read().longest_waits;
+  ASSERT_EQ(waits.size(), 2u);
+  EXPECT_EQ(waits[0].size_class, 0);
+  EXPECT_EQ(waits[1].size_class, 4);
+  EXPECT_NEAR(static_cast<double>(waits[0].counts_until_realtime_ns - ended) / kSecond, 300, 20);
+  EXPECT_NEAR(static_cast<double>(waits[1].longest_ns) / kSecond, 60, 20);
 }
 
 // What was called last while it lasted, and since the last completion, not since the launch.
-TEST(LongestWaitTest, OfWhatStoodStill) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.Run(50 * kSecond, "AllReduce");
-    comm.Run(FakeCuda::kForever, "AllReduce");
-    WaitForPoll();
-    // The first of them completes after 50 s, and the second stands for 100 s from then on.
-    AdvanceClock(50 * kSecond);
-    WaitForPoll();
-    gpu.Advance(50 * kSecond);
-    WaitForPoll();
-    ExpectWait(comm, "AllReduce", 50);
-    comm.Run(kMs, "ReduceScatter");
-    WaitForPoll();
-    AdvanceClock(100 * kSecond);
-    WaitForPoll();
-    End(gpu, comm);
-    ExpectWait(comm, "AllReduce", 50);
-    ExpectWait(comm, "ReduceScatter", 100);
-  });
+TEST_WITH_GPU(LongestWaitTest, OfWhatStoodStill) {
+  StreamCommunicator comm(gpu, 1);
+  comm.Run(50 * kSecond, "AllReduce");
+  comm.Run(FakeCuda::kForever, "AllReduce");
+  WaitForPoll();
+  // The first of them completes after 50 s, and the second stands for 100 s from then on.
+  AdvanceClock(50 * kSecond);
+  WaitForPoll();
+  gpu.Advance(50 * kSecond);
+  WaitForPoll();
+  ExpectWait(comm, "AllReduce", 50);
+  comm.Run(kMs, "ReduceScatter");
+  WaitForPoll();
+  AdvanceClock(100 * kSecond);
+  WaitForPoll();
+  End(gpu, comm);
+  ExpectWait(comm, "AllReduce", 50);
+  ExpectWait(comm, "ReduceScatter", 100);
 }
 
-TEST(LongestWaitTest, WhatDoesNotCount) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    // Nothing in flight.
-    comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    AdvanceClock(600 * kSecond);
-    WaitForPoll();
-    comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(WaitsOf(comm), Waits{});
-    // Nobody looked: it may have ended long before.
-    gpu.Block("cuEventQuery");
-    comm.Run(kMs);
-    ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
-    gpu.Advance(kSecond);
-    AdvanceClock(600 * kSecond);
-    gpu.Unblock();
-    WaitForPoll();
-    EXPECT_EQ(WaitsOf(comm), Waits{});
-    // One that ends because its communicator does.
-    comm.Run(FakeCuda::kForever);
-    WaitForPoll();
-    AdvanceClock(600 * kSecond);
-    WaitForPoll();
-    EXPECT_EQ(WaitsOf(comm), Waits{}) << "it has not ended";
-    comm.Finalize();
-    End(gpu, comm);
-    EXPECT_EQ(WaitsOf(comm), Waits{});
-  });
+TEST_WITH_GPU(LongestWaitTest, WhatDoesNotCount) {
+  StreamCommunicator comm(gpu, 1);
+  // Nothing in flight.
+  comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  AdvanceClock(600 * kSecond);
+  WaitForPoll();
+  comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(WaitsOf(comm), Waits{});
+  // Nobody looked: it may have ended long before.
+  gpu.Block("cuEventQuery");
+  comm.Run(kMs);
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+  gpu.Advance(kSecond);
+  AdvanceClock(600 * kSecond);
+  gpu.Unblock();
+  WaitForPoll();
+  EXPECT_EQ(WaitsOf(comm), Waits{});
+  // One that ends because its communicator does.
+  comm.Run(FakeCuda::kForever);
+  WaitForPoll();
+  AdvanceClock(600 * kSecond);
+  WaitForPoll();
+  EXPECT_EQ(WaitsOf(comm), Waits{}) << "it has not ended";
+  comm.Finalize();
+  End(gpu, comm);
+  EXPECT_EQ(WaitsOf(comm), Waits{});
 }
 
-TEST(LongestWaitTest, ThePlacesNextCommunicatorHasWaitedForNothing) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    Wait(gpu, comm, "AllReduce", 60);
-    comm.Run(FakeCuda::kForever);
-    WaitForPoll();
-    AdvanceClock(60 * kSecond);
-    WaitForPoll();
-    comm.Finalize();
-    AdvanceClock(6 * kSecond);
-    WaitForPoll();
-    AdvanceClock(700 * kSecond);
-    WaitForPoll();
-    StreamCommunicator next(gpu, 2);
-    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
-    EXPECT_EQ(WaitsOf(next), Waits{});
-    next.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(WaitsOf(next), Waits{});
-  });
+TEST_WITH_GPU(LongestWaitTest, ThePlacesNextCommunicatorHasWaitedForNothing) {
+  StreamCommunicator comm(gpu, 1);
+  Wait(gpu, comm, "AllReduce", 60);
+  comm.Run(FakeCuda::kForever);
+  WaitForPoll();
+  AdvanceClock(60 * kSecond);
+  WaitForPoll();
+  comm.Finalize();
+  AdvanceClock(6 * kSecond);
+  WaitForPoll();
+  AdvanceClock(700 * kSecond);
+  WaitForPoll();
+  StreamCommunicator next(gpu, 2);
+  EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+  EXPECT_EQ(WaitsOf(next), Waits{});
+  next.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(WaitsOf(next), Waits{});
 }
 
 }  // namespace

@@ -130,41 +130,39 @@ TEST(MaskWatchTest, SaysWhatFollows) {
 }
 
 // The whole way, with the network's window open now and then.
-TEST(MaskWatchTest, SaidOnceCountedAndLeftAlone) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "50"}}, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
-    const int ours = comm.event_mask() & ~static_cast<int>(abi::kEventProxyStep);
-    const auto changes = [] { return ReadSnapshot().event_mask_changes; };
-    const int foreign = ours | static_cast<int>(abi::kEventKernelCh | abi::kEventProxyStep);
-    const std::string said = CaptureStandardError([&] {
-      for (uint64_t change = 1; change <= 2; ++change) {
-        NcclCommunicator::ChangeEventMask(foreign);
-        EXPECT_TRUE(WaitUntil([&] { return changes() == change; }));
-        // Longer than a window would have been open.
-        int64_t polls = 0;
-        int64_t last = 0;
-        EXPECT_TRUE(WaitUntil([&] {
-          const int64_t poll = ReadSnapshot().last_poll_realtime_ns;
-          polls += poll != last ? 1 : 0;
-          last = poll;
-          return polls > 10;
-        }));
-        EXPECT_EQ(NcclCommunicator::event_mask(), foreign);
-        EXPECT_NE(ReadSnapshot().foreign_event_mask & abi::kEventKernelCh, 0u);
-        NcclCommunicator::ChangeEventMask(ours);
-        EXPECT_TRUE(WaitUntil([] { return ReadSnapshot().foreign_event_mask == 0; }));
-      }
-    });
-    const std::string text = "event mask was changed by somebody else";
-    const size_t first = said.find(text);
-    EXPECT_NE(first, std::string::npos) << said;
-    EXPECT_EQ(said.find(text, first + 1), std::string::npos) << "once: " << said;
-    EXPECT_EQ(changes(), 2u);
-    for (const std::string& line : TakeLog()) {
-      EXPECT_EQ(line.find(text), std::string::npos) << "NCCL is not calling";
+TEST_IN_CHILD(MaskWatchTest, SaidOnceCountedAndLeftAlone, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  const int ours = comm.event_mask() & ~static_cast<int>(abi::kEventProxyStep);
+  const auto changes = [] { return ReadSnapshot().event_mask_changes; };
+  const int foreign = ours | static_cast<int>(abi::kEventKernelCh | abi::kEventProxyStep);
+  const std::string said = CaptureStandardError([&] {
+    for (uint64_t change = 1; change <= 2; ++change) {
+      NcclCommunicator::ChangeEventMask(foreign);
+      EXPECT_TRUE(WaitUntil([&] { return changes() == change; }));
+      // Longer than a window would have been open.
+      int64_t polls = 0;
+      int64_t last = 0;
+      EXPECT_TRUE(WaitUntil([&] {
+        const int64_t poll = ReadSnapshot().last_poll_realtime_ns;
+        polls += poll != last ? 1 : 0;
+        last = poll;
+        return polls > 10;
+      }));
+      EXPECT_EQ(NcclCommunicator::event_mask(), foreign);
+      EXPECT_NE(ReadSnapshot().foreign_event_mask & abi::kEventKernelCh, 0u);
+      NcclCommunicator::ChangeEventMask(ours);
+      EXPECT_TRUE(WaitUntil([] { return ReadSnapshot().foreign_event_mask == 0; }));
     }
   });
+  const std::string text = "event mask was changed by somebody else";
+  const size_t first = said.find(text);
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find(text, first + 1), std::string::npos) << "once: " << said;
+  EXPECT_EQ(changes(), 2u);
+  for (const std::string& line : TakeLog()) {
+    EXPECT_EQ(line.find(text), std::string::npos) << "NCCL is not calling";
+  }
 }
 
 }  // namespace

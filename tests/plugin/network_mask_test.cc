@@ -52,27 +52,25 @@ TEST(NetworkWindowTest, SwitchesItsOwnBitAlone) {
 }
 
 // Steps go on being reported, for the operations that were called while the bit was on.
-TEST(NetworkWindowTest, OperationsAreWatchedAsAWhole) {
-  RunInChild(kHalf, [] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
-    EXPECT_TRUE(WaitUntil(IsOn));
-    void* proxy = StartProxyOp(comm, comm.Enqueue());
-    void* inside = StartStep(comm, proxy);
-    ASSERT_NE(inside, nullptr);
-    RecordStep(inside, abi::kStateProxyStepSendGpuWait, 0);
-    EXPECT_TRUE(WaitUntil([] { return !IsOn(); }));
-    RecordStep(inside, abi::kStateProxyStepSendPeerWait, 0);
-    RecordStep(inside, abi::kStateProxyStepSendWait, 1000);
-    Stop(inside);
-    RunSend(comm, proxy, 1);
-    Stop(proxy);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{1001, 0}));
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationNetwork), 1u);
-    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
-  });
+TEST_IN_CHILD(NetworkWindowTest, OperationsAreWatchedAsAWhole, kHalf) {
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  EXPECT_TRUE(WaitUntil(IsOn));
+  void* proxy = StartProxyOp(comm, comm.Enqueue());
+  void* inside = StartStep(comm, proxy);
+  ASSERT_NE(inside, nullptr);
+  RecordStep(inside, abi::kStateProxyStepSendGpuWait, 0);
+  EXPECT_TRUE(WaitUntil([] { return !IsOn(); }));
+  RecordStep(inside, abi::kStateProxyStepSendPeerWait, 0);
+  RecordStep(inside, abi::kStateProxyStepSendWait, 1000);
+  Stop(inside);
+  RunSend(comm, proxy, 1);
+  Stop(proxy);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{1001, 0}));
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationNetwork), 1u);
+  EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
 // A graph keeps the mask it was captured with: its steps would come for ever, or never.
@@ -102,51 +100,46 @@ TEST(NetworkWindowTest, GraphsAreLeftOutUnlessAlwaysWatched) {
   }
 }
 
-TEST(NetworkWindowTest, StaysClosedWithoutTraffic) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "99"}}, [] {
-    NcclCommunicator comm(1);
-    StartProxyOp(comm, comm.Enqueue());  // of shared memory: never stops
-    WaitForPolls();
-    EXPECT_FALSE(IsOn());
-    EXPECT_EQ(ReadSnapshot().network_observed_ns, 0u);
-  });
+TEST_IN_CHILD(NetworkWindowTest, StaysClosedWithoutTraffic, {"NCCL_PULSE_NETWORK_WINDOW", "99"}) {
+  NcclCommunicator comm(1);
+  StartProxyOp(comm, comm.Enqueue());  // of shared memory: never stops
+  WaitForPolls();
+  EXPECT_FALSE(IsOn());
+  EXPECT_EQ(ReadSnapshot().network_observed_ns, 0u);
 }
 
 // The mask may vanish with NCCL once its last communicator is gone.
-TEST(NetworkWindowTest, LastCommunicatorTakesTheBitBack) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "99"}}, [] {
-    NcclCommunicator first(1);
-    NcclCommunicator second(2);
-    first.RunWithProxy();
-    EXPECT_TRUE(WaitUntil(IsOn));
-    first.Finalize();
-    second.Finalize();
-    EXPECT_FALSE(IsOn());
-    const uint64_t observed_ns = ReadSnapshot().network_observed_ns;
-    WaitForPolls();
-    EXPECT_FALSE(IsOn());
-    const uint64_t settled_ns = ReadSnapshot().network_observed_ns;
-    EXPECT_GE(settled_ns, observed_ns);
-    WaitForPolls();
-    EXPECT_EQ(ReadSnapshot().network_observed_ns, settled_ns);
-    NcclCommunicator third(3);
-    EXPECT_TRUE(WaitUntil(IsOn)) << "and it goes on with the next one";
-  });
+TEST_IN_CHILD(NetworkWindowTest, LastCommunicatorTakesTheBitBack,
+              {"NCCL_PULSE_NETWORK_WINDOW", "99"}) {
+  NcclCommunicator first(1);
+  NcclCommunicator second(2);
+  first.RunWithProxy();
+  EXPECT_TRUE(WaitUntil(IsOn));
+  first.Finalize();
+  second.Finalize();
+  EXPECT_FALSE(IsOn());
+  const uint64_t observed_ns = ReadSnapshot().network_observed_ns;
+  WaitForPolls();
+  EXPECT_FALSE(IsOn());
+  const uint64_t settled_ns = ReadSnapshot().network_observed_ns;
+  EXPECT_GE(settled_ns, observed_ns);
+  WaitForPolls();
+  EXPECT_EQ(ReadSnapshot().network_observed_ns, settled_ns);
+  NcclCommunicator third(3);
+  EXPECT_TRUE(WaitUntil(IsOn)) << "and it goes on with the next one";
 }
 
 // No NCCL has its mask there; it could not be trusted to stay.
-TEST(NetworkWindowTest, MaskOnAStackIsWrittenOnce) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "99"}}, [] {
-    const auto& profiler = ProfilerOf<abi::v5::Profiler>(5);
-    void* context = nullptr;
-    int mask = 0;
-    profiler.init(&context, 1, &mask, "stack", 1, 2, 0, Logger);
-    NcclCommunicator other(2);
-    other.RunWithProxy();
-    EXPECT_TRUE(WaitUntil(IsOn));
-    EXPECT_EQ(__atomic_load_n(&mask, __ATOMIC_RELAXED) & kStepBit, 0);
-    profiler.finalize(context);
-  });
+TEST_IN_CHILD(NetworkWindowTest, MaskOnAStackIsWrittenOnce, {"NCCL_PULSE_NETWORK_WINDOW", "99"}) {
+  const auto& profiler = ProfilerOf<abi::v5::Profiler>(5);
+  void* context = nullptr;
+  int mask = 0;
+  profiler.init(&context, 1, &mask, "stack", 1, 2, 0, Logger);
+  NcclCommunicator other(2);
+  other.RunWithProxy();
+  EXPECT_TRUE(WaitUntil(IsOn));
+  EXPECT_EQ(__atomic_load_n(&mask, __ATOMIC_RELAXED) & kStepBit, 0);
+  profiler.finalize(context);
 }
 
 }  // namespace

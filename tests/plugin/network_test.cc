@@ -10,124 +10,115 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(NetworkTest, EachWaitOfASend) {
-  RunInChild(kAlways, [] {
-    NcclCommunicator comm(1);
-    EXPECT_TRUE(IsOn());
-    void* proxy = StartProxyOp(comm, comm.Enqueue());
-    Timeline line;
-    void* step = nullptr;
-    line.Make([&] { step = StartStep(comm, proxy); });
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepSendGpuWait, 1); });
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepSendPeerWait, 2); });
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepSendPeerWait, 3); });  // polled again
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepSendWait, 4096); });
-    line.Make([&] { Stop(step); });
-    line.Make([&] { Stop(proxy); });
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(measured.network_bytes, (Directions{4096, 0}));
-    EXPECT_GE(measured.network_moved_realtime_ns, snapshot.start_realtime_ns);
-    line.ExpectWithin(Wait(measured, NetworkWait::kSendGpu), 1, 2, "gpu");
-    line.ExpectWithin(Wait(measured, NetworkWait::kSendPeer), 2, 4, "peer");
-    line.ExpectWithin(Wait(measured, NetworkWait::kSendWire), 4, 5, "wire");
-    for (NetworkWait wait :
-         {NetworkWait::kReceiveWire, NetworkWait::kReceiveFlush, NetworkWait::kReceiveGpu}) {
-      EXPECT_EQ(Wait(measured, wait), 0u);
-    }
-    ASSERT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
-    for (const LatencySnapshot& latency : measured.latencies) {
-      if (latency.kind != LatencyKind::kDurationNetwork) continue;
-      line.ExpectWithin(latency.histogram.sum_ns, 2, 6, "duration");
-      EXPECT_EQ(latency.bytes, NcclCommunicator::kBytes);
-      EXPECT_EQ(latency.bus_bytes, NcclCommunicator::kBytes);
-    }
-    EXPECT_EQ(snapshot.callbacks[static_cast<size_t>(CallbackKind::kStep)], 6u);
-    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
-  });
+TEST_IN_CHILD(NetworkTest, EachWaitOfASend, kAlways) {
+  NcclCommunicator comm(1);
+  EXPECT_TRUE(IsOn());
+  void* proxy = StartProxyOp(comm, comm.Enqueue());
+  Timeline line;
+  void* step = nullptr;
+  line.Make([&] { step = StartStep(comm, proxy); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepSendGpuWait, 1); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepSendPeerWait, 2); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepSendPeerWait, 3); });  // polled again
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepSendWait, 4096); });
+  line.Make([&] { Stop(step); });
+  line.Make([&] { Stop(proxy); });
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(measured.network_bytes, (Directions{4096, 0}));
+  EXPECT_GE(measured.network_moved_realtime_ns, snapshot.start_realtime_ns);
+  line.ExpectWithin(Wait(measured, NetworkWait::kSendGpu), 1, 2, "gpu");
+  line.ExpectWithin(Wait(measured, NetworkWait::kSendPeer), 2, 4, "peer");
+  line.ExpectWithin(Wait(measured, NetworkWait::kSendWire), 4, 5, "wire");
+  for (NetworkWait wait :
+       {NetworkWait::kReceiveWire, NetworkWait::kReceiveFlush, NetworkWait::kReceiveGpu}) {
+    EXPECT_EQ(Wait(measured, wait), 0u);
+  }
+  ASSERT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
+  for (const LatencySnapshot& latency : measured.latencies) {
+    if (latency.kind != LatencyKind::kDurationNetwork) continue;
+    line.ExpectWithin(latency.histogram.sum_ns, 2, 6, "duration");
+    EXPECT_EQ(latency.bytes, NcclCommunicator::kBytes);
+    EXPECT_EQ(latency.bus_bytes, NcclCommunicator::kBytes);
+  }
+  EXPECT_EQ(snapshot.callbacks[static_cast<size_t>(CallbackKind::kStep)], 6u);
+  EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
-TEST(NetworkTest, EachWaitOfAReceive) {
-  RunInChild(kAlways, [] {
-    NcclCommunicator comm(1);
-    void* proxy = StartProxyOp(comm, comm.Enqueue());
-    Timeline line;
-    void* step = nullptr;
-    line.Make([&] { step = StartStep(comm, proxy); });
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvWait, 1); });
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvFlushWait, 512); });
-    line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvGpuWait, 2); });
-    line.Make([&] { Stop(step); });
-    line.Make([&] { Stop(proxy); });
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(measured.network_bytes, (Directions{0, 512}));
-    line.ExpectWithin(Wait(measured, NetworkWait::kReceiveWire), 1, 2, "wire");
-    line.ExpectWithin(Wait(measured, NetworkWait::kReceiveFlush), 2, 3, "flush");
-    line.ExpectWithin(Wait(measured, NetworkWait::kReceiveGpu), 3, 4, "gpu");
-    for (NetworkWait wait :
-         {NetworkWait::kSendGpu, NetworkWait::kSendPeer, NetworkWait::kSendWire}) {
-      EXPECT_EQ(Wait(measured, wait), 0u);
-    }
-    for (const LatencySnapshot& latency : measured.latencies) {
-      if (latency.kind != LatencyKind::kDurationNetwork) continue;
-      line.ExpectWithin(latency.histogram.sum_ns, 2, 5, "duration");
-    }
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
-    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
-  });
+TEST_IN_CHILD(NetworkTest, EachWaitOfAReceive, kAlways) {
+  NcclCommunicator comm(1);
+  void* proxy = StartProxyOp(comm, comm.Enqueue());
+  Timeline line;
+  void* step = nullptr;
+  line.Make([&] { step = StartStep(comm, proxy); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvWait, 1); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvFlushWait, 512); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvGpuWait, 2); });
+  line.Make([&] { Stop(step); });
+  line.Make([&] { Stop(proxy); });
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(measured.network_bytes, (Directions{0, 512}));
+  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveWire), 1, 2, "wire");
+  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveFlush), 2, 3, "flush");
+  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveGpu), 3, 4, "gpu");
+  for (NetworkWait wait : {NetworkWait::kSendGpu, NetworkWait::kSendPeer, NetworkWait::kSendWire}) {
+    EXPECT_EQ(Wait(measured, wait), 0u);
+  }
+  for (const LatencySnapshot& latency : measured.latencies) {
+    if (latency.kind != LatencyKind::kDurationNetwork) continue;
+    line.ExpectWithin(latency.histogram.sum_ns, 2, 5, "duration");
+  }
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
+  EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
 // The first to move data among several steps of several ProxyOps begins the duration, the last
 // ProxyOp ends it; an operation without steps has none.
-TEST(NetworkTest, DurationOverAllProxyOps) {
-  RunInChild(kAlways, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    void* sending = StartProxyOp(comm, coll);
-    void* receiving = StartProxyOp(comm, coll);
-    void* receive = StartStep(comm, receiving);
-    RecordStep(receive, abi::kStateProxyStepRecvWait, 0);
-    void* send = StartStep(comm, sending);
-    Timeline line;
-    line.Make([&] { RecordStep(send, abi::kStateProxyStepSendWait, 8); });  // without 8 and 20
-    line.Make([&] { RecordStep(receive, abi::kStateProxyStepRecvFlushWait, 8); });
-    RecordStep(receive, abi::kStateProxyStepRecvGpuWait, 0);
-    Stop(receive);
-    Stop(receiving);
-    Stop(send);
-    line.Make([&] { Stop(sending); });
-    comm.RunWithProxy();
-    comm.Finalize();
-    const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
-    EXPECT_EQ(measured.network_bytes, (Directions{8, 8}));
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 2u);
-    ASSERT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
-    for (const LatencySnapshot& latency : measured.latencies) {
-      if (latency.kind != LatencyKind::kDurationNetwork) continue;
-      line.ExpectWithin(latency.histogram.sum_ns, 0, 2, "duration");
-    }
-  });
+TEST_IN_CHILD(NetworkTest, DurationOverAllProxyOps, kAlways) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  void* sending = StartProxyOp(comm, coll);
+  void* receiving = StartProxyOp(comm, coll);
+  void* receive = StartStep(comm, receiving);
+  RecordStep(receive, abi::kStateProxyStepRecvWait, 0);
+  void* send = StartStep(comm, sending);
+  Timeline line;
+  line.Make([&] { RecordStep(send, abi::kStateProxyStepSendWait, 8); });  // without 8 and 20
+  line.Make([&] { RecordStep(receive, abi::kStateProxyStepRecvFlushWait, 8); });
+  RecordStep(receive, abi::kStateProxyStepRecvGpuWait, 0);
+  Stop(receive);
+  Stop(receiving);
+  Stop(send);
+  line.Make([&] { Stop(sending); });
+  comm.RunWithProxy();
+  comm.Finalize();
+  const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
+  EXPECT_EQ(measured.network_bytes, (Directions{8, 8}));
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 2u);
+  ASSERT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
+  for (const LatencySnapshot& latency : measured.latencies) {
+    if (latency.kind != LatencyKind::kDurationNetwork) continue;
+    line.ExpectWithin(latency.histogram.sum_ns, 0, 2, "duration");
+  }
 }
 
 // A slot's next operation is not timed by its last one's steps.
-TEST(NetworkTest, DurationIsOfItsOwnOperation) {
-  RunInChild(kAlways, [] {
-    NcclCommunicator comm(1);
-    constexpr uint64_t kOperations = 2000;  // the places are used several times over
-    for (uint64_t i = 0; i < kOperations; ++i) {
-      void* proxy = StartProxyOp(comm, comm.Enqueue());
-      if (i % 2 == 0) RunSend(comm, proxy, 1);
-      Stop(proxy);
-    }
-    comm.Finalize();
-    const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), kOperations / 2);
-    EXPECT_EQ(measured.network_bytes, (Directions{kOperations / 2, 0}));
-  });
+TEST_IN_CHILD(NetworkTest, DurationIsOfItsOwnOperation, kAlways) {
+  NcclCommunicator comm(1);
+  constexpr uint64_t kOperations = 2000;  // the places are used several times over
+  for (uint64_t i = 0; i < kOperations; ++i) {
+    void* proxy = StartProxyOp(comm, comm.Enqueue());
+    if (i % 2 == 0) RunSend(comm, proxy, 1);
+    Stop(proxy);
+  }
+  comm.Finalize();
+  const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), kOperations / 2);
+  EXPECT_EQ(measured.network_bytes, (Directions{kOperations / 2, 0}));
 }
 
 // The GPU's own timestamps are the durations then; bytes and waits are still of use.
@@ -147,18 +138,16 @@ TEST(NetworkTest, WithKernelTiming) {
 }
 
 // NCCL starts a receive again when the network has no request to give, and forgets the old handle.
-TEST(NetworkTest, RestartedReceive) {
-  RunInChild(kAlways, [] {
-    NcclCommunicator comm(1);
-    void* proxy = StartProxyOp(comm, comm.Enqueue());
-    for (int i = 0; i < 5; ++i) EXPECT_NE(StartStep(comm, proxy), nullptr);
-    RunReceive(comm, proxy, 100);
-    Stop(proxy);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 100}));
-    EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
-  });
+TEST_IN_CHILD(NetworkTest, RestartedReceive, kAlways) {
+  NcclCommunicator comm(1);
+  void* proxy = StartProxyOp(comm, comm.Enqueue());
+  for (int i = 0; i < 5; ++i) EXPECT_NE(StartStep(comm, proxy), nullptr);
+  RunReceive(comm, proxy, 100);
+  Stop(proxy);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 100}));
+  EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
 }  // namespace

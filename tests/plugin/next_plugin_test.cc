@@ -1,5 +1,5 @@
-// NCCL_PULSE_NEXT_PLUGIN: another profiler gets the calls that NCCL would make to it, and ours does not
-// notice.
+// NCCL_PULSE_NEXT_PLUGIN: another profiler gets the calls that NCCL would make to it, and ours does
+// not notice.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// A profiler as others write them, which notes each call: what NCCL_PULSE_NEXT_PLUGIN names in tests.
+// A profiler as others write them, which notes each call: what NCCL_PULSE_NEXT_PLUGIN names in
+// tests.
 #ifndef TESTS_PLUGIN_NEXT_PROFILER_H_
 #define TESTS_PLUGIN_NEXT_PROFILER_H_
 

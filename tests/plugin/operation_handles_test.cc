@@ -1,4 +1,5 @@
-// Operations like those before them are counted without a claim. Those that can have no child get no handle.
+// Operations like those before them are counted without a claim. Those that can have no child get
+// no handle.
 #include "plugin/tracker/operation_handles.h"
 
 #include <gtest/gtest.h>
@@ -51,207 +52,183 @@ uint64_t LastSequence(const CommunicatorSnapshot& communicator) {
   return last;
 }
 
-TEST(OperationHandles, EndWithTheFirstOperationsWithinANode) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator communicator(gpu, 1);
-    EXPECT_TRUE(Operate(communicator, kFirst));
-    EXPECT_FALSE(Operate(communicator, 1, kFirst));
-    EXPECT_FALSE(Operate(communicator, 9999, kFirst + 1));
-    const CommunicatorSnapshot measured = communicator.Read();
-    EXPECT_EQ(Operations(measured), kFirst + 10000);
-    EXPECT_EQ(Untimed(measured), kFirst + 10000);
-    EXPECT_EQ(LastSequence(measured), kFirst + 10000 - 1);
-    EXPECT_EQ(OperationCallbacks(), kFirst + 10000);
-    EXPECT_EQ(Uncompleted(measured), 0u);
-    EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
-    communicator.Finalize();
-    EXPECT_EQ(Operations(communicator.Read()), kFirst + 10000);
-  });
+TEST_WITH_GPU(OperationHandles, EndWithTheFirstOperationsWithinANode) {
+  StreamCommunicator communicator(gpu, 1);
+  EXPECT_TRUE(Operate(communicator, kFirst));
+  EXPECT_FALSE(Operate(communicator, 1, kFirst));
+  EXPECT_FALSE(Operate(communicator, 9999, kFirst + 1));
+  const CommunicatorSnapshot measured = communicator.Read();
+  EXPECT_EQ(Operations(measured), kFirst + 10000);
+  EXPECT_EQ(Untimed(measured), kFirst + 10000);
+  EXPECT_EQ(LastSequence(measured), kFirst + 10000 - 1);
+  EXPECT_EQ(OperationCallbacks(), kFirst + 10000);
+  EXPECT_EQ(Uncompleted(measured), 0u);
+  EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
+  communicator.Finalize();
+  EXPECT_EQ(Operations(communicator.Read()), kFirst + 10000);
 }
 
-TEST(OperationHandles, AreGivenBetweenNodes) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
-    EXPECT_TRUE(Operate(communicator, 3 * kFirst));
-  });
+TEST_WITH_GPU(OperationHandles, AreGivenBetweenNodes) {
+  StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
+  EXPECT_TRUE(Operate(communicator, 3 * kFirst));
 }
 
 // As long as their ProxyOps have not stopped, operations stand where others begin.
-TEST(OperationHandles, NameOperationsWhoseProxyOpsCome) {
-  RunWithGpu([](FakeCuda& gpu) {
-    constexpr uint64_t kOperations = 20000;
-    StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
-    std::deque<void*> proxies;
-    for (uint64_t i = 0; i < kOperations; ++i) {
-      communicator.Launch(nullptr, 0);
-      void* operation = Start(communicator.context(), CollEvent(nullptr, i, 2));
-      ASSERT_NE(operation, nullptr);
-      Stop(operation);
-      proxies.push_back(Start(communicator.context(), ProxyOpEvent(operation, getpid())));
-      if (proxies.size() < 100) continue;
-      Stop(proxies.front());
-      proxies.pop_front();
-    }
-    for (void* proxy : proxies) Stop(proxy);
-    communicator.Finalize();
-    const CommunicatorSnapshot measured = communicator.Read();
-    EXPECT_EQ(Operations(measured), kOperations);
-    EXPECT_EQ(Untimed(measured), kOperations);
-    EXPECT_EQ(LastSequence(measured), kOperations - 1);
-    EXPECT_EQ(OperationCallbacks(), kOperations);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
-    EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
-  });
+TEST_WITH_GPU(OperationHandles, NameOperationsWhoseProxyOpsCome) {
+  constexpr uint64_t kOperations = 20000;
+  StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
+  std::deque<void*> proxies;
+  for (uint64_t i = 0; i < kOperations; ++i) {
+    communicator.Launch(nullptr, 0);
+    void* operation = Start(communicator.context(), CollEvent(nullptr, i, 2));
+    ASSERT_NE(operation, nullptr);
+    Stop(operation);
+    proxies.push_back(Start(communicator.context(), ProxyOpEvent(operation, getpid())));
+    if (proxies.size() < 100) continue;
+    Stop(proxies.front());
+    proxies.pop_front();
+  }
+  for (void* proxy : proxies) Stop(proxy);
+  communicator.Finalize();
+  const CommunicatorSnapshot measured = communicator.Read();
+  EXPECT_EQ(Operations(measured), kOperations);
+  EXPECT_EQ(Untimed(measured), kOperations);
+  EXPECT_EQ(LastSequence(measured), kOperations - 1);
+  EXPECT_EQ(OperationCallbacks(), kOperations);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
+  EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
 }
 
 // NCCL then reports operations from a host callback, and others where they are launched.
-TEST(OperationHandles, OfTwoThreadsBesideGraphs) {
-  RunWithGpu([](FakeCuda& gpu) {
-    constexpr uint64_t kOperations = 20000;
-    StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
-    Operate(communicator, 10);
-    Descriptor call = CallEvent("AllReduce", 1024, "ncclFloat32", /*captured=*/true);
-    void* captured = Start(communicator.context(), call);
-    EXPECT_NE(captured, nullptr);
-    Stop(captured);
-    const auto report = [&] {
-      for (uint64_t i = 0; i < kOperations; ++i) {
-        Report(communicator.context(), 10 + i);
-      }
-    };
-    std::thread host_callback(report);
-    report();
-    host_callback.join();
-    communicator.Finalize();
-    EXPECT_EQ(Operations(communicator.Read()), 10 + 2 * kOperations);
-    EXPECT_EQ(OperationCallbacks(), 10 + 2 * kOperations);
-  });
+TEST_WITH_GPU(OperationHandles, OfTwoThreadsBesideGraphs) {
+  constexpr uint64_t kOperations = 20000;
+  StreamCommunicator communicator(gpu, 1, gpu.CreateContext(0), /*nnodes=*/2);
+  Operate(communicator, 10);
+  Descriptor call = CallEvent("AllReduce", 1024, "ncclFloat32", /*captured=*/true);
+  void* captured = Start(communicator.context(), call);
+  EXPECT_NE(captured, nullptr);
+  Stop(captured);
+  const auto report = [&] {
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      Report(communicator.context(), 10 + i);
+    }
+  };
+  std::thread host_callback(report);
+  report();
+  host_callback.join();
+  communicator.Finalize();
+  EXPECT_EQ(Operations(communicator.Read()), 10 + 2 * kOperations);
+  EXPECT_EQ(OperationCallbacks(), 10 + 2 * kOperations);
 }
 
 // Operations then tell what is in flight.
-TEST(OperationHandles, AreGivenWhereNoEventsFollowTheLaunches) {
-  RunInChild({}, [] {
-    NcclCommunicator communicator(1);
-    void* handle = nullptr;
-    for (uint64_t i = 0; i < 3 * kFirst; ++i) handle = communicator.Enqueue();
-    EXPECT_NE(handle, nullptr);
-  });
+TEST_IN_CHILD(OperationHandles, AreGivenWhereNoEventsFollowTheLaunches) {
+  NcclCommunicator communicator(1);
+  void* handle = nullptr;
+  for (uint64_t i = 0; i < 3 * kFirst; ++i) handle = communicator.Enqueue();
+  EXPECT_NE(handle, nullptr);
 }
-TEST(OperationHandles, ComeBackWhenTheDriverFails) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator communicator(gpu, 1);
-    EXPECT_FALSE(Operate(communicator, kFirst + 1));
-    gpu.Fail("cuEventRecord", FakeCuda::kDeviceLost);
-    EXPECT_TRUE(Operate(communicator, 10, kFirst + 1));
-    EXPECT_EQ(Operations(communicator.Read()), kFirst + 11);
-  });
+TEST_WITH_GPU(OperationHandles, ComeBackWhenTheDriverFails) {
+  StreamCommunicator communicator(gpu, 1);
+  EXPECT_FALSE(Operate(communicator, kFirst + 1));
+  gpu.Fail("cuEventRecord", FakeCuda::kDeviceLost);
+  EXPECT_TRUE(Operate(communicator, 10, kFirst + 1));
+  EXPECT_EQ(Operations(communicator.Read()), kFirst + 11);
 }
 
 // Two ranks of a node that neither NVLink nor shared memory connects.
-TEST(OperationHandles, ComeBackWithTheFirstProxyOp) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator communicator(gpu, 1);
-    EXPECT_FALSE(Operate(communicator, kFirst + 1));
-    Start(communicator.context(), ProxyOpEvent(nullptr, getpid() + 1));  // another process'
-    EXPECT_FALSE(Operate(communicator, 1, kFirst + 1));
-    EXPECT_EQ(Start(communicator.context(), ProxyOpEvent(nullptr, getpid())), nullptr);
-    EXPECT_TRUE(Operate(communicator, 2 * kFirst, kFirst + 2));
-    void* operation = Start(communicator.context(), CollEvent(nullptr, 0, 2));
-    void* proxy = Start(communicator.context(), ProxyOpEvent(operation, getpid()));
-    EXPECT_NE(proxy, nullptr);
-    Stop(operation);
-    Stop(proxy);
-    communicator.Finalize();
-    EXPECT_EQ(Timed(communicator.Read(), LatencyKind::kCompletionProxy), 1u);
-  });
+TEST_WITH_GPU(OperationHandles, ComeBackWithTheFirstProxyOp) {
+  StreamCommunicator communicator(gpu, 1);
+  EXPECT_FALSE(Operate(communicator, kFirst + 1));
+  Start(communicator.context(), ProxyOpEvent(nullptr, getpid() + 1));  // another process'
+  EXPECT_FALSE(Operate(communicator, 1, kFirst + 1));
+  EXPECT_EQ(Start(communicator.context(), ProxyOpEvent(nullptr, getpid())), nullptr);
+  EXPECT_TRUE(Operate(communicator, 2 * kFirst, kFirst + 2));
+  void* operation = Start(communicator.context(), CollEvent(nullptr, 0, 2));
+  void* proxy = Start(communicator.context(), ProxyOpEvent(operation, getpid()));
+  EXPECT_NE(proxy, nullptr);
+  Stop(operation);
+  Stop(proxy);
+  communicator.Finalize();
+  EXPECT_EQ(Timed(communicator.Read(), LatencyKind::kCompletionProxy), 1u);
 }
-TEST(OperationHandles, StayWhereAnOperationHasAProxyOp) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator communicator(gpu, 1);
-    void* operation = Start(communicator.context(), CollEvent(nullptr, 0, 2));
-    Stop(operation);
-    Start(communicator.context(), ProxyOpEvent(operation, getpid()));
-    EXPECT_TRUE(Operate(communicator, 3 * kFirst, 1));
-  });
+TEST_WITH_GPU(OperationHandles, StayWhereAnOperationHasAProxyOp) {
+  StreamCommunicator communicator(gpu, 1);
+  void* operation = Start(communicator.context(), CollEvent(nullptr, 0, 2));
+  Stop(operation);
+  Start(communicator.context(), ProxyOpEvent(operation, getpid()));
+  EXPECT_TRUE(Operate(communicator, 3 * kFirst, 1));
 }
 
 // More kinds than there is room for to remember them, in turn; Send and Recv among them.
-TEST(OperationHandles, OfManyKinds) {
-  RunWithGpu([](FakeCuda& gpu) {
-    constexpr uint64_t kRounds = 400;
-    StreamCommunicator communicator(gpu, 1);
-    communicator.Launch(nullptr, 0);
-    for (uint64_t i = 0; i < kRounds; ++i) {
-      for (const char* op : kOps) {
-        for (const char* proto : kProtocols) Report(communicator.context(), i, op, proto);
-      }
-      for (const char* op : {"Send", "Recv"}) {
-        void* handle = Start(communicator.context(), P2pEvent(op, 0, 1, 2));
-        if (handle != nullptr) Stop(handle);
-      }
+TEST_WITH_GPU(OperationHandles, OfManyKinds) {
+  constexpr uint64_t kRounds = 400;
+  StreamCommunicator communicator(gpu, 1);
+  communicator.Launch(nullptr, 0);
+  for (uint64_t i = 0; i < kRounds; ++i) {
+    for (const char* op : kOps) {
+      for (const char* proto : kProtocols) Report(communicator.context(), i, op, proto);
     }
-    const CommunicatorSnapshot measured = communicator.Read();
-    EXPECT_EQ(measured.algorithms.size(), 15u);
-    for (const AlgorithmCountSnapshot& count : measured.algorithms) {
-      EXPECT_EQ(count.operations, kRounds) << count.op << ' ' << count.proto;
+    for (const char* op : {"Send", "Recv"}) {
+      void* handle = Start(communicator.context(), P2pEvent(op, 0, 1, 2));
+      if (handle != nullptr) Stop(handle);
     }
-    for (const SequenceSnapshot& sequence : measured.sequences) {
-      EXPECT_EQ(sequence.sequence, kRounds - 1) << sequence.op;
-    }
-    EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 17 * kRounds);
-    EXPECT_EQ(OperationCallbacks(), 17 * kRounds);
-  });
+  }
+  const CommunicatorSnapshot measured = communicator.Read();
+  EXPECT_EQ(measured.algorithms.size(), 15u);
+  for (const AlgorithmCountSnapshot& count : measured.algorithms) {
+    EXPECT_EQ(count.operations, kRounds) << count.op << ' ' << count.proto;
+  }
+  for (const SequenceSnapshot& sequence : measured.sequences) {
+    EXPECT_EQ(sequence.sequence, kRounds - 1) << sequence.op;
+  }
+  EXPECT_EQ(Untimed(measured, UntimedReason::kNotSampled), 17 * kRounds);
+  EXPECT_EQ(OperationCallbacks(), 17 * kRounds);
 }
 
 // Whatever becomes of a launch, its operation has a duration or a reason.
-TEST(OperationHandles, BesideSampledCapturedAndGroupedOnes) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator communicator(gpu, 1);
-    EXPECT_FALSE(Operate(communicator, kFirst + 1));
-    TimeEveryCall();
-    constexpr uint64_t kRuns = 40;
-    for (uint64_t i = 0; i < kRuns; ++i) {
-      communicator.Run(kMs);
-      gpu.Advance(kMs);
-      communicator.RunGroup(kMs, {{"AllReduce", 4096}, {"AllGather", 4096}});
-      gpu.Advance(kMs);
-      WaitForPoll();
-    }
-    const CommunicatorSnapshot measured = communicator.Read();
-    const uint64_t operations = kFirst + 1 + 3 * kRuns;
-    EXPECT_EQ(Operations(measured), operations);
-    EXPECT_GT(TimedOperations(measured), kRuns / 2);
-    EXPECT_EQ(TimedOperations(measured) + Untimed(measured), operations);
-    EXPECT_EQ(OperationCallbacks(), operations);
-  });
+TEST_WITH_GPU(OperationHandles, BesideSampledCapturedAndGroupedOnes) {
+  StreamCommunicator communicator(gpu, 1);
+  EXPECT_FALSE(Operate(communicator, kFirst + 1));
+  TimeEveryCall();
+  constexpr uint64_t kRuns = 40;
+  for (uint64_t i = 0; i < kRuns; ++i) {
+    communicator.Run(kMs);
+    gpu.Advance(kMs);
+    communicator.RunGroup(kMs, {{"AllReduce", 4096}, {"AllGather", 4096}});
+    gpu.Advance(kMs);
+    WaitForPoll();
+  }
+  const CommunicatorSnapshot measured = communicator.Read();
+  const uint64_t operations = kFirst + 1 + 3 * kRuns;
+  EXPECT_EQ(Operations(measured), operations);
+  EXPECT_GT(TimedOperations(measured), kRuns / 2);
+  EXPECT_EQ(TimedOperations(measured) + Untimed(measured), operations);
+  EXPECT_EQ(OperationCallbacks(), operations);
 }
 
 // A thread that still reports for a communicator that was aborted, while others have its place.
-TEST(OperationHandles, OfTheNextCommunicatorInAPlace) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        for (uint64_t comm_id = 1; comm_id <= 30; ++comm_id) {
-          StreamCommunicator communicator(gpu, comm_id, gpu.CreateContext(0));
-          std::atomic<uint64_t> reported{0};
-          std::atomic<bool> is_over{false};
-          EXPECT_FALSE(Operate(communicator, kFirst + 1));
-          std::thread late([&] {
-            while (!is_over) {
-              Report(communicator.context(), reported);
-              ++reported;
-            }
-          });
-          EXPECT_TRUE(WaitUntil([&] { return reported > 100; }));
-          communicator.Finalize();
-          StreamCommunicator next(gpu, 1000 + comm_id, gpu.CreateContext(0));
-          Operate(next, kFirst + comm_id);
-          EXPECT_EQ(Operations(next.Read()), kFirst + comm_id);
-          is_over = true;
-          late.join();
-          next.Finalize();
-        }
-      },
-      {{"NCCL_PULSE_SERIES_LIMIT", "64"}});
+TEST_WITH_GPU(OperationHandles, OfTheNextCommunicatorInAPlace, {"NCCL_PULSE_SERIES_LIMIT", "64"}) {
+  for (uint64_t comm_id = 1; comm_id <= 30; ++comm_id) {
+    StreamCommunicator communicator(gpu, comm_id, gpu.CreateContext(0));
+    std::atomic<uint64_t> reported{0};
+    std::atomic<bool> is_over{false};
+    EXPECT_FALSE(Operate(communicator, kFirst + 1));
+    std::thread late([&] {
+      while (!is_over) {
+        Report(communicator.context(), reported);
+        ++reported;
+      }
+    });
+    EXPECT_TRUE(WaitUntil([&] { return reported > 100; }));
+    communicator.Finalize();
+    StreamCommunicator next(gpu, 1000 + comm_id, gpu.CreateContext(0));
+    Operate(next, kFirst + comm_id);
+    EXPECT_EQ(Operations(next.Read()), kFirst + comm_id);
+    is_over = true;
+    late.join();
+    next.Finalize();
+  }
 }
 
 }  // namespace

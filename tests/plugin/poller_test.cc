@@ -18,39 +18,35 @@ extern "C" int __lsan_is_turned_off() { return 1; }  // NOLINT(bugprone-reserved
 namespace nccl_pulse {
 namespace {
 
-TEST(PollerTest, Runs) {
-  RunWithGpu([](FakeCuda& gpu) {
-    const StreamCommunicator comm(gpu, 1);
-    EXPECT_EQ(ReadSnapshot().poller, PollerState::kRunning);
-    EXPECT_TRUE(comm.Read().has_heartbeat);
-  });
+TEST_WITH_GPU(PollerTest, Runs) {
+  const StreamCommunicator comm(gpu, 1);
+  EXPECT_EQ(ReadSnapshot().poller, PollerState::kRunning);
+  EXPECT_TRUE(comm.Read().has_heartbeat);
 }
 
 // Launches are reported, and nobody will know what becomes of them: not "stands still", not "idle".
-TEST(PollerTest, WithoutItCompletionsAreUnknown) {
-  RunWithGpu([](FakeCuda& gpu) {
-    FindProfiler(5);
-    if (!RefuseSystemCalls({{SYS_clone, EAGAIN}, {SYS_clone3, EAGAIN}})) {
-      SkipScenario("seccomp filters are not permitted here");
-    }
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 5; ++i) comm.Run(kMs);
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(snapshot.poller, PollerState::kNotStarted);
-    EXPECT_EQ(snapshot.duration_source, "none");
-    EXPECT_EQ(snapshot.completion_source, "proxy") << "as without a driver";
-    EXPECT_FALSE(comm.Read().has_heartbeat);
-    EXPECT_EQ(comm.Read().operations_source, CompletionSource::kNone);
-    EXPECT_EQ(comm.Read().launches, 5u);
-    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotTimed), 5u);
-    EXPECT_EQ(gpu.EventsCreated(), 0u) << "nobody would look at them";
-    int warnings = 0;
-    for (const std::string& line : TakeLog()) {
-      if (line.find("no CUDA events") != std::string::npos) ++warnings;
-      if (line.find("no background thread") != std::string::npos) ++warnings;
-    }
-    EXPECT_EQ(warnings, 1) << "the one that says why";
-  });
+TEST_WITH_GPU(PollerTest, WithoutItCompletionsAreUnknown) {
+  FindProfiler(5);
+  if (!RefuseSystemCalls({{SYS_clone, EAGAIN}, {SYS_clone3, EAGAIN}})) {
+    SkipScenario("seccomp filters are not permitted here");
+  }
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 5; ++i) comm.Run(kMs);
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(snapshot.poller, PollerState::kNotStarted);
+  EXPECT_EQ(snapshot.duration_source, "none");
+  EXPECT_EQ(snapshot.completion_source, "proxy") << "as without a driver";
+  EXPECT_FALSE(comm.Read().has_heartbeat);
+  EXPECT_EQ(comm.Read().operations_source, CompletionSource::kNone);
+  EXPECT_EQ(comm.Read().launches, 5u);
+  EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotTimed), 5u);
+  EXPECT_EQ(gpu.EventsCreated(), 0u) << "nobody would look at them";
+  int warnings = 0;
+  for (const std::string& line : TakeLog()) {
+    if (line.find("no CUDA events") != std::string::npos) ++warnings;
+    if (line.find("no background thread") != std::string::npos) ++warnings;
+  }
+  EXPECT_EQ(warnings, 1) << "the one that says why";
 }
 
 // ---- exit ---------------------------------------------------------------------------------------

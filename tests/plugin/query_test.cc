@@ -103,26 +103,24 @@ TEST(QueryTable, AnAnswerIsOfOneMoment) {
   EXPECT_EQ(torn, 0u);
 }
 
-TEST(Query, IsExported) {
-  RunInChild({{"NCCL_PULSE_TIMING", "kernel"}}, [] {
-    NcclCommunicator communicator(kComm);
-    void* const library = dlopen("libnccl-profiler-pulse.so", RTLD_NOW | RTLD_NOLOAD);
-    ASSERT_NE(library, nullptr) << dlerror();
-    auto* const query = reinterpret_cast<ncclPulseQuery_v1_t*>(dlsym(library, "ncclPulseQuery_v1"));
-    ASSERT_NE(query, nullptr);
-    ncclPulseDurations_v1_t durations{};
-    EXPECT_EQ(query(kComm, "AllReduce", NcclCommunicator::kBytes, &durations), ncclPulseNotYet);
-    EXPECT_EQ(query(kComm, "Send", 1, &durations), ncclPulseBadArgument);
-    EXPECT_EQ(query(kComm, nullptr, 1, &durations), ncclPulseBadArgument);
-    EXPECT_EQ(query(kComm, "AllReduce", 1, nullptr), ncclPulseBadArgument);
-    for (int i = 0; i < 10; ++i) communicator.RunWithKernel(2, 1000000, 1090000);
-    ASSERT_TRUE(WaitUntil([&] {
-      return query(kComm, "AllReduce", NcclCommunicator::kBytes, &durations) == ncclPulseOk &&
-             durations.agreed_ns != 0;
-    }));
-    EXPECT_EQ(durations.mean_ns, 90000u);
-    EXPECT_EQ(durations.agreed_ns, 90000u);
-  });
+TEST_IN_CHILD(Query, IsExported, {"NCCL_PULSE_TIMING", "kernel"}) {
+  NcclCommunicator communicator(kComm);
+  void* const library = dlopen("libnccl-profiler-pulse.so", RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(library, nullptr) << dlerror();
+  auto* const query = reinterpret_cast<ncclPulseQuery_v1_t*>(dlsym(library, "ncclPulseQuery_v1"));
+  ASSERT_NE(query, nullptr);
+  ncclPulseDurations_v1_t durations{};
+  EXPECT_EQ(query(kComm, "AllReduce", NcclCommunicator::kBytes, &durations), ncclPulseNotYet);
+  EXPECT_EQ(query(kComm, "Send", 1, &durations), ncclPulseBadArgument);
+  EXPECT_EQ(query(kComm, nullptr, 1, &durations), ncclPulseBadArgument);
+  EXPECT_EQ(query(kComm, "AllReduce", 1, nullptr), ncclPulseBadArgument);
+  for (int i = 0; i < 10; ++i) communicator.RunWithKernel(2, 1000000, 1090000);
+  ASSERT_TRUE(WaitUntil([&] {
+    return query(kComm, "AllReduce", NcclCommunicator::kBytes, &durations) == ncclPulseOk &&
+           durations.agreed_ns != 0;
+  }));
+  EXPECT_EQ(durations.mean_ns, 90000u);
+  EXPECT_EQ(durations.agreed_ns, 90000u);
 }
 
 }  // namespace

@@ -19,99 +19,93 @@ constexpr uint64_t kLucky = 8;
 
 void* Pointer(uint64_t bits) { return reinterpret_cast<void*>(static_cast<uintptr_t>(bits)); }
 
-TEST(RandomBitsTest, RandomHandlesAreCountedAsForeign) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    std::mt19937_64 random(20261121);
-    for (int i = 0; i < kRounds; ++i) {
-      Stop(Pointer(random()));
-      const uint64_t gpu_ns = random();
-      Record(Pointer(random()), abi::kStateKernelChStop, &gpu_ns);
-      Record(Pointer(random()), static_cast<int>(random() % 32));
-      Start(Pointer(random()), CollEvent(Pointer(random()), random(), 4));
-      Start(Pointer(random()), CallEvent("AllReduce", random(), "ncclFloat32"));
-      Start(comm.context(), ProxyOpEvent(Pointer(random()), getpid()));
-      Start(comm.context(), ChannelEvent(Pointer(random()), static_cast<uint8_t>(random()), 1));
-      Start(Pointer(random()), ProxyOpEvent(coll, getpid()));
-      ProfilerOf<abi::v5::Profiler>(5).finalize(Pointer(random()));
-    }
-    comm.RunWithKernel(2, 1000, 2000);
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_GE(Ignored(snapshot), uint64_t{kRounds} * 9 - kLucky);
-    EXPECT_LE(Ignored(snapshot), uint64_t{kRounds} * 9);
-    EXPECT_EQ(Operations(Find(snapshot, 1)), 2u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-  });
+TEST_IN_CHILD(RandomBitsTest, RandomHandlesAreCountedAsForeign, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  std::mt19937_64 random(20261121);
+  for (int i = 0; i < kRounds; ++i) {
+    Stop(Pointer(random()));
+    const uint64_t gpu_ns = random();
+    Record(Pointer(random()), abi::kStateKernelChStop, &gpu_ns);
+    Record(Pointer(random()), static_cast<int>(random() % 32));
+    Start(Pointer(random()), CollEvent(Pointer(random()), random(), 4));
+    Start(Pointer(random()), CallEvent("AllReduce", random(), "ncclFloat32"));
+    Start(comm.context(), ProxyOpEvent(Pointer(random()), getpid()));
+    Start(comm.context(), ChannelEvent(Pointer(random()), static_cast<uint8_t>(random()), 1));
+    Start(Pointer(random()), ProxyOpEvent(coll, getpid()));
+    ProfilerOf<abi::v5::Profiler>(5).finalize(Pointer(random()));
+  }
+  comm.RunWithKernel(2, 1000, 2000);
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_GE(Ignored(snapshot), uint64_t{kRounds} * 9 - kLucky);
+  EXPECT_LE(Ignored(snapshot), uint64_t{kRounds} * 9);
+  EXPECT_EQ(Operations(Find(snapshot, 1)), 2u);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
 }
 
 // Nearly right is the harder case: a real ticket with a few bits turned over can name any place.
-TEST(RandomBitsTest, DamagedTicketsHarmNothing) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    NcclCommunicator spared(2);
-    std::mt19937_64 random(1);
-    uint64_t operations = 0;
-    for (int i = 0; i < kRounds; ++i) {
-      void* coll = comm.Enqueue(4);
-      ++operations;
-      void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-      void* channel = Start(comm.context(), ChannelEvent(coll, static_cast<uint8_t>(i % 4), 1000));
-      const auto damaged = [&random](void* handle) {
-        auto bits = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(handle));
-        // Not the ten that name the communicator: the other one must stay as it is.
-        for (uint64_t n = random() % 3 + 1; n > 0; --n) bits ^= uint64_t{1} << (10 + random() % 54);
-        return Pointer(bits);
-      };
-      Stop(damaged(coll));
-      Stop(damaged(proxy));
-      Stop(damaged(channel));
-      const uint64_t gpu_ns = random();
-      Record(damaged(channel), abi::kStateKernelChStop, &gpu_ns);
-      Record(damaged(proxy), abi::kStateProxyOpInProgress);
-      Start(damaged(comm.context()), LaunchEvent());
-      Stop(Start(comm.context(), ProxyOpEvent(damaged(coll), getpid())));
-      RecordAndStopChannel(Start(comm.context(), ChannelEvent(damaged(coll), 3, gpu_ns)), gpu_ns);
-      RecordAndStopChannel(channel, 2000);
-      if (i % 2 == 0) Stop(proxy);
-    }
-    for (uint64_t i = 0; i < 100; ++i) spared.RunWithKernel(2, 1000 + i, 2000 + i);
-    comm.Finalize();
-    spared.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 100u);
-    EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kCompletionKernel), 100u);
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Calls(measured), operations);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel) + Untimed(measured), operations);
-    EXPECT_LE(Timed(measured, LatencyKind::kCompletionProxy) +
-                  Timed(measured, LatencyKind::kCompletionKernel) + Uncompleted(measured),
-              operations);
-  });
+TEST_IN_CHILD(RandomBitsTest, DamagedTicketsHarmNothing, kKernel) {
+  NcclCommunicator comm(1);
+  NcclCommunicator spared(2);
+  std::mt19937_64 random(1);
+  uint64_t operations = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    void* coll = comm.Enqueue(4);
+    ++operations;
+    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+    void* channel = Start(comm.context(), ChannelEvent(coll, static_cast<uint8_t>(i % 4), 1000));
+    const auto damaged = [&random](void* handle) {
+      auto bits = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(handle));
+      // Not the ten that name the communicator: the other one must stay as it is.
+      for (uint64_t n = random() % 3 + 1; n > 0; --n) bits ^= uint64_t{1} << (10 + random() % 54);
+      return Pointer(bits);
+    };
+    Stop(damaged(coll));
+    Stop(damaged(proxy));
+    Stop(damaged(channel));
+    const uint64_t gpu_ns = random();
+    Record(damaged(channel), abi::kStateKernelChStop, &gpu_ns);
+    Record(damaged(proxy), abi::kStateProxyOpInProgress);
+    Start(damaged(comm.context()), LaunchEvent());
+    Stop(Start(comm.context(), ProxyOpEvent(damaged(coll), getpid())));
+    RecordAndStopChannel(Start(comm.context(), ChannelEvent(damaged(coll), 3, gpu_ns)), gpu_ns);
+    RecordAndStopChannel(channel, 2000);
+    if (i % 2 == 0) Stop(proxy);
+  }
+  for (uint64_t i = 0; i < 100; ++i) spared.RunWithKernel(2, 1000 + i, 2000 + i);
+  comm.Finalize();
+  spared.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 100u);
+  EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kCompletionKernel), 100u);
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Calls(measured), operations);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel) + Untimed(measured), operations);
+  EXPECT_LE(Timed(measured, LatencyKind::kCompletionProxy) +
+                Timed(measured, LatencyKind::kCompletionKernel) + Uncompleted(measured),
+            operations);
 }
 
-TEST(RandomBitsTest, RandomTypesAndStates) {
-  RunInChild(kKernel, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-    std::mt19937_64 random(7);
-    uint64_t unknown_states = 0;
-    for (int i = 0; i < kRounds; ++i) {
-      Descriptor event;
-      memset(static_cast<void*>(&event), static_cast<int>(random()), sizeof(event));
-      event.type = random() | 1u << 31;  // no bit that means something stands alone
-      Start(comm.context(), event);
-      const int state = static_cast<int>(random()) | 1 << 20;
-      Record(proxy, state);
-      ++unknown_states;
-    }
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kUnknownType), uint64_t{kRounds});
-    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kUnknownState), unknown_states);
-    EXPECT_EQ(Ignored(snapshot), uint64_t{2} * kRounds);
-  });
+TEST_IN_CHILD(RandomBitsTest, RandomTypesAndStates, kKernel) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+  std::mt19937_64 random(7);
+  uint64_t unknown_states = 0;
+  for (int i = 0; i < kRounds; ++i) {
+    Descriptor event;
+    memset(static_cast<void*>(&event), static_cast<int>(random()), sizeof(event));
+    event.type = random() | 1u << 31;  // no bit that means something stands alone
+    Start(comm.context(), event);
+    const int state = static_cast<int>(random()) | 1 << 20;
+    Record(proxy, state);
+    ++unknown_states;
+  }
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kUnknownType), uint64_t{kRounds});
+  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kUnknownState), unknown_states);
+  EXPECT_EQ(Ignored(snapshot), uint64_t{2} * kRounds);
 }
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
 constexpr int64_t kMs = 1000000;
 constexpr int64_t kOffsetNs = int64_t{1795000000} * 1000 * kMs;
 
-// Clocks whose reads take the thread away for a while: so long before each read, the last one for all that follow.
+// Clocks whose reads take the thread away for a while: so long before each read, the last one for
+// all that follow.
 class Clocks {
  public:
   explicit Clocks(std::vector<int64_t> away_ns) : away_ns_(std::move(away_ns)) {}

@@ -111,35 +111,25 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(info.param.variable) + "_" + std::to_string(info.index);
     });
 
-TEST(SettingsTest, GoodValues) {
-  RunInChild({{"NCCL_PULSE_TIMING", " Kernel "},
-              {"NCCL_PULSE_LISTEN", "OFF"},
-              {"NCCL_PULSE_SERIES_LIMIT", "16"},
+TEST_IN_CHILD(SettingsTest, GoodValues, {"NCCL_PULSE_TIMING", " Kernel "},
+              {"NCCL_PULSE_LISTEN", "OFF"}, {"NCCL_PULSE_SERIES_LIMIT", "16"},
               {"NCCL_PULSE_LABELS", "cluster=a, team = b,"},
               {"NCCL_PULSE_HISTOGRAMS", "Native, nccl_operation_completion_seconds = classic"},
               {"NCCL_PULSE_DROP_FAMILIES", "nccl_launches_total, nccl_timed_bus_bytes_total,"},
-              {"NCCL_PULSE_LOG_LEVEL", "OFF"},
-              {"NCCL_PULSE_CLOCK", "monotonic"}},
-             [] {
-               NcclCommunicator comm(1);
-               EXPECT_TRUE(TakeWarnings().empty());
-               const ProcessSnapshot snapshot = ReadSnapshot();
-               EXPECT_EQ(snapshot.timing, "kernel");
-               EXPECT_EQ(snapshot.series_limit, 16u);
-             });
+              {"NCCL_PULSE_LOG_LEVEL", "OFF"}, {"NCCL_PULSE_CLOCK", "monotonic"}) {
+  NcclCommunicator comm(1);
+  EXPECT_TRUE(TakeWarnings().empty());
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(snapshot.timing, "kernel");
+  EXPECT_EQ(snapshot.series_limit, 16u);
 }
 
-TEST(SettingsTest, EmptyValuesAreNoValues) {
-  RunInChild({{"NCCL_PULSE_TIMING", ""},
-              {"NCCL_PULSE_SERIES_LIMIT", ""},
-              {"NCCL_PULSE_LABELS", ""},
-              {"NCCL_PULSE_LOG_LEVEL", ""},
-              {"NCCL_PULSE_CLOCK", " "}},
-             [] {
-               NcclCommunicator comm(1);
-               EXPECT_TRUE(TakeWarnings().empty());
-               EXPECT_EQ(ReadSnapshot().timing, "auto");
-             });
+TEST_IN_CHILD(SettingsTest, EmptyValuesAreNoValues, {"NCCL_PULSE_TIMING", ""},
+              {"NCCL_PULSE_SERIES_LIMIT", ""}, {"NCCL_PULSE_LABELS", ""},
+              {"NCCL_PULSE_LOG_LEVEL", ""}, {"NCCL_PULSE_CLOCK", " "}) {
+  NcclCommunicator comm(1);
+  EXPECT_TRUE(TakeWarnings().empty());
+  EXPECT_EQ(ReadSnapshot().timing, "auto");
 }
 
 // A label that is not on the page as it was written is named, with what became of it.
@@ -204,46 +194,41 @@ TEST(SettingsTest, NcclsVariablesArePublished) {
   });
 }
 
-TEST(SettingsTest, UnknownVariableIsNamed) {
-  RunInChild({{"NCCL_PULSE_TIMMING", "kernel"}, {"NCCL_PULSE_", "x"}}, [] {
-    NcclCommunicator comm(1);
-    int named = 0;
-    for (const std::string& line : TakeLog()) {
-      if (line.find("is not a setting") == std::string::npos) continue;
-      ++named;
-      EXPECT_NE(line.find("NCCL_PULSE_TIMING"), std::string::npos) << "what there is: " << line;
-    }
-    EXPECT_EQ(named, 2);
-  });
+TEST_IN_CHILD(SettingsTest, UnknownVariableIsNamed, {"NCCL_PULSE_TIMMING", "kernel"},
+              {"NCCL_PULSE_", "x"}) {
+  NcclCommunicator comm(1);
+  int named = 0;
+  for (const std::string& line : TakeLog()) {
+    if (line.find("is not a setting") == std::string::npos) continue;
+    ++named;
+    EXPECT_NE(line.find("NCCL_PULSE_TIMING"), std::string::npos) << "what there is: " << line;
+  }
+  EXPECT_EQ(named, 2);
 }
 
-TEST(SettingsTest, ReadOnce) {
-  RunInChild({}, [] {
-    NcclCommunicator first(1);
-    setenv("NCCL_PULSE_TIMING", "kernel", 1);
-    setenv("NCCL_PULSE_SERIES_LIMIT", "nonsense", 1);
-    NcclCommunicator second(2);
-    EXPECT_EQ(second.event_mask(), first.event_mask());
-    EXPECT_TRUE(TakeWarnings().empty());
-    EXPECT_EQ(ReadSnapshot().timing, "auto");
-  });
+TEST_IN_CHILD(SettingsTest, ReadOnce) {
+  NcclCommunicator first(1);
+  setenv("NCCL_PULSE_TIMING", "kernel", 1);
+  setenv("NCCL_PULSE_SERIES_LIMIT", "nonsense", 1);
+  NcclCommunicator second(2);
+  EXPECT_EQ(second.event_mask(), first.event_mask());
+  EXPECT_TRUE(TakeWarnings().empty());
+  EXPECT_EQ(ReadSnapshot().timing, "auto");
 }
 
-TEST(SettingsTest, SeriesLimitIsKept) {
-  RunInChild({{"NCCL_PULSE_SERIES_LIMIT", "16"}}, [] {
-    NcclCommunicator comm(1);
-    static const char* const kFunctions[] = {"AllReduce", "AllGather", "Broadcast", "Reduce"};
-    constexpr uint64_t kCalls = 400;
-    for (uint64_t i = 0; i < kCalls; ++i) {
-      Start(comm.context(), CallEvent(kFunctions[i % 4], uint64_t{1} << (i / 4 % 32), "ncclInt8"));
-    }
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Calls(measured), kCalls);
-    EXPECT_GT(measured.overflowed_operations, 0u);
-    EXPECT_LE(measured.calls.size(), 17u);
-    EXPECT_LE(snapshot.series_used, 16u);
-  });
+TEST_IN_CHILD(SettingsTest, SeriesLimitIsKept, {"NCCL_PULSE_SERIES_LIMIT", "16"}) {
+  NcclCommunicator comm(1);
+  static const char* const kFunctions[] = {"AllReduce", "AllGather", "Broadcast", "Reduce"};
+  constexpr uint64_t kCalls = 400;
+  for (uint64_t i = 0; i < kCalls; ++i) {
+    Start(comm.context(), CallEvent(kFunctions[i % 4], uint64_t{1} << (i / 4 % 32), "ncclInt8"));
+  }
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Calls(measured), kCalls);
+  EXPECT_GT(measured.overflowed_operations, 0u);
+  EXPECT_LE(measured.calls.size(), 17u);
+  EXPECT_LE(snapshot.series_used, 16u);
 }
 
 // What was asked for and cannot be is said, once; the default asks for nothing.
@@ -285,35 +270,27 @@ std::string SaidByV3() {
   });
 }
 
-TEST(SettingsTest, WithoutLoggerWarningsGoToStandardError) {
-  RunInChild({{"NCCL_PULSE_TIMING", "fast"}}, [] {
-    const std::string said = SaidByV3();
-    EXPECT_NE(said.find("NCCL_PULSE_TIMING=\"fast\""), std::string::npos) << said;
-  });
+TEST_IN_CHILD(SettingsTest, WithoutLoggerWarningsGoToStandardError, {"NCCL_PULSE_TIMING", "fast"}) {
+  const std::string said = SaidByV3();
+  EXPECT_NE(said.find("NCCL_PULSE_TIMING=\"fast\""), std::string::npos) << said;
 }
 
-TEST(SettingsTest, NetworkWindowNeedsNewerNccl) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "2"}}, [] {
-    const std::string said = SaidByV3();
-    EXPECT_NE(said.find("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3"), std::string::npos) << said;
-  });
+TEST_IN_CHILD(SettingsTest, NetworkWindowNeedsNewerNccl, {"NCCL_PULSE_NETWORK_WINDOW", "2"}) {
+  const std::string said = SaidByV3();
+  EXPECT_NE(said.find("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3"), std::string::npos) << said;
 }
 
-TEST(SettingsTest, LogLevelOffIsSilent) {
-  RunInChild({{"NCCL_PULSE_TIMING", "fast"}, {"NCCL_PULSE_LOG_LEVEL", "off"}},
-             [] { EXPECT_EQ(SaidByV3(), ""); });
+TEST_IN_CHILD(SettingsTest, LogLevelOffIsSilent, {"NCCL_PULSE_TIMING", "fast"},
+              {"NCCL_PULSE_LOG_LEVEL", "off"}) {
+  EXPECT_EQ(SaidByV3(), "");
 }
 
-TEST(SettingsTest, LogLevelWarnSaysNothingWhenAllIsWell) {
-  RunInChild({}, [] { EXPECT_EQ(SaidByV3(), ""); });
-}
+TEST_IN_CHILD(SettingsTest, LogLevelWarnSaysNothingWhenAllIsWell) { EXPECT_EQ(SaidByV3(), ""); }
 
-TEST(SettingsTest, LogLevelInfoSaysWhatIsActive) {
-  RunInChild({{"NCCL_PULSE_LOG_LEVEL", "info"}}, [] {
-    const std::string said = SaidByV3();
-    EXPECT_NE(said.find("timing auto"), std::string::npos) << said;
-    EXPECT_NE(said.find("API v3"), std::string::npos) << said;
-  });
+TEST_IN_CHILD(SettingsTest, LogLevelInfoSaysWhatIsActive, {"NCCL_PULSE_LOG_LEVEL", "info"}) {
+  const std::string said = SaidByV3();
+  EXPECT_NE(said.find("timing auto"), std::string::npos) << said;
+  EXPECT_NE(said.find("API v3"), std::string::npos) << said;
 }
 
 TEST(SettingsTest, RestrictionsAreUnderstood) {
@@ -333,16 +310,14 @@ TEST(SettingsTest, RestrictionsAreUnderstood) {
   }
 }
 
-TEST(SettingsTest, ClosedStandardErrorHarmsNothing) {
-  RunInChild({{"NCCL_PULSE_TIMING", "fast"}}, [] {
-    const int before = dup(STDERR_FILENO);
-    close(STDERR_FILENO);
-    void* context = nullptr;
-    int mask = 0;
-    ProfilerOf<abi::v3::Profiler>(3).init(&context, &mask);
-    dup2(before, STDERR_FILENO);
-    EXPECT_NE(context, nullptr);
-  });
+TEST_IN_CHILD(SettingsTest, ClosedStandardErrorHarmsNothing, {"NCCL_PULSE_TIMING", "fast"}) {
+  const int before = dup(STDERR_FILENO);
+  close(STDERR_FILENO);
+  void* context = nullptr;
+  int mask = 0;
+  ProfilerOf<abi::v3::Profiler>(3).init(&context, &mask);
+  dup2(before, STDERR_FILENO);
+  EXPECT_NE(context, nullptr);
 }
 
 }  // namespace

@@ -84,30 +84,28 @@ void ExpectBoth() {
   EXPECT_EQ(snapshot.event_mask_changes, 0u);
 }
 
-TEST(SeveralNcclsTest, TheOldOneFirst) {
-  RunWithGpu([](FakeCuda& gpu) {
-    InitV4(4);
-    EXPECT_EQ(ReadSnapshot().duration_source, "none");
-    EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
-    TakeLog();
-    void* context = InitV6(6);
-    EXPECT_TRUE(Says(TakeLog(), "another NCCL in this process: profiler API v6"));
-    WaitForPoll();
-    ExpectBoth();
-    EXPECT_EQ(ReadSnapshot().nccl_api_version, 4) << "the first one's";
-    EXPECT_EQ(ReadSnapshot().event_mask, static_cast<uint32_t>(kMaskOfV4));
-    for (int i = 0; i < 3; ++i) RunV6(context);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(Find(ReadSnapshot(), 6).launches, 3u);
-    EXPECT_EQ(Find(ReadSnapshot(), 6).launches_completed, 3u);
-    // Further ones change nothing.
-    InitV4(44);
-    InitV6(66);
-    EXPECT_FALSE(Says(TakeLog(), "another NCCL"));
-    WaitForPoll();
-    ExpectBoth();
-  });
+TEST_WITH_GPU(SeveralNcclsTest, TheOldOneFirst) {
+  InitV4(4);
+  EXPECT_EQ(ReadSnapshot().duration_source, "none");
+  EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
+  TakeLog();
+  void* context = InitV6(6);
+  EXPECT_TRUE(Says(TakeLog(), "another NCCL in this process: profiler API v6"));
+  WaitForPoll();
+  ExpectBoth();
+  EXPECT_EQ(ReadSnapshot().nccl_api_version, 4) << "the first one's";
+  EXPECT_EQ(ReadSnapshot().event_mask, static_cast<uint32_t>(kMaskOfV4));
+  for (int i = 0; i < 3; ++i) RunV6(context);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(Find(ReadSnapshot(), 6).launches, 3u);
+  EXPECT_EQ(Find(ReadSnapshot(), 6).launches_completed, 3u);
+  // Further ones change nothing.
+  InitV4(44);
+  InitV6(66);
+  EXPECT_FALSE(Says(TakeLog(), "another NCCL"));
+  WaitForPoll();
+  ExpectBoth();
 }
 
 TEST(SeveralNcclsTest, TheNewOneFirst) {

@@ -35,6 +35,12 @@ inline constexpr uint64_t kSecond = 1000000000;
 void RunWithGpu(const std::function<void(FakeCuda&)>& scenario,
                 const Environment& environment = {});
 
+// A test whose body is such a scenario, with `gpu`. Behind the names: as in TEST_IN_CHILD.
+#define TEST_WITH_GPU(suite, name, ...)                                                 \
+  static void suite##name##WithGpu(FakeCuda& gpu);                                      \
+  TEST(suite, name) { ::nccl_pulse::RunWithGpu(&suite##name##WithGpu, {__VA_ARGS__}); } \
+  static void suite##name##WithGpu([[maybe_unused]] FakeCuda& gpu)
+
 // Until the background thread has gone round twice more: it has seen all that was done before.
 void WaitForPoll();
 // The GPU's time and the clock's go on beside the test's own threads, until End.

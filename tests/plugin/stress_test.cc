@@ -65,186 +65,179 @@ void RunCommunicator(uint64_t comm_id) {
   EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
 }
 
-TEST(StressTest, EverythingAtOnce) {
-  RunInChild({{"NCCL_PULSE_TIMING", "kernel"}}, [] {
-    constexpr uint64_t kCommunicators = 2;
-    constexpr uint64_t kPassing = kThreadSanitized ? 200 : 1500;
-    std::atomic<bool> end{false};
-    NcclCommunicator shared(100);
-    std::thread reader([&] {
-      uint64_t calls = 0;
-      while (!end) {
-        const ProcessSnapshot snapshot = ReadSnapshot();
-        const uint64_t now = Calls(Find(snapshot, 100));
-        EXPECT_GE(now, calls);
-        calls = now;
-      }
-    });
-    std::thread host_callbacks([&] {  // CUDA's thread for graphs, on a communicator in use
-      for (uint64_t i = 0; i < kOperations; ++i) shared.RunWithProxy();
-    });
-    std::thread passing([&] {  // more than there are places, so that some are used again
-      for (uint64_t i = 0; i < kPassing; ++i) {
-        NcclCommunicator comm(1000 + i);
-        comm.RunWithProxy();
-        Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));
-        comm.Finalize();
-      }
-    });
-    std::vector<std::thread> launching;
-    for (uint64_t id = 1; id <= kCommunicators; ++id) launching.emplace_back(RunCommunicator, id);
-    for (std::thread& thread : launching) thread.join();
-    host_callbacks.join();
-    passing.join();
-    // Before the reader ends: what a reader sees now is what was counted.
-    shared.Finalize();
-    end = true;
-    reader.join();
-
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Operations(Find(snapshot, 100)), kOperations);
-    EXPECT_EQ(Timed(Find(snapshot, 100), LatencyKind::kCompletionProxy), kOperations);
-    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kStaleContext), kCommunicators);
-    EXPECT_EQ(Ignored(snapshot, IgnoredReason::kNoRoom), 0u);
-    if (kPassing + kCommunicators < kMaxCommunicators) {
-      for (uint64_t id = 1; id <= kCommunicators; ++id) {
-        const CommunicatorSnapshot& measured = Find(snapshot, id);
-        EXPECT_EQ(Operations(measured), kOperations);
-        EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel) + Untimed(measured), kOperations);
-        EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy) +
-                      Timed(measured, LatencyKind::kCompletionKernel) + Uncompleted(measured),
-                  kOperations);
-      }
+TEST_IN_CHILD(StressTest, EverythingAtOnce, {"NCCL_PULSE_TIMING", "kernel"}) {
+  constexpr uint64_t kCommunicators = 2;
+  constexpr uint64_t kPassing = kThreadSanitized ? 200 : 1500;
+  std::atomic<bool> end{false};
+  NcclCommunicator shared(100);
+  std::thread reader([&] {
+    uint64_t calls = 0;
+    while (!end) {
+      const ProcessSnapshot snapshot = ReadSnapshot();
+      const uint64_t now = Calls(Find(snapshot, 100));
+      EXPECT_GE(now, calls);
+      calls = now;
     }
   });
+  std::thread host_callbacks([&] {  // CUDA's thread for graphs, on a communicator in use
+    for (uint64_t i = 0; i < kOperations; ++i) shared.RunWithProxy();
+  });
+  std::thread passing([&] {  // more than there are places, so that some are used again
+    for (uint64_t i = 0; i < kPassing; ++i) {
+      NcclCommunicator comm(1000 + i);
+      comm.RunWithProxy();
+      Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));
+      comm.Finalize();
+    }
+  });
+  std::vector<std::thread> launching;
+  for (uint64_t id = 1; id <= kCommunicators; ++id) launching.emplace_back(RunCommunicator, id);
+  for (std::thread& thread : launching) thread.join();
+  host_callbacks.join();
+  passing.join();
+  // Before the reader ends: what a reader sees now is what was counted.
+  shared.Finalize();
+  end = true;
+  reader.join();
+
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Operations(Find(snapshot, 100)), kOperations);
+  EXPECT_EQ(Timed(Find(snapshot, 100), LatencyKind::kCompletionProxy), kOperations);
+  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kStaleContext), kCommunicators);
+  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kNoRoom), 0u);
+  if (kPassing + kCommunicators < kMaxCommunicators) {
+    for (uint64_t id = 1; id <= kCommunicators; ++id) {
+      const CommunicatorSnapshot& measured = Find(snapshot, id);
+      EXPECT_EQ(Operations(measured), kOperations);
+      EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel) + Untimed(measured), kOperations);
+      EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy) +
+                    Timed(measured, LatencyKind::kCompletionKernel) + Uncompleted(measured),
+                kOperations);
+    }
+  }
 }
 
 // Watched and unwatched in turn, on several progress threads, while a reader looks.
-TEST(StressTest, NetworkSteps) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "50"}}, [] {
-    constexpr uint64_t kCommunicators = 3;
-    constexpr uint64_t kStepsOfAProxyOp = 4;
-    constexpr uint64_t kBytes = 10;
-    constexpr int kStepBit = static_cast<int>(abi::kEventProxyStep);
-    std::atomic<uint64_t> watched[kCommunicators]{};
-    std::atomic<uint64_t> watched_operations[kCommunicators]{};
-    std::atomic<bool> end{false};
-    NcclCommunicator first(100);  // there is something to read
-    std::thread reader([&] {
-      while (!end) ReadSnapshot();
-    });
-    const auto run = [&](uint64_t number) {
-      NcclCommunicator comm(number + 1);
-      // Until enough were watched, however long the machine takes for the windows.
-      for (uint64_t i = 0; i < kOperations || watched[number] < 1000; ++i) {
-        const bool on = (NcclCommunicator::event_mask() & kStepBit) != 0;
-        void* proxy = Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));
-        for (uint64_t j = 0; on && j < kStepsOfAProxyOp; ++j) {
-          void* step = Start(comm.context(), StepEvent(proxy));
-          RecordStep(step, abi::kStateProxyStepRecvWait, 0);
-          RecordStep(step, abi::kStateProxyStepRecvFlushWait, kBytes);
-          RecordStep(step, abi::kStateProxyStepRecvGpuWait, 0);
-          Stop(step);
-        }
-        Stop(proxy);
-        if (on) {
-          watched[number] += kStepsOfAProxyOp;
-          ++watched_operations[number];
-        }
-      }
-      comm.Finalize();
-    };
-    std::vector<std::thread> threads;
-    for (uint64_t number = 0; number < kCommunicators; ++number) threads.emplace_back(run, number);
-    for (std::thread& thread : threads) thread.join();
-    end = true;
-    reader.join();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    std::map<std::string, uint64_t> ignored = IgnoredByName(snapshot);
-    // A thread that was off the CPU while the others went through all places has lost its step, and
-    // each event of it was counted.
-    const uint64_t lost = ignored["stale_handle"];
-    // Its place may also be one that it is just claiming: then the other one's step is refused, and
-    // the four events behind it have no handle.
-    const uint64_t refused = ignored["no_room"];
-    ignored.try_emplace("null_handle", 0);
-    uint64_t missing = 0;
-    for (uint64_t number = 0; number < kCommunicators; ++number) {
-      const CommunicatorSnapshot& measured = Find(snapshot, number + 1);
-      ASSERT_LE(measured.network_bytes[1], watched[number] * kBytes);
-      missing += watched[number] - measured.network_bytes[1] / kBytes;
-      const uint64_t timed = Timed(measured, LatencyKind::kDurationNetwork);
-      EXPECT_LE(timed, watched_operations[number]);
-      EXPECT_GE(timed + lost + refused, watched_operations[number]);
-    }
-    EXPECT_LE(missing, lost + refused);
-    EXPECT_EQ(ignored,
-              (std::map<std::string, uint64_t>{
-                  {"stale_handle", lost}, {"no_room", refused}, {"null_handle", 4 * refused}}));
+TEST_IN_CHILD(StressTest, NetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
+  constexpr uint64_t kCommunicators = 3;
+  constexpr uint64_t kStepsOfAProxyOp = 4;
+  constexpr uint64_t kBytes = 10;
+  constexpr int kStepBit = static_cast<int>(abi::kEventProxyStep);
+  std::atomic<uint64_t> watched[kCommunicators]{};
+  std::atomic<uint64_t> watched_operations[kCommunicators]{};
+  std::atomic<bool> end{false};
+  NcclCommunicator first(100);  // there is something to read
+  std::thread reader([&] {
+    while (!end) ReadSnapshot();
   });
+  const auto run = [&](uint64_t number) {
+    NcclCommunicator comm(number + 1);
+    // Until enough were watched, however long the machine takes for the windows.
+    for (uint64_t i = 0; i < kOperations || watched[number] < 1000; ++i) {
+      const bool on = (NcclCommunicator::event_mask() & kStepBit) != 0;
+      void* proxy = Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));
+      for (uint64_t j = 0; on && j < kStepsOfAProxyOp; ++j) {
+        void* step = Start(comm.context(), StepEvent(proxy));
+        RecordStep(step, abi::kStateProxyStepRecvWait, 0);
+        RecordStep(step, abi::kStateProxyStepRecvFlushWait, kBytes);
+        RecordStep(step, abi::kStateProxyStepRecvGpuWait, 0);
+        Stop(step);
+      }
+      Stop(proxy);
+      if (on) {
+        watched[number] += kStepsOfAProxyOp;
+        ++watched_operations[number];
+      }
+    }
+    comm.Finalize();
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t number = 0; number < kCommunicators; ++number) threads.emplace_back(run, number);
+  for (std::thread& thread : threads) thread.join();
+  end = true;
+  reader.join();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  std::map<std::string, uint64_t> ignored = IgnoredByName(snapshot);
+  // A thread that was off the CPU while the others went through all places has lost its step, and
+  // each event of it was counted.
+  const uint64_t lost = ignored["stale_handle"];
+  // Its place may also be one that it is just claiming: then the other one's step is refused, and
+  // the four events behind it have no handle.
+  const uint64_t refused = ignored["no_room"];
+  ignored.try_emplace("null_handle", 0);
+  uint64_t missing = 0;
+  for (uint64_t number = 0; number < kCommunicators; ++number) {
+    const CommunicatorSnapshot& measured = Find(snapshot, number + 1);
+    ASSERT_LE(measured.network_bytes[1], watched[number] * kBytes);
+    missing += watched[number] - measured.network_bytes[1] / kBytes;
+    const uint64_t timed = Timed(measured, LatencyKind::kDurationNetwork);
+    EXPECT_LE(timed, watched_operations[number]);
+    EXPECT_GE(timed + lost + refused, watched_operations[number]);
+  }
+  EXPECT_LE(missing, lost + refused);
+  EXPECT_EQ(ignored,
+            (std::map<std::string, uint64_t>{
+                {"stale_handle", lost}, {"no_room", refused}, {"null_handle", 4 * refused}}));
 }
 
 // Steps of one ring of places on more threads than one, each place used again all the time.
-TEST(StressTest, StepsOfOneOperationOnSeveralThreads) {
-  RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}}, [] {
-    NcclCommunicator comm(1);
-    void* coll = comm.Enqueue();
-    std::vector<std::thread> proxies;
-    constexpr uint64_t kThreads = 3;
-    for (uint64_t thread = 0; thread < kThreads; ++thread) {
-      proxies.emplace_back([&] {
-        void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-        for (uint64_t i = 0; i < kOperations; ++i) {
-          Start(comm.context(), StepEvent(proxy));  // never stopped
-          void* step = Start(comm.context(), StepEvent(proxy));
-          RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
-          RecordStep(step, abi::kStateProxyStepSendPeerWait, 0);
-          RecordStep(step, abi::kStateProxyStepSendWait, 1);
-          Stop(step);
-        }
-        Stop(proxy);
-      });
-    }
-    for (std::thread& thread : proxies) thread.join();
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    // A thread that was off the CPU for a whole ring has lost its step, and that was counted.
-    EXPECT_LE(measured.network_bytes[0], kThreads * kOperations);
-    EXPECT_GE(measured.network_bytes[0] + Ignored(snapshot), kThreads * kOperations);
-    EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
-  });
+TEST_IN_CHILD(StressTest, StepsOfOneOperationOnSeveralThreads,
+              {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
+  NcclCommunicator comm(1);
+  void* coll = comm.Enqueue();
+  std::vector<std::thread> proxies;
+  constexpr uint64_t kThreads = 3;
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
+    proxies.emplace_back([&] {
+      void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+      for (uint64_t i = 0; i < kOperations; ++i) {
+        Start(comm.context(), StepEvent(proxy));  // never stopped
+        void* step = Start(comm.context(), StepEvent(proxy));
+        RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
+        RecordStep(step, abi::kStateProxyStepSendPeerWait, 0);
+        RecordStep(step, abi::kStateProxyStepSendWait, 1);
+        Stop(step);
+      }
+      Stop(proxy);
+    });
+  }
+  for (std::thread& thread : proxies) thread.join();
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  // A thread that was off the CPU for a whole ring has lost its step, and that was counted.
+  EXPECT_LE(measured.network_bytes[0], kThreads * kOperations);
+  EXPECT_GE(measured.network_bytes[0] + Ignored(snapshot), kThreads * kOperations);
+  EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
 }
 
 // Several proxies of one process work for one operation (PXN with several GPUs in a process).
-TEST(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    std::atomic<uint64_t> round{0};
-    std::atomic<void*> coll{nullptr};
-    std::atomic<uint64_t> done{0};
-    std::vector<std::thread> proxies;
-    for (int thread = 0; thread < 2; ++thread) {
-      proxies.emplace_back([&] {
-        for (uint64_t i = 1; i <= kOperations; ++i) {
-          while (round.load() < i) std::this_thread::yield();
-          for (int j = 0; j < 3; ++j) Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-          done.fetch_add(1);
-        }
-      });
-    }
-    for (uint64_t i = 1; i <= kOperations; ++i) {
-      coll = comm.Enqueue();
-      round = i;
-      while (done.load() < 2 * i) std::this_thread::yield();
-    }
-    for (std::thread& thread : proxies) thread.join();
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
+  NcclCommunicator comm(1);
+  std::atomic<uint64_t> round{0};
+  std::atomic<void*> coll{nullptr};
+  std::atomic<uint64_t> done{0};
+  std::vector<std::thread> proxies;
+  for (int thread = 0; thread < 2; ++thread) {
+    proxies.emplace_back([&] {
+      for (uint64_t i = 1; i <= kOperations; ++i) {
+        while (round.load() < i) std::this_thread::yield();
+        for (int j = 0; j < 3; ++j) Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+        done.fetch_add(1);
+      }
+    });
+  }
+  for (uint64_t i = 1; i <= kOperations; ++i) {
+    coll = comm.Enqueue();
+    round = i;
+    while (done.load() < 2 * i) std::this_thread::yield();
+  }
+  for (std::thread& thread : proxies) thread.join();
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 }  // namespace

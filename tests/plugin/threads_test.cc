@@ -13,120 +13,112 @@ namespace {
 const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 
 // A non-blocking communicator launches every group from a thread of its own.
-TEST(ThreadsTest, FreshThreadForEveryGroup) {
-  RunInChild({}, [] {
-    NcclCommunicator comm(1);
-    constexpr int kGroups = 4000;
-    for (int i = 0; i < kGroups; ++i) {
-      std::thread([&comm] { comm.RunWithProxy(); }).join();
-    }
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_EQ(Calls(measured), uint64_t{kGroups});
-    EXPECT_EQ(measured.launches, uint64_t{kGroups});
-    EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), uint64_t{kGroups});
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(ThreadsTest, FreshThreadForEveryGroup) {
+  NcclCommunicator comm(1);
+  constexpr int kGroups = 4000;
+  for (int i = 0; i < kGroups; ++i) {
+    std::thread([&comm] { comm.RunWithProxy(); }).join();
+  }
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_EQ(Calls(measured), uint64_t{kGroups});
+  EXPECT_EQ(measured.launches, uint64_t{kGroups});
+  EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), uint64_t{kGroups});
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
-TEST(ThreadsTest, InitFromSeveralThreadsAtOnce) {
-  RunInChild({}, [] {
-    constexpr uint64_t kThreads = 16;
-    constexpr uint64_t kRounds = 8;
-    std::atomic<bool> begin{false};
-    std::atomic<uint64_t> masks[kThreads]{};
-    std::vector<std::thread> threads;
-    for (uint64_t thread = 0; thread < kThreads; ++thread) {
-      threads.emplace_back([&, thread] {
-        while (!begin) std::this_thread::yield();
-        for (uint64_t round = 0; round < kRounds; ++round) {
-          NcclCommunicator comm(1 + thread * kRounds + round);
-          comm.RunWithProxy();
-          masks[thread] = static_cast<uint64_t>(comm.event_mask());
-          comm.Finalize();
-        }
-      });
-    }
-    begin = true;
-    for (std::thread& thread : threads) thread.join();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(snapshot.communicators.size(), kThreads * kRounds);
-    for (uint64_t id = 1; id <= kThreads * kRounds; ++id) {
-      EXPECT_EQ(Calls(Find(snapshot, id)), 1u);
-      EXPECT_EQ(Timed(Find(snapshot, id), LatencyKind::kCompletionProxy), 1u);
-    }
-    for (const auto& mask : masks) EXPECT_EQ(mask, masks[0]);
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+TEST_IN_CHILD(ThreadsTest, InitFromSeveralThreadsAtOnce) {
+  constexpr uint64_t kThreads = 16;
+  constexpr uint64_t kRounds = 8;
+  std::atomic<bool> begin{false};
+  std::atomic<uint64_t> masks[kThreads]{};
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      while (!begin) std::this_thread::yield();
+      for (uint64_t round = 0; round < kRounds; ++round) {
+        NcclCommunicator comm(1 + thread * kRounds + round);
+        comm.RunWithProxy();
+        masks[thread] = static_cast<uint64_t>(comm.event_mask());
+        comm.Finalize();
+      }
+    });
+  }
+  begin = true;
+  for (std::thread& thread : threads) thread.join();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(snapshot.communicators.size(), kThreads * kRounds);
+  for (uint64_t id = 1; id <= kThreads * kRounds; ++id) {
+    EXPECT_EQ(Calls(Find(snapshot, id)), 1u);
+    EXPECT_EQ(Timed(Find(snapshot, id), LatencyKind::kCompletionProxy), 1u);
+  }
+  for (const auto& mask : masks) EXPECT_EQ(mask, masks[0]);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 // Progress threads stop what the launching thread starts, as NCCL has it.
-TEST(ThreadsTest, LaunchAndProgressThreads) {
-  RunInChild(kKernel, [] {
-    constexpr uint64_t kOperations = 20000;
-    NcclCommunicator comm(1);
-    std::atomic<void*> mailbox{nullptr};
-    std::thread progress([&] {
-      for (uint64_t i = 1; i <= kOperations; ++i) {
-        void* coll;
-        while ((coll = mailbox.exchange(nullptr)) == nullptr) std::this_thread::yield();
-        void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-        for (uint8_t channel = 0; channel < 2; ++channel) {
-          RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, channel, 100 * i)),
-                               100 * i + 50);
-        }
-        Stop(proxy);
+TEST_IN_CHILD(ThreadsTest, LaunchAndProgressThreads, kKernel) {
+  constexpr uint64_t kOperations = 20000;
+  NcclCommunicator comm(1);
+  std::atomic<void*> mailbox{nullptr};
+  std::thread progress([&] {
+    for (uint64_t i = 1; i <= kOperations; ++i) {
+      void* coll;
+      while ((coll = mailbox.exchange(nullptr)) == nullptr) std::this_thread::yield();
+      void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+      for (uint8_t channel = 0; channel < 2; ++channel) {
+        RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, channel, 100 * i)),
+                             100 * i + 50);
       }
-    });
-    for (uint64_t i = 0; i < kOperations; ++i) {
-      void* coll = comm.Enqueue(2);
-      void* expected = nullptr;
-      while (!mailbox.compare_exchange_weak(expected, coll)) {
-        expected = nullptr;
-        std::this_thread::yield();
-      }
+      Stop(proxy);
     }
-    progress.join();
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), kOperations);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), kOperations);
-    EXPECT_EQ(Ignored(snapshot), 0u);
   });
+  for (uint64_t i = 0; i < kOperations; ++i) {
+    void* coll = comm.Enqueue(2);
+    void* expected = nullptr;
+    while (!mailbox.compare_exchange_weak(expected, coll)) {
+      expected = nullptr;
+      std::this_thread::yield();
+    }
+  }
+  progress.join();
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), kOperations);
+  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), kOperations);
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
 // More threads in the same communicator at once than it has lanes, and than it has places: what
 // cannot be counted is counted as such. NCCL forbids it; then a call may be missing when another
 // thread calls at the same moment, but none is counted twice.
-TEST(ThreadsTest, CrowdOnOneCommunicator) {
-  RunInChild(kKernel, [] {
-    constexpr uint64_t kThreads = 12;
-    constexpr uint64_t kOperations = 20000;
-    NcclCommunicator comm(1);
-    std::vector<std::thread> threads;
-    for (uint64_t thread = 0; thread < kThreads; ++thread) {
-      threads.emplace_back([&] {
-        for (uint64_t i = 0; i < kOperations; ++i) {
-          Start(comm.context(), CallEvent("AllReduce", 1, "ncclInt8"));
-          Stop(Start(comm.context(), CollEvent(nullptr, i, 1)));
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    comm.Finalize();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    const CommunicatorSnapshot& measured = Find(snapshot, 1);
-    EXPECT_GT(Calls(measured), 0u);
-    EXPECT_LE(Calls(measured), kThreads * kOperations);
-    // One that found its place being claimed by a thread which had lost the CPU is counted as an
-    // operation, but lost; one that found no lane is not counted as an operation, nor as a call.
-    const uint64_t operations = Operations(measured) + Ignored(snapshot, IgnoredReason::kNoRoom) -
-                                Untimed(measured, UntimedReason::kLost);
-    EXPECT_GE(operations, kThreads * kOperations);
-    EXPECT_LE(Calls(measured) + operations, 2 * kThreads * kOperations);
-    EXPECT_EQ(Untimed(measured), Operations(measured));
-  });
+TEST_IN_CHILD(ThreadsTest, CrowdOnOneCommunicator, kKernel) {
+  constexpr uint64_t kThreads = 12;
+  constexpr uint64_t kOperations = 20000;
+  NcclCommunicator comm(1);
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&] {
+      for (uint64_t i = 0; i < kOperations; ++i) {
+        Start(comm.context(), CallEvent("AllReduce", 1, "ncclInt8"));
+        Stop(Start(comm.context(), CollEvent(nullptr, i, 1)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  comm.Finalize();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  const CommunicatorSnapshot& measured = Find(snapshot, 1);
+  EXPECT_GT(Calls(measured), 0u);
+  EXPECT_LE(Calls(measured), kThreads * kOperations);
+  // One that found its place being claimed by a thread which had lost the CPU is counted as an
+  // operation, but lost; one that found no lane is not counted as an operation, nor as a call.
+  const uint64_t operations = Operations(measured) + Ignored(snapshot, IgnoredReason::kNoRoom) -
+                              Untimed(measured, UntimedReason::kLost);
+  EXPECT_GE(operations, kThreads * kOperations);
+  EXPECT_LE(Calls(measured) + operations, 2 * kThreads * kOperations);
+  EXPECT_EQ(Untimed(measured), Operations(measured));
 }
 
 }  // namespace

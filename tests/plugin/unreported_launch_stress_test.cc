@@ -12,59 +12,57 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
-  RunWithGpu([](FakeCuda& gpu) {
-    constexpr int kThreads = 4;
-    constexpr int kRounds = kSanitized ? 60 : 200;
-    std::vector<std::unique_ptr<StreamCommunicator>> comms;
-    for (uint64_t i = 0; i < kThreads; ++i) {
-      comms.push_back(std::make_unique<StreamCommunicator>(gpu, 1 + i, static_cast<int>(i)));
-      if (i % 2 == 1) comms.back()->LaunchElsewhere();
-      gpu.MakeCurrent(comms.back()->gpu_context());
-      LearnHidden(gpu, *comms.back());
-    }
-    TimeEveryCall();
-    std::atomic<bool> end{false};
-    PassingTime time(gpu);
-    std::thread reader([&] {
-      while (!end) {
-        for (const CommunicatorSnapshot& measured : ReadSnapshot().communicators) {
-          EXPECT_LE(measured.launches_completed, measured.launches);
-          EXPECT_LE(TimedOperations(measured) + Untimed(measured), Calls(measured) + 1);
-        }
+TEST_WITH_GPU(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = kSanitized ? 60 : 200;
+  std::vector<std::unique_ptr<StreamCommunicator>> comms;
+  for (uint64_t i = 0; i < kThreads; ++i) {
+    comms.push_back(std::make_unique<StreamCommunicator>(gpu, 1 + i, static_cast<int>(i)));
+    if (i % 2 == 1) comms.back()->LaunchElsewhere();
+    gpu.MakeCurrent(comms.back()->gpu_context());
+    LearnHidden(gpu, *comms.back());
+  }
+  TimeEveryCall();
+  std::atomic<bool> end{false};
+  PassingTime time(gpu);
+  std::thread reader([&] {
+    while (!end) {
+      for (const CommunicatorSnapshot& measured : ReadSnapshot().communicators) {
+        EXPECT_LE(measured.launches_completed, measured.launches);
+        EXPECT_LE(TimedOperations(measured) + Untimed(measured), Calls(measured) + 1);
       }
-    });
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kThreads; ++i) {
-      threads.emplace_back([&, i] {
-        StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
-        for (int round = 0; round < kRounds; ++round) {
-          comm.Run(1000);
-          comm.RunUnreported(1000);
-          void* group = comm.StartGroup(false, 2);
-          const Call reported = comm.MakeCall(group, "AllReduce", 100);
-          comm.MakeCall(group, "Broadcast", 100);
-          comm.Launch(group, 1000);
-          comm.Report(reported);
-          comm.StopGroup(group);
-        }
-        comm.Run(1000);
-      });
     }
-    for (std::thread& thread : threads) thread.join();
-    end = true;
-    time.End();
-    reader.join();
-    gpu.Advance(kSecond);
-    for (int i = 0; i < kThreads; ++i) {
-      const StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
-      // Of a non-blocking one those that NCCL reports.
-      const auto launches = static_cast<uint64_t>(i % 2 == 1 ? 2 * kRounds + 3 : 4 * kRounds + 3);
-      EXPECT_EQ(See(comm), (Seen{launches, launches, 0}));
-      ExpectEveryCallOnce(comm);
-    }
-    EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
   });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
+      for (int round = 0; round < kRounds; ++round) {
+        comm.Run(1000);
+        comm.RunUnreported(1000);
+        void* group = comm.StartGroup(false, 2);
+        const Call reported = comm.MakeCall(group, "AllReduce", 100);
+        comm.MakeCall(group, "Broadcast", 100);
+        comm.Launch(group, 1000);
+        comm.Report(reported);
+        comm.StopGroup(group);
+      }
+      comm.Run(1000);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  end = true;
+  time.End();
+  reader.join();
+  gpu.Advance(kSecond);
+  for (int i = 0; i < kThreads; ++i) {
+    const StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
+    // Of a non-blocking one those that NCCL reports.
+    const auto launches = static_cast<uint64_t>(i % 2 == 1 ? 2 * kRounds + 3 : 4 * kRounds + 3);
+    EXPECT_EQ(See(comm), (Seen{launches, launches, 0}));
+    ExpectEveryCallOnce(comm);
+  }
+  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
 }
 
 }  // namespace

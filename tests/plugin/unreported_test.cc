@@ -3,7 +3,6 @@
 // their group is known to come behind the launch they do not stand: unreported_launch_test.cc.
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <vector>
 
 #include "plugin/abi/profiler_v6.h"
@@ -13,9 +12,7 @@ namespace nccl_pulse {
 namespace {
 
 // Nobody takes a communicator of it for blocking.
-void RunNonBlocking(const std::function<void(FakeCuda&)>& scenario) {
-  RunWithGpu(scenario, {{"NCCL_COMM_BLOCKING", "0"}});
-}
+const Environment kNonBlocking{{"NCCL_COMM_BLOCKING", "0"}};
 
 // All that NCCL makes of one: the group and the call, neither KernelLaunch nor Coll.
 void RunUnreported(StreamCommunicator& comm, const char* op = "Broadcast") {
@@ -51,226 +48,208 @@ void ExpectSameTime(int64_t time, int64_t other) {
 
 constexpr auto kSecondsNs = static_cast<int64_t>(kSecond);
 
-TEST(UnreportedTest, StandsUntilTheNextReportedLaunch) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    EXPECT_EQ(Unreported(comm), 0u);
-    for (int i = 0; i < 3; ++i) comm.Run(kMs);
-    EXPECT_EQ(Unreported(comm), 0u);
+TEST_WITH_GPU(UnreportedTest, StandsUntilTheNextReportedLaunch, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  EXPECT_EQ(Unreported(comm), 0u);
+  for (int i = 0; i < 3; ++i) comm.Run(kMs);
+  EXPECT_EQ(Unreported(comm), 0u);
+  RunUnreported(comm);
+  EXPECT_EQ(Unreported(comm), 1u);
+  for (uint64_t calls = 2; calls < 10; ++calls) {
+    const int64_t since = Since(comm);
+    AdvanceClock(30 * kSecond);
+    EXPECT_EQ(Unreported(comm), calls - 1);
+    ExpectSameTime(Since(comm), since);
     RunUnreported(comm);
-    EXPECT_EQ(Unreported(comm), 1u);
-    for (uint64_t calls = 2; calls < 10; ++calls) {
-      const int64_t since = Since(comm);
-      AdvanceClock(30 * kSecond);
-      EXPECT_EQ(Unreported(comm), calls - 1);
-      ExpectSameTime(Since(comm), since);
-      RunUnreported(comm);
-      EXPECT_EQ(Unreported(comm), calls);
-      EXPECT_GE(Since(comm), since + 29 * kSecondsNs);  // nothing has moved since this one
-    }
-    comm.Run(kMs);
-    EXPECT_EQ(Unreported(comm), 0u);
-    EXPECT_EQ(comm.Read().launches, 4u);
-  });
+    EXPECT_EQ(Unreported(comm), calls);
+    EXPECT_GE(Since(comm), since + 29 * kSecondsNs);  // nothing has moved since this one
+  }
+  comm.Run(kMs);
+  EXPECT_EQ(Unreported(comm), 0u);
+  EXPECT_EQ(comm.Read().launches, 4u);
 }
 
 // Others stand now than those that stood at the last look; and what the look takes, which may be
 // long in the driver, is before its answer.
-TEST(UnreportedTest, SinceIsOfThoseThatStandNow) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    RunUnreported(comm);
-    EXPECT_EQ(Unreported(comm), 1u);
-    const int64_t since = Since(comm);
-    gpu.Block("cuEventQuery");
-    comm.Run(kMs);
-    ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));  // it looks at nothing else meanwhile
-    RunUnreported(comm);
-    AdvanceClock(30 * kSecond);
-    gpu.Unblock();
-    EXPECT_EQ(Unreported(comm), 1u);
-    EXPECT_GE(Since(comm), since + 29 * kSecondsNs);
-  });
+TEST_WITH_GPU(UnreportedTest, SinceIsOfThoseThatStandNow, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  RunUnreported(comm);
+  EXPECT_EQ(Unreported(comm), 1u);
+  const int64_t since = Since(comm);
+  gpu.Block("cuEventQuery");
+  comm.Run(kMs);
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));  // it looks at nothing else meanwhile
+  RunUnreported(comm);
+  AdvanceClock(30 * kSecond);
+  gpu.Unblock();
+  EXPECT_EQ(Unreported(comm), 1u);
+  EXPECT_GE(Since(comm), since + 29 * kSecondsNs);
 }
 
-TEST(UnreportedTest, GroupsWithoutAnyLaunch) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    for (int i = 0; i < 2; ++i) {
-      void* group = comm.StartGroup();
-      for (int call = 0; call < 3; ++call) comm.MakeCall(group, "Broadcast", 4096);
-      comm.StopGroup(group);
-    }
-    RunUnreported(comm);
-    EXPECT_EQ(Unreported(comm), 7u);
-    RunMixed(comm, {"AllReduce", "AllGather"}, 0);
-    EXPECT_EQ(Unreported(comm), 0u);
-  });
+TEST_WITH_GPU(UnreportedTest, GroupsWithoutAnyLaunch, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  for (int i = 0; i < 2; ++i) {
+    void* group = comm.StartGroup();
+    for (int call = 0; call < 3; ++call) comm.MakeCall(group, "Broadcast", 4096);
+    comm.StopGroup(group);
+  }
+  RunUnreported(comm);
+  EXPECT_EQ(Unreported(comm), 7u);
+  RunMixed(comm, {"AllReduce", "AllGather"}, 0);
+  EXPECT_EQ(Unreported(comm), 0u);
 }
 
 // NCCL reports the launch of one and not that of the other.
-TEST(UnreportedTest, GroupsOfBoth) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    RunMixed(comm, {"Broadcast", "AllReduce"}, 1);
-    EXPECT_EQ(Unreported(comm), 1u);
-    const int64_t since = Since(comm);
-    AdvanceClock(30 * kSecond);
-    EXPECT_EQ(Unreported(comm), 1u);
-    ExpectSameTime(Since(comm), since);
-    RunUnreported(comm);
-    EXPECT_EQ(Unreported(comm), 2u);
-    const int64_t again = Since(comm);
-    EXPECT_GE(again, since + 29 * kSecondsNs);
-    AdvanceClock(30 * kSecond);
-    RunMixed(comm, {"Broadcast", "Broadcast", "AllReduce", "Send", "Recv"}, 2);
-    EXPECT_EQ(Unreported(comm), 2u);
-    EXPECT_GE(Since(comm), again + 29 * kSecondsNs);
-    comm.Run(kMs);  // a launch behind it
-    EXPECT_EQ(Unreported(comm), 0u);
-    AdvanceClock(kSecond);
-    EXPECT_EQ(Unreported(comm), 0u);
-  });
+TEST_WITH_GPU(UnreportedTest, GroupsOfBoth, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  RunMixed(comm, {"Broadcast", "AllReduce"}, 1);
+  EXPECT_EQ(Unreported(comm), 1u);
+  const int64_t since = Since(comm);
+  AdvanceClock(30 * kSecond);
+  EXPECT_EQ(Unreported(comm), 1u);
+  ExpectSameTime(Since(comm), since);
+  RunUnreported(comm);
+  EXPECT_EQ(Unreported(comm), 2u);
+  const int64_t again = Since(comm);
+  EXPECT_GE(again, since + 29 * kSecondsNs);
+  AdvanceClock(30 * kSecond);
+  RunMixed(comm, {"Broadcast", "Broadcast", "AllReduce", "Send", "Recv"}, 2);
+  EXPECT_EQ(Unreported(comm), 2u);
+  EXPECT_GE(Since(comm), again + 29 * kSecondsNs);
+  comm.Run(kMs);  // a launch behind it
+  EXPECT_EQ(Unreported(comm), 0u);
+  AdvanceClock(kSecond);
+  EXPECT_EQ(Unreported(comm), 0u);
 }
 
 // What is reported is reported, whatever the number of launches; and a send to oneself, which NCCL
 // copies or leaves out, hides nothing.
-TEST(UnreportedTest, GroupsCutIntoSeveralLaunches) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    for (const bool leaves_out : {false, true}) {
-      void* group = comm.StartGroup();
-      std::vector<StreamCommunicator::Call> calls;
-      for (int i = 0; i < 8; ++i) {
-        calls.push_back(comm.MakeCall(group, i % 2 == 0 ? "Send" : "Recv", 4096));
-      }
-      for (size_t launch = 0; launch < 2; ++launch) {
-        comm.Launch(group, kMs);
-        for (size_t i = 4 * launch; i < 4 * launch + 4; ++i) {
-          if (!leaves_out || i >= 2) comm.Report(calls[i]);
-        }
-        EXPECT_EQ(Unreported(comm), 0u);
-      }
-      comm.StopGroup(group);
-    }
+TEST_WITH_GPU(UnreportedTest, GroupsCutIntoSeveralLaunches, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  for (const bool leaves_out : {false, true}) {
     void* group = comm.StartGroup();
     std::vector<StreamCommunicator::Call> calls;
-    for (int i = 0; i < 4; ++i) calls.push_back(comm.MakeCall(group, "AllReduce", 4096));
-    for (const StreamCommunicator::Call& call : calls) {
-      comm.Launch(group, kMs);
-      comm.Report(call);
+    for (int i = 0; i < 8; ++i) {
+      calls.push_back(comm.MakeCall(group, i % 2 == 0 ? "Send" : "Recv", 4096));
     }
-    EXPECT_EQ(Unreported(comm), 0u);
-  });
+    for (size_t launch = 0; launch < 2; ++launch) {
+      comm.Launch(group, kMs);
+      for (size_t i = 4 * launch; i < 4 * launch + 4; ++i) {
+        if (!leaves_out || i >= 2) comm.Report(calls[i]);
+      }
+      EXPECT_EQ(Unreported(comm), 0u);
+    }
+    comm.StopGroup(group);
+  }
+  void* group = comm.StartGroup();
+  std::vector<StreamCommunicator::Call> calls;
+  for (int i = 0; i < 4; ++i) calls.push_back(comm.MakeCall(group, "AllReduce", 4096));
+  for (const StreamCommunicator::Call& call : calls) {
+    comm.Launch(group, kMs);
+    comm.Report(call);
+  }
+  EXPECT_EQ(Unreported(comm), 0u);
 }
 
 // Launched with their graph: not now, and not by a launch that is reported.
-TEST(UnreportedTest, CapturedCallsDoNotStand) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    const auto capture = [&] {
-      gpu.BeginCapture(comm.stream());
-      void* group = comm.StartGroup(true);
-      comm.MakeCall(group, "Broadcast", 4096, true);
-      const auto call = comm.MakeCall(group, "AllReduce", 4096, true);
-      comm.Launch(group, kMs);
-      comm.Report(call);
-      comm.StopGroup(group);
-      EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-    };
-    capture();
-    EXPECT_EQ(Unreported(comm), 0u);
-    RunUnreported(comm);  // eagerly
-    capture();
-    EXPECT_EQ(Unreported(comm), 1u) << "the captured launch comes later, or never";
-    RunUnreported(comm);
-    EXPECT_EQ(Unreported(comm), 2u);
-    comm.Run(kMs);
-    EXPECT_EQ(Unreported(comm), 0u);
-  });
+TEST_WITH_GPU(UnreportedTest, CapturedCallsDoNotStand, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  const auto capture = [&] {
+    gpu.BeginCapture(comm.stream());
+    void* group = comm.StartGroup(true);
+    comm.MakeCall(group, "Broadcast", 4096, true);
+    const auto call = comm.MakeCall(group, "AllReduce", 4096, true);
+    comm.Launch(group, kMs);
+    comm.Report(call);
+    comm.StopGroup(group);
+    EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  };
+  capture();
+  EXPECT_EQ(Unreported(comm), 0u);
+  RunUnreported(comm);  // eagerly
+  capture();
+  EXPECT_EQ(Unreported(comm), 1u) << "the captured launch comes later, or never";
+  RunUnreported(comm);
+  EXPECT_EQ(Unreported(comm), 2u);
+  comm.Run(kMs);
+  EXPECT_EQ(Unreported(comm), 0u);
 }
 
 // A copy-engine collective is reported as CeColl alone.
-TEST(UnreportedTest, CopyEngineCollectivesAreReported) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    const auto& profiler = ProfilerOf<abi::v6::Profiler>(6);
-    const auto carry = [&](const StreamCommunicator::Call& call) {
-      abi::v6::Descriptor event{};
-      event.type = abi::kEventCeColl;
-      event.parentObj = call.handle;
-      event.ceColl.func = call.op;
-      event.ceColl.count = call.bytes;
-      event.ceColl.datatype = "ncclInt8";
-      event.ceColl.stream = comm.stream();
-      void* handle = nullptr;
-      profiler.startEvent(comm.context(), &handle, &event);
-      if (handle != nullptr) profiler.stopEvent(handle);
-    };
-    RunUnreported(comm);
-    carry(comm.MakeCall(comm.StartGroup(), "AllGather", 4096));
-    EXPECT_EQ(Unreported(comm), 0u) << "behind the one that is hidden";
-    void* group = comm.StartGroup();
-    const auto first = comm.MakeCall(group, "AllGather", 4096);
-    const auto second = comm.MakeCall(group, "AllGather", 4096);
-    carry(first);
-    EXPECT_EQ(Unreported(comm), 1u);
-    carry(second);
-    EXPECT_EQ(Unreported(comm), 0u);
-    group = comm.StartGroup();
-    const auto copied = comm.MakeCall(group, "AllGather", 4096);
-    const auto launched = comm.MakeCall(group, "AllReduce", 4096);
-    comm.MakeCall(group, "Broadcast", 4096);
-    carry(copied);
-    comm.Launch(group, kMs);
-    comm.Report(launched);
-    EXPECT_EQ(Unreported(comm), 1u);
-  });
+TEST_WITH_GPU(UnreportedTest, CopyEngineCollectivesAreReported, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  const auto& profiler = ProfilerOf<abi::v6::Profiler>(6);
+  const auto carry = [&](const StreamCommunicator::Call& call) {
+    abi::v6::Descriptor event{};
+    event.type = abi::kEventCeColl;
+    event.parentObj = call.handle;
+    event.ceColl.func = call.op;
+    event.ceColl.count = call.bytes;
+    event.ceColl.datatype = "ncclInt8";
+    event.ceColl.stream = comm.stream();
+    void* handle = nullptr;
+    profiler.startEvent(comm.context(), &handle, &event);
+    if (handle != nullptr) profiler.stopEvent(handle);
+  };
+  RunUnreported(comm);
+  carry(comm.MakeCall(comm.StartGroup(), "AllGather", 4096));
+  EXPECT_EQ(Unreported(comm), 0u) << "behind the one that is hidden";
+  void* group = comm.StartGroup();
+  const auto first = comm.MakeCall(group, "AllGather", 4096);
+  const auto second = comm.MakeCall(group, "AllGather", 4096);
+  carry(first);
+  EXPECT_EQ(Unreported(comm), 1u);
+  carry(second);
+  EXPECT_EQ(Unreported(comm), 0u);
+  group = comm.StartGroup();
+  const auto copied = comm.MakeCall(group, "AllGather", 4096);
+  const auto launched = comm.MakeCall(group, "AllReduce", 4096);
+  comm.MakeCall(group, "Broadcast", 4096);
+  carry(copied);
+  comm.Launch(group, kMs);
+  comm.Report(launched);
+  EXPECT_EQ(Unreported(comm), 1u);
 }
 
 // Launches are reported as before when the driver cannot tell what becomes of them.
-TEST(UnreportedTest, WithoutEventsLaunchesCountAllTheSame) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    gpu.Fail("cuEventCreate", 2);
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    gpu.StopFailing();
-    for (int i = 0; i < 3; ++i) {
-      RunUnreported(comm);
-      EXPECT_EQ(Unreported(comm), 1u);
-      comm.Run(kMs);
-      EXPECT_EQ(Unreported(comm), 0u);
-    }
-    EXPECT_FALSE(comm.Read().has_heartbeat);
-  });
+TEST_WITH_GPU(UnreportedTest, WithoutEventsLaunchesCountAllTheSame, kNonBlocking) {
+  gpu.Fail("cuEventCreate", 2);
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  gpu.StopFailing();
+  for (int i = 0; i < 3; ++i) {
+    RunUnreported(comm);
+    EXPECT_EQ(Unreported(comm), 1u);
+    comm.Run(kMs);
+    EXPECT_EQ(Unreported(comm), 0u);
+  }
+  EXPECT_FALSE(comm.Read().has_heartbeat);
 }
 
-TEST(UnreportedTest, EndsWithItsCommunicator) {
-  RunNonBlocking([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.LaunchElsewhere();
-    RunMixed(comm, {"Broadcast", "AllReduce"}, 1);
-    EXPECT_EQ(Unreported(comm), 1u);
-    RunUnreported(comm);
-    EXPECT_EQ(Unreported(comm), 2u);
-    comm.Finalize();
-    EXPECT_EQ(Unreported(comm), 0u);
-    AdvanceClock(700 * kSecond);
-    WaitForPoll();
-    StreamCommunicator next(gpu, 2);  // in its place
-    next.LaunchElsewhere();
-    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
-    EXPECT_EQ(Unreported(next), 0u);
-    RunUnreported(next);
-    EXPECT_EQ(Unreported(next), 1u);
-  });
+TEST_WITH_GPU(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
+  StreamCommunicator comm(gpu, 1);
+  comm.LaunchElsewhere();
+  RunMixed(comm, {"Broadcast", "AllReduce"}, 1);
+  EXPECT_EQ(Unreported(comm), 1u);
+  RunUnreported(comm);
+  EXPECT_EQ(Unreported(comm), 2u);
+  comm.Finalize();
+  EXPECT_EQ(Unreported(comm), 0u);
+  AdvanceClock(700 * kSecond);
+  WaitForPoll();
+  StreamCommunicator next(gpu, 2);  // in its place
+  next.LaunchElsewhere();
+  EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+  EXPECT_EQ(Unreported(next), 0u);
+  RunUnreported(next);
+  EXPECT_EQ(Unreported(next), 1u);
 }
 
 }  // namespace

@@ -123,53 +123,41 @@ int LinesThatName(const std::string& setting) {
   return lines;
 }
 
-TEST(UserTagsTest, CallsAndDurationsHaveThem) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        TaggedCommunicator comm(gpu, 1);
-        EXPECT_EQ(LinesThatName("USER_TAGS"), 0);
-        TimeEveryCall();
-        for (int i = 0; i < 4; ++i) {
-          comm.Run(17);
-          comm.Run(UINT64_MAX);
-          comm.Run(0);
-          gpu.Advance(kSecond);
-          WaitForPoll();
-        }
-        const ByTag calls{{"", 4}, {"17", 4}, {"18446744073709551615", 4}};
-        EXPECT_EQ(CallsByTag(comm.Read()), calls);
-        // Of the calls of one kind, tagged or not, the first two are not timed.
-        const ByTag timed{{"", 4}, {"17", 3}, {"18446744073709551615", 3}};
-        EXPECT_EQ(TimedByTag(comm.Read(), "AllReduce"), timed);
-      },
-      {{"NCCL_PULSE_USER_TAGS", "8"}});
+TEST_WITH_GPU(UserTagsTest, CallsAndDurationsHaveThem, {"NCCL_PULSE_USER_TAGS", "8"}) {
+  TaggedCommunicator comm(gpu, 1);
+  EXPECT_EQ(LinesThatName("USER_TAGS"), 0);
+  TimeEveryCall();
+  for (int i = 0; i < 4; ++i) {
+    comm.Run(17);
+    comm.Run(UINT64_MAX);
+    comm.Run(0);
+    gpu.Advance(kSecond);
+    WaitForPoll();
+  }
+  const ByTag calls{{"", 4}, {"17", 4}, {"18446744073709551615", 4}};
+  EXPECT_EQ(CallsByTag(comm.Read()), calls);
+  // Of the calls of one kind, tagged or not, the first two are not timed.
+  const ByTag timed{{"", 4}, {"17", 3}, {"18446744073709551615", 3}};
+  EXPECT_EQ(TimedByTag(comm.Read(), "AllReduce"), timed);
 }
 
-TEST(UserTagsTest, ACompositeHasThatOfItsParts) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        TaggedCommunicator comm(gpu, 1);
-        TimeEveryCall();
-        for (int i = 0; i < 3; ++i) comm.RunAlltoAll(17);
-        gpu.Advance(kSecond);
-        WaitForPoll();
-        EXPECT_EQ(TimedByTag(comm.Read(), "AlltoAll"), (ByTag{{"17", 1}}));
-      },
-      {{"NCCL_PULSE_USER_TAGS", "8"}});
+TEST_WITH_GPU(UserTagsTest, ACompositeHasThatOfItsParts, {"NCCL_PULSE_USER_TAGS", "8"}) {
+  TaggedCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  for (int i = 0; i < 3; ++i) comm.RunAlltoAll(17);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(TimedByTag(comm.Read(), "AlltoAll"), (ByTag{{"17", 1}}));
 }
 
-TEST(UserTagsTest, SoManyAreToldApartAndTheRestIsOther) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        TaggedCommunicator first(gpu, 1);
-        TaggedCommunicator second(gpu, 2);
-        for (uint64_t tag = 1000; tag > 0; --tag) first.Run(tag);
-        second.Run(3);     // of the process: this one came too late
-        second.Run(1000);  // and this one did not
-        EXPECT_EQ(CallsByTag(first.Read()), (ByTag{{"1000", 1}, {"999", 1}, {"other", 998}}));
-        EXPECT_EQ(CallsByTag(second.Read()), (ByTag{{"1000", 1}, {"other", 1}}));
-      },
-      {{"NCCL_PULSE_USER_TAGS", "2"}});
+TEST_WITH_GPU(UserTagsTest, SoManyAreToldApartAndTheRestIsOther, {"NCCL_PULSE_USER_TAGS", "2"}) {
+  TaggedCommunicator first(gpu, 1);
+  TaggedCommunicator second(gpu, 2);
+  for (uint64_t tag = 1000; tag > 0; --tag) first.Run(tag);
+  second.Run(3);     // of the process: this one came too late
+  second.Run(1000);  // and this one did not
+  EXPECT_EQ(CallsByTag(first.Read()), (ByTag{{"1000", 1}, {"999", 1}, {"other", 998}}));
+  EXPECT_EQ(CallsByTag(second.Read()), (ByTag{{"1000", 1}, {"other", 1}}));
 }
 
 TEST(UserTagsTest, TheyAreOffUnlessAskedFor) {
@@ -190,16 +178,12 @@ TEST(UserTagsTest, TheyAreOffUnlessAskedFor) {
   }
 }
 
-TEST(UserTagsTest, AnOlderApiSaysOnceThatThereAreNone) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        StreamCommunicator another(gpu, 2);
-        EXPECT_EQ(LinesThatName("NCCL_PULSE_USER_TAGS has no effect"), 1);
-        comm.Run();
-        EXPECT_EQ(CallsByTag(comm.Read()), (ByTag{{"", 1}}));
-      },
-      {{"NCCL_PULSE_USER_TAGS", "8"}});
+TEST_WITH_GPU(UserTagsTest, AnOlderApiSaysOnceThatThereAreNone, {"NCCL_PULSE_USER_TAGS", "8"}) {
+  StreamCommunicator comm(gpu, 1);
+  StreamCommunicator another(gpu, 2);
+  EXPECT_EQ(LinesThatName("NCCL_PULSE_USER_TAGS has no effect"), 1);
+  comm.Run();
+  EXPECT_EQ(CallsByTag(comm.Read()), (ByTag{{"", 1}}));
 }
 
 }  // namespace

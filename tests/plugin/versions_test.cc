@@ -312,119 +312,107 @@ using V4 = ApiOf<4, abi::v4::Profiler, abi::v4::Descriptor, abi::v4::StateArgs>;
 using V7 = ApiOf<7, abi::v7::Profiler, abi::v7::Descriptor, abi::v7::StateArgs>;
 
 // As NCCL 2.31.2 reports a collective that a symmetric-memory kernel carries out.
-TEST(NewVersionsTest, SymmetricKernelIsNamedAsAlgorithm) {
-  RunInChild({}, [] {
-    V7 api;
-    api.Init();
-    static const char kVariant[] = "AllReduce_AGxLL_R";
-    for (const bool symmetric : {true, true, false}) {
-      abi::v7::Descriptor event = api.Coll(0);
-      event.coll.nChannels = 0;
-      event.coll.isSymColl = symmetric;
-      if (symmetric) {
-        event.coll.kernelVariant = kVariant;
-        event.coll.algo = kVariant + strlen("AllReduce_");
-        event.coll.proto = "";
-      }
-      api.Stop(api.Start(event));
+TEST_IN_CHILD(NewVersionsTest, SymmetricKernelIsNamedAsAlgorithm) {
+  V7 api;
+  api.Init();
+  static const char kVariant[] = "AllReduce_AGxLL_R";
+  for (const bool symmetric : {true, true, false}) {
+    abi::v7::Descriptor event = api.Coll(0);
+    event.coll.nChannels = 0;
+    event.coll.isSymColl = symmetric;
+    if (symmetric) {
+      event.coll.kernelVariant = kVariant;
+      event.coll.algo = kVariant + strlen("AllReduce_");
+      event.coll.proto = "";
     }
-    std::map<std::string, uint64_t> counts;
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    for (const AlgorithmCountSnapshot& count : Find(snapshot, kCommId).algorithms) {
-      counts[count.algo + "/" + count.proto] = count.operations;
-    }
-    EXPECT_EQ(counts,
-              (std::map<std::string, uint64_t>{{"AGxLL_R/SYMMETRIC", 2}, {"RING/SIMPLE", 1}}));
-    EXPECT_EQ(Ignored(snapshot), 0u);
-  });
+    api.Stop(api.Start(event));
+  }
+  std::map<std::string, uint64_t> counts;
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  for (const AlgorithmCountSnapshot& count : Find(snapshot, kCommId).algorithms) {
+    counts[count.algo + "/" + count.proto] = count.operations;
+  }
+  EXPECT_EQ(counts,
+            (std::map<std::string, uint64_t>{{"AGxLL_R/SYMMETRIC", 2}, {"RING/SIMPLE", 1}}));
+  EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
-TEST(NewVersionsTest, KernelPhaseIsNotAskedFor) {
-  RunInChild({{"NCCL_PULSE_TIMING", "kernel"}}, [] {
-    V7 api;
-    api.Init();
-    EXPECT_EQ(api.mask & static_cast<int>(abi::kEventKernelPhase), 0);
-    abi::v7::Descriptor event{};
-    event.type = abi::kEventKernelPhase;
-    event.parentObj = api.Start(api.Coll(0));
-    EXPECT_EQ(api.Start(event), nullptr);
-    EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kUnrequestedType), 1u);
-  });
+TEST_IN_CHILD(NewVersionsTest, KernelPhaseIsNotAskedFor, {"NCCL_PULSE_TIMING", "kernel"}) {
+  V7 api;
+  api.Init();
+  EXPECT_EQ(api.mask & static_cast<int>(abi::kEventKernelPhase), 0);
+  abi::v7::Descriptor event{};
+  event.type = abi::kEventKernelPhase;
+  event.parentObj = api.Start(api.Coll(0));
+  EXPECT_EQ(api.Start(event), nullptr);
+  EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kUnrequestedType), 1u);
 }
 
-TEST(OldVersionsTest, NumbersOutOfRange) {
-  RunInChild({}, [] {
-    V1 api;
-    api.Init();
-    for (int number = 0; number < 256; ++number) {
-      abi::v1::Descriptor event = api.Coll(0);
-      event.coll.func = event.coll.datatype = event.coll.algo = event.coll.proto =
-          static_cast<uint8_t>(number);
-      api.Start(event);
-      event = api.P2p();
-      event.p2p.func = event.p2p.datatype = static_cast<uint8_t>(number);
-      api.Start(event);
-    }
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Calls(Find(snapshot, kCommId)), 512u);
-    EXPECT_EQ(Operations(Find(snapshot, kCommId)), 256u);
-    uint64_t unknown = 0;
-    for (const CallCountSnapshot& count : Find(snapshot, kCommId).calls) {
-      if (count.op == "Unknown") unknown += count.calls;
-    }
-    EXPECT_EQ(unknown, 2u * (256 - 8));
-  });
+TEST_IN_CHILD(OldVersionsTest, NumbersOutOfRange) {
+  V1 api;
+  api.Init();
+  for (int number = 0; number < 256; ++number) {
+    abi::v1::Descriptor event = api.Coll(0);
+    event.coll.func = event.coll.datatype = event.coll.algo = event.coll.proto =
+        static_cast<uint8_t>(number);
+    api.Start(event);
+    event = api.P2p();
+    event.p2p.func = event.p2p.datatype = static_cast<uint8_t>(number);
+    api.Start(event);
+  }
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Calls(Find(snapshot, kCommId)), 512u);
+  EXPECT_EQ(Operations(Find(snapshot, kCommId)), 256u);
+  uint64_t unknown = 0;
+  for (const CallCountSnapshot& count : Find(snapshot, kCommId).calls) {
+    if (count.op == "Unknown") unknown += count.calls;
+  }
+  EXPECT_EQ(unknown, 2u * (256 - 8));
 }
 
 // Until its first operation nobody knows whose communicator it is.
-TEST(OldVersionsTest, IdentityComesWithTheFirstOperation) {
-  RunInChild({}, [] {
-    V3 api;
-    api.Init();
-    ASSERT_EQ(ReadSnapshot().communicators.size(), 1u);
-    EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, 0u);
-    EXPECT_EQ(ReadSnapshot().communicators[0].rank, -1);
-    abi::v3::Descriptor unnamed = api.Coll(0);  // as NCCL 2.30 calls a v3 plugin
-    unnamed.coll.name = nullptr;
-    unnamed.coll.commHash = 0;
-    api.Start(unnamed);
-    EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, 0u);
-    api.Start(api.P2p());
-    EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, kCommId);
-    EXPECT_EQ(ReadSnapshot().communicators[0].rank, 3);
-    EXPECT_EQ(ReadSnapshot().communicators[0].name, "the name");
-    abi::v3::Descriptor other = api.Coll(1);
-    other.coll.name = "another";
-    other.coll.commHash = 77;
-    api.Start(other);
-    EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, kCommId);
-    EXPECT_EQ(Calls(ReadSnapshot().communicators[0]), 3u);
-  });
+TEST_IN_CHILD(OldVersionsTest, IdentityComesWithTheFirstOperation) {
+  V3 api;
+  api.Init();
+  ASSERT_EQ(ReadSnapshot().communicators.size(), 1u);
+  EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, 0u);
+  EXPECT_EQ(ReadSnapshot().communicators[0].rank, -1);
+  abi::v3::Descriptor unnamed = api.Coll(0);  // as NCCL 2.30 calls a v3 plugin
+  unnamed.coll.name = nullptr;
+  unnamed.coll.commHash = 0;
+  api.Start(unnamed);
+  EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, 0u);
+  api.Start(api.P2p());
+  EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, kCommId);
+  EXPECT_EQ(ReadSnapshot().communicators[0].rank, 3);
+  EXPECT_EQ(ReadSnapshot().communicators[0].name, "the name");
+  abi::v3::Descriptor other = api.Coll(1);
+  other.coll.name = "another";
+  other.coll.commHash = 77;
+  api.Start(other);
+  EXPECT_EQ(ReadSnapshot().communicators[0].comm_id, kCommId);
+  EXPECT_EQ(Calls(ReadSnapshot().communicators[0]), 3u);
 }
 
-TEST(OldVersionsTest, ChannelsOfV3AreNotAskedFor) {
-  RunInChild({}, [] {
-    V3 api;
-    api.Init();
-    abi::v3::Descriptor event{};
-    event.type = abi::kEventKernelCh;
-    event.parentObj = api.Start(api.Coll(0));
-    EXPECT_EQ(api.Start(event), nullptr);
-    EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kUnrequestedType), 1u);
-  });
+TEST_IN_CHILD(OldVersionsTest, ChannelsOfV3AreNotAskedFor) {
+  V3 api;
+  api.Init();
+  abi::v3::Descriptor event{};
+  event.type = abi::kEventKernelCh;
+  event.parentObj = api.Start(api.Coll(0));
+  EXPECT_EQ(api.Start(event), nullptr);
+  EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kUnrequestedType), 1u);
 }
 
 // Bytes behind the one that v1 to v4 call the type are padding, and may hold anything.
-TEST(OldVersionsTest, PaddingBehindTheTypeIsNotRead) {
-  RunInChild({}, [] {
-    V4 api;
-    api.Init();
-    abi::v4::Descriptor event = api.Coll(0);
-    memset(reinterpret_cast<char*>(&event) + 1, 0xff, 7);
-    EXPECT_NE(api.Start(event), nullptr);
-    EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
-    EXPECT_EQ(Calls(Find(ReadSnapshot(), kCommId)), 1u);
-  });
+TEST_IN_CHILD(OldVersionsTest, PaddingBehindTheTypeIsNotRead) {
+  V4 api;
+  api.Init();
+  abi::v4::Descriptor event = api.Coll(0);
+  memset(reinterpret_cast<char*>(&event) + 1, 0xff, 7);
+  EXPECT_NE(api.Start(event), nullptr);
+  EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
+  EXPECT_EQ(Calls(Find(ReadSnapshot(), kCommId)), 1u);
 }
 
 }  // namespace

@@ -166,9 +166,6 @@ bool Ranks::HasLost(std::string* how) {
 }
 
 bool Ranks::Stop() {
-  for (const Process& process : processes_) {
-    if (process.pid > 0) kill(process.pid, SIGTERM);
-  }
   bool in_order = true;
   for (int waited_ms = 0;; waited_ms += kLookMs) {
     bool any = false;
@@ -177,11 +174,11 @@ bool Ranks::Stop() {
       if (process.pid > 0 && waitpid(process.pid, &status, WNOHANG) == process.pid) {
         process.pid = -1;
       }
-      any = any || process.pid > 0;
-      if (process.pid > 0 && waited_ms == kPatienceMs) {
-        kill(process.pid, SIGKILL);
-        in_order = false;
-      }
+      if (process.pid <= 0) continue;
+      any = true;
+      in_order = in_order && waited_ms != kPatienceMs;
+      // Each time: a process that has just been forked still has the conductor's handler.
+      kill(process.pid, waited_ms == kPatienceMs ? SIGKILL : SIGTERM);
     }
     if (!any) return in_order;
     Read(0);  // drains the pipe: a full one would lose messages

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/status_words.h"
 #include "exporter/fleet/capture.h"
 #include "exporter/fleet/job_report.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 constexpr int kUsageError = 1;
 constexpr int kNoAnswer = 2;
-constexpr int kNoProcess = 4;
+constexpr int kIncomplete = 4;
 constexpr int kNotWritten = 5;
 
 // The flags.
@@ -58,8 +59,9 @@ Examples:
   pulse capture node-1 node-2 --out=hang.tar.gz
   pulse capture --stack-command='py-spy dump --pid {pid}'
 
-Exit status: 0 written; 1 bad usage; 2 no endpoint answers; 4 written, but no endpoint knows a process; 5 couldn't
-be written, and nothing is left of it. What is in it: docs/debug-a-hang.md.
+Exit status: 0 written; 1 bad usage; 2 no endpoint answers; 4 written, but incomplete: calls of live ranks are
+missing, an endpoint didn't answer, or no endpoint knows a process; 5 couldn't be written, and nothing is left of
+it. What is in it: docs/debug-a-hang.md.
 )";
 
 // On failure returns false and says in `error` what is wrong.
@@ -167,9 +169,13 @@ int Run(const std::vector<std::string>& arguments) {
               capture.sources, of_whom);
   std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
-    return Fail(kNoProcess, "no endpoint knows of a process");
+    return Fail(kIncomplete, "no endpoint knows of a process");
   }
-  return 0;
+  const std::size_t silent = question.endpoints.size() - capture.look.heard;
+  if (capture.missing_live == 0 && silent == 0) return 0;
+  return Fail(kIncomplete, absl::StrCat("INCOMPLETE: it lacks the calls of ",
+                                        Plural(capture.missing_live, "live rank"), ", and ",
+                                        Plural(silent, "endpoint"), " did not answer"));
 }
 
 }  // namespace

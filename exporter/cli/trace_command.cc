@@ -1,4 +1,5 @@
 // pulse trace: a timeline of a job's calls for ui.perfetto.dev, of a job that runs or of a capture.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -13,6 +14,7 @@
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/status_words.h"
 #include "exporter/timeline/captured.h"
 #include "exporter/timeline/timeline.h"
 #include "exporter/timeline/trace_file.h"
@@ -23,7 +25,7 @@ namespace {
 
 constexpr int kUsageError = 1;
 constexpr int kNothingRead = 2;
-constexpr int kNoCalls = 4;
+constexpr int kIncomplete = 4;
 constexpr int kNotWritten = 5;
 
 constexpr absl::Duration kShortest = absl::Milliseconds(100);
@@ -65,8 +67,9 @@ Examples:
   pulse trace node-1 node-2 --duration=10s
   pulse trace --from=hang.tar.gz
 
-Exit status: 0 written; 1 bad usage; 2 no endpoint answers, or the capture can't be read; 4 written, but it has no
-call; 5 couldn't be written, and nothing is left of it. What tracks mean: docs/debug-a-slow-job.md.
+Exit status: 0 written; 1 bad usage; 2 no endpoint answers, or the capture can't be read; 4 written, but
+incomplete: calls of live ranks are missing, or an endpoint didn't answer; 5 couldn't be written, and nothing is
+left of it. What tracks mean: docs/debug-a-slow-job.md.
 )";
 
 std::atomic<bool> stop_asked{false};
@@ -102,13 +105,12 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   }
   std::fprintf(
       said,
-      "Watching %zu of %zu endpoints for %s: %zu communicators with %zu ranks; one of them at "
-      "an\n"
-      "endpoint at a time, each up to %d times a second.\n"
-      "What it costs the job: about %.1f ms of processor time to look at all of them once, in the\n"
-      "processes that serve. A process of a job gives all who ask at most 2 %% of a core, an agent "
-      "25 %%.\n"
-      "No call of NCCL takes longer for these looks.\n",
+      "Watching %zu of %zu endpoints for %s: %zu communicators with %zu ranks.\n"
+      "Overhead: each endpoint is asked for one communicator at a time, up to %d times a second "
+      "for\n"
+      "each live one. Reading all of them once takes the serving processes about %.1f ms of CPU\n"
+      "time. A process of a job spends at most 2 %% of a core on all clients, an agent 25 %%.\n"
+      "NCCL calls don't get slower.\n",
       watch.heard(), question.endpoints.size(), absl::FormatDuration(duration).c_str(),
       watch.communicators(), watch.ranks(), static_cast<int>(std::chrono::seconds(1) / kLookEvery),
       static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
@@ -168,35 +170,39 @@ int Run(const std::vector<std::string>& arguments) {
   TimelineSummary drawn;
   const std::string trace = DrawTimeline(seen, &drawn);
   if (!WriteWhole(path, trace, &error)) return Fail(kNotWritten, error);
-  std::fprintf(said,
-               "%s: %zu calls of %zu ranks in %zu processes, from %zu pages; %zu with a duration\n",
-               path.c_str(), drawn.calls, drawn.ranks, drawn.processes, seen.looks, drawn.timed);
+  std::fprintf(said, "%s: %s of %s in %s, from %s; %zu with a duration\n", path.c_str(),
+               Plural(drawn.calls, "call").c_str(), Plural(drawn.ranks, "rank").c_str(),
+               Plural(drawn.processes, "process").c_str(), Plural(seen.looks, "response").c_str(),
+               drawn.timed);
   if (drawn.without_time != 0) {
-    std::fprintf(said,
-                 "  %zu calls without a time of their own: they stand where they were first seen\n",
-                 drawn.without_time);
+    std::fprintf(said, "  %s without a time of its own, drawn where first seen\n",
+                 Plural(drawn.without_time, "call").c_str());
   }
   if (drawn.gap_calls != 0) {
-    std::fprintf(said,
-                 "  %zu calls were not seen: they had left the ring before a look (tracks GAP)\n",
-                 drawn.gap_calls);
+    std::fprintf(said, "  %s not seen: newer ones had replaced them (tracks GAP)\n",
+                 Plural(drawn.gap_calls, "call").c_str());
   }
   if (drawn.not_called != 0) {
     std::fprintf(said, "  %zu %s NOT CALLED what others have\n", drawn.not_called,
                  drawn.not_called == 1 ? "rank HAS" : "ranks HAVE");
   }
   if (drawn.not_called_unseen != 0) {
-    std::fprintf(said,
-                 "  %zu ranks HAD NOT CALLED what others had, and were not looked at to the end\n",
-                 drawn.not_called_unseen);
+    std::fprintf(said, "  %zu %s behind when last polled (tracks HAS NOT CALLED)\n",
+                 drawn.not_called_unseen, drawn.not_called_unseen == 1 ? "rank was" : "ranks were");
   }
   PrintClocks(seen, said);
   for (const std::string& note : seen.notes) {
     Fail(0, note);
   }
-  if (drawn.calls == 0) return Fail(kNoCalls, "there is no call in it");
+  if (drawn.calls == 0) return Fail(kIncomplete, "there is no call in it");
   std::fprintf(said, "Open it at https://ui.perfetto.dev\n");
-  return 0;
+  // A capture has no page of one that did not answer.
+  const auto silent =
+      from.empty() ? std::count(seen.communicators.begin(), seen.communicators.end(), nullptr) : 0;
+  if (drawn.missing_live == 0 && silent == 0) return 0;
+  return Fail(kIncomplete, absl::StrCat("INCOMPLETE: it lacks the calls of ",
+                                        Plural(drawn.missing_live, "live rank"), ", and ",
+                                        Plural(silent, "endpoint"), " did not answer"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/clock_offset.h"
@@ -65,6 +66,7 @@ class Capturer {
         AddProgram("nvidia-smi.txt", {"nvidia-smi", "-q"});
       });
     }
+    capture_.missing_live = live_.size();
     std::string text = capture_.missing.empty() ? "Nothing is missing.\n" : "";
     if (more_missing_ > 0) {
       capture_.missing.push_back(absl::StrCat("... and ", more_missing_, " more things"));
@@ -219,14 +221,19 @@ class Capturer {
       return Miss(absl::StrCat("/api/v1/communicators of ", name),
                   "the answer is not from NCCL Pulse");
     }
-    std::vector<std::pair<bool, std::string>> found;  // hangs
+    // First those that hang, then those with live ranks: the endpoint may have no time for all.
+    std::vector<std::pair<std::tuple<bool, bool>, std::string>> found;
     for (const Json& each : page["communicators"]) {
-      if (!each.is_object() || !each.contains("comm") || !each["comm"].is_string()) continue;
-      const std::string comm = each["comm"].get<std::string>();
+      const std::string comm = TextAt(each, "comm");
       if (!IsCommunicatorId(comm)) continue;
-      found.emplace_back(each.contains("hang") && each["hang"].is_object(), comm);
+      bool is_live = false;
+      for (const Json& rank : FieldAt(each, "ranks")) {
+        if (FieldAt(rank, "active") != true) continue;
+        is_live = true;
+        live_.emplace(comm, NumberAt(rank, "rank", -1));
+      }
+      found.emplace_back(std::tuple(FieldAt(each, "hang").is_object(), is_live), comm);
     }
-    // Those that hang first: the endpoint may have no time for all.
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
     if (found.size() > kMostCommunicators) {
@@ -267,7 +274,7 @@ class Capturer {
     for (const Json& rank : page["ranks"]) {
       if (!rank.is_object()) continue;
       const bool has_calls = rank.contains("calls") && rank["calls"].is_array();
-      if (has_calls) NoteCalls(rank);
+      if (has_calls) NoteCalls(comm, rank);
       if (has_calls || !rank.contains("missing")) continue;
       const bool has_number = rank.contains("rank") && rank["rank"].is_number_integer();
       Miss(absl::StrCat("last calls of rank ",
@@ -285,7 +292,8 @@ class Capturer {
   }
 
   // A process has a rank in each of its communicators.
-  void NoteCalls(const Json& rank) {
+  void NoteCalls(const std::string& comm, const Json& rank) {
+    live_.erase({comm, NumberAt(rank, "rank", -1)});
     const auto text = [&rank](const char* key) {
       const auto found = rank.find(key);
       return found == rank.end() ? "" : found->dump();
@@ -400,6 +408,8 @@ class Capturer {
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;
   std::set<std::tuple<std::string, std::string, std::string>> callers_;  // host, pid, its namespace
+  std::set<std::pair<std::string, int64_t>>
+      live_;  // communicator, rank; without those whose calls are there
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ struct Capture {
   JobLook look;
   Bundle bundle;
   std::size_t sources = 0;           // processes whose calls are there; of dumps: global ranks
+  std::size_t missing_live = 0;      // ranks that live, and whose calls are not there
   std::vector<std::string> missing;  // sentences; in the bundle, too
 };
 

@@ -61,6 +61,7 @@ class TimelineDrawer {
     for (const NotCalled& each : index_.not_called()) findings_[each.rank].not_called = &each;
     for (const RankWait& each : index_.waits()) findings_[each.rank].waits.push_back(&each);
     summary_.flows = index_.flows();
+    summary_.missing_live = MissingLive();
     DrawVerdicts();
     DrawAbout();
     for (const Process& each : SortedProcesses()) DrawProcess(each);
@@ -90,6 +91,23 @@ class TimelineDrawer {
         }
       }
     }
+  }
+
+  // Ranks that an endpoint says live, and of which no page has the calls.
+  std::size_t MissingLive() const {
+    std::set<std::pair<std::string, int64_t>> seen, missing;
+    for (const auto& [key, rank] : seen_.recording.ranks()) {
+      if (rank.has_calls) seen.emplace(rank.comm, rank.rank);
+    }
+    for (const Json& page : seen_.communicators) {
+      for (const Json& comm : FieldAt(page, "communicators")) {
+        for (const Json& rank : FieldAt(comm, "ranks")) {
+          std::pair who(TextAt(comm, "comm"), NumberAt(rank, "rank", -1));
+          if (FieldAt(rank, "active") == true && seen.count(who) == 0) missing.insert(who);
+        }
+      }
+    }
+    return missing.size();
   }
 
   void DrawVerdicts() {

@@ -32,6 +32,7 @@ struct TimelineSummary {
   std::size_t not_called = 0;         // ranks that have not called what others have
   std::size_t not_called_unseen = 0;  // had not, and were not looked at to the end
   std::size_t flows = 0;              // collectives that are joined over ranks
+  std::size_t missing_live = 0;       // ranks that live, and whose calls were not had
 };
 
 // A rank that has not called what another has is named after so long: looks, and ranks within a look,

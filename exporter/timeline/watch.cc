@@ -34,6 +34,13 @@ int64_t ArrivalNs() {
   return std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count();
 }
 
+// Where that is not said, it may.
+bool HasLiveRank(const Json& comm) {
+  const Json& ranks = FieldAt(comm, "ranks");
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const Json& each) { return FieldAt(each, "active") != false; });
+}
+
 }  // namespace
 
 JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options)
@@ -117,23 +124,34 @@ void JobWatch::AskCommunicators() {
                                     : absl::StrCat("it answers with status ", answer.status));
     }
     endpoint.failure.clear();
-    for (const Json& each : page["communicators"]) {
-      const std::string id = TextAt(each, "comm");
-      if (!IsCommunicatorId(id)) continue;
-      ranks_ += FieldAt(each, "ranks").size();
-      const bool is_known =
-          std::any_of(endpoint.communicators.begin(), endpoint.communicators.end(),
-                      [&id](const Communicator& one) { return one.id == id; });
-      if (is_known) continue;
-      if (endpoint.communicators.size() < kMostCommunicators) {
-        endpoint.communicators.push_back({id});
-      } else {
-        Note(absl::StrCat("communicator ", id, " at ", seen_.endpoints[index],
-                          ": not looked at, there are more than ", kMostCommunicators));
-      }
-    }
+    NoteCommunicators(index, page);
     seen_.communicators[index] = std::move(page);
   });
+}
+
+void JobWatch::NoteCommunicators(std::size_t endpoint, const Json& page) {
+  Endpoint& one = endpoints_[endpoint];
+  std::map<std::string, Communicator> known;
+  for (Communicator& each : one.communicators) known.emplace(each.id, std::move(each));
+  one.communicators.clear();
+  for (const Json& each : page["communicators"]) {
+    const std::string id = TextAt(each, "comm");
+    if (!IsCommunicatorId(id)) continue;
+    ranks_ += FieldAt(each, "ranks").size();
+    Communicator comm = known[id];
+    comm.id = id;
+    comm.is_live = HasLiveRank(each);
+    one.communicators.push_back(std::move(comm));
+  }
+  std::stable_partition(one.communicators.begin(), one.communicators.end(),
+                        [](const Communicator& each) { return each.is_live; });
+  if (one.communicators.size() <= kMostCommunicators) return;
+  if (!one.has_too_many) {
+    Note(absl::StrCat(seen_.endpoints[endpoint], " has ", one.communicators.size(),
+                      " communicators: ", kMostCommunicators, " are looked at"));
+  }
+  one.has_too_many = true;
+  one.communicators.resize(kMostCommunicators);
 }
 
 void JobWatch::Look(const std::vector<Question>& questions, milliseconds patience) {
@@ -152,11 +170,11 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
     const auto comm = std::find_if(
         all.begin(), all.end(), [&](const Communicator& each) { return each.id == question.comm; });
     if (comm == all.end()) return;
-    comm->due = steady_clock::now() + kLookEvery;
+    comm->due = comm->is_live ? steady_clock::now() + kLookEvery : Time::max();
     // The client has waited as long as it may.
     if (answer.status == 503 || answer.error.find("(503)") != std::string::npos) {
       ++refused_;
-      comm->due = steady_clock::now() + kAgainAfter;
+      if (comm->is_live) comm->due = steady_clock::now() + kAgainAfter;
     } else if (!answer.error.empty()) {
       NoteFailure(question.endpoint, answer.error);
     } else if (answer.status == 404) {
@@ -168,6 +186,7 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
     } else {
       endpoint.failure.clear();
+      comm->is_done = !comm->is_live;
       ++seen_.looks;
     }
   });
@@ -179,9 +198,13 @@ void JobWatch::LookAtDue(Time now) {
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     Endpoint& endpoint = endpoints_[i];
     if (endpoint.communicators.empty() || endpoint.due > now) continue;
-    const Communicator& first = *std::min_element(
-        endpoint.communicators.begin(), endpoint.communicators.end(),
-        [](const Communicator& a, const Communicator& b) { return a.due < b.due; });
+    const Communicator& first =
+        *std::min_element(endpoint.communicators.begin(), endpoint.communicators.end(),
+                          [now](const Communicator& a, const Communicator& b) {
+                            const bool is_a_due = a.due <= now, is_b_due = b.due <= now;
+                            return std::tuple(!is_a_due, is_a_due && !a.is_live, a.due) <
+                                   std::tuple(!is_b_due, is_b_due && !b.is_live, b.due);
+                          });
     if (first.due <= now) {
       questions.push_back({i, first.id});
     } else {
@@ -199,7 +222,9 @@ void JobWatch::LookAtAll() {
   std::vector<std::vector<std::string>> ids(endpoints_.size());
   std::size_t most = 0;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    for (const Communicator& each : endpoints_[i].communicators) ids[i].push_back(each.id);
+    for (const Communicator& each : endpoints_[i].communicators) {
+      if (!each.is_done) ids[i].push_back(each.id);
+    }
     most = std::max(most, ids[i].size());
   }
   for (std::size_t turn = 0; turn < most; ++turn) {
@@ -224,12 +249,12 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
     LookAtDue(now);
   }
   seen_.recording.SetEnd(ArrivalNs());
+  AskCommunicators();
   LookAtAll();
   MeasureClocksAgain();
-  AskCommunicators();
   if (refused_ != 0) {
     Note(absl::StrCat(refused_,
-                      " looks were refused: the endpoint had no processor time left for "
+                      " polls were refused: the endpoint had no processor time left for "
                       "them (503)"));
   }
   const JobLook look = LookAtJob(addresses_, options_);

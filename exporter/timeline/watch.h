@@ -1,9 +1,10 @@
 // Watches a running job for a while: asks its endpoints for their ranks' last calls, again and again.
 //
-// One communicator of an endpoint at a time, each about every kLookEvery: an endpoint makes no newer
-// page in between, and the calls that were timed stay for about as long. It gives these pages little
-// processor time (exporter/http/page_cache.h); what it does not give is looked at later, and calls
-// that were pushed out meanwhile are a gap. An endpoint that fails is asked again every second.
+// One communicator of an endpoint at a time, each that lives about every kLookEvery: an endpoint makes
+// no newer page in between, and the calls that were timed stay for about as long. It gives these pages
+// little processor time (exporter/http/page_cache.h), so a communicator that has ended is asked for
+// once, when no other is due. What was refused is looked at later, and calls that were pushed out
+// meanwhile are a gap. An endpoint that fails is asked again every second.
 //
 // Thread: the caller's; blocks. Memory: of the recording, and a page of each endpoint.
 #ifndef EXPORTER_TIMELINE_WATCH_H_
@@ -55,12 +56,15 @@ class JobWatch {
   using Time = std::chrono::steady_clock::time_point;
   struct Communicator {
     std::string id;
+    bool is_live = true;
+    bool is_done = false;  // it has ended, and was looked at since
     Time due{};
   };
   struct Endpoint {
     std::vector<Communicator> communicators;
     Time due{};           // not before: it failed
     std::string failure;  // "": it answers
+    bool has_too_many = false;
   };
   struct Question {
     std::size_t endpoint;
@@ -70,6 +74,7 @@ class JobWatch {
   // Once more: its bounds are widened by what they are now, so that they hold for the whole time.
   void MeasureClocksAgain();
   void AskCommunicators();
+  void NoteCommunicators(std::size_t endpoint, const nlohmann::json& page);
   void LookAtDue(Time now);
   void LookAtAll();
   void Look(const std::vector<Question>& questions, std::chrono::milliseconds patience);

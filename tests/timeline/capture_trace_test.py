@@ -51,7 +51,7 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([one.name for one in trace.slices if one.end_ns is None], [])
         for name in ("HAS NOT CALLED", "NOT ENDED", "GAP", "SUSPECT", "without a time", "verdicts"):
             self.assertEqual(trace.find_tracks(name), [], name)
-        self.assertIn("7 calls of 2 ranks in 2 processes, from 1 pages; 3 with a duration", self.said)
+        self.assertIn("7 calls of 2 ranks in 2 processes, from 1 response; 3 with a duration", self.said)
 
     def test_the_same_call_is_joined_over_the_ranks(self):
         trace = self.read(files(([calls_page(3, *(rank(i, [call(1, 1 + i), call(2, 1.5 + i, "Send", 0), call(3, 1.75 + i,
@@ -146,7 +146,7 @@ class CaptureTraceTest(TraceCase):
                          ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 8)", ns(2.0), ns(7.9)))
         self.assertEqual([(one.name, one.end_ns) for one in trace.on("waits")[0]],
                          [("waits, when looked at last, for rank 2: AllReduce 4 KiB", ns(7.9))] * 2)
-        self.assertIn("1 ranks HAD NOT CALLED", self.said)
+        self.assertIn("1 rank was behind when last polled", self.said)
         # A clock that is behind is not long ago.
         trace = self.read(self.hung(looked=7.0, clocks=((-1000, 1000), (-2 * NS - 1000, -2 * NS + 1000))))
         missing, = trace.on("HAS NOT CALLED")[0]
@@ -163,7 +163,7 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([(mark.name, mark.time_ns) for mark in marks], [("AllReduce 4 KiB", ns(9))])
         self.assertIn("not known", marks[0].notes["time"])
         self.assertEqual(len(trace.on("calls")[1]), 1)
-        self.assertIn("1 calls without a time", self.said)
+        self.assertIn("1 call without a time of its own", self.said)
 
     def test_calls_of_one_launch_stand_side_by_side(self):
         """trace_processor draws marks of the same time one below the other, and leaves out all beyond 512 of them."""

@@ -17,8 +17,10 @@ class Endpoint:
     """Answers each question for calls with the next of `looks`, and then with the last: a page, a status, or None for
     no answer. It does so long before anybody's patience ends."""
 
-    def __init__(self, *looks, communicators=None, clock=lambda: time.time()):
+    def __init__(self, *looks, communicators=None, clock=lambda: time.time(), by_comm=None):
+        """by_comm: looks at other communicators."""
         self.asked = 0
+        self.asked_for = []  # communicators
         endpoint = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -29,6 +31,10 @@ class Endpoint:
                 if self.path == "/api/v1/communicators":
                     return self.reply(communicators or communicators_page(1, 2))
                 if self.path.endswith("/calls"):
+                    comm = self.path.split("/")[-2]
+                    endpoint.asked_for.append(comm)
+                    if comm in (by_comm or {}):
+                        return self.reply(by_comm[comm])
                     look = looks[min(endpoint.asked, len(looks) - 1)]
                     endpoint.asked += 1
                     return self.reply(look)
@@ -82,12 +88,12 @@ class WatchTest(TraceCase):
         gap, = trace.on("GAP: calls that were not seen")[0]
         self.assertEqual(gap.name, "calls 7 to 8 were not seen")
         self.assertEqual((gap.begin_ns, gap.end_ns), (marks[5].time_ns, marks[6].time_ns))
-        self.assertIn("2 calls were not seen", self.said)
+        self.assertIn("2 calls not seen", self.said)
         self.assertEqual([one.notes["number"] for one in trace.on("NOT ENDED")[0]], [12])
         counter, = trace.find_tracks("calls not known to have ended")
         self.assertEqual([value for _, value in trace.counters[counter.uuid]], [1, 0, 1, 1])
         # What it costs is said before, and how far the clock is off.
-        self.assertLess(self.said.index("What it costs the job"), self.said.index("calls of"))
+        self.assertLess(self.said.index("Overhead: "), self.said.index("calls of"))
         clock, = [mark for mark in trace.on("about this trace")[1] if mark.name.startswith("clock of")]
         self.assertLessEqual(clock.notes["ahead_at_least_ns"], 0)
         self.assertGreaterEqual(clock.notes["ahead_at_most_ns"], 0)
@@ -124,11 +130,44 @@ class WatchTest(TraceCase):
         self.assertTrue([mark for mark in trace.on("about this trace")[1] if dies.name in mark.name
                          and not mark.name.startswith("clock")])
 
+    def communicators(self, **active):
+        """id: whether its two ranks live"""
+        page = {"time": made_up.START + 1, "health": {"status": "ok"}, "communicators": []}
+        for comm, is_active in active.items():
+            page["communicators"] += communicators_page(1, 2, comm=comm[1:])["communicators"]
+            for one in page["communicators"][-1]["ranks"]:
+                one["active"] = is_active
+        return page
+
+    def test_live_communicators_come_first_and_ended_ones_once(self):
+        ended = ["%016x" % i for i in range(1, 25)]
+        page = calls_page(1, rank(0, [call(1, 1)]), rank(1, [call(1, 1)]))
+        refused = dict.fromkeys(ended, 503)
+        for by_comm, most in (({}, 1), (refused, 2)):  # what was refused is asked for once more, at the end
+            endpoint = self.endpoint(page, by_comm=by_comm, communicators=self.communicators(
+                **{"_" + each: False for each in ended}, **{"_" + made_up.COMM: True}))
+            self.trace("--duration=1.2s", "--timeout=1s", "--endpoint=" + endpoint.name)
+            self.assertEqual(endpoint.asked_for[0], made_up.COMM)
+            self.assertGreater(endpoint.asked_for.count(made_up.COMM), 1)
+            for each in ended:
+                self.assertIn(endpoint.asked_for.count(each), range(1, most + 1))
+            self.assertNotIn("INCOMPLETE", self.said)
+
+    def test_live_ranks_are_missing(self):
+        other = "00000000000000a1"
+        page = calls_page(1, rank(0, [call(1, 1)]), rank(1, None, missing="off"))
+        endpoint = self.endpoint(page, by_comm={other: 503}, communicators=self.communicators(
+            **{"_" + made_up.COMM: True, "_" + other: True}))
+        self.trace("--duration=0.1s", "--timeout=1s", "--endpoint=" + endpoint.name, status=4)
+        self.assertIn("INCOMPLETE: it lacks the calls of 3 live ranks, and 0 endpoints did not answer", self.said)
+        self.trace("--duration=0.1s", "--endpoint=" + self.endpoint(page).name, "--endpoint=127.0.0.1:1", status=4)
+        self.assertIn("of 0 live ranks, and 1 endpoint did not answer", self.said)
+
     def test_no_processor_time(self):
         busy = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), 503)
         trace = self.trace("--duration=0.6s", "--endpoint=" + busy.name)
         self.assertEqual(len(trace.on("calls")[1]), 1)
-        self.assertIn("looks were refused", self.said)
+        self.assertIn("polls were refused", self.said)
 
     def test_what_nobody_sees_any_more_does_not_go_on(self):
         page = calls_page(9, rank(0, [call(1, 1.0), call(2, 2.0, state="in_flight")]), rank(1, [call(1, 1.0)]))

@@ -35,15 +35,10 @@ void AddNotes(const char* what, const Refusals& refusals, std::vector<std::strin
 void CloserLook::PrintCost(std::FILE* said) {
   // The figures: docs/timing.md#overhead, and docs/costs.md of a callback of a step.
   std::fputs(
-      "What --every adds to the job while it watches: each launch that is timed delays its GPU by "
-      "about\n"
-      "5 us, and takes the thread that launches about 6 us. 1,000 of them a second on a GPU are "
-      "0.5 "
-      "% of its\n"
-      "time. Small calls back to back take about 10 us each, and half as long again if all are "
-      "timed. Where there\n"
-      "is network traffic NCCL reports each of its steps, in some callbacks of 33 ns each, on its "
-      "proxy's thread.\n",
+      "Overhead of --every: each timed launch delays its GPU by about 5 us, and the thread that\n"
+      "launches by about 6 us. 1,000 of them per second cost a GPU 0.5 % of its time. Small calls\n"
+      "back to back take about 10 us each, or 15 us if all are timed. With network traffic, NCCL\n"
+      "also reports each of its steps, in callbacks of 33 ns each on its proxy's thread.\n",
       said);
 }
 
@@ -85,12 +80,10 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
   AddNotes("network steps are watched as before", unwatched, &notes_);
   for (const auto& [host, count] : elsewhere) {
     notes_.push_back(absl::StrCat("--every has not reached ", count, " processes on ", host,
-                                  ": it does so on this host only; trace there, too"));
+                                  ": --every works on this host only. Run it there"));
   }
   const std::string share = every_ == 1 ? "all launches" : absl::StrCat("one launch in ", every_);
-  std::fprintf(said,
-               "%zu of %zu processes time %s now. They go back by themselves to what they started "
-               "with.\n",
+  std::fprintf(said, "%zu of %zu processes time %s now. Their settings revert automatically.\n",
                done_[0].size(), processes.size(), share.c_str());
   for (const std::string& note : notes_) std::fprintf(said, "  %s\n", note.c_str());
 }

@@ -137,7 +137,12 @@ class Demo {
       return kCrashed;
     }
     const int status = Conduct();
-    if (ranks_.Stop() || status != kDone) return status;
+    const bool have_ended = ranks_.Stop();
+    if (have_ended && status == kDone) {
+      std::printf("\nNext, for a job of yours: export NCCL_PROFILER_PLUGIN=%s\n",
+                  options.plugin.c_str());
+    }
+    if (have_ended || status != kDone) return status;
     std::fprintf(stderr, "pulse: a rank did not end within 10 s and was killed\n");
     return kCrashed;
   }
@@ -190,8 +195,7 @@ class Demo {
     std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
                 std::string(bare).c_str());
     if (is_http) {
-      std::printf("  %s diagnose %s   who holds the job up\n", OwnName(),
-                  std::string(bare).c_str());
+      std::printf("  %s diagnose %s   the blocking rank\n", OwnName(), std::string(bare).c_str());
       std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
     }
     std::printf("\n");

@@ -97,21 +97,20 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
   std::vector<std::string> lines;
   if (sight.pid_of_other != 0 && !said_other_) {
     said_other_ = true;
-    lines.push_back(absl::StrCat("Another job is on this page, too (process ", sight.pid_of_other,
-                                 "): one endpoint shows all jobs of a host. Another port in "
-                                 "NCCL_PULSE_LISTEN, such as :9500, is a page of its own."));
+    lines.push_back(absl::StrCat("The page also shows another job (process ", sight.pid_of_other,
+                                 "): one endpoint serves all jobs of a host. For a page of its "
+                                 "own, set NCCL_PULSE_LISTEN=:9500."));
   }
   if (named_s_ < 0 && IsNamed(sight)) {
     named_s_ = now_s;
     if (scene_ == Scene::kStraggler) {
-      lines.push_back("The page says SLOW. " + sight.text +
-                      " (The mean of about half a minute, which has just begun to rise.)");
+      lines.push_back("The page says SLOW. " + sight.text + " (30 s average, still rising.)");
     }
     if (scene_ == Scene::kHang) lines.push_back("The page says HANG. " + sight.text);
     if (scene_ == Scene::kGoesOn) {
       lines.emplace_back(
-          "All four ranks go on, and the page says HANG no more. What it counts since the start "
-          "still has the straggler and the hang in it.");
+          "All four ranks are running again, and the page no longer says HANG. Totals since the "
+          "start still include both faults.");
     }
   }
   if (!IsOver(now_s)) return lines;
@@ -122,22 +121,22 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
       Enter(Scene::kBalance, now_s);
       lines.emplace_back(
           round_ == 0
-              ? "Now all is well: four ranks in step. Look at Calls/s and Bus, the bandwidth, "
-                "of \"dp\": equal on all ranks."
-              : "The job is started again, in balance: new communicators, counts from zero.");
+              ? "Now all is well. Look at Calls/s and Bus (bandwidth) of \"dp\": equal on all "
+                "ranks."
+              : "The job has restarted: new communicators, counts from zero.");
       break;
     case Scene::kBalance:
       Enter(Scene::kStraggler, now_s);
       lines.push_back(absl::StrCat("Now rank ", kLateRank, " is late by ", kLatePercent,
-                                   " % of a step: look at p99 and Bus of \"dp\", bad on the ranks "
-                                   "that wait, good on the late one. The page names it within half "
-                                   "a minute."));
+                                   " % of a step. Look at p99 and Bus of \"dp\": bad on the ranks "
+                                   "that wait, good on the late one. The page names it within "
+                                   "30 s."));
       break;
     case Scene::kStraggler:
       Enter(Scene::kHang, now_s);
       lines.push_back(
-          absl::StrCat("Now rank ", kLateRank, " is in time again, and rank ", kSilentRank,
-                       " has stopped calling: look at For, since when the others wait in \"dp\". "
+          absl::StrCat("Now rank ", kLateRank, " is on time, and rank ", kSilentRank,
+                       " has stopped calling. Look at the column For of \"dp\": the others wait. "
                        "The page names it within 15 s."));
       break;
     case Scene::kHang:

@@ -111,7 +111,7 @@ std::string EndpointsText(const JobLook& look) {
     absl::StrAppend(&text, ", ", look.without_job, " of them without a process of this job");
   }
   absl::StrAppend(&text, absl::StrFormat(", in %.1f s", look.seconds));
-  if (look.looks > 1) absl::StrAppend(&text, " and ", look.looks, " looks");
+  if (look.looks > 1) absl::StrAppend(&text, " and ", look.looks, " polls");
   absl::StrAppend(&text, ".\n");
   for (const auto& [problem, names] : look.unheard) {
     const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;

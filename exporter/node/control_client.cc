@@ -27,7 +27,7 @@ namespace {
 constexpr std::size_t kMostLines = 64;
 constexpr int kMostOfAUser = 256;
 
-constexpr char kNotHere[] = "no process of NCCL Pulse with this pid takes commands here";
+constexpr char kNotHere[] = "not an NCCL Pulse process in this network namespace";
 
 struct Socket {
   std::string name;
@@ -153,8 +153,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   asked->answer.name = socket.name;
   if (!may_ask) {
     End(asked.get(), absl::StrCat("it belongs to user ", socket.user,
-                                  ": only that user and root "
-                                  "may give it commands"));
+                                  ": only that user and root may change it"));
     return asked;
   }
   std::optional<pid_t> seen;
@@ -254,8 +253,7 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
     add_missing(process.pid,
                 process.pid_namespace == OwnPidNamespace()
                     ? kNotHere
-                    : "it is in a container that is not seen from here: run this there, or on its "
-                      "host as root");
+                    : "it runs in another container: run this there, or as root on the host");
   }
   std::stable_sort(answers.begin(), answers.end(),
                    [](const ControlAnswer& a, const ControlAnswer& b) { return a.pid < b.pid; });

@@ -355,7 +355,7 @@ TEST_F(ControlSocketTest, WhoIsNotSeenFromHereHasNoPid) {
   const std::vector<ControlAnswer> answers = AskProcesses(question);
   Stop();
   ASSERT_EQ(answers.size(), 1u);
-  EXPECT_THAT(answers[0].problem, HasSubstr("no process of NCCL Pulse with this pid"));
+  EXPECT_THAT(answers[0].problem, HasSubstr("not an NCCL Pulse process"));
   EXPECT_EQ(hang_seconds_, 10);
 }
 
@@ -373,7 +373,7 @@ TEST_F(ControlSocketTest, IsAskedByWhatItCallsItself) {
   const std::vector<ControlAnswer> own = AskProcesses(question);
   Stop();
   ASSERT_EQ(others.size(), 1u);
-  EXPECT_THAT(others[0].problem, HasSubstr("in a container that is not seen from here"));
+  EXPECT_THAT(others[0].problem, HasSubstr("in another container"));
   EXPECT_EQ(unchanged, 10);
   ASSERT_EQ(own.size(), 1u);
   EXPECT_EQ(own[0].problem, "");
@@ -388,7 +388,7 @@ TEST_F(ControlSocketTest, ClosesAll) {
   socket_.CloseDescriptors();
   EXPECT_TRUE(IsFree(socket_.name()));
   EXPECT_THAT(Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}).problem,
-              HasSubstr("no process of NCCL Pulse with this pid"));
+              HasSubstr("not an NCCL Pulse process"));
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ class CloserLookTest(NodeCase):
         said = trace.communicate(timeout=cluster.PATIENCE_S)[0]
         self.assertEqual(trace.returncode, 0, said)
         self.assertIn("%d of %d processes time all launches now" % (RANKS, RANKS), said)
-        self.assertLess(said.index("each launch that is timed delays its GPU"), said.index("time all launches now"))
+        self.assertLess(said.index("each timed launch delays its GPU"), said.index("time all launches now"))
         # A machine that is busy may have no event free for some.
         timed, made = self.timed_share()
         self.assertGreater(timed, 50, said)

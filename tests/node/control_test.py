@@ -78,7 +78,7 @@ class ControlTest(AgentCase):
             self.assertIn(expected, text)
         status, text = pulse("set", "HANG_SECONDS=5", "--pid=%d" % os.getpid())
         self.assertEqual(status, 2, text)
-        self.assertIn("no process of NCCL Pulse with this pid", text)
+        self.assertIn("not an NCCL Pulse process", text)
         self.assertEqual(self.settings(process)["HANG_SECONDS"], ("10", "default"))
         self.assertEqual(self.counts(process), {})
 
@@ -119,7 +119,7 @@ class ControlTest(AgentCase):
         gone.end()
         status, text = pulse("set", "HANG_SECONDS=5", *self.pids([gone, other]))
         self.assertEqual(status, 4, text)
-        self.assertIn("%d: no process" % gone.pid, text)
+        self.assertIn("%d: not an NCCL Pulse process" % gone.pid, text)
         self.assertIn("%d: HANG_SECONDS=5" % other.pid, text)
 
     def test_a_child_of_fork_takes_no_commands(self):

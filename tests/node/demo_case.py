@@ -155,15 +155,16 @@ class DemoTest(unittest.TestCase):
         waiting = self.communicator()["ranks"][0]
         self.assertEqual(waiting["state"], "in_flight")
 
-        demo.wait_for("page says HANG no more")
+        demo.wait_for("no longer says HANG")
         self.assertIsNone(self.communicator()["hang"])
-        demo.wait_for("started again")
+        demo.wait_for("The job has restarted")
         cluster.wait_until(lambda: (self.communicator() or {"comm": first})["comm"] != first,
                            "there are new communicators")
         # Not a wait that has been seen before: the next hang is one, too.
         self.assertEqual([rank["longest_waits"] for rank in self.communicator()["ranks"]],
                          [[]] * RANKS)
         self.assertEqual(demo.end(), (0, ""))
+        demo.wait_for("^Next, for a job of yours: export NCCL_PROFILER_PLUGIN=.*libnccl-profiler-pulse.so$")
         self.assert_gone(pids)
 
     def test_ctrl_c_in_a_hang(self):

@@ -157,6 +157,9 @@ void AddLive(const RankView& rank, CommunicatorFacts* facts) {
       facts->halted.push_back(&rank);
     }
   }
+  if (IsInsideNccl(rank) && is_long(rank.activity.since_realtime_ns)) {
+    facts->inside.push_back(&rank);
+  }
   if (rank.activity.reason == UnknownReason::kLaunchNotReported &&
       IsCollective(communicator.last_call_op) && is_long(UnreportedSince(*facts->view, rank))) {
     facts->unreported.push_back(&rank);

@@ -82,6 +82,7 @@ struct CommunicatorFacts {
   Ranks stopped_later;  // nor is theirs, but it was when the others already waited
   Ranks stuck;          // work is in flight and has not progressed for hang_after
   Ranks halted;         // stopped, with work in flight as was last seen, for that long
+  Ranks inside;         // IsInsideNccl, for that long
   Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
 
   // How the calls of the live ranks compare; empty when they cannot be compared.

@@ -132,7 +132,8 @@ struct HangFinding {
     Ranks ended_waiting;  // see CommunicatorFacts
     Ranks failed;         // of kDriverError: later, or over a link
     Ranks not_begun;
-    Ranks idle;  // of kPointToPoint
+    Ranks idle;    // of kPointToPoint
+    Ranks inside;  // likewise: inside NCCL, while others wait in what they launched
   } beside;
 
   // Where suspects wait meanwhile (blocked_elsewhere.h).

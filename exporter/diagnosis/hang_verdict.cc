@@ -237,7 +237,8 @@ class Judge {
     if (view_.nranks == 2 && live.size() == 2) {
       for (const auto& [waits, other] :
            {std::pair(live[0], live[1]), std::pair(live[1], live[0])}) {
-        if (waits->InFlightSince() == 0 || !other->activity.is_idle()) continue;
+        const bool does_wait = waits->InFlightSince() != 0 || Contains(facts_.inside, waits);
+        if (!does_wait || !other->activity.is_idle()) continue;
         for (const auto& [called, owed] : {std::pair("Send", "Recv"), std::pair("Recv", "Send")}) {
           if (waits->CallsOf(called) <= other->CallsOf(owed)) continue;
           finding_.op = called;
@@ -251,9 +252,11 @@ class Judge {
       finding_.not_begun_suspects = true;
       return draft_.Say(HangVerdict::kRankNotBegun, HangDetail::kNone, late);
     }
-    if (!facts_.are_all_seen() && view_.are_all_expected && facts_.stuck.size() == live.size()) {
+    if (!facts_.are_all_seen() && view_.are_all_expected &&
+        facts_.stuck.size() + facts_.inside.size() == live.size()) {
       return SayNotSeen();
     }
+    finding_.beside.inside = Without(facts_.inside, finding_.waiting);
     for (const RankView* rank : live) {
       if (rank->activity.is_idle()) finding_.beside.idle.push_back(rank);
     }
@@ -320,6 +323,10 @@ Conclusion Conclude(const CommunicatorView& view, int64_t hang_after_ns, int64_t
     return judge.Decide(facts.work.busy, [](const RankView& rank) {
       return rank.communicator->work.moved_realtime_ns;
     });
+  }
+  if (!facts.inside.empty()) {
+    return judge.Decide(facts.inside,
+                        [](const RankView& rank) { return rank.activity.since_realtime_ns; });
   }
   if (view.is_mixed) return {};
   if (std::optional<HangFinding> made = ConcludeBeingMade(facts)) {

@@ -27,6 +27,10 @@ std::string WhoHave(const Ranks& ranks) {
   return absl::StrCat(Capital(Names(ranks)), " ", Has(ranks));
 }
 
+// Why a call has launched nothing.
+constexpr char kInsideNccl[] =
+    "inside NCCL (setting up a connection, or a group that was not ended)";
+
 // The peer would have to call this.
 std::string PeerCall(const PeerWait& wait) {
   return absl::StrCat(wait.sends ? "Recv from rank " : "Send to rank ", wait.rank->rank());
@@ -88,10 +92,7 @@ class Words {
       case HangVerdict::kCircularWait:
         return Circle();
       case HangVerdict::kRankNotLaunched:
-        return absl::StrCat(WhoHave(finding_.suspects),
-                            " called but not launched: still inside NCCL (setting up a "
-                            "connection, or a group that was not ended).",
-                            Waiters());
+        return absl::StrCat(NotLaunched(finding_.suspects, ""), Waiters());
       case HangVerdict::kMismatched:
         return MismatchWords(finding_);
       case HangVerdict::kProcessGone:
@@ -124,6 +125,12 @@ class Words {
     }
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
                         " It is not known what for: ", WhyUnknown(), ".");
+  }
+
+  // "Rank 3 (pid 103) has called Recv but not launched: still inside NCCL (...)."
+  static std::string NotLaunched(const Ranks& ranks, const std::string& what) {
+    return absl::StrCat(WhoHave(ranks), " called ", what, "but not launched: still ", kInsideNccl,
+                        ".");
   }
 
   std::string NotCalled() const {
@@ -247,8 +254,12 @@ class Words {
                            : finding_.detail == HangDetail::kWork ? " in a CUDA graph"
                            : finding_.op.empty()                  ? ""
                                                  : absl::StrCat(" in ", finding_.op);
-    if (!finding_.is_unreported)
-      return absl::StrCat(who, Verb(waiters, " waits", " wait"), in, ".");
+    if (!finding_.is_unreported) {
+      const bool are_inside = std::all_of(waiters.begin(), waiters.end(),
+                                          [](const auto* rank) { return IsInsideNccl(*rank); });
+      return absl::StrCat(who, Verb(waiters, " waits", " wait"), in,
+                          are_inside ? absl::StrCat(", not launched: ", kInsideNccl) : "", ".");
+    }
     const std::string called =
         absl::StrCat(who, " ", Has(waiters), " called ", finding_.op.empty() ? "it" : finding_.op,
                      ", whose launch NCCL does not report");
@@ -350,7 +361,10 @@ class Words {
         absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
         finding_.beside.idle.empty()
             ? ""
-            : absl::StrCat(" Nothing in flight here: ", Names(finding_.beside.idle), "."));
+            : absl::StrCat(" Nothing in flight here: ", Names(finding_.beside.idle), "."),
+        finding_.beside.inside.empty()
+            ? ""
+            : absl::StrCat(" ", NotLaunched(finding_.beside.inside, "Send or Recv ")));
   }
 
   std::string NotBegun() const {
@@ -633,6 +647,9 @@ std::string AheadWords(const AheadFinding& finding) {
 }
 
 std::string WhyUnseen(const RankView& rank) {
+  if (IsInsideNccl(rank)) {
+    return absl::StrCat("its ", rank.communicator->last_call_op, " is not launched: ", kInsideNccl);
+  }
   const char* why = UnknownReasonWords(rank.activity.reason);
   if (rank.activity.reason != UnknownReason::kPollerStands) return why;
   switch (rank.process->run_state) {

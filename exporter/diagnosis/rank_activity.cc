@@ -69,7 +69,10 @@ RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& co
   if (activity.is_idle()) return {"idle", "idle", communicator.last_completion_realtime_ns};
   if (activity.is_quiet()) return {"quiet", waits ? "waits" : "quiet", activity.since_realtime_ns};
   if (activity.state == ActivityState::kReplaying) return {"replaying", "replaying"};
-  return {"unknown", activity.reason == UnknownReason::kCaptured ? "in graphs" : "unknown",
+  return {"unknown",
+          waits                                         ? "waits"
+          : activity.reason == UnknownReason::kCaptured ? "in graphs"
+                                                        : "unknown",
           communicator.unreported_since_realtime_ns};
 }
 

@@ -206,6 +206,12 @@ SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b
   return SameGpu::kPerhaps;
 }
 
+bool IsInsideNccl(const RankView& rank) {
+  const std::string& op = rank.communicator->last_call_op;
+  return rank.activity.reason == UnknownReason::kLaunchNotReported &&
+         rank.communicator->nranks > 1 && (op == "Send" || op == "Recv");
+}
+
 bool IsCollective(std::string_view op) {
   return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "Broadcast" ||
          op == "Reduce" || op == "AlltoAll" || op == "Gather" || op == "Scatter" ||

@@ -61,6 +61,12 @@ struct CommunicatorView {
 // Its process is in exit(): no further call is to be expected.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 
+// Its last call is a Send or Recv whose launch NCCL has not reported. NCCL reports every launch of those
+// (docs/nccl-profiler-api.md#what-is-not-visible), so its host is inside NCCL, where it may connect to
+// the peer, or it has not ended the group. Calls from a rank to itself, in place, and calls that failed
+// look alike. A rank without others makes only such.
+bool IsInsideNccl(const RankView& rank);
+
 // Whether two communicators of one process are on the same GPU, as far as that is known.
 enum class SameGpu { kNo, kPerhaps, kYes };
 SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b);

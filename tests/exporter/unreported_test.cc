@@ -1,4 +1,6 @@
 // Calls whose launch NCCL does not report: Broadcast from 2.29.2 on, symmetric-memory kernels.
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/hang_job.h"
@@ -256,6 +258,99 @@ TEST(Unreported, ACircleOverCallsThatAreNotReported) {
                 is_certain ? HangVerdict::kCircularWait : HangVerdict::kRankNotCalled);
     }
   }
+}
+
+// ---- Send and Recv, whose launches NCCL reports ------------------------------------------------
+
+// Rank 0 has sent, and now receives, in a direction in which nothing is connected.
+SimulatedJob PairInsideNccl(int nranks = 2) {
+  SimulatedJob job(nranks);
+  std::vector<int> all;
+  for (int rank = 0; rank < nranks; ++rank) all.push_back(rank);
+  job.AddCommunicator(kComm, all);
+  for (int step = 0; step < 50; ++step) {
+    job.Launch(kComm, 0, "Send");
+    job.Launch(kComm, 1, "Recv");
+    job.Advance(kMs);
+    job.Complete(kComm, 0);
+    job.Complete(kComm, 1);
+  }
+  job.Advance(kSecond);
+  job.Call(kComm, 0, "Recv");
+  return job;
+}
+
+TEST(Unreported, OfTwoRanksThePeerOfOneThatConnects) {
+  SimulatedJob job = PairInsideNccl();
+  const int64_t called = job.now();
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotCalled, {1});
+  EXPECT_EQ(
+      hang.text,
+      "Rank 1 (pid 101, GPU 1) has not called Send, and has nothing in flight here. Rank 0 "
+      "waits in Recv, not launched: inside NCCL (setting up a connection, or a group that was "
+      "not ended).");
+  EXPECT_EQ(hang.missing_call, "Send");
+  EXPECT_EQ(hang.since_realtime_ns, called);
+  EXPECT_THAT(hang.waiting, ElementsAre(0));
+}
+
+TEST(Unreported, NobodyIsNamedWhereBothConnect) {
+  SimulatedJob job = PairInsideNccl();
+  job.Call(kComm, 1, "Send");
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_THAT(hang.text, HasSubstr("Ranks 0 and 1 wait, not launched: inside NCCL"));
+}
+
+// Their other ranks go on: that tells nothing of this call, or of its peer.
+TEST(Unreported, OfSeveralRanksNobodyIsNamedForOneThatConnects) {
+  SimulatedJob job = PairInsideNccl(4);
+  for (int second = 0; second < 60; ++second) {
+    job.Launch(kComm, 2, "Send");
+    job.Launch(kComm, 3, "Recv");
+    job.Complete(kComm, 2);
+    job.Complete(kComm, 3);
+    job.Advance(kSecond);
+  }
+  const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_EQ(hang.text,
+            "Rank 0 waits in Recv, not launched: inside NCCL (setting up a connection, or a group "
+            "that was not ended). It is not known what for: NCCL has not reported the peers of "
+            "these Sends and Recvs. Nothing in flight here: rank 1 (pid 101, GPU 1), rank 2 (pid "
+            "102, GPU 2) and rank 3 (pid 103, GPU 3).");
+}
+
+TEST(Unreported, OneThatConnectsBesideOneThatWaitsOnItsGpu) {
+  SimulatedJob job = PairInsideNccl(3);
+  job.Launch(kComm, 2, "Recv");
+  const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 0 (pid 100, GPU 0) has called Send or Recv but not "
+                                   "launched: still inside NCCL"));
+}
+
+TEST(Unreported, ThePeerOfOneThatConnectsIsNotSeen) {
+  SimulatedJob job(1);
+  job.AddCommunicator(kComm, {0}, 2);
+  job.Call(kComm, 0, "Recv");
+  ExpectHang(&job, HangVerdict::kRankNotSeen, {1});
+}
+
+// What a rank makes of calls to itself, in place, has no launch.
+TEST(Unreported, ARankWithoutOthersConnectsToNobody) {
+  SimulatedJob job(1);
+  job.AddCommunicator(kComm, {0});
+  job.Call(kComm, 0, "Send");
+  job.Call(kComm, 0, "Recv");
+  job.Advance(3600 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// The peer waits in another communicator, for the one that connects.
+TEST(Unreported, ACircleOverOneThatConnects) {
+  constexpr uint64_t kOther = 0xd0;
+  SimulatedJob job = PairInsideNccl();
+  job.AddCommunicator(kOther, {0, 1});
+  job.Launch(kOther, 1, "AllReduce");
+  ExpectHang(&job, HangVerdict::kCircularWait, {1});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "exporter/diagnosis/diagnosis.h"
 #include "plugin/abi/profiler_v6.h"
 #include "tests/plugin/stream_job.h"
 
@@ -250,6 +251,41 @@ TEST_WITH_GPU(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
   EXPECT_EQ(Unreported(next), 0u);
   RunUnreported(next);
   EXPECT_EQ(Unreported(next), 1u);
+}
+
+// A Recv in a direction in which nothing is connected. NCCL connects at the end of the group, on the calling
+// thread, and waits there for the peer (src/group.cc, ncclP2PPreconnectFunc): GroupApi starts, P2pApi
+// starts and stops, and nothing follows until the peer calls.
+TEST(UnreportedTest, AHostThatWaitsForAPeerToConnect) {
+  RunWithGpu([](FakeCuda& gpu) {
+    StreamCommunicator comm(gpu, 1);
+    const auto hang = [] {
+      WaitForPoll();
+      const ProcessSnapshot process = ReadSnapshot();
+      return Diagnosis()
+          .Update(SnapshotSet({process}), process.last_poll_realtime_ns)
+          .front()
+          .hang.has_value();
+    };
+    for (int i = 0; i < 300; ++i)
+      comm.Run(kMs, "Send");  // ends of groups are not asked for any longer
+    gpu.Advance(kSecond);
+    AdvanceClock(30 * kSecond);
+    EXPECT_FALSE(hang());
+    void* group = comm.StartGroup(false, 2);
+    const StreamCommunicator::Call call = comm.MakeCall(group, "Recv", 4096);
+    EXPECT_EQ(Unreported(comm), 1u);
+    EXPECT_EQ(comm.Read().last_call_op, "Recv");
+    EXPECT_FALSE(hang());
+    AdvanceClock(11 * kSecond);
+    EXPECT_TRUE(hang());
+    comm.Launch(group, kMs);  // the peer has come
+    comm.Report(call);
+    comm.StopGroup(group);
+    gpu.Advance(kSecond);
+    AdvanceClock(11 * kSecond);
+    EXPECT_FALSE(hang());
+  });
 }
 
 }  // namespace

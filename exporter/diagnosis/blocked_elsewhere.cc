@@ -66,8 +66,9 @@ constexpr std::size_t kNowhere = SIZE_MAX;
 // All graphs with calls of the communicator are followed: its replays are compared there, too.
 bool AreReplaysSeen(const RankView& rank) {
   const GraphPlace& place = rank.communicator->graph_place;
-  return rank.activity.reason == UnknownReason::kCaptured && place.captures != 0 &&
-         place.captures == place.followed;
+  const UnknownReason reason = rank.activity.reason;
+  return (reason == UnknownReason::kCaptured || reason == UnknownReason::kCounterStuck) &&
+         place.captures != 0 && place.captures == place.followed;
 }
 
 // The communicator in which the suspect may wait without being seen to.

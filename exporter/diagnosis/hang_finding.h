@@ -132,6 +132,7 @@ struct HangFinding {
     Ranks ended_waiting;  // see CommunicatorFacts
     Ranks failed;         // of kDriverError: later, or over a link
     Ranks not_begun;
+    Ranks unread;  // of kWork, see WorkFacts
     Ranks idle;    // of kPointToPoint
     Ranks inside;  // likewise: inside NCCL, while others wait in what they launched
   } beside;

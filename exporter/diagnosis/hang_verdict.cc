@@ -61,7 +61,10 @@ class Judge {
       return draft_.Say(HangVerdict::kProcessGone, HangDetail::kNone, gone);
     }
     // A rank of which a thread stands in the driver is not stopped: its GPU is busy.
-    if (!facts_.work.idle.empty() && !AreReplaysTold()) return SayWork();
+    if ((!facts_.work.idle.empty() || (facts_.work.stands() && !facts_.stopped.empty())) &&
+        !AreReplaysTold()) {
+      return SayWork();
+    }
     const bool is_proven = is_mismatch_proven || (can_compare && IsOwedProven(facts_));
     if (!is_proven && MayOweInExit(can_compare)) {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExiting, facts_.exiting);
@@ -129,6 +132,7 @@ class Judge {
   void SayWork() {
     const WorkFacts& work = facts_.work;
     finding_.longest_pause_ns = work.longest_pause_ns;
+    finding_.beside.unread = work.unread;
     draft_.Say(work.idle.empty() ? HangVerdict::kNoProgress : HangVerdict::kRankNotBegun,
                HangDetail::kWork, work.idle);
   }

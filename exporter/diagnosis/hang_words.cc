@@ -424,12 +424,18 @@ class Words {
   }
 
   std::string BusyInGraphs() const {
+    const Ranks& unread = finding_.beside.unread;
     return absl::StrCat(
-        "The GPUs of all ranks are busy, and no collective has finished here since ",
+        "The GPUs of all ranks are busy, and no collective ",
+        unread.empty() ? "has" : "was seen to have", " finished here since ",
         ClockWords(finding_.since_realtime_ns), ", longer than ever before in CUDA graphs",
         finding_.longest_pause_ns < kShortPauseNs
             ? ""
             : absl::StrCat(" (", DurationWords(finding_.longest_pause_ns), ")"),
+        unread.empty() ? ""
+                       : absl::StrCat(". What ", Numbers(unread), Verb(unread, " has", " have"),
+                                      " finished cannot be read: a call of the driver does not "
+                                      "return"),
         ". Whether they wait for each other, and for which rank, is not known.");
   }
 

@@ -43,6 +43,8 @@ constexpr ReasonEntry kReasons[kUnknownReasons] = {
     {"launch_not_reported", "NCCL does not report the launch of its last call"},
     {"poller_ended", "the process is in exit()"},
     {"driver_error", "the GPU's driver answers with an error"},
+    {"counter_stuck",
+     "it uses CUDA graphs, and the driver does not return from reading what they have finished"},
 };
 const ReasonEntry& ReasonOf(UnknownReason reason) {
   return kReasons[static_cast<std::size_t>(reason)];
@@ -70,9 +72,10 @@ RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& co
   if (activity.is_quiet()) return {"quiet", waits ? "waits" : "quiet", activity.since_realtime_ns};
   if (activity.state == ActivityState::kReplaying) return {"replaying", "replaying"};
   return {"unknown",
-          waits                                         ? "waits"
-          : activity.reason == UnknownReason::kCaptured ? "in graphs"
-                                                        : "unknown",
+          waits                                             ? "waits"
+          : activity.reason == UnknownReason::kCaptured     ? "in graphs"
+          : activity.reason == UnknownReason::kCounterStuck ? "stuck"
+                                                            : "unknown",
           communicator.unreported_since_realtime_ns};
 }
 
@@ -114,8 +117,11 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     return Unknown(UnknownReason::kEventMaskChanged);
   }
   if (communicator.captured) {
-    if (communicator.work.state != WorkState::kProven) return Unknown(UnknownReason::kCaptured);
     const int64_t moved = communicator.work.moved_realtime_ns;
+    if (communicator.work.state == WorkState::kStuck) {
+      return Unknown(UnknownReason::kCounterStuck, moved);
+    }
+    if (communicator.work.state != WorkState::kProven) return Unknown(UnknownReason::kCaptured);
     const bool is_quiet = ElapsedNs(now_realtime_ns, moved) >= kQuietAfterNs;
     return {is_quiet ? ActivityState::kQuiet : ActivityState::kReplaying, UnknownReason::kNone,
             is_quiet ? moved : 0, OldestLaunch::kUnknown, false};

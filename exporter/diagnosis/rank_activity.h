@@ -41,8 +41,9 @@ enum class UnknownReason : uint8_t {
   kLaunchNotReported,  // calls of whose launch nothing tells, or not yet
   kPollerEnded,        // with exit(), which the process is in
   kDriverError,        // the driver answers with an error from which the context does not recover
+  kCounterStuck,  // captured, and the driver does not return from reading the counter of its work
 };
-inline constexpr int kUnknownReasons = 9;
+inline constexpr int kUnknownReasons = 10;
 const char* UnknownReasonName(UnknownReason reason);
 const char* UnknownReasonWords(UnknownReason reason);  // for people
 

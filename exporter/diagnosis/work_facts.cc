@@ -26,7 +26,7 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
   WorkFacts facts;
   if (view.is_mixed || static_cast<int32_t>(view.ranks.size()) != view.nranks) return {};
   int64_t shortest_ns = INT64_MAX;
-  bool is_any_unread = false;
+  bool may_leave = false;
   for (const RankView& rank : view.ranks) {
     const WorkSnapshot& work = rank.communicator->work;
     const bool is_unread = IsUnread(rank);
@@ -34,11 +34,13 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
                          rank.communicator->captured && work.moved_realtime_ns != 0 &&
                          (is_unread || (work.state == WorkState::kProven && !rank.is_stopped));
     if (!is_seen) return {};
-    if (is_unread && (work.gpu_use != GpuUse::kBusy || MayLeaveReplays(*rank.communicator)))
-      return {};
+    if (is_unread) {
+      if (work.gpu_use != GpuUse::kBusy) return {};
+      facts.unread.push_back(&rank);
+      may_leave |= MayLeaveReplays(*rank.communicator);
+    }
     const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
     if (stood_ns < hang_after_ns) return {};
-    is_any_unread |= is_unread;
     shortest_ns = std::min(shortest_ns, stood_ns);
     facts.longest_pause_ns = std::max(facts.longest_pause_ns, work.longest_pause_ns);
     switch (work.gpu_use) {
@@ -53,9 +55,9 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
     }
   }
   if (facts.busy.empty()) return {};
-  const bool is_unusual = !is_any_unread && static_cast<double>(shortest_ns) >
-                                                static_cast<double>(facts.longest_pause_ns);
-  return !facts.idle.empty() || is_unusual ? facts : WorkFacts{};
+  const bool is_unusual =
+      static_cast<double>(shortest_ns) > static_cast<double>(facts.longest_pause_ns);
+  return (facts.idle.empty() ? is_unusual : !may_leave) ? facts : WorkFacts{};
 }
 
 }  // namespace nccl_pulse

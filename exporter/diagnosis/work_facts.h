@@ -12,8 +12,9 @@
 // whose counter stands, would have to finish with it.
 //
 //   some are idle   the busy ones wait in a replay, which those have not begun
-//   none is         either they wait, or they compute: it counts as a stall once that lasts longer
-//                   than the counters have ever stood before
+//   none is         either they wait, or they compute, or hosts run ahead and keep the lock: it counts
+//                   as a stall once that lasts longer than the counters have ever stood before, unread
+//                   time included
 //
 // A GPU that waits in NCCL's kernel is busy. One that is shared with another process, or was partly
 // busy, proves nothing: then nothing is concluded.
@@ -32,6 +33,7 @@ struct WorkFacts {
   // Both empty unless the communicator stands.
   Ranks busy;                     // wait, or would
   Ranks idle;                     // have run nothing
+  Ranks unread;                   // of the busy ones: their counters cannot be read
   uint64_t longest_pause_ns = 0;  // of all ranks, before
 
   bool stands() const { return !busy.empty(); }

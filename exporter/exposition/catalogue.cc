@@ -68,6 +68,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "launch_not_reported: NCCL has not reported the launch of a call; captured: calls went into "
      "CUDA graphs; no_completions: the end of work is not reported; poller_not_started, "
      "poller_stands: the background thread does not run; poller_ended: the process is in exit(); "
+     "counter_stuck: the driver does not return from reading what CUDA graphs have finished; "
      "driver_error: see nccl_driver_error_timestamp_seconds; event_mask_changed: another program "
      "switched events off. Absent while it is known."},
     {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",

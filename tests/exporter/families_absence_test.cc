@@ -164,6 +164,10 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   };
   add("launch_not_reported", [](auto*, auto* comm) { comm->unreported_calls = 1; });
   add("captured", [](auto*, auto* comm) { comm->captured = true; });
+  add("counter_stuck", [](auto*, auto* comm) {
+    comm->captured = true;
+    comm->work.state = WorkState::kStuck;
+  });
   add("no_completions", [](auto*, auto* comm) { comm->has_heartbeat = false; });
   add("poller_not_started",
       [](auto* process, auto*) { process->poller = PollerState::kNotStarted; });

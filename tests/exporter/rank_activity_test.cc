@@ -94,6 +94,18 @@ TEST(RankActivity, Graphs) {
   Rank rank = IdleRank();
   rank.communicator.captured = true;
   ExpectUnknown(rank, UnknownReason::kCaptured);
+  const auto word = [&rank] {
+    return std::string(
+        StateOf(rank.process, rank.communicator, rank.Activity(), false, false).word);
+  };
+  EXPECT_EQ(word(), "in graphs");
+  rank.communicator.work.state = WorkState::kStuck;
+  rank.communicator.work.moved_realtime_ns = kNow - 9 * kSecond;
+  ExpectUnknown(rank, UnknownReason::kCounterStuck);
+  EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - 9 * kSecond);
+  EXPECT_EQ(word(), "stuck");
+  EXPECT_STREQ(StateOf(rank.process, rank.communicator, rank.Activity(), false, true).word,
+               "waits");
 }
 
 TEST(RankActivity, WithoutCompletions) {

@@ -139,13 +139,51 @@ TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
   EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kProcessStopped);
 }
 
-// A host that runs ahead keeps the lock, too.
-TEST(WorkVerdict, NothingIsSaidWhereNoCounterCanBeRead) {
+// A GPU that something else holds, say, while all hosts have launched more than there is room for.
+TEST(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
+  for (const int unread : {1, 4}) {
+    SimulatedJob job = GraphJob();
+    Use(&job, {kBusy, kBusy, kBusy, kBusy});
+    for (int rank = 0; rank < unread; ++rank) {
+      job.Of(kComm, rank).work.state = WorkState::kStuck;
+      job.Of(kComm, rank).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
+    }
+    const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
+    EXPECT_THAT(hang.text,
+                HasSubstr("The GPUs of all ranks are busy, and no collective was seen to have "
+                          "finished here since"));
+    EXPECT_THAT(hang.text, HasSubstr(unread == 1 ? ". What rank 0 has finished cannot be read: "
+                                                 : ". What ranks 0, 1, 2 and 3 have finished "
+                                                   "cannot be read: "));
+    job.Of(kComm, 1).work.gpu_use = GpuUse::kMixed;
+    EXPECT_EQ(HangOf(job), std::nullopt);
+  }
+}
+
+// A host that runs ahead keeps the lock, too, and so nothing was read before for some time.
+TEST(WorkVerdict, NothingIsSaidWhereCountersCouldNotBeReadForAsLongBefore) {
   SimulatedJob job = GraphJob();
   Use(&job, {kBusy, kBusy, kBusy, kBusy});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kStuck;
-  job.Advance(3600 * kSecond);
+  job.Of(kComm, 2).work.longest_pause_ns = 30 * kSecond;
+  job.Advance(30 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Advance(1);
+  EXPECT_TRUE(HangOf(job));
+}
+
+// Neither of its background threads comes back from the driver.
+TEST(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
+  SimulatedJob job = GraphJob();
+  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  const int64_t polled = job.now();
+  for (int rank = 0; rank < 4; ++rank) job.Launch(kComm, rank, "AllReduce");
+  job.Advance(kHangAfter + kSecond);
+  for (int rank = 0; rank < 4; ++rank) {
+    job.process(rank).last_poll_realtime_ns = polled;
+    job.process(rank).run_state = RunState::kRunning;
+  }
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
 }
 
 // Those that are not here may be busy, too, or hold up the others.

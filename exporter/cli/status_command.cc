@@ -59,6 +59,7 @@ It reads the node's endpoint, so it also works while a job hangs.
              waits      in a hang                  queued     behind earlier work of its own GPU
              gone       the process ended          stopped    the process doesn't run
              in graphs  CUDA graph replays, which aren't tracked
+             stuck      CUDA graph replays, and the driver doesn't let us read what has finished
              replaying  CUDA graph replays, and collectives finish
              quiet      CUDA graphs, and nothing has finished for a while
              ended      the communicator was finalized

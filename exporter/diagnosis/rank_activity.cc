@@ -71,12 +71,14 @@ RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& co
   if (activity.is_idle()) return {"idle", "idle", communicator.last_completion_realtime_ns};
   if (activity.is_quiet()) return {"quiet", waits ? "waits" : "quiet", activity.since_realtime_ns};
   if (activity.state == ActivityState::kReplaying) return {"replaying", "replaying"};
+  const bool is_stuck = activity.reason == UnknownReason::kCounterStuck;
+  const bool is_captured = activity.reason == UnknownReason::kCaptured;
   return {"unknown",
-          waits                                             ? "waits"
-          : activity.reason == UnknownReason::kCaptured     ? "in graphs"
-          : activity.reason == UnknownReason::kCounterStuck ? "stuck"
-                                                            : "unknown",
-          communicator.unreported_since_realtime_ns};
+          waits         ? "waits"
+          : is_stuck    ? "stuck"
+          : is_captured ? "in graphs"
+                        : "unknown",
+          is_stuck ? activity.since_realtime_ns : communicator.unreported_since_realtime_ns};
 }
 
 std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicator,

@@ -104,6 +104,9 @@ TEST(RankActivity, Graphs) {
   ExpectUnknown(rank, UnknownReason::kCounterStuck);
   EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - 9 * kSecond);
   EXPECT_EQ(word(), "stuck");
+  EXPECT_EQ(
+      StateOf(rank.process, rank.communicator, rank.Activity(), false, false).since_realtime_ns,
+      kNow - 9 * kSecond);
   EXPECT_STREQ(StateOf(rank.process, rank.communicator, rank.Activity(), false, true).word,
                "waits");
 }

@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/nccl_variables.h"
 #include "exporter/node/handover.h"
 
 namespace nccl_pulse {
@@ -223,12 +224,11 @@ std::string WhyNotHere(const ProcessSnapshot& process) {
 }
 
 bool IsSetting(std::string_view variable) {
-  for (const char* prefix :
-       {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST", "TORCHCOMM", "CUDA_VISIBLE_DEVICES=",
-        "RANK=", "LOCAL_RANK=", "WORLD_SIZE=", "LOCAL_WORLD_SIZE=", "SLURM_JOB_ID="}) {
+  for (const char* prefix : {"CUDA_VISIBLE_DEVICES=", "RANK=", "LOCAL_RANK=", "WORLD_SIZE=",
+                             "LOCAL_WORLD_SIZE=", "SLURM_JOB_ID="}) {
     if (absl::StartsWith(variable, prefix)) return true;
   }
-  return false;
+  return IsNcclVariable(variable);
 }
 
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,

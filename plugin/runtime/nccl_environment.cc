@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/nccl_variables.h"
 #include "metrics/text_hash.h"
 
 namespace nccl_pulse {
@@ -24,12 +25,9 @@ bool IsSecret(std::string_view name) {
   return false;
 }
 
-// Says whether a variable configures NCCL, or the part of PyTorch that calls it: the backend nccl2 and
-// torchcomms (PyTorch, torch/csrc/distributed/c10d/nccl2; torchcomms, TorchCommOptions.cpp).
-bool IsOfNccl(std::string_view name) {
-  if (absl::StartsWith(name, "NCCL_")) return !absl::StartsWith(name, "NCCL_PULSE_");
+bool IsCompared(std::string_view name) {
   if (name == "TORCHCOMM_RANK" || name == "TORCHCOMM_SIZE") return false;  // a rank's own
-  return absl::StartsWith(name, "TORCH_DIST") || absl::StartsWith(name, "TORCHCOMM");
+  return IsNcclVariable(name) && !absl::StartsWith(name, "NCCL_PULSE_");
 }
 
 std::string Shown(std::string_view name, std::string_view value) {
@@ -70,7 +68,7 @@ std::string DescribeNcclEnvironment(char* const* environment, const std::string&
     const std::size_t end = text.find('=');
     if (end == text.npos || end > kMostNameBytes) continue;
     const std::string_view name = text.substr(0, end);
-    if (!IsOfNccl(name)) continue;
+    if (!IsCompared(name)) continue;
     const bool is_odd = std::any_of(name.begin(), name.end(), [](char c) { return c <= ' '; });
     if (!is_odd) variables.emplace(name, text.substr(end + 1));
   }

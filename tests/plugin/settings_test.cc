@@ -165,6 +165,8 @@ TEST(SettingsTest, NcclsVariablesArePublished) {
               {"TORCH_DIST_INIT_BARRIER", "1"},
               {"TORCHCOMM_TIMEOUT_SECONDS", "30"},
               {"TORCHCOMM_RANK", "3"},
+              {"TORCH_FR_BUFFER_SIZE", "2000"},
+              {"TORCH_NCCL_USE_COMM_NONBLOCKING", "1"},
               {"TORCH_HOME", "/home"},
               {"NCCL_MY_API_KEY", "hunter2"},
               {"NCCL_PULSE_SERIES_LIMIT", "100"},
@@ -173,7 +175,8 @@ TEST(SettingsTest, NcclsVariablesArePublished) {
                NcclCommunicator comm(1);
                const std::string text = ReadSnapshot().nccl_environment;
                EXPECT_NE(text.find("NCCL_IB_HCA=mlx5_0_mlx5_1"), std::string::npos) << text;
-               EXPECT_NE(text.find(" TORCHCOMM_TIMEOUT_SECONDS=30 TORCH_DIST_INIT_BARRIER=1"),
+               EXPECT_NE(text.find(" TORCHCOMM_TIMEOUT_SECONDS=30 TORCH_DIST_INIT_BARRIER=1 "
+                                   "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_USE_COMM_NONBLOCKING=1"),
                          std::string::npos)
                    << text;
                EXPECT_EQ(text.find("RANK"), std::string::npos) << text;

@@ -1,0 +1,24 @@
+// Environment variables that configure NCCL, or the part of PyTorch that calls it: ProcessGroupNCCL, its Flight
+// Recorder, the backend nccl2 and torchcomms (PyTorch, torch/csrc/distributed/c10d; torchcomms,
+// TorchCommOptions.cpp). Ranks are compared by them, and captures keep them.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_BASE_NCCL_VARIABLES_H_
+#define EXPORTER_BASE_NCCL_VARIABLES_H_
+
+#include <string_view>
+
+namespace nccl_pulse {
+
+// `variable`: its name, or "NAME=VALUE".
+inline bool IsNcclVariable(std::string_view variable) {
+  for (const std::string_view prefix :
+       {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST", "TORCHCOMM"}) {
+    if (variable.substr(0, prefix.size()) == prefix) return true;
+  }
+  return false;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_BASE_NCCL_VARIABLES_H_

@@ -21,7 +21,6 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
-#include "plugin/abi/pulse_query.h"
 
 namespace nccl_pulse::bench {
 namespace {
@@ -243,23 +242,17 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
 
 // A tuner asks this in getCollInfo. With kernel timing the durations are the benchmark's own.
 void Query(benchmark::State& state) {
-  constexpr uint64_t kComm = 0x7000, kBytes = 1 << 20;
-  void* const library = dlopen(FindLibrary("plugin/librccl-profiler-pulse.so").c_str(), RTLD_NOW);
-  auto* const query = reinterpret_cast<ncclPulseQuery_v1_t*>(dlsym(library, "ncclPulseQuery_v1"));
+  constexpr uint64_t kComm = 0x7000;
   void* context = PulseWithKernelTiming().Init(kComm);
-  ncclPulseDurations_v1_t durations{};
-  // The answer is renewed every second.
-  for (uint64_t i = 0; i < 5000 && query(kComm, "AllReduce", kBytes, &durations) != 0; ++i) {
+  DurationQuery query(FindLibrary("plugin/librccl-profiler-pulse.so"));
+  const bool is_answered = query.WaitForAnswer(kComm, [context](uint64_t i) {
     void* coll = PulseWithKernelTiming().EagerCollective(context, i, 1);
     const uint64_t gpu_ns = 1700000000000000000 + i * 100000;
     PulseWithKernelTiming().StopKernelChannel(
         PulseWithKernelTiming().StartKernelChannel(context, coll, 0, gpu_ns), gpu_ns + 90000);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  if (query(kComm, "AllReduce", kBytes, &durations) != 0) state.SkipWithError("no answer");
-  for (auto _ : state) {
-    benchmark::DoNotOptimize(query(kComm, "AllReduce", kBytes, &durations));
-  }
+  });
+  if (!is_answered) state.SkipWithError("no answer");
+  for (auto _ : state) benchmark::DoNotOptimize(query.Ask(kComm));
   PulseWithKernelTiming().Finalize(context);
 }
 BENCHMARK(Query);

@@ -3,12 +3,15 @@
 #ifndef BENCH_NCCL_CALLS_H_
 #define BENCH_NCCL_CALLS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 #include "plugin/abi/profiler_v5.h"
 #include "plugin/abi/profiler_v6.h"
 #include "plugin/abi/profiler_v7.h"
+#include "plugin/abi/pulse_query.h"
 
 namespace nccl_pulse::bench {
 
@@ -167,6 +170,32 @@ class NcclCalls {
   static constexpr const char* kProtocol = "SIMPLE";
 
   const typename Api::Profiler* profiler_;
+};
+
+// What a tuner asks the plugin of those AllReduces.
+class DurationQuery {
+ public:
+  explicit DurationQuery(const std::string& library)
+      : query_(reinterpret_cast<ncclPulseQuery_v1_t*>(
+            const_cast<void*>(FindProfiler(library, "ncclPulseQuery_v1")))) {}
+
+  bool Ask(uint64_t comm_id) {
+    return query_(comm_id, "AllReduce", 1 << 20, &durations_) == ncclPulseOk;
+  }
+  // make_call(i) every millisecond until there is an answer: it is renewed every second. False: there
+  // was none.
+  template <typename MakeCall>
+  bool WaitForAnswer(uint64_t comm_id, const MakeCall& make_call) {
+    for (uint64_t i = 0; i < 10000 && !Ask(comm_id); ++i) {
+      make_call(i);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return Ask(comm_id);
+  }
+
+ private:
+  ncclPulseQuery_v1_t* query_;
+  ncclPulseDurations_v1_t durations_{};
 };
 
 }  // namespace nccl_pulse::bench

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -26,7 +25,6 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
-#include "plugin/abi/pulse_query.h"
 
 namespace nccl_pulse::bench {
 namespace {
@@ -81,31 +79,24 @@ void WriteMap() {
 // Asks how long collectives took, where NcclCalls makes one.
 class Queries {
  public:
-  explicit Queries(const std::string& plugin)
-      : calls_(plugin),
-        query_(reinterpret_cast<ncclPulseQuery_v1_t*>(
-            dlsym(dlopen(plugin.c_str(), RTLD_NOW), "ncclPulseQuery_v1"))) {}
+  explicit Queries(const std::string& plugin) : calls_(plugin), query_(plugin) {}
 
-  // Returns when there is an answer: it is renewed every second.
+  // Returns when there is an answer.
   void* Init(uint64_t comm_id) {
     comm_id_ = comm_id;
     void* context = calls_.Init(comm_id);
-    for (uint64_t i = 0; i < 10000 && !Ask(); ++i) {
-      calls_.EagerCollective(context, i, 24);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    if (!Ask()) exit(2);
+    const auto call = [this, context](uint64_t i) { calls_.EagerCollective(context, i, 24); };
+    if (!query_.WaitForAnswer(comm_id, call)) exit(2);
     return context;
   }
-  void EagerCollective(void* /*context*/, uint64_t /*sequence*/, uint8_t /*channels*/) { Ask(); }
+  void EagerCollective(void* /*context*/, uint64_t /*sequence*/, uint8_t /*channels*/) {
+    query_.Ask(comm_id_);
+  }
 
  private:
-  bool Ask() { return query_(comm_id_, "AllReduce", 1 << 20, &durations_) == ncclPulseOk; }
-
   NcclCalls<ApiV5> calls_;
-  ncclPulseQuery_v1_t* query_;
+  DurationQuery query_;
   uint64_t comm_id_ = 0;
-  ncclPulseDurations_v1_t durations_{};
 };
 
 template <typename Calls>

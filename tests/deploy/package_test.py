@@ -1,5 +1,6 @@
 """The packages: what is in them, where, with which modes, and that building them twice gives one result."""
 
+import ctypes
 import gzip
 import hashlib
 import io
@@ -151,6 +152,18 @@ class PackageTest(unittest.TestCase):
                     broken.append("%s links to %s" % (path, link))
         self.assertEqual([], broken)
         self.assertGreater(links, 10)
+
+    @unittest.skipUnless(shutil.which("cc"), "needs a C compiler")
+    def test_the_example_tuner_builds_as_its_document_says(self):
+        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
+        with tarfile.open(fileobj=io.BytesIO(self.tar), mode="r:gz") as tar:
+            tar.extractall(folder)
+        document = self.files["usr/share/doc/nccl-pulse/docs/tuners.md"].decode()
+        command = re.search("^cc .*", document, re.MULTILINE).group()
+        environment = dict(os.environ, examples=os.path.join(folder, "nccl-pulse/share/doc/nccl-pulse/examples"))
+        subprocess.run(["sh", "-c", command.replace("/opt/lib", folder)], check=True, env=environment)
+        tuner = ctypes.CDLL(os.path.join(folder, "libnccl-tuner-example.so"))
+        self.assertTrue(hasattr(tuner, "ncclTunerPlugin_v5"))
 
     def test_modes_and_owners(self):
         programs = [path for path, entry in self.entries.items()

@@ -13,6 +13,8 @@ constexpr uint64_t kRetirementNs = 5000000000;
 // work goes on, and still an answer in time for a suspected hang.
 constexpr uint64_t kStandstillNs = 100000000;
 constexpr uint64_t kIdleNs = 1000000000;
+// A counter that has said nothing for so long is not relied on, and after twice that is given up.
+constexpr uint64_t kCountedNs = 1000000000;
 
 }  // namespace
 
@@ -59,6 +61,8 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.error_.store(0);
   timer.asked_idle_ns_ = 0;
   timer.launched_.store(0);
+  timer.tail_launch_.store(0);
+  timer.is_counted_.store(false);
   timer.armed_markers_.store(0);
   timer.cleared_markers_.store(0);
   timer.marker_spacing_ns_.store(kMarkerSpacingNs);
@@ -68,6 +72,7 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.newest_gate_.launch.store(0);
   timer.gate_.store(CommunicatorTimer::kNoGate);
   timer.completed_.store(0);
+  timer.by_events_.store(0);
   timer.oldest_ns_.store(0);
   timer.taken_launches_ = 0;
   timer.begun_ = 0;
@@ -143,20 +148,20 @@ void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint6
       !RecordMarker(timer, stream, launched, now_ns)) {
     return;
   }
-  const CudaEvent last_tail = timer.tail_.load();
+  CudaEvent const last_tail = timer.tail_.load();
   LaunchGate* const gate = PendingGate(timer);
-  const CudaEvent tail = gate != nullptr ? gate->behind.load() : last_tail;
-  if (!RecordTail(timer, tail, stream)) return;
-  if (gate != nullptr) {
-    timer.tail_.publish(tail);  // whoever finds this tail finds it behind this launch
-    EndGate(timer, *gate, last_tail, launched);
-  }
+  // A tail that stands in front of the gate's launch stays where it is.
+  const bool has_behind = timer.tail_launch_.load() == launched - 1;
+  CudaEvent const tail = gate != nullptr && has_behind ? gate->behind.load() : last_tail;
+  if (!RecordTail(timer, tail, stream, launched)) return;
+  if (gate != nullptr) EndGate(timer, *gate, has_behind ? last_tail : nullptr, launched);
   CountLaunch(timer, launched, now_ns);
 }
 
 void StreamTimer::EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
                           uint64_t launched) {
-  gate.behind.store(last_tail);   // published with the number
+  gate.has_behind.store(last_tail != nullptr);  // both published with the number
+  if (last_tail != nullptr) gate.behind.store(last_tail);
   gate.launch.publish(launched);  // sees both events, and when
   if (&gate != &timer.newest_gate_) {
     timer.armed_gates_.publish(timer.armed_gates_.load() + 1);
@@ -185,8 +190,8 @@ bool StreamTimer::RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint
 
 // ---- poller -------------------------------------------------------------------------------------
 
-bool StreamTimer::Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& results,
-                       Progress* progress) {
+bool StreamTimer::Poll(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
+                       Results& results, Progress* progress) {
   const bool retired = timer.state() == CommunicatorTimer::kRetired;  // acquire: sees when
   bool entered = false;
   for (uint32_t i = 0; i < kTimedPairs; ++i) {
@@ -209,7 +214,7 @@ bool StreamTimer::Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& resul
     }
     pair.state.publish(TimedPair::kFree);  // hands the pair back
   }
-  return !timer.failed_.load() && PollHeartbeat(timer, now_ns, &entered, progress);
+  return !timer.failed_.load() && PollHeartbeat(timer, counted, now_ns, &entered, progress);
 }
 
 uint64_t StreamTimer::TakeLaunches(CommunicatorTimer& timer) {
@@ -237,14 +242,17 @@ StreamTimer::PairState StreamTimer::PollPair(CommunicatorTimer& timer, TimedPair
   return PairState::kDone;
 }
 
-bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool* entered,
-                                Progress* progress) {
-  const uint64_t launched = timer.launched_.acquire();  // see End
+bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches& counted,
+                                uint64_t now_ns, bool* entered, Progress* progress) {
+  const uint64_t launched = timer.launched_.acquire();  // see CountLaunch
   const uint64_t last_launch_ns = timer.last_launch_ns_.load();
   const uint64_t before = timer.completed_.load();  // only this thread writes it
-  uint64_t completed = before;
+  uint64_t by_events = timer.by_events_.load();     // as is this
+  const bool is_counted = counted.counted_ns != 0 && now_ns < counted.counted_ns + kCountedNs;
+  timer.is_counted_.store(is_counted);  // to be late is harmless
+  bool is_tail_complete = false;
   uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
-  if (completed < launched) {
+  if (before < launched) {
     if (const int error = EnterContext(timer, entered); error != kCudaSuccess) {
       return Fail(timer, error);
     }
@@ -259,7 +267,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
         break;
       }
       if (result != kCudaSuccess) return Fail(timer, result);
-      completed = std::max(completed, marker.launch.load());
+      by_events = std::max(by_events, marker.launch.load());
       // The GPU is this far behind.
       const uint64_t backlog_ns = now_ns > marker_ns ? now_ns - marker_ns : 0;
       timer.marker_spacing_ns_.store(std::max(kMarkerSpacingNs, backlog_ns / kMarkers));
@@ -267,14 +275,24 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
     timer.cleared_markers_.publish(cleared);  // the markers may be recorded again
     // While an earlier marker waits, the tail cannot be complete.
     if (waiting_ns == 0) {
-      // Acquire: a tail newer than `launched` stands behind later launches, see End.
+      // Acquire: sees the tail. One that is newer stands behind later launches, see RecordTail.
+      const uint64_t tail_launch = std::min(timer.tail_launch_.acquire(), launched);
       const int result = driver_.event_query(timer.tail_.acquire());
       if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer, result);
-      if (result == kCudaSuccess) completed = std::max(completed, launched);
+      is_tail_complete = result == kCudaSuccess;
+      if (is_tail_complete) by_events = std::max(by_events, tail_launch);
     }
   } else if (!AskIdle(timer, now_ns, entered)) {
     return false;
   }
+  uint64_t completed = std::max(before, by_events);
+  if (counted.counted_ns != 0) {
+    completed = std::max(completed, std::min(counted.completed, launched));
+  }
+  // Nobody tells of what comes behind the tail.
+  const bool is_given_up =
+      !is_counted && now_ns >= std::max(last_launch_ns, counted.counted_ns) + 2 * kCountedNs;
+  if (is_tail_complete && is_given_up) completed = launched;
   Front front{completed};
   const uint64_t known_ns = timer.oldest_ns_.load();  // only this thread writes it
   if (before < launched) {
@@ -302,6 +320,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool*
   if (completed != before) timer.progress_ns_ = now_ns;
   timer.oldest_ns_.store(oldest_ns);  // only this thread writes it
   timer.completed_.store(completed);
+  timer.by_events_.store(by_events);
   progress->completed = completed;
   progress->oldest_ns = oldest_ns;
   progress->progress_ns = timer.progress_ns_;
@@ -340,7 +359,9 @@ int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint6
   if (result != kCudaSuccess && result != kCudaNotReady) return result;
   const bool has_begun = result == kCudaSuccess;
   // Whether the launches before it have ended. If it has begun, they have.
-  const int before = has_begun ? kCudaSuccess : driver_.event_query(gate.behind.load());
+  const int before = has_begun || front->completed >= launch - 1 ? kCudaSuccess
+                     : gate.has_behind.load() ? driver_.event_query(gate.behind.load())
+                                              : kCudaNotReady;
   if (before != kCudaSuccess && before != kCudaNotReady) return before;
   // If `newest_gate` has been recorded again, the answers are about another launch: see RecordGate.
   std::atomic_thread_fence(std::memory_order_acquire);  // as argued above

@@ -17,15 +17,21 @@
 // behind a launch, or in front of the next one, is complete only when all launches before it are.
 //
 // `tail` is an event without timing that is recorded again after every launch. When it is complete,
-// everything is. Under steady load it never is, hence the markers: a ring of events behind some of
+// everything before it is. Under steady load it never is, hence the markers: a ring of events behind some of
 // the launches, at most one a poll; when the GPU is far behind they share the backlog out evenly.
 // The oldest marker that is not complete says since when a launch is in flight, right to one poll
 // or an eighth of the backlog. Memory is constant; the steady state takes two queries a poll.
 //
+// Where NCCL's own counter tells which launches are complete (work_proof.h), a launch in a hurry, less
+// than 100 us after the one before, has no tail: an event is half of what a callback costs. Markers
+// and gates go on, with a tail behind their launches. If the counter is lost meanwhile, what the last
+// tail does not cover is taken to be complete after 2 s: silence rather than a false hang.
+//
 // Gates tell a rank whose GPU does not come to a launch from those that wait in it: work that the
 // application put before it on the stream does not end. A gate is two events without timing around
 // that work. `behind` stands behind the launch before: it was that launch's tail and is left as it
-// is, and the next tail takes the gate's old event. `front` is recorded in front of the launch.
+// is, and the next tail takes the gate's old event. `front` is recorded in front of the launch. Where
+// the launch before has no tail, there is no `behind`, and the counter has to say that it is complete.
 //
 //   `behind`       `front`        the launch
 //   not complete   not complete   is not the oldest in flight
@@ -45,7 +51,7 @@
 //
 // Thread: as drawn; Attach and Retire under the runtime's lock. The poller holds nothing that a
 // callback waits for; a driver call that blocks blocks the poller alone. Cost on the launching
-// thread: one record without timing (0.1 us) a launch, a second one for a gate, two with timing
+// thread: one record without timing (0.1 us) a launch that has a tail, a second one for a gate, two with timing
 // (5.8 us) for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled launch.
 // Errors: a driver call that fails (context destroyed, device lost) switches the communicator's
 // timer off for good; its in-flight metrics are then absent. The first error is kept. While nothing
@@ -68,6 +74,7 @@ inline constexpr uint32_t kMarkers = 8;
 inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the counts may wrap
 // No closer than the poller looks.
 inline constexpr uint64_t kMarkerSpacingNs = 20000000;
+inline constexpr uint64_t kHurryNs = 100000;
 
 // A pair of timing events around one launch. What it stands for is its user's, by its index.
 struct TimedPair {
@@ -88,9 +95,16 @@ struct LaunchMarker {
 // Between two launches.
 struct LaunchGate {
   CudaEvent front;            // of the later one
-  Relaxed<CudaEvent> behind;  // the earlier one
+  Relaxed<CudaEvent> behind;  // the earlier one, or
+  Relaxed<bool> has_behind;   // false: nothing
   Ordered<uint64_t> launch;   // number of the later one
   Relaxed<uint64_t> ns;       // when it was made
+};
+
+// What NCCL's counter says of the launches of a communicator.
+struct CountedLaunches {
+  uint64_t completed = 0;
+  uint64_t counted_ns = 0;  // when; 0: there is no counter that is proven
 };
 
 // One communicator's. Zeroes are its initial state. Where it stands, a cache line begins.
@@ -106,6 +120,8 @@ class CommunicatorTimer {
   // What the driver answered when it first refused a call; 0: it has not.
   uint32_t error() const { return error_.load(); }
   int device() const { return device_; }
+  // Launches that are complete by events alone. Any thread.
+  uint64_t completed_by_events() const { return by_events_.load(); }
 
  private:
   friend class StreamTimer;
@@ -116,16 +132,18 @@ class CommunicatorTimer {
   Ordered<uint32_t> state_;
   Relaxed<bool> failed_;  // any thread: the driver refused a call; nothing is asked of it again
   Relaxed<uint8_t> gate_;
+  Relaxed<bool> is_counted_;  // poller writes: a launch in a hurry needs no tail
   // Launching thread: all that a launch touches which needs no marker.
   Ordered<CudaEvent> tail_;
-  Ordered<uint64_t> launched_;  // `tail_` stands behind that many
+  Ordered<uint64_t> tail_launch_;  // `tail_` stands behind that many
+  Ordered<uint64_t> launched_;
   Relaxed<uint64_t> last_launch_ns_;
   Relaxed<uint64_t> last_marker_ns_;
   // Markers in the order of their launches: armed counts those ever recorded (launching thread),
   // cleared those ever seen complete (poller); number i has place i % kMarkers.
   Ordered<uint32_t> armed_markers_;
   Ordered<uint32_t> armed_gates_;  // the same of gates
-  uint64_t unused_[2];
+  uint64_t unused_;
   // ---- line
   Ordered<uint32_t> cleared_markers_;
   Relaxed<uint64_t> marker_spacing_ns_;  // poller
@@ -139,6 +157,7 @@ class CommunicatorTimer {
   int device_;
   Relaxed<uint64_t> retired_ns_;
   Relaxed<uint64_t> completed_;  // poller
+  Relaxed<uint64_t> by_events_;  // poller
   Relaxed<uint64_t> oldest_ns_;  // poller: when the oldest in flight was launched, 0: none
   uint64_t taken_launches_;      // poller: `launched_` at the last TakeLaunches
   uint64_t begun_;               // poller: number of the newest launch known to have begun
@@ -208,7 +227,11 @@ class StreamTimer {
         __builtin_expect(timer.gate_.load() != CommunicatorTimer::kNoGate, 0)) {
       return EndWithMore(timer, stream, launched, now_ns);
     }
-    if (RecordTail(timer, timer.tail_.load(), stream)) CountLaunch(timer, launched, now_ns);
+    if (timer.is_counted_.load() && now_ns < timer.last_launch_ns_.load() + kHurryNs) {
+      return CountLaunch(timer, launched, now_ns);
+    }
+    if (!RecordTail(timer, timer.tail_.load(), stream, launched)) return;
+    CountLaunch(timer, launched, now_ns);
   }
 
   // ---- poller ----
@@ -233,7 +256,8 @@ class StreamTimer {
   };
   // One of `results` for each pair that is finished. False when the driver failed: the timer is off
   // from now on.
-  bool Poll(CommunicatorTimer& timer, uint64_t now_ns, Results& results, Progress* progress);
+  bool Poll(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
+            Results& results, Progress* progress);
   // Launches since the last call.
   static uint64_t TakeLaunches(CommunicatorTimer& timer);
   // Whether a timer was retired so long ago that no callback can use it.
@@ -245,27 +269,31 @@ class StreamTimer {
   // The same where a marker may be due, or a gate stands in front of the launch.
   [[gnu::cold, gnu::noinline]] void EndWithMore(CommunicatorTimer& timer, CudaStream stream,
                                                 uint64_t launched, uint64_t now_ns);
-  // False when the driver failed.
-  bool RecordTail(CommunicatorTimer& timer, CudaEvent tail, CudaStream stream) {
+  // Behind launch number `launched`. False when the driver failed.
+  bool RecordTail(CommunicatorTimer& timer, CudaEvent tail, CudaStream stream, uint64_t launched) {
     const int result = driver_.event_record(tail, stream);
-    return __builtin_expect(result == kCudaSuccess, 1) || Fail(timer, result);
+    if (__builtin_expect(result != kCudaSuccess, 0)) return Fail(timer, result);
+    timer.tail_.publish(tail);  // no older event is queried for this number, see below
+    // A poller that reads this number queries a `tail_` that stands behind it.
+    timer.tail_launch_.publish(launched);
+    return true;
   }
-  // Behind which a tail stands.
   static void CountLaunch(CommunicatorTimer& timer, uint64_t launched, uint64_t now_ns) {
     timer.last_launch_ns_.store(now_ns);  // published by the count
-    // A poller that reads this number queries a `tail_` that stands behind it.
-    timer.launched_.publish(launched);
+    timer.launched_.publish(launched);    // with the tail behind it, if it has one
   }
   // A marker behind launch number `launched`, if one is due. False when the driver failed.
   bool RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
                     uint64_t now_ns);
-  // The launch with that number has been made, and a new tail stands behind it.
+  // The launch with that number has been made, and a new tail stands behind it. `last_tail`: null if
+  // the launch before has none.
   static void EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
                       uint64_t launched);
   enum class PairState { kWaiting, kDone, kLost };
   PairState PollPair(CommunicatorTimer& timer, TimedPair& pair, bool* entered,
                      uint64_t* duration_ns);
-  bool PollHeartbeat(CommunicatorTimer& timer, uint64_t now_ns, bool* entered, Progress* progress);
+  bool PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
+                     bool* entered, Progress* progress);
   // What the gates say.
   struct Front {
     uint64_t completed;       // launches, as far as known; gates may tell of more

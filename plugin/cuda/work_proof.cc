@@ -42,6 +42,7 @@ void WorkProof::Begin(uint64_t at, const WorkOwner& owner) {
 void WorkProof::Take(const char* block, const WorkLook& look) {
   if (!IsBlock(block, at_, owner_)) return Refute(WorkRefutal::kMoved);
   is_settled_ = false;
+  is_finished_known_ = !look.is_captured && !look.has_hidden;
   if (state_ == WorkState::kCalibrating) {
     Calibrate(block, look);
   } else if (state_ == WorkState::kProven) {
@@ -108,15 +109,17 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
       sum_ > others + look.before.work) {
     return Refute(WorkRefutal::kAhead);
   }
-  bool is_exact = false;
+  bool is_exact = sum == others + look.before.work;
+  is_settled_ = is_exact && is_finished_known_ && Stands(look);
   if (IsQuiet(look)) {
-    is_exact = sum == others + look.before.work;
     if (sum > others + look.before.work && AreOthersPossible(look)) {
       others = sum - look.before.work;
     } else if (!is_exact && IsSeenTwice(look)) {
       return Refute(WorkRefutal::kDiffers);
     }
     is_settled_ = is_exact;
+  } else {
+    is_exact = false;
   }
   if (sum != sum_) {
     if (look.is_captured) {

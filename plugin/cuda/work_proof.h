@@ -31,6 +31,9 @@
 //                                                                           is seen twice
 // Work that was launched is known when NCCL has reported its operations, microseconds later.
 //
+// Where there are no others, the sum tells which launches are complete: NCCL orders those of a
+// communicator, so their work is finished in the order in which it was launched.
+//
 // Thread: one. Cost: a pass over 23 KiB for each look while calibrating, over 64
 // words afterwards.
 #ifndef PLUGIN_CUDA_WORK_PROOF_H_
@@ -70,6 +73,7 @@ struct WorkLook {
   bool is_captured = false;        // some calls were captured into a graph
   bool is_group_captured = false;  // of these some share a launch
   bool may_hide = false;           // some launches may not have been reported
+  bool has_hidden = false;         // and others may stand behind these
   uint64_t now_ns = 0;
 };
 
@@ -100,6 +104,10 @@ class WorkProof {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
+  // Once proven: work of eager launches that is finished, as far as the last look showed. It is known
+  // where nothing else is counted.
+  bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
+  uint64_t finished_work() const { return sum_ - others_[word_]; }
   // Once proven. Collectives that replays executed, if that is known: a launch of one collective
   // alone uses channel 0, so channel 0 counts these.
   bool are_operations_known() const { return are_operations_known_; }
@@ -115,6 +123,11 @@ class WorkProof {
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
   // True the second time that the same is seen.
   bool IsSeenTwice(const WorkLook& look);
+  // Nothing was launched during the copy, and all of it was reported before.
+  static bool Stands(const WorkLook& look) {
+    return look.after.launches == look.before.launches && look.after.work == look.before.work &&
+           look.before.reported == look.before.launches;
+  }
   static bool IsQuiet(const WorkLook& look) {
     return look.completed == look.before.launches && look.after.launches == look.before.launches &&
            look.after.work == look.before.work;
@@ -134,7 +147,8 @@ class WorkProof {
   LaunchedWork seen_, seen_after_;
   uint64_t completed_ = 0;
   uint64_t sum_ = 0;
-  bool is_settled_ = false;  // it was quiet and right
+  bool is_settled_ = false;  // all that was launched was finished, no more and no less
+  bool is_finished_known_ = false;
   // Of replays.
   uint64_t base_ = 0,
            base_grouped_ = 0;  // channel 0, without eager launches, before the first capture

@@ -6,6 +6,7 @@
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/instruments.h"
+#include "plugin/tracker/work_follower.h"
 
 namespace nccl_pulse {
 namespace {
@@ -74,7 +75,8 @@ Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer:
   return {waited_ns, seen_ns_, last_call_};
 }
 
-bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uint64_t now_ns) {
+bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
+                       const WorkFollower& work, uint64_t now_ns) {
   CommunicatorParts* const parts = communicator.parts.acquire();
   if (parts == nullptr) return false;
   LaunchFollower& launches = parts->launches;
@@ -88,7 +90,8 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator, uin
   const Owner owner(communicator, record_generation, state == CommunicatorTimer::kOn);
   CountResults results(instruments, communicator, launches.timed(), owner);
   StreamTimer::Progress progress;
-  const bool alive = stream_timer.Poll(timer, now_ns, results, &progress);
+  const bool alive = stream_timer.Poll(timer, work.Counted(communicator, record_generation), now_ns,
+                                       results, &progress);
   const bool ends = StreamTimer::IsOver(timer, now_ns);
   const bool counts = owner.counts();
   RecordWriter writer = communicator.Writer(instruments.segment);

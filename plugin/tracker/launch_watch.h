@@ -13,6 +13,7 @@ namespace nccl_pulse {
 
 struct Communicator;
 struct Instruments;
+class WorkFollower;
 
 // How long the oldest launch in flight has stood, while nothing completes. A wait counts as long as
 // it was seen to last: a thread that was stopped meanwhile, or stuck in the driver, does not know
@@ -41,7 +42,8 @@ class LaunchWatch {
  public:
   // Takes up what the events say, into the record. True while launches are in flight, or were until
   // just now.
-  bool Poll(Instruments& instruments, Communicator& communicator, uint64_t now_ns);
+  bool Poll(Instruments& instruments, Communicator& communicator, const WorkFollower& work,
+            uint64_t now_ns);
 
  private:
   Standstill standstill_;

@@ -22,7 +22,7 @@ bool Tracker::PollLaunches() {
   for (Communicator& communicator : communicators_) {
     pages_.KeepToSettle();
     if (instruments_.stream_timer != nullptr) {
-      in_flight |= communicator.watch.Poll(instruments_, communicator, now_ns);
+      in_flight |= communicator.watch.Poll(instruments_, communicator, work_, now_ns);
       PublishUnreportedCalls(communicator);
     }
     FollowOperations(communicator);

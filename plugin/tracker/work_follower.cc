@@ -11,6 +11,14 @@ namespace {
 constexpr int kFirstVersionThatHides = 6;
 // Between two looks at a counter that is proven.
 constexpr uint64_t kLookNs = 90000000;
+// Bits of Place::counted that are launches; the rest says whose: enough of them to tell a communicator
+// from the next few in its place.
+constexpr int kLaunchBits = 48;
+constexpr uint64_t kLaunchMask = (uint64_t{1} << kLaunchBits) - 1;
+
+uint64_t PackCounted(uint32_t record_generation, uint64_t launches) {
+  return uint64_t{record_generation} << kLaunchBits | (launches & kLaunchMask);
+}
 
 }  // namespace
 
@@ -35,6 +43,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.reported.store(0);
   launched.is_group_captured.store(false);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
+  if (launched.sums == nullptr) launched.sums = new (std::nothrow) Relaxed<uint32_t>[kSums]{};
   launched.work.publish(0);  // who sees this sees that the record has a new generation
   if (!is_free) return;
   place.context_at = context_at;
@@ -78,9 +87,20 @@ void WorkFollower::NoteOperation(const Communicator& communicator, const Operati
     launched.grouped.add(2);
   } else {
     launched.alone.add(1);
-    launched.reported.store(launches);
+    launched.reported.publish(launches);  // whoever sees it sees the sums of the launches before
   }
-  launched.work.publish(launched.work.load() + event.channels);
+  const uint64_t work = launched.work.load() + event.channels;
+  if (launched.sums != nullptr) launched.sums[launches % kSums].store(static_cast<uint32_t>(work));
+  launched.work.publish(work);  // with its sum
+}
+
+CountedLaunches WorkFollower::Counted(const Communicator& communicator,
+                                      uint32_t record_generation) const {
+  if (!is_on()) return {};
+  const Place& place = places_[communicator.index];
+  const uint64_t counted = place.counted.acquire();  // sees when
+  if (PackCounted(record_generation, counted) != counted) return {};
+  return {counted & kLaunchMask, place.counted_ns.load()};
 }
 
 // ---- reading thread -----------------------------------------------------------------------------
@@ -91,7 +111,7 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& p
   read.work = launched.work.acquire();  // sees the rest
   read.alone = launched.alone.load();
   read.grouped = launched.grouped.load();
-  read.reported = launched.reported.load();
+  read.reported = launched.reported.acquire();
   read.launches = communicator.record->followed.launches.acquire();
   return read;
 }
@@ -203,6 +223,7 @@ void WorkFollower::MapNext(Place& place) {
 // Nothing is being copied for it.
 void WorkFollower::Refute(Place& place, WorkRefutal refutal) {
   place.proof.Refute(refutal);
+  place.counted.publish(0);
   place.is_published = false;
   Unmap(place);
   if (refutal < WorkRefutal::kMoved || refutal > WorkRefutal::kCopyFailed) return;
@@ -234,13 +255,15 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
   WorkLook& look = place.look;
   look.now_ns = now_ns;
   look.before = Read(communicator, place);
-  look.completed = communicator.record->heartbeat.Read().launches_completed;
+  look.completed = communicator.parts.load()->launches.timer().completed_by_events();
   if (proof.state() != WorkState::kLocated) {
     const RecordWriter record = communicator.Writer(instruments_.segment);
     if (record.completion_source() != CompletionSource::kStream) {
       return Refute(place, WorkRefutal::kNoEvents);
     }
-    if (!proof.IsNews(look.before, look.completed, record.has_captured())) return;
+    if (!proof.IsNews(look.before, look.completed, record.has_captured())) {
+      return Count(place, now_ns);
+    }
     // Only a quiet look calibrates.
     if (proof.state() == WorkState::kCalibrating && look.completed != look.before.launches) return;
     if (proof.state() == WorkState::kProven && now_ns < place.looked_ns + kLookNs) return;
@@ -265,12 +288,40 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   look.after = Read(communicator, place);
   look.is_captured = communicator.Writer(instruments_.segment).has_captured();
   look.is_group_captured = place.launched.is_group_captured.load();
-  look.may_hide = MayHide(communicator);
+  look.has_hidden = HasHidden(communicator);
+  look.may_hide = look.has_hidden || MayHide(communicator);
   // Else what was read may be the next communicator's.
   if (communicator.record_generation.acquire() != place.record_generation) return;
   proof.Take(block, look);
   place.is_published = false;
-  if (proof.state() == WorkState::kRefuted) Refute(place, proof.refutal());
+  if (proof.state() == WorkState::kRefuted) return Refute(place, proof.refutal());
+  Count(place, look.now_ns);
+}
+
+void WorkFollower::Count(Place& place, uint64_t now_ns) {
+  const bool is_counted = place.proof.is_finished_known() && place.launched.sums != nullptr;
+  place.counted_ns.store(is_counted ? now_ns : 0);  // published with the rest
+  // Its reader ignores it where the place has another communicator by now.
+  place.counted.publish(PackCounted(place.record_generation,
+                                    is_counted ? CompletedLaunches(place) : 0));
+}
+
+uint64_t WorkFollower::CompletedLaunches(const Place& place) {
+  const WorkLook& look = place.look;
+  const Relaxed<uint32_t>* const sums = place.launched.sums;  // seen with what was reported
+  const auto finished = static_cast<uint32_t>(place.proof.finished_work());
+  uint64_t launch = look.before.reported;
+  // Of the newest launch, more operations may follow.
+  if (launch != 0 && sums[launch % kSums].load() != static_cast<uint32_t>(look.before.work)) {
+    --launch;
+  }
+  // Of older ones the places have been written again.
+  const uint64_t known = look.after.launches < kSums ? 0 : look.after.launches - kSums + 1;
+  for (; launch > std::max(look.completed, known); --launch) {
+    const uint32_t unfinished = sums[launch % kSums].load() - finished;
+    if (static_cast<int32_t>(unfinished) <= 0) return launch;
+  }
+  return look.completed;
 }
 
 // Whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those of
@@ -278,9 +329,18 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
 bool WorkFollower::MayHide(const Communicator& communicator) {
   if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
   const FollowedLaunches& followed = communicator.record->followed;
-  const LaunchFollower& launches = communicator.parts.load()->launches;
-  return launches.may_hide() || launches.pending().calls != 0 ||
+  return communicator.parts.load()->launches.pending().calls != 0 ||
          followed.launches.acquire() != followed.callbacks.acquire();
+}
+
+// Whether a launch may have come behind such a one: a call after one without a launch, a group of
+// several, or copy engines.
+bool WorkFollower::HasHidden(const Communicator& communicator) {
+  if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
+  // In this order: callbacks are counted first.
+  const uint64_t launches = communicator.record->followed.launches.acquire();
+  return communicator.parts.load()->launches.may_hide() ||
+         launches > communicator.record->followed.callbacks.load();
 }
 
 WorkReader* WorkFollower::ReaderOf(const WorkCandidates& candidates) {

@@ -7,7 +7,7 @@
 //
 // Thread: Begin and Attach under the runtime's lock; the Note functions from callbacks, where NCCL
 // serialises those of one communicator; Poll and TakeRefuted by the reading thread, "pulse-work".
-// Cost: nothing while off. On: a cache line for each operation that NCCL reports, and once in a
+// Cost: nothing while off. On: two cache lines for each operation that NCCL reports, and once in a
 // communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
 // communicator has captured calls, and else when something new has completed.
 // Errors: a driver call that does not return stops the reading thread and nothing else; readers of the
@@ -19,6 +19,7 @@
 #include <memory>
 
 #include "metrics/atomic_cell.h"
+#include "plugin/cuda/stream_timer.h"
 #include "plugin/cuda/work_proof.h"
 #include "plugin/cuda/work_reader.h"
 #include "plugin/cuda/work_search.h"
@@ -60,6 +61,13 @@ class WorkFollower {
 
   // True while something is being decided, or a copy is under way.
   bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
+  // ---- any thread ----
+
+  // Of the communicator with that record.
+  CountedLaunches Counted(const Communicator& communicator, uint32_t record_generation) const;
+
+  // ---- reading thread ----
+
   // One whose counter contradicted what is known, once; null: none has since the last call.
   const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
 
@@ -72,10 +80,16 @@ class WorkFollower {
     Ordered<uint32_t> phase;
     Relaxed<uint32_t> captured_calls;  // since the last captured launch
     Ordered<uint64_t> work;            // LaunchedWork; published last of what belongs together
-    Relaxed<uint64_t> alone, grouped, reported;
+    Relaxed<uint64_t> alone, grouped;
+    Ordered<uint64_t> reported;  // published before `work`, and after the operations before
+    // By the low bits of a launch's number: the low bits of `work` with all of its operations. Null:
+    // there was no memory.
+    Relaxed<uint32_t>* sums;
     Relaxed<bool> is_group_captured;
     Relaxed<uint8_t> refutal;  // WorkRefutal: that cannot be proven
   };
+  // As many launches as CUDA queues of one stream, which is 1,024.
+  static constexpr uint64_t kSums = 1024;
   struct Found {
     uint32_t record_generation;  // of the communicator that it is about
     WorkOwner owner;
@@ -87,6 +101,9 @@ class WorkFollower {
     const void* context_at;
     WorkOwner owner;
     Found found;
+    // What CountedLaunches says: the launches and, in the upper bits, whose they are (Counted).
+    Ordered<uint64_t> counted;
+    Relaxed<uint64_t> counted_ns;
     // ---- reading thread
     uint32_t record_generation;  // that the rest is about, 0: nobody
     bool is_mapped;
@@ -119,7 +136,11 @@ class WorkFollower {
   WorkReader* ReaderOf(const WorkCandidates& candidates);
   bool IsStuck(const Place& place, uint64_t now_ns);
   static bool MayHide(const Communicator& communicator);
+  static bool HasHidden(const Communicator& communicator);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
+  // Says which launches are complete, as far as the last look at the counter shows.
+  static void Count(Place& place, uint64_t now_ns);
+  static uint64_t CompletedLaunches(const Place& place);
   void Publish(Communicator& communicator, Place& place);
 
   Instruments& instruments_;

@@ -500,5 +500,173 @@ TEST(WorkCounterTest, DriverWithoutMappingHasNone) {
       {{"NCCL_PULSE_WORK_COUNTERS", "on"}, {"NCCL_PULSE_TIMING", "off"}});
 }
 
+// ---- launches without an event, because the counter tells when they end -------------------------
+
+// Proven, and time stands nearly still: every launch is in a hurry. Both threads have seen that.
+void ProveInAHurry(Job& job) {
+  job.Prove();
+  job.See();
+  SlowClock();
+}
+
+// Launches of which the counter counts so many, until 100 of them have no event behind them. Looks
+// of the background thread bring some of them gates. False: nearly all have one.
+bool Hurry(FakeCuda& gpu, Job& job, uint64_t duration_ns, int counted) {
+  uint64_t launches = 0;
+  const uint64_t records = gpu.Calls("cuEventRecord");
+  while (launches < 20000 && launches < gpu.Calls("cuEventRecord") - records + 100) {
+    job.comm().Run(duration_ns);
+    if (counted-- > 0) job.block().Finish();
+    ++launches;
+  }
+  return launches < 20000;
+}
+
+TEST(CountedLaunchesTest, InAHurryHaveNoEvents) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    job.See();
+    const CommunicatorSnapshot comm = job.comm().Read();
+    EXPECT_EQ(comm.launches_completed, comm.launches);
+    EXPECT_EQ(comm.oldest_inflight_realtime_ns, 0);
+    // The last of them is known by the counter alone, and nothing is left to look at.
+    const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+    job.See();
+    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
+    job.Run();  // after a pause: with an event, which agrees
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
+TEST(CountedLaunchesTest, HaveEventsWhereTheCounterIsNotProven) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Run();
+    gpu.HoldCopies(true);
+    SlowClock();
+    EXPECT_FALSE(Hurry(gpu, job, 0, INT32_MAX));
+    gpu.HoldCopies(false);
+  });
+}
+
+TEST(CountedLaunchesTest, HaveEventsBesideGraphs) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    job.Capture();
+    job.Run();
+    EXPECT_FALSE(Hurry(gpu, job, 0, INT32_MAX));
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
+TEST(CountedLaunchesTest, HaveEventsAfterARefutation) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    job.block().SetHead(0, 3);
+    job.Run();
+    ASSERT_EQ(job.work().state, WorkState::kRefuted);
+    EXPECT_FALSE(Hurry(gpu, job, 0, 0));
+    job.See();
+    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+  });
+}
+
+// It hangs in the middle of launches without events: the counter tells in which of them.
+TEST(CountedLaunchesTest, TheOneThatHangsIsKnown) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    job.See();
+    SlowClock();
+    const uint64_t before = job.comm().Read().launches;
+    for (int i = 0; i < 900; ++i) {
+      job.comm().Run(i == 57 ? FakeCuda::kForever : 0);
+      if (i < 57) job.block().Finish();
+    }
+    job.block().Finish(1);  // one of its channels
+    job.See();
+    const CommunicatorSnapshot comm = job.comm().Read();
+    EXPECT_EQ(comm.launches, before + 900);
+    EXPECT_EQ(comm.launches_completed, before + 57);
+    EXPECT_NE(comm.oldest_inflight_realtime_ns, 0);
+    gpu.Release(job.comm().stream());
+    job.See();
+  });
+}
+
+// More of them wait than CUDA queues: what is known of the oldest is too little, and never too much.
+TEST(CountedLaunchesTest, TooManyToRemember) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    job.See();
+    SlowClock();
+    const uint64_t before = job.comm().Read().launches;
+    for (int i = 0; i < 3000; ++i) {
+      job.comm().Run(i == 57 ? FakeCuda::kForever : 0);
+      if (i < 57) job.block().Finish();
+    }
+    job.See();
+    EXPECT_LE(job.comm().Read().launches_completed, before + 57);
+    gpu.Release(job.comm().stream());
+    job.block().Finish(2, 3000 - 57);
+    job.See();
+    EXPECT_EQ(job.comm().Read().launches_completed, before + 3000);
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
+// A counter that cannot be read says nothing. Nobody then knows whether the last few have ended: they
+// are not taken for a hang.
+TEST(CountedLaunchesTest, TheCounterIsLost) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    gpu.HoldCopies(true);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    for (int i = 0; i < 5; ++i) {
+      AdvanceClock(kSecond);
+      job.See();
+    }
+    EXPECT_EQ(job.work().state, WorkState::kStuck);
+    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+    SlowClock();
+    EXPECT_FALSE(Hurry(gpu, job, 0, INT32_MAX));
+    job.See();
+    // What events see to hang does.
+    job.comm().Run(FakeCuda::kForever);
+    job.See();
+    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches - 1);
+    gpu.Release(job.comm().stream());
+    gpu.HoldCopies(false);
+    job.block().Finish();
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
+// Work of the application's stands in front of a launch, and the launch before that has no event.
+TEST(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    job.comm().Run(0);
+    job.block().Finish();
+    gpu.Launch(job.comm().stream(), FakeCuda::kForever);
+    AdvanceClock(kMs);
+    job.comm().Run(0);
+    AdvanceClock(kMs);
+    job.comm().Run(0);  // has a gate, because the two before it were far apart
+    AdvanceClock(kMs);
+    for (int i = 0; i < 3; ++i) job.See();
+    const CommunicatorSnapshot comm = job.comm().Read();
+    EXPECT_EQ(comm.launches_completed, comm.launches - 2);
+    gpu.Release(job.comm().stream());
+    job.block().Finish(2, 2);
+    job.See();
+    EXPECT_EQ(job.comm().Read().launches_completed, comm.launches);
+  });
+}
+
 }  // namespace
 }  // namespace nccl_pulse

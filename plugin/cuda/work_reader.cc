@@ -28,7 +28,7 @@ void WorkMapping::Unmap(const WorkDriver& work) {
   *this = {};
 }
 
-bool WorkReader::Open(const CudaDriver& driver, const WorkDriver& work, CudaContext context,
+void WorkReader::Open(const CudaDriver& driver, const WorkDriver& work, CudaContext context,
                       uint64_t id) {
   driver_ = &driver;
   work_ = &work;
@@ -36,7 +36,6 @@ bool WorkReader::Open(const CudaDriver& driver, const WorkDriver& work, CudaCont
   id_ = id;
   is_failed_ = !Enter() || work.stream_create(&stream_, kCudaNonBlockingStream) != kCudaSuccess ||
                work.host_allocate(&memory_, kWorkBlockBytes, 0) != kCudaSuccess;
-  return !is_failed_;
 }
 
 bool WorkReader::Enter() {

@@ -44,9 +44,10 @@ class WorkReader {
   enum class Copy { kDone, kWaiting, kFailed };
   static constexpr uint32_t kNobody = UINT32_MAX;
 
-  // Of that context. Before anything else; false when the driver refuses.
-  bool Open(const CudaDriver& driver, const WorkDriver& work, CudaContext context, uint64_t id);
+  // Of that context. Before anything else; is_failed when the driver refuses.
+  void Open(const CudaDriver& driver, const WorkDriver& work, CudaContext context, uint64_t id);
   bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
+  bool IsAt(CudaContext context) const { return context_ == context; }
   // Makes the context current. False when it is another one by now.
   bool Enter();
   // Begins a copy for somebody, while nobody has one under way, and waits for it a moment.

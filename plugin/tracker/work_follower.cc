@@ -43,7 +43,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.reported.store(0);
   launched.is_group_captured.store(false);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
-  if (launched.sums == nullptr) launched.sums = new (std::nothrow) Relaxed<uint32_t>[kSums]{};
+  if (launched.sums == nullptr) launched.sums = new (std::nothrow) Relaxed<uint32_t>[kSums] {};
   launched.work.publish(0);  // who sees this sees that the record has a new generation
   if (!is_free) return;
   place.context_at = context_at;
@@ -205,6 +205,7 @@ void WorkFollower::ReleaseFrom(Place& place, uint32_t first) {
 
 void WorkFollower::MapNext(Place& place) {
   WorkCandidates& candidates = place.taken.candidates;
+  OpenReader(candidates);
   WorkReader* const reader = ReaderOf(candidates);
   if (reader == nullptr || !reader->Enter()) return Refute(place, WorkRefutal::kCopyFailed);
   if (place.is_mapped) {
@@ -302,8 +303,8 @@ void WorkFollower::Count(Place& place, uint64_t now_ns) {
   const bool is_counted = place.proof.is_finished_known() && place.launched.sums != nullptr;
   place.counted_ns.store(is_counted ? now_ns : 0);  // published with the rest
   // Its reader ignores it where the place has another communicator by now.
-  place.counted.publish(PackCounted(place.record_generation,
-                                    is_counted ? CompletedLaunches(place) : 0));
+  place.counted.publish(
+      PackCounted(place.record_generation, is_counted ? CompletedLaunches(place) : 0));
 }
 
 uint64_t WorkFollower::CompletedLaunches(const Place& place) {
@@ -349,10 +350,22 @@ WorkReader* WorkFollower::ReaderOf(const WorkCandidates& candidates) {
       return readers_[i].is_failed() ? nullptr : &readers_[i];
     }
   }
-  if (candidates.context == nullptr || reader_count_ == kMostContexts) return nullptr;
-  WorkReader& reader = readers_[reader_count_++];
-  return reader.Open(*driver_, *work_, candidates.context, candidates.context_id) ? &reader
-                                                                                  : nullptr;
+  return nullptr;
+}
+
+void WorkFollower::OpenReader(const WorkCandidates& candidates) {
+  WorkReader* reader = nullptr;
+  for (uint32_t i = 0; i < reader_count_; ++i) {
+    if (!readers_[i].IsAt(candidates.context)) continue;
+    if (readers_[i].Is(candidates.context, candidates.context_id)) return;
+    // Its context was reset, and this is the successor.
+    if (readers_[i].user() == WorkReader::kNobody) reader = &readers_[i];
+  }
+  if (candidates.context == nullptr) return;
+  if (reader == nullptr && reader_count_ != kMostContexts) reader = &readers_[reader_count_++];
+  if (reader == nullptr) return;
+  *reader = {};
+  reader->Open(*driver_, *work_, candidates.context, candidates.context_id);
 }
 
 bool WorkFollower::IsStuck(const Place& place, uint64_t now_ns) {

@@ -133,7 +133,10 @@ class WorkFollower {
   // Gives back the candidates from that one on: none of them is mapped.
   void ReleaseFrom(Place& place, uint32_t first);
   void Refute(Place& place, WorkRefutal refutal);
+  // Of their context, null: there is none that works.
   WorkReader* ReaderOf(const WorkCandidates& candidates);
+  // Unless that was tried.
+  void OpenReader(const WorkCandidates& candidates);
   bool IsStuck(const Place& place, uint64_t now_ns);
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);

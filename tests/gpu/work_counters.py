@@ -18,7 +18,10 @@ Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and
     cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
               off and without the plugin
     lives     communicators split, used, finalized or aborted, in one     no error; memory after 10, 50, 100 ...
-              process with both GPUs
+              process with both GPUs, which forks now and then
+    apart     the same in a process for each GPU                          the same
+    reset     communicators in one process, whose GPUs are reset as       no error, and proven each time
+              soon as these have ended
 """
 
 import argparse
@@ -26,6 +29,7 @@ import ctypes
 import faulthandler
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -33,6 +37,7 @@ import time
 import urllib.request
 
 PORT = 9481
+LIVES = ("lives", "apart", "reset")
 JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet", "first")
 STANDING = ("stopped", "held", "quiet", "first")
 LAYERS = 32
@@ -195,38 +200,79 @@ def run_cost(options):
 # ---- lives --------------------------------------------------------------------------------------
 
 
+class Nccl:
+    """The library itself; what it refuses is kept."""
+
+    Comm = ctypes.c_void_p
+
+    class Id(ctypes.Structure):
+        _fields_ = [("bytes", ctypes.c_char * 128)]
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path or "libnccl.so.2")
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        self.library.ncclAllReduce.argtypes = [pointer, pointer, size, ctypes.c_int, ctypes.c_int, pointer, pointer]
+        for name in ("ncclCommFinalize", "ncclCommDestroy", "ncclCommAbort"):
+            getattr(self.library, name).argtypes = [pointer]
+        self.library.ncclCommSplit.argtypes = [pointer, ctypes.c_int, ctypes.c_int, pointer, pointer]
+        self.library.ncclCommInitRank.argtypes = [pointer, ctypes.c_int, self.Id, ctypes.c_int]
+        self.errors = []
+
+    def __call__(self, name, *arguments):
+        result = getattr(self.library, "nccl" + name)(*arguments)
+        if result:
+            self.errors.append((name, result))
+
+    def for_all(self, calls):
+        self("GroupStart")
+        for call in calls:
+            self(*call)
+        self("GroupEnd")
+
+    def world_of(self, rank, exchange):
+        """Rank 0 makes the id, the other one reads it."""
+        unique = self.Id()
+        if rank == 0:
+            self("GetUniqueId", ctypes.byref(unique))
+            with open(exchange + ".new", "wb") as file:
+                file.write(bytes(unique))
+            os.rename(exchange + ".new", exchange)
+        while not os.path.exists(exchange):
+            time.sleep(0.05)
+        with open(exchange, "rb") as file:
+            unique = self.Id.from_buffer_copy(file.read())
+        comm = self.Comm()
+        self("CommInitRank", ctypes.byref(comm), 2, unique, rank)
+        return comm
+
+
+def states_now():
+    """Communicators by the state of their counters."""
+    with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    states = {}
+    for line in lines:
+        if line.startswith("nccl_pulse_work_counters{"):
+            state, reason = re.search('state="(.*?)",reason="(.*?)"', line).groups()
+            name = state if reason == "none" else reason
+            states[name] = states.get(name, 0) + int(line.split()[-1])
+    return states
+
+
 def run_lives(options):
-    """Communicators of both GPUs of this process."""
+    """Communicators of both GPUs in this process, or of one in each of two."""
     import torch
 
-    nccl = ctypes.CDLL(options.nccl or "libnccl.so.2")
-    comm_t = ctypes.c_void_p
-    nccl.ncclAllReduce.argtypes = [comm_t, comm_t, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, comm_t, comm_t]
-    for name in ("ncclCommFinalize", "ncclCommDestroy", "ncclCommAbort"):
-        getattr(nccl, name).argtypes = [comm_t]
-    nccl.ncclCommSplit.argtypes = [comm_t, ctypes.c_int, ctypes.c_int, ctypes.POINTER(comm_t), comm_t]
-    errors = []
-
-    def check(what, result):
-        if result:
-            errors.append((what, result))
-
-    gpus = range(2)
-    streams = [torch.cuda.Stream(i) for i in gpus]
-    data = [torch.zeros(1 << 18, device=i) for i in gpus]
+    nccl = Nccl(options.nccl)
+    is_apart = options.case == "apart"
+    gpus = [options.rank] if is_apart else [0, 1]
+    streams = {i: torch.cuda.Stream(i) for i in gpus}
+    data = {i: torch.zeros(1 << 18, device=i) for i in gpus}
+    torch.cuda.set_device(gpus[0])
 
     def all_reduce(comms, only=gpus):
-        nccl.ncclGroupStart()
-        for i in only:
-            check("AllReduce", nccl.ncclAllReduce(data[i].data_ptr(), data[i].data_ptr(), 1 << 16, 7, 0, comms[i],
-                                                  streams[i].cuda_stream))
-        nccl.ncclGroupEnd()
-
-    def grouped(function, comms):
-        check("GroupStart", nccl.ncclGroupStart())
-        for i in gpus:
-            check(function, getattr(nccl, function)(comms[i]))
-        check(function + " end", nccl.ncclGroupEnd())
+        nccl.for_all([("AllReduce", data[i].data_ptr(), data[i].data_ptr(), 1 << 16, 7, 0, comms[i],
+                       streams[i].cuda_stream) for i in only if i in comms])
 
     class Config(ctypes.Structure):
         """ncclConfig_t as of 2.18: newer ones take it."""
@@ -239,52 +285,98 @@ def run_lives(options):
     # Children that share what their parent has are made faster.
     config = Config(ctypes.sizeof(Config), 0xcafebeef, 21800, undefined, undefined, undefined, undefined, None,
                     1 if options.share else undefined)
-    world = (comm_t * 2)()
-    check("InitAll", nccl.ncclCommInitAll(world, 2, None))
-    lives = hung = 0
+    if is_apart:
+        world = {options.rank: nccl.world_of(options.rank, options.exchange)}
+    else:
+        both = (nccl.Comm * 2)()
+        nccl("CommInitAll", both, 2, None)
+        world = {i: both[i] for i in gpus}
+    lives = hung = forks = 0
     end = time.monotonic() + options.seconds
     marks = [10, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
     states = {}
-    while time.monotonic() < end:
-        comms = [comm_t(), comm_t()]
-        check("GroupStart", nccl.ncclGroupStart())
-        for i in gpus:
-            check("Split", nccl.ncclCommSplit(world[i], 0, i, ctypes.byref(comms[i]),
-                                               ctypes.byref(config)))
-        check("Split end", nccl.ncclGroupEnd())
+    # Ranks that are apart have to live as often: as often as is asked for.
+    while lives < options.lives if is_apart else time.monotonic() < end:
+        comms = {i: nccl.Comm() for i in gpus}
+        nccl.for_all([("CommSplit", world[i], 0, i, ctypes.byref(comms[i]), ctypes.byref(config)) for i in gpus])
         for _ in range(4):
             all_reduce(comms)
-            for stream in streams:
+            for stream in streams.values():
                 stream.synchronize()
             time.sleep(0.022 if lives % 4 == 0 else 0)
+        if lives % 16 == 3:  # a child beside the reading, which ends or runs something else
+            child = os.fork()
+            if child == 0:
+                os.execv("/bin/true", ["true"]) if lives % 32 == 3 else os._exit(0)
+            forks += os.waitpid(child, 0)[1] == 0
         if lives % 8 == 7:  # a kernel hangs in it
             all_reduce(comms, [0])
             time.sleep(0.03)
             hung += 1
+        if lives % 2:
             for i in gpus:
-                check("Abort", nccl.ncclCommAbort(comms[i]))
-        elif lives % 2:
-            for i in gpus:
-                check("Abort", nccl.ncclCommAbort(comms[i]))
+                nccl("CommAbort", comms[i])
         else:
-            grouped("ncclCommFinalize", comms)
+            nccl.for_all([("CommFinalize", comms[i]) for i in gpus])
             for i in gpus:
-                check("Destroy", nccl.ncclCommDestroy(comms[i]))
+                nccl("CommDestroy", comms[i])
         lives += 1
         if lives in marks:
             time.sleep(0.5)
             free = [torch.cuda.mem_get_info(i)[0] >> 20 for i in gpus]
             with open("/proc/self/status", encoding="utf-8") as file:
                 resident = [line.split()[1] for line in file if line.startswith("VmRSS")][0]
-            print(json.dumps({"lives": lives, "free_mib": free, "rss_kib": int(resident), "errors": errors[:3]}),
+            print(json.dumps({"lives": lives, "free_mib": free, "rss_kib": int(resident), "errors": nccl.errors[:3]}),
                   flush=True)
         if lives % 10 == 0 and options.port:
-            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=5) as answer:
-                for line in answer.read().decode().splitlines():
-                    if line.startswith("nccl_pulse_work_counters{"):
-                        states[line.split("state=")[1].split("}")[0]] = line.split()[-1]
-    print(json.dumps({"case": "lives", "shared": options.share, "lives": lives, "hung": hung, "errors": errors[:5], "states": states}), flush=True)
-    os._exit(1 if errors else 0)
+            states = states_now()
+    print(json.dumps({"case": options.case, "shared": options.share, "lives": lives, "hung": hung, "forks": forks,
+                      "errors": nccl.errors[:5], "states": states}), flush=True)
+    os._exit(1 if nccl.errors else 0)
+
+
+def run_reset(options):
+    """Without PyTorch, which does not outlive the reset of its GPU."""
+    cuda = ctypes.CDLL(options.cudart)
+    pointer = ctypes.c_void_p
+    cuda.cudaMalloc.argtypes = [pointer, ctypes.c_size_t]
+    cuda.cudaStreamSynchronize.argtypes = [pointer]
+    nccl = Nccl(options.nccl)
+
+    def check(name, *arguments):
+        result = getattr(cuda, name)(*arguments)
+        if result:
+            nccl.errors.append((name, result))
+
+    resets, proven, states = 0, 0, {}
+    end = time.monotonic() + options.seconds
+    while time.monotonic() < end:
+        both, streams, data = (nccl.Comm * 2)(), [], []
+        for i in range(2):
+            stream, memory = pointer(), pointer()
+            check("cudaSetDevice", i)
+            check("cudaStreamCreate", ctypes.byref(stream))
+            check("cudaMalloc", ctypes.byref(memory), 1 << 20)
+            streams.append(stream)
+            data.append(memory)
+        nccl("CommInitAll", both, 2, None)
+        for _ in range(6):
+            nccl.for_all([("AllReduce", data[i], data[i], 1 << 16, 7, 0, both[i], streams[i]) for i in range(2)])
+            for stream in streams:
+                check("cudaStreamSynchronize", stream)
+            time.sleep(0.1)
+        if options.port:
+            states = states_now()
+            proven += states.get("proven") == 2
+        for comm in both:
+            nccl("CommAbort" if resets % 2 else "CommDestroy", comm)
+        for i in range(2):
+            check("cudaSetDevice", i)
+            check("cudaDeviceReset")
+        resets += 1
+    print(json.dumps({"case": "reset", "resets": resets, "proven": proven, "states": states,
+                      "errors": nccl.errors[:5]}), flush=True)
+    os._exit(1 if nccl.errors else 0)
 
 
 # ---- the job ------------------------------------------------------------------------------------
@@ -299,7 +391,8 @@ def start(options, case, rank, exchange, **settings):
     for name, value in settings.items():
         environment.pop(name, None) if value is None else environment.update({name: value})
     return subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--case=" + case,
-                             "--exchange=" + exchange, "--seconds=%g" % options.seconds, "--nccl=" + options.nccl]
+                             "--exchange=" + exchange, "--seconds=%g" % options.seconds, "--nccl=" + options.nccl, "--cudart=" + options.cudart,
+                             "--lives=%d" % options.lives]
                             + (["--share"] if options.share else []) + (["--port"] if "NCCL_PROFILER_PLUGIN" in environment else []),
                             env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -426,26 +519,34 @@ def compare_costs(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--library")
-    parser.add_argument("--cases", default=",".join((*JOBS, "cost", "lives")))
+    parser.add_argument("--cases", default=",".join((*JOBS, "cost", *LIVES)))
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--quiet", type=float, default=40)
     parser.add_argument("--limit", type=float, default=32, help="seconds until a rank has to be named")
     parser.add_argument("--counters", choices=("on", "off"), default="on")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--nccl", default="", help="of the case lives: the library")
-    parser.add_argument("--share", action="store_true", help="of the case lives: children share their parent's resources")
+    parser.add_argument("--nccl", default="", help="of the cases of lives: the library")
+    parser.add_argument("--cudart", default="libcudart.so", help="of the case reset: the library")
+    parser.add_argument("--lives", type=int, default=200, help="of the case apart")
+    parser.add_argument("--share", action="store_true", help="of the cases of lives: children share their parent's resources")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--exchange", help=argparse.SUPPRESS)
     parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        return {"cost": run_cost, "lives": run_lives}.get(options.case, run_rank)(options)
+        return {"cost": run_cost, "lives": run_lives, "apart": run_lives, "reset": run_reset}.get(
+            options.case, run_rank)(options)
     for case in options.cases.split(","):
         if case == "cost":
             compare_costs(options)
-        elif case == "lives":
-            print(start(options, case, 0, "").communicate()[0], end="", flush=True)
+        elif case in LIVES:
+            with tempfile.TemporaryDirectory() as folder:
+                ranks = [start(options, case, rank, os.path.join(folder, "id"))
+                         for rank in range(2 if case == "apart" else 1)]
+                for rank in ranks:
+                    print(rank.communicate()[0], end="", flush=True)
+                print(json.dumps({"case": case, "exit": [rank.returncode for rank in ranks]}), flush=True)
         else:
             run_job(options, case)
     return 0

@@ -68,11 +68,14 @@ struct NcclComm {
 // A job of one communicator whose launches a GPU ends.
 class Job {
  public:
-  explicit Job(FakeCuda& gpu, bool can_map = true)
+  // Null: in a context of its own.
+  explicit Job(FakeCuda& gpu, bool can_map = true, FakeCuda::Context context = nullptr,
+               uint64_t comm_id = 1)
       : gpu_(gpu), block_(gpu, can_map), nccl_(std::make_unique<NcclComm>()) {
     nccl_->other = gpu.AllocateMemory();
     nccl_->block = block_.memory();
-    comm_ = std::make_unique<StreamCommunicator>(gpu, 1, gpu.CreateContext(0), 1, &nccl_->context);
+    if (context == nullptr) context = gpu.CreateContext(0);
+    comm_ = std::make_unique<StreamCommunicator>(gpu, comm_id, context, 1, &nccl_->context);
   }
   Block& block() { return block_; }
   NcclComm& nccl() { return *nccl_; }
@@ -411,6 +414,24 @@ TEST(WorkCounterTest, ResetContextIsLeftAlone) {
     EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
     EXPECT_EQ(gpu.MemoryHeld(), 0u);
   });
+}
+
+// More often than there are contexts that can be read.
+TEST(WorkCounterTest, ProvenAfterEachReset) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        FakeCuda::Context const context = gpu.CreateContext(0);
+        for (uint64_t i = 1; i <= 20; ++i) {
+          Job job(gpu, true, context, i);
+          job.Prove();
+          job.block().Free();
+          job.comm().Finalize();
+          job.See();
+          gpu.ResetContext(context);
+        }
+        EXPECT_EQ(gpu.MemoryHeld(), 0u);
+      },
+      kOn);
 }
 
 TEST(WorkCounterTest, ReplaysAreCountedExactly) {

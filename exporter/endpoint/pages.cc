@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/monotonic_clock.h"
+#include "exporter/base/process_use.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/exposition/calls_json.h"
@@ -139,6 +140,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
 std::vector<Family> Pages::ReadFamilies(PageFormat format) {
   const SnapshotSet set = ReadAll();
   const int64_t now_ns = RealtimeNs();
+  stats_.process = ReadProcessUse();
   return BuildFamilies(set, options_.static_labels, stats_, options_.exposition, format,
                        diagnosis_.Update(set, now_ns), now_ns);
 }

@@ -280,6 +280,19 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      kServer, LabelNames("reason"),
      "Processes, and connections to register one, that this server refused, by reason. A reason is "
      "present from its first on."},
+    {MetricId::kServerStart, "process_start_time_seconds", MetricType::Gauge, "seconds", kServer,
+     LabelNames(),
+     "Since when the process that serves runs, in Unix time: an agent, or a process of a job."},
+    {MetricId::kServerCpu, "process_cpu_seconds_total", MetricType::Counter, "seconds", kServer,
+     LabelNames(), "CPU time of the process that serves, with all that a job does in it."},
+    {MetricId::kServerResident, "process_resident_memory_bytes", MetricType::Gauge, "bytes",
+     kServer, LabelNames(), "Resident memory of the process that serves."},
+    {MetricId::kServerVirtual, "process_virtual_memory_bytes", MetricType::Gauge, "bytes", kServer,
+     LabelNames(), "Virtual memory of the process that serves."},
+    {MetricId::kServerOpenFiles, "process_open_fds", MetricType::Gauge, "", kServer, LabelNames(),
+     "Open file descriptors of the process that serves."},
+    {MetricId::kServerMostFiles, "process_max_fds", MetricType::Gauge, "", kServer, LabelNames(),
+     "File descriptors that the process that serves may open."},
 }};
 
 constexpr bool InOrder() {

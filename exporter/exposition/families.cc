@@ -105,6 +105,18 @@ std::vector<CommunicatorOfProcess> CommunicatorsOldestFirst(
   return order;
 }
 
+void AddProcessUse(const ProcessUse& use, FamilySet* set) {
+  const auto add = [set](MetricId id, double value) {
+    if (value != 0) set->Gauge(id, {}, value);
+  };
+  add(MetricId::kServerStart, use.start_seconds);
+  if (use.cpu_seconds != 0) set->RealCounter(MetricId::kServerCpu, {}, use.cpu_seconds);
+  add(MetricId::kServerResident, use.resident_bytes);
+  add(MetricId::kServerVirtual, use.virtual_bytes);
+  add(MetricId::kServerOpenFiles, use.open_files);
+  add(MetricId::kServerMostFiles, use.most_files);
+}
+
 }  // namespace
 
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
@@ -145,6 +157,7 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
     set.SeenCounter(MetricId::kSegmentsRejected, {RejectionName(static_cast<Rejection>(i))},
                     snapshots.rejected[i]);
   }
+  AddProcessUse(stats.process, &set);
   return std::move(set).Take();
 }
 

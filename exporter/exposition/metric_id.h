@@ -76,8 +76,14 @@ enum class MetricId : int {
   kProcesses,
   kSegmentsRead,
   kSegmentsRejected,
+  kServerStart,
+  kServerCpu,
+  kServerResident,
+  kServerVirtual,
+  kServerOpenFiles,
+  kServerMostFiles,
 };
-inline constexpr int kMetrics = static_cast<int>(MetricId::kSegmentsRejected) + 1;
+inline constexpr int kMetrics = static_cast<int>(MetricId::kServerMostFiles) + 1;
 
 }  // namespace nccl_pulse
 

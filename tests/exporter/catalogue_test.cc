@@ -37,7 +37,8 @@ TEST(Catalogue, NamesFollowPrometheusRules) {
   std::set<std::string_view> names;
   for (const MetricEntry& entry : Entries()) {
     SCOPED_TRACE(entry.name);
-    EXPECT_EQ(entry.name.substr(0, 5), "nccl_");
+    const bool has_name_of_client_libraries = entry.name.substr(0, 8) == "process_";
+    EXPECT_TRUE(entry.name.substr(0, 5) == "nccl_" || has_name_of_client_libraries);
     EXPECT_EQ(entry.name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), entry.name.npos);
     EXPECT_EQ(entry.name.find("__"), entry.name.npos);
     EXPECT_TRUE(names.insert(entry.name).second);

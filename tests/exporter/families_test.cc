@@ -24,9 +24,15 @@ DiagnosisResult WholeDiagnosis() {
   return diagnosis;
 }
 
+ScrapeStats WholeStats() {
+  ScrapeStats stats;
+  stats.process = {1, 2, 3, 4, 5, 6};
+  return stats;
+}
+
 TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
   const auto families =
-      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, WholeDiagnosis());
+      BuildFamilies(LiveAndEnded(), {}, WholeStats(), {}, PageFormat::kText, WholeDiagnosis());
   ASSERT_EQ(families.size(), static_cast<std::size_t>(kMetrics));
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
@@ -38,7 +44,7 @@ TEST(Families, EveryMetricOfTheCatalogueIsFilled) {
 
 TEST(Families, LabelsAreThoseOfTheCatalogue) {
   const auto families =
-      BuildFamilies(LiveAndEnded(), {}, {}, {}, PageFormat::kText, WholeDiagnosis());
+      BuildFamilies(LiveAndEnded(), {}, WholeStats(), {}, PageFormat::kText, WholeDiagnosis());
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
     std::vector<std::string> expected;

@@ -42,6 +42,8 @@ TEST(Server, Pages) {
   EXPECT_THAT(metrics.head,
               HasSubstr("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
   EXPECT_THAT(metrics.body, HasSubstr("rank=\"3\",cluster=\"a\"} 111\n"));
+  EXPECT_THAT(metrics.body, HasSubstr("\nprocess_start_time_seconds{"));
+  EXPECT_THAT(metrics.body, HasSubstr("\nprocess_resident_memory_bytes{"));
   EXPECT_EQ(Get(server->port(), "/metrics?name[]=x").status, 200);
 
   const Response communicators = Get(server->port(), "/api/v1/communicators");

@@ -163,7 +163,7 @@ class Scraper(threading.Thread):
     # What the server counts of itself, and what it finds by comparing ranks, begins anew with the
     # next server.
     OWN = ("nccl_pulse_scrape_duration_seconds", "nccl_pulse_segments_read_total",
-           "nccl_pulse_processes_rejected_total", "nccl_straggler_seconds_total")
+           "nccl_pulse_processes_rejected_total", "nccl_straggler_seconds_total", "process_")
 
     def __init__(self, port):
         super().__init__(daemon=True)

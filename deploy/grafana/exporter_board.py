@@ -25,7 +25,7 @@ def exporter():
         stat("Overflowed", "Ranks without a free series.",
              "count(sum by (instance, comm, rank) (nccl_pulse_overflowed_operations_total%s) > 0)" % at,
              steps=bad_from(1)),
-        stat("Fullest", "Largest share of the series limit in use.",
+        stat("Series limit used", "In the process that uses most.",
              "max(nccl_pulse_series_used%s / nccl_pulse_series_limit)" % at, "percentunit",
              bad_from(0.8, 1), none="?"),
         height=4)
@@ -77,6 +77,13 @@ def exporter():
                       "scrape: {{instance}}", 10), unit="s"),
         graph("Samples", "Samples per scrape, of the ten largest endpoints.",
               largest('scrape_samples_scraped{job=~"nccl-pulse.*", instance=~"$instance"}', "{{instance}}", 10)))
+    serving = '{job=~"nccl-pulse.*", instance=~"$instance"}'
+    board.add(
+        graph("CPU of the serving process", "Cores, of the ten busiest. An agent may use 0.25; a process of a job "
+              "counts with all that it does.",
+              largest("rate(process_cpu_seconds_total%s[$__rate_interval])" % serving, "{{instance}}", 10)),
+        graph("Memory of the serving process", "Resident, of the ten largest agents and processes of jobs.",
+              largest("process_resident_memory_bytes%s" % serving, "{{instance}}", 10), unit="bytes"))
     board.add(
         graph("Series used", "Of the largest process of each of ten endpoints.",
               largest("max by (instance) (nccl_pulse_series_used%s)" % at, "{{instance}}", 10),

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
 from exporter_board import exporter
-from panels import (Dashboard, bad_from, dashboard_url, graph, heatmap, largest, override, query_variable,
+from panels import (AGE, RUNBOOK, Dashboard, bad_from, dashboard_url, graph, heatmap, largest, override, query_variable,
                     rate_of, stat, table, thresholds)
 
 LIVE = "rank:nccl_communicator:live"
@@ -57,7 +57,7 @@ def fleet():
         ("cluster", "workload", "job_id", "job"), (
             ("Ranks", of_job("sum", "job:nccl_ranks:live"), "short"),
             ("Communicators", of_job("sum", "job:nccl_communicators:live"), "short"),
-            ("In flight for", of_job("max", "job:nccl_inflight_age:seconds"), "s", IN_FLIGHT),
+            ("In flight for", of_job("max", "job:nccl_inflight_age:seconds"), AGE, IN_FLIGHT),
             ("Waiting", of_job("max", "job:nccl_waiting:max"), "percentunit", WAITING),
             ("Calls", of_job("sum", "job:nccl_operations:rate5m"), "ops"),
             ("Throughput", of_job("sum", "job:nccl_operation_bytes:rate5m"), "Bps")),
@@ -70,12 +70,12 @@ def fleet():
               unit="percentunit", steps=WAITING),
         graph("Oldest work in flight", "Empty while launches complete.",
               ("topk(10, max by (workload) (job:nccl_inflight_age:seconds%s))" % of, "{{workload}}"),
-              unit="s", steps=IN_FLIGHT, none=COMPLETE))
+              unit=AGE, steps=IN_FLIGHT, none=COMPLETE))
     root = ("workload", "job_id", "Hostname", "global_rank", "gpu", "verdict")
     board.add(
         table("Blocking ranks", "The root of each hang, according to pulse watch. Empty while all jobs progress.", root, (
             ("Stalled for", "time() - max by (%s) (nccl_job_hang_start_timestamp_seconds%s)" % (
-                ", ".join(root), of), "s", IN_FLIGHT),),
+                ", ".join(root), of), AGE, IN_FLIGHT),),
               links=[("workload", dashboard_url(JOB, workload="workload", job_id="job_id")),
                      ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
               sort=[("Stalled for", True)]),
@@ -83,7 +83,7 @@ def fleet():
               ("topk(10, max by (workload, Hostname) (nccl_job_straggler_ratio%s))" % of, "{{workload}} {{Hostname}}"),
               unit="percentunit", steps=bad_from(0.05), none=NONE_LATE))
     board.add(
-        graph("Bytes called", "Bytes that the application passed to NCCL.",
+        graph("Throughput", "Bytes that the application passed to NCCL.",
               ("topk(10, sum by (workload) (job:nccl_operation_bytes:rate5m%s))" % of, "{{workload}}"),
               unit="Bps"),
         graph("Slowdown", "Mean duration divided by its median of the last three days, of the worst operation.",
@@ -106,9 +106,9 @@ def fleet():
               none=YOUNG))
     alert = ("severity", "alertname", "cluster", "workload", "comm", "rank", "Hostname", "instance")
     board.add(table(
-        "Firing alerts", "Of severity warning or critical. docs/runbook.md has a section for each.", alert,
+        "Firing alerts", "Of severity warning or critical. The runbook has a section for each.", alert,
         ((None, "max by (%s) (%s)" % (", ".join(alert), FIRING), "short"),),
-        links=[("workload", dashboard_url(JOB, workload="workload")),
+        links=[("alertname", RUNBOOK), ("workload", dashboard_url(JOB, workload="workload")),
                ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("severity", False)],
         overrides=[override("severity", custom__cellOptions={"type": "color-text"}, mappings=[
@@ -138,10 +138,10 @@ def job():
         stat("Ranks scraped / expected", "Lowest share among the selected communicators.",
              "min(comm:nccl_ranks:ratio%s)" % comm, "percentunit", FEWER, none="?"),
         stat("In flight for", "Age of the oldest launch; empty while launches complete.",
-             "max(rank:nccl_inflight_age:seconds%s)" % comm, "s", IN_FLIGHT, none="-"),
+             "max(rank:nccl_inflight_age:seconds%s)" % comm, AGE, IN_FLIGHT, none="-"),
         stat("Waiting", "Share of the time that ranks wait for each other, in the worst communicator.",
              "max(comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING, none="?"),
-        stat("Timed", "Share of calls with a duration; a sample by design.",
+        stat("Timed calls", "Share of calls with a duration; a sample by design.",
              "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
         stat("With CUDA graphs",
              "Communicators with captured operations. NCCL_PULSE_GRAPHS=auto counts their replays.",
@@ -152,7 +152,7 @@ def job():
             ("In use", "max by (comm, comm_name, nranks, nnodes, index) (comm:nccl_communicator:live%s)"
              % comm, "short"),
             ("Ranks", "max by (comm) (comm:nccl_ranks:seen%s)" % comm, "short"),
-            ("In flight for", "max by (comm) (rank:nccl_inflight_age:seconds%s)" % comm, "s", IN_FLIGHT),
+            ("In flight for", "max by (comm) (rank:nccl_inflight_age:seconds%s)" % comm, AGE, IN_FLIGHT),
             ("Waiting", "max by (comm) (comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING),
             ("Calls", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
             ("Throughput", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
@@ -166,16 +166,16 @@ def job():
         "Blocking ranks", "The root of the hang, according to pulse watch. Empty while the job progresses.",
         (process + ", verdict, first_step").split(", "), (
             ("Stalled for", "time() - max by (%s, verdict, first_step) "
-             "(nccl_job_hang_start_timestamp_seconds%s)" % (process, of), "s", IN_FLIGHT),),
+             "(nccl_job_hang_start_timestamp_seconds%s)" % (process, of), AGE, IN_FLIGHT),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("global_rank", False)]), height=6)
 
     board.row("Latency and bandwidth")
     board.add(
-        graph("Median duration", "Of the slowest communicator, per operation and size.",
+        graph("Median duration, slowest communicator", "Per operation and size.",
               ("max by (op, size) (comm:nccl_operation_duration_seconds:p50%s)" % timed,
                "{{op}} {{size}}"), unit="s"),
-        graph("99th percentile", "Of the slowest communicator, per operation and size.",
+        graph("99th percentile, slowest communicator", "Per operation and size.",
               ("max by (op, size) (comm:nccl_operation_duration_seconds:p99%s)" % timed,
                "{{op}} {{size}}"), unit="s"))
     board.add(
@@ -212,7 +212,7 @@ def job():
         graph("Work in flight", "Age of the oldest launch, of the 20 oldest ranks. Empty while launches complete.",
               largest("max by (comm, rank) (rank:nccl_inflight_age:seconds%s)" % comm,
                       "{{comm}} rank {{rank}}"),
-              unit="s", steps=IN_FLIGHT, none=COMPLETE))
+              unit=AGE, steps=IN_FLIGHT, none=COMPLETE))
     board.add(
         table("Ranks that wait least", "In communicators whose ranks wait: the others wait for these.",
               ("comm", "rank", "Hostname", "gpu"), (
@@ -268,7 +268,7 @@ def node():
             (None, "max by (gpu, rank, comm, comm_name, nranks, workload, pid, UUID, instance) (%s%s)"
              % (LIVE, here), "short"),
             ("In flight for", "max by (comm, rank, instance) (rank:nccl_inflight_age:seconds%s)" % here,
-             "s", IN_FLIGHT),
+             AGE, IN_FLIGHT),
             ("Waiting", "max by (comm, rank, instance) (rank:nccl_waiting:ratio %s)" % identity,
              "percentunit", WAITING)),
         links=[("workload", dashboard_url(JOB, workload="workload"))],
@@ -286,7 +286,7 @@ def node():
               (of_rank("nccl_inflight_launches"), legend)))
     board.add(
         graph("Oldest launch in flight", "Empty while launches complete.",
-              ("max by (gpu, comm, rank) (rank:nccl_inflight_age:seconds%s)" % here, legend), unit="s",
+              ("max by (gpu, comm, rank) (rank:nccl_inflight_age:seconds%s)" % here, legend), unit=AGE,
               steps=IN_FLIGHT, none=COMPLETE),
         graph("Calls so far", "Per operation. In a hang, the rank with fewer calls is behind.",
               ("max by (gpu, comm, rank, op) (sum by (job, instance, comm, rank, op) "
@@ -316,10 +316,10 @@ def node():
                     * on (job, instance, pid) group_left (Hostname)
                     max by (job, instance, pid, Hostname) (%s%s))"""
                % (identity, LIVE, here), "{{direction}}"), unit="Bps"),
-        graph("Network steps wait", "Seconds per second, summed over steps. Compare shares only.",
+        graph("Waiting network steps", "Average number of steps that wait. Compare shares only.",
               ("""sum by (direction, reason) (
                     rate(nccl_network_wait_seconds_total[$__rate_interval]) %s)""" % identity,
-               "{{direction}} {{reason}}"), unit="suffix:s/s", stack=True))
+               "{{direction}} {{reason}}"), unit="short", stack=True))
 
     board.row("GPU, from dcgm-exporter", collapsed=True)
     gpu = "gpu {{gpu}}"

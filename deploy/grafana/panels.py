@@ -6,6 +6,13 @@ For Grafana 10 and newer. A panel is made without a place; Dashboard puts panels
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
+# Where the links to the runbook lead: replace it by the address at which docs/runbook.md can be read, here and in
+# deploy/prometheus (docs/runbook.md says how).
+RUNBOOK = "https://docs.example.com/nccl-pulse/runbook.md"
+
+# 400 s are "6 minutes, 40 seconds".
+AGE = "dtdurations"
+
 GREEN, YELLOW, RED = "green", "orange", "red"
 
 
@@ -185,7 +192,9 @@ class Dashboard:
             "timezone": "browser", "time": {"from": "now-1h", "to": "now"},
             "links": [{"type": "dashboards", "title": "NCCL", "tags": ["nccl-pulse"],
                        "asDropdown": False, "includeVars": True, "keepTime": True, "icon": "dashboard",
-                       "targetBlank": False, "tooltip": "", "url": ""}],
+                       "targetBlank": False, "tooltip": "", "url": ""},
+                      {"type": "link", "title": "Runbook", "url": RUNBOOK, "icon": "doc", "targetBlank": True,
+                       "asDropdown": False, "includeVars": False, "keepTime": False, "tags": [], "tooltip": ""}],
             # Grafana 10 reads the query from expr, newer ones from target.
             "annotations": {"list": [{
                 "name": "Alerts", "datasource": DATASOURCE, "enable": True, "iconColor": "red",

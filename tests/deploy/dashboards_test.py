@@ -18,6 +18,7 @@ from tests import running
 from tests.deploy import cluster, servers
 from tests.deploy.dashboard_queries import GRAFANA, dashboards, panel_queries, panels
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
+from tests.deploy.rules_case import RUNBOOK
 from tests.replay.replayed_run import RUNFILES
 
 HANG = "nothing hangs in a recorded run"
@@ -108,8 +109,8 @@ class Structure(unittest.TestCase):
         """Of those in @grafana/data 11.6.9: Grafana draws a number without its unit if it does not know it."""
         for part in everything(dashboards()):
             if isinstance(part.get("unit", "s"), str):
-                self.assertIn(part.get("unit", "s"), ("Bps", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
-                                                      "string", "suffix:s/s", "suffix:x", "watt"))
+                self.assertIn(part.get("unit", "s"), ("Bps", "bytes", "dtdurations", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
+                                                      "string", "suffix:x", "watt"))
 
     def test_model(self):
         uids = [board["uid"] for board in dashboards().values()]
@@ -195,7 +196,9 @@ class Structure(unittest.TestCase):
                 defined = {variable["name"]
                            for variable in boards[url.group(1)]["templating"]["list"]}
                 self.assertLessEqual(set(re.findall(r"var-(\w+)=", url.group(2))), defined)
-            for link in board["links"]:
+            links, (runbook,) = board["links"][:-1], board["links"][-1:]
+            self.assertEqual((runbook["title"], runbook["url"]), ("Runbook", RUNBOOK))
+            for link in links:
                 self.assertTrue(set(link["tags"]) <= set(board["tags"]))
                 self.assertTrue(link["includeVars"] and link["keepTime"])
         self.assertEqual(linked, {"nccl-job", "nccl-node"})

@@ -9,6 +9,7 @@ import unittest
 
 from tests import running
 from tests.deploy import scenario
+from tests.deploy.rules_case import RUNBOOK
 
 TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
 HANG = "nccl_job_hang_start_timestamp_seconds"
@@ -133,14 +134,14 @@ class OneVerdictTest(unittest.TestCase):
                            "has the whole verdict." % (
                                ", in " + labels["op"] if "op" in labels else "", labels["comm"],
                                ", pid " + labels["pid"] if "pid" in labels else "", labels["first_step"]),
-            "runbook_url": "docs/runbook.md#ncclhangcertain" if severity == "critical" else
-                           "docs/runbook.md#nccljobhung"}}
+            "runbook_url": RUNBOOK + "#ncclhangcertain" if severity == "critical" else
+                           RUNBOOK + "#nccljobhung"}}
 
     def slow(self, expected, labels, value):
         return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {
             "summary": "Rank %d%s is late: job 4711 loses %.4g%% of its time" % (
                 expected["rank"], self.where(labels), 100 * value),
-            "description": "First: %s." % labels["first_step"], "runbook_url": "docs/runbook.md#ncclslowrank"}}
+            "description": "First: %s." % labels["first_step"], "runbook_url": RUNBOOK + "#ncclslowrank"}}
 
 
 if __name__ == "__main__":

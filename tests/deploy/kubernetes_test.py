@@ -18,7 +18,17 @@ from tests.deploy import kubernetes_types, quality, servers
 RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 FOLDER = os.path.join(RUNFILES, "deploy/kubernetes")
 JOBS = ("overlays/in-process", "overlays/agent-sidecar", "overlays/host-network")
-APPLIED = JOBS + ("node-agent", "monitoring", "watch")
+STACK = "overlays/kube-prometheus-stack"
+APPLIED = JOBS + ("node-agent", "monitoring", "watch", STACK, "admission")
+# (component, an object of its kind, where its pod's template is)
+KINDS = (
+    ("pytorch-job", "{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}, spec: {pytorchReplicaSpecs: "
+     "{Worker: {template: {spec: {containers: [{name: pytorch, image: y}]}}}}}}",
+     ("pytorchReplicaSpecs", "Worker", "template")),
+    ("leader-worker-set", "{apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, metadata: {name: a}, spec: "
+     "{leaderWorkerTemplate: {workerTemplate: {spec: {containers: [{name: worker, image: y}]}}}}}",
+     ("leaderWorkerTemplate", "workerTemplate")),
+)
 AGENT_PORT = 9410
 CLIENT = "usr/share/gocode/src/k8s.io/client-go"
 
@@ -88,7 +98,7 @@ class ManifestsTest(unittest.TestCase):
                 kustomization = yaml.safe_load(file)
             used.add(path)
             for name in (kustomization.get("resources", []) + kustomization.get("components", []) +
-                         [patch["path"] for patch in kustomization.get("patches", [])]):
+                         [patch["path"] for patch in kustomization.get("patches", []) if "path" in patch]):
                 used.add(os.path.normpath(os.path.join(folder, name)))
         self.assertEqual(set(), set(glob.glob(os.path.join(FOLDER, "**/*.yaml"), recursive=True)) - used)
 
@@ -101,7 +111,8 @@ class ManifestsTest(unittest.TestCase):
                 if kind is not None:  # else of the Prometheus operator, whose types no package has
                     kubernetes_types.check(types, item, {"namedType": kind}, "%s: %s" % (name, kind))
                     checked.add(item["kind"])
-        self.assertEqual({"ConfigMap", "DaemonSet", "Deployment", "Job", "Namespace", "NetworkPolicy", "PriorityClass"}, checked)
+        self.assertEqual({"ConfigMap", "DaemonSet", "Deployment", "Job", "MutatingAdmissionPolicy",
+                          "MutatingAdmissionPolicyBinding", "Namespace", "NetworkPolicy", "PriorityClass"}, checked)
         (job,) = of_kind(render("overlays/agent-sidecar"), "Job")
         pod = job["spec"]["template"]["spec"]
         for part, field, value, message in (
@@ -324,28 +335,57 @@ class NodeTest(unittest.TestCase):
                 for part in ("username", "password")}:
             self.assertIn("create secret generic %s " % secret, manual)
 
-    def test_the_documents_patch_gives_another_kind_what_the_components_give_a_job(self):
-        with open(os.path.join(RUNFILES, "docs/kubernetes.md"), encoding="utf-8") as file:
-            patch, = re.findall(r"```yaml\n(patches:\n.*?)```", file.read(), re.DOTALL)
-        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
-        with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
-            file.write("resources: [job.yaml]\nimages: [{name: nccl-pulse, newName: registry/x, newTag: '1'}]\n" + patch)
-        with open(os.path.join(folder, "job.yaml"), "w", encoding="utf-8") as file:
-            file.write("{apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: a}, spec: {pytorchReplicaSpecs: "
-                       "{Worker: {template: {spec: {containers: [{name: pytorch, image: y}]}}}}}}")
-        job, = yaml.safe_load_all(subprocess.run([servers.path_or_skip("kubectl"), "kustomize", folder], check=True,
-                                                 stdout=subprocess.PIPE, text=True).stdout)
-        template = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    def test_a_component_gives_another_kind_what_a_job_gets(self):
         (ours,) = templates(render("overlays/in-process"))
-        self.assertEqual(ours["metadata"]["labels"]["nccl-pulse"], template["metadata"]["labels"]["nccl-pulse"])
-        (init,), (ours_init,) = template["spec"]["initContainers"], ours["spec"]["initContainers"]
-        self.assertEqual("registry/x:1", init["image"])
-        self.assertEqual((ours_init["args"], ours_init["volumeMounts"]), (init["args"], init["volumeMounts"]))
-        (training,), (ours_training,) = template["spec"]["containers"], ours["spec"]["containers"]
-        for field in ("env", "ports", "volumeMounts"):
-            self.assertEqual([], [each for each in training[field] if each not in ours_training[field]])
-        self.assertEqual({variable["name"] for variable in training["env"]},
-                         {variable["name"] for variable in ours_training["env"] if "NCCL_P" in variable["name"]})
+        for name, item, path in KINDS:
+            folder = os.path.join(copied(), "kubernetes/test-" + name)
+            os.mkdir(folder)
+            with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+                file.write("resources: [item.yaml]\nimages: [{name: nccl-pulse, newName: registry/x, newTag: '1'}]\n"
+                           "components: [../components/%s]\n" % name)
+            with open(os.path.join(folder, "item.yaml"), "w", encoding="utf-8") as file:
+                file.write(item)
+            template, = parsed("test-" + name)
+            for step in ("spec",) + path:
+                template = template[step]
+            self.assertEqual(ours["metadata"]["labels"]["nccl-pulse"], template["metadata"]["labels"]["nccl-pulse"])
+            (init,), (ours_init,) = template["spec"]["initContainers"], ours["spec"]["initContainers"]
+            self.assertEqual("registry/x:1", init["image"])
+            self.assertEqual((ours_init["args"], ours_init["volumeMounts"]), (init["args"], init["volumeMounts"]))
+            (training,), (ours_training,) = template["spec"]["containers"], ours["spec"]["containers"]
+            for field in ("env", "ports", "volumeMounts"):
+                self.assertEqual([], [each for each in training[field] if each not in ours_training[field]])
+            self.assertEqual({variable["name"] for variable in training["env"]},
+                             {variable["name"] for variable in ours_training["env"] if "NCCL_P" in variable["name"]})
+
+    def test_the_policy_adds_what_a_job_gets(self):
+        """The words of it: its expressions are evaluated by a cluster alone."""
+        (policy,) = of_kind(render("admission"), "MutatingAdmissionPolicy")
+        (binding,) = of_kind(render("admission"), "MutatingAdmissionPolicyBinding")
+        self.assertEqual(policy["metadata"]["name"], binding["spec"]["policyName"])
+        self.assertTrue(binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"], "never a whole cluster")
+        applied, patched = [mutation[kind]["expression"] for mutation, kind in zip(
+            policy["spec"]["mutations"], ("applyConfiguration", "jsonPatch"))]
+        for expression in [applied, patched] + [each["expression"] for each in policy["spec"]["matchConditions"]]:
+            for pair in ("()", "[]", "{}"):
+                self.assertEqual(expression.count(pair[0]), expression.count(pair[1]))
+        (ours,) = templates(render("overlays/in-process"))
+        (init,), (training,) = ours["spec"]["initContainers"], ours["spec"]["containers"]
+        variables = {one["name"]: one for one in training["env"]}
+        for text in (init["name"], init["volumeMounts"][0]["mountPath"], ours["metadata"]["labels"]["nccl-pulse"],
+                     variables["NCCL_PROFILER_PLUGIN"]["value"], training["ports"][0]["name"]):
+            self.assertIn('"%s"' % text, applied)
+        self.assertIn("containerPort: %d" % training["ports"][0]["containerPort"], applied)
+        for text in init["args"] + ["NCCL_PULSE_NODE_NAME", "spec.nodeName"]:
+            self.assertIn('"%s"' % text, patched)
+        # The API server refuses these in an ApplyConfiguration: they are atomic.
+        for field in ("args", "drop", "fieldRef"):
+            self.assertNotRegex(applied, r"\b%s\b" % field)
+
+    def test_the_chart_selects_what_its_overlay_has(self):
+        for item in render(STACK):
+            self.assertEqual("kube-prometheus-stack", item["metadata"]["labels"]["release"])
+        self.assertEqual(len(render("monitoring") + render("watch")), len(render(STACK)))
 
     def test_a_job_in_the_nodes_network_serves_the_node_alone(self):
         for name in JOBS:

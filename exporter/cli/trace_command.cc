@@ -51,8 +51,9 @@ communicator, with arrows between ranks. Without --every the job isn't modified.
 
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
-  --duration=DURATION   how long to watch, 100ms to 10m (default 5s). Ctrl-C ends it earlier and writes the file.
-                        Earlier calls that are still kept are also drawn
+  --duration=DURATION   how long to watch, 100ms to 10m (default 5s); longer until each live communicator was
+                        read once. Ctrl-C ends it earlier and writes the file. Earlier calls that are still
+                        kept are also drawn
   --every=N             meanwhile time one launch in N (rounded up to a power of two; 1: all that have a free
                         event), and observe all network steps, in the job's processes on this host of this
                         user (root: all users). Settings revert automatically, even if it is killed

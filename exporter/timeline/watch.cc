@@ -24,6 +24,7 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kAgainAfter{1000};    // an endpoint that failed
 constexpr milliseconds kLookPatience{1000};  // others wait meanwhile
+constexpr int kLateLooks = 3;  // so many times the client's patience, for who was never looked at
 constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // until somebody who wants it to stop is heard
 constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
@@ -170,11 +171,14 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
     const auto comm = std::find_if(
         all.begin(), all.end(), [&](const Communicator& each) { return each.id == question.comm; });
     if (comm == all.end()) return;
+    const Time was_due = comm->due;
     comm->due = comm->is_live ? steady_clock::now() + kLookEvery : Time::max();
     // The client has waited as long as it may.
     if (answer.status == 503 || answer.error.find("(503)") != std::string::npos) {
       ++refused_;
-      if (comm->is_live) comm->due = steady_clock::now() + kAgainAfter;
+      endpoint.refuses = true;
+      endpoint.due = steady_clock::now() + kLookEvery;
+      if (comm->is_live) comm->due = was_due;
     } else if (!answer.error.empty()) {
       NoteFailure(question.endpoint, answer.error);
     } else if (answer.status == 404) {
@@ -186,6 +190,8 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
     } else {
       endpoint.failure.clear();
+      endpoint.refuses = false;
+      comm->is_seen = true;
       comm->is_done = !comm->is_live;
       ++seen_.looks;
     }
@@ -218,21 +224,33 @@ void JobWatch::LookAtDue(Time now) {
   }
 }
 
+bool JobWatch::HasUnseen() const {
+  return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint& endpoint) {
+    const std::vector<Communicator>& all = endpoint.communicators;
+    return endpoint.failure.empty() &&
+           std::any_of(all.begin(), all.end(),
+                       [](const Communicator& each) { return each.is_live && !each.is_seen; });
+  });
+}
+
 void JobWatch::LookAtAll() {
-  std::vector<std::vector<std::string>> ids(endpoints_.size());
+  std::vector<std::vector<Communicator>> all(endpoints_.size());
   std::size_t most = 0;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    for (const Communicator& each : endpoints_[i].communicators) {
-      if (!each.is_done) ids[i].push_back(each.id);
-    }
-    most = std::max(most, ids[i].size());
+    all[i] = endpoints_[i].communicators;
+    std::stable_sort(all[i].begin(), all[i].end(), [](const auto& a, const auto& b) {
+      return std::tuple(!a.is_live, a.is_seen) < std::tuple(!b.is_live, b.is_seen);
+    });
+    most = std::max(most, all[i].size());
   }
   for (std::size_t turn = 0; turn < most; ++turn) {
     std::vector<Question> questions;
     for (std::size_t i = 0; i < endpoints_.size(); ++i) {
       // Who fails is not asked once more for each of its communicators.
-      if (turn < ids[i].size() && endpoints_[i].failure.empty())
-        questions.push_back({i, ids[i][turn]});
+      if (turn >= all[i].size() || !endpoints_[i].failure.empty()) continue;
+      const Communicator& comm = all[i][turn];
+      if (comm.is_done || (!comm.is_live && endpoints_[i].refuses)) continue;
+      questions.push_back({i, comm.id});
     }
     Look(questions, turn == 0 ? options_.client.patience : kLookPatience);
   }
@@ -241,7 +259,9 @@ void JobWatch::LookAtAll() {
 void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
   const Time end = steady_clock::now() + window;
   Time communicators_due = steady_clock::now() + kCommunicatorsEvery;
-  for (Time now = steady_clock::now(); now < end && !stop.load(); now = steady_clock::now()) {
+  const Time last = end + kLateLooks * options_.client.patience;
+  const auto goes_on = [&](Time now) { return now < end || (now < last && HasUnseen()); };
+  for (Time now = steady_clock::now(); goes_on(now) && !stop.load(); now = steady_clock::now()) {
     if (now >= communicators_due) {
       AskCommunicators();
       communicators_due = now + kCommunicatorsEvery;

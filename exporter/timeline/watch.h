@@ -3,7 +3,7 @@
 // One communicator of an endpoint at a time, each that lives about every kLookEvery: an endpoint makes
 // no newer page in between, and the calls that were timed stay for about as long. It gives these pages
 // little processor time (exporter/http/page_cache.h), so a communicator that has ended is asked for
-// once, when no other is due. What was refused is looked at later, and calls that were pushed out
+// once, when no other is due. What was refused stays first in line, and calls that were pushed out
 // meanwhile are a gap. An endpoint that fails is asked again every second.
 //
 // Thread: the caller's; blocks. Memory: of the recording, and a page of each endpoint.
@@ -48,7 +48,8 @@ class JobWatch {
   // Those that live, each once.
   std::vector<JobProcess> processes() const;
 
-  // Until the time is over or `stop` is set; then once more, and the verdict on the job.
+  // Until the time is over, and longer while a live communicator was never looked at, or until `stop` is
+  // set; then once more, and the verdict on the job.
   void Watch(std::chrono::milliseconds window, const std::atomic<bool>& stop);
   Observation Take() { return std::move(seen_); }
 
@@ -57,13 +58,15 @@ class JobWatch {
   struct Communicator {
     std::string id;
     bool is_live = true;
-    bool is_done = false;  // it has ended, and was looked at since
+    bool is_seen = false;  // was looked at,
+    bool is_done = false;  // since it has ended
     Time due{};
   };
   struct Endpoint {
     std::vector<Communicator> communicators;
-    Time due{};           // not before: it failed
-    std::string failure;  // "": it answers
+    Time due{};            // not before: it failed
+    std::string failure;   // "": it answers
+    bool refuses = false;  // it had no processor time for the last one
     bool has_too_many = false;
   };
   struct Question {
@@ -76,6 +79,7 @@ class JobWatch {
   void AskCommunicators();
   void NoteCommunicators(std::size_t endpoint, const nlohmann::json& page);
   void LookAtDue(Time now);
+  bool HasUnseen() const;
   void LookAtAll();
   void Look(const std::vector<Question>& questions, std::chrono::milliseconds patience);
   void Note(std::string note);

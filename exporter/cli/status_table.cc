@@ -127,8 +127,7 @@ class Page {
     if (ended > 0) {
       absl::StrAppend(
           &out_, "\n",
-          Paint(absl::StrCat(Plural(ended, "communicator"), " that ended not shown (--all)."),
-                kDim),
+          Paint(absl::StrCat(Plural(ended, "ended communicator"), " not shown (--all)."), kDim),
           "\n");
     }
     return std::move(out_);

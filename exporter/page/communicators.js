@@ -148,7 +148,7 @@ class CommunicatorList {
         (section, comm) => section.update(comm, history, recent, number(page.time)));
     const notes = [];
     if (usable.length > shown.length) notes.push(`${plural(usable.length - shown.length, 'communicator')} not shown (filter).`);
-    if (all.length > usable.length) notes.push(`${plural(all.length - usable.length, 'communicator')} that ended not shown.`);
+    if (all.length > usable.length) notes.push(`${plural(all.length - usable.length, 'ended communicator')} not shown.`);
     put(this.note, notes.join(' '));
   }
 

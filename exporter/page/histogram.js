@@ -46,7 +46,7 @@ class Scale {
     if (!(this.to > this.from)) return [];
     const decades = (this.to - this.from) * Math.log10(2);
     const steps = decades < 1.5 ? [1, 2, 5] : decades < 3 ? [1, 3] : [1];
-    const every = Math.ceil(decades / 6);
+    const every = Math.ceil(decades / 4.5);  // of a decade a label needs 58 pixels
     const found = [];
     for (let decade = -7; decade <= 4; decade += 1) {
       if (steps.length === 1 && decade % every !== 0) continue;

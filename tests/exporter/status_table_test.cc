@@ -157,8 +157,7 @@ TEST(StatusTable, DeadStoppedEndedAndInvisible) {
   EXPECT_THAT(table, HasSubstr("  stopped  15 s"));
   for (int rank = 0; rank < 3; ++rank) job.Of(kComm, rank).finalized = true;
   table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table,
-              HasSubstr("No communicator is in use.\n\n1 communicator that ended not shown"));
+  EXPECT_THAT(table, HasSubstr("No communicator is in use.\n\n1 ended communicator not shown"));
   StatusOptions all;
   all.all = true;
   EXPECT_THAT(StatusTable(Page(job), nullptr, all), HasSubstr("  ended  "));

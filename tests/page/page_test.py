@@ -457,7 +457,7 @@ class PageTest(PageCase):
         shown = self.look(page(communicator(), other, ended))
         names = "[...document.querySelectorAll('h3 .name')].map((each) => each.textContent)"
         self.assertEqual(shown.evaluate(names), ["dp", "pp"])
-        self.assertEqual(shown.text("#hidden"), "1 communicator that ended not shown.")
+        self.assertEqual(shown.text("#hidden"), "1 ended communicator not shown.")
         shown.evaluate("document.getElementById('ended').click()")
         self.assertEqual(shown.evaluate(names), ["dp", "pp", "old"])
         for words, expected in (("send", ["pp"]), ("24001 dp", ["dp"]), ("hang", []),

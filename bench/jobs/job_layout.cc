@@ -112,6 +112,8 @@ class Programmer {
     }
     if (layout_.is_sharded) {
       Collective(GroupKind::kData, "AllReduce", 0, 200 * kUs);  // the gradients' norm
+    } else if (layout_.has_lists) {
+      List("Reduce");
     } else {
       Collective(GroupKind::kData, "ReduceScatter", 6, 3 * kMs);
     }
@@ -119,7 +121,13 @@ class Programmer {
     Collective(GroupKind::kWorld, "AllReduce", 0, 200 * kUs);
     Add({StepKind::kHostWork, -1, -1, "", 0, 1 * kMs});
     Add({StepKind::kGpuWork, -1, -1, "", 0, 2 * kMs});  // the optimizer
-    if (!layout_.is_sharded) Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
+    if (layout_.has_lists) {
+      List("Broadcast");
+      steps_.back().is_hidden = true;
+      Collective(GroupKind::kData, "AllReduce", 0, 200 * kUs);  // a barrier
+    } else if (!layout_.is_sharded) {
+      Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
+    }
     Add({StepKind::kSync, -1, -1, "", 0, 0});  // somebody looks at the loss
     // The root has read the next batch now. The others have posted theirs long ago.
     if (place_.data == 0) Collective(GroupKind::kInput, "Broadcast", 5, 300 * kUs);
@@ -190,6 +198,11 @@ class Programmer {
     const auto found = group_of_.find(kind);
     if (found == group_of_.end()) return;
     Add({StepKind::kCollective, found->second, -1, op, size_class, work_ns});
+  }
+
+  void List(const char* op) {
+    Collective(GroupKind::kData, op, 4, 3 * kMs);
+    steps_.back().is_list = true;
   }
 
   void Exchange() {

@@ -29,6 +29,10 @@ struct JobLayout {
   bool posts_ahead = false;
   bool syncs_often = false;    // hosts wait for their GPUs after each microbatch
   bool has_broadcast = false;  // data-parallel ranks get each batch by a Broadcast
+  // Gradients and parameters are lists of tensors, as of PyTorch's backend nccl2: a group of Reduces or
+  // Broadcasts, one with each rank as the root. NCCL reports no launch of these Broadcasts. A barrier
+  // follows, an AllReduce of four bytes.
+  bool has_lists = false;
   // Messages of a pipeline are large: a Send ends when it has been received. All forward passes come first.
   bool sends_wait = false;
 
@@ -81,6 +85,8 @@ struct JobStep {
   int stream = 0, awaited_stream = 0;  // of kAwait
   int root = -1;                       // of a Broadcast
   int peer_rank = -1;                  // of Send and Recv: in the group
+  bool is_list = false;                // a call with each rank as the root, in one group
+  bool is_hidden = false;              // NCCL reports no launch
 };
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);

@@ -48,10 +48,19 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     Count("Send", step.size_class, peers.size());
     Count("Recv", step.size_class, peers.size());
   } else {
-    Count(step.op, step.size_class, 1);
+    const int calls = CallsOf(step);
+    Count(step.op, step.size_class, static_cast<uint64_t>(calls));
+    if (step.is_hidden) {
+      for (int root = 0; root < calls; ++root) KeepOfList(step, root, 0);
+      snapshot_.unreported_calls += static_cast<uint64_t>(calls);
+      snapshot_.unreported_since_realtime_ns = kJobStart + now_ns;
+      return;
+    }
     if (step.kind == StepKind::kCollective) CountReported(step.op);
   }
   ++snapshot_.launches;
+  snapshot_.unreported_calls = 0;
+  snapshot_.unreported_since_realtime_ns = 0;
   if (step.kind == StepKind::kExchange) {
     bool is_of_group = false;
     for (const int peer : peers) {
@@ -60,6 +69,11 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
               is_of_group});
         is_of_group = true;
       }
+    }
+  } else if (step.is_list) {
+    for (int root = 0; root < CallsOf(step); ++root) {
+      KeepOfList(step, root, snapshot_.launches);
+      last_calls_.back().launched_ns = kJobStart + now_ns;
     }
   } else {
     Remember(step, now_ns);
@@ -112,6 +126,12 @@ void JobMember::Remember(const JobStep& step, int64_t now_ns) {
         step.peer_rank, false});
 }
 
+int JobMember::CallsOf(const JobStep& step) const { return step.is_list ? snapshot_.nranks : 1; }
+
+void JobMember::KeepOfList(const JobStep& step, int root, uint64_t launch) {
+  Keep({step.op, step.size_class, ++collectives_, launch, 0, root, -1, root != 0});
+}
+
 void JobMember::Keep(const LastCall& call) {
   last_calls_.push_back(call);
   if (last_calls_.size() > kLastCalls) last_calls_.pop_front();
@@ -125,14 +145,15 @@ void JobMember::Begin(int64_t launched_ns, int64_t begun_ns) {
 
 void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
                        int sampling_exponent) {
+  if (step.is_hidden) return;
   const int64_t before_ns = snapshot_.last_completion_realtime_ns - kJobStart;
   RememberWait(std::max(before_ns, launched_ns), end_ns);
   launches_.pop_front();
   ++snapshot_.launches_completed;
   snapshot_.last_completion_realtime_ns = kJobStart + end_ns;
-  // An exchange is one launch of many calls.
-  Time(step.kind == StepKind::kExchange ? "Grouped" : step.op, step.size_class, end_ns - begun_ns,
-       end_ns, sampling_exponent);
+  // An exchange or a list is one launch of many calls.
+  Time(step.kind == StepKind::kExchange || step.is_list ? "Grouped" : step.op, step.size_class,
+       end_ns - begun_ns, end_ns, sampling_exponent);
 }
 
 // As RecordWriter::NoteWait does it; no job here waits in so many kinds of calls, or for so long that

@@ -76,6 +76,8 @@ class JobMember {
   uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
   void CountReported(const char* op);
   void Remember(const JobStep& step, int64_t now_ns);
+  int CallsOf(const JobStep& step) const;
+  void KeepOfList(const JobStep& step, int root, uint64_t launch);
   void Keep(const LastCall& call);
   void RememberWait(int64_t begin_ns, int64_t end_ns);
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,

@@ -37,6 +37,7 @@ enum class Jobs {
   kBroadcasts,     // data-parallel ranks get each batch by a Broadcast
   kLargeMessages,  // pipelines of four stages, whose Sends end when they are received
   kExperts,
+  kLists,  // data-parallel ranks exchange lists of tensors
 };
 
 struct FaultKind {
@@ -121,6 +122,8 @@ const std::vector<FaultKind>& Kinds() {
       Beside({"two jobs with the same ids hang", 58, Fault::kHostStuck, true}, "host stuck", true),
       Beside({"host stuck, a healthy job has the same ids", 59, Fault::kHostStuck, true}, "healthy",
              true),
+      {"host stuck, lists of tensors", 86, Fault::kHostStuck, true, false, Jobs::kLists},
+      {"GPU stuck, lists of tensors", 87, Fault::kGpuStuck, true, false, Jobs::kLists},
       Long({"process stopped", 60, Fault::kStopped, true}),
       Long({"a debugger at one that waits", 61, Fault::kLooked, true}),
       Long({"driver call", 62, Fault::kDriverCall, true}),
@@ -164,6 +167,7 @@ const std::vector<FaultKind>& Kinds() {
        Jobs::kManyLayers},
       {"healthy, calls posted ahead", 38, Fault::kNone, false, false, Jobs::kPostAhead},
       {"healthy, calls had failed", 43, Fault::kNone, false, false, Jobs::kCallsFail},
+      {"healthy, lists of tensors", 88, Fault::kNone, false, false, Jobs::kLists},
   };
   return *kKinds;
 }
@@ -630,6 +634,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   scenario.layout.has_second = kind->fault == Fault::kCircle;
   scenario.layout.has_world |= kind->fault == Fault::kMoves;
   scenario.layout.has_broadcast = kind->jobs == Jobs::kBroadcasts;
+  scenario.layout.has_lists = kind->jobs == Jobs::kLists;
   scenario.groups = GroupsOf(scenario.layout, seed);
   options.rank = static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
   if (needs_call) {

@@ -120,8 +120,8 @@ const char* WorkRefutalName(WorkRefutal refutal);
 enum class GpuUse : uint8_t {
   kUnknown = 0,  // it was not asked, or cannot be
   kIdle = 1,     // it has run nothing
-  kBusy = 2,     // it has always run something
-  kMixed = 3,
+  kBusy = 2,     // it has always run something that leaves the memory alone, as a kernel that waits
+  kMixed = 3,    // neither: it may compute
   kShared = 4,  // other processes use it, too: what it runs may be theirs
 };
 inline constexpr int kGpuUses = 5;

@@ -14,7 +14,8 @@ namespace {
 // NVML's types and numbers (nvml.h 13.0).
 constexpr int kSuccess = 0;
 constexpr int kInsufficientSize = 7;
-constexpr int kGpuUtilization = 1;  // NVML_GPU_UTILIZATION_SAMPLES
+// NVML_GPU_UTILIZATION_SAMPLES, NVML_MEMORY_UTILIZATION_SAMPLES
+constexpr int kOfKernels = 1, kOfMemory = 2;
 using Device = void*;
 struct Sample {
   unsigned long long time_us;  // Unix time
@@ -27,7 +28,7 @@ constexpr int kLeastSamples = 10;  // two seconds
 constexpr int64_t kAgainNs = 1000000000;
 // What was still running when the counter moved last has ended by then.
 constexpr int64_t kEndsNs = 1000000000;
-constexpr unsigned kIdlePercent = 5, kBusyPercent = 80;
+constexpr unsigned kIdlePercent = 5, kBusyPercent = 80, kMemoryPercent = 1;
 
 }  // namespace
 
@@ -59,25 +60,36 @@ struct GpuUses::Nvml {
     const int result = get_processes(device, &processes, nullptr);
     if (result != kSuccess && result != kInsufficientSize) return GpuUse::kUnknown;
     if (processes > 1) return GpuUse::kShared;
+    const Range kernels = Samples(device, kOfKernels, since_ns);
+    if (kernels.count < kLeastSamples) return GpuUse::kUnknown;
+    if (kernels.most <= kIdlePercent) return GpuUse::kIdle;
+    if (kernels.least < kBusyPercent) return GpuUse::kMixed;
+    const Range memory = Samples(device, kOfMemory, since_ns);
+    if (memory.count < kLeastSamples) return GpuUse::kUnknown;
+    return memory.most <= kMemoryPercent ? GpuUse::kBusy : GpuUse::kMixed;
+  }
+
+ private:
+  struct Range {
+    int count = 0;  // 0 as well where NVML does not answer
+    unsigned least = UINT32_MAX, most = 0;
+  };
+  Range Samples(Device device, int of, int64_t since_ns) const {
     std::array<Sample, kMostSamples> samples{};
     unsigned count = kMostSamples;
     int value_type = 0;
     const auto since_us = static_cast<unsigned long long>(since_ns / 1000);
-    if (get_samples(device, kGpuUtilization, since_us, &value_type, &count, samples.data()) !=
-        kSuccess) {
-      return GpuUse::kUnknown;
+    Range range;
+    if (get_samples(device, of, since_us, &value_type, &count, samples.data()) != kSuccess) {
+      return range;
     }
-    int idle = 0;
-    int busy = 0;
-    int all = 0;
     for (unsigned i = 0; i < std::min<unsigned>(count, kMostSamples); ++i) {
       if (samples[i].time_us < since_us) continue;
-      ++all;
-      idle += static_cast<int>(samples[i].value <= kIdlePercent);
-      busy += static_cast<int>(samples[i].value >= kBusyPercent);
+      ++range.count;
+      range.least = std::min(range.least, samples[i].value);
+      range.most = std::max(range.most, samples[i].value);
     }
-    if (all < kLeastSamples) return GpuUse::kUnknown;
-    return idle == all ? GpuUse::kIdle : busy == all ? GpuUse::kBusy : GpuUse::kMixed;
+    return range;
   }
 };
 

@@ -160,9 +160,11 @@ void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint6
 
 void StreamTimer::EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
                           uint64_t launched) {
-  gate.has_behind.store(last_tail != nullptr);  // both published with the number
-  if (last_tail != nullptr) gate.behind.store(last_tail);
-  gate.launch.publish(launched);  // sees both events, and when
+  // Published with the number; only this thread writes it.
+  const uint32_t without = timer.gates_without_behind_.load() & ~timer.BitOf(gate);
+  timer.gates_without_behind_.store(last_tail != nullptr ? without : without | timer.BitOf(gate));
+  if (last_tail != nullptr) gate.behind.store(last_tail);  // as is this
+  gate.launch.publish(launched);                           // sees both events, and when
   if (&gate != &timer.newest_gate_) {
     timer.armed_gates_.publish(timer.armed_gates_.load() + 1);
   }
@@ -249,7 +251,8 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   const uint64_t before = timer.completed_.load();  // only this thread writes it
   uint64_t by_events = timer.by_events_.load();     // as is this
   const bool is_counted = counted.counted_ns != 0 && now_ns < counted.counted_ns + kCountedNs;
-  timer.is_counted_.store(is_counted);  // to be late is harmless
+  // To be late is harmless. Only this thread writes it, and the launching thread's line rarely.
+  if (timer.is_counted_.load() != is_counted) timer.is_counted_.store(is_counted);
   bool is_tail_complete = false;
   uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
   if (before < launched) {
@@ -359,9 +362,10 @@ int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint6
   if (result != kCudaSuccess && result != kCudaNotReady) return result;
   const bool has_begun = result == kCudaSuccess;
   // Whether the launches before it have ended. If it has begun, they have.
+  const bool has_behind = (timer.gates_without_behind_.load() & timer.BitOf(gate)) == 0;
   const int before = has_begun || front->completed >= launch - 1 ? kCudaSuccess
-                     : gate.has_behind.load() ? driver_.event_query(gate.behind.load())
-                                              : kCudaNotReady;
+                     : has_behind ? driver_.event_query(gate.behind.load())
+                                  : kCudaNotReady;
   if (before != kCudaSuccess && before != kCudaNotReady) return before;
   // If `newest_gate` has been recorded again, the answers are about another launch: see RecordGate.
   std::atomic_thread_fence(std::memory_order_acquire);  // as argued above

@@ -94,11 +94,11 @@ struct LaunchMarker {
 
 // Between two launches.
 struct LaunchGate {
-  CudaEvent front;            // of the later one
-  Relaxed<CudaEvent> behind;  // the earlier one, or
-  Relaxed<bool> has_behind;   // false: nothing
-  Ordered<uint64_t> launch;   // number of the later one
-  Relaxed<uint64_t> ns;       // when it was made
+  CudaEvent front;  // of the later one
+  Relaxed<CudaEvent>
+      behind;  // the earlier one, unless gates_without_behind_ says that there is none
+  Ordered<uint64_t> launch;  // number of the later one
+  Relaxed<uint64_t> ns;      // when it was made
 };
 
 // What NCCL's counter says of the launches of a communicator.
@@ -146,8 +146,9 @@ class CommunicatorTimer {
   uint64_t unused_;
   // ---- line
   Ordered<uint32_t> cleared_markers_;
-  Relaxed<uint64_t> marker_spacing_ns_;  // poller
-  Ordered<uint32_t> cleared_gates_;      // poller: passed, or their launches are complete
+  Relaxed<uint32_t> gates_without_behind_;  // launching thread: a bit for each, BitOf
+  Relaxed<uint64_t> marker_spacing_ns_;     // poller
+  Ordered<uint32_t> cleared_gates_;         // poller: passed, or their launches are complete
   LaunchMarker markers_[kMarkers];
   LaunchGate gates_[kGates];
   LaunchGate newest_gate_;  // `launch` is 0 while its events are recorded again
@@ -155,6 +156,7 @@ class CommunicatorTimer {
   CudaContext context_;
   uint64_t context_id_;
   int device_;
+  Relaxed<uint32_t> error_;  // any thread: what it answered then, 0: nothing, or the context went
   Relaxed<uint64_t> retired_ns_;
   Relaxed<uint64_t> completed_;  // poller
   Relaxed<uint64_t> by_events_;  // poller
@@ -163,8 +165,10 @@ class CommunicatorTimer {
   uint64_t begun_;               // poller: number of the newest launch known to have begun
   uint64_t progress_ns_;         // poller: when it last saw a completion
   uint64_t asked_idle_ns_;       // poller: when it last asked with nothing in flight
-  Relaxed<uint32_t> error_;  // any thread: what it answered then, 0: nothing, or the context went
 
+  uint32_t BitOf(const LaunchGate& gate) const {
+    return 1u << (&gate == &newest_gate_ ? kGates : static_cast<uint32_t>(&gate - gates_));
+  }
   static void CheckLayout();
 };
 

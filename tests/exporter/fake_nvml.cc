@@ -19,13 +19,13 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) {
 }
 int nvmlDeviceGetSamples(void*, int type, unsigned long long since_us, int*, unsigned* count,
                          nccl_pulse::FakeNvml::Sample* samples) {
-  ++g_fake.asked;
+  g_fake.asked += static_cast<int>(type == 1);
   unsigned used = 0;
-  for (const auto& sample : g_fake.samples) {
+  for (const auto& sample : type == 2 ? g_fake.memory : g_fake.samples) {
     if (sample.time_us >= since_us && used < *count) samples[used++] = sample;
   }
   *count = used;
-  return type == 1 && used != 0 ? 0 : 6;
+  return (type == 1 || type == 2) && used != 0 ? 0 : 6;
 }
 }
 // NOLINTEND(readability-identifier-naming)

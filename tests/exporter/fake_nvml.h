@@ -14,7 +14,7 @@ struct FakeNvml {
   };
   std::string uuid = "GPU-1";
   unsigned processes = 1;
-  std::vector<Sample> samples;
+  std::vector<Sample> samples, memory;
   int asked = 0;
 };
 

@@ -26,8 +26,9 @@ void Sample(unsigned before, unsigned first_second, unsigned after) {
   FakeNvml fake;
   for (int i = -15; i < 60; ++i) {
     const unsigned value = i < 0 ? before : i < 5 ? first_second : after;
-    fake.samples.push_back(
-        {static_cast<unsigned long long>(kMoved / 1000 + int64_t{200000} * i), value});
+    const auto time = static_cast<unsigned long long>(kMoved / 1000 + int64_t{200000} * i);
+    fake.samples.push_back({time, value});
+    fake.memory.push_back({time, i < 5 ? 20u : 0u});
   }
   Nvml() = fake;
 }
@@ -58,6 +59,14 @@ TEST(GpuUse, BySamplesSinceTheCounterMoved) {
   EXPECT_EQ(Ask(), GpuUse::kMixed);
   Nvml().samples.back().value = 0;
   EXPECT_EQ(Ask(), GpuUse::kMixed);
+}
+
+TEST(GpuUse, OneThatComputesUsesItsMemory) {
+  Sample(0, 60, 100);
+  Nvml().memory.back().value = 22;
+  EXPECT_EQ(Ask(), GpuUse::kMixed);
+  Nvml().memory.clear();
+  EXPECT_EQ(Ask(), GpuUse::kUnknown);
 }
 
 TEST(GpuUse, OneBusyMomentIsNotIdle) {

@@ -14,6 +14,7 @@ Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and
     stopped   layers; then the host of rank 1 does nothing                rank_not_begun, rank 1
     held      layers; then rank 1's GPU runs another kernel               rank 1, or no_progress and nobody
     quiet     layers; then nothing is replayed for --quiet seconds        nothing
+    computes  layers; then rank 1's GPU computes, and rank 0 waits        nothing
     first     rank 1 does not make the job's first call                   rank_not_called, rank 1
     cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
               off and without the plugin
@@ -38,8 +39,8 @@ import urllib.request
 
 PORT = 9481
 LIVES = ("lives", "apart", "reset")
-JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet", "first")
-STANDING = ("stopped", "held", "quiet", "first")
+JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet", "computes", "first")
+STANDING = ("stopped", "held", "quiet", "computes", "first")
 LAYERS = 32
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 
@@ -142,7 +143,13 @@ def run_rank(options):
             for _ in range(60):
                 job.torch.cuda._sleep(2_000_000_000)
         faulthandler.dump_traceback_later(6)  # where a launch waits
-        if case != "quiet" and (rank == 0 or case == "held"):
+        if case == "computes" and rank == 1:
+            values = job.torch.randn(8192, 8192, device="cuda", dtype=job.torch.bfloat16)
+            while True:
+                for _ in range(20):
+                    values @ values
+                job.torch.cuda.synchronize()
+        if case in ("stopped", "held") and (rank == 0 or case == "held"):
             for graph, _ in graphs:
                 graph.replay()
         time.sleep(3600)
@@ -407,12 +414,13 @@ class Nvml:
         self.library = ctypes.CDLL("libnvidia-ml.so.1")
         self.library.nvmlInit_v2()
 
-    def samples(self, gpu, seconds):
+    def samples(self, gpu, seconds, of=1):
+        """Of the kernels (1) or the memory (2)."""
         device, kind, count = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint(256)
         self.library.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(device))
         found = (self.Sample * 256)()
         since = int((time.time() - seconds) * 1e6)
-        result = self.library.nvmlDeviceGetSamples(device, 1, ctypes.c_ulonglong(since), ctypes.byref(kind),
+        result = self.library.nvmlDeviceGetSamples(device, of, ctypes.c_ulonglong(since), ctypes.byref(kind),
                                                    ctypes.byref(count), found)
         if result:
             return "error %d" % result
@@ -471,7 +479,7 @@ def watch(options, case, ranks):
         time.sleep(0.5)
     if wanted:
         right = last[:2] == wanted
-    elif case == "quiet":
+    elif case in ("quiet", "computes"):
         right = all(each[1] == "nothing" for each in said)
     else:
         right = last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")
@@ -483,7 +491,8 @@ def watch(options, case, ranks):
         print(json.dumps({"case": case, "threads": [threads(rank.pid) for rank in ranks]}), flush=True)
     print(json.dumps({"case": case, "right": right, "nccl": replayed[0]["nccl"], "replayed": replayed[0]["replayed"],
                       "counted": counts, "said": said, "at_last": now,
-                      "utilization": [nvml.samples(gpu, 12) for gpu in range(2)]}), flush=True)
+                      "utilization": [nvml.samples(gpu, 12) for gpu in range(2)],
+                      "memory": [nvml.samples(gpu, 12, of=2) for gpu in range(2)]}), flush=True)
 
 
 def run_job(options, case):

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "plugin/tracker/work_follower.h"
 #include "tests/plugin/tracker/parts.h"
 
 namespace nccl_pulse {
@@ -57,15 +58,16 @@ TEST(LaunchWatch, CompletedLaunchesReachTheRecord) {
                 launches.Start(process.instruments, communicator, nullptr, process.context),
                 [](uint64_t /*ns*/) {});
   LaunchWatch watch{};
+  const WorkFollower work(process.instruments);
   const uint64_t now_ns = process.clock.NowNs();
-  EXPECT_TRUE(watch.Poll(process.instruments, communicator, now_ns + 1));
+  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 1));
   EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 0u);
   EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, now_ns);
   process.gpu.is_behind = false;
-  EXPECT_TRUE(watch.Poll(process.instruments, communicator, now_ns + 2));
+  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 2));
   EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 1u);
   EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, 0u);
-  EXPECT_FALSE(watch.Poll(process.instruments, communicator, now_ns + 3));
+  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, now_ns + 3));
 }
 
 TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
@@ -78,7 +80,8 @@ TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
                 [](uint64_t /*ns*/) {});
   EXPECT_FALSE(launches.is_followed());
   LaunchWatch watch{};
-  EXPECT_FALSE(watch.Poll(process.instruments, communicator, process.clock.NowNs()));
+  const WorkFollower work(process.instruments);
+  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, process.clock.NowNs()));
   EXPECT_EQ(communicator.Writer(process.segment.segment()).completion_source(),
             CompletionSource::kNone);
 }

@@ -122,7 +122,7 @@ enum class GpuUse : uint8_t {
   kIdle = 1,     // it has run nothing
   kBusy = 2,     // it has always run something that leaves the memory alone, as a kernel that waits
   kMixed = 3,    // neither: it may compute
-  kShared = 4,  // other processes use it, too: what it runs may be theirs
+  kShared = 4,   // other processes use it, too: what it runs may be theirs
 };
 inline constexpr int kGpuUses = 5;
 const char* GpuUseName(GpuUse use);

@@ -67,7 +67,6 @@ It reads the node's endpoint, so it also works while a job hangs.
   FOR        how long it has been in that state
   LAST CALL  operation, size class, and how often this kind was called
   CALLS      since its start, with those that CUDA graph replays finished, if they are counted
-             (NCCL_PULSE_WORK_COUNTERS=on)
   CALLS/S    over the last second (--interval)
   P50, P99   of the operation named above the table, from timed calls
   BUS        its bus bandwidth, as nccl-tests reports it

@@ -107,10 +107,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kWorkOperations, "nccl_graph_finished_operations_total", MetricType::Counter, "",
      kComm, LabelNames(),
      "Collectives that replays of CUDA graphs have finished, by NCCL's own counter of finished "
-     "work "
-     "(NCCL_PULSE_WORK_COUNTERS=on; see work-counters.md). It includes graphs of any length. "
-     "Present "
-     "while the counter is proven and each launch carries one collective."},
+     "work (see work-counters.md). It includes graphs of any length. Present while the counter is "
+     "proven and each launch carries one collective."},
     {MetricId::kWorkProgress, "nccl_work_last_progress_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
      "When NCCL's own counter of finished work last moved, in Unix time, within 0.1 s. Present if "
@@ -224,8 +222,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kWorkCounters, "nccl_pulse_work_counters", MetricType::Gauge, "", kProcess,
      LabelNames("state", "reason"),
      "Communicators by the state of NCCL's own counter of finished work. The reason says why one "
-     "was "
-     "refuted, or none (see work-counters.md). Present with NCCL_PULSE_WORK_COUNTERS=on."},
+     "was refuted, or none (see work-counters.md). Absent with NCCL_PULSE_WORK_COUNTERS=off."},
     {MetricId::kCommands, "nccl_pulse_commands_total", MetricType::Counter, "", kProcess,
      LabelNames("result"),
      "Commands to the running process (`pulse set`). Present from the first on."},

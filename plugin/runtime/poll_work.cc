@@ -51,8 +51,8 @@ void PollWork::Start(abi::DebugLogger logger) {
           {relax, [](void* work) { return static_cast<PollWork*>(work)->ReadCounters(); },
            [](void*) {}, this})) {
     process_.log.Warn(logger,
-                      "no thread could be started that reads NCCL's counters of finished "
-                      "work: NCCL_PULSE_WORK_COUNTERS=on has no effect");
+                      "no thread could be started that reads NCCL's counters of finished work: "
+                      "replays of CUDA graphs are not counted");
   }
 }
 

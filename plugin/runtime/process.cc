@@ -82,10 +82,9 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   }
   if (process->settings.follow_work &&
       (process->driver == nullptr || !process->tracker->FollowWork(*process->driver))) {
-    process->log.Warn(
-        arguments.logger,
-        "NCCL_PULSE_WORK_COUNTERS=on has no effect: the CUDA driver lacks what mapping "
-        "NCCL's memory needs, there is no memory, or NCCL_PULSE_TIMING is off");
+    process->log.Info(arguments.logger,
+                      "NCCL's own counters of finished work are not read: the CUDA driver lacks "
+                      "what that takes, or NCCL_PULSE_TIMING is off");
   }
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();

@@ -242,7 +242,7 @@ constexpr Setting kSettings[] = {
     {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
      [](const Settings&) { return std::string("off"); }},
     {"NCCL_PULSE_WORK_COUNTERS", "on or off", ParseWorkCounters,
-     [](const Settings&) { return std::string("off"); }},
+     [](const Settings&) { return std::string("on"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,
      [](const Settings&) { return std::string("off"); }},
     // Read where the library is loaded (plugin/next/chain.cc), which says what is wrong with it.

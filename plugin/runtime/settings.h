@@ -26,7 +26,7 @@
 //                                                                     watched (network_window.h)
 //   GRAPHS                         auto [off]                         whether replays of graphs are
 //                                                                     counted (graph_stamps.h)
-//   WORK_COUNTERS                  on [off]                           whether NCCL's own counters of
+//   WORK_COUNTERS                  [on] off                           whether NCCL's own counters of
 //                                                                     finished work are read
 //                                                                     (work_proof.h)
 //   USER_TAGS                      1 ... 64 off [off]               how many of the tags that the
@@ -77,7 +77,7 @@ struct Settings {
   bool network_window_was_set = false;
   uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
   bool follow_graphs = false;
-  bool follow_work = false;
+  bool follow_work = true;
   int user_tags = 0;  // shown; 0: none
 };
 

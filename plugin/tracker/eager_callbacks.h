@@ -90,7 +90,7 @@ inline bool Tracker::StartUsualLaunch(uint64_t context, const LaunchEvent& event
   // Acquire: as CommunicatorTable::Find.
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
-  if (__builtin_expect(instruments_.follows_work, 0)) work_.NoteLaunch(communicator, false);
+  if (__builtin_expect(instruments_.follows_work, 1)) work_.NoteLaunch(communicator, false);
   return communicator.parts.load()->launches.StartUsual(instruments_, event.stream, context,
                                                         ticket);
 }
@@ -99,7 +99,7 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
-  if (__builtin_expect(instruments_.follows_work, 0)) work_.NoteLaunch(*communicator, captured);
+  if (__builtin_expect(instruments_.follows_work, 1)) work_.NoteLaunch(*communicator, captured);
   LaunchFollower& launches = communicator->parts.load()->launches;
   // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.is_followed(), 1)) {
@@ -144,7 +144,7 @@ inline Lane& Tracker::CountOperation(const Communicator& communicator, Communica
                               parts.peer_cursor);
   }
   AddToCell(cells.a, 1);
-  if (__builtin_expect(instruments_.follows_work, 0)) {
+  if (__builtin_expect(instruments_.follows_work, 1)) {
     work_.NoteOperation(communicator, event, false);
   }
   Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
@@ -258,7 +258,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   } else {
     parts.ring.TakeNumber();
   }
-  if (__builtin_expect(instruments_.follows_work, 0)) {
+  if (__builtin_expect(instruments_.follows_work, 1)) {
     work_.NoteOperation(communicator, event, IsOfCapturedCall(event.parent));
   }
   // An operation is enqueued microseconds after its launch, so one reading of the clock serves

@@ -26,14 +26,18 @@ bool WorkFollower::Begin(const CudaDriver& driver) {
   work_ = WorkDriver::Load();
   driver_ = &driver;
   if (work_ == nullptr || instruments_.stream_timer == nullptr) return false;
-  // Written now, because a callback must not fault.
-  places_.reset(new (std::nothrow) Place[kMaxCommunicators]{});
+  places_.reset(new (std::nothrow) Ordered<Place*>[kMaxCommunicators] {});
   return is_on();
 }
 
 void WorkFollower::Attach(const Communicator& communicator, const void* context_at,
                           const WorkOwner& owner) {
-  Place& place = places_[communicator.index];
+  if (PlaceOf(communicator) == nullptr) {
+    // Written now, because a callback must not fault.
+    places_[communicator.index].publish(new (std::nothrow) Place{});
+    if (PlaceOf(communicator) == nullptr) return;
+  }
+  Place& place = *PlaceOf(communicator);
   Launched& launched = place.launched;
   // Candidates of the last communicator that nobody has taken yet: this one has none.
   const bool is_free = launched.phase.acquire() != kFound;
@@ -43,7 +47,6 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.reported.store(0);
   launched.is_group_captured.store(false);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
-  if (launched.sums == nullptr) launched.sums = new (std::nothrow) Relaxed<uint32_t>[kSums] {};
   launched.work.publish(0);  // who sees this sees that the record has a new generation
   if (!is_free) return;
   place.context_at = context_at;
@@ -54,8 +57,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
 
 // ---- callbacks ----------------------------------------------------------------------------------
 
-void WorkFollower::Find(const Communicator& communicator) {
-  Place& place = places_[communicator.index];
+void WorkFollower::Find(const Communicator& communicator, Place& place) {
   place.found.record_generation = communicator.record_generation.load();
   place.found.owner = place.owner;
   FindWorkCandidates(*driver_, *work_, place.context_at, &place.found.candidates);
@@ -63,7 +65,9 @@ void WorkFollower::Find(const Communicator& communicator) {
 }
 
 void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective) {
-  Launched& launched = places_[communicator.index].launched;
+  Place* const place = PlaceOf(communicator);
+  if (place == nullptr) return;
+  Launched& launched = place->launched;
   if (!is_collective) launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
   launched.captured_calls.add(1);
   if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
@@ -71,7 +75,9 @@ void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_co
 
 void WorkFollower::NoteOperation(const Communicator& communicator, const OperationEvent& event,
                                  bool captured) {
-  Launched& launched = places_[communicator.index].launched;
+  Place* const place = PlaceOf(communicator);
+  if (__builtin_expect(place == nullptr, 0)) return;
+  Launched& launched = place->launched;
   if (__builtin_expect(!event.is_collective, 0)) {
     return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
   }
@@ -90,17 +96,17 @@ void WorkFollower::NoteOperation(const Communicator& communicator, const Operati
     launched.reported.publish(launches);  // whoever sees it sees the sums of the launches before
   }
   const uint64_t work = launched.work.load() + event.channels;
-  if (launched.sums != nullptr) launched.sums[launches % kSums].store(static_cast<uint32_t>(work));
+  place->sums[launches % kSums].store(static_cast<uint32_t>(work));
   launched.work.publish(work);  // with its sum
 }
 
 CountedLaunches WorkFollower::Counted(const Communicator& communicator,
                                       uint32_t record_generation) const {
-  if (!is_on()) return {};
-  const Place& place = places_[communicator.index];
-  const uint64_t counted = place.counted.acquire();  // sees when
+  const Place* const place = is_on() ? PlaceOf(communicator) : nullptr;
+  if (place == nullptr) return {};
+  const uint64_t counted = place->counted.acquire();  // sees when
   if (PackCounted(record_generation, counted) != counted) return {};
-  return {counted & kLaunchMask, place.counted_ns.load()};
+  return {counted & kLaunchMask, place->counted_ns.load()};
 }
 
 // ---- reading thread -----------------------------------------------------------------------------
@@ -119,15 +125,23 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& p
 bool WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
   bool is_deciding = false;
   for (Communicator& communicator : communicators) {
-    Place& place = places_[communicator.index];
-    PollPlace(communicator, place, now_ns);
-    const WorkState state = place.proof.state();
-    is_deciding |= state == WorkState::kLocated || state == WorkState::kCalibrating;
+    Place* const place = PlaceOf(communicator);
+    if (place == nullptr) continue;
+    PollPlace(communicator, *place, now_ns);
+    is_deciding |= IsDeciding(communicator, *place, now_ns);
   }
   for (uint32_t i = 0; i < reader_count_; ++i) {
     is_deciding |= readers_[i].user() != WorkReader::kNobody;
   }
   return is_deciding;
+}
+
+bool WorkFollower::IsDeciding(const Communicator& communicator, const Place& place,
+                              uint64_t now_ns) const {
+  constexpr uint64_t kRecentNs = 1000000000;
+  const WorkState state = place.proof.state();
+  return (state == WorkState::kLocated || state == WorkState::kCalibrating) &&
+         now_ns < communicator.Writer(instruments_.segment).last_launch_ns() + kRecentNs;
 }
 
 void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t now_ns) {
@@ -228,6 +242,8 @@ void WorkFollower::Refute(Place& place, WorkRefutal refutal) {
   place.is_published = false;
   Unmap(place);
   if (refutal < WorkRefutal::kMoved || refutal > WorkRefutal::kCopyFailed) return;
+  // A program may end its context at any time.
+  if (refutal == WorkRefutal::kCopyFailed && IsContextGone(place.taken.candidates)) return;
   if (!place.is_untold) ++untold_;
   place.is_untold = true;
 }
@@ -300,7 +316,7 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
 }
 
 void WorkFollower::Count(Place& place, uint64_t now_ns) {
-  const bool is_counted = place.proof.is_finished_known() && place.launched.sums != nullptr;
+  const bool is_counted = place.proof.is_finished_known();
   place.counted_ns.store(is_counted ? now_ns : 0);  // published with the rest
   // Its reader ignores it where the place has another communicator by now.
   place.counted.publish(
@@ -309,7 +325,7 @@ void WorkFollower::Count(Place& place, uint64_t now_ns) {
 
 uint64_t WorkFollower::CompletedLaunches(const Place& place) {
   const WorkLook& look = place.look;
-  const Relaxed<uint32_t>* const sums = place.launched.sums;  // seen with what was reported
+  const Relaxed<uint32_t>* const sums = place.sums;  // seen with what was reported
   const auto finished = static_cast<uint32_t>(place.proof.finished_work());
   uint64_t launch = look.before.reported;
   // Of the newest launch, more operations may follow.
@@ -368,6 +384,13 @@ void WorkFollower::OpenReader(const WorkCandidates& candidates) {
   reader->Open(*driver_, *work_, candidates.context, candidates.context_id);
 }
 
+bool WorkFollower::IsContextGone(const WorkCandidates& candidates) {
+  for (uint32_t i = 0; i < reader_count_; ++i) {
+    if (readers_[i].Is(candidates.context, candidates.context_id)) return !readers_[i].Enter();
+  }
+  return true;  // it has a successor
+}
+
 bool WorkFollower::IsStuck(const Place& place, uint64_t now_ns) {
   const WorkReader* const reader = place.is_mapped ? ReaderOf(place.taken.candidates) : nullptr;
   return reader != nullptr && reader->user() != WorkReader::kNobody &&
@@ -391,11 +414,11 @@ const Communicator* WorkFollower::TakeRefuted(CommunicatorTable& communicators,
                                               WorkRefutal* refutal) {
   if (untold_ == 0) return nullptr;
   for (const Communicator& communicator : communicators) {
-    Place& place = places_[communicator.index];
-    if (!place.is_untold) continue;
-    place.is_untold = false;
+    Place* const place = PlaceOf(communicator);
+    if (place == nullptr || !place->is_untold) continue;
+    place->is_untold = false;
     --untold_;
-    *refutal = place.proof.refutal();
+    *refutal = place->proof.refutal();
     return &communicator;
   }
   return nullptr;

@@ -5,7 +5,7 @@
 //   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (reading thread, which has
 //              taken the candidates)
 //
-// Thread: Begin and Attach under the runtime's lock; the Note functions from callbacks, where NCCL
+// Thread: Begin and Attach, which may allocate, under the runtime's lock; the Note functions from callbacks, where NCCL
 // serialises those of one communicator; Poll and TakeRefuted by the reading thread, "pulse-work".
 // Cost: nothing while off. On: two cache lines for each operation that NCCL reports, and once in a
 // communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
@@ -47,9 +47,10 @@ class WorkFollower {
 
   // One is launched, into a graph or not.
   void NoteLaunch(const Communicator& communicator, bool captured) {
-    Launched& launched = places_[communicator.index].launched;
-    if (__builtin_expect(launched.phase.load() == kWanted, 0)) Find(communicator);
-    if (captured) launched.captured_calls.store(0);
+    Place* const place = PlaceOf(communicator);
+    if (__builtin_expect(place == nullptr, 0)) return;
+    if (__builtin_expect(place->launched.phase.load() == kWanted, 0)) Find(communicator, *place);
+    if (captured) place->launched.captured_calls.store(0);
   }
   // A call was captured into a graph.
   [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
@@ -82,9 +83,6 @@ class WorkFollower {
     Ordered<uint64_t> work;            // LaunchedWork; published last of what belongs together
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;  // published before `work`, and after the operations before
-    // By the low bits of a launch's number: the low bits of `work` with all of its operations. Null:
-    // there was no memory.
-    Relaxed<uint32_t>* sums;
     Relaxed<bool> is_group_captured;
     Relaxed<uint8_t> refutal;  // WorkRefutal: that cannot be proven
   };
@@ -97,6 +95,8 @@ class WorkFollower {
   };
   struct Place {
     Launched launched;
+    // By the low bits of a launch's number: the low bits of `work` with all of its operations.
+    Relaxed<uint32_t> sums[kSums];
     // Published with the phase.
     const void* context_at;
     WorkOwner owner;
@@ -118,7 +118,11 @@ class WorkFollower {
     uint64_t looked_ns;
   };
 
-  [[gnu::cold, gnu::noinline]] void Find(const Communicator& communicator);
+  // Acquire: sees it made.
+  Place* PlaceOf(const Communicator& communicator) const {
+    return places_[communicator.index].acquire();
+  }
+  [[gnu::cold, gnu::noinline]] void Find(const Communicator& communicator, Place& place);
 
   void PollPlace(Communicator& communicator, Place& place, uint64_t now_ns);
   // The place's communicator has ended, or another one has its place. False: not yet.
@@ -138,6 +142,9 @@ class WorkFollower {
   // Unless that was tried.
   void OpenReader(const WorkCandidates& candidates);
   bool IsStuck(const Place& place, uint64_t now_ns);
+  // Something is decided by the next looks, as launches go on.
+  bool IsDeciding(const Communicator& communicator, const Place& place, uint64_t now_ns) const;
+  bool IsContextGone(const WorkCandidates& candidates);
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
@@ -149,7 +156,9 @@ class WorkFollower {
   Instruments& instruments_;
   const CudaDriver* driver_ = nullptr;
   const WorkDriver* work_ = nullptr;
-  std::unique_ptr<Place[]> places_;  // kMaxCommunicators, while it is on: 1.7 MiB
+  // kMaxCommunicators while it is on. Null: no communicator has been there, or there was no memory
+  // for it. A place that was made stays.
+  std::unique_ptr<Ordered<Place*>[]> places_;
   // Reading thread.
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;

@@ -9,7 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kOn{{"NCCL_PULSE_WORK_COUNTERS", "on"}};
 constexpr size_t kNewerWord = 360;  // of a channel, from 2.29 on
 constexpr size_t kOlderWord = 352;
 
@@ -130,25 +129,25 @@ class Job {
 };
 
 void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario) {
-  RunWithGpu(
-      [&](FakeCuda& gpu) {
-        {
-          Job job(gpu);
-          scenario(gpu, job);
-        }
-        EXPECT_EQ(gpu.WrongCopies(), 0u);
-      },
-      kOn);
+  RunWithGpu([&](FakeCuda& gpu) {
+    {
+      Job job(gpu);
+      scenario(gpu, job);
+    }
+    EXPECT_EQ(gpu.WrongCopies(), 0u);
+  });
 }
 
-TEST(WorkCounterTest, OffByDefault) {
-  RunWithGpu([](FakeCuda& gpu) {
-    Job job(gpu);
-    job.Run();
-    EXPECT_EQ(job.work().state, WorkState::kOff);
-    EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), 0u);
-    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), 0u);
-  });
+TEST(WorkCounterTest, SwitchedOff) {
+  RunWithGpu(
+      [](FakeCuda& gpu) {
+        Job job(gpu);
+        job.Run();
+        EXPECT_EQ(job.work().state, WorkState::kOff);
+        EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), 0u);
+        EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), 0u);
+      },
+      {{"NCCL_PULSE_WORK_COUNTERS", "off"}});
 }
 
 TEST(WorkCounterTest, ProvenByThreeLooksWithMoreWorkEach) {
@@ -191,13 +190,11 @@ TEST(WorkCounterTest, NotFoundWithoutItsHead) {
 }
 
 TEST(WorkCounterTest, NotMappedWhereItIsNoAllocationOfItsOwn) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        Job job(gpu, /*can_map=*/false);
-        job.Run();
-        job.ExpectRefuted(WorkRefutal::kNotMapped);
-      },
-      kOn);
+  RunWithGpu([](FakeCuda& gpu) {
+    Job job(gpu, /*can_map=*/false);
+    job.Run();
+    job.ExpectRefuted(WorkRefutal::kNotMapped);
+  });
 }
 
 TEST(WorkCounterTest, NotMappedWhereTheDriverRefuses) {
@@ -418,20 +415,18 @@ TEST(WorkCounterTest, ResetContextIsLeftAlone) {
 
 // More often than there are contexts that can be read.
 TEST(WorkCounterTest, ProvenAfterEachReset) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        FakeCuda::Context const context = gpu.CreateContext(0);
-        for (uint64_t i = 1; i <= 20; ++i) {
-          Job job(gpu, true, context, i);
-          job.Prove();
-          job.block().Free();
-          job.comm().Finalize();
-          job.See();
-          gpu.ResetContext(context);
-        }
-        EXPECT_EQ(gpu.MemoryHeld(), 0u);
-      },
-      kOn);
+  RunWithGpu([](FakeCuda& gpu) {
+    FakeCuda::Context const context = gpu.CreateContext(0);
+    for (uint64_t i = 1; i <= 20; ++i) {
+      Job job(gpu, true, context, i);
+      job.Prove();
+      job.block().Free();
+      job.comm().Finalize();
+      job.See();
+      gpu.ResetContext(context);
+    }
+    EXPECT_EQ(gpu.MemoryHeld(), 0u);
+  });
 }
 
 TEST(WorkCounterTest, ReplaysAreCountedExactly) {
@@ -495,15 +490,15 @@ TEST(WorkCounterTest, KnowsSinceWhenReplaysStand) {
   });
 }
 
-TEST(WorkCounterTest, BadValueIsOff) {
+TEST(WorkCounterTest, BadValueIsOn) {
   RunWithGpu(
       [](FakeCuda& gpu) {
         Job job(gpu);
         job.Run();
-        EXPECT_EQ(job.work().state, WorkState::kOff);
+        EXPECT_EQ(job.work().state, WorkState::kCalibrating);
         bool is_said = false;
         for (const std::string& line : TakeLog()) {
-          is_said |= line.find("NCCL_PULSE_WORK_COUNTERS=\"auto\" is not on or off; using off") !=
+          is_said |= line.find("NCCL_PULSE_WORK_COUNTERS=\"auto\" is not on or off; using on") !=
                      line.npos;
         }
         EXPECT_TRUE(is_said);
@@ -518,7 +513,7 @@ TEST(WorkCounterTest, DriverWithoutMappingHasNone) {
         job.Run();
         EXPECT_EQ(job.work().state, WorkState::kOff);
       },
-      {{"NCCL_PULSE_WORK_COUNTERS", "on"}, {"NCCL_PULSE_TIMING", "off"}});
+      {{"NCCL_PULSE_TIMING", "off"}});
 }
 
 // ---- launches without an event, because the counter tells when they end -------------------------

@@ -227,8 +227,7 @@ void JobWatch::LookAtDue(Time now) {
 bool JobWatch::HasUnseen() const {
   return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint& endpoint) {
     const std::vector<Communicator>& all = endpoint.communicators;
-    return endpoint.failure.empty() &&
-           std::any_of(all.begin(), all.end(),
+    return std::any_of(all.begin(), all.end(),
                        [](const Communicator& each) { return each.is_live && !each.is_seen; });
   });
 }

@@ -288,8 +288,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) address = arguments.front();
   if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {
     std::fprintf(
-        stderr,
-        "pulse: --interval must be between 250ms (the endpoint makes no page more often) and 1h\n");
+        stderr, "pulse: --interval must be between 250ms (an endpoint answers no faster) and 1h\n");
     return kUsageError;
   }
   if (color != "auto" && color != "always" && color != "never") {

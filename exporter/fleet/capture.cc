@@ -384,7 +384,7 @@ class Capturer {
         }
       }
     }
-    if (suspects.empty()) return Miss("stacks", "nobody is suspected");
+    if (suspects.empty()) return Miss("stacks", "no rank is suspected");
     for (const ProcessSnapshot* process : suspects) {
       const std::string why = WhyNotHere(*process);
       const std::string file = absl::StrCat("stacks/", LocalPid(*process), ".txt");

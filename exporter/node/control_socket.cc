@@ -82,8 +82,8 @@ void ControlSocket::Accept(Time now) {
     if (!std::exchange(named_foreign_, true)) {
       Log(LogLevel::kWarning,
           is_known ? absl::StrCat("user ", user, " (pid ", place->credentials.pid,
-                                  ") wanted to give commands and was refused")
-                   : std::string("somebody unknown wanted to give commands and was refused"));
+                                  ") wanted to change settings and was refused")
+                   : std::string("an unknown user wanted to change settings and was refused"));
     }
   }
 }

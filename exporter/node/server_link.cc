@@ -21,9 +21,10 @@ std::string WhyNoAnswer(int connection) {
   if (state == RunState::kUnknown) return "it may be stopped, or busy";
   const std::string words = RunStateWords(state);
   return absl::StrCat("process ", server.pid, " ",
-                      words.empty() ? "is busy: so many connect that its processor time for that "
-                                      "is spent, or its job keeps it from running"
-                                    : words);
+                      words.empty()
+                          ? "is busy: its CPU budget for connections is spent, or its job "
+                            "keeps it from running"
+                          : words);
 }
 
 Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescriptor& memory,

@@ -80,8 +80,8 @@ class RankDrawer {
     event.flows = {index_.FlowOf(rank_, call)};
     const Track track = trace_.AddTrack(
         "HAS NOT CALLED", parent_,
-        "Since another rank of the communicator made the call that this one has not made. It was "
-        "looked at long enough afterwards. It ends where nobody looked at the rank any more.");
+        "Another rank of the communicator has made a call that this rank had not made 100 ms "
+        "later. The slice ends when this rank was last polled.");
     // Where the mark of who called it stands: the arrow leads from there.
     trace_.Begin(track, index_.MarkTime(call), std::move(event));
     if (end_ns == 0) {
@@ -207,8 +207,7 @@ class RankDrawer {
     for (const CallGap& gap : rank_.Gaps()) {
       if (track == 0) {
         track = trace_.AddTrack("GAP: calls that were not seen", parent_,
-                                "They were made, and had left the ring of the last calls before "
-                                "somebody looked.");
+                                "Newer calls had replaced them before they were read.");
       }
       const uint64_t calls = gap.last - gap.first + 1;
       summary_.gap_calls += calls;

@@ -161,7 +161,7 @@ TEST_F(ControlSocketTest, AnotherUserIsRefusedAndNamedOnce) {
   EXPECT_EQ(counts_[CommandResult::kForeignUser], 3);
   EXPECT_EQ(counts_[CommandResult::kDone], 0);
   ASSERT_EQ(log_.size(), 1u);
-  EXPECT_THAT(log_[0], HasSubstr("wanted to give commands and was refused"));
+  EXPECT_THAT(log_[0], HasSubstr("wanted to change settings and was refused"));
 }
 
 TEST_F(ControlSocketTest, RootIsTaken) {

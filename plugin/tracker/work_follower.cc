@@ -279,7 +279,7 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
       return Refute(place, WorkRefutal::kNoEvents);
     }
     if (!proof.IsNews(look.before, look.completed, record.has_captured())) {
-      return Count(place, now_ns);
+      return Count(communicator, place, now_ns);
     }
     // Only a quiet look calibrates.
     if (proof.state() == WorkState::kCalibrating && look.completed != look.before.launches) return;
@@ -312,11 +312,18 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   proof.Take(block, look);
   place.is_published = false;
   if (proof.state() == WorkState::kRefuted) return Refute(place, proof.refutal());
-  Count(place, look.now_ns);
+  Count(communicator, place, look.now_ns);
 }
 
-void WorkFollower::Count(Place& place, uint64_t now_ns) {
-  const bool is_counted = place.proof.is_finished_known();
+void WorkFollower::Count(const Communicator& communicator, Place& place, uint64_t now_ns) {
+  // An operation is reported microseconds after its launch. Of a launch for which none comes, NCCL
+  // reported it before, or will when the GPU has come so far: nothing tells whether it is complete.
+  constexpr uint64_t kReportedNs = 1000000000;
+  const LaunchedWork& seen = place.look.before;
+  const bool is_reported =
+      seen.reported == seen.launches ||
+      now_ns < communicator.Writer(instruments_.segment).last_launch_ns() + kReportedNs;
+  const bool is_counted = place.proof.is_finished_known() && is_reported;
   place.counted_ns.store(is_counted ? now_ns : 0);  // published with the rest
   // Its reader ignores it where the place has another communicator by now.
   place.counted.publish(

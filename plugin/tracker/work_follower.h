@@ -149,7 +149,7 @@ class WorkFollower {
   static bool HasHidden(const Communicator& communicator);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
   // Says which launches are complete, as far as the last look at the counter shows.
-  static void Count(Place& place, uint64_t now_ns);
+  void Count(const Communicator& communicator, Place& place, uint64_t now_ns);
   static uint64_t CompletedLaunches(const Place& place);
   void Publish(Communicator& communicator, Place& place);
 

@@ -661,6 +661,28 @@ TEST(CountedLaunchesTest, TheCounterIsLost) {
   });
 }
 
+TEST(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    ProveInAHurry(job);
+    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    // As in Hurry, until one of these has no event.
+    for (int i = 0; i < 200; ++i) {
+      void* group = job.comm().StartGroup();
+      const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096);
+      job.comm().Report(call);
+      job.comm().Launch(group, 0);
+      job.comm().StopGroup(group);
+      job.block().Finish();
+    }
+    for (int i = 0; i < 5; ++i) {
+      AdvanceClock(kSecond);
+      job.See();
+    }
+    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  });
+}
+
 // Work of the application's stands in front of a launch, and the launch before that has no event.
 TEST(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
   RunJob([](FakeCuda& gpu, Job& job) {

@@ -156,7 +156,7 @@ def _count_series(prometheus, run):
         count = int(sum(prometheus.query('count({__name__="%s"})' % name).values()))
         if configuration.is_remote_written(name):
             run.remote_series += count
-        if name.startswith("nccl_"):
+        if name.startswith(("nccl_", "process_")):
             run.scraped_series += count
         elif name != "up" and not name.startswith("scrape_"):
             run.recorded_series += count

@@ -32,6 +32,12 @@ struct HistogramSnapshot {
     for (uint64_t cell : cells) count += cell;
     return count;
   }
+
+  HistogramSnapshot& operator+=(const HistogramSnapshot& other) {
+    for (std::size_t cell = 0; cell < cells.size(); ++cell) cells[cell] += other.cells[cell];
+    sum_ns += other.sum_ns;
+    return *this;
+  }
 };
 
 struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
@@ -47,15 +53,16 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
 // NCCL's own counter of finished work on a communicator (plugin/cuda/work_proof.h).
 struct WorkSnapshot {
   WorkState state{};
-  WorkRefutal refutal{};  // of kRefuted
-  // Of kProven, where calls were captured. Collectives that replays of graphs executed, if that is
-  // known; when the counter was last seen to move, and how long it stood at most before it went on.
+  WorkRefutal refutal{};  // why, if the state is kRefuted
+  // The four below have a meaning with kProven, and where calls were captured. `operations`:
+  // collectives that replays of graphs executed. Then when the counter was last seen to move, and
+  // how long it stood at most before it moved again.
   bool are_operations_known = false;
   uint64_t operations = 0;
   int64_t moved_realtime_ns = 0;
   uint64_t longest_pause_ns = 0;
-  // Not of the segment: what the driver says of its GPU since then, where whoever serves its node
-  // has asked, because the counter stands.
+  // The segment does not have it. If the counter stands, the server of the node asks the driver
+  // what the GPU has done since then.
   GpuUse gpu_use{};
 };
 
@@ -88,7 +95,8 @@ struct LatencySnapshot {
   std::string user_tag = {};  // "" where it has none
 };
 
-// What the timed calls of a kind took in all, but for the longest ones (mean_lateness.h).
+// How many calls of a kind were timed, and how long they took together without the longest ones
+// (mean_lateness.h).
 struct UsualDurationSnapshot {
   LatencyKind kind{};
   std::string op;
@@ -103,8 +111,8 @@ struct UntimedSnapshot {  // nccl_operations_without_duration_total
   uint64_t operations = 0;
 };
 
-// Calls of an operation that NCCL reports otherwise, and of which it reported the call alone: they
-// failed, or were estimated (ncclGroupSimulateEnd), and have made nothing.
+// NCCL reported these calls without the operation that other calls of their kind have. They failed
+// or were estimated (ncclGroupSimulateEnd), and have launched nothing.
 struct AbandonedCallsSnapshot {
   std::string op;
   uint64_t calls = 0;
@@ -126,12 +134,12 @@ struct TimedCallSnapshot {
   LatencyKind kind{};
   int size_class = 0;
   uint64_t bytes = 0;
-  // n-th operation of this op on the communicator (seqNumber for collectives); of kDurationGraph
-  // the n-th replay.
+  // It is the n-th operation of this op on the communicator (seqNumber for collectives). For
+  // kDurationGraph it is the n-th replay.
   uint64_t call_number = 0;
   uint64_t duration_ns = 0;
   int64_t end_realtime_ns = 0;
-  uint32_t graph = 0;  // of kDurationGraph: the graph's number, modulo 256
+  uint32_t graph = 0;  // kDurationGraph: the graph's number, modulo 256
 };
 
 // One of the last calls of a communicator, timed or not.
@@ -143,24 +151,25 @@ struct LastCallSnapshot {
   bool captured = false;     // into a CUDA graph: it is launched with that
   bool is_of_group = false;  // of the same group as the call before
   uint32_t stream_tag = 0;   // tells streams of one process apart, nearly always; 0: default
-  int32_t root = -1;         // of an operation with a root; -1: not known
-  // Of Send and Recv; -1: not known. Of several of one kind in a group it may be another one's.
+  int32_t root = -1;         // if the operation has one; -1: not known
+  // Send and Recv have one; -1: not known. If a group has several calls of one kind, the peer may
+  // belong to another of them.
   int32_t peer = -1;
-  // n-th of its operation and size class, from 0: as TimedCallSnapshot::call_number of a duration
-  // on the stream.
+  // It is the n-th of its operation and size class, from 0. A duration on the stream has the same
+  // number as TimedCallSnapshot::call_number.
   std::optional<uint32_t> kind_number;
   int64_t launch_realtime_ns = 0;  // to about a microsecond; 0: not known
   uint64_t launch = 0;             // number among the launches of the communicator, from 1
 };
 
-// The last collectives of a communicator in the order of their calls, small enough to travel: what
-// all of its ranks must call alike. call_order.h makes it.
+// The last collectives of a communicator in the order of their calls. All ranks must have the same
+// order. It is small enough to be sent; call_order.h makes it.
 struct CallOrderSnapshot {
   struct Kind {
     std::string op, datatype;
     uint64_t bytes = 0;
     bool is_unlaunched = false;  // NCCL reported no launch of it, and others were called behind it
-    int32_t root = -1;           // of Broadcast and Reduce; -1: not known
+    int32_t root = -1;           // Broadcast and Reduce have one; -1: not known
   };
   static constexpr std::size_t kMostKinds = 127;
   static constexpr std::size_t kMostCalls = 512;  // no ring has more
@@ -173,13 +182,13 @@ struct CallOrderSnapshot {
   std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
 };
 
-// Whom a rank sends to and receives from in the launches that it has in flight. peers.h makes it.
+// The ranks that a rank sends to and receives from in its launches in flight. peers.h makes it.
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in order, without itself
   bool are_known = false;                         // these are all
 };
 
-// The call that ranks picked alike of a round that is over (agreed_call.h).
+// All ranks picked this call from a round that is over (agreed_call.h).
 struct AgreedCallSnapshot {
   LatencyKind kind{};
   uint64_t id = 0;  // the same call on another rank has the same
@@ -187,12 +196,12 @@ struct AgreedCallSnapshot {
   int64_t end_realtime_ns = 0;
 };
 
-// The longest that work of a communicator stood still and then went on (long_wait.h).
+// The longest pause of a communicator's work that ended (long_wait.h).
 struct LongestWaitSnapshot {
   std::string op;  // what was called last meanwhile, and its size class
   int size_class = 0;
   uint64_t longest_ns = 0;
-  int64_t counts_until_realtime_ns = 0;  // as a measure for a wait that begins
+  int64_t counts_until_realtime_ns = 0;  // until then it measures waits that begin
 };
 
 struct CommunicatorSnapshot {
@@ -213,43 +222,43 @@ struct CommunicatorSnapshot {
   std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;
-  // Not of the segment: instead of the latencies, where these were made by another process.
+  // The segment does not have them. They replace the latencies if another process made them.
   std::vector<UsualDurationSnapshot> usual_durations;
   std::vector<UntimedSnapshot> untimed;
-  // Not of the segment: instead of the untimed, where these were counted by another process.
+  // The segment does not have them. They replace `untimed` if another process counted them.
   std::vector<AbandonedCallsSnapshot> abandoned_calls;
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
-  // Of those before them, the ones that ranks picked alike, one of each second (agreed_call.h).
+  // Older ones that all ranks picked, one for each second (agreed_call.h).
   std::vector<TimedCallSnapshot> picked_calls;  // oldest first
   // Oldest first; null: they were not asked for (ReadWish), or there is no ring.
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
   uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
   CallOrderSnapshot call_order;  // where it was asked for (ReadWish)
-  PeersSnapshot peers;           // likewise
+  PeersSnapshot peers;           // where they were asked for (ReadWish)
   std::vector<AgreedCallSnapshot> agreed_calls;
 
-  // What the application called last, "" when that is not known (nothing yet, no callbacks for
-  // calls, or calls from several threads at once).
+  // The application's last call. It is "" before the first call, without callbacks for calls, and
+  // while several threads call.
   std::string last_call_op;
   int last_call_size_class = 0;
 
   uint64_t launches = 0;  // visible kernel launches
-  // From the heartbeat: CUDA events behind the launches. Without one (no driver, API before v5, the
+  // CUDA events behind the launches are the heartbeat. Without one (no driver, API before v5, the
   // driver failed) has_heartbeat is false and the four below mean nothing.
   bool has_heartbeat = false;
   uint64_t launches_completed = 0;
   int64_t oldest_inflight_realtime_ns = 0;  // launch of the oldest one, 0: none in flight
   OldestLaunch oldest_launch{};  // asked when nothing has completed for a tenth of a second
-  // Without a heartbeat, and where operations are seen to end: what tells, and the enqueue of the
-  // oldest operation that it knows to be in flight, 0: none. kNone: nothing tells.
+  // Without a heartbeat, these say what tells that operations end (kNone: nothing does), and when
+  // the oldest operation that is known to be in flight was enqueued, 0: none.
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
   bool captured = false;  // calls were captured into a CUDA graph: its replays cannot be seen
-  // Of graphs that have calls of this communicator, as far as they are followed: replays that were
-  // seen to begin, those of them that have not been seen to pass their last stamp, and when one was
-  // last seen to move, 0: never.
+  // These count over the followed graphs that have calls of this communicator: replays that began,
+  // replays among them that have not passed their last stamp, and when one was last seen to move,
+  // 0: never.
   uint64_t graph_replays = 0;
   uint64_t graph_replays_in_flight = 0;
   int64_t graph_moved_realtime_ns = 0;
@@ -258,51 +267,51 @@ struct CommunicatorSnapshot {
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
   uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
-  uint64_t overflowed_calls = 0;       // of them calls, which `calls` then lacks by operation
+  uint64_t overflowed_calls = 0;       // calls among them; `calls` lacks their operations
 
-  int32_t nccl_api_version = 0;  // of the NCCL that made it
-  uint32_t event_mask = 0;       // that this NCCL was given
-  // Calls since the last launch that NCCL reported (their launches are not visible, or have not
-  // been made), and since when the background thread has seen them so. 0: none.
+  int32_t nccl_api_version = 0;  // the NCCL that made the communicator has it
+  uint32_t event_mask = 0;       // this NCCL was given it
+  // Calls since the last launch that NCCL reported: their launches are not visible, or have not
+  // been made. Then the time at which the background thread first saw that, 0: there are none.
   uint64_t unreported_calls = 0;
   int64_t unreported_since_realtime_ns = 0;
   std::vector<LongestWaitSnapshot> longest_waits;
-  // The first error of its GPU's driver from which the context does not recover (driver_error.h),
-  // 0: none was seen; and when.
+  // The first error of the GPU's driver from which the context does not recover (driver_error.h),
+  // 0: none was seen. Then the time at which it was seen.
   uint32_t driver_error = 0;
   int64_t driver_error_realtime_ns = 0;
 
-  // Of the network steps that were watched; all zero: none was.
+  // They count network steps that were watched; all zero: none was.
   std::array<uint64_t, kNetworkDirections> network_bytes{};
   std::array<uint64_t, kNetworkWaits> network_wait_ns{};
   int64_t network_moved_realtime_ns = 0;  // when such a step ended last, 0: none has
 };
 
-// What communicators called that are no longer shown.
+// Calls by communicators that are no longer shown.
 struct RecycledCallsSnapshot {
   std::string op;
   uint64_t calls = 0;
   uint64_t bytes = 0;
 };
 
-// What a reader wants beyond what every page shows.
+// What a reader asks for besides the content of every page.
 struct ReadWish {
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
-  uint64_t comm_id = 0;  // of kOfOne
-  // The order of the calls, and the peers, of communicators with work in flight that has not progressed since this
-  // time; 0: of none.
+  uint64_t comm_id = 0;  // kOfOne: that one
+  // If work in flight has not progressed since this time, its communicator's order of calls and
+  // peers are read; 0: they are not read.
   int64_t order_of_standing_since_ns = 0;
 };
 
-// How fast a process went on during some time, and how much of that its streams spent in calls,
-// waiting for other ranks included. pace_history.h makes it.
+// How many calls a process made during some time, and how long its streams were in calls meanwhile.
+// A call includes its wait for other ranks. pace_history.h makes it.
 struct PaceWindow {
   uint64_t length_ms = 0;
   uint64_t collectives = 0;  // that were called
   uint64_t others = 0;       // Send and Recv
-  uint64_t inside_ms = 0;    // of the streams' time, in calls; estimated from those that were timed
-  // Standard error of the rest of the time, for as many calls: by the windows that it consists of.
+  uint64_t inside_ms = 0;    // the streams spent it in calls; estimated from the timed calls
+  // Standard error of the time outside, for as many calls, from the windows that it consists of.
   uint64_t error_ms = 0;
 };
 
@@ -317,14 +326,14 @@ enum class ProcessEnd : uint8_t {
 };
 const char* ProcessEndName(ProcessEnd end);
 
-// What the kernel says of a process whose background thread stands, as who serves its node reads it
-// in /proc (label `state` of nccl_pulse_process_state).
+// If a process' background thread stands, the server of its node reads the process' state in /proc
+// (label `state` of nccl_pulse_process_state).
 enum class RunState : uint8_t {
   kUnknown = 0,          // it was not asked, or cannot be seen from there
   kRunning = 1,          // it runs, or sleeps until something wakes it
   kStopped = 2,          // T: by a signal
   kTraced = 3,           // t: by a debugger
-  kUninterruptible = 4,  // D: in a call of the kernel that no signal ends, of a driver or for I/O
+  kUninterruptible = 4,  // D: it is in a system call that no signal ends (a driver's, or I/O)
   kDumpingCore = 5,      // it has crashed
   kEnded = 6,            // Z: it waits to be reaped, or it is gone
 };
@@ -359,10 +368,10 @@ struct ProcessSnapshot {
   std::array<uint64_t, kIgnoredReasons> ignored{};
   uint64_t series_used = 0, series_limit = 0;
   uint32_t last_calls_wanted = 0;  // that each communicator is to keep, a setting
-  // Communicators whose place or series were used again, and what they had called: with `calls` of
-  // those that are shown these are the process' totals.
+  // Communicators whose place or series were used again, and their calls. Together with `calls` of
+  // the shown communicators these are the process' totals.
   uint64_t recycled_communicators = 0;
-  std::vector<RecycledCallsSnapshot> recycled_calls;  // those above zero
+  std::vector<RecycledCallsSnapshot> recycled_calls;  // without zeros
   uint64_t communicators_used = 0, communicator_limit = 0;
   std::array<uint64_t, kCaptureFates> graph_captures{};
   std::array<uint64_t, kCommandResults> commands{};
@@ -370,19 +379,21 @@ struct ProcessSnapshot {
 
   std::vector<CommunicatorSnapshot> communicators;
 
-  // Not of the segment: whoever serves its node says so, while the background thread stands.
+  // The segment has none of what follows.
+  // The server of its node reads it while the background thread stands.
   RunState run_state{};
-  // Nor this: whoever keeps the last state of a process that ended says so here.
+  // A server that keeps the last state of an ended process sets these.
   ProcessEnd end{};
   int64_t end_realtime_ns = 0;
-  // Read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
+  // It was read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
-  // Nor these: its number as the kernel tells it to whoever serves its node, 0: it is not seen from
-  // there; and the PID namespace in which that counts.
+  // The pid that the kernel tells the server of its node (0: the process is not seen from there),
+  // and the PID namespace in which that pid counts.
   int32_t seen_pid = 0;
   uint32_t seen_in = 0;
-  // Nor this: whoever reads again and again. Before it became slower; since then; and the last
-  // kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
+  // A reader that reads repeatedly fills it: a window before the process became slower, one since
+  // then, and the last kPaceWindows, oldest first. Empty: it has not become slower, or that is not
+  // known.
   std::vector<PaceWindow> pace;
 };
 

@@ -36,7 +36,8 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
   double calls = 0;
   for (const UsualDurationSnapshot& kind : timed.front()) {
     if (IsGrouped(kind.op) && !with_groups) continue;
-    // Of the mean durations: endpoints are asked one after the other, so the counts differ a little.
+    // Of the mean durations: endpoints are asked one after the other, so the counts differ a
+    // little.
     std::vector<double> means;
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
@@ -98,10 +99,7 @@ std::vector<UsualDurationSnapshot> UsualDurationsOf(const CommunicatorSnapshot& 
     const bool is_duration =
         each.kind == LatencyKind::kDurationStream || each.kind == LatencyKind::kDurationKernel;
     if (!is_duration || !(WaitsForAll(each.op) || IsGrouped(each.op))) continue;
-    HistogramSnapshot& sum = kinds[{each.kind, each.op, IsGrouped(each.op) ? -1 : each.size_class}];
-    for (int cell = 0; cell < kHistogramCells; ++cell) {
-      sum.cells[cell] += each.histogram.cells[cell];
-    }
+    kinds[{each.kind, each.op, IsGrouped(each.op) ? -1 : each.size_class}] += each.histogram;
   }
   std::vector<UsualDurationSnapshot> usual;
   for (const auto& [kind, histogram] : kinds) {

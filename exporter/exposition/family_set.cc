@@ -5,17 +5,11 @@
 #include <utility>
 
 #include "exporter/exposition/classic_buckets.h"
-#include "metrics/histogram_geometry.h"
 
 namespace nccl_pulse {
 namespace {
 
 using prometheus::ClientMetric;
-
-void AddCells(const HistogramSnapshot& from, HistogramSnapshot* to) {
-  for (int cell = 0; cell < kHistogramCells; ++cell) to->cells[cell] += from.cells[cell];
-  to->sum_ns += from.sum_ns;
-}
 
 void RemoveZeros(std::vector<ClientMetric>* metrics) {
   const auto is_zero = [](const ClientMetric& metric) { return metric.gauge.value == 0; };
@@ -110,7 +104,7 @@ void FamilySet::AddHistogramTo(MetricId id, LabelValues values, const HistogramS
   if (index == family.native.size()) {
     family.native.push_back(value);
   } else {
-    AddCells(value, &family.native[index]);
+    family.native[index] += value;
   }
 }
 

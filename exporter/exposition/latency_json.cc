@@ -128,10 +128,7 @@ Json OperationsOfAllRanks(const std::vector<const CommunicatorSnapshot*>& ranks)
     }
     for (const LatencySnapshot& latency : rank->latencies) {
       LatencySum& sum = by_size[{latency.op, latency.size_class}].latencies[latency.kind];
-      for (int cell = 0; cell < kHistogramCells; ++cell) {
-        sum.histogram.cells[cell] += latency.histogram.cells[cell];
-      }
-      sum.histogram.sum_ns += latency.histogram.sum_ns;
+      sum.histogram += latency.histogram;
       sum.bus_bytes += latency.bus_bytes;
     }
   }

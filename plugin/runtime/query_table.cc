@@ -101,11 +101,7 @@ void QueryTable::Renew(const ProcessSnapshot& snapshot, int64_t now_realtime_ns)
     for (const LatencySnapshot& latency : communicator.latencies) {
       if (!IsAgreedKind(latency.kind)) continue;
       Sum* const sum = sum_of(latency.op, latency.size_class);
-      if (sum == nullptr) continue;
-      for (std::size_t i = 0; i < latency.histogram.cells.size(); ++i) {
-        sum->histogram.cells[i] += latency.histogram.cells[i];
-      }
-      sum->histogram.sum_ns += latency.histogram.sum_ns;
+      if (sum != nullptr) sum->histogram += latency.histogram;
     }
     for (const auto* calls : {&communicator.picked_calls, &communicator.timed_calls}) {
       for (const TimedCallSnapshot& call : *calls) {

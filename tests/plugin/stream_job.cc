@@ -247,10 +247,7 @@ LatencySnapshot StreamLatency(const CommunicatorSnapshot& communicator, const st
   LatencySnapshot sum;
   for (const LatencySnapshot& latency : communicator.latencies) {
     if (latency.kind != LatencyKind::kDurationStream || latency.op != op) continue;
-    for (int cell = 0; cell < kHistogramCells; ++cell) {
-      sum.histogram.cells[cell] += latency.histogram.cells[cell];
-    }
-    sum.histogram.sum_ns += latency.histogram.sum_ns;
+    sum.histogram += latency.histogram;
     sum.bytes += latency.bytes;
     sum.bus_bytes += latency.bus_bytes;
   }

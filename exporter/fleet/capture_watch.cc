@@ -1,11 +1,7 @@
 #include "exporter/fleet/capture_watch.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -13,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/patient_thread.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/suspicions.h"
@@ -31,15 +28,9 @@ constexpr milliseconds kMostLookPeriod{5000};
 
 }  // namespace
 
-// Kept by the thread, too: it may outlive its owner.
-struct CaptureWatch::State {
+struct CaptureWatch::State : PatientThread {
   CaptureWatchOptions options;
   LogFunction log;
-
-  std::mutex mutex;  // guards these two
-  std::condition_variable changed;
-  bool is_stopping = false;
-  bool has_ended = false;
 
   // The thread's.
   Suspicions suspicions;
@@ -128,10 +119,17 @@ struct CaptureWatch::State {
     return "";
   }
 
-  // False when the thread is to end.
-  bool WaitFor(milliseconds time) {
-    std::unique_lock<std::mutex> lock(mutex);
-    return !changed.wait_for(lock, time, [this] { return is_stopping; });
+  void Run() {
+    RemovePartialCaptures(options.folder);
+    while (WaitUntil(steady_clock::now() +
+                     std::clamp(options.hang_after_now() / 2, kLeastLookPeriod, kMostLookPeriod))) {
+      try {
+        Look();
+        CaptureIfNew();
+      } catch (const std::exception& problem) {
+        Report(absl::StrCat("no capture is kept: ", problem.what()));
+      }
+    }
   }
 };
 
@@ -144,37 +142,15 @@ std::unique_ptr<CaptureWatch> CaptureWatch::Start(CaptureWatchOptions options, L
   if (!Bundle::IsPossible(NewCapturePath(state->options.folder, RealtimeNs()), &error)) {
     state->Report(absl::StrCat("no capture is kept: ", error));
   }
-  try {
-    std::thread(Run, state).detach();
-  } catch (const std::system_error& problem) {
-    state->Report(absl::StrCat("no captures are taken: ", problem.what()));
+  error = PatientThread::Start(state, [](State& its) { its.Run(); });
+  if (!error.empty()) {
+    state->Report(absl::StrCat("no captures are taken: ", error));
     return nullptr;
   }
   return std::unique_ptr<CaptureWatch>(new CaptureWatch(std::move(state)));
 }
 
-void CaptureWatch::Run(const std::shared_ptr<State>& state) {
-  RemovePartialCaptures(state->options.folder);
-  while (state->WaitFor(
-      std::clamp(state->options.hang_after_now() / 2, kLeastLookPeriod, kMostLookPeriod))) {
-    try {
-      state->Look();
-      state->CaptureIfNew();
-    } catch (const std::exception& problem) {
-      state->Report(absl::StrCat("no capture is kept: ", problem.what()));
-    }
-  }
-  const std::lock_guard<std::mutex> lock(state->mutex);
-  state->has_ended = true;
-  state->changed.notify_all();
-}
-
-bool CaptureWatch::Stop(milliseconds patience) {
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  state_->is_stopping = true;
-  state_->changed.notify_all();
-  return state_->changed.wait_for(lock, patience, [this] { return state_->has_ended; });
-}
+bool CaptureWatch::Stop(milliseconds patience) { return state_->Stop(patience); }
 
 CaptureWatch::~CaptureWatch() { Stop(milliseconds(0)); }
 

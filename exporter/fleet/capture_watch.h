@@ -52,7 +52,6 @@ class CaptureWatch {
  private:
   struct State;
   explicit CaptureWatch(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  static void Run(const std::shared_ptr<State>& state);
 
   std::shared_ptr<State> state_;
 };

@@ -1,13 +1,10 @@
 #include "exporter/watch/hang_program.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/patient_thread.h"
 #include "exporter/fleet/run_program.h"
 #include "nlohmann/json.hpp"
 
@@ -62,8 +60,7 @@ std::string LastLine(std::string text) {
 
 }  // namespace
 
-// Kept by the thread, too: it may outlive its owner.
-struct HangProgram::Shared {
+struct HangProgram::Shared : PatientThread {
   struct Due {
     std::string job, input;
   };
@@ -73,11 +70,7 @@ struct HangProgram::Shared {
   std::map<std::string, double> last_due;
   bool was_full = false;
 
-  std::mutex mutex;  // guards the rest
-  std::condition_variable changed;
-  std::deque<Due> waiting;
-  bool is_stopping = false;
-  bool has_ended = false;
+  std::deque<Due> waiting;  // `mutex` guards it
 
   void Log(LogLevel level, const std::string& line) const {
     if (options.log) options.log(level, line);
@@ -87,11 +80,9 @@ struct HangProgram::Shared {
 std::unique_ptr<HangProgram> HangProgram::Start(Options options) {
   auto shared = std::make_shared<Shared>();
   shared->options = std::move(options);
-  try {
-    std::thread(Run, shared).detach();
-  } catch (const std::system_error& problem) {
-    shared->Log(LogLevel::kWarning,
-                absl::StrCat("no program is started on a hang: ", problem.what()));
+  const std::string error = PatientThread::Start(shared, Run);
+  if (!error.empty()) {
+    shared->Log(LogLevel::kWarning, absl::StrCat("no program is started on a hang: ", error));
     return nullptr;
   }
   return std::unique_ptr<HangProgram>(new HangProgram(std::move(shared)));
@@ -136,38 +127,30 @@ void HangProgram::See(const WatchState& state) {
   }
 }
 
-void HangProgram::Run(const std::shared_ptr<Shared>& shared) {
-  std::unique_lock<std::mutex> lock(shared->mutex);
+void HangProgram::Run(Shared& shared) {
+  std::unique_lock<std::mutex> lock(shared.mutex);
   while (true) {
-    shared->changed.wait(lock,
-                         [&shared] { return shared->is_stopping || !shared->waiting.empty(); });
-    if (shared->is_stopping) break;
-    const Shared::Due due = std::move(shared->waiting.front());
-    shared->waiting.pop_front();
+    shared.changed.wait(lock, [&shared] { return shared.is_stopping || !shared.waiting.empty(); });
+    if (shared.is_stopping) break;
+    const Shared::Due due = std::move(shared.waiting.front());
+    shared.waiting.pop_front();
     lock.unlock();
-    const std::string what = absl::StrCat(shared->options.path, " for the job ", due.job);
-    shared->Log(LogLevel::kInfo, absl::StrCat("starting ", what));
+    const std::string what = absl::StrCat(shared.options.path, " for the job ", due.job);
+    shared.Log(LogLevel::kInfo, absl::StrCat("starting ", what));
     try {
       const ProgramOutput output =
-          RunProgram({shared->options.path}, shared->options.patience, due.input);
+          RunProgram({shared.options.path}, shared.options.patience, due.input);
       const std::string said = LastLine(output.text);
-      shared->Log(output.error.empty() ? LogLevel::kInfo : LogLevel::kWarning,
-                  absl::StrCat(what, ": ", output.error.empty() ? "done" : output.error,
-                               said.empty() ? "" : absl::StrCat("; its last line: ", said)));
+      shared.Log(output.error.empty() ? LogLevel::kInfo : LogLevel::kWarning,
+                 absl::StrCat(what, ": ", output.error.empty() ? "done" : output.error,
+                              said.empty() ? "" : absl::StrCat("; its last line: ", said)));
     } catch (const std::exception& problem) {
-      shared->Log(LogLevel::kWarning, absl::StrCat(what, ": ", problem.what()));
+      shared.Log(LogLevel::kWarning, absl::StrCat(what, ": ", problem.what()));
     }
     lock.lock();
   }
-  shared->has_ended = true;
-  shared->changed.notify_all();
 }
 
-bool HangProgram::Stop(std::chrono::milliseconds patience) {
-  std::unique_lock<std::mutex> lock(shared_->mutex);
-  shared_->is_stopping = true;
-  shared_->changed.notify_all();
-  return shared_->changed.wait_for(lock, patience, [this] { return shared_->has_ended; });
-}
+bool HangProgram::Stop(std::chrono::milliseconds patience) { return shared_->Stop(patience); }
 
 }  // namespace nccl_pulse

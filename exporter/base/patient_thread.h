@@ -1,0 +1,57 @@
+// A thread whose owner waits for its end only as long as its patience lasts. Then the thread runs on
+// until the process ends, so owner and thread share a state, which derives from PatientThread.
+//
+// Thread: Start and Stop from the owner's, WaitUntil from the one that was started.
+#ifndef EXPORTER_BASE_PATIENT_THREAD_H_
+#define EXPORTER_BASE_PATIENT_THREAD_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+
+namespace nccl_pulse {
+
+struct PatientThread {
+  std::mutex mutex;  // guards the rest
+  std::condition_variable changed;
+  bool is_stopping = false;
+  bool has_ended = false;
+
+  // Runs `run(*state)`. Returns "", or why the system gives no thread.
+  template <typename State, typename Run>
+  static std::string Start(const std::shared_ptr<State>& state, Run run) {
+    try {
+      std::thread([state, run] {
+        run(*state);
+        const std::lock_guard<std::mutex> lock(state->mutex);
+        state->has_ended = true;
+        state->changed.notify_all();
+      }).detach();
+    } catch (const std::system_error& problem) {
+      return problem.what();
+    }
+    return "";
+  }
+
+  // False as soon as the thread is to end.
+  bool WaitUntil(std::chrono::steady_clock::time_point time) {
+    std::unique_lock<std::mutex> lock(mutex);
+    return !changed.wait_until(lock, time, [this] { return is_stopping; });
+  }
+
+  // False if the thread did not end in time.
+  bool Stop(std::chrono::milliseconds patience) {
+    std::unique_lock<std::mutex> lock(mutex);
+    is_stopping = true;
+    changed.notify_all();
+    return changed.wait_for(lock, patience, [this] { return has_ended; });
+  }
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_BASE_PATIENT_THREAD_H_

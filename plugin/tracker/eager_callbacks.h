@@ -1,6 +1,6 @@
-// The callbacks that begin the events of an eager operation. Inline, so that an adapter's function for
-// each of them reads the descriptor itself: handing it on in memory and one call more would be a tenth
-// of the callback.
+// The callbacks that begin the events of an eager operation. Inline, so that an adapter's function
+// for each of them reads the descriptor itself: handing it on in memory and one call more would be
+// a tenth of the callback.
 //
 // Thread, cost, errors: as Tracker.
 #ifndef PLUGIN_TRACKER_EAGER_CALLBACKS_H_
@@ -179,6 +179,22 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
   return true;
 }
 
+inline uint64_t Tracker::ClaimOperation(Communicator& communicator, const OperationMeta& meta,
+                                        const NewOperation& operation, LaneWriter& writer) {
+  OperationRing& ring = communicator.parts.load()->ring;
+  const uint64_t handle =
+      ring.Claim(ring.TakeNumber(), communicator.first_ticket, instruments_.times_kernels(),
+                 operation, [&](uint32_t place, uint64_t* claimed) {
+                   return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
+                 });
+  communicator.handles.Note();
+  if (__builtin_expect(handle == 0, 0)) {
+    Ignore(IgnoredReason::kNoRoom);
+    if (!meta.untimed) CountUntimed(writer, meta.op, UntimedReason::kLost);
+  }
+  return handle;
+}
+
 inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& event) {
   Communicator* const found = communicators_.Find(context);
   if (__builtin_expect(found == nullptr, 0)) return 0;
@@ -244,25 +260,15 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     const OperationMeta meta{op.id, static_cast<uint8_t>(size_class), ChannelsOf(event),
                              !instruments_.times_kernels() || untimed != SeriesKey::kTimed,
                              static_cast<uint32_t>(event.sequence)};
-    const bool captured = IsOfCapturedCall(event.parent);
-    handle = parts.ring.Claim(
-        parts.ring.TakeNumber(), communicator.first_ticket, instruments_.times_kernels(),
-        {meta.Pack(), bytes, now_ns, captured}, [&](uint32_t place, uint64_t* claimed) {
-          return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
-        });
-    communicator.handles.Note();
-    if (__builtin_expect(handle == 0, 0)) {
-      Ignore(IgnoredReason::kNoRoom);
-      if (!meta.untimed) CountUntimed(writer, op.id, UntimedReason::kLost);
-    }
+    handle = ClaimOperation(communicator, meta,
+                            {meta.Pack(), bytes, now_ns, IsOfCapturedCall(event.parent)}, writer);
   } else {
     parts.ring.TakeNumber();
   }
   if (__builtin_expect(instruments_.follows_work, 1)) {
     work_.NoteOperation(communicator, event, IsOfCapturedCall(event.parent));
   }
-  // An operation is enqueued microseconds after its launch, so one reading of the clock serves
-  // both.
+  // It is enqueued microseconds after its launch, so one reading of the clock serves both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);
   AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);

@@ -86,8 +86,8 @@ class Tracker {
 
   // Of CUDA graphs: Begin and PrepareContext.
   GraphFollower& graphs() { return graphs_; }
-  // NCCL's own counters of finished work are followed from now on; false: they cannot be. Before the
-  // first communicator.
+  // NCCL's own counters of finished work are followed from now on; false: they cannot be. Before
+  // the first communicator.
   bool FollowWork(const CudaDriver& driver) {
     return instruments_.follows_work = work_.Begin(driver);
   }
@@ -113,8 +113,8 @@ class Tracker {
   [[gnu::always_inline]] inline bool CountUsualCall(uint64_t context, const CallEvent& event);
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
-  // The same for an operation like one before it that gets no handle. False: it is not, and nothing was
-  // done. `is_measured`: the cost of its callback is.
+  // The same for an operation like one before it that gets no handle. False: it is not, and nothing
+  // was done. `is_measured`: the cost of its callback is.
   [[gnu::always_inline]] inline bool CountUsualOperation(uint64_t context,
                                                          const OperationEvent& event,
                                                          bool is_measured = false);
@@ -160,8 +160,8 @@ class Tracker {
   void LoseSight() { has_sight_.store(false); }
   bool has_sight() const { return has_sight_.load(); }
 
-  // Reads NCCL's own counters of finished work, on a thread of its own. True while something about one
-  // is being decided.
+  // Reads NCCL's own counters of finished work, on a thread of its own. True while something about
+  // one is being decided.
   bool PollWorkCounters() { return work_.Poll(communicators_, instruments_.clock.NowNs()); }
   bool follows_work() const { return work_.is_on(); }
   // A communicator whose counter of finished work contradicts what is known, once each; null: none.
@@ -230,8 +230,11 @@ class Tracker {
   // Where the next one like it is counted, if it can be without a handle.
   void LearnOperation(CommunicatorParts& parts, const OperationEvent& event, UntimedReason fate,
                       uint64_t key, LaneWriter& writer);
-  // One in this many of a communicator's operations has the cost of its callback measured. The first
-  // is an early one: most communicators have few.
+  // The operation's place in the ring, as a handle. 0: there is no room, which is counted.
+  uint64_t ClaimOperation(Communicator& communicator, const OperationMeta& meta,
+                          const NewOperation& operation, LaneWriter& writer);
+  // One in this many of a communicator's operations has the cost of its callback measured. The
+  // first is an early one: most communicators have few.
   static constexpr uint64_t kMeasuredOperations = 1024, kFirstMeasured = 15;
   static bool IsMeasured(uint64_t number) { return number % kMeasuredOperations == kFirstMeasured; }
   // The last call where launches are not reported: it is launched now, about.

@@ -12,16 +12,9 @@
 # The folder of this script must be whole. FULL_NODE_GPUS: how many GPUs, else all;
 # FULL_NODE_SECONDS: of each measurement of collective_overhead, 130.
 
-set -uo pipefail
-
-HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-readonly HERE
 # shellcheck source=tests/gpu/machine.sh
-source "${HERE}/machine.sh"
-if (($# < 2)); then
-  usage
-  exit 2
-fi
+source "$(dirname "${BASH_SOURCE[0]}")/machine.sh"
+need_arguments 2 "$#"
 BINARIES="$(cd "$1" && pwd -P)" || exit 2
 mkdir -p "$2" || exit 2
 OUTPUT="$(cd "$2" && pwd -P)"
@@ -37,8 +30,6 @@ if ((GPUS < 2)); then
   echo "full_node.sh: 2 GPUs are needed, here: ${GPUS}" >&2
   exit 2
 fi
-declare -a TABLE=()
-FAILURES=0
 
 # step NAME COMMAND...: its output goes to OUT/PART/NAME.txt.
 step() {

@@ -31,16 +31,9 @@
 #                     lists, on so many nodes, named by `pulse diagnose`; INJECT_PARTS=nodes: nothing else
 #   PULSE_LIBRARIES   folders of libnccl and libcudart with colons between, else python3's packages
 
-set -uo pipefail
-
-HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-readonly HERE
 # shellcheck source=tests/gpu/machine.sh
-source "${HERE}/machine.sh"
-if (($# < 1)); then
-  usage
-  exit 2
-fi
+source "$(dirname "${BASH_SOURCE[0]}")/machine.sh"
+need_arguments 1 "$#"
 open_folders inject "$1" "${2:-}"
 export PULSE_INJECT_PIDS="${WORK}/pids"
 : >"${PULSE_INJECT_PIDS}"
@@ -63,7 +56,7 @@ if [[ "${INJECT_PARTS:-}" == nodes ]]; then INJECT_NODES="${INJECT_NODES:-2}"; f
 declare -a ARGUMENTS=(--parts="${INJECT_PARTS:-hangs,stragglers}" --delays="${INJECT_DELAYS:-1,50,5,20}")
 if [[ -n "${INJECT_CAPTURES:-}" ]]; then ARGUMENTS+=(--captures); fi
 if [[ -n "${INJECT_CASES:-}" ]]; then ARGUMENTS+=(--cases="${INJECT_CASES}"); fi
-if [[ "${INJECT_TORCH:-1}" != 0 ]] && python3 -c 'import torch' 2>/dev/null; then
+if [[ "${INJECT_TORCH:-1}" != 0 ]] && has_torch; then
   ARGUMENTS+=(--ddp="${HERE}/inject_ddp.py")
 else
   echo 'stragglers without PyTorch' | tee -a "${REPORT}"
@@ -133,6 +126,6 @@ readonly STATUS
   grep -rhoE 'WARN NCCL Pulse: .*' "${WORK}/logs" | sort | uniq -c | sort -rn | head -n 10
 } | tee -a "${REPORT}"
 cp "${WORK}/logs/results.jsonl" "${OUTPUT}/" 2>/dev/null
-tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null
+pack_logs
 echo "inject.sh: exit status ${STATUS} after ${SECONDS} s" | tee -a "${REPORT}"
 exit "${STATUS}"

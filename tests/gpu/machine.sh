@@ -1,14 +1,34 @@
 # shellcheck shell=bash
-# What run_all.sh, prove.sh and inject.sh, which read this file, do alike on a GPU machine.
+# What run_all.sh, prove.sh, inject.sh and full_node.sh, which read this file, do alike on a GPU machine.
 #
-# Sets BINARIES, OUTPUT, WORK, REPORT, LIBRARIES and GPUS.
+# Sets HERE, BINARIES, OUTPUT, WORK, REPORT, LIBRARIES and GPUS, and counts FAILURES beside the lines of TABLE.
 
+set -uo pipefail
+HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
+readonly HERE
+declare -a TABLE=()
+FAILURES=0
 export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 # Multicast can put shared machines' GPUs out of order, and nothing here needs it.
 export NCCL_NVLS_ENABLE=0
 
-# The comment at the head of the script that was called.
-usage() { sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2; }
+# need_arguments LEAST COUNT: with fewer, prints the comment at the head of the script that was called, and ends it.
+need_arguments() {
+  if (($2 >= $1)); then return; fi
+  sed -n '2,/^$/s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+}
+
+has_torch() { python3 -c 'import torch' 2>/dev/null; }
+
+# NCCL's logs, and the pages.
+pack_logs() { tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null; }
+
+# summarize WORDS: the table below them; fails if anything has failed.
+summarize() {
+  printf '%s\n' "" "==== summary: $1, ${SECONDS} s" "${TABLE[@]}" | tee -a "${REPORT}"
+  ((FAILURES == 0))
+}
 
 # Folders of libnccl and libcudart in python3's packages, with colons between.
 libraries() {

@@ -23,23 +23,14 @@
 #   PULSE_SIZES      bytes with commas between, instead of those of each part
 #   PULSE_BUDGET_S   time for all, 280 s; a part that could not end in time is left out
 
-set -uo pipefail
-
-HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-readonly HERE
 # shellcheck source=tests/gpu/machine.sh
-source "${HERE}/machine.sh"
-if (($# < 1)); then
-  usage
-  exit 2
-fi
+source "$(dirname "${BASH_SOURCE[0]}")/machine.sh"
+need_arguments 1 "$#"
 open_folders proofs "$1" "${2:-}"
 trap 'rm -rf "${WORK}"' EXIT
 look_around 2 "${3:-}" libnccl-profiler-pulse.so proof_program nccl_program
 
 readonly BUDGET_S="${PULSE_BUDGET_S:-280}"
-declare -a TABLE=()
-FAILURES=0
 
 wanted() { [[ -z "${PULSE_PARTS:-}" || " ${PULSE_PARTS} " == *" $1 "* ]]; }
 
@@ -81,7 +72,6 @@ part() {
 }
 
 readonly PROOF="${WORK}/proof_program"
-has_torch() { python3 -c 'import torch' 2>/dev/null; }
 RANKS="--ranks=${GPUS}"
 readonly RANKS
 declare -a SIZES=()
@@ -109,10 +99,5 @@ part accuracy-network 60 prove.py "${PROOF}" accuracy "${RANKS}" --mode=network 
   --compare="${PULSE_COMPARE:-stream,kernel}" --sizes=64,4096,32768,262144,2097152,16777216 \
   "${SIZES[@]}" --repeats=60 --limit=55
 
-tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null
-
-{
-  printf '\n==== summary: %d parts not right, %d s\n' "${FAILURES}" "${SECONDS}"
-  printf '%s\n' "${TABLE[@]}"
-} | tee -a "${REPORT}"
-((FAILURES == 0))
+pack_logs
+summarize "${FAILURES} parts not right"

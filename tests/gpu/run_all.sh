@@ -14,22 +14,12 @@
 #   PULSE_BUDGET_S   time for all runs together, 390 s; a run that would start later is left out
 #   PULSE_RUN_S      time for each, 110 s
 
-set -uo pipefail
-
-HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
-readonly HERE
 # shellcheck source=tests/gpu/machine.sh
-source "${HERE}/machine.sh"
-if (($# < 1)); then
-  usage
-  exit 2
-fi
+source "$(dirname "${BASH_SOURCE[0]}")/machine.sh"
+need_arguments 1 "$#"
 open_folders gpu "$1" "${2:-}"
 trap 'rm -rf "${WORK}"' EXIT
 look_around 1 '' nccl_program libnccl-profiler-pulse.so
-
-declare -a TABLE=()
-FAILURES=0
 
 # run NAME PROGRAM ARGUMENTS...
 run() {
@@ -65,7 +55,6 @@ run() {
 
 readonly PROGRAM="${WORK}/nccl_program"
 readonly DDP="${HERE}/ddp.py"
-has_torch() { python3 -c 'import torch' 2>/dev/null; }
 
 # The most telling ones first.
 if ((GPUS >= 2)); then
@@ -92,11 +81,5 @@ else
     --phases=collectives,p2p,split,recreate,exit
 fi
 
-# NCCL's logs and the pages at the end of each phase.
-tar -C "${WORK}/logs" -czf "${OUTPUT}/logs.tar.gz" . 2>/dev/null
-
-{
-  printf '\n==== summary: %d runs, %d not equal, %d s\n' "${#TABLE[@]}" "${FAILURES}" "${SECONDS}"
-  printf '%s\n' "${TABLE[@]}"
-} | tee -a "${REPORT}"
-((FAILURES == 0))
+pack_logs
+summarize "${#TABLE[@]} runs, ${FAILURES} not equal"

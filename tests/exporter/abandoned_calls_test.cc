@@ -15,9 +15,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-
 // A call of rank 2 fails, and is made again.
 SimulatedJob JobWithAFailedCall(const std::string& op = "AllReduce") {
   SimulatedJob job = RunningJob();
@@ -64,7 +61,8 @@ TEST(AbandonedCalls, OfAnOperationThatNobodyElseCalls) {
   ExpectHang(&in_flight, HangVerdict::kMismatched, {2});
 }
 
-// Rank 0 has estimated an operation, and waits in another one: the estimate is not missing elsewhere.
+// Rank 0 has estimated an operation, and waits in another one: the estimate is not missing
+// elsewhere.
 TEST(AbandonedCalls, OfOneThatWaits) {
   SimulatedJob job = RunningJob();
   for (int i = 0; i < 3; ++i) job.Fail(kComm, 0, "ReduceScatter");

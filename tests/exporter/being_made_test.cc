@@ -7,11 +7,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-
 constexpr uint64_t kMade = 0xd0;
 
 // Four ranks that have worked; all but the last one make another communicator of all four.
@@ -28,12 +23,11 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
   job.Advance(kHangAfter - 1);
   EXPECT_EQ(HangOf(job, kMade), std::nullopt);
   job.Advance(1);
-  const std::optional<Hang> hang = HangOf(job, kMade);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotSeen);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 1, 2));
-  EXPECT_EQ(hang->text,
+  const Hang hang = HangNow(job, kMade);
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotSeen);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
+  EXPECT_EQ(hang.text,
             "Ranks 0, 1 and 2 make this communicator: their processes have called nothing since. "
             "Rank 3 (pid 103, GPU 3) has not come to it. (The ranks are those of communicator "
             "00000000000000c0.)");
@@ -50,10 +44,9 @@ TEST(BeingMade, NamesTheNumberAloneWhereNothingTellsItsProcess) {
   SimulatedJob job(4);
   job.AddCommunicator(kMade, {0, 1, 2}, 4);
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job, kMade);
-  ASSERT_TRUE(hang);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 3 has not come to it, or is measured elsewhere."));
+  const Hang hang = HangNow(job, kMade);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 3 has not come to it, or is measured elsewhere."));
 }
 
 TEST(BeingMade, NotWhileTheOtherRanksMayBeOnAnotherNode) {

@@ -6,9 +6,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
 using testing::Pair;
 
 std::vector<std::pair<uint64_t, int>> Steps(const Hang& hang) {
@@ -90,12 +87,11 @@ TEST(Hang, PostedAheadIsNoCircle) {
     job.Launch(kOther, 1, op);
     job.Advance(kHangAfter);
     for (const uint64_t id : {kOne, kOther}) {
-      const std::optional<Hang> hang = HangOf(job, id);
-      ASSERT_TRUE(hang);
-      EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
-      EXPECT_THAT(hang->suspects, IsEmpty());
-      EXPECT_THAT(hang->text, HasSubstr("which it may have posted ahead: its stack tells whether "
-                                        "it waits there."));
+      const Hang hang = HangNow(job, id);
+      EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
+      EXPECT_THAT(hang.suspects, IsEmpty());
+      EXPECT_THAT(hang.text, HasSubstr("which it may have posted ahead: its stack tells whether "
+                                       "it waits there."));
     }
   }
 }
@@ -302,11 +298,10 @@ TEST(Hang, WhoMayBeOnAnotherGpuIsNotAcquittedInACircle) {
     launch(2);  // the same of communicator 2
     job.Advance(kHangAfter);
     for (const uint64_t id : {1, 2}) {
-      const std::optional<Hang> hang = HangOf(job, id);
-      ASSERT_TRUE(hang);
-      EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled) << uuid;
-      EXPECT_THAT(hang->suspects, ElementsAre(1));
-      EXPECT_EQ(hang->text.find("that is not certain") != std::string::npos, *uuid == '\0');
+      const Hang hang = HangNow(job, id);
+      EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled) << uuid;
+      EXPECT_THAT(hang.suspects, ElementsAre(1));
+      EXPECT_EQ(hang.text.find("that is not certain") != std::string::npos, *uuid == '\0');
     }
   }
 }

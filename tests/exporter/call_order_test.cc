@@ -15,9 +15,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 struct Called {
   std::string op;
   uint64_t bytes = 4096;
@@ -81,7 +78,8 @@ TEST(CallOrder, TheRankThatCalledInAnotherOrder) {
   EXPECT_THAT(RootsOf(job), ElementsAre(2));
 }
 
-// The others could complete it only with this rank's data: its GPU has taken part, and does not end.
+// The others could complete it only with this rank's data: its GPU has taken part, and does not
+// end.
 TEST(CallOrder, ARankThatStandsInWhatAnotherHasCompleted) {
   SimulatedJob job = GoneOnJob();
   for (const int rank : {0, 1}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, 1);
@@ -161,7 +159,8 @@ TEST(CallOrder, SizesOfOneClass) {
   EXPECT_THAT(RootsOf(job), ElementsAre(3));
 }
 
-// With more bytes on one rank, 8 in place of 4, it completed. What they wait for now is another thing.
+// With more bytes on one rank, 8 in place of 4, it completed. What they wait for now is another
+// thing.
 TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
   const Called single{"AllReduce", 4}, twice{"AllReduce", 8, "ncclFloat64"};
   SimulatedJob job = RunningJob();

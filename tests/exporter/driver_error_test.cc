@@ -6,10 +6,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-
 constexpr uint32_t kEcc = 214, kIllegalAddress = 700, kLaunchFailed = 719;
 
 void Fail(SimulatedJob* job, int rank, uint32_t error, uint64_t id = kComm) {
@@ -82,11 +78,10 @@ TEST(DriverError, VictimsInOtherCommunicators) {
   job.Launch(2, 1, "AllReduce");
   job.Advance(kHangAfter);
   EXPECT_THAT(HangOf(job, 1)->suspects, ElementsAre(0));
-  const std::optional<Hang> hang = HangOf(job, 2);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kDriverError);
-  EXPECT_THAT(hang->suspects, ElementsAre());
-  EXPECT_THAT(hang->text, HasSubstr("Most likely over a link: rank 0 (pid 102, GPU 2)"));
+  const Hang hang = HangNow(job, 2);
+  EXPECT_EQ(hang.verdict, HangVerdict::kDriverError);
+  EXPECT_THAT(hang.suspects, ElementsAre());
+  EXPECT_THAT(hang.text, HasSubstr("Most likely over a link: rank 0 (pid 102, GPU 2)"));
 }
 
 // Its process has ended since.

@@ -9,10 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-
 void End(SimulatedJob* job, int process) {
   job->process(process).end = ProcessEnd::kLost;
   job->process(process).end_realtime_ns = job->now();

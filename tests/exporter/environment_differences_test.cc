@@ -10,9 +10,6 @@ namespace nccl_pulse {
 namespace {
 
 using testing::Contains;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::SizeIs;
 
 class EnvironmentDifferencesTest : public testing::Test {
  protected:

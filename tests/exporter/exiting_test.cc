@@ -1,13 +1,11 @@
-// Processes in exit(): their handlers, or destructors, take long or hang, and they make no further call.
+// Processes in exit(): their handlers, or destructors, take long or hang, and they make no further
+// call.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/hang_job.h"
 
 namespace nccl_pulse {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 TEST(Exiting, IsNamedForTheCallThatItOwes) {
   SimulatedJob job = RunningJob();
@@ -16,12 +14,9 @@ TEST(Exiting, IsNamedForTheCallThatItOwes) {
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   job.Advance(kHangAfter);
   job.process(2).last_poll_realtime_ns = ended;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(2));
-  EXPECT_EQ(hang->missing_call, "AllReduce #21 (up to 1MiB)");
-  EXPECT_EQ(hang->text,
+  const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_EQ(hang.missing_call, "AllReduce #21 (up to 1MiB)");
+  EXPECT_EQ(hang.text,
             "Rank 2 (pid 102, GPU 2) has not called AllReduce #21 (up to 1MiB). Ranks 0, 1 and 3 "
             "wait in AllReduce. Rank 2 is in exit() since 08:53:20 UTC.");
   // It never ends well, however long it took before.

@@ -10,9 +10,17 @@
 
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace nccl_pulse {
+
+// What the texts and ranks of a hang are compared by.
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
 
 inline constexpr uint64_t kComm = 0xc0;
 inline constexpr int64_t kHangAfter = 10 * kSecond;
@@ -30,18 +38,29 @@ inline std::optional<Hang> HangOf(const SimulatedJob& job, uint64_t id = kComm) 
   return DiagnosisOf(job, id).hang;
 }
 
-// The ranks go on to wait for kHangAfter: then a hang is suspected, with this verdict and these
-// suspects. Returns it.
+// What is suspected: a hang, or the test fails.
+inline Hang HangNow(const SimulatedJob& job, uint64_t id = kComm) {
+  const std::optional<Hang> hang = HangOf(job, id);
+  EXPECT_TRUE(hang);
+  return hang.value_or(Hang());
+}
+
+// A hang is suspected, with this verdict and these suspects. Returns it.
+inline Hang ExpectHangNow(const SimulatedJob& job, HangVerdict verdict,
+                          const std::vector<int32_t>& suspects, const char* file = __builtin_FILE(),
+                          int line = __builtin_LINE()) {
+  const testing::ScopedTrace trace(file, line, "expected here");
+  Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, verdict);
+  EXPECT_EQ(hang.suspects, suspects);
+  return hang;
+}
+
+// The same when the ranks have waited for kHangAfter.
 inline Hang ExpectHang(SimulatedJob* job, HangVerdict verdict, const std::vector<int32_t>& suspects,
                        const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-  const testing::ScopedTrace trace(file, line, "expected here");
   job->Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(*job);
-  EXPECT_TRUE(hang);
-  if (!hang) return {};
-  EXPECT_EQ(hang->verdict, verdict);
-  EXPECT_EQ(hang->suspects, suspects);
-  return *hang;
+  return ExpectHangNow(*job, verdict, suspects, file, line);
 }
 
 // The same, and not a nanosecond earlier.

@@ -9,10 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-
 TEST(Hang, NoneWhileNothingIsInFlight) {
   SimulatedJob job = RunningJob();
   job.Advance(100 * kSecond);
@@ -69,14 +65,13 @@ TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   LaunchOn(&job, {2}, "Broadcast");
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kMismatched);
-  EXPECT_EQ(hang->op, "AllReduce,Broadcast");
-  EXPECT_EQ(hang->suspects, std::vector<int32_t>{2}) << "it is the one that differs";
-  EXPECT_THAT(hang->text, HasSubstr("rank 0 (pid 100, GPU 0), rank 1 (pid 101, GPU 1) and rank 3 "
-                                    "(pid 103, GPU 3) have called AllReduce; rank 2 (pid 102, GPU "
-                                    "2) has called Broadcast"));
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kMismatched);
+  EXPECT_EQ(hang.op, "AllReduce,Broadcast");
+  EXPECT_EQ(hang.suspects, std::vector<int32_t>{2}) << "it is the one that differs";
+  EXPECT_THAT(hang.text, HasSubstr("rank 0 (pid 100, GPU 0), rank 1 (pid 101, GPU 1) and rank 3 "
+                                   "(pid 103, GPU 3) have called AllReduce; rank 2 (pid 102, GPU "
+                                   "2) has called Broadcast"));
 }
 
 TEST(Hang, DifferentSizes) {
@@ -84,11 +79,10 @@ TEST(Hang, DifferentSizes) {
   LaunchOn(&job, {0, 1, 2}, "AllReduce", 4);
   LaunchOn(&job, {3}, "AllReduce", 6);
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kMismatched);
-  EXPECT_THAT(hang->text, HasSubstr("AllReduce (up to 16MiB)"));
-  EXPECT_THAT(hang->text, HasSubstr("AllReduce (up to 1MiB)"));
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kMismatched);
+  EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 16MiB)"));
+  EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 1MiB)"));
 }
 
 TEST(Hang, TheSameCallsInAnotherOrder) {
@@ -97,14 +91,13 @@ TEST(Hang, TheSameCallsInAnotherOrder) {
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {2}, "AllReduce");
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kMismatched);
-  EXPECT_EQ(hang->op, "AllGather,AllReduce");
-  EXPECT_THAT(hang->text, HasSubstr("not in the same order: rank 0 (pid 100, GPU 0), rank 1 (pid "
-                                    "101, GPU 1) and rank 3 (pid 103, GPU 3) have called AllGather "
-                                    "(up to 1MiB) last; rank 2 (pid 102, GPU 2) has called "
-                                    "AllReduce (up to 1MiB) last."));
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kMismatched);
+  EXPECT_EQ(hang.op, "AllGather,AllReduce");
+  EXPECT_THAT(hang.text, HasSubstr("not in the same order: rank 0 (pid 100, GPU 0), rank 1 (pid "
+                                   "101, GPU 1) and rank 3 (pid 103, GPU 3) have called AllGather "
+                                   "(up to 1MiB) last; rank 2 (pid 102, GPU 2) has called "
+                                   "AllReduce (up to 1MiB) last."));
 }
 
 TEST(Hang, AllHaveLaunched) {
@@ -120,9 +113,8 @@ TEST(Hang, AllHaveLaunchedButOneHostIsAhead) {
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {0, 1}, "AllReduce");
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kNoProgress);
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kNoProgress);
 }
 
 TEST(Hang, AnotherNodeIsNotBlamedAndNotExcluded) {
@@ -189,10 +181,9 @@ TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
   LaunchOn(&job, {0, 1}, "AllReduce");
   job.process(2).end = ProcessEnd::kLost;
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kProcessGone);
-  EXPECT_EQ(hang->text,
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kProcessGone);
+  EXPECT_EQ(hang.text,
             "The process of rank 2 (pid 102, GPU 2) was killed or crashed. Ranks 0 and 1 wait in "
             "AllReduce. Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB) either.");
 }
@@ -230,10 +221,9 @@ TEST(Hang, WithProxyOperationsWhoIsIdleIsUnknown) {
     communicator.oldest_operation_realtime_ns = communicator.oldest_inflight_realtime_ns;
   }
   job.Advance(kHangAfter);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
-  EXPECT_THAT(hang->text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
+  EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
 }
 
 TEST(Hang, CallsThatWereNotCountedByOperationAreUnknown) {
@@ -286,9 +276,8 @@ TEST(Hang, CountsThatStillMoveAreNotCalledDifferent) {
   for (int rank = 0; rank < 4; ++rank) {
     job.Of(kComm, rank).last_launch_realtime_ns = job.now() - kMs;
   }
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
 }
 
 // ---- Send and Recv ------------------------------------------------------------------------------

@@ -9,10 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
 Health Of(const SimulatedJob& job) {
   return HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
 }

@@ -1,5 +1,5 @@
-// A job may call setlocale(): numbers then have a decimal comma and points between thousands, in every
-// function of C and C++ that goes by the locale. No page may.
+// A job may call setlocale(): numbers then have a decimal comma and points between thousands, in
+// every function of C and C++ that goes by the locale. No page may.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -6,9 +6,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");

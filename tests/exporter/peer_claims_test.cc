@@ -8,12 +8,6 @@
 namespace nccl_pulse {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::UnorderedElementsAre;
-
 TEST_F(PeerTableTest, AUsersProcessCannotPassForAnothers) {
   const auto bert = Join(kBert, 11, 11);
   const auto anna = Join(kAnna, 11, 12);

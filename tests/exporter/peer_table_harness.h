@@ -1,8 +1,9 @@
-// A table of processes that hand over, with users that the test makes up: who is at the other end of
-// a connection is asked of a function, which answers here with what the test says of it.
+// A table of processes that hand over, with users that the test makes up: who is at the other end
+// of a connection is asked of a function, which answers here with what the test says of it.
 #ifndef TESTS_EXPORTER_PEER_TABLE_HARNESS_H_
 #define TESTS_EXPORTER_PEER_TABLE_HARNESS_H_
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -22,6 +23,12 @@
 #include "metrics/testing/test_segment.h"
 
 namespace nccl_pulse {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Pair;
+using testing::UnorderedElementsAre;
 
 inline constexpr uid_t kServer = 0;
 inline constexpr uid_t kAnna = 1001;

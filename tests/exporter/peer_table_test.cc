@@ -12,12 +12,6 @@
 namespace nccl_pulse {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Pair;
-using ::testing::UnorderedElementsAre;
-
 TEST_F(PeerTableTest, RootsAgentTakesEveryUser) {
   const auto own = Join(kServer, 1, 1);
   const auto anna = Join(kAnna, 2, 2);

@@ -1,4 +1,5 @@
-// Work that stands behind earlier work of its own GPUs: for how long that is none of NCCL's business.
+// Work that stands behind earlier work of its own GPUs: for how long that is none of NCCL's
+// business.
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/hang_job.h"
@@ -6,13 +7,10 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
 constexpr int64_t kLimit = 6 * kHangAfter;
 
-// All GPUs but those of `without` stand in a kernel that is not NCCL's, with an AllReduce behind it.
+// All GPUs but those of `without` stand in a kernel that is not NCCL's, with an AllReduce behind
+// it.
 SimulatedJob Behind(const std::set<int>& without = {}) {
   SimulatedJob job = RunningJob();
   for (int rank = 0; rank < 4; ++rank) {
@@ -47,11 +45,8 @@ TEST(Queued, ForLongWhileOneRankHasNotCalled) {
   job.Advance(kLimit - 1);
   EXPECT_EQ(HangOf(job), std::nullopt);
   job.Advance(1);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text,
+  const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.text,
               HasSubstr("Ranks 0, 1 and 2 have launched AllReduce, but earlier work of their GPUs "
                         "has not ended since 08:53:20 UTC: a kernel that is not NCCL's?"));
 }
@@ -60,10 +55,7 @@ TEST(Queued, ForLongWhileOneRankHasNotCalled) {
 TEST(Queued, ForLongWhileMostHaveNotCalled) {
   SimulatedJob job = Behind({0, 1, 3});
   job.Advance(kLimit);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kNoProgress);
-  EXPECT_THAT(hang->suspects, IsEmpty());
+  ExpectHangNow(job, HangVerdict::kNoProgress, {});
 }
 
 TEST(Queued, AsLongAsBeforeIsUsual) {
@@ -118,14 +110,13 @@ TEST_F(QueuedBehindNccl, AcquitsNobody) {
   job.AddCommunicator(kFront, {0, 1, 2, 3});
   for (const int rank : {0, 1, 2}) job.Launch(kFront, rank, "AllReduce");
   job.Advance(kLimit);
-  const std::optional<Hang> hang = HangOf(job, kFront);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
+  const Hang hang = HangNow(job, kFront);
+  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(hang.suspects, ElementsAre(3));
 }
 
-// Others wait for a GPU that does not come, and in that rank's own communicator one has not called: the
-// others there stand in something that may wait for it.
+// Others wait for a GPU that does not come, and in that rank's own communicator one has not called:
+// the others there stand in something that may wait for it.
 TEST(Queued, WhoIsWaitedForPointsToTheOneThatDiffers) {
   constexpr uint64_t kData = 1;
   for (const bool has_called : {true, false}) {

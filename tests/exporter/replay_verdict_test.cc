@@ -281,10 +281,9 @@ TEST(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
   }
   job.Advance(kHangAfter);
   for (const uint64_t id : {kComm, kOther}) {
-    const std::optional<Hang> hang = HangOf(job, id);
-    ASSERT_TRUE(hang);
-    EXPECT_EQ(hang->verdict, HangVerdict::kRankNotBegun);
-    EXPECT_EQ(hang->suspects, (std::vector<int32_t>{0}));
+    const Hang hang = HangNow(job, id);
+    EXPECT_EQ(hang.verdict, HangVerdict::kRankNotBegun);
+    EXPECT_EQ(hang.suspects, (std::vector<int32_t>{0}));
   }
 }
 

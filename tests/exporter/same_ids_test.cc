@@ -16,11 +16,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-
 // Two jobs of four ranks, whose communicators have one id. The second one's processes come behind
 // those of the first, on the same host.
 class TwoJobs : public testing::Test {

@@ -13,10 +13,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::SizeIs;
-
 constexpr uint64_t kSteps = 100;
 constexpr uint64_t kPipelines = 10, kWorld = 20;
 
@@ -118,8 +114,8 @@ TEST_F(SlowedTest, NobodyForAPause) {
   EXPECT_THAT(Judge(), IsEmpty());
 }
 
-// All work grew by 30 %, and one stage had three times as much to do before: it does most more, and is not
-// slower than the others.
+// All work grew by 30 %, and one stage had three times as much to do before: it does most more, and
+// is not slower than the others.
 TEST_F(SlowedTest, NobodyWhereAllWorkGrowsAlike) {
   for (int i = 0; i < 8; ++i) {
     const double busy = i / 2 == 2 ? 0.9 : 0.3;

@@ -6,22 +6,14 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-
 TEST(Hang, ProcessStopped) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   const int64_t stopped = job.now();
   job.Advance(kHangAfter);
   job.process(2).last_poll_realtime_ns = stopped;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kProcessStopped);
-  EXPECT_THAT(hang->suspects, ElementsAre(2));
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 1, 3));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kProcessStopped, {2});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 3));
 }
 
 TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
@@ -30,11 +22,8 @@ TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
   const int64_t stopped = job.now();
   job.Advance(kHangAfter);
   job.process(2).last_poll_realtime_ns = stopped;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 // A debugger was attached to rank 2 to see where it waits: that is not why the job hangs.
@@ -95,8 +84,8 @@ TEST_F(DebuggedWhileItWaits, WhoHasCalledAndNotLaunchedDoesHoldUp) {
   EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
 }
 
-// Rank 2 was seen to run for long after the others began to wait, also where nothing says that it has
-// called all that they have. A debugger came to look.
+// Rank 2 was seen to run for long after the others began to wait, also where nothing says that it
+// has called all that they have. A debugger came to look.
 TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
   for (const bool has_peers : {false, true}) {
     SimulatedJob job = RunningJob();
@@ -111,13 +100,12 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
     job.Advance(20 * kSecond);
     job.process(2).last_poll_realtime_ns = stopped;
     job.process(2).run_state = RunState::kTraced;
-    const std::optional<Hang> hang = HangOf(job);
-    ASSERT_TRUE(hang);
-    EXPECT_NE(hang->verdict, HangVerdict::kProcessStopped);
-    EXPECT_THAT(hang->suspects, IsEmpty());
-    EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
+    const Hang hang = HangNow(job);
+    EXPECT_NE(hang.verdict, HangVerdict::kProcessStopped);
+    EXPECT_THAT(hang.suspects, IsEmpty());
+    EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
     if (!has_peers) {
-      EXPECT_THAT(hang->text, HasSubstr("the process is held by a debugger"));
+      EXPECT_THAT(hang.text, HasSubstr("the process is held by a debugger"));
     }
   }
 }
@@ -131,11 +119,8 @@ TEST(Hang, ADebuggerAtTheOneThatDoesNotCome) {
   job.Advance(20 * kSecond);
   job.process(2).last_poll_realtime_ns = stopped;
   job.process(2).run_state = RunState::kTraced;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(2));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 // What the kernel says is what is said.
@@ -178,11 +163,8 @@ TEST(Hang, AHostThatIsPaused) {
   const int64_t stopped = job.now();
   job.Advance(kHangAfter);
   for (const int rank : {2, 3}) job.process(rank).last_poll_realtime_ns = stopped;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kProcessStopped);
-  EXPECT_THAT(hang->suspects, ElementsAre(2, 3));
-  EXPECT_THAT(hang->text, HasSubstr("They stopped at the same moment: their host was paused"));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kProcessStopped, {2, 3});
+  EXPECT_THAT(hang.text, HasSubstr("They stopped at the same moment: their host was paused"));
   // One of them some seconds later: they are two processes.
   job.process(3).last_poll_realtime_ns = stopped + 3 * kSecond;
   EXPECT_THAT(HangOf(job)->text, Not(HasSubstr("at the same moment")));
@@ -212,11 +194,8 @@ TEST(Hang, AStoppedProcessDoesNotHideWhoIsProvenNotToHaveCalled) {
   const int64_t stopped = job.now();
   job.Advance(kHangAfter);
   job.process(1).last_poll_realtime_ns = stopped;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 1 (pid 101, GPU 1) is not running."));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 1 (pid 101, GPU 1) is not running."));
 }
 
 // Its background thread stands, and it goes on launching: the process runs, and what has completed
@@ -249,21 +228,15 @@ TEST(Hang, APollerThatNeverStartedAccusesNobody) {
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Advance(kHangAfter);
   job.process(1).last_poll_realtime_ns = kStart;
-  std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(3));
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 2));
+  Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 2));
   // When it is the one behind, it may have anything in flight.
   job.Launch(kComm, 3, "AllReduce");
   LaunchOn(&job, {0, 2, 3}, "AllGather");
   job.Advance(kHangAfter);
   job.process(1).last_poll_realtime_ns = kStart;
-  hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_THAT(hang->text, HasSubstr("rank 1 (pid 101, GPU 1) has called fewer operations"));
+  hang = ExpectHangNow(job, HangVerdict::kUnknown, {});
+  EXPECT_THAT(hang.text, HasSubstr("rank 1 (pid 101, GPU 1) has called fewer operations"));
 }
 
 // The whole job is stopped, or every driver is stuck: nobody sees anything any longer.
@@ -273,10 +246,7 @@ TEST(Hang, AllStoppedWithWorkInFlight) {
   const int64_t stopped = job.now();
   job.Advance(kHangAfter);
   for (int i = 0; i < 4; ++i) job.process(i).last_poll_realtime_ns = stopped;
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kProcessStopped);
-  EXPECT_THAT(hang->suspects, ElementsAre(0, 1, 2, 3));
+  ExpectHangNow(job, HangVerdict::kProcessStopped, {0, 1, 2, 3});
 }
 
 }  // namespace

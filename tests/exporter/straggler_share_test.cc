@@ -57,8 +57,8 @@ TEST(StragglerShare, OfTwoItIsTheOneThatIsLastIntoMostOfTheLateCalls) {
   EXPECT_NEAR(straggler->late_share, 0.7, 0.02);
 }
 
-// What each has to do differs from call to call so much that it is last into half of them alone, but
-// each of the others into far less.
+// What each has to do differs from call to call so much that it is last into half of them alone,
+// but each of the others into far less.
 TEST(StragglerShare, LateInTheMeanFarMoreThanAnyOtherIsEnough) {
   Lateness lateness;
   lateness.others_take_turns = 5;
@@ -71,8 +71,8 @@ TEST(StragglerShare, LateInTheMeanFarMoreThanAnyOtherIsEnough) {
   EXPECT_FALSE(StragglerOf(lateness)) << "others are nearly as late";
 }
 
-// A job of steps with 24 layers, each with a call into which the rank comes last that has most to do
-// in this step.
+// A job of steps with 24 layers, each with a call into which the rank comes last that has most to
+// do in this step.
 class SteppedJob {
  public:
   explicit SteppedJob(int ranks = kRanks, int steps_of_barrier = 1)

@@ -243,8 +243,8 @@ TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
   EXPECT_EQ(watched.Loss(2), 0);
 }
 
-// Four experts. Each launch has a Send to and a Recv from each of the other three, and is known by its
-// number; launches of two lengths take turns.
+// Four experts. Each launch has a Send to and a Recv from each of the other three, and is known by
+// its number; launches of two lengths take turns.
 class Exchange {
  public:
   static constexpr int kRanks = 4;
@@ -394,7 +394,8 @@ TEST(Straggler, AStepInTimeDoesNotMakeOneInTimeAgain) {
   EXPECT_EQ(named, 40);
 }
 
-// Soon, and not only when the half minute has gone by: a hang between the two takes no calls out of it.
+// Soon, and not only when the half minute has gone by: a hang between the two takes no calls out of
+// it.
 TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
   Watched watched(4);
   watched.job.AddCommunicator(kComm, {0, 1, 2, 3});

@@ -8,10 +8,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-
 void CallOn(SimulatedJob* job, const std::set<int>& ranks, const std::string& op) {
   for (const int rank : ranks) job->Call(kComm, rank, op);
 }

@@ -7,11 +7,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-
 constexpr uint64_t kNineMinutes = 540 * kSecond;
 
 // Rank 0 writes a checkpoint, as it has before; the others wait in the AllReduce behind it.
@@ -137,12 +132,11 @@ class BehindAUsualWait : public testing::Test {
 
 TEST_F(BehindAUsualWait, IsUsual) {
   for (const uint64_t id : {kMiddle, kThird}) {
-    const std::optional<Hang> hang = HangOf(job_, id);
-    ASSERT_TRUE(hang);
-    EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
-    EXPECT_TRUE(hang->is_usual);
-    EXPECT_EQ(hang->longest_wait_before_ns, 0u);
-    EXPECT_THAT(hang->text, HasSubstr(" meanwhile: look there first. The wait there is usual."));
+    const Hang hang = HangNow(job_, id);
+    EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
+    EXPECT_TRUE(hang.is_usual);
+    EXPECT_EQ(hang.longest_wait_before_ns, 0u);
+    EXPECT_THAT(hang.text, HasSubstr(" meanwhile: look there first. The wait there is usual."));
   }
   // As long as that one is.
   job_.Advance(13 * 60 * kSecond);
@@ -174,8 +168,8 @@ TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
   EXPECT_TRUE(HangOf(job)->is_usual);
 }
 
-// Its GPU stands in the pause of another communicator; whoever waits for it has waited for less long
-// than makes a hang. Nobody waits here whose past would tell.
+// Its GPU stands in the pause of another communicator; whoever waits for it has waited for less
+// long than makes a hang. Nobody waits here whose past would tell.
 TEST(UsualWait, BehindAUsualWaitWithNobodyThatWaitsHere) {
   SimulatedJob job(4);
   job.AddCommunicator(1, {1, 3});
@@ -189,11 +183,10 @@ TEST(UsualWait, BehindAUsualWaitWithNobodyThatWaitsHere) {
   SetBegun(&job, 1, {kBegun});
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun});
   job.Advance(kSecond);
-  const std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
-  EXPECT_THAT(hang->waiting, IsEmpty());
-  EXPECT_TRUE(hang->is_usual);
+  const Hang hang = HangNow(job);
+  EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(hang.waiting, IsEmpty());
+  EXPECT_TRUE(hang.is_usual);
 }
 
 }  // namespace

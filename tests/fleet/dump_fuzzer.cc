@@ -7,8 +7,8 @@
 
 #include "tests/fleet/hostile_dump.h"
 
-// The input as it is, which finds what a reader of bytes can stumble over; and laid over an honest dump
-// from a place on that it names, which reaches what a dump can say.
+// The input as it is, which finds what a reader of bytes can stumble over; and laid over an honest
+// dump from a place on that it names, which reaches what a dump can say.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {  // NOLINT
   static const std::string kHonest = nccl_pulse::HonestPickle(0);
   const std::string_view input(reinterpret_cast<const char*>(data), size);

@@ -1,4 +1,5 @@
-// Dumps of PyTorch's Flight Recorder for tests that damage them, and what must hold of whatever is read.
+// Dumps of PyTorch's Flight Recorder for tests that damage them, and what must hold of whatever is
+// read.
 #ifndef TESTS_FLEET_HOSTILE_DUMP_H_
 #define TESTS_FLEET_HOSTILE_DUMP_H_
 

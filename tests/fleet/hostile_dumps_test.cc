@@ -1,5 +1,5 @@
-// What a dump may hold to make `pulse diagnose --flight-recorder` stumble: tens of thousands of damaged
-// ones, and some that are built to. The seed is fixed, so a failure comes back.
+// What a dump may hold to make `pulse diagnose --flight-recorder` stumble: tens of thousands of
+// damaged ones, and some that are built to. The seed is fixed, so a failure comes back.
 #include <array>
 #include <cstddef>
 #include <cstdint>

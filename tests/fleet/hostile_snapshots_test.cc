@@ -128,7 +128,8 @@ void JudgeWhatIsHostile(int round, std::vector<NodeSnapshot> nodes, int* read) {
   EXPECT_NE(JobJson(look), "");
 }
 
-// Memory and undefined behaviour are for the sanitizers to find; here it must end, and say something.
+// Memory and undefined behaviour are for the sanitizers to find; here it must end, and say
+// something.
 TEST(HostileSnapshots, AreReadJudgedAndPutIntoWords) {
   const int faults = static_cast<int>(FaultNames().size());
   int read = 0;

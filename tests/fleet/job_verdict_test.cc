@@ -16,10 +16,6 @@
 namespace nccl_pulse {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-
 struct Seen {
   SnapshotSet set;
   DiagnosisResult diagnosis;

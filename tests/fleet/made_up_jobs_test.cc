@@ -30,7 +30,8 @@ TEST_P(MadeUpJob, IsJudgedRightly) {
   }
 }
 
-// Where hosts run ahead, several launches of a rank are in flight, and it is not known in which it is.
+// Where hosts run ahead, several launches of a rank are in flight, and it is not known in which it
+// is.
 TEST(MadeUpCircle, IsNamedOrItsPlaceIs) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
     const Scenario scenario = MakeScenario(kCircleOfSends, seed);
@@ -95,8 +96,8 @@ Told TellSlow(const char* fault, bool (*is_asked)(const JobLayout&)) {
   return told;
 }
 
-// Nobody else is named instead of who is slow, and mostly nobody beside; with pipelines and experts,
-// too.
+// Nobody else is named instead of who is slow, and mostly nobody beside; with pipelines and
+// experts, too.
 TEST(MadeUpStraggler, IsNamedAlone) {
   for (const char* fault : {"straggler at the host", "straggler at the GPU"}) {
     const Told told = TellSlow(fault, [](const JobLayout&) { return true; });
@@ -167,8 +168,9 @@ TEST(MadeUpStraggler, ItsTensorParallelPeersAreNot) {
   }
 }
 
-// Its last calls are of half a step or so; those of the seconds before, and that it is late in the mean
-// of all steps, tell it from who has the longest sequences (MadeUpJob.IsJudgedRightly has those).
+// Its last calls are of half a step or so; those of the seconds before, and that it is late in the
+// mean of all steps, tell it from who has the longest sequences (MadeUpJob.IsJudgedRightly has
+// those).
 TEST(MadeUpStraggler, IsNamedAmongManyLayers) {
   const Told told =
       TellSlow("straggler at the GPU, many layers", [](const JobLayout&) { return true; });

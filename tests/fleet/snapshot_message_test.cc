@@ -20,8 +20,6 @@ namespace nccl_pulse {
 namespace {
 
 using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr uint64_t kRoom = uint64_t{64} << 20;
 

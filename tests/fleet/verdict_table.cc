@@ -1,8 +1,8 @@
-// Jobs with one thing wrong, or nothing, each on one node and with each rank on a node of its own. Prints
-// for each row a line of JSON: what is expected, what the engine says, `pulse diagnose --json`, what
-// `pulse watch` says, which has made its round over the same endpoints, and its metrics; of one node
-// also the JSON of its endpoint, and `pulse status`.
-// one_verdict_test.py compares them.
+// Jobs with one thing wrong, or nothing, each on one node and with each rank on a node of its own.
+// Prints for each row a line of JSON: what is expected, what the engine says, `pulse diagnose
+// --json`, what `pulse watch` says, which has made its round over the same endpoints, and its
+// metrics; of one node also the JSON of its endpoint, and `pulse status`. one_verdict_test.py
+// compares them.
 #include <cstdio>
 #include <functional>
 #include <numeric>
@@ -48,8 +48,8 @@ void WaitFor(SimulatedJob* job, int missing) {
 
 SimulatedJob Running(int nnodes) { return RunningJob(0, nnodes); }
 
-// All have replayed a graph a hundred times, and have begun it once more, but for `missing`, which is
-// at its stamp `passed` of three of the last replay.
+// All have replayed a graph a hundred times, and have begun it once more, but for `missing`, which
+// is at its stamp `passed` of three of the last replay.
 SimulatedJob Replaying(int nnodes, int missing, uint64_t replays, uint32_t passed) {
   SimulatedJob job = Running(nnodes);
   const uint32_t before[] = {0, 60, 61, 65};

@@ -19,15 +19,13 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 
 constexpr uint64_t kOther = 0xd0;
 
 class WatcherTest : public testing::Test {
  protected:
-  // Processes 0 to 3 are a job, each on a node of its own, and 4 and 5 another one on nodes 4 and 5.
+  // Processes 0 to 3 are a job, each on a node of its own, and 4 and 5 another one on nodes 4 and
+  // 5.
   WatcherTest() : job_(6) {
     job_.AddCommunicator(kComm, {0, 1, 2, 3}, 0, 4);
     job_.AddCommunicator(kOther, {4, 5}, 0, 2);

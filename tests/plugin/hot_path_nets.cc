@@ -70,57 +70,27 @@ void free(void* old) {
   __libc_free(old);
 }
 
-void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-  ++g_counts.mappings;
-  static const auto next = Next<decltype(&mmap)>("mmap");
-  return next(address, bytes, protection, flags, fd, offset);
-}
-int munmap(void* address, size_t bytes) {
-  ++g_counts.mappings;
-  static const auto next = Next<decltype(&munmap)>("munmap");
-  return next(address, bytes);
-}
-int madvise(void* address, size_t bytes, int advice) {
-  ++g_counts.mappings;
-  static const auto next = Next<decltype(&madvise)>("madvise");
-  return next(address, bytes, advice);
-}
+// The function of libc by that name, after counting it.
+#define COUNTED(count, result, name, parameters, arguments)  \
+  result name parameters {                                   \
+    ++g_counts.count;                                        \
+    static const auto next = Next<decltype(&(name))>(#name); \
+    return next arguments;                                   \
+  }
 
-int pthread_mutex_lock(pthread_mutex_t* mutex) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_mutex_lock)>("pthread_mutex_lock");
-  return next(mutex);
-}
-int pthread_mutex_trylock(pthread_mutex_t* mutex) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_mutex_trylock)>("pthread_mutex_trylock");
-  return next(mutex);
-}
-int pthread_rwlock_rdlock(pthread_rwlock_t* lock) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_rwlock_rdlock)>("pthread_rwlock_rdlock");
-  return next(lock);
-}
-int pthread_rwlock_wrlock(pthread_rwlock_t* lock) {
-  ++g_counts.locks;
-  static const auto next = Next<decltype(&pthread_rwlock_wrlock)>("pthread_rwlock_wrlock");
-  return next(lock);
-}
-int pthread_cond_signal(pthread_cond_t* condition) {
-  ++g_counts.waits;
-  static const auto next = Next<decltype(&pthread_cond_signal)>("pthread_cond_signal");
-  return next(condition);
-}
-int pthread_cond_broadcast(pthread_cond_t* condition) {
-  ++g_counts.waits;
-  static const auto next = Next<decltype(&pthread_cond_broadcast)>("pthread_cond_broadcast");
-  return next(condition);
-}
-int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
-  ++g_counts.waits;
-  static const auto next = Next<decltype(&pthread_cond_wait)>("pthread_cond_wait");
-  return next(condition, mutex);
-}
+COUNTED(mappings, void*, mmap,
+        (void* address, size_t bytes, int protection, int flags, int fd, off_t offset),
+        (address, bytes, protection, flags, fd, offset))
+COUNTED(mappings, int, munmap, (void* address, size_t bytes), (address, bytes))
+COUNTED(mappings, int, madvise, (void* address, size_t bytes, int advice), (address, bytes, advice))
+COUNTED(locks, int, pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
+COUNTED(locks, int, pthread_mutex_trylock, (pthread_mutex_t * mutex), (mutex))
+COUNTED(locks, int, pthread_rwlock_rdlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(locks, int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(waits, int, pthread_cond_signal, (pthread_cond_t * condition), (condition))
+COUNTED(waits, int, pthread_cond_broadcast, (pthread_cond_t * condition), (condition))
+COUNTED(waits, int, pthread_cond_wait, (pthread_cond_t * condition, pthread_mutex_t* mutex),
+        (condition, mutex))
 
 long syscall(long number, ...) {
   ++g_counts.calls;

@@ -14,16 +14,6 @@ namespace {
 
 const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 
-// A job whose communicators find no CUDA context.
-void RunWithoutEvents(const std::function<void()>& scenario, const Environment& environment = {}) {
-  RunWithGpu(
-      [&](FakeCuda& gpu) {
-        gpu.MakeCurrent(nullptr);
-        scenario();
-      },
-      environment);
-}
-
 CommunicatorSnapshot Look(uint64_t comm_id = 1) {
   WaitForPoll();
   return Find(ReadSnapshot(), comm_id);
@@ -49,101 +39,93 @@ void* StartProxyOp(const NcclCommunicator& comm, void* operation) {
   return Start(comm.context(), ProxyOpEvent(operation, getpid()));
 }
 
-TEST(InflightTest, ANetworkOperationIsInFlightSinceItsEnqueue) {
-  RunWithoutEvents([] {
-    NcclCommunicator comm(1);
-    ExpectUnknown(Look());
-    for (int i = 0; i < 5; ++i) comm.RunWithProxy();
-    ExpectIdle(Look(), CompletionSource::kProxy);
-    void* operation = comm.Enqueue();
-    const int64_t since = Look().last_launch_realtime_ns;
-    ExpectIdle(Look(), CompletionSource::kProxy);  // no network traffic, or not yet
-    void* send = StartProxyOp(comm, operation);
-    void* receive = StartProxyOp(comm, operation);
-    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
-    Stop(send);
-    AdvanceClock(60 * kSecond);
-    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
-    // Others, enqueued behind it, do not change that.
-    for (int i = 0; i < 10; ++i) StartProxyOp(comm, comm.Enqueue());
-    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
-    Stop(receive);
-    EXPECT_GT(Look().oldest_operation_realtime_ns, since + 50 * int64_t{1000000000});
-    comm.Finalize();
-    ExpectUnknown(Look());
-  });
+TEST_WITH_GPU(InflightTest, ANetworkOperationIsInFlightSinceItsEnqueue) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  ExpectUnknown(Look());
+  for (int i = 0; i < 5; ++i) comm.RunWithProxy();
+  ExpectIdle(Look(), CompletionSource::kProxy);
+  void* operation = comm.Enqueue();
+  const int64_t since = Look().last_launch_realtime_ns;
+  ExpectIdle(Look(), CompletionSource::kProxy);  // no network traffic, or not yet
+  void* send = StartProxyOp(comm, operation);
+  void* receive = StartProxyOp(comm, operation);
+  ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+  Stop(send);
+  AdvanceClock(60 * kSecond);
+  ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+  // Others, enqueued behind it, do not change that.
+  for (int i = 0; i < 10; ++i) StartProxyOp(comm, comm.Enqueue());
+  ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
+  Stop(receive);
+  EXPECT_GT(Look().oldest_operation_realtime_ns, since + 50 * int64_t{1000000000});
+  comm.Finalize();
+  ExpectUnknown(Look());
 }
 
 // The place of the oldest is given to a newer one while nothing ends.
-TEST(InflightTest, AHangIsOlderThanThereArePlaces) {
-  RunWithoutEvents([] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
+TEST_WITH_GPU(InflightTest, AHangIsOlderThanThereArePlaces) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  StartProxyOp(comm, comm.Enqueue());
+  const int64_t since = Look().last_launch_realtime_ns;
+  for (uint32_t i = 0; i < 3 * kOperationSlots; ++i) {
+    AdvanceClock(kMs);
     StartProxyOp(comm, comm.Enqueue());
-    const int64_t since = Look().last_launch_realtime_ns;
-    for (uint32_t i = 0; i < 3 * kOperationSlots; ++i) {
-      AdvanceClock(kMs);
-      StartProxyOp(comm, comm.Enqueue());
-      if (i % 100 == 0) Look();
-    }
-    AdvanceClock(kSecond);
-    ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
-  });
+    if (i % 100 == 0) Look();
+  }
+  AdvanceClock(kSecond);
+  ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
 }
 
-TEST(InflightTest, NothingIsSaidBeforeAnEndWasSeen) {
-  RunWithoutEvents([] {
-    NcclCommunicator comm(1);
-    // As copy-engine proxies do: they never stop.
-    for (int i = 0; i < 5; ++i) StartProxyOp(comm, comm.Enqueue());
-    AdvanceClock(60 * kSecond);
-    ExpectUnknown(Look());
-  });
+TEST_WITH_GPU(InflightTest, NothingIsSaidBeforeAnEndWasSeen) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  // As copy-engine proxies do: they never stop.
+  for (int i = 0; i < 5; ++i) StartProxyOp(comm, comm.Enqueue());
+  AdvanceClock(60 * kSecond);
+  ExpectUnknown(Look());
 }
 
-TEST(InflightTest, OperationsThatDoNotTellTheirChannelsAreLeftOut) {
-  RunWithoutEvents([] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
-    StartProxyOp(comm, comm.Enqueue(/*channels=*/0));
-    ExpectIdle(Look(), CompletionSource::kProxy);
-  });
+TEST_WITH_GPU(InflightTest, OperationsThatDoNotTellTheirChannelsAreLeftOut) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  StartProxyOp(comm, comm.Enqueue(/*channels=*/0));
+  ExpectIdle(Look(), CompletionSource::kProxy);
 }
 
 // A stop that NCCL swallowed, and an operation that was enqueued a second later has ended.
-TEST(InflightTest, WhatALaterOperationHasOvertakenIsOver) {
-  RunWithoutEvents([] {
-    NcclCommunicator comm(1);
-    comm.RunWithProxy();
-    StartProxyOp(comm, comm.Enqueue());
-    comm.RunWithProxy();  // it may be of the same launch: proves nothing
-    EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
-    AdvanceClock(2 * kSecond);
-    comm.RunWithProxy();
-    ExpectIdle(Look(), CompletionSource::kProxy);
-  });
+TEST_WITH_GPU(InflightTest, WhatALaterOperationHasOvertakenIsOver) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  comm.RunWithProxy();
+  StartProxyOp(comm, comm.Enqueue());
+  comm.RunWithProxy();  // it may be of the same launch: proves nothing
+  EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
+  AdvanceClock(2 * kSecond);
+  comm.RunWithProxy();
+  ExpectIdle(Look(), CompletionSource::kProxy);
 }
 
-TEST(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped) {
-  RunWithoutEvents(
-      [] {
-        NcclCommunicator comm(1);
-        ExpectUnknown(Look());
-        comm.RunWithKernel(2, 1000, 2000);
-        ExpectIdle(Look(), CompletionSource::kKernel);
-        void* operation = comm.Enqueue(2);
-        const int64_t since = Look().last_launch_realtime_ns;
-        // Before its first channel: it waits on the GPU.
-        ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
-        void* first = Start(comm.context(), ChannelEvent(operation, 0, 3000));
-        void* second = Start(comm.context(), ChannelEvent(operation, 1, 3000));
-        RecordAndStopChannel(first, 4000);
-        AdvanceClock(60 * kSecond);
-        ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
-        RecordAndStopChannel(second, 4000);
-        ExpectIdle(Look(), CompletionSource::kKernel);
-      },
-      kKernel);
+TEST_WITH_GPU(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped, kKernel) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  ExpectUnknown(Look());
+  comm.RunWithKernel(2, 1000, 2000);
+  ExpectIdle(Look(), CompletionSource::kKernel);
+  void* operation = comm.Enqueue(2);
+  const int64_t since = Look().last_launch_realtime_ns;
+  // Before its first channel: it waits on the GPU.
+  ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
+  void* first = Start(comm.context(), ChannelEvent(operation, 0, 3000));
+  void* second = Start(comm.context(), ChannelEvent(operation, 1, 3000));
+  RecordAndStopChannel(first, 4000);
+  AdvanceClock(60 * kSecond);
+  ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
+  RecordAndStopChannel(second, 4000);
+  ExpectIdle(Look(), CompletionSource::kKernel);
 }
 
 // Before API v5 there is no launch, and ProxyOps there are.
@@ -174,19 +156,18 @@ TEST_WITH_GPU(InflightTest, AfterTheDriverHasFailed) {
   EXPECT_NE(measured.oldest_operation_realtime_ns, 0);
 }
 
-TEST(InflightTest, ThePlaceOfAnotherCommunicatorSaysNothing) {
-  RunWithoutEvents([] {
-    for (uint64_t i = 1; i <= 3; ++i) {
-      NcclCommunicator comm(i);
-      ExpectUnknown(Look(i));
-      comm.RunWithProxy();
-      StartProxyOp(comm, comm.Enqueue());
-      EXPECT_NE(Look(i).oldest_operation_realtime_ns, 0);
-      comm.Finalize();
-      AdvanceClock(700 * kSecond);
-    }
-    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
-  });
+TEST_WITH_GPU(InflightTest, ThePlaceOfAnotherCommunicatorSaysNothing) {
+  gpu.MakeCurrent(nullptr);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    NcclCommunicator comm(i);
+    ExpectUnknown(Look(i));
+    comm.RunWithProxy();
+    StartProxyOp(comm, comm.Enqueue());
+    EXPECT_NE(Look(i).oldest_operation_realtime_ns, 0);
+    comm.Finalize();
+    AdvanceClock(700 * kSecond);
+  }
+  EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What a build with --//exporter/web:with_tls=false, the demo's, says to those who ask for TLS or passwords.
+// What a build with --//exporter/web:with_tls=false, the demo's, says to those who ask for TLS or
+// passwords.
 #include <fstream>
 #include <memory>
 #include <string>

@@ -19,11 +19,11 @@ namespace {
 // A process is excused when this share of its lateness is explained by another one that it waits
 // for.
 constexpr double kExplained = 0.5;
-// With so much it owes all of it to one that is later in itself.
+// With this share, another process that is later in itself explains all of its lateness.
 constexpr double kPartlyExplained = 0.1;
 constexpr double kLaterBy = 1.2;
 
-// Why one may be late that is not slow itself. Where two hold, the last of them counts.
+// Why a process may be late that is not slow itself. If two reasons hold, the last of them counts.
 enum class Excuse {
   kNone,
   kAnother,  // it waits for another one, and so comes late elsewhere
@@ -36,7 +36,7 @@ struct Late {
   std::string text;
   bool is_alone = false;  // the text is of it alone
   int communicators = 0;  // in which it is late
-  double own = HUGE_VAL;  // of that, less what it waits for peers itself; where it has some
+  double own = HUGE_VAL;  // its lateness without its own wait for peers, where it has some
   Excuse excuse = Excuse::kNone;
   bool is_partly_excused = false;
 };
@@ -63,7 +63,7 @@ class Pipelines {
   }
 
   bool Has(const ProcessSnapshot* process) const { return next_.count(process) != 0; }
-  // One of those that it is connected with, the same for all.
+  // Returns one of the connected processes, the same for each of them.
   const ProcessSnapshot* Of(const ProcessSnapshot* process) const {
     for (auto at = next_.find(process); at != next_.end() && at->second != process;
          at = next_.find(process)) {
@@ -120,7 +120,7 @@ class Examiner {
       ++late.communicators;
       const bool is_worst = late.seconds_per_second < straggler.seconds_per_second;
       late.seconds_per_second = std::max(late.seconds_per_second, straggler.seconds_per_second);
-      // What is said of it alone rather than of its host.
+      // A text about the process alone is better than one about its host.
       if (late.rank.process != nullptr && (is_host || (!is_worst && late.is_alone))) continue;
       late.rank = {view.comm_id, number, rank->process, rank->communicator};
       late.text = straggler.text;
@@ -129,9 +129,10 @@ class Examiner {
     named_.push_back(std::move(named));
   }
 
-  // Who waits for a late one in Send or Recv comes late elsewhere. In a pipeline a stage waits by
-  // right, so the measure is what those wait with whom it is compared: they have its place in other
-  // pipelines. Where that is not known, nor is who began.
+  // A process that waits for a late one in Send or Recv comes late elsewhere. Each stage of a
+  // pipeline waits somewhat, so the measure is the wait of the processes that it is compared with:
+  // they have its place in other pipelines. Without that measure it is not known which process
+  // began.
   void ExcuseByPeers() {
     const PointToPointWaits waits(views_);
     for (const Named& there : named_) {
@@ -153,7 +154,7 @@ class Examiner {
     }
   }
 
-  // Who is named is late where too few calls are known to name it, too: they wait for it there.
+  // A named process is also late in communicators where too few calls are known to name it.
   void AddPerhaps() {
     for (const auto& [view, late] : perhaps_) {
       const RankView* rank = FindRank(*view, late.rank);
@@ -184,11 +185,11 @@ class Examiner {
         late.excuse = std::max(late.excuse, Excuse::kAnother);
       }
     }
-    // The peer that it waits for may be one that nobody sees to be late: nobody is named then.
+    // It may wait for a peer that is not seen to be late. Then no process is named.
     for (auto late = lates_.begin(); late != lates_.end();) {
       late = late->second.excuse == Excuse::kPeers ? lates_.erase(late) : std::next(late);
     }
-    // All wait for each other: nobody is excused.
+    // If all wait for each other, none is excused.
     const auto is_excused = [](const auto& late) { return late.second.excuse != Excuse::kNone; };
     const bool are_all = std::all_of(lates_.begin(), lates_.end(), is_excused);
     for (auto late = lates_.begin(); late != lates_.end();) {
@@ -196,11 +197,11 @@ class Examiner {
     }
   }
 
-  // Stages of a pipeline hold up each other in Send and Recv, so of those that are late in one the
-  // latest is why. So it is for pipelines of ranks that wait for it elsewhere, unless these are as
-  // late, or on its host. They may be nearly as late if they are so in fewer communicators: who is
-  // slow is late among its tensor-parallel peers, too, and the ranks of another stage wait for them
-  // in Recv together. That another one is late by itself, too, cannot be told.
+  // Stages of a pipeline block each other in Send and Recv, so the latest of the late stages is the
+  // cause. It is also the cause for pipelines of ranks that wait for it elsewhere, unless these
+  // ranks are as late, or on its host. They may be nearly as late in fewer communicators: a slow
+  // rank is also late among its tensor-parallel peers, and the ranks of another stage wait for
+  // these in Recv together. Whether another stage is late in itself cannot be known then.
   void KeepLatestOfPipelines() {
     const Pipelines pipelines(views_);
     std::vector<std::tuple<double, int, const ProcessSnapshot*>> order;
@@ -231,7 +232,7 @@ class Examiner {
     }
   }
 
-  // With those that are named with it because they are on its host: they came last by turns.
+  // Ranks on its host that are named together with it belong to it: they came last by turns.
   void ExcuseWithHost(const ProcessSnapshot* process, const std::string& but_of_host) {
     lates_.erase(process);
     for (const Named& there : named_) {

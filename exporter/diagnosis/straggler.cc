@@ -12,8 +12,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr double kSecond = 1e9;
-// Of what the others wait: ranks that came so little before the last one came together with it, as
-// those do that have waited for each other elsewhere.
+// Ranks came together with the last one if they came before it by at most this part of the others'
+// wait. Ranks that have waited for each other elsewhere do.
 constexpr double kTogether = 0.1;
 
 // How often the rank that timed this kind least has timed it.
@@ -49,7 +49,7 @@ double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSna
   return std::max(1.0, static_cast<double>(calls) / static_cast<double>(rounds));
 }
 
-// Of an exchange ranks may have parts of different sizes.
+// Ranks may have parts of different sizes in an exchange.
 int ComparedClass(const TimedCallSnapshot& call) {
   return IsGrouped(call.op) ? -1 : call.size_class;
 }
@@ -96,7 +96,7 @@ double HostsOfRanks::SumOfSquares(const std::vector<double>& of_ranks) const {
   return nccl_pulse::SumOfSquares(means);
 }
 
-// This is new of one kind of calls.
+// The new calls of one kind.
 struct StragglerState::Seen {
   const TimedCallSnapshot* call;  // one of this kind
   OfKind* of;
@@ -316,7 +316,7 @@ void StragglerState::Weigh(const std::vector<const RankView*>& ranks, std::vecto
 double StragglerState::Interval(int64_t now_realtime_ns, bool is_new,
                                 const std::vector<Match>& matches) const {
   double interval = static_cast<double>(ElapsedNs(now_realtime_ns, updated_realtime_ns_)) / kSecond;
-  // The first time the calls themselves say how much time they cover.
+  // At the first update the calls themselves show how much time they cover.
   if (is_new) {
     int64_t first_ns = INT64_MAX;
     int64_t last_ns = 0;
@@ -353,7 +353,7 @@ double StragglerState::AddLosses(const std::vector<Match>& matches, const std::v
   window_.square += squares;
   window_.host_square += host_squares;
   if (window_.matched >= kMinMatched) mean_loss_ = window_.loss / window_.matched;
-  // Not more than the time that there was, unless the matched calls alone add up to more.
+  // The losses are at most the time that passed, unless the matched calls alone add up to more.
   const double limit = std::max(interval, loss);
   return scaled > limit ? limit / scaled : 1;
 }
@@ -405,7 +405,7 @@ std::vector<double> StragglerState::PartsOfRounds(std::vector<int64_t> late_ends
       return static_cast<double>(ElapsedNs(late_ends_ns[i], late_ends_ns[begin]));
     };
     while (end < late_ends_ns.size() && since_begin_ns(end) < round_ns_) ++end;
-    // As much of a round as went by since the one before, at most a whole one.
+    // A call stands for the part of a round since the call before, at most a whole round.
     double round = 0;
     for (std::size_t i = begin; i < end; ++i) {
       const auto since_ns = static_cast<double>(ElapsedNs(late_ends_ns[i], last_late_ns_));

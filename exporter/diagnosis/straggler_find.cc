@@ -1,4 +1,4 @@
-// Who is named, from what was counted of the calls (straggler.cc).
+// Decides which rank or host is named, from the sums of straggler.cc.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kSecond = 1e9;
 
-// Of the most that one of eight or so may be beyond its part, by chance.
+// By chance one of about eight may have this much more than its part.
 constexpr double kMostErrors = 3.2;
 
 // Says whether its ranks may all be late alike: none by far more often than the others.
@@ -28,7 +28,8 @@ bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late
   return 2 * ranks_ever_late >= ranks && ranks_ever_late >= 2 && most_of_one <= most * late_calls;
 }
 
-// The lateness of who is latest but for `these`: of a rank, or of a host if these are one's.
+// Returns the largest lateness besides that of `these`: a rank's, or a host's if these are a
+// host's.
 double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
                   const std::vector<std::size_t>& these) {
   struct Sum {
@@ -90,7 +91,8 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
   return FindHost(view, ranks);
 }
 
-// A slow host: its ranks take turns in coming last, so none of them is last often enough to be named.
+// A slow host: its ranks take turns in coming last, so none of them is last often enough to be
+// named.
 std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
                                                   const std::vector<const RankView*>& ranks) const {
   if (!ranks.front()->is_of_many_hosts) return std::nullopt;
@@ -98,7 +100,7 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
     std::vector<int32_t> ranks;
     std::vector<std::size_t> indices;
     OfRank sum;                  // as if its ranks were one
-    double most_late_calls = 0;  // of one of them
+    double most_late_calls = 0;  // the most that one of its ranks has
     std::size_t ever_late = 0;
   };
   std::map<std::string, OfHost> hosts;
@@ -149,7 +151,8 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
 
 bool StragglerState::IsInTimeAgain(const OfRank& of) const {
   const auto since = static_cast<double>(matches_ - of.matches_at_late);
-  // All calls of a round may be in time alike, so rounds have to pass, too. Those of a pause do not count by calls.
+  // All calls of a round may be in time together, so rounds have to pass as well. The rounds of a
+  // pause have no calls to count.
   const double passed_ns = static_cast<double>(last_match_end_ns_ - of.last_late_end_ns);
   const double enough_ns = round_ns_ > 0 ? kRoundsOfWindow * round_ns_ : kWindowSeconds * kSecond;
   return since * of.late_calls > kMissingLate * window_.matched && passed_ns > enough_ns;
@@ -161,7 +164,7 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
   if (share < kMinShareOfMean) return false;
   const double chance = static_cast<double>(these.size()) / static_cast<double>(ranks.size());
   const bool are_most = share >= kMinLateShare;
-  // Of two it is no less than the half that chance gives each.
+  // With two ranks, chance gives each a half; the share is at least that.
   if (!are_most && candidates < 3) return false;
   if (are_most && IsBeyondChance(share, chance, Rounds(view), candidates)) return true;
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
@@ -176,7 +179,8 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
   if (mean.rounds < kMinMeanRounds || window_.waits <= 0) return false;
   double late_ns = 0;
   for (const std::size_t i : these) late_ns += mean.of_rank[i] / static_cast<double>(these.size());
-  // What is so in the mean is no deviation. Where much of it is, it may be by chance.
+  // A difference that stays in the mean is no deviation. If most of the difference stays, it may be
+  // chance.
   double square = window_.square / window_.waits;
   double constant = SumOfSquares(mean.of_rank) / static_cast<double>(ranks.size());
   if (these.size() > 1) {
@@ -189,8 +193,8 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
   const double freedom = std::max(1.0, window_.rounds) * static_cast<double>(ranks.size() - 1);
   const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
   if (are_alone) {
-    // More in the mean of all than now: long waits of the past, which say nothing of how far ranks
-    // differ, make up the mean.
+    // Ranks differ more in the mean than now. Long waits of the past make up that mean, and they do
+    // not show how far ranks differ.
     if (constant > kMostOfPast * square) return false;
     const double next_ns = NextInMean(mean, ranks, these);
     if (next_ns > kMostOfNext * late_ns ||
@@ -236,7 +240,7 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
       perhaps = {rank->rank(), seconds_per_second};
     }
   }
-  // Where all are on one host, nobody else waits for it.
+  // If all ranks are on one host, no other host waits for it.
   if (of_hosts.size() > 1) {
     for (const auto& [host, late] : of_hosts) is_any |= is_mostly(late);
   }

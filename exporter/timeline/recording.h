@@ -1,13 +1,13 @@
-// What was seen of a job's calls, put together from looks: pages of /api/v1/communicators/ID/calls,
-// each with the last calls of the ranks of one communicator. Looks overlap; a call is one, whatever
-// looks have it, by its number on its communicator. Numbers that no look has are a gap.
+// Joins looks at a job's calls: pages of /api/v1/communicators/ID/calls, each with the last calls
+// of the ranks of one communicator. Looks overlap: a call is recognized by its number on its
+// communicator. Numbers that no look has are a gap.
 //
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
-// Thread: one. Memory: about 300 bytes a call, at most kMostCalls. Beyond that each new call takes the
-// place of the oldest one of its rank, or, where its rank has less than its share, of the rank that has
-// most.
+// Thread: one. Memory: about 300 bytes a call, at most kMostCalls. Beyond that each new call takes
+// the place of the oldest one of its rank, or, where its rank has less than its share, of the rank
+// that has most.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
 #define EXPORTER_TIMELINE_RECORDING_H_
 
@@ -40,7 +40,7 @@ struct SeenCall {
   int64_t updated_ns = 0;         // ... and the last one
   uint64_t updated_look = 0;      // SeenRank::looks then
 
-  // Not known to have ended by then.
+  // It is not known to have ended by then.
   bool is_open() const {
     return state == "launched" || state == "in_flight" || state == "not_launched";
   }
@@ -69,9 +69,9 @@ struct SeenRank {
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
   std::vector<CallGap> Gaps() const;
-  // The newest collective that it has called, 0: none; nothing: that is not known.
+  // Returns the newest collective that it has called, 0: none; nothing: that is not known.
   std::optional<uint64_t> LastCollective() const;
-  // It was in the newest look, and not known to have ended then.
+  // Says whether the call was in the newest look, and not known to have ended then.
   bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_look == looks; }
 };
 
@@ -81,27 +81,28 @@ class JobRecording {
 
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here: of one endpoint
-  // the later one is the newer one, whatever its clock says, which may have been set. Of two endpoints
-  // the page's time decides. Returns the page's time, 0: this is no such page.
+  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here. From one
+  // endpoint the later look is the newer one, because its clock may have been set. Between two
+  // endpoints the page's time decides. Returns the page's time, 0: this is no such page.
   int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
-  // Nobody was to be looked at longer than until then, by the clock here.
+  // Sets the time until which ranks were looked at, by the clock here.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
-  // A rank was looked at until the end, but for kMostUnseenNs: what it has not done it still has not
-  // done. Without SetEnd the end is the newest look at its communicator.
+  // Says whether a rank was looked at until the end, up to kMostUnseenNs before it. Then it has
+  // still not done what it had not done. Without SetEnd the end is the newest look at its
+  // communicator.
   bool IsSeenAtEnd(const SeenRank& rank) const;
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }
   std::size_t calls() const { return calls_; }
-  // Calls that were seen, and for which there was no room.
+  // Returns how many seen calls found no room.
   std::size_t dropped() const { return dropped_; }
-  // Of all looks; 0: there was none.
+  // Returns the time of the newest look; 0: there was none.
   int64_t end_ns() const { return end_ns_; }
 
  private:
   void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
-  // False: the call is older than what its rank keeps, there is no room.
+  // False: there is no room, because the call is older than what its rank keeps.
   bool MakeRoom(SeenRank* rank, uint64_t number);
 
   std::size_t most_calls_;
@@ -112,7 +113,7 @@ class JobRecording {
   std::map<std::string, int64_t> arrived_ns_;  // the newest look, by communicator
 };
 
-// When a call was made, as far as is known: its launch, or else the look that saw it first.
+// Returns when a call was made: at its launch, or else at the look that saw it first.
 inline int64_t KnownTime(const SeenCall& call) {
   return call.launched_ns != 0 ? call.launched_ns : call.seen_ns;
 }

@@ -1,10 +1,9 @@
-// Of how many more groups of a communicator NCCL is asked to report the end.
+// Counts for how many more groups of a communicator NCCL is asked to report the end.
 //
-// An end that is asked for costs its group three callbacks more (two states and the stop), so it is
-// asked for only where launches that NCCL does not report may need it (launch_follower.h): at a
-// communicator's first groups, whatever they are, and for long after each such launch. A
-// communicator whose launches are all reported pays one look at a value that lies beside what its
-// callbacks read anyway.
+// Such a group costs three more callbacks (two states and the stop). So the end is asked for only
+// if launches that NCCL does not report may need it (launch_follower.h): at a communicator's first
+// groups, and for long after each such launch. A communicator whose launches are all reported pays
+// one look at a value on a cache line that its callbacks read in any case.
 //
 // Thread: Begin init; the rest the calling thread. Cost: a load, while it counts a store.
 #ifndef PLUGIN_TRACKER_AWAITED_ENDS_H_
@@ -24,7 +23,7 @@ class AwaitedEnds {
   // `follows`: there are events to put behind a launch.
   void Begin(bool follows) { left_.store(follows ? kFirst : 0); }
   bool are_awaited() const { return left_.load() != 0; }
-  // Whether the end of the group that begins now is to be reported.
+  // Says whether NCCL is asked for the end of the group that begins now.
   [[gnu::hot]] bool Take() {
     const uint32_t left = left_.load();
     if (__builtin_expect(left == 0, 1)) return false;

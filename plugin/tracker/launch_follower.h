@@ -24,10 +24,11 @@
 //   a call whose launch NCCL does not report (unreported_launch.cc): the end of its group, if that
 //   is awaited (awaited_ends.h) and known to come behind the launch, takes the launch's place
 //
-// NCCL reports the operations of a launch next. Each is told its launch's fate: timed (a single
-// operation, recognised by its call's serial), one of a group, or why it has no duration.
+// NCCL reports the operations of a launch next. Each operation gets its launch's fate: it is timed
+// (a single operation, recognized by its call's serial), it is one of a group, or it has no
+// duration for a reason.
 //
-// Callbacks find the caches full of NCCL's and the driver's own data. So they cost what the cache
+// Callbacks find the caches full of NCCL's and the driver's own data, so they cost what the cache
 // lines cost that they touch. A launch that is not sampled touches the first line alone, which this
 // object shares with the end of the communicator's OperationRing (communicator_parts.h).
 //
@@ -56,8 +57,8 @@
 
 namespace nccl_pulse {
 
-// Calls so far by operation and size class: the call number that sampling goes by. The last column
-// has those that were followed by the end of their group.
+// The calls so far are counted by operation and size class. Sampling goes by that number. The last
+// column counts calls that were followed by the end of their group.
 inline constexpr int kCallColumns = 12;
 inline constexpr int kFollowedColumn = kCallColumns - 1;
 static_assert(kFollowedColumn >= kSizeClasses);
@@ -67,9 +68,9 @@ enum class LaunchFate : uint8_t {
   kTimed = 0,  // a single operation: it has the launch's duration
   kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
   kNotSampled = static_cast<uint8_t>(UntimedReason::kNotSampled),
-  // Several: the launch has a duration, they have none of their own.
+  // The launch has several operations: it has a duration, they have none of their own.
   kGrouped = static_cast<uint8_t>(UntimedReason::kGrouped),
-  // An operation alone: called into a CUDA graph.
+  // A single operation was called into a CUDA graph.
   kCaptured = static_cast<uint8_t>(UntimedReason::kCaptured),
 };
 
@@ -81,14 +82,14 @@ class LaunchFollower {
   // ---- life of a communicator; init lock ----
 
   void Reset();
-  // Whether the next communicator can be followed: that needs the last one's timer.
+  // Says whether the next communicator can be followed: it needs the last one's timer.
   bool is_ready() const { return timer_.state() == CommunicatorTimer::kOff; }
   CommunicatorTimer& timer() { return timer_; }
 
   // ---- calls ----
 
-  // Its serial, 0 for one that is not sampled. `call`: OperationMeta. `kind_seed`: KindSeed. `group`:
-  // ThreadGroups::Current.
+  // Returns the call's serial, 0 if it is not sampled. `call`: OperationMeta. `kind_seed`:
+  // KindSeed. `group`: ThreadGroups::Current.
   [[gnu::hot]] uint32_t NoteCall(const Instruments& instruments, Communicator& communicator,
                                  const OperationRing& ring, uint64_t call, uint64_t kind_seed,
                                  uint64_t bytes, uint64_t group) {
@@ -111,14 +112,15 @@ class LaunchFollower {
   }
   // The number of the next call of that kind, from 0.
   Relaxed<uint32_t>& CallNumber(uint32_t place) { return call_numbers_[place]; }
-  // NoteCall of a call that is not sampled, while no other one stands.
+  // Does NoteCall for a call that is not sampled, if no other call stands.
   [[gnu::hot]] void NoteUsualCall(uint64_t call, uint64_t bytes, uint64_t group) {
     NoteFirstCall(bytes, group);
     meta_.store(call);
     sampled_.store(false);
   }
   [[gnu::hot]] bool has_calls() const { return calls_.load() != 0; }
-  // It was captured into a graph. A group is captured as a whole: none of its calls stands here.
+  // The call was captured into a graph. A group is captured as a whole, so none of its calls
+  // stands.
   void ForgetCall(const Instruments& instruments, const Communicator& communicator, NameId op,
                   uint64_t bytes, uint64_t group) {
     calls_.store(0);
@@ -127,40 +129,41 @@ class LaunchFollower {
 
   // ---- groups whose end is awaited: unreported_launch.cc ----
 
-  // Behind NoteCall, of a call that is not captured. `is_alone`: in its group.
+  // Comes behind NoteCall, for a call that is not captured. `is_alone`: in its group.
   [[gnu::cold, gnu::noinline]] void AwaitEnd(Instruments& instruments,
                                              const Communicator& communicator,
                                              const OperationRing& ring, CudaStream stream,
                                              bool is_alone);
-  // The end has come, on the thread that made the calls. When a launch was counted for them, 0: none
-  // was. `group`: as in NoteCall.
+  // The end has come, on the thread that made the calls. Returns when a launch was counted for
+  // them,
+  // 0: none was. `group`: as in NoteCall.
   [[gnu::cold, gnu::noinline]] uint64_t EndGroup(Instruments& instruments,
                                                  Communicator& communicator,
                                                  const OperationRing& ring, uint64_t group,
                                                  bool is_alone);
-  // Whether LearnThread has nothing to learn from a launch.
+  // Says whether LearnThread has nothing to learn from a launch.
   [[gnu::hot]] bool knows_thread() const { return traits_.load() == kBlocking; }
-  // In front of a launch that NCCL reports, while that is not so. `group`: ThreadGroups::Current of
-  // the thread that launches.
+  // Comes in front of a launch that NCCL reports, until nothing is left to learn. `group`:
+  // ThreadGroups::Current of the thread that launches.
   [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
-  // Calls of an operation (OperationRowOf) that were followed so, and are counted as timed or not
-  // sampled. Any thread.
+  // Returns how many calls of an operation (OperationRowOf) were followed by the end of their
+  // group, and are counted as timed or not sampled. Any thread.
   uint32_t followed_calls(uint32_t row) const {
     return call_numbers_[PlaceOfNumber(row, kFollowedColumn)].load();
   }
-  // Whether there may be operations that NCCL did not report: there was a group of several, or a
-  // call without a launch when the next one came. Any thread.
+  // Says whether there may be operations that NCCL did not report: a group had several calls, or a
+  // call had no launch when the next call came. Any thread.
   bool may_hide() const { return may_hide_.load(); }
 
   // ---- launches ----
 
   bool is_followed() const { return timer_.is_on(); }
-  // One that is followed starts, and is as most are: of one call that is not sampled, without a gate.
-  // False: it is not, and nothing was done.
+  // A followed launch starts, if it is the usual one: of one call that is not sampled, without a
+  // gate. False: it is another one, and nothing was done.
   [[gnu::always_inline]] bool StartUsual(const Instruments& instruments, CudaStream stream,
                                          uint64_t context, uint64_t* ticket) {
     const uint32_t number = launch_number_.load();
-    // One branch for all of it.
+    // One branch tests all of it.
     const uint32_t unusual = (calls_.load() ^ 1) | static_cast<uint32_t>(sampled_.load()) |
                              launch_.load() | (traits_.load() ^ uint32_t{kBlocking}) |
                              static_cast<uint32_t>(is_unhurried_.load()) | hurried_gates_.load() |
@@ -172,13 +175,13 @@ class LaunchFollower {
     *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
     return true;
   }
-  // One that is followed starts; its ticket, 0: it is part of a graph.
+  // A followed launch starts. Returns its ticket, 0: it is part of a graph.
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
                               CudaStream stream, uint64_t context) {
     if (__builtin_expect(launch_.load() != 0, 0)) Abandon(instruments, communicator);
-    const uint32_t calls = calls_.load();  // 0: further of a group
+    const uint32_t calls = calls_.load();  // 0: it is a further one of a group
     const bool times = instruments.samples();
-    // Only what is sampled, or a group, may be timed; and a group may be an AlltoAll.
+    // Only a sampled call or a group may be timed, and a group may be an AlltoAll.
     const bool may_be_timed = calls != 1 || sampled_.load();
     LaunchFate fate = times ? LaunchFate::kNotSampled : LaunchFate::kNotTimed;
     uint32_t pair = kNoPair;
@@ -191,7 +194,7 @@ class LaunchFollower {
     fate_.store(static_cast<uint8_t>(fate));
     return Open(stream, pair, context, kOpen | kKernel);
   }
-  // It has been made: `on_made(now_ns)` is called, unless that is not so, or not now.
+  // The launch has been made. Calls `on_made(now_ns)`, unless it was not made, or not now.
   template <typename OnMade>
   [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket,
                          OnMade on_made) {
@@ -216,11 +219,11 @@ class LaunchFollower {
     }
     instruments.stream_timer->End(timer_, stream, now_ns);
   }
-  // One that is not followed; `captured`: part of a graph, and then no launch.
+  // A launch that is not followed has been made. `captured`: it is part of a graph, so no launch.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,
                                                     Communicator& communicator, bool captured);
-  // Part of a graph: it is not launched now, and its replays will not be seen. To be asked where the
-  // calls do not say it (docs/nccl-profiler-api.md#cuda-graphs).
+  // Says whether the launch is part of a graph: then it is not launched now, and its replays will
+  // not be seen. Asked if the calls do not say it (docs/nccl-profiler-api.md#cuda-graphs).
   [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
                                 CudaStream stream) {
     const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
@@ -228,12 +231,12 @@ class LaunchFollower {
     return captured;
   }
 
-  // A copy-engine collective, a launch of one operation that is followed. `call`: its call's
-  // ticket, 0: none. `is_timed`: it has a pair.
+  // A copy-engine collective has been launched: a followed launch of one operation. `call`: its
+  // call's ticket, 0: none. `is_timed`: it has a pair.
   uint64_t StartCopies(Instruments& instruments, Communicator& communicator,
                        const CopyEngineEvent& event, const OperationMeta& meta, uint64_t bytes,
                        uint64_t context, bool* is_timed);
-  // A launch was reported that is not followed.
+  // NCCL reported a launch that is not followed.
   void CoverCalls() {
     calls_.store(0);
     launch_number_.add(1);  // as for a launch that is followed, see UnreportedCalls
@@ -241,11 +244,11 @@ class LaunchFollower {
 
   // ---- operations ----
 
-  // Of the launch that was made last, LaunchFate.
+  // Returns the LaunchFate of the last launch.
   [[gnu::hot]] uint8_t last_fate() const { return fate_.load(); }
-  // Of an operation that NCCL reports, maybe from another thread (a CUDA host callback). That one
-  // may be told the fate of another launch; only the reason is then wrong, for the one that a
-  // launch times alone has a call with a ticket, and is known by its serial.
+  // Returns the fate of an operation that NCCL reports, maybe from another thread (a CUDA host
+  // callback). Then it may be the fate of another launch, but only the reason is wrong: an
+  // operation that a launch times alone has a call with a ticket, and is recognized by its serial.
   [[gnu::hot]] LaunchFate FateOf(const Instruments& instruments, const Communicator& communicator,
                                  NameId op, uint64_t bytes, uint64_t call) {
     const auto fate = static_cast<LaunchFate>(fate_.load());
@@ -262,13 +265,13 @@ class LaunchFollower {
 
   // ---- background thread ----
 
-  // After each look some launches in a hurry may have gates: those with which a step ends, before the
-  // host rests, are among them as a rule. Being late is harmless.
+  // After each look some launches that follow each other fast may have gates. As a rule they
+  // include the launches with which a step ends, before the host rests. Being late is harmless.
   void NoteLook() { hurried_gates_.store(kGatesAfterLook); }
   const TimedLaunches& timed() const { return timed_; }
   const UnreportedCalls& unreported() const { return unreported_; }
   PendingCalls pending() const {
-    // Acquire: who finds that none stands finds the launch that took them, see EndGroup.
+    // Acquire: a reader that finds no standing call finds the launch that took them, see EndGroup.
     const uint32_t calls = calls_.acquire();
     return {calls, launch_number_.load(), group_.load()};
   }
@@ -276,14 +279,14 @@ class LaunchFollower {
  private:
   static constexpr uint32_t kNumberMask = (1u << Ticket::kOperationBits) - 1;
   static constexpr uint8_t kGatesAfterLook = 4;
-  // Of the launch that is being made; 0: none is.
+  // Bits about the launch that is being made; 0: none is.
   enum Launch : uint8_t {
     kOpen = 1,
     kKernel = 2,  // not of the copy engines
   };
-  // Of the communicator.
+  // Bits about the communicator.
   enum Traits : uint8_t {
-    // Launches are made on the thread that calls, before its group ends: one was seen.
+    // A launch was seen on the thread that calls, before its group ended: launches are made there.
     kBlocking = 1,
     // The call that was made last has the first of a pair of events in front of it (early_pair_).
     kEarlyPair = 2,
@@ -294,16 +297,16 @@ class LaunchFollower {
     calls_.store(1);
     bytes_.store(bytes);
   }
-  // A call after calls that have not been launched, of the same group or not.
+  // Notes a call after calls that have not been launched, of the same group or of another.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunchedCall(const Instruments& instruments,
                                                        Communicator& communicator,
                                                        const OperationRing& ring, NameId op,
                                                        uint64_t bytes, uint64_t group);
-  // A call of a group: maybe a part of a composite.
+  // Adds a call of a group: it may be a part of a composite.
   void AddPart(const Instruments& instruments, const Communicator& communicator, NameId op,
                uint64_t bytes, uint64_t group);
-  // The launch of a group of `calls` that is made, or captured. The OperationMeta of what it is,
-  // counted; kNoComposite: just its calls.
+  // The launch of a group of `calls` is made, or captured. Counts what it is and returns that as
+  // OperationMeta; kNoComposite: it is just its calls.
   static constexpr uint64_t kNoComposite = 0;
   [[gnu::cold, gnu::noinline]] uint64_t FinishComposite(Instruments& instruments,
                                                         const Communicator& communicator,
@@ -321,8 +324,8 @@ class LaunchFollower {
            launch_number_.load() % kHurriedSpacing == 0;
   }
   // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
-  // both. False, and counted, when it is not made now but part of a graph. Not cold: GCC 12 would take
-  // what lies behind it for cold, too.
+  // both. False if it is part of a graph and not made now, which is counted. It is not marked cold:
+  // GCC 12 would also treat the code behind it as cold.
   [[gnu::noinline]] bool RecordInFront(Instruments& instruments, Communicator& communicator,
                                        CudaStream stream, bool may_be_timed, uint32_t calls,
                                        uint32_t* pair);

@@ -141,8 +141,10 @@ def figures_of(steps, where, base, code, library, foreign):
 
 
 def count(program, library, version, settings, threads=1):
-  """For each thread the figures of every collective in single steps."""
+  """For each thread the figures of every collective in single steps. The clock of several stands still."""
   collectives = COLLECTIVES if threads == 1 else COLLECTIVES_OF_EACH
+  if threads > 1:
+    settings = dict(settings, NCCL_PULSE_CLOCK="monotonic")
   output = subprocess.run([program, library, version, str(threads), str(collectives)], check=True,
                           env=dict(os.environ, **settings), stdout=subprocess.PIPE).stdout
   size, = struct.unpack_from("=Q", output)

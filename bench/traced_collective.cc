@@ -1,13 +1,17 @@
 // Loads one plugin, makes eager collectives at full speed, and some in single steps, which
-// count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With "query" as
-// the version, questions of a tuner take the place of collectives. x86-64 Linux only.
+// count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With
+// "query" as the version, questions of a tuner take the place of collectives. x86-64 Linux only.
 //
-// Each thread has a communicator, and makes so many collectives in single steps while the others wait.
-// To standard output go the size of the process' map and the map, then for each collective in single
-// steps the number of its steps and the registers in front of each of them, in the order of `gregs`
-// (sys/ucontext.h).
+// Each thread has a communicator, and makes so many collectives in single steps while the others
+// wait. With several threads CLOCK_MONOTONIC stands still, which the plugin reads with
+// NCCL_PULSE_CLOCK=monotonic: nothing that is due once in some time comes in between, however slow
+// the machine is. To standard output go the size of the process' map and the map, then for each collective in
+// single steps the number of its steps and the registers in front of each of them, in the order of
+// `gregs` (sys/ucontext.h).
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -25,6 +29,19 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
+
+namespace {
+bool g_clock_stands_still = false;  // set before threads are started
+}  // namespace
+
+// Takes the place of libc's for the whole process, the plugin included.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  if (g_clock_stands_still && clock == CLOCK_MONOTONIC) {
+    *now = {1000000, 0};
+    return 0;
+  }
+  return static_cast<int>(syscall(SYS_clock_gettime, clock, now));
+}
 
 namespace nccl_pulse::bench {
 namespace {
@@ -121,6 +138,7 @@ int Main(const std::string& plugin, int thread_count, int collectives) {
     fprintf(stderr, "%s\n", dlerror());
     return 2;
   }
+  g_clock_stands_still = thread_count > 1;
   Calls calls(plugin);
   WriteMap();
   struct sigaction action {};

@@ -1,7 +1,7 @@
-// A CUDA driver whose calls cost next to nothing, so that only the plugin's own cost shows, and which
-// replays have, where there are no streams. Events are complete when they are queried, and a launch
-// took a time that depends on which it is. One process in four is quicker than the others, as a rank
-// that comes last is. Each process has a GPU of its own.
+// A CUDA driver whose calls cost next to nothing, so that only the plugin's own cost shows, and
+// which replays have, where there are no streams. Events are complete when they are queried, and a
+// launch took a time that depends on which it is. One process in four is quicker than the others,
+// as a rank that comes last is. Each process has a GPU of its own.
 #include <unistd.h>
 
 #include <atomic>

@@ -32,8 +32,8 @@ struct StdAtomics {
   using Atomic = std::atomic<T>;
   static void Fence(std::memory_order order) { std::atomic_thread_fence(order); }
 
-  // Two full fences that pair (visit.h). The light one costs nothing once the kernel has agreed to do
-  // its part in the heavy one. A heavy one that it refuses after that is false, and no fence.
+  // Two full fences that pair (visit.h). The light one costs nothing once the kernel has agreed to
+  // do its part in the heavy one. A heavy one that it refuses after that is false, and no fence.
   static void LightFence() {
     if (__builtin_expect(fences_are_uneven_.load(std::memory_order_relaxed), 1)) {
       return std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -81,8 +81,8 @@ class Ordered : public Relaxed<T, Atomics> {
 
   // Release: see the rules above.
   void publish(T value) { this->cell_.store(value, std::memory_order_release); }
-  // Several writers: publishes `value` if the cell holds `expected`; otherwise `expected` becomes what it
-  // holds, and its holder sees what belongs to that.
+  // Several writers: publishes `value` if the cell holds `expected`; otherwise `expected` becomes
+  // what it holds, and its holder sees what belongs to that.
   bool publish_if(T& expected, T value) {
     return this->cell_.compare_exchange_strong(expected, value, std::memory_order_release,
                                                std::memory_order_acquire);

@@ -1,8 +1,8 @@
 // Makes the order of a communicator's last collectives out of its last calls.
 //
 // Collectives of one group may be called in any order: NCCL sorts them. So groups are marked, and
-// one of which only a part is here is left out: at the old end what the ring has lost the rest of, at
-// the new end what has not been launched, because more may be called.
+// one of which only a part is here is left out: at the old end what the ring has lost the rest of,
+// at the new end what has not been launched, because more may be called.
 //
 // Thread: any, no state. Cost: some microseconds for 256 calls.
 #ifndef METRICS_CALL_ORDER_H_

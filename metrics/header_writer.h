@@ -1,5 +1,5 @@
-// Makes every write to the segment's header but for its geometry, which Segment writes when it makes
-// the memory: who the process is, what it measures with, and its counters. The plugin, tests,
+// Makes every write to the segment's header but for its geometry, which Segment writes when it
+// makes the memory: who the process is, what it measures with, and its counters. The plugin, tests,
 // benches and made-up processes all use this one writer.
 //
 // Thread: as each function says. Readers may read meanwhile. An object is one reference; make one

@@ -59,9 +59,9 @@ extern const Tables kTables;
 
 // The cell a duration belongs to. Exact: decided on the true boundary, not on a rounded logarithm.
 inline int CellIndex(uint64_t duration_ns) {
-  // A double has the leading bit's place and the bits after it side by side. Of half the duration, which
-  // fits the conversion of signed integers. It is rounded from 208 days on, far beyond the last boundary, and
-  // at most up to 2^63.
+  // A double has the leading bit's place and the bits after it side by side. Of half the duration,
+  // which fits the conversion of signed integers. It is rounded from 208 days on, far beyond the
+  // last boundary, and at most up to 2^63.
   const auto half = static_cast<double>(static_cast<int64_t>(duration_ns >> 1 | 1));
   uint64_t bits;
   memcpy(&bits, &half, sizeof(bits));

@@ -1,13 +1,13 @@
 // The only way in which a callback writes numbers: it claims a lane of the communicator, adds to
-// cells, and gives the lane back. Lane kLaunch alone has writers that do not claim it: the threads that
-// call and launch (visit.h).
+// cells, and gives the lane back. Lane kLaunch alone has writers that do not claim it: the threads
+// that call and launch (visit.h).
 //
 //   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
 //
 // While a LaneWriter lives, its thread is the lane's only writer. So an addition is a relaxed load
-// and a plain store, never a read-modify-write. Each role prefers a lane of its own. In the steady state
-// nobody else wants that lane, and its cache lines stay where they are.
+// and a plain store, never a read-modify-write. Each role prefers a lane of its own. In the steady
+// state nobody else wants that lane, and its cache lines stay where they are.
 //
 // Thread: any. Cost: one compare-and-swap and one store for the claim; Count about 2 ns, Observe
 // about 7 ns (bench/metrics.cc). No lock, no allocation, no system call, no wait: a lane that is
@@ -71,8 +71,8 @@ class LaneWriter {
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
 
-  // The cells that a counter series has in lane kLaunch, whoever holds it; null: it has none, and is to
-  // be counted here. They stay while the record has this owner. Only when ok().
+  // The cells that a counter series has in lane kLaunch, whoever holds it; null: it has none, and
+  // is to be counted here. They stay while the record has this owner. Only when ok().
   CounterPair* CellsOfLaunches(uint64_t key) {
     const int series = OwnSeries(key);
     return series < 0 ? nullptr

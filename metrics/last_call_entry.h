@@ -22,8 +22,8 @@
 // read-modify-write is needed. A program that breaks NCCL's rule gets entries that are wrong, and
 // nothing else: every field is checked by the reader.
 //
-// Thread: Write, SetLaunch, SetPeer: the calling and the launching thread; Read: any. Cost: six stores.
-// Explored by //tests/model:last_call_entry_test.
+// Thread: Write, SetLaunch, SetPeer: the calling and the launching thread; Read: any. Cost: six
+// stores. Explored by //tests/model:last_call_entry_test.
 #ifndef METRICS_LAST_CALL_ENTRY_H_
 #define METRICS_LAST_CALL_ENTRY_H_
 
@@ -144,8 +144,8 @@ class BasicLastCallEntry {
   Relaxed<uint64_t, Atomics> launch_;
 };
 
-// The pages of a communicator's ring. A finalized one gives them up to a live one while somebody may
-// be reading them: who copied entries looks again whether the pages still are the same one's.
+// The pages of a communicator's ring. A finalized one gives them up to a live one while somebody
+// may be reading them: who copied entries looks again whether the pages still are the same one's.
 //
 // Thread: Set, TakeAway: one at a time (the runtime's lock); the rest any.
 template <typename Atomics, uint32_t kPages>

@@ -15,7 +15,8 @@
 // else reads them.
 //
 // Thread: as LastCallEntry; Begin and Close under the runtime's lock. Cost of Note and NoteLaunch
-// together: 47 instructions, ten stores (bench/count_instructions.py); without a ring one branch each.
+// together: 47 instructions, ten stores (bench/count_instructions.py); without a ring one branch
+// each.
 #ifndef METRICS_LAST_CALLS_H_
 #define METRICS_LAST_CALLS_H_
 
@@ -55,8 +56,8 @@ class LastCalls {
     waiting_.store(kNone);
   }
 
-  // `what` and `bytes`: words of LastCallBits; kSameGroup is added. `group`: tells the calls of one group
-  // from those of another, 0: not known.
+  // `what` and `bytes`: words of LastCallBits; kSameGroup is added. `group`: tells the calls of one
+  // group from those of another, 0: not known.
   void Note(uint64_t what, uint64_t bytes, uint64_t group) {
     if (!IsOfGroup(group)) return NoteFirst(what, bytes, group);
     what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
@@ -84,8 +85,9 @@ class LastCalls {
   }
   // The call that was noted last, and those of its group before it, get no launch.
   void ForgetLaunch() { waiting_.store(kNone); }
-  // A Send or Recv of the last group has that peer: the first one of its operation without a peer gets
-  // it. NCCL reports a group's in an order of its own. Another `group`: it is not known whose peer it is.
+  // A Send or Recv of the last group has that peer: the first one of its operation without a peer
+  // gets it. NCCL reports a group's in an order of its own. Another `group`: it is not known whose
+  // peer it is.
   [[gnu::noinline]] void NotePeer(uint32_t op, int32_t peer, uint64_t group, PeerCursor& cursor) {
     if (!IsOfGroup(group)) return;
     const auto calls = static_cast<uint32_t>(numbers_.load());

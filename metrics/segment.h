@@ -36,8 +36,8 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   const SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
-  // For those that own a part of it: HeaderWriter, RecordWriter (the pages of last calls), UserTags,
-  // and tests that play another writer.
+  // For those that own a part of it: HeaderWriter, RecordWriter (the pages of last calls),
+  // UserTags, and tests that play another writer.
   SegmentHeader& WritableHeader() { return *reinterpret_cast<SegmentHeader*>(base_); }
   NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }
   CommunicatorRecord& record(uint32_t index) {
@@ -61,9 +61,9 @@ class Segment {
 
   // Zeroes a page and puts it back. The caller made sure that nobody writes it any more.
   void RecyclePage(uint16_t page);
-  // A page for a ring of last calls, kNoPage: there is none now. It is not of the reserve, and stays
-  // one of a ring's for good: somebody may still write into the ring that gave it back. Both under
-  // the runtime's lock.
+  // A page for a ring of last calls, kNoPage: there is none now. It is not of the reserve, and
+  // stays one of a ring's for good: somebody may still write into the ring that gave it back. Both
+  // under the runtime's lock.
   uint16_t TakeRingPage();
   void GiveRingPageBack(uint16_t page);
 

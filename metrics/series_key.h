@@ -12,8 +12,8 @@
 //              1  kReplayed     op     size class      -            -          operations, bytes
 //              1  kComposite    op     size class      -            captured   operations, -
 //
-// op, datatype, algorithm and protocol are indices into the name table. kCalls and kLatency have the
-// user's tag in bits 47:40, as user_tags.h numbers them; 0: none.
+// op, datatype, algorithm and protocol are indices into the name table. kCalls and kLatency have
+// the user's tag in bits 47:40, as user_tags.h numbers them; 0: none.
 //
 // The untimed reason is an UntimedReason, kTimed when there is none. It always means that these
 // operations have no duration, for this reason. When the reason is known at the time of counting,

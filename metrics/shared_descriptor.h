@@ -1,14 +1,15 @@
 // A descriptor in a process that is not ours.
 //
 // The job may close any number at any time: it closes one twice, or all from 3 on to become a
-// daemon. Its next file then has our number. So a descriptor is remembered with the device and inode
-// of what it refers to, which are compared before each use: get() gives no number that has become
-// somebody else's, and Close() closes none. To be hit rarely, it has a high number, and never one
-// from 0 to 2, where the job prints.
+// daemon. Its next file then has our number. So a descriptor is remembered with the device and
+// inode of what it refers to, which are compared before each use: get() gives no number that has
+// become somebody else's, and Close() closes none. To be hit rarely, it has a high number, and
+// never one from 0 to 2, where the job prints.
 //
-// Whoever uses it needs no branch for a lost one: a call with -1 fails with EBADF, and poll(2) passes
-// over it. Between the comparison and the call are some nanoseconds, which the kernel lets nobody
-// close. What could be lost must be a socket, a file or memory: all eventfds share one inode.
+// Whoever uses it needs no branch for a lost one: a call with -1 fails with EBADF, and poll(2)
+// passes over it. Between the comparison and the call are some nanoseconds, which the kernel lets
+// nobody close. What could be lost must be a socket, a file or memory: all eventfds share one
+// inode.
 //
 // Thread: one at a time changes it; the child of a fork, which has one thread, may close its copy.
 // Cost: one system call for each get().
@@ -46,8 +47,8 @@ class SharedDescriptor {
   void Set(int fd);
   // Leaves `other` empty.
   void TakeFrom(SharedDescriptor* other);
-  // Exactly once, by the owner or, after a fork, by the child in its own copy: the number leaves the
-  // variable before it is closed, never after. Async-signal-safe.
+  // Exactly once, by the owner or, after a fork, by the child in its own copy: the number leaves
+  // the variable before it is closed, never after. Async-signal-safe.
   void Close();
 
   // The first number that was found to be somebody else's, in this process; -1: none.
@@ -66,8 +67,8 @@ class SharedDescriptor {
 // of it. Fork handlers take the same lock; nothing else does, no callback above all.
 //
 // Meanwhile it occupies those of the numbers from 0 to 2 that are free, by descriptors that refuse
-// whatever is read or written, as none would: what the job prints must not go into a new socket, even
-// for that moment.
+// whatever is read or written, as none would: what the job prints must not go into a new socket,
+// even for that moment.
 class ForkGuard {
  public:
   ForkGuard();

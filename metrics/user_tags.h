@@ -1,5 +1,5 @@
-// The tags that the user gives NCCL with a call (NCCL 2.31.2, profiler API v7), as small numbers for
-// series keys. A process shows a few of them; all further ones are one.
+// The tags that the user gives NCCL with a call (NCCL 2.31.2, profiler API v7), as small numbers
+// for series keys. A process shows a few of them; all further ones are one.
 //
 //   0                     no tag, or tags are not shown
 //   1 ... kMaxUserTags    SegmentHeader::user_tags[number - 1]

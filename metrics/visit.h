@@ -1,8 +1,8 @@
-// How the threads that call and launch write to a record without a claim, while nobody gives it to the
-// next communicator.
+// How the threads that call and launch write to a record without a claim, while nobody gives it to
+// the next communicator.
 //
-// NCCL serialises the calls of a communicator, and its launches, so each of the cells that they add to
-// has one writer at a time without a lane's claim (lane_claim.h), which would be the only
+// NCCL serialises the calls of a communicator, and its launches, so each of the cells that they add
+// to has one writer at a time without a lane's claim (lane_claim.h), which would be the only
 // read-modify-write in these callbacks. What a claim also does is to keep the recycler out. A visit
 // does that for less, because its full fence is paid for by who recycles:
 //
@@ -15,11 +15,11 @@
 //   there = 0
 //
 // Of two full fences, one on each side, one at least would see the other's store: the visitor finds
-// the communicator closed, or the recycler finds the visitor. The heavy fence is membarrier(2): when it
-// returns, each running thread of the process has gone through a full fence since it was called. So the
-// light one only keeps the compiler from moving the two accesses. Where the kernel refuses membarrier
-// from the start (an old one, or a filter of system calls), both are full fences, as dear as a claim.
-// Where it refuses later, nobody recycles.
+// the communicator closed, or the recycler finds the visitor. The heavy fence is membarrier(2):
+// when it returns, each running thread of the process has gone through a full fence since it was
+// called. So the light one only keeps the compiler from moving the two accesses. Where the kernel
+// refuses membarrier from the start (an old one, or a filter of system calls), both are full
+// fences, as dear as a claim. Where it refuses later, nobody recycles.
 //
 // Thread: Begin and End: one visitor at a time; IsOver: any. Cost of a visit: two stores.
 // Explored by //tests/model:visit_test.

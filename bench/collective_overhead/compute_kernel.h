@@ -1,4 +1,5 @@
-// The compute kernel that runs beside collectives: multiply-adds in registers, for as long as asked.
+// The compute kernel that runs beside collectives: multiply-adds in registers, for as long as
+// asked.
 //
 // PTX, so that neither a compiler nor the architecture needs to be known when this is built; the
 // driver translates it (Turing and newer). 16 registers: a block of 128 threads per multiprocessor

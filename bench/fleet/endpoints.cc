@@ -4,9 +4,9 @@
 //
 //   endpoints --nodes=125
 //
-// Standard output: "endpoint HOST ADDRESS" for each, then "ready". To each line of standard input it answers
-// "cpu SERVERS WRITER": the processor time so far, in seconds, of the servers' threads and of the
-// thread that stands for the job. Ends with standard input, or after --life.
+// Standard output: "endpoint HOST ADDRESS" for each, then "ready". To each line of standard input
+// it answers "cpu SERVERS WRITER": the processor time so far, in seconds, of the servers' threads
+// and of the thread that stands for the job. Ends with standard input, or after --life.
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -2,8 +2,8 @@
 //
 // The ranks are laid out as Megatron-LM does it by default: tensor parallel within a node, then
 // data parallel, then pipeline parallel. Example: 1,000 ranks on 125 nodes are 5 pipeline stages of
-// 25 nodes, with 125 + 40 + 200 + 1 communicators. A sharded job has the same communicators and nothing
-// but collectives in them: what would be a stage is a replica.
+// 25 nodes, with 125 + 40 + 200 + 1 communicators. A sharded job has the same communicators and
+// nothing but collectives in them: what would be a stage is a replica.
 //
 // Thread: any; plain data and pure functions.
 #ifndef BENCH_FLEET_MADE_UP_JOB_H_

@@ -35,7 +35,8 @@ enum class Fault {
   kCircle,      // it uses two communicators the other way round
   // It sends to a rank before it receives from it, which does the same.
   kPeerCircle,
-  // What it and `other` send each other does not come. In exchanges some ranks have nothing to send.
+  // What it and `other` send each other does not come. In exchanges some ranks have nothing to
+  // send.
   kDeadLink,
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it
   kNotMade,       // a communicator is made to which it does not come

@@ -66,8 +66,8 @@ struct ReplayProgress {
 };
 
 // Replays `trace`, which has been through AddCaptureCallbacks. Ends early when *stop becomes true;
-// the communicators that are alive then are finalized. False, with the error of ProfilerLibrary::Load; a
-// plugin's failing init is one log message, as in NCCL.
+// the communicators that are alive then are finalized. False, with the error of
+// ProfilerLibrary::Load; a plugin's failing init is one log message, as in NCCL.
 bool Replay(const Trace& trace, const ReplayOptions& options, ReplayProgress& progress,
             const std::atomic<bool>& stop, ReplayError* error);
 

@@ -122,9 +122,9 @@ struct Trace {
 };
 
 // Parses the text of a trace. `name` stands in messages.
-// Nothing, with kReplayBrokenTrace and "name:LINE: reason" in `error`, for the first line that is not a callback, or that
-// names a handle or context which no line before it introduced; also for a text without any
-// callback.
+// Nothing, with kReplayBrokenTrace and "name:LINE: reason" in `error`, for the first line that is
+// not a callback, or that names a handle or context which no line before it introduced; also for a
+// text without any callback.
 std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error);
 
 }  // namespace nccl_pulse

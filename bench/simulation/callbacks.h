@@ -1,5 +1,5 @@
-// Calls the profiler plugin as NCCL 2.28 and newer do, without NCCL: which callbacks, in which order,
-// on which threads. The facts are those recorded in tests/traces.
+// Calls the profiler plugin as NCCL 2.28 and newer do, without NCCL: which callbacks, in which
+// order, on which threads. The facts are those recorded in tests/traces.
 //
 //   application's thread   GroupApi, CollApi, P2pApi
 //   launching thread       KernelLaunch, Group, Coll, P2p: the application's, or a fresh one

@@ -54,8 +54,8 @@ struct Event {
   }
 };
 
-// As a driver knows those of its process. The plugin keeps its own in memory of the kernel's, where a leak
-// checker does not look.
+// As a driver knows those of its process. The plugin keeps its own in memory of the kernel's, where
+// a leak checker does not look.
 class Events {
  public:
   void Keep(std::unique_ptr<Event> event) {

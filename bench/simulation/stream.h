@@ -1,5 +1,5 @@
-// A stream of the simulated GPU, as the simulated driver (driver.cc) sees it. A cudaStream_t of that
-// driver points to one of these.
+// A stream of the simulated GPU, as the simulated driver (driver.cc) sees it. A cudaStream_t of
+// that driver points to one of these.
 //
 // Thread: the timeline any; the rest is the thread's that uses the stream.
 #ifndef BENCH_SIMULATION_STREAM_H_

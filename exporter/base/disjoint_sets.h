@@ -1,4 +1,5 @@
-// Sets of numbers from 0 on, which are joined: of processes or endpoints, those that share something.
+// Sets of numbers from 0 on, which are joined: of processes or endpoints, those that share
+// something.
 //
 // Thread: one at a time. Cost: nearly constant for each call.
 #ifndef EXPORTER_BASE_DISJOINT_SETS_H_

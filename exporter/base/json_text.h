@@ -1,5 +1,5 @@
-// JSON out of text, and into text. Here alone: the templates of the library's parser and writer, and with
-// them a third of the time that a file takes to compile, are in json_text.cc once.
+// JSON out of text, and into text. Here alone: the templates of the library's parser and writer,
+// and with them a third of the time that a file takes to compile, are in json_text.cc once.
 //
 // Thread: any, no state. Cost: linear in the text; allocates.
 #ifndef EXPORTER_BASE_JSON_TEXT_H_

@@ -1,8 +1,9 @@
-// protozero without its assertions. When a submessage whose size was given has ended, protozero 1.7.1
-// leaves it marked as open (basic_pbf_writer::close_submessage), and its assertion fails at the next
-// one. What it writes is right: tests read it with parsers, and Prometheus does, too.
+// protozero without its assertions. When a submessage whose size was given has ended, protozero
+// 1.7.1 leaves it marked as open (basic_pbf_writer::close_submessage), and its assertion fails at
+// the next one. What it writes is right: tests read it with parsers, and Prometheus does, too.
 //
-// A template has one definition in a program: each file that needs protozero includes it by this header.
+// A template has one definition in a program: each file that needs protozero includes it by this
+// header.
 #ifndef EXPORTER_BASE_PROTOZERO_H_
 #define EXPORTER_BASE_PROTOZERO_H_
 

@@ -24,20 +24,21 @@ struct CaptureFlags {
   absl::Duration time_limit = absl::Seconds(60);
 };
 
-// Reads the flags, before anything is served. `is_wanted` is false without --capture-dir. On failure
-// returns false and says in `error` what is wrong. `listen`: the agent's own
-// address. `hang_after_now`: thread-safe.
+// Reads the flags, before anything is served. `is_wanted` is false without --capture-dir. On
+// failure returns false and says in `error` what is wrong. `listen`: the agent's own address.
+// `hang_after_now`: thread-safe.
 bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
                       std::function<std::chrono::milliseconds()> hang_after_now, bool* is_wanted,
                       CaptureWatchOptions* options, std::string* error);
 
-// The agent's own endpoint, at `listen` and this port, and nobody else's: its password is not for who
-// listens at the same port of another of the host's addresses. On failure returns false and says in
-// `error` what is wrong.
+// The agent's own endpoint, at `listen` and this port, and nobody else's: its password is not for
+// who listens at the same port of another of the host's addresses. On failure returns false and
+// says in `error` what is wrong.
 bool FindOwnEndpoint(const std::string& listen, uint16_t port, bool is_https,
                      const FleetClientOptions& client, Address* own, std::string* error);
 
-// Starts to watch the endpoint of the options. Null where there is no thread for it; that is logged.
+// Starts to watch the endpoint of the options. Null where there is no thread for it; that is
+// logged.
 std::unique_ptr<CaptureWatch> StartCaptureWatch(CaptureWatchOptions options, LogFunction log);
 
 }  // namespace nccl_pulse

@@ -1,8 +1,8 @@
 // Prints what /api/v1/communicators/ID/calls says as a table: `pulse status --calls`.
 //
 // The ranks stand side by side, a line for each of the last collectives, the newest last. What is
-// odd in a line is marked with ">": a rank that has not called what others have, or called something
-// else than most. Fields that are missing or have another type are read as unknown.
+// odd in a line is marked with ">": a rank that has not called what others have, or called
+// something else than most. Fields that are missing or have another type are read as unknown.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_CALLS_TABLE_H_

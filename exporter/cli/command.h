@@ -1,7 +1,8 @@
 // The subcommands of the `pulse` program.
 //
 // Each stands in a file of its own (<name>_command.cc), which defines a Command and its flags;
-// adding one takes that file and a line in pulse_main.cc. The flags are read before `run` is called.
+// adding one takes that file and a line in pulse_main.cc. The flags are read before `run` is
+// called.
 //
 // Thread: main thread only.
 #ifndef EXPORTER_CLI_COMMAND_H_

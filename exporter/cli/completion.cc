@@ -14,7 +14,8 @@
 namespace nccl_pulse {
 namespace {
 
-// The words that the help text gives for a flag: "--color=auto|always", or one a line; none if it gives DURATION.
+// The words that the help text gives for a flag: "--color=auto|always", or one a line; none if it
+// gives DURATION.
 std::vector<std::string> ValuesOf(std::string_view flag, std::string_view help) {
   std::vector<std::string> values;
   const std::string begin = absl::StrCat("  ", flag, "=");

@@ -1,5 +1,6 @@
-// What a shell offers when somebody presses the tabulator behind `pulse ...`: deploy/package/completions asks
-// `pulse complete WORDS` for it, so that bash, zsh and fish offer the flags that commands have.
+// What a shell offers when somebody presses the tabulator behind `pulse ...`:
+// deploy/package/completions asks `pulse complete WORDS` for it, so that bash, zsh and fish offer
+// the flags that commands have.
 //
 // Thread: main thread. Cost: reads the help texts of one command.
 #ifndef EXPORTER_CLI_COMPLETION_H_
@@ -12,8 +13,8 @@
 
 namespace nccl_pulse {
 
-// `words`: those behind "pulse" up to the cursor; the last is to be completed and may be "". Nothing is offered where
-// names of files, addresses or numbers belong.
+// `words`: those behind "pulse" up to the cursor; the last is to be completed and may be "".
+// Nothing is offered where names of files, addresses or numbers belong.
 std::vector<std::string> Completions(const std::vector<const Command*>& commands,
                                      const std::vector<std::string>& words);
 

@@ -28,8 +28,8 @@ struct DemoSight {
 
   int pid_of_other = 0;  // a process of another job on the same page; 0: none
 
-  // `page`: /api/v1/communicators. `pids`: of the job, in the order of its ranks; the communicator is
-  // known by the process that has its rank 0.
+  // `page`: /api/v1/communicators. `pids`: of the job, in the order of its ranks; the communicator
+  // is known by the process that has its rank 0.
   static DemoSight Of(const nlohmann::json& page, const std::vector<int>& pids);
 };
 

@@ -1,7 +1,7 @@
 // The flags of one command: their names, and where their values go.
 //
-// "--name=VALUE" and "--name VALUE"; "--name" alone for a switch, or "--name=false". "_" is taken for
-// "-", and one dash in front for two. Behind "--" there are arguments alone.
+// "--name=VALUE" and "--name VALUE"; "--name" alone for a switch, or "--name=false". "_" is taken
+// for "-", and one dash in front for two. Behind "--" there are arguments alone.
 //
 // Thread: main thread. Cost: some searches in short lists.
 #ifndef EXPORTER_CLI_FLAGS_H_
@@ -25,8 +25,8 @@ struct Flag {
       value;
 };
 
-// Reads what stands behind the command's name. What is no flag is added to `arguments`. Returns what
-// is wrong with the first flag that is; "": nothing.
+// Reads what stands behind the command's name. What is no flag is added to `arguments`. Returns
+// what is wrong with the first flag that is; "": nothing.
 std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
                       const std::vector<std::string_view>& given,
                       std::vector<std::string>* arguments);

@@ -1,5 +1,5 @@
-// What the commands that ask endpoints have in common (`pulse help connect`): the flags that say where the
-// endpoints are and how to get in, and how these become addresses and a client.
+// What the commands that ask endpoints have in common (`pulse help connect`): the flags that say
+// where the endpoints are and how to get in, and how these become addresses and a client.
 //
 // Thread: any. Cost: reads the files that the flags name;
 // AddFromDirectories blocks within --timeout.
@@ -49,8 +49,9 @@ constexpr unsigned kFleetFlags = kAccessFlags | kClientFlags | kFindFlags;
 // Returns `own`, and behind them the flags of these groups.
 std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
 
-// Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`, if one is
-// the name of a file: it says which flag takes one to write, and `reading` which takes those to read.
+// Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`,
+// if one is the name of a file: it says which flag takes one to write, and `reading` which takes
+// those to read.
 bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
                   std::string* error);
 
@@ -64,8 +65,8 @@ struct FleetQuestion {
   bool is_nobody_here = false;  // and none of this host answered
 };
 
-// Reads the flags of kAccessFlags and kClientFlags, and says whether addresses without a scheme are of https. On
-// failure returns false and says in `error` what is wrong.
+// Reads the flags of kAccessFlags and kClientFlags, and says whether addresses without a scheme are
+// of https. On failure returns false and says in `error` what is wrong.
 bool ReadClients(FleetQuestion* question, std::string* error);
 
 // Also reads the endpoints, but those of directories. On failure returns false and

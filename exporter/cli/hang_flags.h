@@ -22,7 +22,8 @@ struct HangFlags {
 // Returns `own`, and behind them these flags.
 std::vector<Flag> WithHangFlags(HangFlags* flags, std::vector<Flag> own);
 
-// `options->path` is "" without --on-hang. On failure returns false and says in `error` what is wrong.
+// `options->path` is "" without --on-hang. On failure returns false and says in `error` what is
+// wrong.
 bool ReadHangFlags(const HangFlags& flags, HangProgram::Options* options, std::string* error);
 
 }  // namespace nccl_pulse

@@ -22,8 +22,8 @@ inline constexpr uint16_t kLastLocalPort = 9417;
 
 Address LocalAddress(uint16_t port, bool is_https);
 
-// Something that listens there and may be an endpoint: it does not answer (its process was stopped, say), or it asks
-// for a password or TLS.
+// Something that listens there and may be an endpoint: it does not answer (its process was stopped,
+// say), or it asks for a password or TLS.
 struct SilentPort {
   Address address;
   std::string why;  // "it accepts connections, but ..."

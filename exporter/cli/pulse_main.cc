@@ -102,8 +102,8 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command->name);
     return kUsageError;
   }
-  // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end the
-  // program. The demo prints for good, and ends with who reads it.
+  // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end
+  // the program. The demo prints for good, and ends with who reads it.
   if (command != &kDemoCommand) std::signal(SIGPIPE, SIG_IGN);
   // A limit on the size of files is an error like a full disk: an agent serves on, and nothing is
   // left of what could not be written.

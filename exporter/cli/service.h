@@ -17,8 +17,8 @@ namespace nccl_pulse {
 // not take now is dropped: who does not read it must not hold up the service.
 void LogLine(LogLevel level, const std::string& message);
 
-// SIGTERM, SIGINT and SIGHUP, which are blocked from now on, to be waited for. Before another thread
-// exists.
+// SIGTERM, SIGINT and SIGHUP, which are blocked from now on, to be waited for. Before another
+// thread exists.
 sigset_t BlockEndingSignals();
 
 // `guard` may be null.

@@ -68,9 +68,9 @@ Examples:
 Exit status: 0 all have changed; 1 bad usage; 2 no process to ask, or none has changed; 4 some haven't.
 )";
 
-// The sockets of those that are to be changed, where neither --pid nor --all says it: of the job that was
-// asked for, or of the only one. False, with what there is in `error`, where there are several.
-// `answers` gets those that have not answered, and may be of any job.
+// The sockets of those that are to be changed, where neither --pid nor --all says it: of the job
+// that was asked for, or of the only one. False, with what there is in `error`, where there are
+// several. `answers` gets those that have not answered, and may be of any job.
 bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
              std::vector<ControlAnswer>* answers, std::string* error) {
   ControlQuestion who;

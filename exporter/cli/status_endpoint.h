@@ -18,8 +18,8 @@ struct StatusEndpoint {
 
 // `address`: "host:port", ":port", "port", "host", "http://...", "https://...", "unix:/path"; "" is
 // this machine's default. A path behind it is left out: an address copied from a log ends with
-// /metrics. TLS where the address or `is_https` asks for it. False when that is no address, or `client` has
-// no TLS: `error` says what.
+// /metrics. TLS where the address or `is_https` asks for it. False when that is no address, or
+// `client` has no TLS: `error` says what.
 bool FindStatusEndpoint(const std::string& address, bool is_https, const FleetClientOptions& client,
                         StatusEndpoint* endpoint, std::string* error);
 

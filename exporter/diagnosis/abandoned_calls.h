@@ -28,7 +28,8 @@ class AbandonedCalls {
  public:
   AbandonedCalls() = default;
   // An operation of which another rank has had all calls reported is one that NCCL reports. A
-  // collective that one rank alone has called, which is idle, made nothing: it would not have ended.
+  // collective that one rank alone has called, which is idle, made nothing: it would not have
+  // ended.
   explicit AbandonedCalls(const std::vector<RankView>& ranks);
 
   // How many that rank has, of one operation or of all.

@@ -2,11 +2,11 @@
 // their last calls. Counts say nothing of it once all hosts have gone on behind it.
 //
 // A call is known by its number among the collectives of its communicator, so it does not matter
-// when each rank was looked at. Compared is what NCCL demands to be equal and reports: operation and
-// bytes, then the root. A call that all have completed holds up nobody, however they called it:
+// when each rank was looked at. Compared is what NCCL demands to be equal and reports: operation
+// and bytes, then the root. A call that all have completed holds up nobody, however they called it:
 // compared is only what some rank is known to have in flight, and the data type only of what
-// reduces: the others move bytes. Not compared: the reduction, which is not kept, and Send and Recv,
-// which may differ. Collectives of one group may be called in any order.
+// reduces: the others move bytes. Not compared: the reduction, which is not kept, and Send and
+// Recv, which may differ. Collectives of one group may be called in any order.
 //
 // Thread: any, no state. Cost: of the order of the calls that are compared.
 #ifndef EXPORTER_DIAGNOSIS_CALL_ORDER_H_

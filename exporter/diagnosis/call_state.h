@@ -2,10 +2,10 @@
 //
 // It follows from the number of its launch and from how many launches have
 // completed. A call of a group counts as completed when all launches before the next group's have:
-// NCCL may cut a group into several. As it may hide some of them, a launch of a later group must have
-// completed, too, unless the communicator is not known to have had calls that were not reported.
-// What has completed is known by marks behind some launches, so of those that are not known to have
-// ended only the newest call's, alone in its group, is said to be in flight.
+// NCCL may cut a group into several. As it may hide some of them, a launch of a later group must
+// have completed, too, unless the communicator is not known to have had calls that were not
+// reported. What has completed is known by marks behind some launches, so of those that are not
+// known to have ended only the newest call's, alone in its group, is said to be in flight.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_CALL_STATE_H_

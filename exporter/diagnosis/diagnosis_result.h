@@ -30,7 +30,8 @@ struct Hang {
   HangVerdict verdict{};
   int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
   std::string op;                 // that is waited in, "" when not known
-  // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several kinds.
+  // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several
+  // kinds.
   std::string missing_call;
   Situation situation{};
   // Of kBeingMade, if a communicator has the same ranks: its place in the result.
@@ -51,8 +52,8 @@ struct Hang {
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
-// its own GPU. What that waits for is not known. After a while it is a hang (hang_verdict.cc), unless
-// that work is NCCL's: then the hang is where that stands.
+// its own GPU. What that waits for is not known. After a while it is a hang (hang_verdict.cc),
+// unless that work is NCCL's: then the hang is where that stands.
 struct Queued {
   int64_t since_realtime_ns = 0;
   std::string op;

@@ -1,8 +1,8 @@
-// This says where processes of a job were configured differently: in NCCL's version, and in variables
-// such as NCCL_* (written by plugin/runtime/nccl_environment.h).
+// This says where processes of a job were configured differently: in NCCL's version, and in
+// variables such as NCCL_* (written by plugin/runtime/nccl_environment.h).
 //
-// Processes are compared that communicators join. A variable that has another value in each process is
-// meant to differ, and not named. What a process has not reported, because it did not fit or its
+// Processes are compared that communicators join. A variable that has another value in each process
+// is meant to differ, and not named. What a process has not reported, because it did not fit or its
 // version does not, is unknown and not compared.
 //
 // Thread: any, no state. Cost: where all texts are equal, a comparison of each.

@@ -15,10 +15,10 @@
 
 namespace nccl_pulse {
 
-// Where all ranks of a communicator are seen, and all of them only make whole exchanges: if those that
-// wait have called equally often, and the rest has nothing in flight and called less, the rest has not
-// come to an exchange in which all others wait. None otherwise: stages of a pipeline count differently
-// by right. Peers need not be known, which tell more (peer_waits.h).
+// Where all ranks of a communicator are seen, and all of them only make whole exchanges: if those
+// that wait have called equally often, and the rest has nothing in flight and called less, the rest
+// has not come to an exchange in which all others wait. None otherwise: stages of a pipeline count
+// differently by right. Peers need not be known, which tell more (peer_waits.h).
 Ranks AwaitedInExchange(const CommunicatorFacts& facts);
 
 // Where all ranks that are seen wait: those whose GPUs have not come to what they launched,
@@ -31,12 +31,13 @@ Ranks NotBegunInExchange(const CommunicatorFacts& facts);
 // launches, or fewer calls, of an exchange has counts that do not fit for good.
 bool AreLaunchesExchanges(const CommunicatorView& view);
 
-// This says what share of their time processes spend in Send and Recv, waiting for the other side included. In
-// a pipeline, ranks that wait for a slow one spend more there than before, and the slow one spends
-// less. It is computed from the timed calls, of which each rank has a sample of its own.
+// This says what share of their time processes spend in Send and Recv, waiting for the other side
+// included. In a pipeline, ranks that wait for a slow one spend more there than before, and the
+// slow one spends less. It is computed from the timed calls, of which each rank has a sample of its
+// own.
 
-// This says what share of its time one rank spends in calls on one communicator; nothing where too few were
-// timed to tell.
+// This says what share of its time one rank spends in calls on one communicator; nothing where too
+// few were timed to tell.
 std::optional<double> ShareInCalls(const RankView& rank,
                                    bool (*is_counted)(const TimedCallSnapshot& call));
 

@@ -19,7 +19,8 @@ uint64_t CallsWithoutLaunch(const CommunicatorFacts& facts, const RankView& rank
 // Numbers of collectives have 32 bits and wrap around.
 bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
-// The operation of the oldest collective that has not completed; "": there is none, or it is not known.
+// The operation of the oldest collective that has not completed; "": there is none, or it is not
+// known.
 std::string OpInFlight(const CallOrderSnapshot& order) {
   const uint32_t at = order.in_flight - order.first;
   if (order.in_flight == 0 || at >= order.calls.size()) return "";

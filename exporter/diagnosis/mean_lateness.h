@@ -2,10 +2,10 @@
 // that were ever timed. All ranks time the same calls, so their mean durations differ by what they
 // waited for each other: who waits least comes last.
 //
-// Where it is one rank in one step and another in the next, what they waited becomes the same in the
-// mean: a rank that is not slow is off by the deviation in one round, divided by the root of the
-// number of rounds. So a single look at a job that has run for long tells a straggler from who has
-// the longest sequences at the moment.
+// Where it is one rank in one step and another in the next, what they waited becomes the same in
+// the mean: a rank that is not slow is off by the deviation in one round, divided by the root of
+// the number of rounds. So a single look at a job that has run for long tells a straggler from who
+// has the longest sequences at the moment.
 //
 // Thread: any, no state. Cost: proportional to the histograms of the communicator's ranks.
 #ifndef EXPORTER_DIAGNOSIS_MEAN_LATENESS_H_
@@ -27,12 +27,13 @@ struct MeanLateness {
   double rounds = 0;  // of the job in which these calls were (rounds.h)
 };
 
-// `with_groups`: launches of several calls are exchanges with all ranks. `rounds`: of the job so far.
+// `with_groups`: launches of several calls are exchanges with all ranks. `rounds`: of the job so
+// far.
 MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with_groups,
                             uint64_t rounds);
 
-// What the timed calls of a communicator took, of each operation, size class and way of timing: in so
-// few numbers that they can travel, from the histograms that cannot.
+// What the timed calls of a communicator took, of each operation, size class and way of timing: in
+// so few numbers that they can travel, from the histograms that cannot.
 //
 // A call counts for no more than the longest of the shorter 98 % do: one wait of minutes for a
 // checkpoint is none of all the other calls' business, and in a mean it would be most of it.

@@ -3,8 +3,8 @@
 // slower while the others did not (slowed.h).
 //
 // Time is cut into windows, each of kMinRounds rounds of the job (as often as its rarest collective
-// was called) and of 10 s, or of five minutes. A window ends with a page; of old ones neighbours are
-// joined, so that a day fits into kMostWindows.
+// was called) and of 10 s, or of five minutes. A window ends with a page; of old ones neighbours
+// are joined, so that a day fits into kMostWindows.
 //
 //   before          the last ones
 //   ├──┼────┼──┤ ...  ├──┼──┼──┤ now
@@ -15,8 +15,9 @@
 // sampling exponent. Nothing is known of processes that are not timed on the stream, or have calls
 // in CUDA graphs.
 //
-// Thread: the server's. Cost: per page, proportional to the operations of each communicator. Memory:
-// kMostWindows windows and the last counts of each process. It begins anew with another server.
+// Thread: the server's. Cost: per page, proportional to the operations of each communicator.
+// Memory: kMostWindows windows and the last counts of each process. It begins anew with another
+// server.
 #ifndef EXPORTER_DIAGNOSIS_PACE_HISTORY_H_
 #define EXPORTER_DIAGNOSIS_PACE_HISTORY_H_
 

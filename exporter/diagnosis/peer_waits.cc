@@ -70,8 +70,8 @@ class Follower {
     return rank.activity.oldest_launch == OldestLaunch::kNotBegun;
   }
 
-  // A Send may end before its Recv, which then waits for its own GPU or for the network: the GPU has not
-  // begun it, or the peer has launched something since.
+  // A Send may end before its Recv, which then waits for its own GPU or for the network: the GPU
+  // has not begun it, or the peer has launched something since.
   static bool MayHaveSent(const PeerWait& wait) {
     const int64_t launched_ns = wait.peer->communicator->last_launch_realtime_ns;
     return !wait.sends && (HasNotBegun(*wait.rank) ||

@@ -1,7 +1,7 @@
 // For whom ranks wait in Send and Recv, by the peers that NCCL reported.
 //
-// A rank in flight may wait for each peer that does not have the matching call in flight. One that has
-// may be in an earlier call, so it proves nothing: it is said, and nobody is cleared by it.
+// A rank in flight may wait for each peer that does not have the matching call in flight. One that
+// has may be in an earlier call, so it proves nothing: it is said, and nobody is cleared by it.
 //
 // Thread: any, no state. Cost: of the peers of the ranks that wait.
 #ifndef EXPORTER_DIAGNOSIS_PEER_WAITS_H_

@@ -4,9 +4,9 @@
 // happened once, whatever the number of its calls.
 //
 // A round is as long as it takes until the rarest collective of the process is called again. What
-// was called less than kMinRounds times, or as seldom as once in kMostCallsOfRound calls, is no part
-// of each round: it was to start, or to evaluate. Nor is what was called on communicators that have
-// ended, or have rested for kRestNs while others were used.
+// was called less than kMinRounds times, or as seldom as once in kMostCallsOfRound calls, is no
+// part of each round: it was to start, or to evaluate. Nor is what was called on communicators that
+// have ended, or have rested for kRestNs while others were used.
 //
 // Thread: any, no state. Cost: proportional to the kinds of calls of the process.
 #ifndef EXPORTER_DIAGNOSIS_ROUNDS_H_

@@ -51,8 +51,9 @@ std::optional<JobStraggler> FindSlowed(const JobProcesses& job);
 
 // A doubt that is worth saying: of a pipeline whose stages fill their hosts, the host that waits
 // least for the others. It is slow, or its stages have more to do; where no other host has ranks of
-// these stages, and it is not known to have become slower (slowed.h), nothing tells which. So nobody
-// is named. Nothing is said where a rank is not seen, or it is not known how long a process waits.
+// these stages, and it is not known to have become slower (slowed.h), nothing tells which. So
+// nobody is named. Nothing is said where a rank is not seen, or it is not known how long a process
+// waits.
 
 // A sentence; "" where no host waits clearly less than all others.
 std::string DoubtOfBusiestHost(const JobProcesses& job);

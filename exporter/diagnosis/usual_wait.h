@@ -1,6 +1,6 @@
 // Tells whether this job has waited as long before, on the same communicator, in the same operation
-// and size, and then continued. A checkpoint of ten minutes looks like a hang the first time, but not
-// the second. One that has not come again for long is no measure (metrics/long_wait.h).
+// and size, and then continued. A checkpoint of ten minutes looks like a hang the first time, but
+// not the second. One that has not come again for long is no measure (metrics/long_wait.h).
 //
 // A wait for ranks that wait elsewhere is as usual as the waits there: when these end, it does. Its
 // own past may be another one. In a pipeline it depends on the moment of the pause which

@@ -16,8 +16,8 @@ namespace nccl_pulse {
 std::string DurationWords(int64_t ns);     // whole seconds and more: "43 s", "9 min", "2 h 5 min"
 std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min 3 s"
 
-// A process' number, as a person can use it. Containers count from 1, so what a process says of itself
-// may be another process' number on its host, the system's first one for example.
+// A process' number, as a person can use it. Containers count from 1, so what a process says of
+// itself may be another process' number on its host, the system's first one for example.
 
 // In the system's own PID namespace, for commands on its host; 0: not known.
 inline int32_t HostPid(const ProcessSnapshot& process) {

@@ -1,6 +1,6 @@
 // The HTTP endpoint: one background thread that answers GET and HEAD for /metrics, /healthz,
-// /api/v1/communicators, /api/v1/snapshots, /api/v1/http_sd and /. It serves all processes of the node, or hands this
-// process' segment over to the server that does (exporter/node/node.h).
+// /api/v1/communicators, /api/v1/snapshots, /api/v1/http_sd and /. It serves all processes of the
+// node, or hands this process' segment over to the server that does (exporter/node/node.h).
 //
 // It lives inside somebody's training process, and that decides its shape.
 //

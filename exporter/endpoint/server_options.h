@@ -27,8 +27,8 @@ struct ServerOptions {
   // The same, with what is wished beyond it; null: `source`.
   std::function<SnapshotSet(const ReadWish& wish)> wish_source;
   LogFunction log;
-  // This process' segment, to be handed over to the node's server; null, or empty: it serves itself,
-  // on the next free port when another serves. Must outlive the server.
+  // This process' segment, to be handed over to the node's server; null, or empty: it serves
+  // itself, on the next free port when another serves. Must outlive the server.
   const SharedDescriptor* memory = nullptr;
   PeerOptions peers;
   // A communicator with work in flight and no progress for this long is suspected to hang.

@@ -2,8 +2,8 @@
 //
 // The code that fills a page takes names, types, help texts and label names from here, and
 // docs/metrics.md is printed from here (//exporter/exposition:catalogue_markdown), so that none of
-// the three can say something else. To add a metric: an id in metric_id.h, an entry in catalogue.cc, and
-// the line in communicator_series.cc that fills it.
+// the three can say something else. To add a metric: an id in metric_id.h, an entry in
+// catalogue.cc, and the line in communicator_series.cc that fills it.
 //
 // Thread: any; constant data without constructors or destructors.
 #ifndef EXPORTER_EXPOSITION_CATALOGUE_H_

@@ -1,5 +1,5 @@
-// A metric family on its way to a page: that of prometheus-cpp, and the native histograms, for which
-// that one has no field.
+// A metric family on its way to a page: that of prometheus-cpp, and the native histograms, for
+// which that one has no field.
 #ifndef EXPORTER_EXPOSITION_FAMILY_H_
 #define EXPORTER_EXPOSITION_FAMILY_H_
 

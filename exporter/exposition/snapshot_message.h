@@ -4,7 +4,9 @@
 //   diagnosis of what was read == diagnosis of what was written, on all communicators
 //
 // Left out is what no diagnosis reads: of the latencies all but what calls took in all; bytes and
-// data types (but for the order of the last calls of communicators that make no progress), algorithms, counts of untimed operations (but for calls that made nothing), network steps, and what the exporter says of itself.
+// data types (but for the order of the last calls of communicators that make no progress),
+// algorithms, counts of untimed operations (but for calls that made nothing), network steps, and
+// what the exporter says of itself.
 //
 // Times travel as ages: nanoseconds before the moment at which the endpoint wrote the message. The
 // reader puts that moment where its own now is, so clocks that differ between nodes do not matter.

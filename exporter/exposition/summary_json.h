@@ -1,6 +1,6 @@
-// A node in at most a kilobyte, for whoever watches many: what makes no progress and since when, who
-// is late, and which jobs and communicators the node takes part in, so that the watcher knows whom
-// else to ask.
+// A node in at most a kilobyte, for whoever watches many: what makes no progress and since when,
+// who is late, and which jobs and communicators the node takes part in, so that the watcher knows
+// whom else to ask.
 //
 //   {"time": 1760000012.5, "hang_after": 10, "health": "hang", "processes": 8,
 //    "stands": [{"communicator": "00ab12cd34ef5678", "since": 1760000001.2, "verdict": "no_progress",
@@ -11,9 +11,9 @@
 //
 // `stands` has what has made no progress for kStandsAfterNs, long before that is called a hang: the
 // watcher may go by another time than this node. `jobs` and `communicators` also have those of
-// processes that ended without finalizing: others may wait for them. `communicators` are those with ranks on other nodes,
-// each by the last 8 digits of its id, the largest first, so that nodes that have to leave some out
-// keep the same ones. `left_out`: how many entries of all lists did not fit.
+// processes that ended without finalizing: others may wait for them. `communicators` are those with
+// ranks on other nodes, each by the last 8 digits of its id, the largest first, so that nodes that
+// have to leave some out keep the same ones. `left_out`: how many entries of all lists did not fit.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_SUMMARY_JSON_H_

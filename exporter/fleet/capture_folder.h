@@ -39,7 +39,8 @@ bool IsOwnCapture(const CaptureFolder& folder, std::string_view name);
 // The path of one that is taken now; another number stands behind the time where one exists.
 std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns);
 
-// Removes the oldest own captures until the rest is within the limits; the newest stays in any case.
+// Removes the oldest own captures until the rest is within the limits; the newest stays in any
+// case.
 void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits);
 
 // Removes what earlier agents of this host and port have not finished: where no process has the pid

@@ -11,8 +11,8 @@
 
 namespace nccl_pulse {
 
-// `path`: a folder, or a folder and the beginning of the dumps' names. On failure, also if there is no
-// dump, returns false, with what is wrong in `error`.
+// `path`: a folder, or a folder and the beginning of the dumps' names. On failure, also if there is
+// no dump, returns false, with what is wrong in `error`.
 bool LookAtDumps(const std::string& path, JobLook* look, std::string* error);
 
 }  // namespace nccl_pulse

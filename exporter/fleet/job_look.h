@@ -48,7 +48,8 @@ struct JobLook {
   // ... and of the others, by what was wrong, who.
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;  // heard, and they know of nothing of interest
-  // Of each process, by host and pid: the endpoint that spoke of it, by its place among those asked.
+  // Of each process, by host and pid: the endpoint that spoke of it, by its place among those
+  // asked.
   using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
   std::shared_ptr<const EndpointOf> endpoint_of;
 
@@ -81,8 +82,8 @@ struct JobLookOptions {
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);
 
-// Endpoints may know of several jobs: a job is what shares communicators. A look at each, with its own
-// verdict, and as heard those endpoints that speak of it.
+// Endpoints may know of several jobs: a job is what shares communicators. A look at each, with its
+// own verdict, and as heard those endpoints that speak of it.
 std::vector<JobLook> SplitByJob(JobLook look);
 
 }  // namespace nccl_pulse

@@ -1,9 +1,9 @@
 // Reads the settings and the log of a process on this host that a snapshot names. The caller may be
 // root and a snapshot may say anything, so only files of the process' own user are read.
 //
-// Thread: any; blocks for at most the patience. A file that hangs (a lost file system, a process that
-// a driver holds) is left to a thread that lives on, of which there are kMostLost at most. Errors:
-// sentences for a person.
+// Thread: any; blocks for at most the patience. A file that hangs (a lost file system, a process
+// that a driver holds) is left to a thread that lives on, of which there are kMostLost at most.
+// Errors: sentences for a person.
 #ifndef EXPORTER_FLEET_LOCAL_PROCESS_H_
 #define EXPORTER_FLEET_LOCAL_PROCESS_H_
 
@@ -18,8 +18,8 @@
 namespace nccl_pulse {
 
 std::string HostName();
-// NCCL_PULSE_NODE_NAME where it is set, as processes of a job call their host then; else the host's.
-// A container's host name is its own and changes with it; this does not.
+// NCCL_PULSE_NODE_NAME where it is set, as processes of a job call their host then; else the
+// host's. A container's host name is its own and changes with it; this does not.
 std::string NodeName();
 // Whether processes that call their host so are on this one: by either name.
 bool IsOwnName(std::string_view hostname);
@@ -31,8 +31,8 @@ int32_t LocalPid(const ProcessSnapshot& process);
 // "" when it runs here under that; else why not.
 std::string WhyNotHere(const ProcessSnapshot& process);
 
-// True for a variable (NAME=VALUE) of a process' environment that says how NCCL, PyTorch or the job was
-// set up. Nothing else of an environment is kept.
+// True for a variable (NAME=VALUE) of a process' environment that says how NCCL, PyTorch or the job
+// was set up. Nothing else of an environment is kept.
 bool IsSetting(std::string_view variable);
 
 // Reads that did not come back, of this program. With so many nothing more is read.

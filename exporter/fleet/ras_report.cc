@@ -155,8 +155,8 @@ bool IsOfOneOf(std::string_view finding, const std::set<uint64_t>& comm_ids) {
          comm_ids.count(id) != 0;
 }
 
-// What a finding holds against hardware, without its tag; "": nothing. RAS marks faults as [INFO], and
-// with them what it could not find out.
+// What a finding holds against hardware, without its tag; "": nothing. RAS marks faults as [INFO],
+// and with them what it could not find out.
 std::string_view FaultIn(std::string_view finding) {
   if (!absl::ConsumePrefix(&finding, "[INFO] ")) return "";
   const auto is_any = [](const auto& list, auto is) {

@@ -1,6 +1,6 @@
-// Which endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), from a URL in
-// that of http_sd, from a name server, or from a Prometheus, which knows who speaks for a job and where
-// it scrapes them.
+// Which endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), from a URL
+// in that of http_sd, from a name server, or from a Prometheus, which knows who speaks for a job
+// and where it scrapes them.
 //
 // Thread: the caller's; whatever asks somebody blocks, within its time limit.
 #ifndef EXPORTER_FLEET_TARGETS_H_
@@ -29,8 +29,8 @@ bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Add
 bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOptions& options,
                   std::vector<Address>* targets, std::string* error);
 
-// The addresses (A and AAAA records) of "host:port", such as a headless service of Kubernetes has: an
-// endpoint at each.
+// The addresses (A and AAAA records) of "host:port", such as a headless service of Kubernetes has:
+// an endpoint at each.
 bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_port,
                     std::chrono::milliseconds patience, std::vector<Address>* targets,
                     std::string* error);

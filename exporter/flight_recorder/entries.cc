@@ -34,8 +34,8 @@ uint32_t MergeKinds(const Entries& members, const Entry* closing, Common* common
   return common->KindIndex(std::move(merged));
 }
 
-// Entries that share a number were coalesced: they have no state of their own. In a dump without what
-// has completed, their last entry is missing if they have.
+// Entries that share a number were coalesced: they have no state of their own. In a dump without
+// what has completed, their last entry is missing if they have.
 class Folder {
  public:
   Folder(bool is_only_open, Common* common, Membership* membership)
@@ -118,8 +118,8 @@ class Folder {
     }
   }
 
-  // Enough to tell what the rank completed last; of others that have not, the kinds are known by their
-  // own dumps.
+  // Enough to tell what the rank completed last; of others that have not, the kinds are known by
+  // their own dumps.
   void DropCompleted() {
     constexpr std::size_t kMostCompleted = 16;
     std::vector<Collective>& all = membership_.collectives;

@@ -212,7 +212,8 @@ class Sorter {
   }
 
   Folder* const folder_;
-  // The groups of the dumps that are kept, by their names and ranks, and the first file that has each.
+  // The groups of the dumps that are kept, by their names and ranks, and the first file that has
+  // each.
   std::map<std::string, std::unordered_map<int32_t, const Group*>> owners_;
   std::map<const Group*, std::string> files_;
 };

@@ -1,11 +1,12 @@
-// The dumps of one job in a folder: finds the files, reads them, and leaves out what is none of them.
+// The dumps of one job in a folder: finds the files, reads them, and leaves out what is none of
+// them.
 //
 //   names     PREFIX3, PREFIX3.json: the last number is the rank. PyTorch writes nccl_trace_rank_3
 //   content   a pickle or JSON; files that are neither are no dumps, whatever their names
 //
-// A dump is left out, with the reason, if its file cannot be read as one, and if it cannot be of the same
-// run and moment as the newest ones: its groups are others, or others have completed with it what it has
-// not called.
+// A dump is left out, with the reason, if its file cannot be read as one, and if it cannot be of
+// the same run and moment as the newest ones: its groups are others, or others have completed with
+// it what it has not called.
 //
 // Thread: any, no state. Memory: one file and its values at a time, and what is kept of all.
 #ifndef EXPORTER_FLIGHT_RECORDER_FOLDER_H_
@@ -32,8 +33,8 @@ struct Folder {
   std::map<std::string, std::vector<std::string>> left_out;  // by the reason, the files
 };
 
-// `path`: a folder, or a folder and the beginning of the files' names. On failure, also if it has no
-// dump at all, returns false, with what is wrong in `error`.
+// `path`: a folder, or a folder and the beginning of the files' names. On failure, also if it has
+// no dump at all, returns false, with what is wrong in `error`.
 bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::string* error);
 
 }  // namespace nccl_pulse::flight_recorder

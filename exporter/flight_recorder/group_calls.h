@@ -1,8 +1,8 @@
 // The calls of all ranks in each process group: what each has called and completed, by its dump.
 //
-// A dump is of one moment, and holds the last calls, or only those that had not completed. So what a
-// rank has called is known from its last call in the group, or from the group's status. Where neither
-// tells, it is not known, and `is_known` is false.
+// A dump is of one moment, and holds the last calls, or only those that had not completed. So what
+// a rank has called is known from its last call in the group, or from the group's status. Where
+// neither tells, it is not known, and `is_known` is false.
 //
 // Thread: any, no state. It points into the dumps.
 #ifndef EXPORTER_FLIGHT_RECORDER_GROUP_CALLS_H_

@@ -1,5 +1,6 @@
-// The names in flight-recorder dumps: of NCCL's operations and data types, as PyTorch and its tool call
-// them, for writing and for reading; and how fields of an endpoint's answer are read, in which anything may be missing.
+// The names in flight-recorder dumps: of NCCL's operations and data types, as PyTorch and its tool
+// call them, for writing and for reading; and how fields of an endpoint's answer are read, in which
+// anything may be missing.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_NAMES_H_

@@ -7,7 +7,8 @@
 //   pickle.EndDict();
 //   file << pickle.Finish();
 //
-// Thread: one. Cost: a copy of what is written. What Python reads is said in its Lib/pickletools.py.
+// Thread: one. Cost: a copy of what is written. What Python reads is said in its
+// Lib/pickletools.py.
 #ifndef EXPORTER_FLIGHT_RECORDER_PICKLE_H_
 #define EXPORTER_FLIGHT_RECORDER_PICKLE_H_
 

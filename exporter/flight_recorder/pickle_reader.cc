@@ -202,7 +202,8 @@ class Machine {
     PushTuple(stack_.size() - count);
   }
 
-  // Who writes pickles numbers what is kept one after the other, so a large number is no large table.
+  // Who writes pickles numbers what is kept one after the other, so a large number is no large
+  // table.
   void Keep(uint64_t index) {
     if (stack_.size() <= Floor()) return Fail("a value is missing");
     if (index > memo_.size()) return Fail("values are not kept in order");

@@ -1,7 +1,7 @@
-// Reads a pickle that has data and nothing else. Python's own reader runs what a pickle asks it to run;
-// this one knows only the opcodes that make numbers, texts, lists, tuples and dictionaries (all that
-// PyTorch writes into a dump, and what Python itself writes for the same data), and refuses a pickle
-// with any other.
+// Reads a pickle that has data and nothing else. Python's own reader runs what a pickle asks it to
+// run; this one knows only the opcodes that make numbers, texts, lists, tuples and dictionaries
+// (all that PyTorch writes into a dump, and what Python itself writes for the same data), and
+// refuses a pickle with any other.
 //
 // Facts: Lib/pickletools.py of Python 3.13.
 //

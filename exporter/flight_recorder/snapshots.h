@@ -9,9 +9,9 @@
 //   two ranks of a     a communicator of two, with the Sends and Recvs that have not completed: a dump
 //   group              knows the peers
 //
-// A rank of which a dump does not tell what it has called or completed is unknown to the diagnosis. Not
-// in dumps: when they were made (taken to be long after the last call: PyTorch makes them when a call
-// has timed out), CUDA graphs, durations.
+// A rank of which a dump does not tell what it has called or completed is unknown to the diagnosis.
+// Not in dumps: when they were made (taken to be long after the last call: PyTorch makes them when
+// a call has timed out), CUDA graphs, durations.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_SNAPSHOTS_H_

@@ -1,6 +1,6 @@
-// The values of one dump, whichever form its file has: what PickleReader and the reader of JSON make,
-// and what dump.h reads. A dump comes from anywhere, so a value is 16 bytes without owner, nothing
-// here follows a value into another one, and what all of them take together has a limit.
+// The values of one dump, whichever form its file has: what PickleReader and the reader of JSON
+// make, and what dump.h reads. A dump comes from anywhere, so a value is 16 bytes without owner,
+// nothing here follows a value into another one, and what all of them take together has a limit.
 //
 // A pickle may put a list into itself. Who walks through values goes a fixed number of levels down.
 //

@@ -74,7 +74,8 @@ int64_t FirstOfAll(const Communicator& communicator) {
 
 // The tool takes any two states of a collective that differ for an error. What differs only because
 // one rank's completions are known later than another's is therefore in no dump, and neither is
-// what cannot be written for some rank: it would be missing there. Returns how many states differed.
+// what cannot be written for some rank: it would be missing there. Returns how many states
+// differed.
 int64_t FindSkipped(Communicator* communicator) {
   struct Known {
     bool completed = false;
@@ -96,8 +97,8 @@ int64_t FindSkipped(Communicator* communicator) {
         continue;
       }
       if (!begun.is_boolean()) known.begun_unknown = true;
-      // Completions may be known to a marker behind it alone: what was called before the newest call
-      // can have completed.
+      // Completions may be known to a marker behind it alone: what was called before the newest
+      // call can have completed.
       const bool is_known =
           TextAt(call, "state") == "in_flight" && begun.is_boolean() && &call == &calls.back();
       if (!is_known) known.unsure = true;

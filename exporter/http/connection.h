@@ -51,8 +51,8 @@ class Connection {
 
   // Receives what has come, once. False when the connection has ended or failed.
   bool Receive(Time now);
-  // The next request whose head is whole, if the input has one; it stays there until it is consumed.
-  // kBad also when the head is too long.
+  // The next request whose head is whole, if the input has one; it stays there until it is
+  // consumed. kBad also when the head is too long.
   ParseResult NextRequest(HttpRequest* request);
   const std::string& input() const { return input_; }
   void Consume(std::size_t bytes) { input_.erase(0, bytes); }

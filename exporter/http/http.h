@@ -1,7 +1,8 @@
 // The little of HTTP/1.x that an endpoint needs: parsing the head of a request and writing the head
 // of a response. No I/O here.
 //
-// What is not understood is refused, never guessed: folded header lines and stray control characters are bad requests.
+// What is not understood is refused, never guessed: folded header lines and stray control
+// characters are bad requests.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_HTTP_HTTP_H_
@@ -41,8 +42,8 @@ enum class ParseResult {
 // head.
 ParseResult ParseRequest(std::string_view input, HttpRequest* request);
 
-// Head of a response, ending in its empty line. 401 says how to authenticate. `more`: further header
-// lines, each with its CR LF.
+// Head of a response, ending in its empty line. 401 says how to authenticate. `more`: further
+// header lines, each with its CR LF.
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
                          bool keep_alive, std::string_view more = "");
 

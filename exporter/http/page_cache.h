@@ -8,9 +8,9 @@
 // of /metrics has 0.17 % of a core for itself, the JSON, at which people look, 0.33 %, the summary
 // 0.1 %, the snapshots 0.07 %, and 0.2 % are for all. So a scraped page is at most 600 times as old
 // as making and compressing it takes, whatever is asked (5 ms: 3 s), the JSON 300 times. A scraper
-// that is alone gets a new one every time if that takes less than 18 ms at an interval of 5 s, 55 ms
-// at 15 s; the status page, which asks every 2 s, if it takes less than 6 ms, whatever the scrapers
-// do.
+// that is alone gets a new one every time if that takes less than 18 ms at an interval of 5 s, 55
+// ms at 15 s; the status page, which asks every 2 s, if it takes less than 6 ms, whatever the
+// scrapers do.
 //
 // Memory. Bodies live as long as they are kept here or somebody is being sent them. Before another
 // is made they are at most kMaxPages - 1, and at most kMaxHeldBytes together: kept ones go first,

@@ -24,7 +24,8 @@ class Responder {
 
   // Answers what the connection has received, as far as the client takes the answers.
   void AnswerRequests(Connection* connection, Time now);
-  // Answers a request that waits for the guard's verdict or for its handler, if there is one by now.
+  // Answers a request that waits for the guard's verdict or for its handler, if there is one by
+  // now.
   void AnswerParked(Connection* connection, Time now);
 
  private:

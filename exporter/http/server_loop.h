@@ -1,7 +1,7 @@
-// The loop of a server. It waits for a client, its entrance, a deadline or a wake-up, whichever comes
-// first, and handles it. Clients and the entrance each have a budget of processor time; the one that
-// has spent its own has to wait until the budget fills again. What is answered is a table of
-// handlers; exporter/endpoint/server.h says what the loop owes to the process that it runs in.
+// The loop of a server. It waits for a client, its entrance, a deadline or a wake-up, whichever
+// comes first, and handles it. Clients and the entrance each have a budget of processor time; the
+// one that has spent its own has to wait until the budget fills again. What is answered is a table
+// of handlers; exporter/endpoint/server.h says what the loop owes to the process that it runs in.
 //
 // Thread: constructed on the caller's, before there is another; CloseDescriptors in the child of a
 // fork; all else on the server's.

@@ -1,5 +1,6 @@
 // How the bytes of one connection are encoded on their way: by the agent's TLS
-// (exporter/web/tls.h), or by a client's (exporter/web/tls_client.h). A job's server has no transport and sends them as they are.
+// (exporter/web/tls.h), or by a client's (exporter/web/tls_client.h). A job's server has no
+// transport and sends them as they are.
 //
 // Thread: the server's. Nothing here blocks.
 #ifndef EXPORTER_HTTP_TRANSPORT_H_

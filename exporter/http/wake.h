@@ -1,6 +1,6 @@
-// Wakes a thread that waits in poll(2): a pair of connected sockets. Not an eventfd: those of a process
-// cannot be told from each other (metrics/shared_descriptor.h); not a pipe, which may raise SIGPIPE; and
-// not a stream, whose end is readable for ever when the job has closed the other one.
+// Wakes a thread that waits in poll(2): a pair of connected sockets. Not an eventfd: those of a
+// process cannot be told from each other (metrics/shared_descriptor.h); not a pipe, which may raise
+// SIGPIPE; and not a stream, whose end is readable for ever when the job has closed the other one.
 //
 // Thread: Signal any; Open before there is a second thread; Close in the child of a fork, too.
 #ifndef EXPORTER_HTTP_WAKE_H_

@@ -18,8 +18,9 @@
 // Bounded: kMaxClients connections for kClientTimeout each, kMessagesPerRound messages of each in a
 // round. Others wait in the kernel's backlog. Nothing here waits.
 //
-// Thread: one, which calls Round again and again (in a job the background thread, never a callback);
-// CloseDescriptors in the child of a fork. Cost of a round without a client: one system call.
+// Thread: one, which calls Round again and again (in a job the background thread, never a
+// callback); CloseDescriptors in the child of a fork. Cost of a round without a client: one system
+// call.
 #ifndef EXPORTER_NODE_CONTROL_SOCKET_H_
 #define EXPORTER_NODE_CONTROL_SOCKET_H_
 

@@ -24,13 +24,14 @@
 // until as many others have come as the last server told, or until kGatherTime has passed. So no
 // page lacks a process. Counters live in the processes' own segments, and so they never step back.
 //
-// A server that is stopped (SIGSTOP) holds name and port, and cannot be replaced. Every kCheckPeriod a
-// member checks whether the name is free and whether the server's process is dead, or about to be: a
-// connection that somebody else keeps open must not make it wait for ever. While a dead process' name
-// and port are still taken, the members meet at the next port; then they come back.
+// A server that is stopped (SIGSTOP) holds name and port, and cannot be replaced. Every
+// kCheckPeriod a member checks whether the name is free and whether the server's process is dead,
+// or about to be: a connection that somebody else keeps open must not make it wait for ever. While
+// a dead process' name and port are still taken, the members meet at the next port; then they come
+// back.
 //
-// The job may close what this has open (metrics/shared_descriptor.h). A server that has lost its port
-// or its name leaves both and elects again, as a member does that has lost its connection.
+// The job may close what this has open (metrics/shared_descriptor.h). A server that has lost its
+// port or its name leaves both and elects again, as a member does that has lost its connection.
 //
 // A segment in private memory cannot be handed over. Its process never joins; it serves on the next
 // free port.

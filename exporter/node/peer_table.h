@@ -54,12 +54,12 @@ class PeerTable {
 
   PeerTable(const PeerOptions& options, LogFunction log);
 
-  // What members are told, and the segment of this process itself (null: none), which nobody else may
-  // hand over.
+  // What members are told, and the segment of this process itself (null: none), which nobody else
+  // may hand over.
   void Open(std::string address, uint16_t port, const SharedDescriptor* own_memory);
   void Accept(int listener, Time now);
-  // Takes those for ended whose process is, though somebody keeps their connection open. Looks every
-  // kMembersCheckPeriod.
+  // Takes those for ended whose process is, though somebody keeps their connection open. Looks
+  // every kMembersCheckPeriod.
   void EndDead(Time now);
   // Not before: no descriptor was left, and asking again at once would spin.
   Time accept_from() const { return accept_from_; }

@@ -1,9 +1,10 @@
-// This asks the kernel about a process of this host. An open connection does not say that its process
-// lives: one that dumps its core keeps its sockets for minutes, and so does a child that was made without
-// fork's handlers. A background thread that stands does not say that its process is stopped.
+// This asks the kernel about a process of this host. An open connection does not say that its
+// process lives: one that dumps its core keeps its sockets for minutes, and so does a child that
+// was made without fork's handlers. A background thread that stands does not say that its process
+// is stopped.
 //
-// Thread: any. Cost: some system calls, and two small files of /proc. Errors: kUnknown for what is not
-// seen from here.
+// Thread: any. Cost: some system calls, and two small files of /proc. Errors: kUnknown for what is
+// not seen from here.
 #ifndef EXPORTER_NODE_RUN_STATE_H_
 #define EXPORTER_NODE_RUN_STATE_H_
 

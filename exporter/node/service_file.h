@@ -5,13 +5,13 @@
 //   [{"targets": ["node17:9411"], "labels": {"__scheme__": "http", ...}}]
 //
 // It is written under another name and then renamed, so that Prometheus never reads half of it. Its
-// process keeps it locked (flock) as long as it lives. What a killed one leaves behind is unlocked, and
-// removed by whoever writes there next, at any port, and by an agent from time to time. A lock says
-// nothing about a process of another host, where the folder is shared: a label has the id of the boot,
-// and only files of this host and boot are looked at. PID namespaces do not matter.
+// process keeps it locked (flock) as long as it lives. What a killed one leaves behind is unlocked,
+// and removed by whoever writes there next, at any port, and by an agent from time to time. A lock
+// says nothing about a process of another host, where the folder is shared: a label has the id of
+// the boot, and only files of this host and boot are looked at. PID namespaces do not matter.
 //
-// Thread: the server's, but for CloseDescriptor. Cost: a file, and a look at those of this host. Errors:
-// `error` says what the system refused.
+// Thread: the server's, but for CloseDescriptor. Cost: a file, and a look at those of this host.
+// Errors: `error` says what the system refused.
 #ifndef EXPORTER_NODE_SERVICE_FILE_H_
 #define EXPORTER_NODE_SERVICE_FILE_H_
 

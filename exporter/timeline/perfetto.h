@@ -1,13 +1,15 @@
-// Writes a trace that ui.perfetto.dev opens: tracks with slices, marks and counters, and flows between
-// them, as a protobuf message perfetto.protos.Trace.
+// Writes a trace that ui.perfetto.dev opens: tracks with slices, marks and counters, and flows
+// between them, as a protobuf message perfetto.protos.Trace.
 //
 // All of it is one packet sequence. Its first packet clears the incremental state and says that the
-// trace's clock shows the same as CLOCK_REALTIME, the clock of all events; each name goes over the wire once. Events may be added in
-// any order: they are written by time, and those of the same time in the order in which they were
-// added. So whoever adds slices to a track adds what nests there as it nests.
+// trace's clock shows the same as CLOCK_REALTIME, the clock of all events; each name goes over the
+// wire once. Events may be added in any order: they are written by time, and those of the same time
+// in the order in which they were added. So whoever adds slices to a track adds what nests there as
+// it nests.
 //
 // Facts: protos/perfetto/trace/trace_packet.proto and the files that it imports, google/perfetto
-// (main of 2026), and perfetto.dev's page on synthetic track events. Field numbers are in the source.
+// (main of 2026), and perfetto.dev's page on synthetic track events. Field numbers are in the
+// source.
 //
 // Thread: one. Memory: of the events, and the file's content.
 #ifndef EXPORTER_TIMELINE_PERFETTO_H_
@@ -35,8 +37,8 @@ class PerfettoTrace {
   using Track = uint64_t;  // 0: none
   enum class Unit { kCount, kBytes, kNone };
 
-  // Siblings stand in the order in which they were added, if they have a parent: ui.perfetto.dev sorts
-  // the outermost by their names. `about`: what the track means.
+  // Siblings stand in the order in which they were added, if they have a parent: ui.perfetto.dev
+  // sorts the outermost by their names. `about`: what the track means.
   Track AddTrack(const std::string& name, Track parent = 0, const std::string& about = "");
   Track AddCounter(const std::string& name, Track parent, Unit unit, const std::string& about = "");
 

@@ -1,5 +1,5 @@
-// A file that is there as a whole or not at all. What exists is never written over; what is no plain
-// file (a pipe, /dev/stdout) is written to.
+// A file that is there as a whole or not at all. What exists is never written over; what is no
+// plain file (a pipe, /dev/stdout) is written to.
 //
 // Thread: any. Errors: `error` says what went wrong, for a person; nothing is left behind then.
 #ifndef EXPORTER_TIMELINE_TRACE_FILE_H_

@@ -14,9 +14,9 @@ namespace nccl_pulse {
 // "job_id=4711&comm=00e1d3a7b2c4f586", percent-encoded; other keys are for others.
 bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error);
 
-// The body of Alertmanager's webhook (version 4): the job that its firing alerts name. Of several jobs
-// the first alert's. `is_resolved`: nothing fires any more.
-// Source: Alertmanager's documentation, "webhook_config".
+// The body of Alertmanager's webhook (version 4): the job that its firing alerts name. Of several
+// jobs the first alert's. `is_resolved`: nothing fires any more. Source: Alertmanager's
+// documentation, "webhook_config".
 bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error);
 
 // 16 hexadecimal digits.

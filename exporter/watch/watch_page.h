@@ -1,5 +1,5 @@
-// The watcher's page: all jobs, those in trouble first, each with what is said of it and with links to
-// the pages of its nodes, which lead back here. Without scripts; it asks for itself every 5 s.
+// The watcher's page: all jobs, those in trouble first, each with what is said of it and with links
+// to the pages of its nodes, which lead back here. Without scripts; it asks for itself every 5 s.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WATCH_WATCH_PAGE_H_

@@ -8,10 +8,10 @@
 //                                        alerts name by the label job_id, else comm, else at all
 //   GET /healthz
 //
-// One thread watches and looks; the loop never waits for it. Who asks for a look is answered when it
-// has been made, and who asks for the same within kFresh gets the same answer, so that a crowd costs
-// what one costs. Where kMostQuestions wait already, and where a look has not been made within
-// kPatience, the answer is 503.
+// One thread watches and looks; the loop never waits for it. Who asks for a look is answered when
+// it has been made, and who asks for the same within kFresh gets the same answer, so that a crowd
+// costs what one costs. Where kMostQuestions wait already, and where a look has not been made
+// within kPatience, the answer is 503.
 //
 // Thread: Start and Stop the caller's.
 #ifndef EXPORTER_WATCH_WATCH_SERVICE_H_

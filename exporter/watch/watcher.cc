@@ -234,8 +234,8 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
     for (std::future<void>& each : looks) each.get();
   }
   for (const auto& [group, last] : due) {
-    // What has stood for long enough on a node may be no hang of the job yet: somebody may have moved a
-    // moment later. That is looked at once more, and soon.
+    // What has stood for long enough on a node may be no hang of the job yet: somebody may have
+    // moved a moment later. That is looked at once more, and soon.
     const bool is_found = HasStood(*last);
     last->at = is_found || last->is_retry ? now : now - kLookAgain + kLookAgainSoon;
     last->is_retry = !is_found;

@@ -1,18 +1,18 @@
-// Watches all jobs: asks every endpoint for its summary in each round, and where something stands or
-// somebody is late, the endpoints of that job for their snapshots, over which the engine of `pulse
-// diagnose` runs. Who has to be asked together follows from the summaries: endpoints that share
-// communicators or the id of a job.
+// Watches all jobs: asks every endpoint for its summary in each round, and where something stands
+// or somebody is late, the endpoints of that job for their snapshots, over which the engine of
+// `pulse diagnose` runs. Who has to be asked together follows from the summaries: endpoints that
+// share communicators or the id of a job.
 //
 // What makes no progress is looked at the moment its time is over, which is known before, and then
 // again in kLookAgain, or later the longer it stands. Every job is looked at for stragglers now and
 // then, one in a round, since a node with one rank of each communicator cannot know who is late.
 //
-// It remembers only what spares a look or bridges a lost answer: another watcher, or this one after a
-// restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
+// It remembers only what spares a look or bridges a lost answer: another watcher, or this one after
+// a restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
 // last, and a verdict of fewer endpoints does not replace a fresh one of more.
 //
-// Thread: one calls Round and Ask, which block; state() any. Memory: a summary of each endpoint, and
-// while it looks what exporter/fleet/job_look.h says.
+// Thread: one calls Round and Ask, which block; state() any. Memory: a summary of each endpoint,
+// and while it looks what exporter/fleet/job_look.h says.
 #ifndef EXPORTER_WATCH_WATCHER_H_
 #define EXPORTER_WATCH_WATCHER_H_
 
@@ -54,7 +54,8 @@ class Watcher {
     std::function<Time()> clock = [] { return std::chrono::steady_clock::now(); };
     // What is new about a job, for the log; may be null.
     std::function<void(const std::string& line)> log;
-    // Called at the end of each round, on its thread; may be null. Hangs have their JSON only with it.
+    // Called at the end of each round, on its thread; may be null. Hangs have their JSON only with
+    // it.
     std::function<void(const WatchState& state)> tell;
   };
 

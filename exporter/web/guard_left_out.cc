@@ -1,5 +1,6 @@
-// In place of guard.cc, and of all that it stands on, in a build with --//exporter/web:with_tls=false. A
-// configuration is refused, whatever it says: nobody must believe that passwords are asked for.
+// In place of guard.cc, and of all that it stands on, in a build with
+// --//exporter/web:with_tls=false. A configuration is refused, whatever it says: nobody must
+// believe that passwords are asked for.
 #include "absl/strings/str_cat.h"
 #include "exporter/web/guard.h"
 

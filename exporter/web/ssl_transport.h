@@ -1,5 +1,5 @@
-// A connection's bytes through TLS: what the server's side (tls.cc) and the client's (tls_client.cc)
-// have in common.
+// A connection's bytes through TLS: what the server's side (tls.cc) and the client's
+// (tls_client.cc) have in common.
 //
 // Thread: that of the connection. Nothing blocks: a call that would returns -1 with EAGAIN, and
 // poll_events() says what to wait for. Any other failure is EIO, after the hook has been called.
@@ -30,8 +30,8 @@ class SslTransport : public Transport {
   SslTransport(SSL_CTX* context, int fd);
 
   SSL* ssl() const { return ssl_.get(); }
-  // The connection has failed: `error` is SSL_get_error's answer, `result` the call's. errno and the
-  // library's queue of errors are as the call has left them.
+  // The connection has failed: `error` is SSL_get_error's answer, `result` the call's. errno and
+  // the library's queue of errors are as the call has left them.
   virtual void Fail(int error, int result) = 0;
   // Why, if the library's TLS part says so (SSL_R_...), otherwise 0.
   static int Reason();

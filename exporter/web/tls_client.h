@@ -1,6 +1,6 @@
-// TLS towards an endpoint or a Prometheus, for `pulse status` and `pulse diagnose`: the client's side,
-// with BoringSSL, non-blocking, versions 1.2 and 1.3. The server's certificate is checked, and its
-// name, unless that was switched off.
+// TLS towards an endpoint or a Prometheus, for `pulse status` and `pulse diagnose`: the client's
+// side, with BoringSSL, non-blocking, versions 1.2 and 1.3. The server's certificate is checked,
+// and its name, unless that was switched off.
 //
 // Thread: any makes a client; whoever uses a transport, one at a time. Cost: a handshake for each
 // connection.

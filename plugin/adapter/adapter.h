@@ -88,8 +88,8 @@ uint64_t StartProxyOp(Tracker& tracker, void* context, const Descriptor& descrip
                               {TicketOf(descriptor.parentObj), descriptor.proxyOp.pid});
 }
 
-// Forks of NCCL, and a proposal for NCCL, read one member more than the released structure has. What
-// they find there says that there is none.
+// Forks of NCCL, and a proposal for NCCL, read one member more than the released structure has.
+// What they find there says that there is none.
 template <typename Profiler>
 struct Exported {
   Profiler profiler;

@@ -1,5 +1,5 @@
-// API v5 to v7. Each is the one before with more behind the members of calls and operations, and with
-// further types: v6 has copy-engine collectives.
+// API v5 to v7. Each is the one before with more behind the members of calls and operations, and
+// with further types: v6 has copy-engine collectives.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 
@@ -56,8 +56,8 @@ inline uint64_t StartOther(Tracker& tracker, void* /*context*/,
   return PassOver(tracker, descriptor.type, api_version);
 }
 
-// An event of that type; 0: of a type that StartEventV5 does not list. The parameters are NCCL's, and stay in
-// their registers: the compiler changes none of what is `used`.
+// An event of that type; 0: of a type that StartEventV5 does not list. The parameters are NCCL's,
+// and stay in their registers: the compiler changes none of what is `used`.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::used, gnu::flatten, gnu::noinline]] int StartOfType(void* context, void** handle,
                                                            const Descriptor& descriptor,
@@ -94,7 +94,8 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
 }
 
 // The same for types of which nearly all events are alike. A function for each, which reads the
-// descriptor itself and has a frame of its own size; what is not alike begins anew in the one above.
+// descriptor itself and has a frame of its own size; what is not alike begins anew in the one
+// above.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::hot, gnu::flatten, gnu::noinline]] int StartUsual(void* context, void** handle,
                                                          const Descriptor& descriptor,

@@ -20,8 +20,8 @@
 // switches an int of our own, which decides what we are given, and a change of NCCL's mask by
 // somebody else (runtime/mask_watch.h) is not noticed.
 //
-// Thread: as NCCL's. init takes a lock to load the library; the callbacks take none. Cost of an event:
-// a copy of the descriptor, up to three look-ups, and each plugin's own.
+// Thread: as NCCL's. init takes a lock to load the library; the callbacks take none. Cost of an
+// event: a copy of the descriptor, up to three look-ups, and each plugin's own.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -339,7 +339,8 @@ class Chained {
     const uint32_t mask = Load(&next_mask_) & events;
     if ((event.type & events) == 0 || (abi::BitsThatBring(event.type) & mask) == 0) return false;
     if (contexts.has_next) return true;
-    // The context is another process' (PXN), or of a communicator that the next profiler did not take.
+    // The context is another process' (PXN), or of a communicator that the next profiler did not
+    // take.
     if (event.type == abi::kEventProxyOp) return event.proxyOp.pid != getpid();
     return parents.next != 0;
   }
@@ -375,7 +376,8 @@ class Chained {
     return abi::kSuccess;
   }
 
-  // What NCCL would make for us alone. The window's bit is NCCL's own affair: steps that come are ours.
+  // What NCCL would make for us alone. The window's bit is NCCL's own affair: steps that come are
+  // ours.
   static uint32_t OurMask() {
     return has_steps_ ? Load(&our_mask_) : own_events[kVersion].load() | abi::kEventProxyStep;
   }

@@ -1,15 +1,16 @@
 // One handle for NCCL in place of two: ours and the next profiler's.
 //
-// Most events need no pair. Where one of the two plugins gave no handle, NCCL gets the other's as it
-// is: ours are tickets, which always have a bit of the upper 17 set, and the next one's are addresses,
-// which have none. Only where both gave one, or the next one's is no address, a pair is kept.
+// Most events need no pair. Where one of the two plugins gave no handle, NCCL gets the other's as
+// it is: ours are tickets, which always have a bit of the upper 17 set, and the next one's are
+// addresses, which have none. Only where both gave one, or the next one's is no address, a pair is
+// kept.
 //
 //   bit  63        51 50  47 46           16 15     0
 //        | process   | kind | generation    | place |      of a pair; kinds 14 and 15 are no ticket's
 //
-// Places are used in turn. NCCL uses handles after their stop, so nobody can say when one is free: an
-// old pair is overwritten after kPlaces others, and its handle then fits no more. What comes for it
-// goes to neither plugin's event.
+// Places are used in turn. NCCL uses handles after their stop, so nobody can say when one is free:
+// an old pair is overwritten after kPlaces others, and its handle then fits no more. What comes for
+// it goes to neither plugin's event.
 //
 // Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a place.
 // A place is written by one thread at a time, unless 65536 others are put during that.
@@ -40,8 +41,8 @@ class HandlePairs {
  public:
   static constexpr bool IsTicketOrPair(uint64_t handle) { return handle >> kKindShift != 0; }
 
-  // Before all else. `process`: 13 bits that differ between processes, so that another one's pair is none
-  // of ours. Touches the memory: callbacks do not wait for pages.
+  // Before all else. `process`: 13 bits that differ between processes, so that another one's pair
+  // is none of ours. Touches the memory: callbacks do not wait for pages.
   void Begin(uint32_t process) {
     issuer_ = uint64_t{process} << Ticket::kKindBits | kKind;
     for (Place& place : places_) place.has_next.store(false, std::memory_order_relaxed);

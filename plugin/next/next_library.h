@@ -1,4 +1,5 @@
-// The library that NCCL_PULSE_NEXT_PLUGIN names, and which of its exported profilers an NCCL would use.
+// The library that NCCL_PULSE_NEXT_PLUGIN names, and which of its exported profilers an NCCL would
+// use.
 //
 // Thread: Load under the chain's lock, once; the rest read only. Cost of Load: dlopen. It is never
 // closed: events of it may be under way. Errors: a sentence.
@@ -18,8 +19,8 @@ class NextLibrary {
   bool Load(const char* path, const std::array<const void*, 8>& own, std::string* error);
 
   // The version that an NCCL of `api_version` would use: the newest that both know, as far as its
-  // events can be told in that version (5 to 7 in each older one down to 4, others in their own). 0:
-  // none.
+  // events can be told in that version (5 to 7 in each older one down to 4, others in their own).
+  // 0: none.
   int VersionFor(int api_version) const;
   abi::AnyProfiler* profiler(int version) const {
     return profilers_[static_cast<std::size_t>(version)];

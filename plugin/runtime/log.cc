@@ -19,10 +19,10 @@ bool MayWrite() {
   return poll(&polled, 1, 0) == 1 && (polled.revents & ~POLLOUT) == 0;
 }
 
-// The descriptor is the job's, and not ours to make non-blocking: a pipe that poll finds writable may
-// be filled by another writer before we write, and a terminal may take a part of a line. So a pipe or
-// a terminal is opened once more, if that is allowed. A file never waits for a reader, and has its
-// position in the descriptor.
+// The descriptor is the job's, and not ours to make non-blocking: a pipe that poll finds writable
+// may be filled by another writer before we write, and a terminal may take a part of a line. So a
+// pipe or a terminal is opened once more, if that is allowed. A file never waits for a reader, and
+// has its position in the descriptor.
 ssize_t WriteAtOnce(const std::string& line) {
   if (!MayWrite()) return -1;
   struct stat status {};
@@ -51,8 +51,8 @@ void Log::WriteToStandardError(const char* level, const std::string& message) co
   line += message;
   line.resize(std::min(line.size(), std::size_t{PIPE_BUF - 1}));
   line += '\n';
-  // One write, so that lines of several processes do not mix. No more than PIPE_BUF bytes: a pipe takes
-  // them together or not at all.
+  // One write, so that lines of several processes do not mix. No more than PIPE_BUF bytes: a pipe
+  // takes them together or not at all.
   if (WriteAtOnce(line) != static_cast<ssize_t>(line.size())) lost_.fetch_add(lost + 1);
 }
 

@@ -5,8 +5,8 @@
 // libnccl may have been unloaded. Messages then go to standard error, as they do with NCCL versions
 // that have no logger.
 //
-// Standard error may be a pipe or a terminal that nobody reads, and the background thread logs, too. A
-// line that it would not take at once is lost, and counted in the next one that is written.
+// Standard error may be a pipe or a terminal that nobody reads, and the background thread logs,
+// too. A line that it would not take at once is lost, and counted in the next one that is written.
 //
 // Thread: any but a callback's. Cost: up to five system calls.
 #ifndef PLUGIN_RUNTIME_LOG_H_

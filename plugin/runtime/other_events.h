@@ -1,5 +1,5 @@
-// The events that a profiler behind ours asks of NCCL (plugin/next), which are in NCCL's mask beside
-// our own, and those that we ask for. By API version, since each NCCL has a mask.
+// The events that a profiler behind ours asks of NCCL (plugin/next), which are in NCCL's mask
+// beside our own, and those that we ask for. By API version, since each NCCL has a mask.
 //
 // Thread: any. Relaxed: written before the communicator's init goes on, and orders nothing.
 #ifndef PLUGIN_RUNTIME_OTHER_EVENTS_H_

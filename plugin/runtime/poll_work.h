@@ -23,8 +23,8 @@ class PollWork {
   PollWork(const PollWork&) = delete;
   PollWork& operator=(const PollWork&) = delete;
 
-  // Starts the threads, which use this object for the life of the process. Where the first cannot be
-  // started the segment says so; `logger` gets a warning of each.
+  // Starts the threads, which use this object for the life of the process. Where the first cannot
+  // be started the segment says so; `logger` gets a warning of each.
   void Start(abi::DebugLogger logger);
   // Async-signal-safe.
   void AbandonAfterFork() { control_.AbandonAfterFork(); }

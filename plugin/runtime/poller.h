@@ -1,7 +1,7 @@
 // A background thread that makes rounds: who starts it, what it does between two pauses, and how it
-// ends before the CUDA driver does. A process has two: "pulse-poll" follows launches, and "pulse-work"
-// reads counters of finished work, so that a driver call of its own that does not return stops that
-// part alone.
+// ends before the CUDA driver does. A process has two: "pulse-poll" follows launches, and
+// "pulse-work" reads counters of finished work, so that a driver call of its own that does not
+// return stops that part alone.
 //
 // exit() runs the atexit handlers in reverse order, and the driver's own are among them: a driver
 // call after those finds no driver any more. So the first init registers a handler, too. CUDA had

@@ -4,8 +4,9 @@
 //             sequence  odd while the background thread writes; 0: never written
 //             fields
 //
-// Thread: Ask any; Renew the background thread alone. Cost of Ask: up to eight places are looked at, and
-// it never tries again; of Renew: a snapshot, and a histogram's quantiles for each place in use.
+// Thread: Ask any; Renew the background thread alone. Cost of Ask: up to eight places are looked
+// at, and it never tries again; of Renew: a snapshot, and a histogram's quantiles for each place in
+// use.
 #ifndef PLUGIN_RUNTIME_QUERY_TABLE_H_
 #define PLUGIN_RUNTIME_QUERY_TABLE_H_
 

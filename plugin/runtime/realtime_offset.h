@@ -1,8 +1,9 @@
-// What to add to CLOCK_MONOTONIC to get CLOCK_REALTIME: the plugin measures by the first, people and Prometheus read
-// the second.
+// What to add to CLOCK_MONOTONIC to get CLOCK_REALTIME: the plugin measures by the first, people
+// and Prometheus read the second.
 //
-// A thread that loses its CPU between the two reads gets an offset that is wrong by the time it was away, and with it
-// every time that the endpoint shows of this process. So the read between two close ones counts.
+// A thread that loses its CPU between the two reads gets an offset that is wrong by the time it was
+// away, and with it every time that the endpoint shows of this process. So the read between two
+// close ones counts.
 //
 // Thread: any. Cost: three reads of a clock, up to 24 on a busy machine.
 #ifndef PLUGIN_RUNTIME_REALTIME_OFFSET_H_

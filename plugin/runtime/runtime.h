@@ -13,10 +13,10 @@
 // thread), endpoint.h (the server).
 //
 // Threads: init and finalize of several communicators may run at the same time. They take one lock
-// (init_lock.h); callbacks never do. The background threads: "pulse-poll" (poller.h) follows launches,
-// settles operations, watches the event masks, keeps memory ready and the clock right; "pulse-work"
-// reads counters, where that is asked for; "pulse-http" serves (exporter/endpoint/server.h). All block
-// all signals and never call into NCCL or the job.
+// (init_lock.h); callbacks never do. The background threads: "pulse-poll" (poller.h) follows
+// launches, settles operations, watches the event masks, keeps memory ready and the clock right;
+// "pulse-work" reads counters, where that is asked for; "pulse-http" serves
+// (exporter/endpoint/server.h). All block all signals and never call into NCCL or the job.
 //
 // A process may have several NCCLs, also of different API versions. They share the runtime, which
 // was made with the settings that the first could satisfy; the header's nccl_api_version and

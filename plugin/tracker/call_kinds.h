@@ -1,11 +1,12 @@
-// What calls of a communicator come to. A job makes the same few calls over and over: what is looked up
-// and computed for the first of a kind stands in one cache line for the next.
+// What calls of a communicator come to. A job makes the same few calls over and over: what is
+// looked up and computed for the first of a kind stands in one cache line for the next.
 //
-// A kind is known by the addresses of its strings, which are literals in libnccl (name_cache.h). Two
-// kinds that want the same place take it from each other.
+// A kind is known by the addresses of its strings, which are literals in libnccl (name_cache.h).
+// Two kinds that want the same place take it from each other.
 //
-// Thread: the calling thread; NCCL serialises the calls of a communicator. The fields are atomics all
-// the same: a NCCL that breaks the rule costs accuracy alone. Cost: a multiplication, one cache line.
+// Thread: the calling thread; NCCL serialises the calls of a communicator. The fields are atomics
+// all the same: a NCCL that breaks the rule costs accuracy alone. Cost: a multiplication, one cache
+// line.
 #ifndef PLUGIN_TRACKER_CALL_KINDS_H_
 #define PLUGIN_TRACKER_CALL_KINDS_H_
 

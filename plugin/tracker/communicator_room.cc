@@ -101,8 +101,8 @@ void CommunicatorTable::RecycleExpired() {
 }
 
 bool CommunicatorTable::Recycle(Communicator& communicator) {
-  // From then on no lane can be claimed for the old owner, because its generation is not the record's;
-  // and no visit is made, because its context is closed.
+  // From then on no lane can be claimed for the old owner, because its generation is not the
+  // record's; and no visit is made, because its context is closed.
   const CommunicatorParts* const parts = communicator.parts.load();
   const bool is_left = parts == nullptr || (parts->calling.IsOver() && parts->launching.IsOver() &&
                                             parts->reporting.IsOver());

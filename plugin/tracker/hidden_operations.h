@@ -11,8 +11,8 @@
 //   hidden      a call of it was followed by its group's     followed, for good
 //               end, and counted
 //
-// In another size it may be another kernel: those of symmetric memory are hidden, others of the same
-// operation are not.
+// In another size it may be another kernel: those of symmetric memory are hidden, others of the
+// same operation are not.
 //
 // Thread: the one that makes the calls. Cost: two loads, on two cache lines.
 #ifndef PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
@@ -42,8 +42,8 @@ class HiddenOperations {
     if (suspected.bytes.load() == bytes) suspected.stands.store(false);
     suspected.reported_bytes.store(bytes);
   }
-  // One alone had no launch. `launches`: how many of the communicator's were reported so far. True if
-  // it is known to be hidden.
+  // One alone had no launch. `launches`: how many of the communicator's were reported so far. True
+  // if it is known to be hidden.
   bool Suspect(uint32_t row, uint64_t bytes, uint64_t launches) {
     if (IsFollowed(row)) return true;
     Suspicion& suspected = suspected_[row];

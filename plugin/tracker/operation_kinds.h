@@ -1,13 +1,13 @@
-// Where the operations of a communicator are counted, as CallKinds has it of calls: a job's operations
-// have few kinds, and the cells of each are found in one cache line.
+// Where the operations of a communicator are counted, as CallKinds has it of calls: a job's
+// operations have few kinds, and the cells of each are found in one cache line.
 //
-// A kind is known by the addresses of its strings, and by the fate of its launch, which is part of the
-// series' key.
+// A kind is known by the addresses of its strings, and by the fate of its launch, which is part of
+// the series' key.
 //
 // Thread: the launching thread, where NCCL reports all operations of launches without ProxyOps
-// (src/enqueue.cc, ncclLaunchPrepare: others may come from a host callback). Learn: also that one. The
-// fields are atomics: what two of them make at once costs accuracy alone. Cost: a multiplication, one cache
-// line.
+// (src/enqueue.cc, ncclLaunchPrepare: others may come from a host callback). Learn: also that one.
+// The fields are atomics: what two of them make at once costs accuracy alone. Cost: a
+// multiplication, one cache line.
 #ifndef PLUGIN_TRACKER_OPERATION_KINDS_H_
 #define PLUGIN_TRACKER_OPERATION_KINDS_H_
 

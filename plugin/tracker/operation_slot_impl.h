@@ -1,5 +1,5 @@
-// The functions of OperationSlot that are not inline, for operation_slot.cc, which makes the product's
-// instance of them, and for the model checker, which makes its own.
+// The functions of OperationSlot that are not inline, for operation_slot.cc, which makes the
+// product's instance of them, and for the model checker, which makes its own.
 #ifndef PLUGIN_TRACKER_OPERATION_SLOT_IMPL_H_
 #define PLUGIN_TRACKER_OPERATION_SLOT_IMPL_H_
 

@@ -2,8 +2,8 @@
 //
 // NCCL reports the begin of a group on the thread that makes its calls, once for all of its
 // communicators. It is the application's own, or that of one call: ncclAlltoAll makes many calls of
-// Send and Recv in one. The answer is kept in a table: a thread_local takes room that a library which is
-// opened late may not get. When two threads meet at one place, neither gets an answer.
+// Send and Recv in one. The answer is kept in a table: a thread_local takes room that a library
+// which is opened late may not get. When two threads meet at one place, neither gets an answer.
 //
 // Thread: any. Cost: a multiplication, one cache line that no other thread touches.
 #ifndef PLUGIN_TRACKER_THREAD_GROUPS_H_
@@ -42,8 +42,8 @@ class ThreadGroups {
   // Groups are counted above the bit that kOneCall becomes.
   static constexpr uint64_t kOneGroup = kOneCall << 17;
 
-  // A cache line of its own: every third of the threads that glibc makes (8 MiB and a page apart) has its place beside
-  // the first one's.
+  // A cache line of its own: every third of the threads that glibc makes (8 MiB and a page apart)
+  // has its place beside the first one's.
   struct alignas(64) Entry {
     // The thread, which is no odd number, and kOneCall: in one word, so that no thread is told of
     // another one's group.

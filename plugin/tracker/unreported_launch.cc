@@ -23,11 +23,11 @@
 //                       only where a launch of its own was reported before it: all of a group's
 //                       launches are made together.
 //
-// The end also comes when NCCL has failed within the group and launched nothing. So what is alone in
-// its group is believed to be launched only if its operation is known to be hidden: on this
-// communicator one like it had no launch, a launch was reported later, and none of that operation and
-// size was reported alone in between (a second try). Never before the first reported launch, never of
-// Send and Recv: one to itself in place launches nothing.
+// The end also comes when NCCL has failed within the group and launched nothing. So what is alone
+// in its group is believed to be launched only if its operation is known to be hidden: on this
+// communicator one like it had no launch, a launch was reported later, and none of that operation
+// and size was reported alone in between (a second try). Never before the first reported launch,
+// never of Send and Recv: one to itself in place launches nothing.
 //
 // Everywhere else the calls stand as unreported (unreported_calls.h), and what they do is unknown.
 //

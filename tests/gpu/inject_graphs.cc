@@ -141,8 +141,8 @@ void GraphJob::Launch(CudaGraphExec exec, int times) const {
   for (int i = 0; i < times; ++i) Check(api_.cudaGraphLaunch(exec, stream_), "launch graph");
 }
 
-// What rank 0 reads, known to all. Nobody leaves before the last one has come, so that each step begins
-// together.
+// What rank 0 reads, known to all. Nobody leaves before the last one has come, so that each step
+// begins together.
 GraphJob::Control GraphJob::Agree(const std::string& path) {
   Words mine{};
   if (flags_.rank == 0) {

@@ -39,8 +39,8 @@ class GraphJob {
   bool SetFault(const std::string& fault);
 
  private:
-  // One line of the file, the same on all ranks. `call` is the call in front of which the rank's GPU is
-  // late; -1: its program launches late.
+  // One line of the file, the same on all ranks. `call` is the call in front of which the rank's
+  // GPU is late; -1: its program launches late.
   struct Control {
     int number = 0;
     int rank = -1;

@@ -28,8 +28,8 @@
 // RANK MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK
 // makes them so much later than the others.
 //
-// With --load it makes AllReduces of 1 KiB on so many communicators in turn, CALLS a second in all, and
-// waits for them 20 times a second: for node_load.py.
+// With --load it makes AllReduces of 1 KiB on so many communicators in turn, CALLS a second in all,
+// and waits for them 20 times a second: for node_load.py.
 //
 // With --graph a step is a replay of a CUDA graph of so many AllReduces of 16 KiB on "train"
 // (--ahead: so many replays are launched before they are waited for), and the faults are others:
@@ -39,14 +39,14 @@
 //   held    a kernel within the graph, behind --hold-at AllReduces, does not end; all ranks have it,
 //           and pass it else
 //
-// With --control besides the line has a fourth number: behind how many AllReduces of each replay the
-// rank's GPU is late; -1: its program launches each replay late.
+// With --control besides the line has a fourth number: behind how many AllReduces of each replay
+// the rank's GPU is late; -1: its program launches each replay late.
 //
 // Standard output, a line of JSON each: {"event": "running"} once all calls have been made five
-// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "held" when the
-// GPU has come to where it is held; "went_on" when the step of the fault has ended; "error" with its
-// text, after which the process waits as a program does whose watchdog has not noticed yet. It ends
-// itself after four minutes.
+// times, with NCCL's version; "case", with its number, the same for a case; "fault"; "held" when
+// the GPU has come to where it is held; "went_on" when the step of the fault has ended; "error"
+// with its text, after which the process waits as a program does whose watchdog has not noticed
+// yet. It ends itself after four minutes.
 #include <unistd.h>
 
 #include <algorithm>

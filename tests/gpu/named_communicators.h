@@ -1,5 +1,5 @@
-// Communicators of all ranks, by name: each is made when it is first asked for. All ranks ask in the
-// same order.
+// Communicators of all ranks, by name: each is made when it is first asked for. All ranks ask in
+// the same order.
 #ifndef TESTS_GPU_NAMED_COMMUNICATORS_H_
 #define TESTS_GPU_NAMED_COMMUNICATORS_H_
 

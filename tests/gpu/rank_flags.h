@@ -20,8 +20,8 @@ struct RankFlags {
 // By name ("--sizes"): takes the value.
 using FlagSetters = std::map<std::string, std::function<void(const std::string&)>>;
 
-// Reads "--name=value" flags: those of `flags`, and `others`. False if one is neither, or if rank or
-// folder are missing or wrong.
+// Reads "--name=value" flags: those of `flags`, and `others`. False if one is neither, or if rank
+// or folder are missing or wrong.
 bool ReadFlags(int argc, char** argv, RankFlags* flags, FlagSetters others);
 
 // The parts of "A,B,C".

@@ -8,8 +8,8 @@
 
 namespace nccl_pulse {
 
-// spin(flag, limit_ns): until flag[0] (32 bits) is not 0, or limit_ns have passed on the GPU's clock.
-// Where it has to wait it sets flag[1] to 1.
+// spin(flag, limit_ns): until flag[0] (32 bits) is not 0, or limit_ns have passed on the GPU's
+// clock. Where it has to wait it sets flag[1] to 1.
 inline constexpr char kSpinPtx[] = R"(
 .version 7.0
 .target sm_75

@@ -37,8 +37,8 @@ NcclResult AllGather(const Api& api, const CallArguments& a) {
 NcclResult ReduceScatter(const Api& api, const CallArguments& a) {
   return api.ncclReduceScatter(a.send, a.recv, kCount, kFloat32, kSum, a.comm, a.stream);
 }
-// Rank 0 is to hang when it calls alone. So it is the root of what a root waits for, and not of what
-// a root only sends.
+// Rank 0 is to hang when it calls alone. So it is the root of what a root waits for, and not of
+// what a root only sends.
 NcclResult Broadcast(const Api& api, const CallArguments& a) {
   return api.ncclBroadcast(a.send, a.recv, kCount, kFloat32, a.nranks - 1, a.comm, a.stream);
 }

@@ -11,12 +11,12 @@
 //   captured-1     a CUDA graph with one call, which is then replayed
 //   captured-65    a CUDA graph with 65 calls: as many as NCCL_PULSE_GRAPHS=auto times
 //
-// Before that each communicator makes what jobs make: the operation, an AllReduce of 4 bytes, and the
-// operation again. A launch that NCCL reports behind one that it does not is how the plugin knows the
-// latter.
+// Before that each communicator makes what jobs make: the operation, an AllReduce of 4 bytes, and
+// the operation again. A launch that NCCL reports behind one that it does not is how the plugin
+// knows the latter.
 //
-// A line on standard input is a task: "call TIMES": so many calls, or replays, in each way, and waits
-// for them; "hang": one more of each, of which it waits for none; "wait": for those.
+// A line on standard input is a task: "call TIMES": so many calls, or replays, in each way, and
+// waits for them; "hang": one more of each, of which it waits for none; "wait": for those.
 //
 // Standard output, a line of JSON each: {"event": "ready"} with NCCL's version; "called", "hanging"
 // and "waited" after a task; "error" with its way and text, after which the process waits to be

@@ -131,8 +131,8 @@ TEST(LastCalls, ALaunchCarriesTheLastGroup) {
   EXPECT_EQ(last[4].launch_realtime_ns, 0);
 }
 
-// The entry that waits is kept by its address: it may be the last one of a page, and a group may begin
-// on one page and end on the next.
+// The entry that waits is kept by its address: it may be the last one of a page, and a group may
+// begin on one page and end on the next.
 TEST(LastCalls, LaunchesAtTheEndOfAPage) {
   Ring ring(256);
   ring.Add(0, 7);
@@ -232,8 +232,8 @@ TEST(LastCalls, CommunicatorsBeyondTheRoomHaveNone) {
   EXPECT_TRUE(ring.Read(1000).last_calls->empty());
 }
 
-// Calls, launches and the end of the communicator from several threads, against NCCL's rules: what is
-// in the ring may be wrong then, and what lies beside it is as it was.
+// Calls, launches and the end of the communicator from several threads, against NCCL's rules: what
+// is in the ring may be wrong then, and what lies beside it is as it was.
 TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
   Ring ring(64);
   ring.Add(0, 7);

@@ -1,7 +1,8 @@
 // What is promised: at most 66 KiB per communicator and 5 MiB per process at 64 communicators with
 // 4 series each, in the default configuration; with kernel timing the last calls come on top of
-// that, 8 KiB per communicator, and what is remembered of kinds of calls and operations. Computed from the sizes of
-// what is really allocated, with the pages that lanes really take; no resident set is looked at.
+// that, 8 KiB per communicator, and what is remembered of kinds of calls and operations. Computed
+// from the sizes of what is really allocated, with the pages that lanes really take; no resident
+// set is looked at.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>

@@ -247,8 +247,8 @@ TEST(Segment, ChildThatAbandonsLeavesTheParentAlone) {
   EXPECT_EQ(Use(segment), "usable");
 }
 
-// The job closes the memory's descriptor, most likely by closing its own one twice, and opens a file of
-// its own, which gets the number. Then more series are measured.
+// The job closes the memory's descriptor, most likely by closing its own one twice, and opens a
+// file of its own, which gets the number. Then more series are measured.
 std::string GrowWhereAFileIs(const std::vector<Refusal>& refusals) {
   return RunInChild([&]() -> std::string {
     for (const Refusal& refusal : refusals) {

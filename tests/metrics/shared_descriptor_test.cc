@@ -1,5 +1,5 @@
-// What the job can do to a descriptor of ours: it is then lost, and the job's own is left alone. In a child
-// of its own each, because numbers are what this is about.
+// What the job can do to a descriptor of ours: it is then lost, and the job's own is left alone. In
+// a child of its own each, because numbers are what this is about.
 #include "metrics/shared_descriptor.h"
 
 #include <fcntl.h>

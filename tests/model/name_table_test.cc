@@ -1,5 +1,5 @@
-// Callbacks meet the same new names at once, and a reader copies the table meanwhile. A name has one
-// entry, an entry has one name, and a reader gets a name whole or not at all.
+// Callbacks meet the same new names at once, and a reader copies the table meanwhile. A name has
+// one entry, an entry has one name, and a reader gets a name whole or not at all.
 #include <cstring>
 
 #include "tests/model/explore.h"

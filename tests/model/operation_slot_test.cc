@@ -6,8 +6,8 @@
 //   the old operation,           network operation, or the   looks at it
 //   publishes the new one        channels of a kernel
 //
-// An operation is settled at most once, with its own fields, and with the times of all children that
-// count as stopped.
+// An operation is settled at most once, with its own fields, and with the times of all children
+// that count as stopped.
 #include "tests/model/explore.h"
 
 namespace nccl_pulse {
@@ -172,8 +172,8 @@ TEST(OperationSlot, APlaceIsTakenOverWhole) {
   EachOrderingMatters<TakeOver>(kFiles, 30000, {"operation_slot.h: ClaimUnused: swap"});
 }
 
-// CloseIf keeps reads in front of the swap: as above. The operation is there before the threads are,
-// so nobody needs its publication here.
+// CloseIf keeps reads in front of the swap: as above. The operation is there before the threads
+// are, so nobody needs its publication here.
 TEST(OperationSlot, AnOperationIsSettledOnce) {
   EachOrderingMatters<Settling>(
       kFiles, 30000,
@@ -181,8 +181,8 @@ TEST(OperationSlot, AnOperationIsSettledOnce) {
        "operation_slot.h: Publish: store", "operation_slot.h: StopProxy: load"});
 }
 
-// Nobody looks here, so the fence is not needed. FinishKernel reads no more of an operation than what
-// its first load has seen: in the product other threads may have started the channels.
+// Nobody looks here, so the fence is not needed. FinishKernel reads no more of an operation than
+// what its first load has seen: in the product other threads may have started the channels.
 TEST(OperationSlot, KernelTimesAreSeenByWhoSettles) {
   EachOrderingMatters<Kernel>(
       kFiles, 100000,

@@ -1,6 +1,6 @@
-// A thread counts in a record without a claim, while the record is closed, emptied and given to the next
-// communicator, whose own thread counts there then. No addition is lost, and none lands in the record
-// of another owner.
+// A thread counts in a record without a claim, while the record is closed, emptied and given to the
+// next communicator, whose own thread counts there then. No addition is lost, and none lands in the
+// record of another owner.
 #include "tests/model/explore.h"
 
 namespace nccl_pulse {

@@ -1,10 +1,11 @@
-// A rank of a made-up training job: a process with the real plugin, on a simulated GPU. The ranks of a job share a
-// file, which is their NCCL: it knows when all of them have come to a collective.
+// A rank of a made-up training job: a process with the real plugin, on a simulated GPU. The ranks
+// of a job share a file, which is their NCCL: it knows when all of them have come to a collective.
 //
 //   simulated_rank PLUGIN DRIVER FILE NODES GPUS RANK COMMUNICATORS BEHAVIOUR
 //
-// FILE: made if it is not there. COMMUNICATORS: a number of which their ids are made, the same on all ranks.
-// BEHAVIOUR is that of this rank; what hangs begins when the first word of the file is not 0:
+// FILE: made if it is not there. COMMUNICATORS: a number of which their ids are made, the same on
+// all ranks. BEHAVIOUR is that of this rank; what hangs begins when the first word of the file is
+// not 0:
 //   well       as the others
 //   patient    the same, but the host waits for each collective
 //   silent     does not call on "dp" any more

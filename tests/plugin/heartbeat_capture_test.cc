@@ -53,69 +53,63 @@ TEST(HeartbeatTest, ACaptureIsNeverTouched) {
 }
 
 // In global mode a query from any thread ends the capture, unless the thread has opted out.
-TEST(HeartbeatTest, PollingDoesNotEndACapture) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
-    gpu.BeginCapture(captured);
-    for (int i = 0; i < 10; ++i) {
-      comm.Run(kMs);
-      WaitForPoll();
-    }
-    gpu.Advance(kSecond);
+TEST_WITH_GPU(HeartbeatTest, PollingDoesNotEndACapture) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
+  gpu.BeginCapture(captured);
+  for (int i = 0; i < 10; ++i) {
+    comm.Run(kMs);
     WaitForPoll();
-    ExpectIdle(comm, 10);
-    EXPECT_GT(gpu.Calls("cuEventQuery"), 10u);
-    EXPECT_TRUE(gpu.EndCapture(captured));
-    EXPECT_FALSE(comm.Read().captured);
-  });
+  }
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 10);
+  EXPECT_GT(gpu.Calls("cuEventQuery"), 10u);
+  EXPECT_TRUE(gpu.EndCapture(captured));
+  EXPECT_FALSE(comm.Read().captured);
 }
 
 // What NCCL says of a call holds for its launch, so the driver is asked where there was no call: of a
 // group's further launches. Communicators that also capture are no exception.
-TEST(HeartbeatTest, TheDriverIsAskedOfLaunchesWithoutCallsAlone) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    comm.WarmUp();
-    gpu.BeginCapture(comm.stream());
-    void* group = comm.StartGroup(true);
-    comm.MakeCall(group, "AllReduce", 4096, true);
-    comm.Launch(group, kMs);
-    comm.StopGroup(group);
-    EXPECT_TRUE(gpu.EndCapture(comm.stream()));
-    const uint64_t questions = gpu.Calls("cuStreamIsCapturing");
-    for (int i = 0; i < 3; ++i) comm.Run(kMs);
-    AdvanceClock(kSecond);  // a gate is due
-    comm.Run(kMs);
-    comm.RunGroup(kMs, {{"AllReduce", 4096}, {"AllGather", 4096}});
-    EXPECT_EQ(gpu.Calls("cuStreamIsCapturing"), questions);
-    group = comm.StartGroup(false, 2);
-    comm.MakeCall(group, "AllReduce", 4096);
-    comm.Launch(group, kMs);
-    comm.Launch(group, kMs);
-    comm.StopGroup(group);
-    EXPECT_EQ(gpu.Calls("cuStreamIsCapturing"), questions + 1);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    ExpectIdle(comm, 9);
-  });
+TEST_WITH_GPU(HeartbeatTest, TheDriverIsAskedOfLaunchesWithoutCallsAlone) {
+  StreamCommunicator comm(gpu, 1);
+  comm.WarmUp();
+  gpu.BeginCapture(comm.stream());
+  void* group = comm.StartGroup(true);
+  comm.MakeCall(group, "AllReduce", 4096, true);
+  comm.Launch(group, kMs);
+  comm.StopGroup(group);
+  EXPECT_TRUE(gpu.EndCapture(comm.stream()));
+  const uint64_t questions = gpu.Calls("cuStreamIsCapturing");
+  for (int i = 0; i < 3; ++i) comm.Run(kMs);
+  AdvanceClock(kSecond);  // a gate is due
+  comm.Run(kMs);
+  comm.RunGroup(kMs, {{"AllReduce", 4096}, {"AllGather", 4096}});
+  EXPECT_EQ(gpu.Calls("cuStreamIsCapturing"), questions);
+  group = comm.StartGroup(false, 2);
+  comm.MakeCall(group, "AllReduce", 4096);
+  comm.Launch(group, kMs);
+  comm.Launch(group, kMs);
+  comm.StopGroup(group);
+  EXPECT_EQ(gpu.Calls("cuStreamIsCapturing"), questions + 1);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 9);
 }
 
 // The driver does not even say whether the legacy stream is in capture. That is no failure.
-TEST(HeartbeatTest, TheLegacyStreamWhileAnotherIsCaptured) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
-    comm.UseStream(nullptr);
-    comm.Run(kMs);
-    gpu.BeginCapture(captured);
-    comm.Launch(comm.StartGroup(false, 2), kMs);  // the driver refuses such a launch; not followed
-    EXPECT_TRUE(gpu.EndCapture(captured));
-    comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    ExpectIdle(comm, 2);
-  });
+TEST_WITH_GPU(HeartbeatTest, TheLegacyStreamWhileAnotherIsCaptured) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
+  comm.UseStream(nullptr);
+  comm.Run(kMs);
+  gpu.BeginCapture(captured);
+  comm.Launch(comm.StartGroup(false, 2), kMs);  // the driver refuses such a launch; not followed
+  EXPECT_TRUE(gpu.EndCapture(captured));
+  comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 2);
 }
 
 }  // namespace

@@ -115,28 +115,26 @@ TEST(HeartbeatTest, APairThatIsLostHasNoDuration) {
   }
 }
 
-TEST(HeartbeatTest, AContextThatIsDestroyed) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    StreamCommunicator other(gpu, 2, 1);
-    TimeEveryCall();
-    comm.WarmUp();
-    for (int i = 0; i < 3; ++i) comm.Run(kMs);
-    WaitForPoll();
-    EXPECT_TRUE(comm.Read().has_heartbeat);
-    gpu.DestroyContext(comm.gpu_context());
-    other.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_FALSE(comm.Read().has_heartbeat);
-    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kLost), 3u);
-    EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 5u);
-    ExpectIdle(other, 1);
-    comm.Finalize();
-    AdvanceClock(6 * kSecond);
-    WaitForPoll();
-    EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
-  });
+TEST_WITH_GPU(HeartbeatTest, AContextThatIsDestroyed) {
+  StreamCommunicator comm(gpu, 1);
+  StreamCommunicator other(gpu, 2, 1);
+  TimeEveryCall();
+  comm.WarmUp();
+  for (int i = 0; i < 3; ++i) comm.Run(kMs);
+  WaitForPoll();
+  EXPECT_TRUE(comm.Read().has_heartbeat);
+  gpu.DestroyContext(comm.gpu_context());
+  other.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_FALSE(comm.Read().has_heartbeat);
+  EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kLost), 3u);
+  EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 5u);
+  ExpectIdle(other, 1);
+  comm.Finalize();
+  AdvanceClock(6 * kSecond);
+  WaitForPoll();
+  EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
 }
 
 // A reset leaves the context's address valid and gives the addresses of its events to others.
@@ -167,36 +165,32 @@ TEST(HeartbeatTest, AContextThatIsReset) {
   }
 }
 
-TEST(HeartbeatTest, NoContextNoHeartbeat) {
-  RunWithGpu([](FakeCuda& gpu) {
-    gpu.MakeCurrent(nullptr);
-    NcclCommunicator comm(1);
-    EXPECT_TRUE(Says(TakeLog(), "no CUDA events for a communicator"));
-    NcclCommunicator other(2);
-    EXPECT_FALSE(Says(TakeLog(), "no CUDA events for a communicator")) << "once";
-    other.Finalize();
-    for (int i = 0; i < 3; ++i) comm.Enqueue();
-    WaitForPoll();
-    EXPECT_FALSE(Find(ReadSnapshot(), 1).has_heartbeat);
-    EXPECT_EQ(Find(ReadSnapshot(), 1).launches, 3u);
-    EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kNotTimed), 3u);
-    comm.Finalize();
-  });
+TEST_WITH_GPU(HeartbeatTest, NoContextNoHeartbeat) {
+  gpu.MakeCurrent(nullptr);
+  NcclCommunicator comm(1);
+  EXPECT_TRUE(Says(TakeLog(), "no CUDA events for a communicator"));
+  NcclCommunicator other(2);
+  EXPECT_FALSE(Says(TakeLog(), "no CUDA events for a communicator")) << "once";
+  other.Finalize();
+  for (int i = 0; i < 3; ++i) comm.Enqueue();
+  WaitForPoll();
+  EXPECT_FALSE(Find(ReadSnapshot(), 1).has_heartbeat);
+  EXPECT_EQ(Find(ReadSnapshot(), 1).launches, 3u);
+  EXPECT_EQ(Untimed(Find(ReadSnapshot(), 1), UntimedReason::kNotTimed), 3u);
+  comm.Finalize();
 }
 
-TEST(HeartbeatTest, EventsThatCanNotBeMade) {
-  RunWithGpu([](FakeCuda& gpu) {
-    gpu.Fail("cuEventCreate", 2);
-    StreamCommunicator comm(gpu, 1);
-    gpu.StopFailing();
-    comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_FALSE(comm.Read().has_heartbeat);
-    EXPECT_EQ(gpu.EventsAlive(), 0);
-    EXPECT_EQ(gpu.Calls("cuEventRecord"), 0u);
-    comm.Finalize();
-  });
+TEST_WITH_GPU(HeartbeatTest, EventsThatCanNotBeMade) {
+  gpu.Fail("cuEventCreate", 2);
+  StreamCommunicator comm(gpu, 1);
+  gpu.StopFailing();
+  comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_FALSE(comm.Read().has_heartbeat);
+  EXPECT_EQ(gpu.EventsAlive(), 0);
+  EXPECT_EQ(gpu.Calls("cuEventRecord"), 0u);
+  comm.Finalize();
 }
 
 // Whatever the poller hangs in, NCCL does not wait for it.

@@ -17,105 +17,95 @@ OldestLaunch AtStandstill(const StreamCommunicator& comm) {
   return comm.Read().oldest_launch;
 }
 
-TEST(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
-    for (int round = 1; round <= 3; ++round) {
-      const auto rounds = static_cast<uint64_t>(round);
-      gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
-      const int64_t before = RealtimeNs();
-      RunWithGate(comm, kMs);
-      EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-      EXPECT_EQ(comm.Read().launches_completed, 30 * rounds);
-      // What is launched behind it changes nothing.
-      AdvanceClock(10 * kSecond);
-      for (int i = 0; i < 29; ++i) RunWithGate(comm, kMs);
-      EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-      EXPECT_EQ(comm.Read().launches_completed, 30 * rounds);
-      EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - before), 0,
-                  static_cast<double>(kClockSlackNs));
-      gpu.Release(comm.stream());
-      gpu.Advance(kSecond);
-      WaitForPoll();
-      ExpectIdle(comm, 30 * (rounds + 1));
-      EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
-    }
-  });
-}
-
-// It waits in a collective: the GPU has come to that.
-TEST(HeartbeatTest, TheGpuWaitsInALaunch) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
-    RunWithGate(comm, FakeCuda::kForever);
-    gpu.Launch(comm.stream(), kMs);
-    for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
-    gpu.Advance(kSecond);
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
-    EXPECT_EQ(comm.Read().launches_completed, 5u);
+TEST_WITH_GPU(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+  for (int round = 1; round <= 3; ++round) {
+    const auto rounds = static_cast<uint64_t>(round);
+    gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
+    const int64_t before = RealtimeNs();
+    RunWithGate(comm, kMs);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 30 * rounds);
+    // What is launched behind it changes nothing.
+    AdvanceClock(10 * kSecond);
+    for (int i = 0; i < 29; ++i) RunWithGate(comm, kMs);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 30 * rounds);
+    EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - before), 0,
+                static_cast<double>(kClockSlackNs));
     gpu.Release(comm.stream());
     gpu.Advance(kSecond);
     WaitForPoll();
-    ExpectIdle(comm, 36);
+    ExpectIdle(comm, 30 * (rounds + 1));
     EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
-  });
+  }
 }
 
-TEST(HeartbeatTest, TheFirstLaunchOfAll) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator waits(gpu, 1);
-    StreamCommunicator comm(gpu, 2);
-    gpu.Launch(comm.stream(), FakeCuda::kForever);
-    comm.Run(kMs);
-    waits.Run(FakeCuda::kForever);
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-    EXPECT_EQ(AtStandstill(waits), OldestLaunch::kBegun);
-  });
+// It waits in a collective: the GPU has come to that.
+TEST_WITH_GPU(HeartbeatTest, TheGpuWaitsInALaunch) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
+  RunWithGate(comm, FakeCuda::kForever);
+  gpu.Launch(comm.stream(), kMs);
+  for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
+  gpu.Advance(kSecond);
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
+  EXPECT_EQ(comm.Read().launches_completed, 5u);
+  gpu.Release(comm.stream());
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 36);
+  EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+}
+
+TEST_WITH_GPU(HeartbeatTest, TheFirstLaunchOfAll) {
+  StreamCommunicator waits(gpu, 1);
+  StreamCommunicator comm(gpu, 2);
+  gpu.Launch(comm.stream(), FakeCuda::kForever);
+  comm.Run(kMs);
+  waits.Run(FakeCuda::kForever);
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+  EXPECT_EQ(AtStandstill(waits), OldestLaunch::kBegun);
 }
 
 // Launches were complete, but no marker stands behind the last of them, and the tail has gone on.
-TEST(HeartbeatTest, GatesTellOfCompletedLaunches) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    gpu.Block("cuEventQuery");
-    comm.Run(kMs);
-    ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
-    for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
-    gpu.Advance(kSecond);
-    gpu.Launch(comm.stream(), FakeCuda::kForever);
-    RunWithGate(comm, kMs);
-    gpu.Unblock();
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-    EXPECT_EQ(comm.Read().launches_completed, 6u);
-  });
+TEST_WITH_GPU(HeartbeatTest, GatesTellOfCompletedLaunches) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Block("cuEventQuery");
+  comm.Run(kMs);
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+  for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
+  gpu.Advance(kSecond);
+  gpu.Launch(comm.stream(), FakeCuda::kForever);
+  RunWithGate(comm, kMs);
+  gpu.Unblock();
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+  EXPECT_EQ(comm.Read().launches_completed, 6u);
 }
 
 // A step ends with launches that follow each other at once; the next one stands behind work of the
 // application. What completed is known, and that the GPU has not come to the last.
-TEST(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (uint64_t step = 1; step <= 3; ++step) {
-      WaitForPoll();
-      for (int i = 0; i < 10; ++i) RunWithGate(comm, kMs);  // of the step
-      comm.Run(kMs);
-      comm.Run(kMs);
-      gpu.Advance(kSecond);
-      gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
-      comm.Run(kMs);
-      EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-      EXPECT_EQ(comm.Read().launches_completed, 13 * step - 1);
-      gpu.Release(comm.stream());
-      gpu.Advance(kSecond);
-      WaitForPoll();
-      ExpectIdle(comm, 13 * step);
-    }
-  });
+TEST_WITH_GPU(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
+  StreamCommunicator comm(gpu, 1);
+  for (uint64_t step = 1; step <= 3; ++step) {
+    WaitForPoll();
+    for (int i = 0; i < 10; ++i) RunWithGate(comm, kMs);  // of the step
+    comm.Run(kMs);
+    comm.Run(kMs);
+    gpu.Advance(kSecond);
+    gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
+    comm.Run(kMs);
+    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+    EXPECT_EQ(comm.Read().launches_completed, 13 * step - 1);
+    gpu.Release(comm.stream());
+    gpu.Advance(kSecond);
+    WaitForPoll();
+    ExpectIdle(comm, 13 * step);
+  }
 }
 
 // Nobody has looked at the gates for so long that all are in use: the last launch still has one.
@@ -143,27 +133,25 @@ TEST(HeartbeatTest, MoreLaunchesThanGates) {
   }
 }
 
-TEST(HeartbeatTest, GatesOnSeveralStreams) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    FakeCuda::Stream other = gpu.CreateStream(comm.gpu_context());
-    RunWithGate(comm, kMs);
-    gpu.Advance(kMs);
-    gpu.Launch(other, FakeCuda::kForever);
-    RunWithGate(comm, kMs, other);
-    RunWithGate(comm, kMs);  // on its own again, behind that
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-    EXPECT_EQ(comm.Read().launches_completed, 1u);
-    gpu.Release(other);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    ExpectIdle(comm, 3);
-    // It has begun on one; the next, on the other, has not.
-    RunWithGate(comm, FakeCuda::kForever);
-    RunWithGate(comm, kMs, other);
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
-    EXPECT_EQ(comm.Read().launches_completed, 3u);
-  });
+TEST_WITH_GPU(HeartbeatTest, GatesOnSeveralStreams) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Stream other = gpu.CreateStream(comm.gpu_context());
+  RunWithGate(comm, kMs);
+  gpu.Advance(kMs);
+  gpu.Launch(other, FakeCuda::kForever);
+  RunWithGate(comm, kMs, other);
+  RunWithGate(comm, kMs);  // on its own again, behind that
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+  EXPECT_EQ(comm.Read().launches_completed, 1u);
+  gpu.Release(other);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 3);
+  // It has begun on one; the next, on the other, has not.
+  RunWithGate(comm, FakeCuda::kForever);
+  RunWithGate(comm, kMs, other);
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
+  EXPECT_EQ(comm.Read().launches_completed, 3u);
 }
 
 // Its gate counts for nothing: the next launch may be on another stream.
@@ -188,58 +176,51 @@ TEST(HeartbeatTest, GatesOfLaunchesThatWereGivenUp) {
 
 // One of 128 at a high rate of launches (a test that loses the CPU has pauses); else each launch
 // has one.
-TEST(HeartbeatTest, GatesAreFewWhereLaunchesAreMany) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        constexpr uint64_t kBatch = 1280;
-        uint64_t launches = 0;
-        uint64_t records = 0;
-        const auto run_batch = [&] {
-          const uint64_t before = gpu.RecordsInCallbacks();
-          for (uint64_t i = 0; i < kBatch; ++i) comm.Run(1000);
-          launches += kBatch;
-          records = gpu.RecordsInCallbacks() - before;
-          return records;
-        };
-        EXPECT_GE(run_batch(), kBatch);  // the tail
-        constexpr uint64_t kMarkersAtMost = 10;
-        EXPECT_TRUE(WaitUntil([&] {
-          return run_batch() <= kBatch + kBatch / 128 + kMarkersAtMost;
-        })) << records;
-        EXPECT_GE(records, kBatch + kBatch / 128);
-        gpu.Advance(kSecond);
-        AdvanceClock(kSecond);
-        WaitForPoll();
-        const uint64_t before = gpu.RecordsInCallbacks();
-        for (int i = 0; i < 100; ++i) RunWithGate(comm, 1000);
-        EXPECT_GE(gpu.RecordsInCallbacks(), before + 200);
-        gpu.Advance(kSecond);
-        WaitForPoll();
-        ExpectIdle(comm, launches + 100);
-      },
-      {{"NCCL_PULSE_TIMING", "kernel"}});
+TEST_WITH_GPU(HeartbeatTest, GatesAreFewWhereLaunchesAreMany, {"NCCL_PULSE_TIMING", "kernel"}) {
+  StreamCommunicator comm(gpu, 1);
+  constexpr uint64_t kBatch = 1280;
+  uint64_t launches = 0;
+  uint64_t records = 0;
+  const auto run_batch = [&] {
+    const uint64_t before = gpu.RecordsInCallbacks();
+    for (uint64_t i = 0; i < kBatch; ++i) comm.Run(1000);
+    launches += kBatch;
+    records = gpu.RecordsInCallbacks() - before;
+    return records;
+  };
+  EXPECT_GE(run_batch(), kBatch);  // the tail
+  constexpr uint64_t kMarkersAtMost = 10;
+  EXPECT_TRUE(WaitUntil([&] { return run_batch() <= kBatch + kBatch / 128 + kMarkersAtMost; }))
+      << records;
+  EXPECT_GE(records, kBatch + kBatch / 128);
+  gpu.Advance(kSecond);
+  AdvanceClock(kSecond);
+  WaitForPoll();
+  const uint64_t before = gpu.RecordsInCallbacks();
+  for (int i = 0; i < 100; ++i) RunWithGate(comm, 1000);
+  EXPECT_GE(gpu.RecordsInCallbacks(), before + 200);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, launches + 100);
 }
 
-TEST(HeartbeatTest, FinalizedInFrontOfAGate) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    gpu.Launch(comm.stream(), FakeCuda::kForever);
-    for (int i = 0; i < 20; ++i) RunWithGate(comm, kMs);
-    EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
-    comm.Finalize();
-    AdvanceClock(6 * kSecond);
-    WaitForPoll();
-    EXPECT_FALSE(comm.Read().has_heartbeat);
-    EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
-    EXPECT_EQ(gpu.EventsAlive(), 0);
-    AdvanceClock(700 * kSecond);
-    StreamCommunicator next(gpu, 2);  // in its place
-    EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
-    EXPECT_EQ(next.Read().oldest_launch, OldestLaunch::kUnknown);
-    RunWithGate(next, FakeCuda::kForever);
-    EXPECT_EQ(AtStandstill(next), OldestLaunch::kBegun);
-  });
+TEST_WITH_GPU(HeartbeatTest, FinalizedInFrontOfAGate) {
+  StreamCommunicator comm(gpu, 1);
+  gpu.Launch(comm.stream(), FakeCuda::kForever);
+  for (int i = 0; i < 20; ++i) RunWithGate(comm, kMs);
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+  comm.Finalize();
+  AdvanceClock(6 * kSecond);
+  WaitForPoll();
+  EXPECT_FALSE(comm.Read().has_heartbeat);
+  EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
+  EXPECT_EQ(gpu.EventsAlive(), 0);
+  AdvanceClock(700 * kSecond);
+  StreamCommunicator next(gpu, 2);  // in its place
+  EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
+  EXPECT_EQ(next.Read().oldest_launch, OldestLaunch::kUnknown);
+  RunWithGate(next, FakeCuda::kForever);
+  EXPECT_EQ(AtStandstill(next), OldestLaunch::kBegun);
 }
 
 }  // namespace

@@ -55,168 +55,156 @@ extern "C" int __lsan_is_turned_off() { return 1; }  // NOLINT(bugprone-reserved
 namespace nccl_pulse {
 namespace {
 
-TEST(HeartbeatTest, IdleBusyIdle) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    WaitForPoll();
-    ExpectIdle(comm, 0);
-    for (int i = 0; i < 100; ++i) comm.Run(kMs);
-    WaitForPoll();
-    EXPECT_EQ(comm.Read().launches, 100u);
-    EXPECT_EQ(comm.Read().launches_completed, 0u);
-    EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
-    EXPECT_EQ(comm.Read().last_completion_realtime_ns, 0);
-    gpu.Advance(100 * kMs);
-    WaitForPoll();
-    ExpectIdle(comm, 100);
-    EXPECT_NE(comm.Read().last_completion_realtime_ns, 0);
-    EXPECT_NE(comm.Read().last_launch_realtime_ns, 0);
-  });
+TEST_WITH_GPU(HeartbeatTest, IdleBusyIdle) {
+  StreamCommunicator comm(gpu, 1);
+  WaitForPoll();
+  ExpectIdle(comm, 0);
+  for (int i = 0; i < 100; ++i) comm.Run(kMs);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().launches, 100u);
+  EXPECT_EQ(comm.Read().launches_completed, 0u);
+  EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+  EXPECT_EQ(comm.Read().last_completion_realtime_ns, 0);
+  gpu.Advance(100 * kMs);
+  WaitForPoll();
+  ExpectIdle(comm, 100);
+  EXPECT_NE(comm.Read().last_completion_realtime_ns, 0);
+  EXPECT_NE(comm.Read().last_launch_realtime_ns, 0);
 }
 
 // The host is always ahead: the last launch is never complete, and yet it is known how far the GPU
 // has come, to a part of the backlog.
-TEST(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    constexpr uint64_t kAhead = 100;
-    constexpr uint64_t kStepMs = 10;
-    std::vector<int64_t> launched_at;
-    const auto launch = [&] {
-      comm.Run(kStepMs * kMs);
-      launched_at.push_back(comm.Read().last_launch_realtime_ns);
-    };
-    for (uint64_t i = 0; i < kAhead; ++i) {
-      launch();
-      AdvanceClock(kStepMs * kMs);
-      WaitForPoll();
-    }
-    for (uint64_t done = 1; done < 400; ++done) {
-      launch();
-      gpu.Advance(kStepMs * kMs);
-      AdvanceClock(kStepMs * kMs);
-      WaitForPoll();
-      const CommunicatorSnapshot measured = comm.Read();
-      ASSERT_EQ(measured.launches, kAhead + done);
-      ASSERT_LE(measured.launches_completed, done);
-      if (done < 2 * kAhead) continue;  // the markers have spread out
-      // The oldest marker is an eighth of the backlog behind, and the next as far again. In
-      // launches, not in time: a slow machine's own time comes on top of the test's, now more, now
-      // less; hence twice as much.
-      constexpr uint64_t kTolerance = kAhead / 2;
-      ASSERT_GE(measured.launches_completed + kTolerance, done);
-      const auto oldest = std::lower_bound(launched_at.begin(), launched_at.end(),
-                                           measured.oldest_inflight_realtime_ns);
-      ASSERT_NEAR(static_cast<double>(oldest - launched_at.begin()), static_cast<double>(done),
-                  kTolerance);
-    }
-  });
+TEST_WITH_GPU(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
+  StreamCommunicator comm(gpu, 1);
+  constexpr uint64_t kAhead = 100;
+  constexpr uint64_t kStepMs = 10;
+  std::vector<int64_t> launched_at;
+  const auto launch = [&] {
+    comm.Run(kStepMs * kMs);
+    launched_at.push_back(comm.Read().last_launch_realtime_ns);
+  };
+  for (uint64_t i = 0; i < kAhead; ++i) {
+    launch();
+    AdvanceClock(kStepMs * kMs);
+    WaitForPoll();
+  }
+  for (uint64_t done = 1; done < 400; ++done) {
+    launch();
+    gpu.Advance(kStepMs * kMs);
+    AdvanceClock(kStepMs * kMs);
+    WaitForPoll();
+    const CommunicatorSnapshot measured = comm.Read();
+    ASSERT_EQ(measured.launches, kAhead + done);
+    ASSERT_LE(measured.launches_completed, done);
+    if (done < 2 * kAhead) continue;  // the markers have spread out
+    // The oldest marker is an eighth of the backlog behind, and the next as far again. In
+    // launches, not in time: a slow machine's own time comes on top of the test's, now more, now
+    // less; hence twice as much.
+    constexpr uint64_t kTolerance = kAhead / 2;
+    ASSERT_GE(measured.launches_completed + kTolerance, done);
+    const auto oldest = std::lower_bound(launched_at.begin(), launched_at.end(),
+                                         measured.oldest_inflight_realtime_ns);
+    ASSERT_NEAR(static_cast<double>(oldest - launched_at.begin()), static_cast<double>(done),
+                kTolerance);
+  }
 }
 
 // A collective that a rank never enters: the timestamp is that of its launch, and stands still
 // while launches go on behind it.
-TEST(HeartbeatTest, AHangIsSeenWhereItBegan) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    StreamCommunicator other(gpu, 2);
-    for (int i = 0; i < 50; ++i) {
-      comm.Run(kMs);
-      gpu.Advance(kMs);
-      AdvanceClock(20 * kMs);
-      WaitForPoll();
-    }
-    ExpectIdle(comm, 50);
-    const int64_t before = RealtimeNs();
-    comm.Run(FakeCuda::kForever);
-    const int64_t after = RealtimeNs();
+TEST_WITH_GPU(HeartbeatTest, AHangIsSeenWhereItBegan) {
+  StreamCommunicator comm(gpu, 1);
+  StreamCommunicator other(gpu, 2);
+  for (int i = 0; i < 50; ++i) {
+    comm.Run(kMs);
+    gpu.Advance(kMs);
+    AdvanceClock(20 * kMs);
     WaitForPoll();
-    const int64_t since = comm.Read().oldest_inflight_realtime_ns;
-    EXPECT_GE(since, before - kClockSlackNs);
-    EXPECT_LE(since, after + kClockSlackNs);
-    for (int i = 0; i < 30; ++i) {
-      comm.Run(kMs);
-      other.Run(kMs);
-      gpu.Advance(kSecond);
-      AdvanceClock(kSecond);
-      WaitForPoll();
-      EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
-      EXPECT_EQ(comm.Read().launches_completed, 50u);
-      EXPECT_EQ(comm.Read().launches, 52u + static_cast<uint64_t>(i));
-      ExpectIdle(other, 1 + static_cast<uint64_t>(i));
-    }
-    gpu.Release(comm.stream());
+  }
+  ExpectIdle(comm, 50);
+  const int64_t before = RealtimeNs();
+  comm.Run(FakeCuda::kForever);
+  const int64_t after = RealtimeNs();
+  WaitForPoll();
+  const int64_t since = comm.Read().oldest_inflight_realtime_ns;
+  EXPECT_GE(since, before - kClockSlackNs);
+  EXPECT_LE(since, after + kClockSlackNs);
+  for (int i = 0; i < 30; ++i) {
+    comm.Run(kMs);
+    other.Run(kMs);
     gpu.Advance(kSecond);
-    WaitForPoll();
-    ExpectIdle(comm, 81);
-    // And again.
     AdvanceClock(kSecond);
-    comm.Run(FakeCuda::kForever);
     WaitForPoll();
-    EXPECT_GT(comm.Read().oldest_inflight_realtime_ns, since + 30 * int64_t{1000000000});
-  });
+    EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
+    EXPECT_EQ(comm.Read().launches_completed, 50u);
+    EXPECT_EQ(comm.Read().launches, 52u + static_cast<uint64_t>(i));
+    ExpectIdle(other, 1 + static_cast<uint64_t>(i));
+  }
+  gpu.Release(comm.stream());
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 81);
+  // And again.
+  AdvanceClock(kSecond);
+  comm.Run(FakeCuda::kForever);
+  WaitForPoll();
+  EXPECT_GT(comm.Read().oldest_inflight_realtime_ns, since + 30 * int64_t{1000000000});
 }
 
 // It began behind launches that complete, and nothing is launched after it.
-TEST(HeartbeatTest, AHangAtTheEndOfABurst) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 5; ++i) comm.Run(kMs);
-    comm.Run(FakeCuda::kForever);
-    for (int i = 0; i < 5; ++i) comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    const CommunicatorSnapshot measured = comm.Read();
-    EXPECT_GE(measured.launches_completed, 1u);
-    EXPECT_LE(measured.launches_completed, 5u);
-    const int64_t since = measured.oldest_inflight_realtime_ns;
-    EXPECT_NE(since, 0);
-    AdvanceClock(60 * kSecond);
-    WaitForPoll();
-    EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
-  });
+TEST_WITH_GPU(HeartbeatTest, AHangAtTheEndOfABurst) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 5; ++i) comm.Run(kMs);
+  comm.Run(FakeCuda::kForever);
+  for (int i = 0; i < 5; ++i) comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  const CommunicatorSnapshot measured = comm.Read();
+  EXPECT_GE(measured.launches_completed, 1u);
+  EXPECT_LE(measured.launches_completed, 5u);
+  const int64_t since = measured.oldest_inflight_realtime_ns;
+  EXPECT_NE(since, 0);
+  AdvanceClock(60 * kSecond);
+  WaitForPoll();
+  EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
 }
 
-TEST(HeartbeatTest, ManyStreamsOfOneCommunicator) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    TimeEveryCall();
-    comm.WarmUp();
-    std::vector<FakeCuda::Stream> streams;
-    for (int i = 0; i < 20; ++i) streams.push_back(gpu.CreateStream(comm.gpu_context()));
-    uint64_t launches = 2;
-    for (int round = 0; round < 3; ++round) {
-      for (FakeCuda::Stream stream : streams) {
-        comm.Run(kMs, "AllReduce", 4096, stream);
-        ++launches;
-      }
-      WaitForPoll();
-      EXPECT_LT(comm.Read().launches_completed, launches);
-      EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
-      gpu.Advance(kSecond);
-      WaitForPoll();
-      ExpectIdle(comm, launches);
-    }
-    // One stream behind the other: each launch has its own duration.
-    const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
-    EXPECT_EQ(latency.histogram.Count(), 24u);
-    EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 24.0 * kMs, 1000);
-  });
-}
-
-TEST(HeartbeatTest, AStreamThatIsDestroyed) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    for (int i = 0; i < 30; ++i) {
-      FakeCuda::Stream stream = gpu.CreateStream(comm.gpu_context());
+TEST_WITH_GPU(HeartbeatTest, ManyStreamsOfOneCommunicator) {
+  StreamCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  comm.WarmUp();
+  std::vector<FakeCuda::Stream> streams;
+  for (int i = 0; i < 20; ++i) streams.push_back(gpu.CreateStream(comm.gpu_context()));
+  uint64_t launches = 2;
+  for (int round = 0; round < 3; ++round) {
+    for (FakeCuda::Stream stream : streams) {
       comm.Run(kMs, "AllReduce", 4096, stream);
-      gpu.DestroyStream(stream);
+      ++launches;
     }
     WaitForPoll();
+    EXPECT_LT(comm.Read().launches_completed, launches);
     EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
     gpu.Advance(kSecond);
     WaitForPoll();
-    ExpectIdle(comm, 30);
-  });
+    ExpectIdle(comm, launches);
+  }
+  // One stream behind the other: each launch has its own duration.
+  const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
+  EXPECT_EQ(latency.histogram.Count(), 24u);
+  EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 24.0 * kMs, 1000);
+}
+
+TEST_WITH_GPU(HeartbeatTest, AStreamThatIsDestroyed) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 30; ++i) {
+    FakeCuda::Stream stream = gpu.CreateStream(comm.gpu_context());
+    comm.Run(kMs, "AllReduce", 4096, stream);
+    gpu.DestroyStream(stream);
+  }
+  WaitForPoll();
+  EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  ExpectIdle(comm, 30);
 }
 
 }  // namespace

@@ -9,114 +9,99 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    TimeEveryCall();
-    comm.WarmUp();
-    for (int i = 0; i < 50; ++i) comm.Run(kMs);
-    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotSampled), 2u + 50 - 8);
-    gpu.Advance(kSecond);
-    WaitForPoll();
-    const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
-    EXPECT_EQ(latency.histogram.Count(), 8u);
-    ExpectSeconds(latency.histogram.sum_ns, 8 * kMs, 8);  // each its own, none the queue's
-    ExpectEveryOperationOnce(comm.Read(), 52);
-  });
+TEST_WITH_GPU(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
+  StreamCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  comm.WarmUp();
+  for (int i = 0; i < 50; ++i) comm.Run(kMs);
+  EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotSampled), 2u + 50 - 8);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
+  EXPECT_EQ(latency.histogram.Count(), 8u);
+  ExpectSeconds(latency.histogram.sum_ns, 8 * kMs, 8);  // each its own, none the queue's
+  ExpectEveryOperationOnce(comm.Read(), 52);
 }
 
 // After rest everything would be timed: a burst must not cost the GPU more than the budget.
-TEST(StreamTimerTest, ABurstAfterRestKeepsTheBudget) {
-  RunWithGpu([](FakeCuda& gpu) {
-    SlowClock();  // the budget is of a second
-    StreamCommunicator comm(gpu, 1);
-    TimeEveryCall();
-    comm.WarmUp();
-    for (int i = 0; i < 300; ++i) {
-      comm.Run(1000);
-      if (i % 8 == 7) {
-        gpu.Advance(kMs);
-        WaitForPoll();
-      }
+TEST_WITH_GPU(StreamTimerTest, ABurstAfterRestKeepsTheBudget) {
+  SlowClock();  // the budget is of a second
+  StreamCommunicator comm(gpu, 1);
+  TimeEveryCall();
+  comm.WarmUp();
+  for (int i = 0; i < 300; ++i) {
+    comm.Run(1000);
+    if (i % 8 == 7) {
+      gpu.Advance(kMs);
+      WaitForPoll();
     }
-    gpu.Advance(kMs);
-    WaitForPoll();
-    EXPECT_EQ(TimedOperations(comm.Read()), 100u);
-    ExpectEveryOperationOnce(comm.Read(), 302);
-  });
+  }
+  gpu.Advance(kMs);
+  WaitForPoll();
+  EXPECT_EQ(TimedOperations(comm.Read()), 100u);
+  ExpectEveryOperationOnce(comm.Read(), 302);
 }
 
-TEST(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        for (int i = 0; i < 10; ++i) comm.Run(kMs);
-        WaitForPoll();
-        EXPECT_TRUE(comm.Read().has_heartbeat);
-        EXPECT_EQ(comm.Read().launches, 10u);
-        EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
-        gpu.Advance(kSecond);
-        WaitForPoll();
-        EXPECT_EQ(comm.Read().launches_completed, 10u);
-        EXPECT_EQ(gpu.Calls("cuEventElapsedTime"), 0u);
-        EXPECT_EQ(gpu.EventsAlive(), 27);
-        EXPECT_EQ(Timed(comm.Read(), LatencyKind::kDurationStream), 0u);
-        EXPECT_EQ(ReadSnapshot().duration_source, "kernel");
-        EXPECT_EQ(ReadSnapshot().sampling_exponent, -1);
-      },
-      {{"NCCL_PULSE_TIMING", "kernel"}});
+TEST_WITH_GPU(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs,
+              {"NCCL_PULSE_TIMING", "kernel"}) {
+  StreamCommunicator comm(gpu, 1);
+  for (int i = 0; i < 10; ++i) comm.Run(kMs);
+  WaitForPoll();
+  EXPECT_TRUE(comm.Read().has_heartbeat);
+  EXPECT_EQ(comm.Read().launches, 10u);
+  EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  EXPECT_EQ(comm.Read().launches_completed, 10u);
+  EXPECT_EQ(gpu.Calls("cuEventElapsedTime"), 0u);
+  EXPECT_EQ(gpu.EventsAlive(), 27);
+  EXPECT_EQ(Timed(comm.Read(), LatencyKind::kDurationStream), 0u);
+  EXPECT_EQ(ReadSnapshot().duration_source, "kernel");
+  EXPECT_EQ(ReadSnapshot().sampling_exponent, -1);
 }
 
-TEST(StreamTimerTest, OffAsksTheDriverForNamesAlone) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        StreamCommunicator comm(gpu, 1);
-        const uint64_t for_names = gpu.Calls();
-        EXPECT_EQ(gpu.EventsAlive(), 0);
-        for (int i = 0; i < 10; ++i) comm.Run(kMs);
-        gpu.Advance(kSecond);
-        WaitForPoll();
-        comm.Finalize();
-        EXPECT_EQ(gpu.Calls(), for_names);
-        EXPECT_EQ(comm.Read().launches, 10u);
-        EXPECT_FALSE(comm.Read().has_heartbeat);
-        EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotTimed), 10u);
-        EXPECT_EQ(ReadSnapshot().duration_source, "none");
-      },
-      {{"NCCL_PULSE_TIMING", "off"}});
+TEST_WITH_GPU(StreamTimerTest, OffAsksTheDriverForNamesAlone, {"NCCL_PULSE_TIMING", "off"}) {
+  StreamCommunicator comm(gpu, 1);
+  const uint64_t for_names = gpu.Calls();
+  EXPECT_EQ(gpu.EventsAlive(), 0);
+  for (int i = 0; i < 10; ++i) comm.Run(kMs);
+  gpu.Advance(kSecond);
+  WaitForPoll();
+  comm.Finalize();
+  EXPECT_EQ(gpu.Calls(), for_names);
+  EXPECT_EQ(comm.Read().launches, 10u);
+  EXPECT_FALSE(comm.Read().has_heartbeat);
+  EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotTimed), 10u);
+  EXPECT_EQ(ReadSnapshot().duration_source, "none");
 }
 
-TEST(StreamTimerTest, WithoutADriverNothingIsTimedAndItSaysSo) {
-  RunInChild({}, [] {
-    if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) SkipScenario("this machine has a driver");
-    NcclCommunicator comm(1);
-    for (int i = 0; i < 10; ++i) comm.Enqueue();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kNotTimed), 10u);
-    EXPECT_EQ(Find(snapshot, 1).launches, 10u);
-    EXPECT_FALSE(Find(snapshot, 1).has_heartbeat);
-    EXPECT_EQ(snapshot.duration_source, "none");
-    EXPECT_EQ(snapshot.sampling_exponent, -1);
-    int lines = 0;
-    for (const std::string& line : TakeLog()) {
-      if (line.find("durations: none") != std::string::npos) ++lines;
-    }
-    EXPECT_EQ(lines, 1);
-  });
+TEST_IN_CHILD(StreamTimerTest, WithoutADriverNothingIsTimedAndItSaysSo) {
+  if (dlopen("libcuda.so.1", RTLD_NOW) != nullptr) SkipScenario("this machine has a driver");
+  NcclCommunicator comm(1);
+  for (int i = 0; i < 10; ++i) comm.Enqueue();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kNotTimed), 10u);
+  EXPECT_EQ(Find(snapshot, 1).launches, 10u);
+  EXPECT_FALSE(Find(snapshot, 1).has_heartbeat);
+  EXPECT_EQ(snapshot.duration_source, "none");
+  EXPECT_EQ(snapshot.sampling_exponent, -1);
+  int lines = 0;
+  for (const std::string& line : TakeLog()) {
+    if (line.find("durations: none") != std::string::npos) ++lines;
+  }
+  EXPECT_EQ(lines, 1);
 }
 
 // Before API v5 launches are not seen.
-TEST(StreamTimerTest, AnOlderApiIsNotTimed) {
-  RunWithGpu([](FakeCuda& gpu) {
-    OlderCommunicator comm(1);
-    for (int i = 0; i < 5; ++i) comm.Enqueue();
-    WaitForPoll();
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kNotTimed), 5u);
-    EXPECT_FALSE(Find(snapshot, 1).has_heartbeat);
-    EXPECT_EQ(snapshot.duration_source, "none");
-    EXPECT_EQ(gpu.EventsCreated(), 0u);
-  });
+TEST_WITH_GPU(StreamTimerTest, AnOlderApiIsNotTimed) {
+  OlderCommunicator comm(1);
+  for (int i = 0; i < 5; ++i) comm.Enqueue();
+  WaitForPoll();
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kNotTimed), 5u);
+  EXPECT_FALSE(Find(snapshot, 1).has_heartbeat);
+  EXPECT_EQ(snapshot.duration_source, "none");
+  EXPECT_EQ(gpu.EventsCreated(), 0u);
 }
 
 }  // namespace

@@ -32,7 +32,10 @@ class Block {
   }
   void SetHead(int32_t rank, int32_t nranks) {
     const int32_t head[] = {rank, nranks, 0, 1};
-    std::memcpy(memory_, head, sizeof(head));
+    uint64_t words[2];
+    std::memcpy(words, head, sizeof(head));
+    Set(0, words[0]);
+    Set(8, words[1]);
   }
   void UseWord(size_t word) { word_ = word; }
   // A collective of so many channels ends.
@@ -48,7 +51,10 @@ class Block {
   char* memory() { return memory_; }
 
  private:
-  void Set(size_t at, uint64_t value) { std::memcpy(memory_ + at, &value, sizeof(value)); }
+  // Atomic: "pulse-work" copies the words meanwhile (FakeCuda).
+  void Set(size_t at, uint64_t value) {
+    __atomic_store_n(reinterpret_cast<uint64_t*>(memory_ + at), value, __ATOMIC_RELAXED);
+  }
 
   FakeCuda& gpu_;
   char* memory_;

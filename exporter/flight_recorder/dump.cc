@@ -68,6 +68,7 @@ class Reader {
     dump_->is_from_first = has_completed_ ? !has_gaps_ && first_record_ == 0 : !has_begun;
     ReadStatus(status);
     for (std::size_t i = 0; i < entries_.size(); ++i) {
+      ReopenUnreturned(dump_->groups[i], &entries_[i]);
       AddEntries(entries_[i], dump_->is_only_open, common_, &dump_->groups[i]);
     }
     return true;
@@ -108,6 +109,7 @@ class Reader {
     std::optional<int64_t> record, pg_id, collective, point_to_point;
     int64_t created = 0, started = 0, completed = 0, timeout_ms = 0;
     bool is_point_to_point = false;
+    bool is_retired = true;
     Value input_sizes, output_sizes, input_types, output_types;
   };
 
@@ -153,6 +155,8 @@ class Reader {
       entry->state = values_.TextOf(value);
     } else if (key == "is_p2p") {
       entry->is_point_to_point = value.kind == Value::Kind::kBool && value.number != 0;
+    } else if (key == "retired") {
+      entry->is_retired = value.kind != Value::Kind::kBool || value.number != 0;
     } else if (key == "time_created_ns") {
       entry->created = TimeOf(value);
     } else if (key == "time_discovered_started_ns") {
@@ -203,6 +207,7 @@ class Reader {
     call.point_to_point = static_cast<uint64_t>(entry.point_to_point.value_or(0));
     call.created_ns = entry.created;
     call.completed_ns = entry.completed;
+    call.is_retired = entry.is_retired;
     if (entry.state == "completed" && !IsAborted(entry)) {
       call.state = State::kCompleted;
     } else if (entry.state == "started" || entry.state == "completed") {
@@ -319,6 +324,26 @@ class Reader {
       }
       begin = i + 1;
       begin_name = end_name + 1;
+    }
+  }
+
+  // PyTorch records a call before it calls NCCL, and enqueues it for its watchdog, which retires it, once
+  // NCCL has returned. While the host is inside NCCL, to connect for instance, nothing is on the stream
+  // and so the event behind the call counts as completed (seen with PyTorch 2.11).
+  static void ReopenUnreturned(const Membership& membership, std::vector<Entry>* entries) {
+    if (!membership.enqueued || entries->empty()) return;
+    const bool are_peers = entries->front().is_point_to_point;
+    // Of a group with both it is not known which number the last one that was enqueued is.
+    if (std::any_of(entries->begin(), entries->end(), [are_peers](const Entry& entry) {
+          return entry.is_point_to_point != are_peers;
+        })) {
+      return;
+    }
+    for (Entry& entry : *entries) {
+      const uint64_t number = are_peers ? entry.point_to_point : entry.collective;
+      if (entry.is_retired || static_cast<int64_t>(number) <= *membership.enqueued) continue;
+      entry.state = State::kScheduled;
+      entry.completed_ns = 0;
     }
   }
 

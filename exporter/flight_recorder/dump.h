@@ -10,6 +10,8 @@
 //   p2p_seq_id         counts Send and Recv of this rank in the group
 //   state              `scheduled` says no more than "not completed", unless PyTorch was asked to time
 //                      calls (TORCH_NCCL_ENABLE_TIMING)
+//   retired            the watchdog has seen the call end. A call that NCCL has not returned from is
+//                      `completed`, and neither retired nor enqueued
 //   pg_status          the last number that was enqueued and completed, whichever counter it is of; its
 //                      keys are no names of groups (see NameStatus in dump.cc)
 //

@@ -17,6 +17,7 @@ struct Entry {
   State state = State::kScheduled;
   bool is_point_to_point = false;
   bool is_closing = false;  // it ends coalesced calls
+  bool is_retired = true;   // the watchdog has seen it end
   int32_t peer = -1;        // in the group, of Send and Recv; -1: not known
   uint64_t collective = 0;  // of Send and Recv: the last collective before it
   uint64_t point_to_point = 0;

@@ -250,6 +250,33 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertEqual(self.named(answer), {2: "rank_not_called"})
         self.assertIn("global rank 2 has not called Recv", answer["sentence"])
 
+    def test_a_call_that_nccl_has_not_returned_from_has_not_completed(self):
+        """As PyTorch 2.11 writes it: its event is not on the stream, so it seems to have completed."""
+        def connects(rank, record, group):
+            before = dict(rank.status[str(list(rank.groups).index(group))])
+            entry = record()
+            entry["retired"] = False
+            entry["time_discovered_completed_ns"] = rank.clock + 15 * 10**9
+            rank.status[str(entry["pg_id"])] = before
+            return entry
+        ranks = job(2, 3)
+        for rank in ranks:
+            rank.join("5", [0, 1], "pipeline")
+            rank.peer("5", "send 0->1" if rank.rank == 0 else "recv 1<-0")
+        entry = connects(ranks[0], lambda: ranks[0].peer("5", "recv 0<-1"), "5")
+        answer = self.diagnose(ranks)
+        self.assertEqual(self.named(answer), {1: "rank_not_called"})
+        self.assertIn("global rank 1 has not called Send", answer["sentence"])
+        entry["retired"] = True
+        self.diagnose(ranks, status=0)
+        entry["retired"] = False  # it has returned, and ended just now
+        ranks[0].status[str(entry["pg_id"])]["last_enqueued_collective"] = entry["p2p_seq_id"]
+        self.diagnose(ranks, status=0)
+        ranks = job(3, 3)
+        for rank in ranks[:2]:
+            connects(rank, lambda rank=rank: rank.collective("0"), "0")
+        self.assertEqual(self.named(self.diagnose(ranks)), {2: "rank_not_called"})
+
     def test_a_peer_that_waits_elsewhere_is_not_named(self):
         ranks = job(4, 3)
         for rank in ranks:

@@ -7,7 +7,7 @@
 Each case is a job of two ranks whose second one does something wrong after some steps. Once `pulse diagnose` calls
 it a hang, each rank dumps what its Flight Recorder has: as a pickle, as a pickle without what has completed, and as
 JSON. Then PyTorch's watchdog times out and writes its own dumps. Each of the four must name whom the endpoints have named, with the same
-verdict. Dumps of PyTorch that lack one of the forms are reported as NOT MADE. A line RESULT for each; exit
+verdict. Only the dumps of `peer` without what has completed have no call. Dumps of PyTorch that lack one of the forms are reported as NOT MADE. A line RESULT for each; exit
 status 1 if one differs. Less than a minute for each case. Python 3.9's standard library and PyTorch; nothing else of
 this repository.
 """
@@ -164,7 +164,8 @@ def run_case(options, case):
                 print("RESULT NOT MADE %s %s" % (case, form), flush=True)
                 continue
             found, sentence = named(options.pulse, "--flight-recorder=" + folder)
-            is_right = found == live[0]
+            # Inside NCCL a call is not active, by PyTorch, and its watchdog does not know it.
+            is_right = found == (None if (case, form) == ("peer", "active") else live[0])
             right &= is_right
             print("RESULT %s %s %s: %s" % ("OK" if is_right else "WRONG", case, form, sentence), flush=True)
             with open(os.path.join(out, form + ".txt"), "w", encoding="utf-8") as file:

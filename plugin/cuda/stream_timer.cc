@@ -153,8 +153,12 @@ void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint6
   // A tail that stands in front of the gate's launch stays where it is.
   const bool has_behind = timer.tail_launch_.load() == launched - 1;
   CudaEvent const tail = gate != nullptr && has_behind ? gate->behind.load() : last_tail;
-  if (!RecordTail(timer, tail, stream, launched)) return;
-  if (gate != nullptr) EndGate(timer, *gate, has_behind ? last_tail : nullptr, launched);
+  if (!RecordTail(timer, tail, stream)) return;
+  if (gate != nullptr) {
+    timer.tail_.publish(tail);  // whoever finds this tail finds it behind this launch
+    EndGate(timer, *gate, has_behind ? last_tail : nullptr, launched);
+  }
+  CountTail(timer, launched);
   CountLaunch(timer, launched, now_ns);
 }
 
@@ -251,7 +255,8 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   const uint64_t before = timer.completed_.load();  // only this thread writes it
   uint64_t by_events = timer.by_events_.load();     // as is this
   const bool is_counted = counted.counted_ns != 0 && now_ns < counted.counted_ns + kCountedNs;
-  // To be late is harmless. Only this thread writes it, and the launching thread's line rarely.
+  // Only this thread writes it, and rarely: the launching thread has that line. Being late is
+  // harmless.
   if (timer.is_counted_.load() != is_counted) timer.is_counted_.store(is_counted);
   bool is_tail_complete = false;
   uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
@@ -278,7 +283,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
     timer.cleared_markers_.publish(cleared);  // the markers may be recorded again
     // While an earlier marker waits, the tail cannot be complete.
     if (waiting_ns == 0) {
-      // Acquire: sees the tail. One that is newer stands behind later launches, see RecordTail.
+      // Acquire: sees the tail. One that is newer stands behind later launches, see CountTail.
       const uint64_t tail_launch = std::min(timer.tail_launch_.acquire(), launched);
       const int result = driver_.event_query(timer.tail_.acquire());
       if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer, result);

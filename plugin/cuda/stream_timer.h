@@ -17,21 +17,22 @@
 // behind a launch, or in front of the next one, is complete only when all launches before it are.
 //
 // `tail` is an event without timing that is recorded again after every launch. When it is complete,
-// everything before it is. Under steady load it never is, hence the markers: a ring of events behind some of
-// the launches, at most one a poll; when the GPU is far behind they share the backlog out evenly.
+// everything before it is. Under steady load it never is, hence the markers: a ring of events behind
+// some of the launches, at most one a poll; when the GPU is far behind they share the backlog out evenly.
 // The oldest marker that is not complete says since when a launch is in flight, right to one poll
 // or an eighth of the backlog. Memory is constant; the steady state takes two queries a poll.
 //
-// Where NCCL's own counter tells which launches are complete (work_proof.h), a launch in a hurry, less
-// than 100 us after the one before, has no tail: an event is half of what a callback costs. Markers
-// and gates go on, with a tail behind their launches. If the counter is lost meanwhile, what the last
+// Where NCCL's own counter tells which launches are complete (work_proof.h), a launch in a hurry,
+// less than 100 us after the one before, has no tail: an event is half of what a callback costs.
+// Markers and gates go on, with a tail behind their launches. If the counter is lost meanwhile, what the last
 // tail does not cover is taken to be complete after 2 s: silence rather than a false hang.
 //
 // Gates tell a rank whose GPU does not come to a launch from those that wait in it: work that the
 // application put before it on the stream does not end. A gate is two events without timing around
 // that work. `behind` stands behind the launch before: it was that launch's tail and is left as it
-// is, and the next tail takes the gate's old event. `front` is recorded in front of the launch. Where
-// the launch before has no tail, there is no `behind`, and the counter has to say that it is complete.
+// is, and the next tail takes the gate's old event. `front` is recorded in front of the launch.
+// Where the launch before has no tail, there is no `behind`, and the counter has to say that it is
+// complete.
 //
 //   `behind`       `front`        the launch
 //   not complete   not complete   is not the oldest in flight
@@ -51,8 +52,9 @@
 //
 // Thread: as drawn; Attach and Retire under the runtime's lock. The poller holds nothing that a
 // callback waits for; a driver call that blocks blocks the poller alone. Cost on the launching
-// thread: one record without timing (0.1 us) a launch that has a tail, a second one for a gate, two with timing
-// (5.8 us) for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled launch.
+// thread: one record without timing (0.1 us) a launch that has a tail, a second one for a gate, two
+// with timing (5.8 us) for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled
+// launch.
 // Errors: a driver call that fails (context destroyed, device lost) switches the communicator's
 // timer off for good; its in-flight metrics are then absent. The first error is kept. While nothing
 // is in flight the tail is asked once a second: a context that is lost answers with the reason.
@@ -94,14 +96,13 @@ struct LaunchMarker {
 
 // Between two launches.
 struct LaunchGate {
-  CudaEvent front;  // of the later one
-  Relaxed<CudaEvent>
-      behind;  // the earlier one, unless gates_without_behind_ says that there is none
-  Ordered<uint64_t> launch;  // number of the later one
-  Relaxed<uint64_t> ns;      // when it was made
+  CudaEvent front;            // of the later one
+  Relaxed<CudaEvent> behind;  // the earlier one; see gates_without_behind_
+  Ordered<uint64_t> launch;   // number of the later one
+  Relaxed<uint64_t> ns;       // when it was made
 };
 
-// What NCCL's counter says of the launches of a communicator.
+// NCCL's counter says this of the launches of a communicator.
 struct CountedLaunches {
   uint64_t completed = 0;
   uint64_t counted_ns = 0;  // when; 0: there is no counter that is proven
@@ -234,7 +235,8 @@ class StreamTimer {
     if (timer.is_counted_.load() && now_ns < timer.last_launch_ns_.load() + kHurryNs) {
       return CountLaunch(timer, launched, now_ns);
     }
-    if (!RecordTail(timer, timer.tail_.load(), stream, launched)) return;
+    if (!RecordTail(timer, timer.tail_.load(), stream)) return;
+    CountTail(timer, launched);
     CountLaunch(timer, launched, now_ns);
   }
 
@@ -273,14 +275,15 @@ class StreamTimer {
   // The same where a marker may be due, or a gate stands in front of the launch.
   [[gnu::cold, gnu::noinline]] void EndWithMore(CommunicatorTimer& timer, CudaStream stream,
                                                 uint64_t launched, uint64_t now_ns);
-  // Behind launch number `launched`. False when the driver failed.
-  bool RecordTail(CommunicatorTimer& timer, CudaEvent tail, CudaStream stream, uint64_t launched) {
+  // False when the driver failed.
+  bool RecordTail(CommunicatorTimer& timer, CudaEvent tail, CudaStream stream) {
     const int result = driver_.event_record(tail, stream);
-    if (__builtin_expect(result != kCudaSuccess, 0)) return Fail(timer, result);
-    timer.tail_.publish(tail);  // no older event is queried for this number, see below
+    return __builtin_expect(result == kCudaSuccess, 1) || Fail(timer, result);
+  }
+  // `tail_` stands behind that many launches.
+  static void CountTail(CommunicatorTimer& timer, uint64_t launched) {
     // A poller that reads this number queries a `tail_` that stands behind it.
     timer.tail_launch_.publish(launched);
-    return true;
   }
   static void CountLaunch(CommunicatorTimer& timer, uint64_t launched, uint64_t now_ns) {
     timer.last_launch_ns_.store(now_ns);  // published by the count

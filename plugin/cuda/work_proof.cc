@@ -109,17 +109,17 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
       sum_ > others + look.before.work) {
     return Refute(WorkRefutal::kAhead);
   }
-  bool is_exact = sum == others + look.before.work;
-  is_settled_ = is_exact && is_finished_known_ && Stands(look);
-  if (IsQuiet(look)) {
+  const bool is_exact = sum == others + look.before.work;
+  const bool is_quiet = IsQuiet(look);
+  const bool is_finished =
+      is_finished_known_ && IsStill(look) && look.before.reported == look.before.launches;
+  is_settled_ = is_exact && (is_quiet || is_finished);
+  if (is_quiet && !is_exact) {
     if (sum > others + look.before.work && AreOthersPossible(look)) {
       others = sum - look.before.work;
-    } else if (!is_exact && IsSeenTwice(look)) {
+    } else if (IsSeenTwice(look)) {
       return Refute(WorkRefutal::kDiffers);
     }
-    is_settled_ = is_exact;
-  } else {
-    is_exact = false;
   }
   if (sum != sum_) {
     if (look.is_captured) {
@@ -129,7 +129,7 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
     moved_ns_ = look.now_ns;
   }
   sum_ = sum;
-  CountOperations(Word(block, 0, word_), look, is_exact);
+  CountOperations(Word(block, 0, word_), look, is_quiet && is_exact);
 }
 
 void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_exact) {

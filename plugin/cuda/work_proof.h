@@ -104,8 +104,8 @@ class WorkProof {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
-  // Once proven: work of eager launches that is finished, as far as the last look showed. It is known
-  // where nothing else is counted.
+  // These say, once it is proven, how much work of eager launches the last look found finished. That
+  // is known where nothing else is counted.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
   uint64_t finished_work() const { return sum_ - others_[word_]; }
   // Once proven. Collectives that replays executed, if that is known: a launch of one collective
@@ -123,14 +123,12 @@ class WorkProof {
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
   // True the second time that the same is seen.
   bool IsSeenTwice(const WorkLook& look);
-  // Nothing was launched during the copy, and all of it was reported before.
-  static bool Stands(const WorkLook& look) {
-    return look.after.launches == look.before.launches && look.after.work == look.before.work &&
-           look.before.reported == look.before.launches;
+  // Nothing was launched or reported during the copy.
+  static bool IsStill(const WorkLook& look) {
+    return look.after.launches == look.before.launches && look.after.work == look.before.work;
   }
   static bool IsQuiet(const WorkLook& look) {
-    return look.completed == look.before.launches && look.after.launches == look.before.launches &&
-           look.after.work == look.before.work;
+    return look.completed == look.before.launches && IsStill(look);
   }
 
   WorkState state_ = WorkState::kUnknown;

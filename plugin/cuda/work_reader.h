@@ -44,7 +44,7 @@ class WorkReader {
   enum class Copy { kDone, kWaiting, kFailed };
   static constexpr uint32_t kNobody = UINT32_MAX;
 
-  // Of that context. Before anything else; is_failed when the driver refuses.
+  // Comes before anything else. is_failed: the driver refuses a reader of that context.
   void Open(const CudaDriver& driver, const WorkDriver& work, CudaContext context, uint64_t id);
   bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
   bool IsAt(CudaContext context) const { return context_ == context; }

@@ -316,8 +316,8 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
 }
 
 void WorkFollower::Count(const Communicator& communicator, Place& place, uint64_t now_ns) {
-  // An operation is reported microseconds after its launch. Of a launch for which none comes, NCCL
-  // reported it before, or will when the GPU has come so far: nothing tells whether it is complete.
+  // An operation is reported microseconds after its launch. If none comes, NCCL reported it before,
+  // or will when the GPU has come so far: nothing tells whether the launch is complete.
   constexpr uint64_t kReportedNs = 1000000000;
   const LaunchedWork& seen = place.look.before;
   const bool is_reported =
@@ -335,11 +335,11 @@ uint64_t WorkFollower::CompletedLaunches(const Place& place) {
   const Relaxed<uint32_t>* const sums = place.sums;  // seen with what was reported
   const auto finished = static_cast<uint32_t>(place.proof.finished_work());
   uint64_t launch = look.before.reported;
-  // Of the newest launch, more operations may follow.
+  // More operations of the newest launch may follow.
   if (launch != 0 && sums[launch % kSums].load() != static_cast<uint32_t>(look.before.work)) {
     --launch;
   }
-  // Of older ones the places have been written again.
+  // The places of older ones have been written again.
   const uint64_t known = look.after.launches < kSums ? 0 : look.after.launches - kSums + 1;
   for (; launch > std::max(look.completed, known); --launch) {
     const uint32_t unfinished = sums[launch % kSums].load() - finished;
@@ -348,8 +348,8 @@ uint64_t WorkFollower::CompletedLaunches(const Place& place) {
   return look.completed;
 }
 
-// Whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those of
-// symmetric kernels, which are older, do not count.)
+// Says whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those
+// of symmetric kernels, which are older, do not count.)
 bool WorkFollower::MayHide(const Communicator& communicator) {
   if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
   const FollowedLaunches& followed = communicator.record->followed;
@@ -357,45 +357,45 @@ bool WorkFollower::MayHide(const Communicator& communicator) {
          followed.launches.acquire() != followed.callbacks.acquire();
 }
 
-// Whether a launch may have come behind such a one: a call after one without a launch, a group of
-// several, or copy engines.
+// Says whether a launch may have come behind such a one: a call came after one without a launch, or
+// there was a group of several, or a launch of the copy engines.
 bool WorkFollower::HasHidden(const Communicator& communicator) {
   if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
-  // In this order: callbacks are counted first.
+  // The order matters: callbacks are counted first.
   const uint64_t launches = communicator.record->followed.launches.acquire();
   return communicator.parts.load()->launches.may_hide() ||
          launches > communicator.record->followed.callbacks.load();
 }
 
+WorkReader* WorkFollower::FindReader(const WorkCandidates& candidates) {
+  WorkReader* const end = readers_ + reader_count_;
+  WorkReader* const found = std::find_if(readers_, end, [&](const WorkReader& reader) {
+    return reader.Is(candidates.context, candidates.context_id);
+  });
+  return found != end ? found : nullptr;
+}
+
 WorkReader* WorkFollower::ReaderOf(const WorkCandidates& candidates) {
-  for (uint32_t i = 0; i < reader_count_; ++i) {
-    if (readers_[i].Is(candidates.context, candidates.context_id)) {
-      return readers_[i].is_failed() ? nullptr : &readers_[i];
-    }
-  }
-  return nullptr;
+  WorkReader* const reader = FindReader(candidates);
+  return reader == nullptr || reader->is_failed() ? nullptr : reader;
 }
 
 void WorkFollower::OpenReader(const WorkCandidates& candidates) {
-  WorkReader* reader = nullptr;
-  for (uint32_t i = 0; i < reader_count_; ++i) {
-    if (!readers_[i].IsAt(candidates.context)) continue;
-    if (readers_[i].Is(candidates.context, candidates.context_id)) return;
-    // Its context was reset, and this is the successor.
-    if (readers_[i].user() == WorkReader::kNobody) reader = &readers_[i];
-  }
-  if (candidates.context == nullptr) return;
-  if (reader == nullptr && reader_count_ != kMostContexts) reader = &readers_[reader_count_++];
-  if (reader == nullptr) return;
+  if (candidates.context == nullptr || FindReader(candidates) != nullptr) return;
+  // If its context was reset, this is the successor, and takes the reader over.
+  WorkReader* const end = readers_ + reader_count_;
+  WorkReader* reader = std::find_if(readers_, end, [&](const WorkReader& each) {
+    return each.IsAt(candidates.context) && each.user() == WorkReader::kNobody;
+  });
+  if (reader == end && reader_count_ == kMostContexts) return;
+  if (reader == end) ++reader_count_;
   *reader = {};
   reader->Open(*driver_, *work_, candidates.context, candidates.context_id);
 }
 
 bool WorkFollower::IsContextGone(const WorkCandidates& candidates) {
-  for (uint32_t i = 0; i < reader_count_; ++i) {
-    if (readers_[i].Is(candidates.context, candidates.context_id)) return !readers_[i].Enter();
-  }
-  return true;  // it has a successor
+  WorkReader* const reader = FindReader(candidates);
+  return reader == nullptr || !reader->Enter();  // null: it has a successor
 }
 
 bool WorkFollower::IsStuck(const Place& place, uint64_t now_ns) {

@@ -64,7 +64,7 @@ class WorkFollower {
   bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
   // ---- any thread ----
 
-  // Of the communicator with that record.
+  // Says which launches of the communicator with that record are complete.
   CountedLaunches Counted(const Communicator& communicator, uint32_t record_generation) const;
 
   // ---- reading thread ----
@@ -86,7 +86,7 @@ class WorkFollower {
     Relaxed<bool> is_group_captured;
     Relaxed<uint8_t> refutal;  // WorkRefutal: that cannot be proven
   };
-  // As many launches as CUDA queues of one stream, which is 1,024.
+  // CUDA queues that many launches of one stream.
   static constexpr uint64_t kSums = 1024;
   struct Found {
     uint32_t record_generation;  // of the communicator that it is about
@@ -95,13 +95,13 @@ class WorkFollower {
   };
   struct Place {
     Launched launched;
-    // By the low bits of a launch's number: the low bits of `work` with all of its operations.
+    // The low bits of a launch's number find the low bits of `work` with all of its operations.
     Relaxed<uint32_t> sums[kSums];
     // Published with the phase.
     const void* context_at;
     WorkOwner owner;
     Found found;
-    // What CountedLaunches says: the launches and, in the upper bits, whose they are (Counted).
+    // CountedLaunches is made of this: the launches and, in the upper bits, whose they are (Counted).
     Ordered<uint64_t> counted;
     Relaxed<uint64_t> counted_ns;
     // ---- reading thread
@@ -137,9 +137,10 @@ class WorkFollower {
   // Gives back the candidates from that one on: none of them is mapped.
   void ReleaseFrom(Place& place, uint32_t first);
   void Refute(Place& place, WorkRefutal refutal);
-  // Of their context, null: there is none that works.
+  // Both find the reader of their context; ReaderOf only one that works. Null: there is none.
+  WorkReader* FindReader(const WorkCandidates& candidates);
   WorkReader* ReaderOf(const WorkCandidates& candidates);
-  // Unless that was tried.
+  // Makes their context a reader, unless that was tried.
   void OpenReader(const WorkCandidates& candidates);
   bool IsStuck(const Place& place, uint64_t now_ns);
   // Something is decided by the next looks, as launches go on.

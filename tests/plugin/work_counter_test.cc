@@ -524,30 +524,43 @@ TEST(WorkCounterTest, DriverWithoutMappingHasNone) {
 
 // ---- launches without an event, because the counter tells when they end -------------------------
 
-// Proven, and time stands nearly still: every launch is in a hurry. Both threads have seen that.
+// The counter is proven, both threads have seen that, and time stands nearly still: every launch is in
+// a hurry.
 void ProveInAHurry(Job& job) {
   job.Prove();
   job.See();
   SlowClock();
 }
 
-// Launches of which the counter counts so many, until 100 of them have no event behind them. Looks
-// of the background thread bring some of them gates. False: nearly all have one.
-bool Hurry(FakeCuda& gpu, Job& job, uint64_t duration_ns, int counted) {
+// Launches until 100 have no event behind them; the counter counts so many. Looks of the background
+// thread bring some of them gates. False: nearly all have an event.
+bool Hurry(FakeCuda& gpu, Job& job, int counted = INT32_MAX) {
   uint64_t launches = 0;
   const uint64_t records = gpu.Calls("cuEventRecord");
   while (launches < 20000 && launches < gpu.Calls("cuEventRecord") - records + 100) {
-    job.comm().Run(duration_ns);
+    job.comm().Run(0);
     if (counted-- > 0) job.block().Finish();
     ++launches;
   }
   return launches < 20000;
 }
 
+// In a hurry so many are launched, of which the 58th hangs. Returns how many there were before.
+uint64_t HangAmong(Job& job, int launches) {
+  job.See();
+  SlowClock();
+  const uint64_t before = job.comm().Read().launches;
+  for (int i = 0; i < launches; ++i) {
+    job.comm().Run(i == 57 ? FakeCuda::kForever : 0);
+    if (i < 57) job.block().Finish();
+  }
+  return before;
+}
+
 TEST(CountedLaunchesTest, InAHurryHaveNoEvents) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    ASSERT_TRUE(Hurry(gpu, job));
     job.See();
     const CommunicatorSnapshot comm = job.comm().Read();
     EXPECT_EQ(comm.launches_completed, comm.launches);
@@ -566,7 +579,7 @@ TEST(CountedLaunchesTest, HaveEventsWhereTheCounterIsNotProven) {
     job.Run();
     gpu.HoldCopies(true);
     SlowClock();
-    EXPECT_FALSE(Hurry(gpu, job, 0, INT32_MAX));
+    EXPECT_FALSE(Hurry(gpu, job));
     gpu.HoldCopies(false);
   });
 }
@@ -576,7 +589,7 @@ TEST(CountedLaunchesTest, HaveEventsBesideGraphs) {
     ProveInAHurry(job);
     job.Capture();
     job.Run();
-    EXPECT_FALSE(Hurry(gpu, job, 0, INT32_MAX));
+    EXPECT_FALSE(Hurry(gpu, job));
     EXPECT_EQ(job.work().state, WorkState::kProven);
   });
 }
@@ -584,11 +597,11 @@ TEST(CountedLaunchesTest, HaveEventsBesideGraphs) {
 TEST(CountedLaunchesTest, HaveEventsAfterARefutation) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    ASSERT_TRUE(Hurry(gpu, job));
     job.block().SetHead(0, 3);
     job.Run();
     ASSERT_EQ(job.work().state, WorkState::kRefuted);
-    EXPECT_FALSE(Hurry(gpu, job, 0, 0));
+    EXPECT_FALSE(Hurry(gpu, job, 0));
     job.See();
     EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
   });
@@ -598,14 +611,8 @@ TEST(CountedLaunchesTest, HaveEventsAfterARefutation) {
 TEST(CountedLaunchesTest, TheOneThatHangsIsKnown) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
-    job.See();
-    SlowClock();
-    const uint64_t before = job.comm().Read().launches;
-    for (int i = 0; i < 900; ++i) {
-      job.comm().Run(i == 57 ? FakeCuda::kForever : 0);
-      if (i < 57) job.block().Finish();
-    }
+    ASSERT_TRUE(Hurry(gpu, job));
+    const uint64_t before = HangAmong(job, 900);
     job.block().Finish(1);  // one of its channels
     job.See();
     const CommunicatorSnapshot comm = job.comm().Read();
@@ -621,14 +628,8 @@ TEST(CountedLaunchesTest, TheOneThatHangsIsKnown) {
 TEST(CountedLaunchesTest, TooManyToRemember) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
-    job.See();
-    SlowClock();
-    const uint64_t before = job.comm().Read().launches;
-    for (int i = 0; i < 3000; ++i) {
-      job.comm().Run(i == 57 ? FakeCuda::kForever : 0);
-      if (i < 57) job.block().Finish();
-    }
+    ASSERT_TRUE(Hurry(gpu, job));
+    const uint64_t before = HangAmong(job, 3000);
     job.See();
     EXPECT_LE(job.comm().Read().launches_completed, before + 57);
     gpu.Release(job.comm().stream());
@@ -645,7 +646,7 @@ TEST(CountedLaunchesTest, TheCounterIsLost) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
     gpu.HoldCopies(true);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    ASSERT_TRUE(Hurry(gpu, job));
     for (int i = 0; i < 5; ++i) {
       AdvanceClock(kSecond);
       job.See();
@@ -653,7 +654,7 @@ TEST(CountedLaunchesTest, TheCounterIsLost) {
     EXPECT_EQ(job.work().state, WorkState::kStuck);
     EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
     SlowClock();
-    EXPECT_FALSE(Hurry(gpu, job, 0, INT32_MAX));
+    EXPECT_FALSE(Hurry(gpu, job));
     job.See();
     // What events see to hang does.
     job.comm().Run(FakeCuda::kForever);
@@ -670,8 +671,8 @@ TEST(CountedLaunchesTest, TheCounterIsLost) {
 TEST(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
-    // As in Hurry, until one of these has no event.
+    ASSERT_TRUE(Hurry(gpu, job));
+    // Some of these have no event, as in Hurry.
     for (int i = 0; i < 200; ++i) {
       void* group = job.comm().StartGroup();
       const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096);
@@ -693,7 +694,7 @@ TEST(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
 TEST(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
   RunJob([](FakeCuda& gpu, Job& job) {
     ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job, 0, INT32_MAX));
+    ASSERT_TRUE(Hurry(gpu, job));
     job.comm().Run(0);
     job.block().Finish();
     gpu.Launch(job.comm().stream(), FakeCuda::kForever);

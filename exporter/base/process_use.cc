@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <ctime>
 #include <string>
 #include <string_view>
@@ -14,32 +13,17 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
 
 namespace nccl_pulse {
 namespace {
-
-double SecondsOf(clockid_t clock) {
-  timespec time{};
-  if (clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 // Field `index` from 0 on; 0: there is none.
 double FieldOf(std::string_view text, std::size_t index) {
   const std::vector<std::string_view> fields = absl::StrSplit(text, ' ');
   double value = 0;
   return index < fields.size() && absl::SimpleAtod(fields[index], &value) ? value : 0;
-}
-
-double StartSeconds() {
-  const std::string stat = ReadFile("/proc/self/stat");
-  const std::size_t name_end = stat.rfind(") ");  // the name may contain anything
-  if (name_end == stat.npos) return 0;
-  const double ticks = FieldOf(std::string_view(stat).substr(name_end + 2), 22 - 3);
-  if (ticks == 0) return 0;
-  return SecondsOf(CLOCK_REALTIME) - SecondsOf(CLOCK_BOOTTIME) +
-         ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
 double OpenFiles() {
@@ -57,11 +41,15 @@ double OpenFiles() {
 }  // namespace
 
 ProcessUse ReadProcessUse() {
-  // Once: the difference of two clocks would be a restart in Prometheus' eyes.
-  static const double start_seconds = StartSeconds();
+  // It is read once: the difference of two clocks would be a restart in Prometheus' eyes.
+  static const double start_seconds =
+      static_cast<double>(ProcStat(ReadFile("/proc/self/stat")).StartRealtimeNs()) * 1e-9;
   ProcessUse use;
   use.start_seconds = start_seconds;
-  use.cpu_seconds = SecondsOf(CLOCK_PROCESS_CPUTIME_ID);
+  timespec cpu_time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_time);
+  use.cpu_seconds =
+      static_cast<double>(cpu_time.tv_sec) + static_cast<double>(cpu_time.tv_nsec) * 1e-9;
   const std::string pages = ReadFile("/proc/self/statm");
   const auto page_bytes = static_cast<double>(sysconf(_SC_PAGESIZE));
   use.virtual_bytes = FieldOf(pages, 0) * page_bytes;

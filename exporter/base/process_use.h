@@ -1,6 +1,7 @@
-// What the calling process uses, as the client libraries of Prometheus say it of theirs.
+// This says what the calling process uses, as the client libraries of Prometheus do for theirs.
 //
-// Thread: any. Cost: a dozen system calls; before Linux 6.2 one more for 200 open files. Source: proc(5).
+// Thread: any. Cost: a dozen system calls; before Linux 6.2 one more for 200 open files. Source:
+// proc(5).
 #ifndef EXPORTER_BASE_PROCESS_USE_H_
 #define EXPORTER_BASE_PROCESS_USE_H_
 

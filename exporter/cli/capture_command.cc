@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
-#include "exporter/cli/status_words.h"
 #include "exporter/fleet/capture.h"
 #include "exporter/fleet/job_report.h"
 
@@ -171,11 +170,8 @@ int Run(const std::vector<std::string>& arguments) {
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
     return Fail(kIncomplete, "no endpoint knows of a process");
   }
-  const std::size_t silent = question.endpoints.size() - capture.look.heard;
-  if (capture.missing_live == 0 && silent == 0) return 0;
-  return Fail(kIncomplete, absl::StrCat("INCOMPLETE: it lacks the calls of ",
-                                        Plural(capture.missing_live, "live rank"), ", and ",
-                                        Plural(silent, "endpoint"), " did not answer"));
+  return FailIncomplete(kIncomplete, capture.missing_live,
+                        question.endpoints.size() - capture.look.heard);
 }
 
 }  // namespace

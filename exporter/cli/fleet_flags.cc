@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/local_endpoints.h"
+#include "exporter/cli/status_words.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
 #include "metrics/shared_bytes.h"
@@ -270,6 +271,13 @@ int FailUnheard(int status, const FleetQuestion& question) {
                            ". Is a job with NCCL Pulse running on this node? Its log says where "
                            "the metrics are (NCCL_DEBUG=INFO); give that address: "
                            "HOST:PORT"));
+}
+
+int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints) {
+  if (missing_ranks == 0 && silent_endpoints == 0) return 0;
+  return Fail(status,
+              absl::StrCat("INCOMPLETE: it lacks the calls of ", Plural(missing_ranks, "live rank"),
+                           ", and ", Plural(silent_endpoints, "endpoint"), " did not answer"));
 }
 
 }  // namespace nccl_pulse

@@ -7,6 +7,7 @@
 #define EXPORTER_CLI_FLEET_FLAGS_H_
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -102,6 +103,10 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
 // When nobody has answered: prints where this host was asked, if it was, and how to find the right
 // address. Returns the status.
 int FailUnheard(int status, const FleetQuestion& question);
+
+// When a file that was written lacks the calls of live ranks, or endpoints have not answered: says
+// so, and returns the status. 0: nothing is missing.
+int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints);
 
 }  // namespace nccl_pulse
 

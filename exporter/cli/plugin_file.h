@@ -1,5 +1,5 @@
-// Whether a file is a profiler plugin that an NCCL on this machine could load. Nothing of it is
-// run.
+// This says whether a file is a profiler plugin that an NCCL on this machine could load. Nothing of
+// it is run.
 //
 // Thread: any. Cost: reads the file as a whole.
 #ifndef EXPORTER_CLI_PLUGIN_FILE_H_

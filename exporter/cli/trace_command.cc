@@ -200,10 +200,7 @@ int Run(const std::vector<std::string>& arguments) {
   // A capture has no page of one that did not answer.
   const auto silent =
       from.empty() ? std::count(seen.communicators.begin(), seen.communicators.end(), nullptr) : 0;
-  if (drawn.missing_live == 0 && silent == 0) return 0;
-  return Fail(kIncomplete, absl::StrCat("INCOMPLETE: it lacks the calls of ",
-                                        Plural(drawn.missing_live, "live rank"), ", and ",
-                                        Plural(silent, "endpoint"), " did not answer"));
+  return FailIncomplete(kIncomplete, drawn.missing_live, static_cast<std::size_t>(silent));
 }
 
 }  // namespace

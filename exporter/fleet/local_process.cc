@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <ctime>
 #include <future>
 #include <memory>
 #include <system_error>
@@ -23,6 +22,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/nccl_variables.h"
+#include "exporter/base/proc_stat.h"
 #include "exporter/node/handover.h"
 
 namespace nccl_pulse {
@@ -30,7 +30,6 @@ namespace {
 
 constexpr std::size_t kMostEnvironment = 4 << 20;
 constexpr std::size_t kMostLog = 1 << 20;
-constexpr int64_t kBillion = 1000000000;
 
 class Descriptor {
  public:
@@ -63,26 +62,6 @@ std::string ReadAt(int folder, const char* name, std::size_t most) {
   return file.get() < 0 ? "" : ReadUpTo(file.get(), most);
 }
 
-int64_t ClockNs(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return time.tv_sec * kBillion + time.tv_nsec;
-}
-
-// 0: not known.
-int64_t StartRealtimeNs(int folder) {
-  const std::string line = ReadAt(folder, "stat", 4096);
-  const std::size_t name_end = line.rfind(") ");  // the name may have anything in it
-  if (name_end == line.npos) return 0;
-  const std::vector<std::string_view> fields =
-      absl::StrSplit(std::string_view(line).substr(name_end + 2), ' ');
-  int64_t ticks = 0;
-  constexpr std::size_t kStart = 22 - 3;  // proc(5) counts from 1, and these begin with the third
-  if (fields.size() <= kStart || !absl::SimpleAtoi(fields[kStart], &ticks)) return 0;
-  const int64_t since_boot_ns = ticks * (kBillion / sysconf(_SC_CLK_TCK));
-  return ClockNs(CLOCK_REALTIME) - ClockNs(CLOCK_BOOTTIME) + since_boot_ns;
-}
-
 // The user as whom it runs, if that is one: a set-user-ID program has its environment from another
 // user than the one whose files it could read.
 bool FindUser(int folder, uid_t* user) {
@@ -103,8 +82,8 @@ bool FindUser(int folder, uid_t* user) {
 }
 
 std::string WhyNotThisOne(int folder, const ProcessSnapshot& process) {
-  constexpr int64_t kClockSlackNs = 2 * kBillion;
-  const int64_t start = StartRealtimeNs(folder);
+  constexpr int64_t kClockSlackNs = 2000000000;
+  const int64_t start = ProcStat(ReadAt(folder, "stat", 4096)).StartRealtimeNs();
   if (start == 0) return "its start in /proc cannot be read";
   return start - kClockSlackNs > process.start_realtime_ns
              ? "the process of that pid began later: it is another one"

@@ -7,12 +7,11 @@
 #include <cerrno>
 #include <cstddef>
 #include <string_view>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
 #include "exporter/diagnosis/rank_activity.h"
 
@@ -34,20 +33,13 @@ bool IsOwnProc() {
 
 // False where it cannot be read.
 bool ReadStat(pid_t pid, Stat* stat) {
-  // proc(5) counts from 1. The second field, the program's name, may contain anything.
-  constexpr std::size_t kState = 3 - 3;
-  constexpr std::size_t kThreads = 20 - 3;
-  constexpr std::size_t kStart = 22 - 3;
+  constexpr std::size_t kState = 3, kThreads = 20, kStart = 22;
   if (pid <= 0 || !IsOwnProc()) return false;
-  const std::string line = ReadFile(absl::StrCat("/proc/", pid, "/stat"));
-  const std::size_t name_end = line.rfind(") ");
-  if (name_end == line.npos) return false;
-  const std::vector<std::string_view> fields =
-      absl::StrSplit(std::string_view(line).substr(name_end + 2), ' ');
-  if (fields.size() <= kStart || fields[kState].size() != 1) return false;
-  stat->state = fields[kState][0];
-  return absl::SimpleAtoi(fields[kThreads], &stat->threads) &&
-         absl::SimpleAtoi(fields[kStart], &stat->start);
+  const ProcStat read(ReadFile(absl::StrCat("/proc/", pid, "/stat")));
+  if (read.Field(kState).size() != 1) return false;
+  stat->state = read.Field(kState)[0];
+  return absl::SimpleAtoi(read.Field(kThreads), &stat->threads) &&
+         absl::SimpleAtoi(read.Field(kStart), &stat->start);
 }
 
 }  // namespace

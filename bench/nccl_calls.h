@@ -172,7 +172,7 @@ class NcclCalls {
   const typename Api::Profiler* profiler_;
 };
 
-// What a tuner asks the plugin of those AllReduces.
+// A tuner asks the plugin this of those AllReduces.
 class DurationQuery {
  public:
   explicit DurationQuery(const std::string& library)

@@ -1,7 +1,7 @@
 // Agreed calls: all ranks of a communicator pick the same call, without a message, so that its
 // durations can be compared between nodes that are scraped seconds apart.
 //
-// Of the calls that end within a round of 30 s of the wall clock, the one is kept whose hash has
+// Among the calls that end within a round of 30 s of the wall clock, the one is kept whose hash has
 // the most zeros at its low end. The sampler times calls whose hash has zeros there
 // (plugin/tracker/ sampler.h), so a rank that times fewer calls than another still times this one.
 // A rank that has missed it keeps another call, and has another id; whoever compares leaves it out.
@@ -11,7 +11,7 @@
 // A record has room for three rounds: the one that goes on, the one that has just ended, of which
 // calls may still come to be known, and the one before, which stands still.
 //
-// Of each second, too, one is kept, of the last 32: a communicator that is called hundreds of times
+// One is also kept for each of the last 32 seconds: a communicator that is called hundreds of times
 // a second turns its ring of last timed calls over in less time than passes between the answers of
 // two endpoints, and all of them may be calls of one step of the job.
 //

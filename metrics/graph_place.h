@@ -1,5 +1,5 @@
-// Where the GPU was last seen in the replays of a communicator's CUDA graphs, and which captures
-// are followed. Both are packed into two words of the communicator's record.
+// This says where the GPU was last seen in the replays of a communicator's CUDA graphs, and which
+// captures are followed. Both are packed into two words of the communicator's record.
 //
 //   captures   bit  63      48 47      32 31    16 15     8 7      0
 //                   | followed | captures | graph  | stamps | passed |

@@ -36,7 +36,7 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   const SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
-  // For those that own a part of it: HeaderWriter, RecordWriter (the pages of last calls),
+  // Those that own a part of it use it: HeaderWriter, RecordWriter (the pages of last calls),
   // UserTags, and tests that play another writer.
   SegmentHeader& WritableHeader() { return *reinterpret_cast<SegmentHeader*>(base_); }
   NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }

@@ -95,8 +95,8 @@ struct LatencySnapshot {
   std::string user_tag = {};  // "" where it has none
 };
 
-// How many calls of a kind were timed, and how long they took together without the longest ones
-// (mean_lateness.h).
+// It says how many calls of a kind were timed, and how long they took together without the longest
+// ones (mean_lateness.h).
 struct UsualDurationSnapshot {
   LatencyKind kind{};
   std::string op;
@@ -294,7 +294,7 @@ struct RecycledCallsSnapshot {
   uint64_t bytes = 0;
 };
 
-// What a reader asks for besides the content of every page.
+// A reader asks for this besides the content of every page.
 struct ReadWish {
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
@@ -304,8 +304,8 @@ struct ReadWish {
   int64_t order_of_standing_since_ns = 0;
 };
 
-// How many calls a process made during some time, and how long its streams were in calls meanwhile.
-// A call includes its wait for other ranks. pace_history.h makes it.
+// It says how many calls a process made during some time, and how long its streams were in calls
+// meanwhile. A call includes its wait for other ranks. pace_history.h makes it.
 struct PaceWindow {
   uint64_t length_ms = 0;
   uint64_t collectives = 0;  // that were called

@@ -1,5 +1,5 @@
-// How the threads that call and launch write to a record without a claim, while nobody gives it to
-// the next communicator.
+// With this the threads that call and launch write to a record without a claim, while nobody gives it
+// to the next communicator.
 //
 // NCCL serialises the calls of a communicator, and its launches, so each of the cells that they add
 // to has one writer at a time without a lane's claim (lane_claim.h), which would be the only

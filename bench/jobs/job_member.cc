@@ -156,8 +156,8 @@ void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_n
        end_ns - begun_ns, end_ns, sampling_exponent);
 }
 
-// As RecordWriter::NoteWait does it; no job here waits in so many kinds of calls, or for so long
-// that a wait no longer counts.
+// This does what RecordWriter::NoteWait does. No job here waits in so many kinds of calls, or for so
+// long that a wait no longer counts.
 void JobMember::RememberWait(int64_t begin_ns, int64_t end_ns) {
   const auto stood_ns = static_cast<uint64_t>(std::max<int64_t>(end_ns - begin_ns, 0));
   if (stood_ns < kLongWaitNs) return;

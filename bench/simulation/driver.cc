@@ -54,7 +54,7 @@ struct Event {
   }
 };
 
-// As a driver knows those of its process. The plugin keeps its own in memory of the kernel's, where
+// The driver knows these events of its process. The plugin keeps its own in memory of the kernel's, where
 // a leak checker does not look.
 class Events {
  public:

@@ -6,7 +6,7 @@ For Grafana 10 and newer. A panel is made without a place; Dashboard puts panels
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
-# Where the links to the runbook lead: replace it by the address at which docs/runbook.md can be read, here and in
+# The links to the runbook lead there. Replace it by the address at which docs/runbook.md can be read, here and in
 # deploy/prometheus (docs/runbook.md says how).
 RUNBOOK = "https://docs.example.com/nccl-pulse/runbook.md"
 

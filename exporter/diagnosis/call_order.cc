@@ -162,8 +162,8 @@ class Comparison {
   std::optional<uint32_t>
       in_flight_;  // number of the oldest that a rank is known to have in flight
   std::vector<const Kind*> kinds_;
-  // Of a kind: the first with its operation and bytes; with its data type, too, if it reduces; with
-  // its root, too.
+  // Each kind has the first one with its operation and bytes; with its data type, too, if it
+  // reduces; with its root, too.
   std::vector<std::array<uint32_t, kBys>> like_;
   using Indices = std::map<std::tuple<std::string, uint64_t, std::string, int32_t>, uint32_t>;
   Indices indices_, firsts_;

@@ -30,8 +30,8 @@ struct Hang {
   HangVerdict verdict{};
   int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
   std::string op;                 // that is waited in, "" when not known
-  // Of kRankNotCalled: "AllReduce #106 (up to 64KiB)"; "" when not known, or calls of several
-  // kinds.
+  // kRankNotCalled has "AllReduce #106 (up to 64KiB)"; "" when it is not known, or the calls are of
+  // several kinds.
   std::string missing_call;
   Situation situation{};
   // Of kBeingMade, if a communicator has the same ranks: its place in the result.

@@ -36,8 +36,8 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
   double calls = 0;
   for (const UsualDurationSnapshot& kind : timed.front()) {
     if (IsGrouped(kind.op) && !with_groups) continue;
-    // Of the mean durations: endpoints are asked one after the other, so the counts differ a
-    // little.
+    // The mean durations are compared: endpoints are asked one after the other, so the counts differ
+    // a little.
     std::vector<double> means;
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;

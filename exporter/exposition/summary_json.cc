@@ -47,8 +47,8 @@ std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now
     return std::tuple(a.second["usual"] == true, a.first) <
            std::tuple(b.second["usual"] == true, b.first);
   });
-  // Behind the oldest the newest: another job's, perhaps, which must not be left out for a hang
-  // that everybody knows of.
+  // The newest comes behind the oldest: it may be another job's, which must not be left out for a
+  // hang that everybody knows of.
   if (found.size() > 2) std::rotate(found.begin() + 1, found.end() - 1, found.end());
   std::vector<Json> stands;
   stands.reserve(found.size());

@@ -1,5 +1,5 @@
-// How far the clocks of the endpoints' hosts are from the one here. Each is asked for its time a
-// few times (/api/v1/time): it read its clock between our question and its answer, so the clock's
+// This says how far the clocks of the endpoints' hosts are from the one here. Each is asked for its
+// time a few times (/api/v1/time): it read its clock between our question and its answer, so the clock's
 // offset lies within bounds that are as far apart as the round trip is long. The narrowest are
 // taken together.
 //

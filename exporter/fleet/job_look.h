@@ -48,7 +48,7 @@ struct JobLook {
   // ... and of the others, by what was wrong, who.
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;  // heard, and they know of nothing of interest
-  // Of each process, by host and pid: the endpoint that spoke of it, by its place among those
+  // It has, for each process by host and pid, the endpoint that spoke of it, by its place among those
   // asked.
   using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
   std::shared_ptr<const EndpointOf> endpoint_of;

@@ -1,5 +1,6 @@
-// Which suspicions of an endpoint's page have not been there before: a hang of a communicator (not
-// a wait that is usual), or a rank that lags in one. For whoever does something once for each.
+// This tells which suspicions of an endpoint's page have not been there before: a hang of a
+// communicator (not a wait that is usual), or a rank that lags in one. Whoever does something once
+// for each needs that.
 //
 // Thread: one. Cost: that of looking through the page.
 #ifndef EXPORTER_FLEET_SUSPICIONS_H_

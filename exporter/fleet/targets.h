@@ -1,4 +1,4 @@
-// Which endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), from a URL
+// This finds the endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), from a URL
 // in that of http_sd, from a name server, or from a Prometheus, which knows who speaks for a job
 // and where it scrapes them.
 //

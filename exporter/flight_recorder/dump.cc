@@ -333,7 +333,7 @@ class Reader {
   static void ReopenUnreturned(const Membership& membership, std::vector<Entry>* entries) {
     if (!membership.enqueued || entries->empty()) return;
     const bool are_peers = entries->front().is_point_to_point;
-    // Of a group with both it is not known which number the last one that was enqueued is.
+    // In a group with both it is not known which number the last one that was enqueued is.
     if (std::any_of(entries->begin(), entries->end(), [are_peers](const Entry& entry) {
           return entry.is_point_to_point != are_peers;
         })) {

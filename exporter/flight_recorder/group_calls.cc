@@ -8,8 +8,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// By the calls that the dump has. What is not among those that it has may have been called all the
-// same.
+// The calls that the dump has tell. A call that is not among them may have been made all the same.
 void ConcludeByCalls(RankCalls* calls) {
   const Membership& membership = *calls->membership;
   const std::vector<Collective>& collectives = membership.collectives;
@@ -27,8 +26,8 @@ void ConcludeByCalls(RankCalls* calls) {
       !calls->dump->is_only_open && (calls->dump->is_from_first || !collectives.empty());
 }
 
-// By the status of a rank that has nothing in flight, which is a number of a collective or of a
-// Send or Recv. One of a collective is about as large as those of the other ranks: they have not
+// The status of a rank that has nothing in flight tells: the number of a collective or of a Send or
+// Recv. A collective's number is about as large as those of the other ranks: they have not
 // completed what it has not called, but for a few that a rank can leave before the others come, and
 // it has not completed what they have not called.
 void ConcludeByStatus(uint64_t most_completed, uint64_t most_called, RankCalls* calls) {

@@ -40,8 +40,8 @@ std::string BootLabel(const std::string& boot) {
   return absl::StrCat("\"__meta_nccl_pulse_boot\": \"", boot, "\"");
 }
 
-// Whether the process that wrote it is gone. Without ForkGuard, here and below: the file system may
-// be slow, and a child that has this open does no harm.
+// Says whether the process that wrote it is gone. There is no ForkGuard here and below: the file
+// system may be slow, and a child that has this open does no harm.
 bool IsAbandoned(const std::string& path, const std::string& boot) {
   SharedDescriptor file;
   file.Set(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));

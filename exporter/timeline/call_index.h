@@ -55,7 +55,7 @@ class CallIndex {
   // When the GPU can have begun it at the earliest: its launch, and what came before on its stream.
   // 0: it was not timed, or its launch is not known.
   int64_t EarliestBegin(const SeenCall& call) const;
-  // Where its mark stands: at KnownTime, and those of one moment (a group has one launch) a
+  // Says where its mark stands: at KnownTime, and those of one moment (a group has one launch) a
   // nanosecond apart, in their order. Marks of the same time would be drawn one below the other.
   int64_t MarkTime(const SeenCall& call) const;
 
@@ -79,8 +79,8 @@ class CallIndex {
   std::map<const SeenCall*, int64_t> marks_;  // those that do not stand at KnownTime
 };
 
-// When a timed call that begins then is over. No later than an int64_t says: a capture may claim
-// any time.
+// Says when a timed call that begins then is over, no later than an int64_t can say: a capture may
+// claim any time.
 int64_t EndOf(const SeenCall& call, int64_t begin_ns);
 
 // The id of a flow that joins what belongs to this. Not 0.

@@ -35,7 +35,7 @@ int64_t ArrivalNs() {
   return std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count();
 }
 
-// Where that is not said, it may.
+// A rank of which the page does not say it may be live.
 bool HasLiveRank(const Json& comm) {
   const Json& ranks = FieldAt(comm, "ranks");
   return std::any_of(ranks.begin(), ranks.end(),

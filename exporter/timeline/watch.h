@@ -48,8 +48,8 @@ class JobWatch {
   // Those that live, each once.
   std::vector<JobProcess> processes() const;
 
-  // Until the time is over, and longer while a live communicator was never looked at, or until `stop` is
-  // set; then once more, and the verdict on the job.
+  // Looks until the time is over, and longer while a live communicator was never looked at, or until
+  // `stop` is set. Then it looks once more, and takes the verdict on the job.
   void Watch(std::chrono::milliseconds window, const std::atomic<bool>& stop);
   Observation Take() { return std::move(seen_); }
 

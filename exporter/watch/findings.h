@@ -80,7 +80,7 @@ struct WatchState {
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);
 
-// Which job a process belongs to, for its labels. The workload is the job id where it has none, as
+// It says which job a process belongs to, for its labels. The workload is the job id where it has none, as
 // in the recording rules.
 struct JobName {
   std::string job_id, workload;

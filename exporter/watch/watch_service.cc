@@ -79,8 +79,8 @@ class Desk {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto is_due = [&] { return !questions_.empty() || stopping; };
     while (!is_due() && std::chrono::steady_clock::now() < until) {
-      // By the wall clock, because ThreadSanitizer does not see a lock that waits by the steady
-      // one.
+      // It waits by the wall clock, because ThreadSanitizer does not see a lock that waits by the
+      // steady one.
       const auto left = until - std::chrono::steady_clock::now();
       changed_.wait_until(lock, std::chrono::system_clock::now() + left);
     }

@@ -1,5 +1,5 @@
-// In place of guard.cc, and of all that it stands on, in a build with
-// --//exporter/web:with_tls=false. A configuration is refused, whatever it says: nobody must
+// A build with --//exporter/web:with_tls=false has this in place of guard.cc, and of all that it
+// stands on. A configuration is refused, whatever it says: nobody must
 // believe that passwords are asked for.
 #include "absl/strings/str_cat.h"
 #include "exporter/web/guard.h"

@@ -41,7 +41,7 @@ class HandlePairs {
  public:
   static constexpr bool IsTicketOrPair(uint64_t handle) { return handle >> kKindShift != 0; }
 
-  // Before all else. `process`: 13 bits that differ between processes, so that another one's pair
+  // Comes before all else. `process`: 13 bits that differ between processes, so that another one's pair
   // is none of ours. Touches the memory: callbacks do not wait for pages.
   void Begin(uint32_t process) {
     issuer_ = uint64_t{process} << Ticket::kKindBits | kKind;

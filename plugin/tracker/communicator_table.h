@@ -33,7 +33,7 @@ struct CommunicatorIdentity {
   int64_t realtime_ns;
   int api_version;      // of the NCCL that makes it
   uint32_t event_mask;  // that it was given
-  // Where NCCL has the profiler's context of this communicator; never dereferenced. Null: not
+  // NCCL has the profiler's context of this communicator there. It is never dereferenced. Null: not
   // known.
   const void* context_at = nullptr;
 };

@@ -1,4 +1,4 @@
-// Where the operations of a communicator are counted, as CallKinds has it of calls: a job's
+// The operations of a communicator are counted here, as its calls are in CallKinds: a job's
 // operations have few kinds, and the cells of each are found in one cache line.
 //
 // A kind is known by the addresses of its strings, and by the fate of its launch, which is part of

@@ -26,7 +26,7 @@ JOB = "4711"
 NOT_HERE = re.compile(r"nvidia-resiliency-ext"  # a clone from elsewhere
                       r"|https://node-1"         # TLS
                       r"|--capture-dir=/var/lib")  # as the package installs it
-# Until they are stopped.
+# These run until they are stopped.
 SERVERS = re.compile(r"pulse (agent|watch|demo)|pulse status --watch")
 COMMAND = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:pulse|curl) .+)")
 # 3: a hang is suspected. 4: incomplete; a busy machine gives little processor time to answers.

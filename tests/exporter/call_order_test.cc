@@ -159,8 +159,7 @@ TEST(CallOrder, SizesOfOneClass) {
   EXPECT_THAT(RootsOf(job), ElementsAre(3));
 }
 
-// With more bytes on one rank, 8 in place of 4, it completed. What they wait for now is another
-// thing.
+// It completed with more bytes on one rank, 8 in place of 4. The ranks wait for another thing now.
 TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
   const Called single{"AllReduce", 4}, twice{"AllReduce", 8, "ncclFloat64"};
   SimulatedJob job = RunningJob();

@@ -15,7 +15,7 @@
 
 namespace nccl_pulse {
 
-// What the texts and ranks of a hang are compared by.
+// The texts and ranks of a hang are compared by this.
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -38,7 +38,7 @@ inline std::optional<Hang> HangOf(const SimulatedJob& job, uint64_t id = kComm) 
   return DiagnosisOf(job, id).hang;
 }
 
-// What is suspected: a hang, or the test fails.
+// Returns what is suspected: a hang, or the test fails.
 inline Hang HangNow(const SimulatedJob& job, uint64_t id = kComm) {
   const std::optional<Hang> hang = HangOf(job, id);
   EXPECT_TRUE(hang);

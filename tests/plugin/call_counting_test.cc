@@ -37,7 +37,7 @@ TEST_IN_CHILD(CallCounting, WithoutAnOperation) {
   }
   EXPECT_EQ(Bytes(Find(ReadSnapshot(), 1)), 1000 * kBytes);
   EXPECT_EQ(CallCallbacks(), 1000u);
-  // Not once more by an operation that comes after all.
+  // An operation that comes after all does not count it once more.
   Stop(Start(communicator.context(), CollEvent(nullptr, 0, 2)));
   EXPECT_EQ(CallsNow(1), 1000u);
 }

@@ -196,7 +196,7 @@ TEST_IN_CHILD(HotPathTest, FreshThreadForEveryGroup, kKernel) {
   for (int i = 0; i < 2000; ++i) RunTimed(comm, ++group.number);
   constexpr int kThreads = 2000;
   for (int i = 0; i < kThreads && group.permitted; ++i) {
-    // Not std::thread: that one frees, in the new thread, what it was handed.
+    // std::thread would free, in the new thread, what it was handed.
     pthread_t thread;
     ASSERT_EQ(pthread_create(&thread, nullptr, RunGroup, &group), 0);
     ASSERT_EQ(pthread_join(thread, nullptr), 0);

@@ -82,7 +82,7 @@ TEST_WITH_GPU(InflightTest, AHangIsOlderThanThereArePlaces) {
 TEST_WITH_GPU(InflightTest, NothingIsSaidBeforeAnEndWasSeen) {
   gpu.MakeCurrent(nullptr);
   NcclCommunicator comm(1);
-  // As copy-engine proxies do: they never stop.
+  // These never stop, as those of copy engines.
   for (int i = 0; i < 5; ++i) StartProxyOp(comm, comm.Enqueue());
   AdvanceClock(60 * kSecond);
   ExpectUnknown(Look());
@@ -117,7 +117,7 @@ TEST_WITH_GPU(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped, kKernel
   ExpectIdle(Look(), CompletionSource::kKernel);
   void* operation = comm.Enqueue(2);
   const int64_t since = Look().last_launch_realtime_ns;
-  // Before its first channel: it waits on the GPU.
+  // It waits on the GPU before its first channel.
   ExpectInFlightSince(Look(), CompletionSource::kKernel, since);
   void* first = Start(comm.context(), ChannelEvent(operation, 0, 3000));
   void* second = Start(comm.context(), ChannelEvent(operation, 1, 3000));

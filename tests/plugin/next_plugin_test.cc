@@ -208,7 +208,7 @@ TEST_IN_CHILD(NextPlugin, OtherProcessesHandlesAreNull, {"NCCL_PULSE_NEXT_PLUGIN
   // Its steps are this process' own.
   Start(foreign, StepEvent(proxy.handle));
   EXPECT_EQ(Only(notes, NextCall::kStart, abi::kEventProxyStep).parent, proxy.handle);
-  // Of a context that nobody knows, nothing.
+  // Nothing is passed on of a context that nobody knows.
   notes.calls.clear();
   Start(foreign, CallEvent("AllReduce", 1, "ncclInt8"));
   Stop(foreign);

@@ -57,7 +57,7 @@ TEST_IN_CHILD(RandomBitsTest, DamagedTicketsHarmNothing, kKernel) {
     void* channel = Start(comm.context(), ChannelEvent(coll, static_cast<uint8_t>(i % 4), 1000));
     const auto damaged = [&random](void* handle) {
       auto bits = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(handle));
-      // Not the ten that name the communicator: the other one must stay as it is.
+      // The ten bits that name the communicator stay: the other one must stay as it is.
       for (uint64_t n = random() % 3 + 1; n > 0; --n) bits ^= uint64_t{1} << (10 + random() % 54);
       return Pointer(bits);
     };

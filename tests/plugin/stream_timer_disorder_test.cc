@@ -14,7 +14,7 @@ TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   StreamCommunicator comm(gpu, 1);
   TimeEveryCall();
   comm.WarmUp();
-  // Before.
+  // It is reported before its launch.
   void* group = comm.StartGroup();
   auto call = comm.MakeCall(group, "AllReduce", 4096);
   comm.Report(call);
@@ -24,7 +24,7 @@ TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   WaitForPoll();
   EXPECT_EQ(TimedOperations(comm.Read()), 0u);
   ExpectEveryOperationOnce(comm.Read(), 3);
-  // After the launch of the next, which is of another kind and not timed.
+  // It is reported after the launch of the next, which is of another kind and not timed.
   group = comm.StartGroup();
   call = comm.MakeCall(group, "AllReduce", 4096);
   comm.Launch(group, kMs);
@@ -39,7 +39,7 @@ TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   WaitForPoll();
   EXPECT_EQ(TimedOperations(comm.Read()), 1u);
   ExpectEveryOperationOnce(comm.Read(), 5);
-  // Without a launch (a copy-engine collective, say), after one that was timed.
+  // It has no launch (a copy-engine collective, say) and comes after one that was timed.
   comm.Run(kMs);
   group = comm.StartGroup();
   comm.Report(comm.MakeCall(group, "AllGather", 64));

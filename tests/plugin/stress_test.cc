@@ -95,7 +95,7 @@ TEST_IN_CHILD(StressTest, EverythingAtOnce, {"NCCL_PULSE_TIMING", "kernel"}) {
   for (std::thread& thread : launching) thread.join();
   host_callbacks.join();
   passing.join();
-  // Before the reader ends: what a reader sees now is what was counted.
+  // The reader still reads: what it sees now is what was counted.
   shared.Finalize();
   end = true;
   reader.join();
@@ -132,7 +132,7 @@ TEST_IN_CHILD(StressTest, NetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
   });
   const auto run = [&](uint64_t number) {
     NcclCommunicator comm(number + 1);
-    // Until enough were watched, however long the machine takes for the windows.
+    // It goes on until enough were watched, however long the machine takes for the windows.
     for (uint64_t i = 0; i < kOperations || watched[number] < 1000; ++i) {
       const bool on = (NcclCommunicator::event_mask() & kStepBit) != 0;
       void* proxy = Start(comm.context(), ProxyOpEvent(comm.Enqueue(), getpid()));

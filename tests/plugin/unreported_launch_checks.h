@@ -54,8 +54,8 @@ inline std::unique_ptr<StreamCommunicator> MakeElsewhere(FakeCuda& gpu, uint64_t
   return comm;
 }
 
-// From now on that operation is known to be hidden. Two launches, which have completed, and one
-// call that stays unreported.
+// From now on that operation is known to be hidden. There are two launches, which have completed, and
+// one call that stays unreported.
 inline void LearnHidden(FakeCuda& gpu, StreamCommunicator& comm, const char* op = "Broadcast") {
   comm.Run(0, "AllGather");
   comm.RunUnreported(0, op);

@@ -57,7 +57,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
   gpu.Advance(kSecond);
   for (int i = 0; i < kThreads; ++i) {
     const StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
-    // Of a non-blocking one those that NCCL reports.
+    // A non-blocking one has those that NCCL reports.
     const auto launches = static_cast<uint64_t>(i % 2 == 1 ? 2 * kRounds + 3 : 4 * kRounds + 3);
     EXPECT_EQ(See(comm), (Seen{launches, launches, 0}));
     ExpectEveryCallOnce(comm);

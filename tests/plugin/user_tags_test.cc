@@ -136,7 +136,7 @@ TEST_WITH_GPU(UserTagsTest, CallsAndDurationsHaveThem, {"NCCL_PULSE_USER_TAGS", 
   }
   const ByTag calls{{"", 4}, {"17", 4}, {"18446744073709551615", 4}};
   EXPECT_EQ(CallsByTag(comm.Read()), calls);
-  // Of the calls of one kind, tagged or not, the first two are not timed.
+  // The first two calls of one kind, tagged or not, are not timed.
   const ByTag timed{{"", 4}, {"17", 3}, {"18446744073709551615", 3}};
   EXPECT_EQ(TimedByTag(comm.Read(), "AllReduce"), timed);
 }

@@ -178,8 +178,8 @@ class FuzzTest(HostileCase):
             except OSError:
                 pass  # as many as may wait are waiting
             peer.close()
+        # The queue may still be full: then it joins a little later, and has no address until then.
         late = self.start(5)
-        self.assertEqual(late.port, self.port)
         late.ask("run 4")
         self.wait_for({0: 10, 1: 10, 5: 4})
         late.end()

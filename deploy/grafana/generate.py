@@ -144,7 +144,7 @@ def job():
         stat("Timed calls", "Share of calls with a duration; a sample by design.",
              "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
         stat("With CUDA graphs",
-             "Communicators with captured operations. NCCL_PULSE_GRAPHS=auto counts their replays.",
+             "Communicators with captured operations.",
              "sum(max by (comm) (nccl_communicator_uses_cuda_graphs%s))" % comm),
         height=4)
     board.add(table(

@@ -416,9 +416,11 @@ class Words {
   // By NVML and by counters of finished work.
   std::string IdleInGraphs() const {
     const Ranks& idle = finding_.suspects;
-    return absl::StrCat(Verb(idle, "The GPU of ", "The GPUs of "), Names(idle), " ", Has(idle),
-                        " run nothing since ", ClockWords(finding_.since_realtime_ns),
-                        ", while every other GPU was busy and no collective has finished here: ",
+    return absl::StrCat(Verb(idle, "The GPU of ", "The GPUs of "), Names(idle),
+                        Verb(idle, " runs", " run"),
+                        " nothing, while every other GPU is busy and no collective has finished "
+                        "here since ",
+                        ClockWords(finding_.since_realtime_ns), ": ",
                         Verb(idle, "its program has", "their programs have"),
                         " not launched what the others wait for.", Waiters());
   }

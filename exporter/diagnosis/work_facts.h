@@ -2,10 +2,10 @@
 // CUDA graphs (docs/work-counters.md), together with what its GPUs have run meanwhile (GpuUse).
 //
 // A counter that stands is no hang: an engine without requests finishes nothing for hours. Then its
-// GPUs run nothing. So all of this must hold since the counters moved last, for hang_after:
+// GPUs run nothing. So all of this must hold for the last hang_after:
 //
 //   all ranks are seen, and the counter of each is proven and stands, or cannot be read now
-//   some GPUs have always been busy, and each of the others has run nothing at all
+//   some GPUs were busy all the time, and each of the others has run nothing at all
 //
 // A launching thread that waits for room behind a replay keeps the driver's lock, and so the thread
 // that would read the counter. Such a rank has a busy GPU, and finishes nothing that another rank,

@@ -81,13 +81,11 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "size. Later waits are compared with it for a while. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_uses_cuda_graphs", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "1 if operations of the communicator were captured into a CUDA graph. Replays are counted and "
-     "timed only with NCCL_PULSE_GRAPHS=auto. Absent if none was."},
+     "1 if operations of the communicator were captured into a CUDA graph. Absent if none was."},
     {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
      LabelNames(),
-     "Replays of CUDA graphs with operations of the communicator that are followed "
-     "(NCCL_PULSE_GRAPHS=auto): each time the first stamp of a graph was passed. Present from the "
-     "first on."},
+     "Replays of CUDA graphs of more than 20 launches with operations of the communicator: each "
+     "time the first stamp of a graph was passed. Present from the first on."},
     {MetricId::kGraphReplaysInFlight, "nccl_graph_inflight_replays", MetricType::Gauge, "", kComm,
      LabelNames(),
      "Replays that have passed the first stamp of their graph and not its last. Present after the "
@@ -215,7 +213,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Absent when they never were."},
     {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
      LabelNames("fate"),
-     "CUDA graphs into which operations were captured, with NCCL_PULSE_GRAPHS=auto. seen: all. "
+     "CUDA graphs into which operations were captured. seen: all. "
      "followed: their replays are counted; most others have too few launches for a stamp. no_room: "
      "too many are followed. incomplete: some of their calls are not kept. refused: the driver "
      "refused a stamp. Present from the first on."},

@@ -26,6 +26,7 @@ static_assert(sizeof(Sample) == 16 && offsetof(Sample, value) == 8);
 constexpr std::size_t kMostSamples = 256;
 constexpr int kLeastSamples = 10;  // two seconds
 constexpr int64_t kAgainNs = 1000000000;
+constexpr int64_t kLeastWindowNs = 3000000000;
 // What was still running when the counter moved last has ended by then.
 constexpr int64_t kEndsNs = 1000000000;
 constexpr unsigned kIdlePercent = 5, kBusyPercent = 80, kMemoryPercent = 1;
@@ -100,7 +101,7 @@ GpuUse GpuUses::Of(const std::string& uuid, int64_t since_realtime_ns, int64_t n
   Answer& answer = answers_[uuid];
   if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kAgainNs) {
     if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
-    answer = {now_realtime_ns, nvml_->Ask(uuid, since_realtime_ns + kEndsNs)};
+    answer = {now_realtime_ns, nvml_->Ask(uuid, since_realtime_ns)};
   }
   return answer.use;
 }
@@ -115,7 +116,11 @@ void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet*
           ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
         continue;
       }
-      comm.work.gpu_use = Of(comm.uuid, comm.work.moved_realtime_ns, now_realtime_ns);
+      // An engine may have been quiet for long before.
+      const int64_t since_ns =
+          std::max(comm.work.moved_realtime_ns + kEndsNs,
+                   now_realtime_ns - std::max(stands_after_ns, kLeastWindowNs));
+      comm.work.gpu_use = Of(comm.uuid, since_ns, now_realtime_ns);
     }
   }
 }

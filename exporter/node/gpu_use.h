@@ -29,7 +29,7 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  // Says it of all communicators whose counter has stood for that long.
+  // Says it of all communicators whose counter has stood for that long, for the last so many seconds.
   void Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set);
 
  private:

@@ -10,10 +10,8 @@
 // wait in its first collective. Where a graph has several heads (StampContext::kMostRoots), it
 // stands in front of the 21st launch. The pairs also tell how long one launch took.
 //
-// The budget is a share of the launches: at most 2 % of a graph of nothing but small collectives,
-// of which the fastest take 5.8 us, at most 0.5 % of one like a decoding step, and never more than
-// 0.25 us a launch. A stamp costs 1.0 to 1.5 us (docs/cuda-graphs.md); no graph has more than 3 for 61
-// launches. A graph of up to 20 has none, and its replays are not known.
+// The budget is 0.25 us or 1 % a launch, whichever is more. A stamp costs 1.0 to 1.5 us
+// (docs/cuda-graphs.md); no graph has more than 3 for 61 launches. A graph of up to 20 has none.
 #ifndef PLUGIN_CUDA_STAMP_PLAN_H_
 #define PLUGIN_CUDA_STAMP_PLAN_H_
 

@@ -78,7 +78,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
       MakeProcessTag(), process->settings.timed_launches_per_second);
   process->tracker->SetUserTagLimit(process->settings.user_tags);
   if (process->settings.follow_graphs && process->driver != nullptr) {
-    process->tracker->graphs().Begin(*process->driver);  // the first communicator warns
+    process->tracker->graphs().Begin(*process->driver);  // the first communicator says if it cannot
   }
   if (process->settings.follow_work &&
       (process->driver == nullptr || !process->tracker->FollowWork(*process->driver))) {

@@ -33,7 +33,7 @@ struct Program {
   uint32_t versions = 0;  // API versions that were met: 1 << version
   bool memory_warning_given = false;
   bool heartbeat_warning_given = false;
-  bool graphs_warning_given = false;
+  bool graphs_line_given = false;
   bool user_tags_warning_given = false;
 };
 
@@ -155,14 +155,14 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
 void PrepareGraphs(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   if (!process.settings.follow_graphs || process.tracker->graphs().PrepareContext() ||
-      program.graphs_warning_given) {
+      program.graphs_line_given) {
     return;
   }
-  program.graphs_warning_given = true;
-  process.log.Warn(arguments.logger,
+  program.graphs_line_given = true;
+  process.log.Info(arguments.logger,
                    "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver "
                    "lacks what stamps in CUDA graphs need (CUDA 12.0 or newer, and translation of "
-                   "PTX), or NCCL_PULSE_TIMING is off; replays are not followed");
+                   "PTX), or NCCL_PULSE_TIMING is off; graphs get no stamps");
 }
 
 // Runs when the process ends by exit() or by returning from main, so that whoever keeps its numbers

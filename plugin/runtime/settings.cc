@@ -240,7 +240,7 @@ constexpr Setting kSettings[] = {
     {"NCCL_PULSE_NETWORK_WINDOW", LiveRange(LiveSetting::kNetworkWindow), ParseNetworkWindow,
      [](const Settings& s) { return absl::StrCat(s.network_window_percent); }},
     {"NCCL_PULSE_GRAPHS", "auto or off", ParseGraphs,
-     [](const Settings&) { return std::string("off"); }},
+     [](const Settings&) { return std::string("auto"); }},
     {"NCCL_PULSE_WORK_COUNTERS", "on or off", ParseWorkCounters,
      [](const Settings&) { return std::string("on"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,

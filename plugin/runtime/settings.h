@@ -24,8 +24,8 @@
 //   NETWORK_WINDOW                 0.01 ... 100 off [1]               share of the time, per cent,
 //                                                                     in which network steps are
 //                                                                     watched (network_window.h)
-//   GRAPHS                         auto [off]                         whether replays of graphs are
-//                                                                     counted (graph_stamps.h)
+//   GRAPHS                         [auto] off                         whether long graphs get stamps
+//                                                                     (graph_stamps.h)
 //   WORK_COUNTERS                  [on] off                           whether NCCL's own counters of
 //                                                                     finished work are read
 //                                                                     (work_proof.h)
@@ -76,7 +76,7 @@ struct Settings {
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
   uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
-  bool follow_graphs = false;
+  bool follow_graphs = true;
   bool follow_work = true;
   int user_tags = 0;  // shown; 0: none
 };

@@ -61,6 +61,15 @@ TEST(GpuUse, BySamplesSinceTheCounterMoved) {
   EXPECT_EQ(Ask(), GpuUse::kMixed);
 }
 
+TEST(GpuUse, QuietTimeBeforeDoesNotCount) {
+  Sample(0, 0, 0);
+  for (FakeNvml::Sample& sample : Nvml().samples) {
+    if (sample.time_us >= (kMoved + 6 * kSecond) / 1000) sample.value = 100;
+  }
+  EXPECT_EQ(Ask(Standing(), 15 * kSecond), GpuUse::kMixed);
+  EXPECT_EQ(Ask(Standing(), 16 * kSecond), GpuUse::kBusy);
+}
+
 TEST(GpuUse, OneThatComputesUsesItsMemory) {
   Sample(0, 60, 100);
   Nvml().memory.back().value = 22;

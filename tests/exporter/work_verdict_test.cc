@@ -53,7 +53,7 @@ TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
   Use(&job, {kBusy, kBusy, kIdle, kBusy});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
-  EXPECT_THAT(hang.text, HasSubstr("The GPU of rank 2 (pid 102, GPU 2) has run nothing since"));
+  EXPECT_THAT(hang.text, HasSubstr("The GPU of rank 2 (pid 102, GPU 2) runs nothing, while"));
   EXPECT_THAT(hang.text, HasSubstr("wait in a CUDA graph."));
 }
 

@@ -60,6 +60,9 @@ def seen():
         "captures": dict(re.findall(r'^nccl_pulse_graph_captures_total\{[^}]*fate="(\w+)"[^}]*\} (\S+)', page, re.M)),
         "replays": {"/".join(key): value for key, value in sums(page, "nccl_graph_replays_total").items()},
         "operations": {"/".join(key): value for key, value in sums(page, "nccl_graph_operations_total").items()},
+        "finished": {"/".join(key): value for key, value in sums(page, "nccl_graph_finished_operations_total").items()},
+        "counters": [list(each) for each in re.findall(
+            r'^nccl_pulse_work_counters\{[^}]*state="(\w+)",reason="(\w+)"[^}]*\} (\S+)', page, re.M) if each[2] != "0"],
         "calls": {"/".join(key): value for key, value in sums(page, "nccl_operations_total").items()},
         "captured": {"/".join(key): value
                      for key, value in sums(page, "nccl_operations_total", 'captured="true"').items()},
@@ -135,8 +138,9 @@ def run(options, name):
 
 
 def executed(found):
-    """By communicator and rank: eager calls, and those of replays."""
-    return {key: found["eager"].get(key, 0) + found["operations"].get(key, 0) for key in found["calls"]}
+    """By communicator and rank: eager calls, and those of replays, by NCCL's own counter or by stamps."""
+    replayed = found["finished"] or found["operations"]
+    return {key: found["eager"].get(key, 0) + replayed.get(key, 0) for key in found["calls"]}
 
 
 def calls_in_a_capture(found):
@@ -156,11 +160,11 @@ def judge(name, found, expected, wanted):
             by_communicator.setdefault(key.split("/")[0], set()).add(count)
         wrong += ["the ranks of %s counted %s %s" % (comm, sorted(counts), what)
                   for comm, counts in by_communicator.items() if len(counts) > 1]
-    if any(found["replays"].values()) and set(executed(found).values()) != {wanted}:
+    if (found["finished"] or any(found["replays"].values())) and set(executed(found).values()) != {wanted}:
         wrong.append("%s were executed, %d were wanted of each rank" % (executed(found), wanted))
     if found["idle"]:
         wrong.append("idle is claimed of ranks %s, beside graphs" % found["idle"])
-    print("%-6s %s" % (name, {key: found[key] for key in ("captures", "captured", "eager", "replays", "operations", "states")}))
+    print("%-6s %s" % (name, {key: found[key] for key in ("captures", "captured", "eager", "replays", "operations", "finished", "counters", "states")}))
     print("%-6s calls in a capture, on average: %s" % (name, calls_in_a_capture(found)))
     print("%-6s %s" % (name, "; ".join(wrong) or "right"), flush=True)
     return bool(wrong)

@@ -52,7 +52,7 @@ CAPTURED_CALLS = {"captured-1": 1, "captured-65": 65}
 CALLS = 40  # twice, with a pause, in which the plugin decides to time every call
 PAUSE_S = 1.3
 HANG_AFTER_S = 1
-LOOK_S = 4  # for what a page is to show
+LOOK_S = 5  # for what a page is to show
 LEAST_S = 15
 
 LEGEND = """\
@@ -60,8 +60,8 @@ LEGEND = """\
 counted (`l`: fewer than calls), `E` the end of every launch is known, `T` durations are measured (`t`: as
 those of a group), `H` a rank that waits alone is reported as a hang and the rank that has not called is
 named (`h`: a hang is reported, and another rank or none is named; `?`: the page says that it does not know).
-`-`: none of that. Captured: in a CUDA graph with so many calls, with `NCCL_PULSE_GRAPHS=auto`; its launches
-are replays.
+`-`: none of that. Captured: in a CUDA graph with so many calls; its launches are replays, counted by stamps or by
+NCCL's own counter.
 """
 
 
@@ -120,6 +120,9 @@ class Reading:
         if captured:
             in_flight = counts(page, "nccl_graph_inflight_replays", way)
             self.in_flight = sum(in_flight.values())
+            finished = counts(page, "nccl_graph_finished_operations_total", way)
+            if finished and not self.launches:  # a graph without stamps
+                self.launches = sum(finished.values()) / CAPTURED_CALLS[way]
         else:
             ended = counts(page, "nccl_launches_completed_total", way)
             self.in_flight = self.launches - sum(ended.values())
@@ -315,8 +318,7 @@ def parse_options():
 
 
 def run_library(arguments, table, library, work):
-    os.environ.update(library.environment(), NCCL_PULSE_GRAPHS="auto",
-                      NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="100000")
+    os.environ.update(library.environment(), NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="100000")
     out = os.path.join(work, library.version)
     options = Options(arguments, library, out, time.monotonic() + arguments.budget)
     os.makedirs(out)

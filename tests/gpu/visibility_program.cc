@@ -12,8 +12,8 @@
 //   captured-65    a CUDA graph with 65 calls: as many as NCCL_PULSE_GRAPHS=auto times
 //
 // Before that each communicator makes what jobs make: the operation, an AllReduce of 4 bytes, and
-// the operation again. A launch that NCCL reports behind one that it does not is how the plugin
-// knows the latter.
+// the operation again, several times with pauses. A launch that NCCL reports behind one that it does
+// not is how the plugin knows the latter, and in the pauses it proves NCCL's counter.
 //
 // A line on standard input is a task: "call TIMES": so many calls, or replays, in each way, and
 // waits for them; "hang": one more of each, of which it waits for none; "wait": for those.
@@ -44,6 +44,8 @@ constexpr int kExitUsage = 2;
 constexpr int kExitApi = 3;
 constexpr unsigned kLifeSeconds = 120;
 constexpr int kManyCalls = 65;
+constexpr int kWarmUps = 5;
+constexpr useconds_t kWarmUpPauseUs = 150000;
 
 Api g_api;
 std::string g_way;  // that is under way
@@ -120,13 +122,16 @@ class Way {
   // What the first call sets up.
   void WarmUp() {
     g_way = name_;
-    Call();
     void* four_bytes = nullptr;
     CheckCuda(g_api.cudaMalloc(&four_bytes, 4), "cudaMalloc");
-    CheckNccl(Finish(g_api, comm_, ReduceFourBytes(g_api, arguments_, four_bytes)),
-              "ncclAllReduce");
-    Call();
-    Wait();
+    for (int i = 0; i < kWarmUps; ++i) {
+      Call();
+      CheckNccl(Finish(g_api, comm_, ReduceFourBytes(g_api, arguments_, four_bytes)),
+                "ncclAllReduce");
+      Call();
+      Wait();
+      usleep(kWarmUpPauseUs);
+    }
     if (captured_calls_ > 0) Capture();
   }
   void Make() {

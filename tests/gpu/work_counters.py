@@ -10,6 +10,7 @@ Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and
     one       one graph of 64 all_reduces                                 the same
     beside    eager all_reduces between replays                           the same
     sizes     graphs of 24 batch sizes, as an engine captures them        the same
+    compiled  torch.compile, mode reduce-overhead, four all_reduces       the same
     grouped   a graph of coalesced all_reduces                            proven; operations not known
     stopped   layers; then the host of rank 1 does nothing                rank_not_begun, rank 1
     held      layers; then rank 1's GPU runs another kernel               rank 1, or no_progress and nobody
@@ -39,7 +40,7 @@ import urllib.request
 
 PORT = 9481
 LIVES = ("lives", "apart", "reset")
-JOBS = ("layers", "one", "beside", "sizes", "grouped", "stopped", "held", "quiet", "computes", "first")
+JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "stopped", "held", "quiet", "computes", "first")
 STANDING = ("stopped", "held", "quiet", "computes", "first")
 LAYERS = 32
 SIZES = (64 << 10, 1 << 20, 16 << 20)
@@ -101,7 +102,44 @@ class Rank:
                     return steps
 
 
+class Compiled:
+    """What torch.compile captures by itself. `calls` are those of the replays that PyTorch made."""
+
+    CALLS = 4
+
+    def __init__(self, job):
+        import torch.distributed._functional_collectives as functional
+
+        torch, group = job.torch, job.dist.group.WORLD
+        self.graph_replays = 0
+        replay = torch.cuda.CUDAGraph.replay
+
+        def counted(graph):
+            self.graph_replays += 1
+            replay(graph)
+
+        torch.cuda.CUDAGraph.replay = counted
+
+        def step(values):
+            for _ in range(self.CALLS):
+                values = functional.all_reduce(values * 0.5, "sum", group).relu()
+            return values
+
+        self.step = torch.compile(step, mode="reduce-overhead")
+        self.values = torch.ones(1 << 18, device="cuda")
+        self.torch = torch
+
+    def replay(self):
+        self.torch.compiler.cudagraph_mark_step_begin()
+        self.step(self.values)
+
+    def replayed(self):
+        return self.graph_replays * self.CALLS
+
+
 def graphs_of(job, case):
+    if case == "compiled":
+        return [(Compiled(job), 0)]
     if case == "one":
         return [job.capture([SIZES[1]] * 64)]
     if case == "sizes":
@@ -136,6 +174,8 @@ def run_rank(options):
     job.calibrate()
     graphs = graphs_of(job, case)
     job.replay(graphs, options.seconds, eager=case == "beside")
+    if case == "compiled":
+        job.replayed = graphs[0][0].replayed()
     if case in STANDING:
         time.sleep(0.5)
         print(json.dumps({"event": "stands", "rank": rank, "replayed": job.replayed, "nccl": job.nccl}), flush=True)
@@ -157,7 +197,7 @@ def run_rank(options):
     comm, own = own_rank(rank)
     work = own["work"]
     right = work is not None and work["state"] == "proven" and (
-        work["operations"] is None if case == "grouped" else work["operations"] == job.replayed)
+        work["operations"] is None if case == "grouped" else 0 < job.replayed == work["operations"])
     print(json.dumps({"case": case, "rank": rank, "right": right, "replayed": job.replayed, "work": work,
                       "nccl": job.nccl, "state": own["state"],
                       "hang": comm["hang"] and comm["hang"]["text"]}), flush=True)

@@ -23,7 +23,7 @@ FakeCuda::Graph CaptureGraph(FakeCuda& gpu, StreamCommunicator& comm, uint32_t c
 }
 
 // The last stamp's count may stay one behind (stamp_code.h), and no later passage puts that right.
-TEST_WITH_GPU(GraphEnd, GraphThatIsGoneHasNothingInFlight, {"NCCL_PULSE_GRAPHS", "auto"}) {
+TEST_WITH_GPU(GraphEnd, GraphThatIsGoneHasNothingInFlight) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kPairSpacing + 1);
   gpu.Replay(graph);

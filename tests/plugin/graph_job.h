@@ -11,7 +11,6 @@
 
 namespace nccl_pulse {
 
-inline const Environment kAuto{{"NCCL_PULSE_GRAPHS", "auto"}};
 inline constexpr uint64_t kBytes = 4096;
 
 inline void CaptureCall(StreamCommunicator& comm, const char* op = "AllReduce",

@@ -31,7 +31,7 @@ void ExpectPlace(const GraphPlace& place, uint32_t graph, uint32_t passed, uint3
   EXPECT_EQ(place.calls, calls);
 }
 
-TEST_WITH_GPU(GraphPlace, IsBehindTheStampThatWasPassedLast, kAuto) {
+TEST_WITH_GPU(GraphPlace, IsBehindTheStampThatWasPassedLast) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kCalls);
   ExpectPlace(PlaceOf(comm), 0, 0, 0, 0, 0);
@@ -54,7 +54,7 @@ TEST_WITH_GPU(GraphPlace, IsBehindTheStampThatWasPassedLast, kAuto) {
   EXPECT_EQ(comm.Read().graph_replays, 2u);
 }
 
-TEST_WITH_GPU(GraphPlace, IsInTheGraphThatMovedLast, kAuto) {
+TEST_WITH_GPU(GraphPlace, IsInTheGraphThatMovedLast) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph first = CaptureGraph(gpu, comm, kCalls);
   CaptureGraph(gpu, comm, kFirstStamp);  // too short for a stamp
@@ -69,7 +69,7 @@ TEST_WITH_GPU(GraphPlace, IsInTheGraphThatMovedLast, kAuto) {
 }
 
 // Each communicator's calls are counted for themselves, where they are launched.
-TEST_WITH_GPU(GraphPlace, CountsTheCallsOfItsCommunicator, kAuto) {
+TEST_WITH_GPU(GraphPlace, CountsTheCallsOfItsCommunicator) {
   StreamCommunicator a(gpu, 1);
   StreamCommunicator b(gpu, 2, a.gpu_context());
   b.UseStream(a.stream());
@@ -84,7 +84,7 @@ TEST_WITH_GPU(GraphPlace, CountsTheCallsOfItsCommunicator, kAuto) {
 }
 
 // A launch of several calls: all of them are behind a stamp in front of it.
-TEST_WITH_GPU(GraphPlace, CallsOfAGroupAreLaunchedTogether, kAuto) {
+TEST_WITH_GPU(GraphPlace, CallsOfAGroupAreLaunchedTogether) {
   StreamCommunicator comm(gpu, 1);
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
@@ -97,13 +97,13 @@ TEST_WITH_GPU(GraphPlace, CallsOfAGroupAreLaunchedTogether, kAuto) {
   ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
 }
 
-TEST_WITH_GPU(GraphPlace, GraphWithSeveralHeadsHasAStampInFrontOfThem, kAuto) {
+TEST_WITH_GPU(GraphPlace, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots);
   EXPECT_EQ(gpu.Nodes(graph), "s" + std::string(kFirstStamp + 1, 'k'));
 }
 
-TEST_WITH_GPU(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin, kAuto) {
+TEST_WITH_GPU(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots + 1);
   EXPECT_EQ(gpu.Nodes(graph), std::string(kFirstStamp, 'k') + "sk");
@@ -113,7 +113,7 @@ TEST_WITH_GPU(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin, kAuto) {
 }
 
 // A stamp without its edges may count: nobody else is given its place.
-TEST_WITH_GPU(GraphPlace, HeadThatIsRefusedIsTheLast, kAuto) {
+TEST_WITH_GPU(GraphPlace, HeadThatIsRefusedIsTheLast) {
   StreamCommunicator comm(gpu, 1);
   gpu.Fail("cuGraphAddDependencies", 1);
   CaptureGraph(gpu, comm, kCalls);
@@ -125,7 +125,7 @@ TEST_WITH_GPU(GraphPlace, HeadThatIsRefusedIsTheLast, kAuto) {
 }
 
 // The next communicator of the same place in the table begins anew.
-TEST_WITH_GPU(GraphPlace, IsOfOneCommunicator, kAuto) {
+TEST_WITH_GPU(GraphPlace, IsOfOneCommunicator) {
   StreamCommunicator first(gpu, 1);
   gpu.Replay(CaptureGraph(gpu, first, kCalls));
   EXPECT_EQ(PlaceOf(first).captures, 1u);

@@ -13,7 +13,7 @@ namespace nccl_pulse {
 namespace {
 
 // Applications that capture anew at each step.
-TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom, kAuto) {
+TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom) {
   StreamCommunicator comm(gpu, 1);
   uint64_t replays = 0;
   for (int round = 0; round < 3; ++round) {
@@ -34,7 +34,7 @@ TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom, kAuto) {
   EXPECT_EQ(Captures(CaptureFate::kNoRoom), 0u);
 }
 
-TEST_WITH_GPU(GraphStamps, PlacementDoesNotDependOnRoom, kAuto) {
+TEST_WITH_GPU(GraphStamps, PlacementDoesNotDependOnRoom) {
   StreamCommunicator comm(gpu, 1);
   for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
     CaptureGraph(gpu, comm, kFirstStamp + 1);
@@ -48,7 +48,7 @@ TEST_WITH_GPU(GraphStamps, PlacementDoesNotDependOnRoom, kAuto) {
 }
 
 // The graph's end would not be known.
-TEST_WITH_GPU(GraphStamps, GraphThatCannotBeWatchedIsNotCounted, kAuto) {
+TEST_WITH_GPU(GraphStamps, GraphThatCannotBeWatchedIsNotCounted) {
   StreamCommunicator comm(gpu, 1);
   gpu.Fail("cuGraphRetainUserObject", 801);
   for (uint32_t i = 0; i < 2 * GraphStamps::kMostRecords; ++i) {
@@ -68,7 +68,7 @@ TEST_WITH_GPU(GraphStamps, GraphThatCannotBeWatchedIsNotCounted, kAuto) {
   EXPECT_EQ(Captures(CaptureFate::kNoRoom), 2u * GraphStamps::kMostRecords);
 }
 
-TEST_WITH_GPU(GraphStamps, DriverThatCannotHasNoneForGood, kAuto) {
+TEST_WITH_GPU(GraphStamps, DriverThatCannotHasNoneForGood, {"NCCL_PULSE_LOG_LEVEL", "info"}) {
   gpu.Fail("cuModuleLoadData", 218);
   StreamCommunicator comm(gpu, 1);
   StreamCommunicator other(gpu, 2, comm.gpu_context());
@@ -83,7 +83,7 @@ TEST_WITH_GPU(GraphStamps, DriverThatCannotHasNoneForGood, kAuto) {
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
 }
 
-TEST_WITH_GPU(GraphStamps, LaunchThatIsRefusedIsTheLast, kAuto) {
+TEST_WITH_GPU(GraphStamps, LaunchThatIsRefusedIsTheLast) {
   StreamCommunicator comm(gpu, 1);
   gpu.Fail("cuGraphAddKernelNode_v2", 1);
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
@@ -94,7 +94,7 @@ TEST_WITH_GPU(GraphStamps, LaunchThatIsRefusedIsTheLast, kAuto) {
 }
 
 // By an application's mistake on another thread: the next capture is as if nothing had been.
-TEST_WITH_GPU(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast, kAuto) {
+TEST_WITH_GPU(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast) {
   StreamCommunicator comm(gpu, 1);
   gpu.Fail("cuGraphAddKernelNode_v2", 901);  // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
   CaptureGraph(gpu, comm, kFirstStamp + 1);
@@ -106,7 +106,7 @@ TEST_WITH_GPU(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast, kAuto) {
 }
 
 // Threads that make many small graphs while another one makes a long one.
-TEST_WITH_GPU(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers, kAuto) {
+TEST_WITH_GPU(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers) {
   StreamCommunicator comm(gpu, 1);
   StreamCommunicator other(gpu, 2, comm.gpu_context());
   gpu.BeginCapture(comm.stream());
@@ -118,7 +118,7 @@ TEST_WITH_GPU(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers, kAuto) {
   EXPECT_EQ(gpu.Nodes(gpu.CapturedGraph(comm.stream())), kWithHead);
 }
 
-TEST_WITH_GPU(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture, kAuto) {
+TEST_WITH_GPU(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture) {
   FakeCuda::Context context = gpu.CreateContext(0);
   FakeCuda::Stream captured = gpu.CreateStream(context);
   gpu.BeginCapture(captured);
@@ -135,7 +135,7 @@ TEST_WITH_GPU(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture, kAuto) {
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, elsewhere, kFirstStamp + 1)), nodes);
 }
 
-TEST_WITH_GPU(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain, kAuto) {
+TEST_WITH_GPU(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain) {
   StreamCommunicator comm(gpu, 1);
   gpu.ResetContext(comm.gpu_context());
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
@@ -148,7 +148,7 @@ TEST_WITH_GPU(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain, kAu
 }
 
 // As threads of one process that each have a GPU do.
-TEST_WITH_GPU(GraphStamps, ThreadsCaptureBesideEachOther, kAuto) {
+TEST_WITH_GPU(GraphStamps, ThreadsCaptureBesideEachOther) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 30;
   std::vector<std::unique_ptr<StreamCommunicator>> comms;

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(GraphStamps, AreOffByDefault) {
+TEST_WITH_GPU(GraphStamps, AreNotMadeWhereTheyAreOff, {"NCCL_PULSE_GRAPHS", "off"}) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
   EXPECT_EQ(gpu.Nodes(graph), Kernels(70));
@@ -20,7 +20,7 @@ TEST_WITH_GPU(GraphStamps, AreOffByDefault) {
   EXPECT_EQ(gpu.Calls("cuStreamGetCaptureInfo_v2"), 0u);
 }
 
-TEST_WITH_GPU(GraphStamps, StandAtTheSamePositionsOfEachCapture, kAuto) {
+TEST_WITH_GPU(GraphStamps, StandAtTheSamePositionsOfEachCapture) {
   StreamCommunicator comm(gpu, 1);
   const std::string nodes = "s" + Kernels(60) + "sks" + Kernels(59) + "sks" + Kernels(4);
   const int calls = 125;
@@ -34,7 +34,7 @@ TEST_WITH_GPU(GraphStamps, StandAtTheSamePositionsOfEachCapture, kAuto) {
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, other, calls)), nodes);
 }
 
-TEST_WITH_GPU(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions, kAuto) {
+TEST_WITH_GPU(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions) {
   StreamCommunicator a(gpu, 1);
   StreamCommunicator b(gpu, 2, a.gpu_context());
   gpu.BeginCapture(a.stream());
@@ -49,7 +49,7 @@ TEST_WITH_GPU(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions, kAuto) {
   EXPECT_TRUE(gpu.EndCapture(b.stream()));
 }
 
-TEST_WITH_GPU(GraphStamps, GraphOfFewLaunchesHasNone, kAuto) {
+TEST_WITH_GPU(GraphStamps, GraphOfFewLaunchesHasNone) {
   StreamCommunicator comm(gpu, 1);
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp)), Kernels(kFirstStamp));
   WaitForPoll();
@@ -57,7 +57,7 @@ TEST_WITH_GPU(GraphStamps, GraphOfFewLaunchesHasNone, kAuto) {
   EXPECT_EQ(Captures(CaptureFate::kFollowed), 0u);
 }
 
-TEST_WITH_GPU(GraphStamps, EveryReplayIsCounted, kAuto) {
+TEST_WITH_GPU(GraphStamps, EveryReplayIsCounted) {
   StreamCommunicator comm(gpu, 1);
   gpu.BeginCapture(comm.stream());
   for (int i = 0; i < 30; ++i) CaptureCall(comm);
@@ -80,7 +80,7 @@ TEST_WITH_GPU(GraphStamps, EveryReplayIsCounted, kAuto) {
   EXPECT_EQ(Captures(CaptureFate::kFollowed), 1u);
 }
 
-TEST_WITH_GPU(GraphStamps, CommunicatorsOfOneGraphShareItsReplays, kAuto) {
+TEST_WITH_GPU(GraphStamps, CommunicatorsOfOneGraphShareItsReplays) {
   StreamCommunicator a(gpu, 1);
   StreamCommunicator b(gpu, 2, a.gpu_context());
   b.UseStream(a.stream());
@@ -99,7 +99,7 @@ TEST_WITH_GPU(GraphStamps, CommunicatorsOfOneGraphShareItsReplays, kAuto) {
   EXPECT_EQ(Replayed(b.Read(), "Broadcast").operations, 9u);
 }
 
-TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight, kAuto) {
+TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
   gpu.Replay(graph);
@@ -120,7 +120,7 @@ TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight, kAuto) {
             standing.graph_moved_realtime_ns + static_cast<int64_t>(50 * kSecond));
 }
 
-TEST_WITH_GPU(GraphStamps, LaunchesOfReplaysAreTimed, kAuto) {
+TEST_WITH_GPU(GraphStamps, LaunchesOfReplaysAreTimed) {
   StreamCommunicator comm(gpu, 1);
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
@@ -157,7 +157,7 @@ TEST_WITH_GPU(GraphStamps, LaunchesOfReplaysAreTimed, kAuto) {
 }
 
 // A launch of a group has no time that is an operation's.
-TEST_WITH_GPU(GraphStamps, LaunchOfSeveralCallsIsNotTimed, kAuto) {
+TEST_WITH_GPU(GraphStamps, LaunchOfSeveralCallsIsNotTimed) {
   StreamCommunicator comm(gpu, 1);
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
@@ -179,7 +179,7 @@ TEST_WITH_GPU(GraphStamps, LaunchOfSeveralCallsIsNotTimed, kAuto) {
 }
 
 // What NCCL does wrong elsewhere: a stop that comes twice, late or never.
-TEST_WITH_GPU(GraphStamps, StopsThatAreWrongAddNothing, kAuto) {
+TEST_WITH_GPU(GraphStamps, StopsThatAreWrongAddNothing) {
   StreamCommunicator comm(gpu, 1);
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);

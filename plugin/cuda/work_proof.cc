@@ -60,7 +60,62 @@ bool WorkProof::IsSeenTwice(const WorkLook& look) {
   return is_again;
 }
 
+void WorkProof::Choose(uint64_t words, const char* block, const WorkLook& look, bool is_exact) {
+  word_ = static_cast<uint32_t>(__builtin_ctzll(words));
+  sum_ = Sum(block, word_);
+  CountOperations(Word(block, 0, word_), look, is_exact);
+}
+
+void WorkProof::Prove(const WorkLook& look) {
+  moved_ns_ = look.now_ns;
+  state_ = WorkState::kProven;
+}
+
+void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
+  std::array<uint64_t, kWorkWords> sum;
+  std::array<uint64_t, kWorkWords> first;
+  for (size_t word = 0; word < kWorkWords; ++word) {
+    sum[word] = Sum(block, word);
+    first[word] = Word(block, 0, word);
+  }
+  Replays& last = replays_;
+  const bool is_comparable = last.words != 0 && last.work == look.before.work;
+  const uint64_t most_launches = (look.now_ns - last.now_ns) / kLeastLaunchNs;
+  uint64_t fit = 0;
+  uint64_t changed = 0;
+  for (size_t word = 0; is_comparable && word < kWorkWords; ++word) {
+    const uint64_t bit = uint64_t{1} << word;
+    const uint64_t grown = sum[word] - last.sum[word];
+    const uint64_t launches = first[word] - last.first[word];
+    if (grown == 0 && launches == 0) continue;
+    changed |= bit;
+    // A copy may find a launch on some of its channels.
+    if (launches >= kReplayedLaunches && launches <= most_launches &&
+        sum[word] >= look.before.work && grown >= look.least_channels * (launches - 1) &&
+        grown <= look.most_channels * (launches + 1)) {
+      fit |= bit;
+    }
+  }
+  // Too few replays since, or what changes is no counter.
+  if (is_comparable && fit == 0) return;
+  last.words = is_comparable ? last.words & fit : (uint64_t{1} << kWorkWords) - 1;
+  const bool is_alone = changed == last.words && (changed & (changed - 1)) == 0;
+  last.matches = is_comparable && is_alone ? last.matches + 1 : 0;
+  last.work = look.before.work;
+  last.now_ns = look.now_ns;
+  last.sum = sum;
+  last.first = first;
+  if (last.matches < kReplayMatches) return;
+  Choose(last.words, block, look, false);
+  others_[word_] = sum_ - look.before.work;
+  Prove(look);
+}
+
 void WorkProof::Calibrate(const char* block, const WorkLook& look) {
+  if (look.most_channels != 0 && !look.is_group_captured && !look.may_hide && IsQuiet(look)) {
+    CalibrateByReplays(block, look);
+    if (state_ == WorkState::kProven) return;
+  }
   const uint64_t work = look.before.work;
   if (!IsQuiet(look) || work == matched_work_) {
     is_settled_ = IsQuiet(look);
@@ -88,12 +143,8 @@ void WorkProof::Calibrate(const char* block, const WorkLook& look) {
   is_settled_ = true;
   matched_work_ = work;
   ++matches_;
-  word_ = static_cast<uint32_t>(__builtin_ctzll(words_));
-  sum_ = Sum(block, word_);
-  CountOperations(Word(block, 0, word_), look, true);
-  if (matches_ < kMatches) return;
-  moved_ns_ = look.now_ns;
-  state_ = WorkState::kProven;
+  Choose(words_, block, look, true);
+  if (matches_ >= kMatches) Prove(look);
 }
 
 void WorkProof::Check(const char* block, const WorkLook& look) {

@@ -20,7 +20,9 @@
 //                 address device memory (work_search.h)
 //   kLocated      one of these has the head and the pointer above              kCalibrating
 //   kCalibrating  three times, with more work each time: all launches are      kProven
-//                 complete by CUDA events, and a word's sum is their work
+//                 complete by CUDA events, and a word's sum is their work; or
+//                 kReplayMatches times the only word that replays changed grew
+//                 as their launches do
 //   any           a contradiction (WorkRefutal)                                kRefuted
 //
 // A look is judged so, where `others` is what else was counted until the last quiet look: replays of
@@ -29,6 +31,11 @@
 //   it is at most others + work that was launched, where others stand       else kAhead
 //   quiet (nothing is in flight): it is exactly that, where others stand    else kDiffers, once that
 //                                                                           is seen twice
+// A communicator may launch only in graphs, as JAX does with command buffers. Each lone collective uses
+// channel 0, and n channels in all, where n lies between the least and the most of those captured. So when
+// channel 0 grows by d, the sum grows by least * d to most * d, give or take a launch that is under way.
+// No launch takes less than kLeastLaunchNs, so no clock passes for the counter.
+//
 // Work that was launched is known when NCCL has reported its operations, microseconds later.
 //
 // Where there are no others, the sum tells which launches are complete: NCCL orders those of a
@@ -39,6 +46,7 @@
 #ifndef PLUGIN_CUDA_WORK_PROOF_H_
 #define PLUGIN_CUDA_WORK_PROOF_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -71,7 +79,9 @@ struct WorkLook {
   LaunchedWork before, after;      // the copy
   uint64_t completed = 0;          // launches, by events; before the copy
   bool is_captured = false;        // some calls were captured into a graph
-  bool is_group_captured = false;  // of these some share a launch
+  bool is_group_captured = false;  // of these some share a launch, or may not count
+  uint32_t least_channels = 0;     // of a captured operation
+  uint32_t most_channels = 0;      // 0: none was reported
   bool may_hide = false;           // some launches may not have been reported
   bool has_hidden = false;         // and others may stand behind these
   uint64_t now_ns = 0;
@@ -81,6 +91,10 @@ class WorkProof {
  public:
   // So many quiet looks, each with new work.
   static constexpr uint32_t kMatches = 3;
+  // So many looks in a row, with so many replayed launches each.
+  static constexpr uint32_t kReplayMatches = 8;
+  static constexpr uint64_t kReplayedLaunches = 8;
+  static constexpr uint64_t kLeastLaunchNs = 2000;
   // No pause counts longer.
   static constexpr uint64_t kLongestPauseNs = 600000000000;
 
@@ -119,6 +133,10 @@ class WorkProof {
 
  private:
   void Calibrate(const char* block, const WorkLook& look);
+  void CalibrateByReplays(const char* block, const WorkLook& look);
+  // Takes the first of these words for the counter.
+  void Choose(uint64_t words, const char* block, const WorkLook& look, bool is_exact);
+  void Prove(const WorkLook& look);
   void Check(const char* block, const WorkLook& look);
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
   // True the second time that the same is seen.
@@ -141,6 +159,13 @@ class WorkProof {
   uint64_t others_[kWorkWords] = {};  // by word
   uint64_t matched_work_ = 0;         // at the last match
   LaunchedWork suspect_;              // when a quiet look was wrong
+  // Of the last look that compared replays.
+  struct Replays {
+    uint64_t words = 0;  // that may be the counter
+    uint64_t work = 0, now_ns = 0;
+    uint32_t matches = 0;
+    std::array<uint64_t, kWorkWords> sum{}, first{};  // of all channels, and of channel 0
+  } replays_;
   // Of the last look.
   LaunchedWork seen_, seen_after_;
   uint64_t completed_ = 0;

@@ -56,7 +56,9 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
     if (instruments_.stream_timer != nullptr) {
       parts.launches.ForgetCall(instruments_, *communicator, meta.op, bytes, group);
     }
-    if (work_.is_on()) work_.NoteCapturedCall(*communicator, instruments_.IsCollective(meta.op));
+    if (work_.is_on()) {
+      work_.NoteCapturedCall(*communicator, instruments_.IsCollective(meta.op), event.func);
+    }
     if (graphs_.is_on()) {
       graphs_.NoteCall(*communicator, {event.stream, meta.op, meta.size_class, bytes});
     }

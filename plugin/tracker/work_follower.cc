@@ -1,6 +1,7 @@
 #include "plugin/tracker/work_follower.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 
 #include "plugin/tracker/communicator_parts.h"
@@ -9,12 +10,17 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int kFirstVersionThatHides = 6;
+// NCCL reports an operation microseconds after its call, or when the call's group ends.
+constexpr uint64_t kUnreportedNs = 5000000000;
 // Between two looks at a counter that is proven.
 constexpr uint64_t kLookNs = 90000000;
 // Bits of Place::counted that are launches; the rest says whose: enough of them to tell a communicator
 // from the next few in its place.
 constexpr int kLaunchBits = 48;
 constexpr uint64_t kLaunchMask = (uint64_t{1} << kLaunchBits) - 1;
+
+// From 2.29.2 on NCCL does not report what a Broadcast launches, and counts it all the same.
+bool IsBroadcast(const char* func) { return std::strcmp(func, "Broadcast") == 0; }
 
 uint64_t PackCounted(uint32_t record_generation, uint64_t launches) {
   return uint64_t{record_generation} << kLaunchBits | (launches & kLaunchMask);
@@ -46,6 +52,9 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.grouped.store(0);
   launched.reported.store(0);
   launched.is_group_captured.store(false);
+  launched.unreported_captured.store(0);
+  launched.least_channels.store(0);
+  launched.most_channels.store(0);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
   launched.work.publish(0);  // who sees this sees that the record has a new generation
   if (!is_free) return;
@@ -64,13 +73,23 @@ void WorkFollower::Find(const Communicator& communicator, Place& place) {
   place.launched.phase.publish(kFound);  // with what was found
 }
 
-void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective) {
+void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective,
+                                    const char* func) {
   Place* const place = PlaceOf(communicator);
   if (place == nullptr) return;
   Launched& launched = place->launched;
   if (!is_collective) launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
   launched.captured_calls.add(1);
   if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
+  if (!IsBroadcast(func)) launched.unreported_captured.add(1);
+}
+
+void WorkFollower::NoteCapturedOperation(Launched& launched, const OperationEvent& event) {
+  if (!IsBroadcast(event.func)) launched.unreported_captured.add(-1);
+  const uint32_t channels = event.channels;
+  if (launched.most_channels.load() == 0) launched.least_channels.store(channels);
+  launched.least_channels.store(std::min(launched.least_channels.load(), channels));
+  launched.most_channels.store(std::max(launched.most_channels.load(), channels));
 }
 
 void WorkFollower::NoteOperation(const Communicator& communicator, const OperationEvent& event,
@@ -81,7 +100,7 @@ void WorkFollower::NoteOperation(const Communicator& communicator, const Operati
   if (__builtin_expect(!event.is_collective, 0)) {
     return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
   }
-  if (__builtin_expect(captured, 0)) return;
+  if (__builtin_expect(captured, 0)) return NoteCapturedOperation(launched, event);
   if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
     return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
   }
@@ -154,6 +173,7 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
   if (lives && place.record_generation == 0) {
     place.record_generation = generation;
     place.is_stuck = false;
+    place.unreported_since_ns = 0;
     place.proof = {};
     place.proof.Enter(WorkState::kUnknown);
     Publish(communicator, place);  // now: the driver may not return from what follows
@@ -261,9 +281,19 @@ void WorkFollower::Follow(Communicator& communicator, Place& place, uint64_t now
   if (const uint8_t why = place.launched.refutal.load(); why != 0) {
     return Refute(place, static_cast<WorkRefutal>(why));
   }
+  if (HasUnreported(place, now_ns)) return Refute(place, WorkRefutal::kUncounted);
   if (!place.is_mapped) return;  // nothing was launched yet
   if (reader == nullptr) return Refute(place, WorkRefutal::kCopyFailed);
   if (reader->user() == WorkReader::kNobody) LookAt(communicator, place, *reader, now_ns);
+}
+
+bool WorkFollower::HasUnreported(Place& place, uint64_t now_ns) {
+  if (place.launched.unreported_captured.load() <= 0) {
+    place.unreported_since_ns = 0;
+    return false;
+  }
+  if (place.unreported_since_ns == 0) place.unreported_since_ns = now_ns;
+  return now_ns - place.unreported_since_ns >= kUnreportedNs;
 }
 
 void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& reader,
@@ -283,7 +313,10 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
     }
     // Only a quiet look calibrates.
     if (proof.state() == WorkState::kCalibrating && look.completed != look.before.launches) return;
-    if (proof.state() == WorkState::kProven && now_ns < place.looked_ns + kLookNs) return;
+    if ((proof.state() == WorkState::kProven || record.has_captured()) &&
+        now_ns < place.looked_ns + kLookNs) {
+      return;
+    }
   }
   place.looked_ns = now_ns;
   const WorkReader::Copy copy = reader.Begin(communicator.index, place.mapping.block(), now_ns);
@@ -304,7 +337,10 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   WorkLook& look = place.look;
   look.after = Read(communicator, place);
   look.is_captured = communicator.Writer(instruments_.segment).has_captured();
-  look.is_group_captured = place.launched.is_group_captured.load();
+  look.is_group_captured =
+      place.launched.is_group_captured.load() || place.launched.unreported_captured.load() > 0;
+  look.least_channels = place.launched.least_channels.load();
+  look.most_channels = place.launched.most_channels.load();
   look.has_hidden = HasHidden(communicator);
   look.may_hide = look.has_hidden || MayHide(communicator);
   // Else what was read may be the next communicator's.

@@ -52,9 +52,9 @@ class WorkFollower {
     if (__builtin_expect(place->launched.phase.load() == kWanted, 0)) Find(communicator, *place);
     if (captured) place->launched.captured_calls.store(0);
   }
-  // A call was captured into a graph.
+  // A call of that function was captured into a graph.
   [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
-                                                     bool is_collective);
+                                                     bool is_collective, const char* func);
   // NCCL reports an operation.
   void NoteOperation(const Communicator& communicator, const OperationEvent& event, bool captured);
 
@@ -84,7 +84,10 @@ class WorkFollower {
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;  // published before `work`, and after the operations before
     Relaxed<bool> is_group_captured;
-    Relaxed<uint8_t> refutal;  // WorkRefutal: that cannot be proven
+    // Captured calls whose operations NCCL has not reported: what they launch may not count.
+    Relaxed<int32_t> unreported_captured;
+    Relaxed<uint32_t> least_channels, most_channels;  // of a captured operation; 0: there is none
+    Relaxed<uint8_t> refutal;                         // WorkRefutal: that cannot be proven
   };
   // CUDA queues that many launches of one stream.
   static constexpr uint64_t kSums = 1024;
@@ -116,6 +119,7 @@ class WorkFollower {
     WorkProof proof;
     WorkLook look;  // while a copy is under way
     uint64_t looked_ns;
+    uint64_t unreported_since_ns;  // 0: all captured operations were reported
   };
 
   // Acquire: sees it made.
@@ -149,6 +153,10 @@ class WorkFollower {
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
+  [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Launched& launched,
+                                                                 const OperationEvent& event);
+  // The operations of some captured calls are not reported, and will not be.
+  static bool HasUnreported(Place& place, uint64_t now_ns);
   // Says which launches are complete, as far as the last look at the counter shows.
   void Count(const Communicator& communicator, Place& place, uint64_t now_ns);
   static uint64_t CompletedLaunches(const Place& place);

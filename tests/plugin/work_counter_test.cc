@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tests/plugin/stream_job.h"
 
@@ -465,6 +468,85 @@ TEST(WorkCounterTest, ProvenBesideReplays) {
     EXPECT_TRUE(job.work().are_operations_known);
     EXPECT_EQ(job.work().operations, 3u);
   });
+}
+
+// As JAX does: a graph for each collective, and hardly an eager call.
+TEST(WorkCounterTest, ProvenByReplaysAlone) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Run();
+    job.Capture();
+    for (int i = 0; i < 10; ++i) {
+      if (i < 8) {
+        EXPECT_NE(job.work().state, WorkState::kProven);
+      }
+      for (int k = 0; k < 20; ++k) job.block().Finish();
+      job.See();
+    }
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    EXPECT_TRUE(job.work().are_operations_known);
+    EXPECT_EQ(job.work().operations, 200u);
+    job.block().Finish();
+    job.See();
+    EXPECT_EQ(job.work().operations, 201u);
+  });
+}
+
+TEST(WorkCounterTest, FewReplaysAtATimeProveItLater) {
+  RunJob([](FakeCuda&, Job& job) {
+    job.Capture();
+    job.Run();
+    for (int i = 0; i < 70; ++i) {
+      job.block().Finish();
+      job.See();
+    }
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    EXPECT_EQ(job.work().operations, 70u);
+  });
+}
+
+// Another number of channels, a clock, or two words that grow alike.
+TEST(WorkCounterTest, WhatReplaysChangeIsNotAlwaysTheCounter) {
+  for (const auto& replay :
+       std::vector<std::function<void(Job&)>>{[](Job& job) {
+                                                for (int k = 0; k < 20; ++k) job.block().Finish(3);
+                                              },
+                                              [](Job& job) { job.block().Finish(2, 1000000000); },
+                                              [](Job& job) {
+                                                for (const size_t word : {kNewerWord, kOlderWord}) {
+                                                  job.block().UseWord(word);
+                                                  job.block().Finish(2, 20);
+                                                }
+                                              }}) {
+    RunJob([&](FakeCuda&, Job& job) {
+      job.Run();
+      job.Capture();
+      for (int i = 0; i < 20; ++i) {
+        replay(job);
+        job.See();
+      }
+      EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+    });
+  }
+}
+
+// As one of symmetric memory, whose kernel does not count.
+TEST(WorkCounterTest, ACapturedCallThatIsNotReportedRefutes) {
+  for (const std::string op : {"AllReduce", "Broadcast"}) {
+    RunJob([&](FakeCuda& gpu, Job& job) {
+      job.Prove();
+      gpu.BeginCapture(job.comm().stream());
+      void* group = job.comm().StartGroup(true);
+      job.comm().MakeCall(group, op.c_str(), 4096, true);
+      job.comm().StopGroup(group);
+      gpu.EndCapture(job.comm().stream());
+      job.See();
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+      AdvanceClock(6 * kSecond);
+      job.See();
+      if (op == "AllReduce") return job.ExpectRefuted(WorkRefutal::kUncounted);
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+    });
+  }
 }
 
 TEST(WorkCounterTest, OperationsThatShareALaunchAreNotCounted) {

@@ -231,7 +231,9 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
                                   CommunicatorSnapshot* out) const {
   out->nccl_api_version = record.nccl_api_version.load();
   out->event_mask = record.event_mask.load();
-  out->unreported_calls = record.unreported_calls.acquire();
+  const uint64_t unreported = record.unreported_calls.acquire();
+  out->unreported_calls = unreported & ~UnreportedCallsBits::kInGroup;
+  out->are_unreported_in_group = (unreported & UnreportedCallsBits::kInGroup) != 0;
   out->unreported_since_realtime_ns = Realtime(record.unreported_since_ns.load());
   out->graph_replays = record.graph_replays.acquire();
   out->graph_replays_in_flight = record.graph_replays_in_flight.acquire();

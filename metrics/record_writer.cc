@@ -206,8 +206,9 @@ void RecordWriter::StoreOldestOperation(uint64_t enqueue_ns) {
   record_.heartbeat.StoreOldest(enqueue_ns);
 }
 
-void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns) {
+void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool in_group) {
   record_.unreported_since_ns.store(since_ns);
+  if (in_group) calls |= UnreportedCallsBits::kInGroup;
   record_.unreported_calls.publish(calls);  // a reader that sees the calls sees since when
 }
 

@@ -110,8 +110,9 @@ class RecordWriter {
   // ---- heartbeat; the background thread, with a lane of the record in its hands ----
 
   void StoreHeartbeat(const Heartbeat& heartbeat);
-  // Calls since the last launch that NCCL reported, and since when they stand; 0: none.
-  void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns);
+  // Calls since the last launch that NCCL reported, and since when they stand; 0: none. `in_group`: NCCL
+  // is known not to have ended the last one's group.
+  void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool in_group);
   // Work stood still this long, until now, and then goes on. `last_call`: LastCall, meanwhile.
   void NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns);
   // The driver answers with an error from which the context does not recover. The first one stays.

@@ -104,7 +104,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 11;
+inline constexpr uint32_t kSegmentVersion = 12;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -312,6 +312,11 @@ struct WorkStatus {
   static constexpr bool AreOperationsKnown(uint64_t bits) { return (bits >> 16 & 1) != 0; }
 };
 
+// CommunicatorRecord::unreported_calls: calls:63 | whether NCCL has not ended the group of the last one:1.
+struct UnreportedCallsBits {
+  static constexpr uint64_t kInGroup = uint64_t{1} << 63;
+};
+
 struct CommunicatorRecord {
   RecordLife life;
   Relaxed<uint64_t> comm_id;  // set late for API v1 to v3, which name it with the first operation
@@ -335,7 +340,7 @@ struct CommunicatorRecord {
   Relaxed<uint32_t> event_mask;       // that this NCCL was given
   // Calls since the last launch that NCCL reported, as the background thread last saw them, and
   // since when they stand alone; 0: none. Their launches cannot be seen, or have not been made.
-  Cell unreported_calls;
+  Cell unreported_calls;                  // UnreportedCallsBits
   Relaxed<uint64_t> unreported_since_ns;  // monotonic; published by the calls
   // The longest that the oldest launch in flight stood without progress and then completed, by
   // what was called last meanwhile. Background thread.

@@ -274,6 +274,7 @@ struct CommunicatorSnapshot {
   // Calls since the last launch that NCCL reported: their launches are not visible, or have not
   // been made. Then the time at which the background thread first saw that, 0: there are none.
   uint64_t unreported_calls = 0;
+  bool are_unreported_in_group = false;  // NCCL is known not to have ended the last one's group
   int64_t unreported_since_realtime_ns = 0;
   std::vector<LongestWaitSnapshot> longest_waits;
   // The first error of the GPU's driver from which the context does not recover (driver_error.h),

@@ -42,7 +42,7 @@ enum class Links { kAll, kCertain, kAwaited };
 // of its Send, and a Broadcast ahead of its root's. All ranks make the other calls in one order,
 // unless they use their communicators in different orders. What is inside NCCL holds its host there.
 bool MayBePostedAhead(const CommunicatorView& view, const RankView& rank) {
-  if (IsInsideNccl(rank)) return false;
+  if (IsInsideNccl(rank) && !MayHaveReturned(rank)) return false;
   return view.has_point_to_point || !WaitsForAll(rank.communicator->last_call_op);
 }
 

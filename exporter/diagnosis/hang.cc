@@ -28,6 +28,7 @@ Situation SituationOf(const HangFinding& finding) {
     return Situation::kExiting;
   }
   if (finding.is_queued) return Situation::kQueued;
+  if (finding.detail == HangDetail::kInsideNccl) return Situation::kInsideNccl;
   if (finding.detail == HangDetail::kWork) return Situation::kInGraphs;
   return finding.replay.at.graph != 0 ? Situation::kInReplay : Situation::kPlain;
 }

@@ -38,6 +38,7 @@ enum class HangDetail : uint8_t {
   kCallNumber,  // the first collective that they did not call alike: see `call_number`
   kRoots,       // likewise, and the roots alone differ
   // kNoProgress
+  kInsideNccl,    // none has launched what all have called
   kNotCompleted,  // the suspects have not completed a call that another rank has
   // kRankNotBegun, kNoProgress
   kWork,    // by counters of finished work: in graphs without stamps, or between them

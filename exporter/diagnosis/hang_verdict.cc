@@ -66,7 +66,11 @@ class Judge {
       return SayWork();
     }
     const bool is_proven = is_mismatch_proven || (can_compare && IsOwedProven(facts_));
-    if (!is_proven && MayOweInExit(can_compare)) {
+    // Nobody is held up by others whose only call may have failed, or been to its own rank.
+    const bool is_wait_known =
+        !std::all_of(finding_.waiting.begin(), finding_.waiting.end(),
+                     [](const RankView* rank) { return MayHaveReturned(*rank); });
+    if (!is_proven && is_wait_known && MayOweInExit(can_compare)) {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kExiting, facts_.exiting);
     }
     std::set_union(facts_.stopped.begin(), facts_.stopped.end(), facts_.stopped_later.begin(),
@@ -77,7 +81,8 @@ class Judge {
                     [this](const RankView* rank) { return MayHoldUp(facts_, *rank); })) {
       return SayStopped(facts_.stopped);
     }
-    if (const Ranks left = Without(facts_.finalized, facts_.ended_waiting); !left.empty()) {
+    if (const Ranks left = Without(facts_.finalized, facts_.ended_waiting);
+        is_wait_known && !left.empty()) {
       return draft_.Say(HangVerdict::kRankNotCalled, HangDetail::kFinalized, left);
     }
     if (order) return draft_.SayMismatch(std::move(*order));
@@ -241,7 +246,8 @@ class Judge {
     if (view_.nranks == 2 && live.size() == 2) {
       for (const auto& [waits, other] :
            {std::pair(live[0], live[1]), std::pair(live[1], live[0])}) {
-        const bool does_wait = waits->InFlightSince() != 0 || Contains(facts_.inside, waits);
+        const bool does_wait = waits->InFlightSince() != 0 ||
+                               (Contains(facts_.inside, waits) && !MayHaveReturned(*waits));
         if (!does_wait || !other->activity.is_idle()) continue;
         for (const auto& [called, owed] : {std::pair("Send", "Recv"), std::pair("Recv", "Send")}) {
           if (waits->CallsOf(called) <= other->CallsOf(owed)) continue;
@@ -352,6 +358,18 @@ std::optional<HangFinding> ConcludeForEnded(const CommunicatorView& view, int64_
 
 namespace {
 
+// The first connections of a large job take tens of seconds. NCCL gives up a connection that is refused
+// within a minute or so (src/misc/socket.cc, 2.28).
+constexpr int64_t kLongConnectNs = 300000000000;
+
+// Whether all ranks have been inside NCCL for longer than it takes to connect.
+bool DoAllConnect(const CommunicatorFacts& facts, int64_t since_ns) {
+  return facts.are_all_live() && ElapsedNs(facts.now_ns, since_ns) >= kLongConnectNs &&
+         std::all_of(facts.live.begin(), facts.live.end(), [](const RankView* rank) {
+           return rank->communicator->are_unreported_in_group;
+         });
+}
+
 AheadFinding Ahead(const CommunicatorFacts& facts, const Ranks& behind) {
   return {facts.live[facts.most], behind, CallsOwedBy(facts, behind)};
 }
@@ -412,6 +430,8 @@ Conclusion ConcludeUnreported(const CommunicatorFacts& facts) {
       return {std::nullopt, std::nullopt, Ahead(facts, facts.behind)};
     }
     draft.SayBehindUnseen();
+  } else if (DoAllConnect(facts, finding.since_realtime_ns)) {
+    draft.Say(HangVerdict::kNoProgress, HangDetail::kInsideNccl, {});
   } else {
     return {};  // all have called the same: they may just have nothing to do
   }

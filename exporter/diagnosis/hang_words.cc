@@ -30,6 +30,14 @@ std::string WhoHave(const Ranks& ranks) {
 // Why a call has launched nothing.
 constexpr char kInsideNccl[] =
     "inside NCCL (setting up a connection, or a group that was not ended)";
+constexpr char kPerhapsInsideNccl[] =
+    "inside NCCL (setting up a connection?), or a call that failed or was to its own rank";
+const char* WhyNotLaunched(const Ranks& ranks) {
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const RankView* rank) { return MayHaveReturned(*rank); })
+             ? kPerhapsInsideNccl
+             : kInsideNccl;
+}
 
 // The peer would have to call this.
 std::string PeerCall(const PeerWait& wait) {
@@ -129,8 +137,8 @@ class Words {
 
   // "Rank 3 (pid 103) has called Recv but not launched: still inside NCCL (...)."
   static std::string NotLaunched(const Ranks& ranks, const std::string& what) {
-    return absl::StrCat(WhoHave(ranks), " called ", what, "but not launched: still ", kInsideNccl,
-                        ".");
+    return absl::StrCat(WhoHave(ranks), " called ", what, "but not launched: still ",
+                        WhyNotLaunched(ranks), ".");
   }
 
   std::string NotCalled() const {
@@ -257,8 +265,9 @@ class Words {
     if (!finding_.is_unreported) {
       const bool are_inside = std::all_of(waiters.begin(), waiters.end(),
                                           [](const auto* rank) { return IsInsideNccl(*rank); });
-      return absl::StrCat(who, Verb(waiters, " waits", " wait"), in,
-                          are_inside ? absl::StrCat(", not launched: ", kInsideNccl) : "", ".");
+      return absl::StrCat(
+          who, Verb(waiters, " waits", " wait"), in,
+          are_inside ? absl::StrCat(", not launched: ", WhyNotLaunched(waiters)) : "", ".");
     }
     const std::string called =
         absl::StrCat(who, " ", Has(waiters), " called ", finding_.op.empty() ? "it" : finding_.op,
@@ -527,6 +536,11 @@ class Words {
   }
 
   std::string NoProgress() const {
+    if (finding_.detail == HangDetail::kInsideNccl) {
+      return absl::StrCat("All ranks have called ", finding_.op.empty() ? "the same" : finding_.op,
+                          ", and for minutes no rank has launched it: ", kInsideNccl,
+                          ". Between which ranks is not known.");
+    }
     if (finding_.detail == HangDetail::kNotCompleted) {
       return absl::StrCat(WhoHave(finding_.suspects),
                           " not completed a call that others have completed: ",
@@ -656,7 +670,8 @@ std::string AheadWords(const AheadFinding& finding) {
 
 std::string WhyUnseen(const RankView& rank) {
   if (IsInsideNccl(rank)) {
-    return absl::StrCat("its ", rank.communicator->last_call_op, " is not launched: ", kInsideNccl);
+    return absl::StrCat("its ", rank.communicator->last_call_op,
+                        " is not launched: ", WhyNotLaunched({&rank}));
   }
   const char* why = UnknownReasonWords(rank.activity.reason);
   if (rank.activity.reason != UnknownReason::kPollerStands) return why;

@@ -63,9 +63,13 @@ inline bool IsExiting(const RankView& rank) { return rank.process->poller == Pol
 
 // Its last call is a Send or Recv whose launch NCCL has not reported. NCCL reports every launch of those
 // (docs/nccl-profiler-api.md#what-is-not-visible), so its host is inside NCCL, where it may connect to
-// the peer, or it has not ended the group. Calls from a rank to itself, in place, and calls that failed
-// look alike. A rank without others makes only such.
+// the peer, or it has not ended the group. A rank without others only calls itself.
 bool IsInsideNccl(const RankView& rank);
+// Unless NCCL is known not to have ended their group, such calls may also have failed, or been calls from
+// a rank to itself, in place, which launch nothing.
+inline bool MayHaveReturned(const RankView& rank) {
+  return IsInsideNccl(rank) && !rank.communicator->are_unreported_in_group;
+}
 
 // Whether two communicators of one process are on the same GPU, as far as that is known.
 enum class SameGpu { kNo, kPerhaps, kYes };

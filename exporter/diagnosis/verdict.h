@@ -34,13 +34,14 @@ enum class HangVerdict : uint8_t {
 // A situation is known beside a verdict, where it changes what is said or done.
 enum class Situation : uint8_t {
   kPlain,
-  kFinalized,  // the suspects have finalized the communicator
-  kExiting,    // the suspect's process is in exit()
-  kBeingMade,  // the others make the communicator
-  kQueued,     // those that wait are behind earlier work of their own GPUs
-  kInReplay,   // they wait in a replay of a CUDA graph
-  kInGraphs,   // counters of finished work stand; where in a graph is not known
-  kOfDumps,    // files of PyTorch's Flight Recorder are read, no endpoints
+  kFinalized,   // the suspects have finalized the communicator
+  kExiting,     // the suspect's process is in exit()
+  kBeingMade,   // the others make the communicator
+  kQueued,      // those that wait are behind earlier work of their own GPUs
+  kInReplay,    // they wait in a replay of a CUDA graph
+  kInsideNccl,  // they have launched nothing
+  kInGraphs,    // counters of finished work stand; where in a graph is not known
+  kOfDumps,     // files of PyTorch's Flight Recorder are read, no endpoints
 };
 
 // This says whether a wait can end. Alerts page at once for one that cannot.
@@ -208,6 +209,14 @@ inline constexpr SituationEntry kSituations[] = {
      "in CUDA graphs, by work counters",
      {nullptr, "all GPUs of {comm} are busy in CUDA graphs, and no collective is seen to finish",
       nullptr, nullptr}},
+    {HangVerdict::kNoProgress,
+     Situation::kInsideNccl,
+     "inside NCCL",
+     {nullptr, "all ranks of {comm} have called {op} and are inside NCCL",
+      "NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts: which connection is not "
+      "made",
+      "NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts: which connection is not "
+      "made"}},
     {HangVerdict::kNoProgress,
      Situation::kQueued,
      "behind earlier work",

@@ -145,6 +145,7 @@ void FieldsOf(Fields& fields, In<Fields, CommunicatorSnapshot>& comm) {
   fields.Time(62, comm.network_moved_realtime_ns);
   fields.Number(63, comm.work.longest_pause_ns);
   fields.Number(64, comm.work.gpu_use);
+  fields.Number(65, comm.are_unreported_in_group);
 }
 
 template <typename Fields>

@@ -5,7 +5,9 @@
 // groups, and for long after each such launch. A communicator whose launches are all reported pays
 // one look at a value on a cache line that its callbacks read in any case.
 //
-// Thread: Begin init; the rest the calling thread. Cost: a load, while it counts a store.
+// While such a group has not ended, its thread is inside NCCL, or the application has not ended it.
+//
+// Thread: Begin init; is_open any; the rest the calling thread. Cost: a load, while it counts a store.
 #ifndef PLUGIN_TRACKER_AWAITED_ENDS_H_
 #define PLUGIN_TRACKER_AWAITED_ENDS_H_
 
@@ -27,15 +29,22 @@ class AwaitedEnds {
   [[gnu::hot]] bool Take() {
     const uint32_t left = left_.load();
     if (__builtin_expect(left == 0, 1)) return false;
-    left_.store(left - 1);
-    return true;
+    const uint32_t groups = left & ~kOpen;
+    // None is left, and the last one's end has not come.
+    left_.store(groups == 0 ? 0 : (groups - 1) | kOpen);
+    return groups != 0;
   }
+  // It has ended.
+  void End() { left_.store(left_.load() & ~kOpen); }
+  bool is_open() const { return (left_.load() & kOpen) != 0; }
   // A call had no launch that NCCL reported.
   void Renew() {
-    if (left_.load() < kAfterUnreported / 2) left_.store(kAfterUnreported);
+    const uint32_t left = left_.load();
+    if ((left & ~kOpen) < kAfterUnreported / 2) left_.store(kAfterUnreported | (left & kOpen));
   }
 
  private:
+  static constexpr uint32_t kOpen = 1u << 31;  // such a group has begun, and not ended
   Relaxed<uint32_t> left_;
 };
 

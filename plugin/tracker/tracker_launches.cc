@@ -10,6 +10,7 @@ void Tracker::StopGroup(uint64_t ticket) {
   Communicator& communicator = communicators_.At(ticket);
   const uint64_t context = communicator.context.acquire();  // sees the events
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
+  communicator.awaited_ends.End();
   CommunicatorParts& parts = *communicator.parts.load();
   if (!parts.launches.is_followed()) return;
   const uint64_t made_ns = parts.launches.EndGroup(

@@ -38,7 +38,8 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   const uint32_t record_generation = communicator.record_generation.load();
   StandingCalls& standing = communicator.standing;
   if (!standing.Look(record_generation, lives, parts->launches.unreported(),
-                     parts->launches.pending(), parts->ring.reported(), instruments_.clock)) {
+                     parts->launches.pending(), parts->ring.reported(),
+                     communicator.awaited_ends.is_open(), instruments_.clock)) {
     return;
   }
   // The lane is held so that the record is not recycled meanwhile.
@@ -46,7 +47,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
                   LaneRole::kBackground);
   if (!lane.ok()) return standing.Retry();
   communicator.Writer(instruments_.segment)
-      .StoreUnreportedCalls(standing.calls(), standing.since_ns());
+      .StoreUnreportedCalls(standing.calls(), standing.since_ns(), standing.are_in_group());
 }
 
 void Tracker::CountUnreported() {

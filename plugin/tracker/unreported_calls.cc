@@ -5,7 +5,8 @@
 namespace nccl_pulse {
 
 bool StandingCalls::Look(uint32_t record_generation, bool lives, const UnreportedCalls& unreported,
-                         const PendingCalls& pending, uint64_t operations, const Clock& clock) {
+                         const PendingCalls& pending, uint64_t operations, bool in_group,
+                         const Clock& clock) {
   if (record_generation_ != record_generation) {
     *this = {};
     record_generation_ = record_generation;
@@ -20,11 +21,13 @@ bool StandingCalls::Look(uint32_t record_generation, bool lives, const Unreporte
   // A fresh reading of the clock: this round may already have spent long in the driver.
   const bool are_new = calls != calls_ || launched;
   const uint64_t since_ns = calls == 0 ? 0 : are_new ? clock.NowNs() : since_ns_;
-  const bool is_new = calls != calls_ || since_ns != since_ns_;
+  const bool are_in_group = calls != 0 && in_group;
+  const bool is_new = calls != calls_ || since_ns != since_ns_ || are_in_group != are_in_group_;
   launch_number_ = pending.launch_number;
   hidden_ = static_cast<uint32_t>(hidden);
   calls_ = calls;
   since_ns_ = since_ns;
+  are_in_group_ = are_in_group;
   return is_new;
 }
 

@@ -120,18 +120,21 @@ class UnreportedCalls {
 class StandingCalls {
  public:
   // True when there is something to publish. `record_generation`: of the communicator that this is
-  // about, another one begins anew. `lives`: else nothing of its stands.
+  // about, another one begins anew. `lives`: else nothing of its stands. `in_group`: NCCL has not
+  // ended the last one (awaited_ends.h).
   bool Look(uint32_t record_generation, bool lives, const UnreportedCalls& unreported,
-            const PendingCalls& pending, uint64_t operations, const Clock& clock);
+            const PendingCalls& pending, uint64_t operations, bool in_group, const Clock& clock);
   // It could not be published: the next look is to try again.
   void Retry() { calls_ = ~calls_; }
   uint64_t calls() const { return calls_; }
   uint64_t since_ns() const { return since_ns_; }
+  bool are_in_group() const { return are_in_group_; }
 
  private:
   uint32_t record_generation_;
   uint32_t launch_number_;
   uint32_t hidden_;  // of a group whose other launches were reported
+  bool are_in_group_;
   uint64_t calls_;
   uint64_t since_ns_;
 };

@@ -273,6 +273,7 @@ SimulatedJob PairInsideNccl(int nranks = 2) {
   }
   job.Advance(kSecond);
   job.Call(kComm, 0, "Recv");
+  job.Of(kComm, 0).are_unreported_in_group = true;
   return job;
 }
 
@@ -293,8 +294,26 @@ TEST(Unreported, OfTwoRanksThePeerOfOneThatConnects) {
 TEST(Unreported, NobodyIsNamedWhereBothConnect) {
   SimulatedJob job = PairInsideNccl();
   job.Call(kComm, 1, "Send");
+  job.Of(kComm, 1).are_unreported_in_group = true;
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kPointToPoint, {});
-  EXPECT_THAT(hang.text, HasSubstr("Ranks 0 and 1 wait, not launched: inside NCCL"));
+  EXPECT_THAT(hang.text, HasSubstr("Ranks 0 and 1 wait, not launched: inside NCCL (setting up a "
+                                   "connection, or a group that was not ended)."));
+}
+
+// A Send and a Recv of a rank with itself, in place, or calls that failed: the host has gone on, and
+// nobody owes it anything. It looks the same where the end of the group is not asked for.
+TEST(Unreported, NobodyIsNamedForCallsThatMayHaveReturned) {
+  SimulatedJob job = PairInsideNccl();
+  job.Call(kComm, 0, "Send");
+  job.Of(kComm, 0).are_unreported_in_group = false;
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 0 waits in Send, not launched: inside NCCL (setting up a "
+                                   "connection?), or a call that failed or was to its own rank."));
+  SimulatedJob exiting = job;
+  exiting.process(1).poller = PollerState::kEnded;
+  EXPECT_THAT(HangNow(exiting).suspects, IsEmpty());
+  job.Of(kComm, 1).finalized = true;
+  EXPECT_THAT(HangNow(job).suspects, IsEmpty());
 }
 
 // Their other ranks go on: that tells nothing of this call, or of its peer.
@@ -347,6 +366,32 @@ TEST(Unreported, ACircleOverOneThatConnects) {
   job.AddCommunicator(kOther, {0, 1});
   job.Launch(kOther, 1, "AllReduce");
   ExpectHang(&job, HangVerdict::kCircularWait, {1});
+}
+
+// ---- a collective inside NCCL ---------------------------------------------------------------------
+
+// The first call of a communicator, whose connections are not made.
+TEST(Unreported, NobodyIsNamedWhereAllAreInsideNcclForMinutes) {
+  constexpr int64_t kLongConnect = 300 * kSecond;
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3});
+  job.Advance(kSecond);
+  CallOn(&job, {0, 1, 2, 3}, "AllReduce");
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).are_unreported_in_group = true;
+  job.Advance(kLongConnect - 1);
+  EXPECT_EQ(HangOf(job), std::nullopt);  // a large job connects slowly
+  job.Advance(1);
+  const Hang hang = ExpectHangNow(job, HangVerdict::kNoProgress, {});
+  EXPECT_EQ(hang.situation, Situation::kInsideNccl);
+  EXPECT_EQ(hang.text,
+            "All ranks have called AllReduce, and for minutes no rank has launched it: inside NCCL "
+            "(setting up a connection, or a group that was not ended). Between which ranks is not "
+            "known.");
+  SimulatedJob out = job;  // one has come out, and may just have nothing to do
+  out.Of(kComm, 2).are_unreported_in_group = false;
+  EXPECT_EQ(HangOf(out), std::nullopt);
+  job.Launch(kComm, 3, "AllGather");
+  EXPECT_EQ(HangOf(job), std::nullopt);  // progress
 }
 
 }  // namespace

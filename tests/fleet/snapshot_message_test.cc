@@ -95,6 +95,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.captured = true;
   comm.overflowed_calls = 9;
   comm.unreported_calls = 3;
+  comm.are_unreported_in_group = true;
   comm.unreported_since_realtime_ns = 1760000002600000000;
   comm.longest_waits = {{"AllReduce", 4, 7000000000, 1760000602000000000}};
   comm.driver_error = 214;
@@ -178,6 +179,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_TRUE(kept.captured);
   EXPECT_EQ(kept.overflowed_calls, 9u);
   EXPECT_EQ(kept.unreported_calls, 3u);
+  EXPECT_TRUE(kept.are_unreported_in_group);
   EXPECT_EQ(kept.unreported_since_realtime_ns, comm.unreported_since_realtime_ns);
   ASSERT_EQ(kept.longest_waits.size(), 1u);
   EXPECT_EQ(kept.longest_waits[0].longest_ns, 7000000000u);

@@ -55,7 +55,7 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
   record.Distrust(TrustState::kSelfSend);
   record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
   record.NoteCaptured();
-  record.StoreUnreportedCalls(3, 30);
+  record.StoreUnreportedCalls(3, 30, true);
   record.StoreGraphs({5, 1, 50, {2, 1, 2, 1, 3, 60, 61, 65, true}});
   for (uint64_t call = 1; call <= kLongWaits; ++call) {
     record.NoteWait(call, kSecondNs, kSecondNs);
@@ -209,6 +209,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   EXPECT_EQ(read.overflowed_operations, 0u);
   EXPECT_EQ(read.overflowed_calls, 0u);
   EXPECT_EQ(read.unreported_calls, 0u);
+  EXPECT_FALSE(read.are_unreported_in_group);
   EXPECT_EQ(read.unreported_since_realtime_ns, 0);
   EXPECT_TRUE(read.longest_waits.empty());
   EXPECT_EQ(read.driver_error, 0u);

@@ -256,36 +256,63 @@ TEST_WITH_GPU(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
 // A Recv in a direction in which nothing is connected. NCCL connects at the end of the group, on the calling
 // thread, and waits there for the peer (src/group.cc, ncclP2PPreconnectFunc): GroupApi starts, P2pApi
 // starts and stops, and nothing follows until the peer calls.
-TEST(UnreportedTest, AHostThatWaitsForAPeerToConnect) {
-  RunWithGpu([](FakeCuda& gpu) {
-    StreamCommunicator comm(gpu, 1);
-    const auto hang = [] {
-      WaitForPoll();
-      const ProcessSnapshot process = ReadSnapshot();
-      return Diagnosis()
-          .Update(SnapshotSet({process}), process.last_poll_realtime_ns)
-          .front()
-          .hang.has_value();
-    };
-    for (int i = 0; i < 300; ++i)
-      comm.Run(kMs, "Send");  // ends of groups are not asked for any longer
-    gpu.Advance(kSecond);
-    AdvanceClock(30 * kSecond);
-    EXPECT_FALSE(hang());
-    void* group = comm.StartGroup(false, 2);
-    const StreamCommunicator::Call call = comm.MakeCall(group, "Recv", 4096);
-    EXPECT_EQ(Unreported(comm), 1u);
-    EXPECT_EQ(comm.Read().last_call_op, "Recv");
-    EXPECT_FALSE(hang());
-    AdvanceClock(11 * kSecond);
-    EXPECT_TRUE(hang());
-    comm.Launch(group, kMs);  // the peer has come
-    comm.Report(call);
-    comm.StopGroup(group);
-    gpu.Advance(kSecond);
-    AdvanceClock(11 * kSecond);
-    EXPECT_FALSE(hang());
-  });
+TEST_WITH_GPU(UnreportedTest, AHostThatWaitsForAPeerToConnect) {
+  StreamCommunicator comm(gpu, 1);
+  const auto hang = [] {
+    WaitForPoll();
+    const ProcessSnapshot process = ReadSnapshot();
+    return Diagnosis()
+        .Update(SnapshotSet({process}), process.last_poll_realtime_ns)
+        .front()
+        .hang.has_value();
+  };
+  for (int i = 0; i < 300; ++i)
+    comm.Run(kMs, "Send");  // ends of groups are not asked for any longer
+  gpu.Advance(kSecond);
+  AdvanceClock(30 * kSecond);
+  EXPECT_FALSE(hang());
+  void* group = comm.StartGroup(false, 2);
+  const StreamCommunicator::Call call = comm.MakeCall(group, "Recv", 4096);
+  EXPECT_EQ(Unreported(comm), 1u);
+  EXPECT_EQ(comm.Read().last_call_op, "Recv");
+  EXPECT_FALSE(hang());
+  AdvanceClock(11 * kSecond);
+  EXPECT_TRUE(hang());
+  comm.Launch(group, kMs);  // the peer has come
+  comm.Report(call);
+  comm.StopGroup(group);
+  gpu.Advance(kSecond);
+  AdvanceClock(11 * kSecond);
+  EXPECT_FALSE(hang());
+}
+
+// Its end is asked for, and tells that the host is no longer inside NCCL.
+TEST_WITH_GPU(UnreportedTest, AGroupThatNcclHasNotEnded) {
+  StreamCommunicator comm(gpu, 1);
+  const auto is_in_group = [&comm] {
+    WaitForPoll();
+    return comm.Read().are_unreported_in_group;
+  };
+  void* group = comm.StartGroup();
+  EXPECT_FALSE(is_in_group());
+  comm.MakeCall(group, "AllReduce", 4096);
+  EXPECT_TRUE(is_in_group());
+  EXPECT_EQ(Unreported(comm), 1u);
+  comm.StopGroup(group);  // it has failed
+  EXPECT_FALSE(is_in_group());
+  EXPECT_EQ(Unreported(comm), 1u);
+  group = comm.StartGroup();
+  const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096);
+  EXPECT_TRUE(is_in_group());
+  comm.Launch(group, kMs);
+  EXPECT_FALSE(is_in_group());
+  comm.Report(call);
+  comm.StopGroup(group);
+  // No more ends are asked for, and the last one does not come.
+  while (group != nullptr) group = comm.StartGroup();
+  comm.MakeCall(group, "AllReduce", 4096);
+  EXPECT_EQ(Unreported(comm), 1u);
+  EXPECT_FALSE(is_in_group());
 }
 
 }  // namespace

@@ -13,8 +13,9 @@ constexpr uint64_t kGroup = 11;
 class UnreportedCallsTest : public ::testing::Test {
  protected:
   UnreportedCallsTest() { clock_.StandAt(1000); }
-  bool Look(const PendingCalls& pending, uint64_t operations = 0, bool lives = true) {
-    return standing_.Look(1, lives, unreported_, pending, operations, clock_);
+  bool Look(const PendingCalls& pending, uint64_t operations = 0, bool lives = true,
+            bool in_group = false) {
+    return standing_.Look(1, lives, unreported_, pending, operations, in_group, clock_);
   }
 
   Clock clock_;
@@ -34,6 +35,20 @@ TEST_F(UnreportedCallsTest, CallsSinceTheLastLaunchStand) {
   EXPECT_TRUE(Look({0, 1, kGroup}));
   EXPECT_EQ(standing_.calls(), 0u);
   EXPECT_EQ(standing_.since_ns(), 0u);
+}
+
+TEST_F(UnreportedCallsTest, AGroupThatHasNotEnded) {
+  EXPECT_FALSE(Look({0, 0, 0}, 0, true, true));  // its call has not been made
+  EXPECT_FALSE(standing_.are_in_group());
+  EXPECT_TRUE(Look({1, 0, kGroup}, 0, true, true));
+  EXPECT_TRUE(standing_.are_in_group());
+  clock_.StandAt(2000);
+  EXPECT_TRUE(Look({1, 0, kGroup}));  // it has, and launched nothing that is reported
+  EXPECT_FALSE(standing_.are_in_group());
+  EXPECT_EQ(standing_.since_ns(), 1000u);
+  EXPECT_TRUE(Look({1, 0, kGroup}, 0, true, true));
+  EXPECT_TRUE(Look({0, 1, kGroup}, 0, true, true));
+  EXPECT_FALSE(standing_.are_in_group());
 }
 
 TEST_F(UnreportedCallsTest, CallsOfEarlierGroupsAreLeftUntilTheNextLaunch) {

@@ -73,6 +73,7 @@ struct QueuedFinding {
   bool are_all_seen = false;  // all ranks of the communicator are here
   // Another one of the same GPUs whose work cannot be seen.
   std::optional<uint64_t> unseen_elsewhere;
+  std::string unreported_op;  // whose launches NCCL does not report: one may be the earlier work
   bool is_long = false;  // for so long that it is a hang, unless it stands behind NCCL's own work
 };
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "exporter/diagnosis/abandoned_calls.h"
 #include "exporter/diagnosis/being_made.h"
 #include "exporter/diagnosis/call_mismatch.h"
 #include "exporter/diagnosis/call_order.h"
@@ -198,6 +199,10 @@ class Judge {
     queued.op = finding_.op;
     queued.ranks = finding_.waiting;
     queued.are_all_seen = finding_.are_all_seen;
+    const RankView& first = *finding_.waiting.front();
+    for (const auto& [op, calls] : AbandonedCallsOf(*first.communicator)) {
+      if (facts_.abandoned.Of(first, op) == 0) queued.unreported_op = op;
+    }
     queued.is_long = ElapsedNs(facts_.now_ns, finding_.since_realtime_ns) >=
                      kQueuedFactor * facts_.hang_after_ns;
     return queued;

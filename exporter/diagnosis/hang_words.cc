@@ -255,7 +255,7 @@ class Words {
       return absl::StrCat(who, " ", Has(waiters), " launched ",
                           finding_.op.empty() ? "it" : finding_.op, ", but earlier work of ",
                           Verb(waiters, "its GPU", "their GPUs"), " has not ended since ",
-                          ClockWords(finding_.since_realtime_ns), ": a kernel that is not NCCL's?");
+                          ClockWords(finding_.since_realtime_ns), ": a ", EarlierWork());
     }
     const std::string in = finding_.detail == HangDetail::kReplay
                                ? absl::StrCat(" ", WhereInReplay())
@@ -531,8 +531,15 @@ class Words {
                         ClockWords(exiting.front()->process->last_poll_realtime_ns), ".");
   }
 
+  std::string EarlierWork() const {
+    const std::string& op = finding_.queued.unreported_op;
+    return absl::StrCat(
+        "kernel that is not NCCL's",
+        op.empty() ? "" : absl::StrCat(", or ", op, ", of which NCCL reports no launch"), "?");
+  }
+
   std::string QueuedForLong() const {
-    return absl::StrCat(QueuedWords(finding_.queued), " A kernel that is not NCCL's?");
+    return absl::StrCat(QueuedWords(finding_.queued), " A ", EarlierWork());
   }
 
   std::string NoProgress() const {

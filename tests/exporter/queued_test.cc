@@ -39,6 +39,22 @@ TEST(Queued, ForLongIsAStallOfWhichNobodyIsNamed) {
                         "since 08:53:20 UTC. A kernel that is not NCCL's?"));
 }
 
+// One GPU may stand before the Broadcast, and the others in it: no gate tells which of its ranks have begun.
+TEST(Queued, MayBeBehindACallThatNcclDoesNotReport) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    job.Call(kComm, rank, "Broadcast");
+    job.Of(kComm, rank).untimed.push_back({"Broadcast", UntimedReason::kUnreported, 1});
+    job.Launch(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).oldest_launch = kNotBegun;
+  }
+  job.Advance(kLimit);
+  const Hang hang = ExpectHangNow(job, HangVerdict::kNoProgress, {});
+  EXPECT_THAT(hang.text,
+              HasSubstr("A kernel that is not NCCL's, or Broadcast, of which NCCL reports "
+                        "no launch?"));
+}
+
 // A job of which one host does not come: what the others stand in may wait for it.
 TEST(Queued, ForLongWhileOneRankHasNotCalled) {
   SimulatedJob job = Behind({3});

@@ -21,6 +21,7 @@
 #include "exporter/cli/installation.h"
 #include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_words.h"
+#include "exporter/fleet/http_client.h"
 #include "exporter/node/listener.h"
 #include "nlohmann/json.hpp"
 
@@ -63,6 +64,7 @@ constexpr double kLookSeconds = 0.5;
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr double kEndpointSeconds = 30;
 constexpr std::string_view kMetrics = "/metrics";
+constexpr char kCommunicators[] = "/api/v1/communicators";
 
 std::atomic<bool> g_stop{false};
 
@@ -203,13 +205,19 @@ class Demo {
   }
 
   DemoSight Look() const {
-    const FleetAnswer answer = Ask(asked_.address, "/api/v1/communicators", asked_.client);
+    const FleetAnswer answer = Ask(asked_.address, kCommunicators, asked_.client);
     std::vector<int> pids;
     for (uint32_t rank = 0; rank < simulation::kRanks; ++rank) {
       pids.push_back(ranks_.pid(static_cast<int>(rank)));
     }
-    const auto page = ParseJson(answer.body);
-    return answer.status == 200 ? DemoSight::Of(page, pids) : DemoSight();
+    if (answer.error.empty() && answer.status == 200) {
+      return DemoSight::Of(ParseJson(answer.body), pids);
+    }
+    DemoSight sight;
+    sight.problem = absl::StrCat(
+        asked_.address.name(), ": ",
+        answer.error.empty() ? DescribeStatus(answer.status, kCommunicators) : answer.error);
+    return sight;
   }
 
   void Tell(const std::string& line) const {

@@ -16,6 +16,8 @@ constexpr double kReadingSeconds = 12;
 // `pulse diagnose` calls a hang so after 10 s, and somebody must have typed it.
 constexpr double kHangReadingSeconds = 25;
 constexpr double kLongestWaitSeconds = 90;
+// A machine that is busy may miss a look or two.
+constexpr double kSilentSeconds = 10;
 
 const Json& Member(const Json& object, const char* name) {
   static const Json kNone;
@@ -68,6 +70,21 @@ void DemoStory::Enter(Scene scene, double now_s) {
   named_s_ = -1;
 }
 
+void DemoStory::HearOfSilence(double now_s, const DemoSight& sight,
+                              std::vector<std::string>* lines) {
+  if (sight.problem.empty()) {
+    silent_s_ = -1;
+    said_silent_ = false;
+    return;
+  }
+  if (silent_s_ < 0) silent_s_ = now_s;
+  if (said_silent_ || now_s - silent_s_ < kSilentSeconds) return;
+  said_silent_ = true;
+  lines->push_back(absl::StrCat(
+      "WARNING: the endpoint has not answered for ", kSilentSeconds, " s: ", sight.problem,
+      ". The job continues, but the demo can't tell what the page shows."));
+}
+
 bool DemoStory::IsNamed(const DemoSight& sight) const {
   switch (scene_) {
     case Scene::kNotBegun:
@@ -95,6 +112,8 @@ bool DemoStory::IsOver(double now_s) const {
 
 std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight) {
   std::vector<std::string> lines;
+  if (since_s_ < 0) since_s_ = now_s;
+  HearOfSilence(now_s, sight, &lines);
   if (sight.pid_of_other != 0 && !said_other_) {
     said_other_ = true;
     lines.push_back(absl::StrCat("The page also shows another job (process ", sight.pid_of_other,
@@ -114,6 +133,11 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
     }
   }
   if (!IsOver(now_s)) return lines;
+  if (named_s_ < 0 && (scene_ == Scene::kStraggler || scene_ == Scene::kHang)) {
+    lines.push_back(absl::StrCat("WARNING: the page did not name rank ",
+                                 scene_ == Scene::kHang ? kSilentRank : kLateRank, " within ",
+                                 kLongestWaitSeconds, " s."));
+  }
   switch (scene_) {
     case Scene::kNotBegun:
     case Scene::kGoesOn:

@@ -2,7 +2,8 @@
 // and the job again. It goes on by what the endpoint says, so that nobody waits for a machine that
 // is fast and nothing is skipped on one that is slow.
 //
-// Thread: one. Cost: none. Errors: an endpoint that says nothing is waited for, within limits.
+// Thread: one. Cost: none. Errors: an endpoint that says nothing is waited for, within limits, and
+// reported.
 #ifndef EXPORTER_CLI_DEMO_STORY_H_
 #define EXPORTER_CLI_DEMO_STORY_H_
 
@@ -21,6 +22,7 @@ inline constexpr int kLatePercent = 40;
 
 // What the endpoint says of the job's communicator of all ranks.
 struct DemoSight {
+  std::string problem;        // why the endpoint did not answer; "": it did
   std::string comm;           // its id; "": not seen
   int straggler = -1;         // -1: none
   std::vector<int> suspects;  // of a hang that is no usual wait
@@ -46,13 +48,16 @@ class DemoStory {
 
  private:
   void Enter(Scene scene, double now_s);
+  void HearOfSilence(double now_s, const DemoSight& sight, std::vector<std::string>* lines);
   bool IsNamed(const DemoSight& sight) const;
   // Long enough, after it was named; or waited for in vain.
   bool IsOver(double now_s) const;
 
   Scene scene_ = Scene::kNotBegun;
   uint32_t round_ = 0;
-  double since_s_ = 0;
+  double since_s_ = -1;   // -1: no look yet
+  double silent_s_ = -1;  // since when the endpoint has not answered; -1: it answered
+  bool said_silent_ = false;
   double named_s_ = -1;  // -1: not yet
   bool said_other_ = false;
 };

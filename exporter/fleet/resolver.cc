@@ -82,6 +82,10 @@ std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& ho
   for (const std::string& name : work->names) {
     const auto [at, is_late] = resolved.try_emplace(name);
     if (is_late) at->second.error = "no name server answered in time";
+    // A container may have no /etc/hosts. Endpoints also take this name as this address.
+    if (name == "localhost" && at->second.addresses.empty()) {
+      at->second = Resolve("127.0.0.1", AI_NUMERICHOST);
+    }
   }
   return resolved;
 }

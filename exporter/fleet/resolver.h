@@ -22,6 +22,7 @@ struct ResolvedHost {
   std::string error;                        // where there are none
 };
 
+// "localhost" is 127.0.0.1 where nothing resolves it.
 std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& hosts,
                                                  std::chrono::milliseconds patience);
 

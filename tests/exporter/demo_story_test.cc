@@ -129,6 +129,41 @@ TEST(DemoStory, AnEndpointThatSaysNothingDoesNotStopIt) {
   EXPECT_EQ(story.round(), 1U) << now_s;
 }
 
+// The clock counts from the machine's start.
+TEST(DemoStory, WaitsForTheJobFromItsFirstLook) {
+  DemoStory story;
+  EXPECT_THAT(story.Advance(5000, DemoSight()), IsEmpty());
+  EXPECT_THAT(story.Advance(5089, DemoSight()), IsEmpty());
+  EXPECT_EQ(story.scene(), Scene::kNotBegun);
+  EXPECT_THAT(story.Advance(5091, DemoSight()), ElementsAre(HasSubstr("all is well")));
+}
+
+TEST(DemoStory, SaysOnceThatTheEndpointDoesNotAnswer) {
+  DemoStory story;
+  DemoSight silent;
+  silent.problem = "localhost:9410: Name or service not known";
+  story.Advance(1000, InBalance());
+  EXPECT_THAT(story.Advance(1001, silent), IsEmpty());
+  EXPECT_THAT(story.Advance(1010, silent), IsEmpty());
+  EXPECT_THAT(story.Advance(1011, silent),
+              ElementsAre(AllOf(HasSubstr("not answered for 10 s: localhost:9410: Name"),
+                                HasSubstr("can't tell what the page shows"))));
+  EXPECT_THAT(story.Advance(1011.5, silent), IsEmpty());
+  EXPECT_THAT(story.Advance(1011.6, InBalance()), IsEmpty());
+  EXPECT_THAT(story.Advance(1011.7, silent), IsEmpty());
+  EXPECT_THAT(story.Advance(1011.8, InBalance()), IsEmpty()) << "the next one may be silent";
+}
+
+TEST(DemoStory, SaysThatARankWasNotNamed) {
+  double now_s;
+  DemoStory slow = At(Scene::kStraggler, &now_s);
+  EXPECT_THAT(slow.Advance(now_s + 100, InBalance()),
+              ElementsAre(HasSubstr("did not name rank 2 within 90 s"), HasSubstr("stopped")));
+  DemoStory hang = At(Scene::kHang, &now_s);
+  EXPECT_THAT(hang.Advance(now_s + 100, Hang({0})),
+              ElementsAre(HasSubstr("did not name rank 1 within 90 s"), HasSubstr("again")));
+}
+
 TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
   const auto page = nlohmann::json::parse(R"({"communicators": [
       {"comm": "1", "name": "dp", "hang": null, "straggler": null,

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/gzip.h"
+#include "exporter/fleet/resolver.h"
 
 namespace nccl_pulse {
 namespace {
@@ -133,6 +134,16 @@ TEST(HttpClient, DoesNotComeBackLaterThanItMayWait) {
     EXPECT_EQ(answer.status, 503);
     EXPECT_EQ(server.Asked().size(), 1u) << when;
   }
+}
+
+// No name server answers within no time.
+TEST(ResolveHosts, TakesLocalhostAsThisMachineWhereNothingResolvesIt) {
+  const auto hosts = ResolveHosts({"localhost", "x.invalid"}, std::chrono::milliseconds(0));
+  EXPECT_NE(hosts.at("x.invalid").error, "");
+  EXPECT_EQ(hosts.at("localhost").error, "");
+  ASSERT_FALSE(hosts.at("localhost").addresses.empty());
+  const int family = hosts.at("localhost").addresses[0].ss_family;
+  EXPECT_TRUE(family == AF_INET || family == AF_INET6) << family;
 }
 
 }  // namespace

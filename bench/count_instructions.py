@@ -29,6 +29,7 @@ PLUGINS = (
     ("NCCL Pulse, v5", PULSE, "v5", {"NCCL_PULSE_LISTEN": "off"}),
     ("NCCL Pulse, v6", PULSE, "v6", {"NCCL_PULSE_LISTEN": "off"}),
     ("NCCL Pulse, v7", PULSE, "v7", {"NCCL_PULSE_LISTEN": "off"}),
+    ("NCCL Pulse, v6, NCCL's counter proven", PULSE, "counted", {"NCCL_PULSE_LISTEN": "off"}),
     ("floor, asks", FLOOR, "v5", {"FLOOR_PLUGIN_ASKS": "1"}),
     ("floor", FLOOR, "v5", {}),
     ("empty", "bench/libempty_plugin.so", "v5", {}),

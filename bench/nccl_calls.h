@@ -46,18 +46,22 @@ template <typename Api>
 class NcclCalls {
  public:
   using Descriptor = typename Api::Descriptor;
+  static constexpr int kRanks = 8;
 
   // `library`: path of a plugin. Exits with a message when it cannot be used.
   explicit NcclCalls(const std::string& library)
       : profiler_(static_cast<const typename Api::Profiler*>(FindProfiler(library, Api::kSymbol))) {
   }
 
-  // A communicator of the plugin.
+  // A communicator of the plugin, whose context NCCL keeps there.
+  void* Init(uint64_t comm_id, void** context) {
+    int mask = 0;
+    profiler_->init(context, comm_id, &mask, "bench", 1, kRanks, 0, KeepPort);
+    return *context;
+  }
   void* Init(uint64_t comm_id) {
     void* context = nullptr;
-    int mask = 0;
-    profiler_->init(&context, comm_id, &mask, "bench", 1, 8, 0, KeepPort);
-    return context;
+    return Init(comm_id, &context);
   }
   void Finalize(void* context) { profiler_->finalize(context); }
 

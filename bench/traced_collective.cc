@@ -1,6 +1,9 @@
 // Loads one plugin, makes eager collectives at full speed, and some in single steps, which
 // count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With
-// "query" as the version, questions of a tuner take the place of collectives. x86-64 Linux only.
+// "query" as the version, questions of a tuner take the place of collectives. With "counted" it is
+// v6, and NCCL's counter of finished work is proven. x86-64 Linux only.
+//
+// The processor's counter stands still during single steps, so they take no time.
 //
 // Each thread has a communicator, and makes so many collectives in single steps while the others
 // wait. With several threads CLOCK_MONOTONIC stands still, which the plugin reads with
@@ -10,12 +13,15 @@
 // `gregs` (sys/ucontext.h).
 #include <dlfcn.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -29,6 +35,7 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
+#include "plugin/cuda/work_proof.h"
 
 namespace {
 bool g_clock_stands_still = false;  // set before threads are started
@@ -69,15 +76,36 @@ void KeepStep(int /*signal*/, siginfo_t* /*info*/, [[maybe_unused]] void* contex
   ++step_count;
 }
 
+// What the processor's counter said when it came to stand still.
+uint64_t still_counter = 0;
+
+// A reading of the counter faults while it stands still. No step is seen behind it.
+void ReadStillCounter(int signal, siginfo_t* info, void* context) {
+#if defined(__x86_64__)
+  auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
+  constexpr uint16_t kRdtsc = 0x310f;
+  uint16_t code;
+  std::memcpy(&code, reinterpret_cast<const void*>(registers[REG_RIP]), sizeof(code));  // NOLINT
+  if (code != kRdtsc) abort();
+  registers[REG_RIP] += sizeof(code);
+  registers[REG_RAX] = static_cast<int64_t>(still_counter & UINT32_MAX);
+  registers[REG_RDX] = static_cast<int64_t>(still_counter >> 32);
+#endif
+  KeepStep(signal, info, context);
+}
+
 // The processor's trap flag: SIGTRAP behind each instruction.
 void StepFromNowOn() {
 #if defined(__x86_64__)
+  still_counter = __builtin_ia32_rdtsc();
+  if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV) != 0) exit(2);
   asm volatile("pushfq\n orq $0x100, (%%rsp)\n popfq" ::: "memory", "cc");
 #endif
 }
 void StepNoLonger() {
 #if defined(__x86_64__)
   asm volatile("pushfq\n andq $~0x100, (%%rsp)\n popfq" ::: "memory", "cc");
+  prctl(PR_SET_TSC, PR_TSC_ENABLE);
 #endif
 }
 
@@ -91,6 +119,15 @@ void WriteMap() {
   const uint64_t bytes = map.size();
   Write(&bytes, sizeof(bytes));
   Write(map.data(), bytes);
+}
+
+void* OpenDriver(const char* name) {
+  void* const driver = dlopen(FindLibrary(name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(2);
+  }
+  return driver;
 }
 
 // Asks how long collectives took, where NcclCalls makes one.
@@ -116,6 +153,66 @@ class Queries {
   uint64_t comm_id_ = 0;
 };
 
+// NCCL's communicators and what their kernels count (plugin/cuda/work_proof.h).
+class CountedCalls {
+ public:
+  using Allocate = int(uint64_t* address, size_t bytes);
+
+  explicit CountedCalls(const std::string& plugin) : calls_(plugin) {
+    void* const driver = OpenDriver(kDriver);
+    allocate_ = reinterpret_cast<Allocate*>(dlsym(driver, "cuMemAlloc_v2"));
+    records_ = static_cast<std::atomic<unsigned>*>(dlsym(driver, "free_cuda_records"));
+  }
+
+  // Returns when the counter is proven: then few launches in a hurry have an event.
+  void* Init(uint64_t comm_id) {
+    uint64_t address;
+    allocate_(&address, kWorkBlockBytes);
+    block_ = reinterpret_cast<char*>(address);  // NOLINT(performance-no-int-to-ptr)
+    const int32_t head[] = {0, NcclCalls<ApiV6>::kRanks, 0, 1};
+    std::memcpy(block_, head, sizeof(head));
+    const uint64_t channels = address + kWorkChannelsAt;
+    std::memcpy(block_ + kChannelsAddressAt, &channels, sizeof(channels));
+    comm_.block = block_;
+    void* const context = calls_.Init(comm_id, &comm_.context);
+    for (uint64_t i = 0; i < 10000; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      const unsigned before = records_->load();
+      for (int j = 0; j < kBurst; ++j) EagerCollective(context, 0, kChannels);
+      if (records_->load() < before + kBurst / 2) return context;
+    }
+    exit(2);
+  }
+  void EagerCollective(void* context, uint64_t /*sequence*/, uint8_t channels) {
+    calls_.EagerCollective(context, sequence_++, channels);
+    for (size_t i = 0; i < channels; ++i) {
+      auto* const counter = reinterpret_cast<uint64_t*>(block_ + kWorkChannelsAt +
+                                                        i * kWorkChannelBytes + kCounterAt);
+      __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);  // "pulse-work" copies it
+    }
+  }
+
+  static constexpr const char* kDriver = "bench/counted/libcuda.so.1";
+
+ private:
+  static constexpr size_t kChannelsAddressAt = 56;
+  static constexpr size_t kCounterAt = 352;
+  static constexpr uint8_t kChannels = 24;
+  static constexpr int kBurst = 200;
+
+  NcclCalls<ApiV6> calls_;
+  Allocate* allocate_;
+  std::atomic<unsigned>* records_;
+  char* block_ = nullptr;
+  struct {
+    char before[16384];
+    char* block;
+    char between[6600];
+    void* context;
+  } comm_{};
+  uint64_t sequence_ = 0;
+};
+
 template <typename Calls>
 void MakeCollectives(Calls& calls, uint64_t comm_id, int collectives) {
   void* context = calls.Init(comm_id);
@@ -133,11 +230,9 @@ void MakeCollectives(Calls& calls, uint64_t comm_id, int collectives) {
 }
 
 template <typename Calls>
-int Main(const std::string& plugin, int thread_count, int collectives) {
-  if (dlopen(FindLibrary("bench/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    return 2;
-  }
+int Main(const std::string& plugin, int thread_count, int collectives,
+         const char* driver = "bench/libcuda.so.1") {
+  OpenDriver(driver);
   g_clock_stands_still = thread_count > 1;
   Calls calls(plugin);
   WriteMap();
@@ -145,6 +240,8 @@ int Main(const std::string& plugin, int thread_count, int collectives) {
   action.sa_sigaction = KeepStep;
   action.sa_flags = SA_SIGINFO;
   sigaction(SIGTRAP, &action, nullptr);
+  action.sa_sigaction = ReadStillCounter;
+  sigaction(SIGSEGV, &action, nullptr);
   std::mutex mutex;
   std::condition_variable changed;
   int turn = 0;
@@ -177,6 +274,9 @@ int main(int argc, char** argv) {
   if (version == "v5") return Main<NcclCalls<ApiV5>>(argv[1], threads, collectives);
   if (version == "v6") return Main<NcclCalls<ApiV6>>(argv[1], threads, collectives);
   if (version == "v7") return Main<NcclCalls<ApiV7>>(argv[1], threads, collectives);
+  if (version == "counted") {
+    return Main<CountedCalls>(argv[1], threads, collectives, CountedCalls::kDriver);
+  }
   if (version == "query") return Main<Queries>(argv[1], threads, collectives);
   return 2;
 }

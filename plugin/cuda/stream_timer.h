@@ -118,6 +118,8 @@ class CommunicatorTimer {
   bool is_on() const { return state_.acquire() == kOn && !failed_.load(); }
   // Acquire: sees the events, and that the poller has finished with the last communicator's.
   State state() const { return static_cast<State>(state_.acquire()); }
+  // Launching thread. Whether launches in a hurry need no event behind them (StreamTimer).
+  bool is_counted() const { return is_counted_.load(); }
   // What the driver answered when it first refused a call; 0: it has not.
   uint32_t error() const { return error_.load(); }
   int device() const { return device_; }
@@ -238,6 +240,24 @@ class StreamTimer {
     if (!RecordTail(timer, timer.tail_.load(), stream)) return;
     CountTail(timer, launched);
     CountLaunch(timer, launched, now_ns);
+  }
+
+  // A launch of one that is_counted begins. True: it is in a hurry, so nothing is to be recorded
+  // behind it, and EndHurried takes the place of End. Relaxed: the poller takes a time that is not
+  // counted yet for that of the launch before, which it is by less than kHurryNs.
+  static bool BeginHurried(CommunicatorTimer& timer, uint64_t now_ns) {
+    if (__builtin_expect(now_ns >= timer.last_launch_ns_.load() + kHurryNs, 0) ||
+        __builtin_expect(now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs, 0) ||
+        __builtin_expect(timer.gate_.load() != CommunicatorTimer::kNoGate, 0)) {
+      return false;
+    }
+    timer.last_launch_ns_.store(now_ns);
+    return true;
+  }
+  // It has been made. Returns when it began.
+  static uint64_t EndHurried(CommunicatorTimer& timer) {
+    timer.launched_.publish(timer.launched_.load() + 1);  // with its time
+    return timer.last_launch_ns_.load();
   }
 
   // ---- poller ----

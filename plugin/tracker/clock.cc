@@ -61,11 +61,14 @@ Clock::Pair Clock::ReadPair() {
 }
 
 void Clock::Publish(uint64_t counter, uint64_t ns, uint64_t ns_per_tick_q32) {
-  Scale& scale = scales_[next_scale_++ % kScales];
+  const uint64_t number = number_.load() + 1;  // this thread is the only writer
+  // Release: who sees a new field sees the number before this one, or a later one.
+  std::atomic_thread_fence(std::memory_order_release);
+  Scale& scale = scales_[number % 2];
   scale.counter.store(counter);
   scale.ns.store(ns);
   scale.ns_per_tick_q32.store(ns_per_tick_q32);
-  scale_.publish(&scale);
+  number_.publish(number);  // with the fields
 }
 
 void Clock::Initialize(ClockSource source) {
@@ -82,8 +85,8 @@ void Clock::Initialize(ClockSource source) {
 }
 
 void Clock::Correct() {
-  const Scale* current = scale_.load();  // this thread is the only writer
-  if (current == nullptr) return;
+  if (number_.load() == 0) return;
+  const Scale* const current = &scales_[number_.load() % 2];  // this thread is the only writer
   const Pair now = ReadPair();
   if (now.counter <= origin_.counter || now.ns <= origin_.ns) return;
   const auto rate =

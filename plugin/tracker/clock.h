@@ -14,6 +14,7 @@
 
 #include <time.h>
 
+#include <atomic>
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
@@ -22,7 +23,8 @@ namespace nccl_pulse {
 
 enum class ClockSource { kAuto, kMonotonic };
 
-class Clock {
+// A cache line, which callbacks read: the scale, and the one before it.
+class alignas(64) Clock {
  public:
   // May sleep for two milliseconds to measure the counter's rate.
   void Initialize(ClockSource source);
@@ -34,15 +36,20 @@ class Clock {
   void StandAt(uint64_t now_ns) { Publish(0, now_ns, 0); }
 
   uint64_t NowNs() const {
-    const Scale* scale = scale_.acquire();  // its fields as Correct wrote them
-    if (__builtin_expect(scale == nullptr, 0)) return MonotonicNs();
-    // A scale is rewritten only kScales corrections later.
+    const uint64_t number = number_.acquire();  // sees the scale with that number
+    if (__builtin_expect(number == 0, 0)) return MonotonicNs();
+    const Scale& scale = scales_[number % 2];
     // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
     // a scale that was made in between begins a few ticks later.
-    const auto elapsed = static_cast<int64_t>(ReadCounter() - scale->counter.load());
+    const auto elapsed = static_cast<int64_t>(ReadCounter() - scale.counter.load());
     const auto product =
-        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale->ns_per_tick_q32.load());
-    return scale->ns.load() + static_cast<uint64_t>(product >> 32);
+        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32.load());
+    const uint64_t ns = scale.ns.load();
+    // The fields come before the second look, which finds another number if the place was written
+    // again: by the next but one correction, 100 ms later at least.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (__builtin_expect(number_.load() != number, 0)) return NowNs();
+    return ns + static_cast<uint64_t>(product >> 32);
   }
 
   static uint64_t MonotonicNs() {
@@ -77,11 +84,10 @@ class Clock {
   static Pair ReadPair();
   void Publish(uint64_t counter, uint64_t ns, uint64_t ns_per_tick_q32);
 
-  static constexpr int kScales = 16;
-  Scale scales_[kScales];
-  int next_scale_ = 0;
+  Ordered<uint64_t> number_{0};  // of the scale; 0: there is none
+  Scale scales_[2];              // number n has place n % 2
+  // ---- line
   Pair origin_{};
-  Ordered<const Scale*> scale_{nullptr};  // publishes its fields
 };
 
 }  // namespace nccl_pulse

@@ -19,6 +19,8 @@
 
 namespace nccl_pulse {
 
+struct WorkPlace;
+
 // When each operation's first network step moved data: FirstMove. Only network steps write it, so
 // it costs nothing while none are watched.
 using FirstMoves = Relaxed<uint64_t>[kOperationSlots];
@@ -33,6 +35,8 @@ struct CommunicatorParts {
   alignas(64) LastCalls last_calls;
   // To the record, of the threads that call, launch and report operations.
   Visit calling, launching, reporting;
+  // NCCL's counter of finished work (work_follower.h); null: it is not followed. Stays.
+  Ordered<WorkPlace*> work;
   // ---- line: what is above is written by each call
   CallKinds call_kinds;
   OperationKinds operation_kinds;

@@ -90,16 +90,18 @@ inline bool Tracker::StartUsualLaunch(uint64_t context, const LaunchEvent& event
   // Acquire: as CommunicatorTable::Find.
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
-  if (__builtin_expect(instruments_.follows_work, 1)) work_.NoteLaunch(communicator, false);
+  // NCCL reports operations elsewhere than on this thread only if they have ProxyOps, or beside
+  // graphs (src/enqueue.cc, ncclLaunchPrepare).
+  const bool is_reported = !communicator.handles.are_given() && !instruments_.has_captured.load();
   return communicator.parts.load()->launches.StartUsual(instruments_, event.stream, context,
-                                                        ticket);
+                                                        is_reported, ticket);
 }
 
 inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
-  if (__builtin_expect(instruments_.follows_work, 1)) work_.NoteLaunch(*communicator, captured);
+  work_.NoteLaunch(*communicator, captured);
   LaunchFollower& launches = communicator->parts.load()->launches;
   // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.is_followed(), 1)) {
@@ -110,6 +112,12 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   return captured && graphs_.is_on() ? graphs_.StartLaunch(*communicator, event, context) : 0;
 }
 
+inline void Tracker::EndHurriedLaunch(const Communicator& communicator, CommunicatorParts& parts) {
+  RecordWriter record = communicator.Writer(instruments_.segment);
+  const uint64_t began_ns = parts.launches.EndHurried(record);
+  parts.last_calls.NoteLaunch(began_ns, record.followed_launches());
+}
+
 inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent& event,
                                          bool is_measured) {
   if (__builtin_expect(event.parent != 0, 0)) return false;  // its call is sampled, or captured
@@ -118,6 +126,7 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
   CommunicatorParts& parts = *communicator.parts.load();
+  if (parts.launches.is_hurried()) EndHurriedLaunch(communicator, parts);
   const OperationKind& kind = parts.operation_kinds.PlaceOf(event);
   if (__builtin_expect(!kind.Is(event, parts.launches.last_fate()), 0)) return false;
   // Where no events follow the launches, operations tell what is in flight (InflightOperations).
@@ -144,9 +153,7 @@ inline Lane& Tracker::CountOperation(const Communicator& communicator, Communica
                               parts.peer_cursor);
   }
   AddToCell(cells.a, 1);
-  if (__builtin_expect(instruments_.follows_work, 1)) {
-    work_.NoteOperation(communicator, event, false);
-  }
+  WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event, false);
   Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
   AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
   return lane;
@@ -265,9 +272,8 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   } else {
     parts.ring.TakeNumber();
   }
-  if (__builtin_expect(instruments_.follows_work, 1)) {
-    work_.NoteOperation(communicator, event, IsOfCapturedCall(event.parent));
-  }
+  WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event,
+                              IsOfCapturedCall(event.parent));
   // It is enqueued microseconds after its launch, so one reading of the clock serves both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);

@@ -55,7 +55,6 @@ struct Instruments {
   Sampler sampler;
   std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off
   const uint32_t launch_issuer;               // without a stream timer that of no ticket
-  bool follows_work = false;                  // WorkFollower is on; set before the first callback
   // A call was captured into a CUDA graph, by any communicator. From then on NCCL may report
   // operations on two threads at once: src/enqueue.cc, ncclLaunchPrepare. Set before the first of
   // these.

@@ -155,6 +155,7 @@ void LaunchFollower::EndTiming(Instruments& instruments, Communicator& communica
 }
 
 void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicator) {
+  if (is_hurried()) return static_cast<void>(EndHurried(communicator.Writer(instruments.segment)));
   if ((launch_.load() & kKernel) != 0) CountLaunchCallback(communicator, false);
   launch_.store(0);
   StreamTimer::GiveGateUp(timer_);

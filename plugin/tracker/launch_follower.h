@@ -20,6 +20,10 @@
 //     open      its stop                     none      counted, and an event recorded behind it
 //     open      its stop, of a graph         none      counted; no launch
 //     open      the next start               open      the one before is abandoned, with its pair
+//     none      a start in a hurry           hurried   nothing is to be recorded behind it, as
+//                                                      NCCL's counter is proven: it has no stop
+//     hurried   the report of its operation  none      counted
+//     hurried   the next start               open      counted
 //
 //   a call whose launch NCCL does not report (unreported_launch.cc): the end of its group, if that
 //   is awaited (awaited_ends.h) and known to come behind the launch, takes the launch's place
@@ -160,8 +164,9 @@ class LaunchFollower {
   bool is_followed() const { return timer_.is_on(); }
   // A followed launch starts, if it is the usual one: of one call that is not sampled, without a
   // gate. False: it is another one, and nothing was done.
+  // `is_reported`: the launching thread reports its operation next.
   [[gnu::always_inline]] bool StartUsual(const Instruments& instruments, CudaStream stream,
-                                         uint64_t context, uint64_t* ticket) {
+                                         uint64_t context, bool is_reported, uint64_t* ticket) {
     const uint32_t number = launch_number_.load();
     // One branch tests all of it.
     const uint32_t unusual = (calls_.load() ^ 1) | static_cast<uint32_t>(sampled_.load()) |
@@ -173,7 +178,22 @@ class LaunchFollower {
     fate_.store(static_cast<uint8_t>(instruments.samples() ? LaunchFate::kNotSampled
                                                            : LaunchFate::kNotTimed));
     *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
+    // Without a ticket NCCL makes one callback less.
+    if (timer_.is_counted() && is_reported &&
+        __builtin_expect(StreamTimer::BeginHurried(timer_, instruments.clock.NowNs()), 1)) {
+      launch_.store(kHurried);
+      *ticket = 0;
+    }
     return true;
+  }
+  // The launch that is being made is in a hurry: the report of its operation ends it.
+  [[gnu::hot]] bool is_hurried() const { return launch_.load() == kHurried; }
+  // It has been made. Returns when it began.
+  [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
+    launch_.store(0);
+    const uint64_t began_ns = StreamTimer::EndHurried(timer_);
+    record.CountFollowedLaunch(began_ns, true);
+    return began_ns;
   }
   // A followed launch starts. Returns its ticket, 0: it is part of a graph.
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
@@ -282,7 +302,8 @@ class LaunchFollower {
   // Bits about the launch that is being made; 0: none is.
   enum Launch : uint8_t {
     kOpen = 1,
-    kKernel = 2,  // not of the copy engines
+    kKernel = 2,   // not of the copy engines
+    kHurried = 4,  // alone: of one call, without an event
   };
   // Bits about the communicator.
   enum Traits : uint8_t {

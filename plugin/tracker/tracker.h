@@ -88,9 +88,7 @@ class Tracker {
   GraphFollower& graphs() { return graphs_; }
   // NCCL's own counters of finished work are followed from now on; false: they cannot be. Before
   // the first communicator.
-  bool FollowWork(const CudaDriver& driver) {
-    return instruments_.follows_work = work_.Begin(driver);
-  }
+  bool FollowWork(const CudaDriver& driver) { return work_.Begin(driver); }
   // How many of the user's tags are told apart, 0: none. Before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
@@ -208,6 +206,9 @@ class Tracker {
     AddToCell(lane.callbacks[static_cast<int>(kind)], 1);
   }
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
+  // A launch in a hurry has been made: its operation is reported.
+  [[gnu::always_inline]] inline void EndHurriedLaunch(const Communicator& communicator,
+                                                      CommunicatorParts& parts);
   // Of an operation, by its call's ticket: it was called into a graph.
   [[gnu::hot]] bool IsOfCapturedCall(uint64_t call) const {
     return __builtin_expect(call != 0, 0) && instruments_.IsOwn(call, TicketKind::kApiCall) &&

@@ -29,24 +29,22 @@ uint64_t PackCounted(uint32_t record_generation, uint64_t launches) {
 }  // namespace
 
 bool WorkFollower::Begin(const CudaDriver& driver) {
-  work_ = WorkDriver::Load();
+  if (instruments_.stream_timer == nullptr) return false;
   driver_ = &driver;
-  if (work_ == nullptr || instruments_.stream_timer == nullptr) return false;
-  places_.reset(new (std::nothrow) Ordered<Place*>[kMaxCommunicators] {});
+  work_ = WorkDriver::Load();
   return is_on();
 }
 
 void WorkFollower::Attach(const Communicator& communicator, const void* context_at,
                           const WorkOwner& owner) {
-  if (PlaceOf(communicator) == nullptr) {
-    // Written now, because a callback must not fault.
-    places_[communicator.index].publish(new (std::nothrow) Place{});
-    if (PlaceOf(communicator) == nullptr) return;
-  }
-  Place& place = *PlaceOf(communicator);
-  Launched& launched = place.launched;
+  Ordered<Place*>& at = communicator.parts.load()->work;
+  // Written now, because a callback must not fault.
+  if (at.load() == nullptr) at.publish(new (std::nothrow) Place{});
+  if (at.load() == nullptr) return;
+  Place& place = *at.load();
+  Place::Launched& launched = place.launched;
   // Candidates of the last communicator that nobody has taken yet: this one has none.
-  const bool is_free = launched.phase.acquire() != kFound;
+  const bool is_free = launched.phase.acquire() != Place::kFound;
   launched.captured_calls.store(0);
   launched.alone.store(0);
   launched.grouped.store(0);
@@ -61,30 +59,37 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   place.context_at = context_at;
   place.owner = owner;
   // A communicator of one rank launches no kernel that counts.
-  launched.phase.publish(context_at != nullptr && owner.nranks > 1 ? kWanted : kIdle);
+  launched.phase.publish(context_at != nullptr && owner.nranks > 1 ? Place::kWanted : Place::kIdle);
 }
 
 // ---- callbacks ----------------------------------------------------------------------------------
+
+void WorkFollower::NoteLaunch(const Communicator& communicator, bool captured) {
+  Place* const place = PlaceOf(communicator);
+  if (place == nullptr) return;
+  if (place->launched.phase.load() == Place::kWanted) Find(communicator, *place);
+  if (captured) place->launched.captured_calls.store(0);
+}
 
 void WorkFollower::Find(const Communicator& communicator, Place& place) {
   place.found.record_generation = communicator.record_generation.load();
   place.found.owner = place.owner;
   FindWorkCandidates(*driver_, *work_, place.context_at, &place.found.candidates);
-  place.launched.phase.publish(kFound);  // with what was found
+  place.launched.phase.publish(Place::kFound);  // with what was found
 }
 
 void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective,
                                     const char* func) {
   Place* const place = PlaceOf(communicator);
   if (place == nullptr) return;
-  Launched& launched = place->launched;
+  Place::Launched& launched = place->launched;
   if (!is_collective) launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
   launched.captured_calls.add(1);
   if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
   if (!IsBroadcast(func)) launched.unreported_captured.add(1);
 }
 
-void WorkFollower::NoteCapturedOperation(Launched& launched, const OperationEvent& event) {
+void WorkFollower::NoteCapturedOperation(Place::Launched& launched, const OperationEvent& event) {
   if (!IsBroadcast(event.func)) launched.unreported_captured.add(-1);
   const uint32_t channels = event.channels;
   if (launched.most_channels.load() == 0) launched.least_channels.store(channels);
@@ -92,36 +97,9 @@ void WorkFollower::NoteCapturedOperation(Launched& launched, const OperationEven
   launched.most_channels.store(std::max(launched.most_channels.load(), channels));
 }
 
-void WorkFollower::NoteOperation(const Communicator& communicator, const OperationEvent& event,
-                                 bool captured) {
-  Place* const place = PlaceOf(communicator);
-  if (__builtin_expect(place == nullptr, 0)) return;
-  Launched& launched = place->launched;
-  if (__builtin_expect(!event.is_collective, 0)) {
-    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
-  }
-  if (__builtin_expect(captured, 0)) return NoteCapturedOperation(launched, event);
-  if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
-    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
-  }
-  // Of a launch its operations are reported after it.
-  const uint64_t launches = communicator.record->followed.launches.load();
-  if (__builtin_expect(launches == launched.reported.load(), 0)) {
-    // The first of them was taken to be alone.
-    if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
-    launched.grouped.add(2);
-  } else {
-    launched.alone.add(1);
-    launched.reported.publish(launches);  // whoever sees it sees the sums of the launches before
-  }
-  const uint64_t work = launched.work.load() + event.channels;
-  place->sums[launches % kSums].store(static_cast<uint32_t>(work));
-  launched.work.publish(work);  // with its sum
-}
-
 CountedLaunches WorkFollower::Counted(const Communicator& communicator,
                                       uint32_t record_generation) const {
-  const Place* const place = is_on() ? PlaceOf(communicator) : nullptr;
+  const Place* const place = PlaceOf(communicator);
   if (place == nullptr) return {};
   const uint64_t counted = place->counted.acquire();  // sees when
   if (PackCounted(record_generation, counted) != counted) return {};
@@ -131,7 +109,7 @@ CountedLaunches WorkFollower::Counted(const Communicator& communicator,
 // ---- reading thread -----------------------------------------------------------------------------
 
 LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& place) {
-  const Launched& launched = place.launched;
+  const Place::Launched& launched = place.launched;
   LaunchedWork read;
   read.work = launched.work.acquire();  // sees the rest
   read.alone = launched.alone.load();
@@ -179,7 +157,7 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
     Publish(communicator, place);  // now: the driver may not return from what follows
   }
   // Acquire: sees what was found.
-  if (place.launched.phase.acquire() == kFound && !place.is_mapped) TakeCandidates(place);
+  if (place.launched.phase.acquire() == Place::kFound && !place.is_mapped) TakeCandidates(place);
   if (!lives) return;
   Follow(communicator, place, now_ns);
   if (const bool is_stuck = IsStuck(place, now_ns); is_stuck != place.is_stuck) {
@@ -192,7 +170,7 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
 void WorkFollower::TakeCandidates(Place& place) {
   place.taken = place.found;
   place.candidate = 0;
-  place.launched.phase.publish(kIdle);
+  place.launched.phase.publish(Place::kIdle);
   // Else of a communicator that has ended, or is refuted already.
   if (place.taken.record_generation == place.record_generation &&
       place.proof.state() == WorkState::kUnknown) {
@@ -372,13 +350,15 @@ uint64_t WorkFollower::CompletedLaunches(const Place& place) {
   const auto finished = static_cast<uint32_t>(place.proof.finished_work());
   uint64_t launch = look.before.reported;
   // More operations of the newest launch may follow.
-  if (launch != 0 && sums[launch % kSums].load() != static_cast<uint32_t>(look.before.work)) {
+  if (launch != 0 &&
+      sums[launch % Place::kSums].load() != static_cast<uint32_t>(look.before.work)) {
     --launch;
   }
   // The places of older ones have been written again.
-  const uint64_t known = look.after.launches < kSums ? 0 : look.after.launches - kSums + 1;
+  const uint64_t known =
+      look.after.launches < Place::kSums ? 0 : look.after.launches - Place::kSums + 1;
   for (; launch > std::max(look.completed, known); --launch) {
-    const uint32_t unfinished = sums[launch % kSums].load() - finished;
+    const uint32_t unfinished = sums[launch % Place::kSums].load() - finished;
     if (static_cast<int32_t>(unfinished) <= 0) return launch;
   }
   return look.completed;

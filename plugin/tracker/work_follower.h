@@ -7,7 +7,7 @@
 //
 // Thread: Begin and Attach, which may allocate, under the runtime's lock; the Note functions from callbacks, where NCCL
 // serialises those of one communicator; Poll and TakeRefuted by the reading thread, "pulse-work".
-// Cost: nothing while off. On: two cache lines for each operation that NCCL reports, and once in a
+// Cost: a load while off. On: two cache lines for each operation that NCCL reports, and once in a
 // communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
 // communicator has captured calls, and else when something new has completed.
 // Errors: a driver call that does not return stops the reading thread and nothing else; readers of the
@@ -16,7 +16,6 @@
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
 #include <cstdint>
-#include <memory>
 
 #include "metrics/atomic_cell.h"
 #include "plugin/cuda/stream_timer.h"
@@ -24,57 +23,16 @@
 #include "plugin/cuda/work_reader.h"
 #include "plugin/cuda/work_search.h"
 #include "plugin/tracker/communicator.h"
+#include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/communicator_table.h"
 #include "plugin/tracker/events.h"
 #include "plugin/tracker/instruments.h"
 
 namespace nccl_pulse {
 
-class WorkFollower {
- public:
-  explicit WorkFollower(Instruments& instruments) : instruments_(instruments) {}
-  WorkFollower(const WorkFollower&) = delete;
-  WorkFollower& operator=(const WorkFollower&) = delete;
-
-  // From now on counters are looked for. Before the first communicator. False when the driver lacks
-  // what that needs, or there is no memory.
-  bool Begin(const CudaDriver& driver);
-  bool is_on() const { return places_ != nullptr; }
-  // A communicator was added. `context_at`: where NCCL has the profiler's context, null: not known.
-  void Attach(const Communicator& communicator, const void* context_at, const WorkOwner& owner);
-
-  // ---- callbacks; while it is on ----
-
-  // One is launched, into a graph or not.
-  void NoteLaunch(const Communicator& communicator, bool captured) {
-    Place* const place = PlaceOf(communicator);
-    if (__builtin_expect(place == nullptr, 0)) return;
-    if (__builtin_expect(place->launched.phase.load() == kWanted, 0)) Find(communicator, *place);
-    if (captured) place->launched.captured_calls.store(0);
-  }
-  // A call of that function was captured into a graph.
-  [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
-                                                     bool is_collective, const char* func);
-  // NCCL reports an operation.
-  void NoteOperation(const Communicator& communicator, const OperationEvent& event, bool captured);
-
-  // ---- reading thread ----
-
-  // True while something is being decided, or a copy is under way.
-  bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
-  // ---- any thread ----
-
-  // Says which launches of the communicator with that record are complete.
-  CountedLaunches Counted(const Communicator& communicator, uint32_t record_generation) const;
-
-  // ---- reading thread ----
-
-  // One whose counter contradicted what is known, once; null: none has since the last call.
-  const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
-
- private:
+// One communicator's: what is known of its work and of its counter.
+struct WorkPlace {
   enum Phase : uint32_t { kIdle = 0, kWanted = 1, kFound = 2 };
-  static constexpr uint32_t kMostContexts = 16;
 
   // What callbacks write, but for the phase one at a time.
   struct alignas(64) Launched {
@@ -96,37 +54,82 @@ class WorkFollower {
     WorkOwner owner;
     WorkCandidates candidates;
   };
-  struct Place {
-    Launched launched;
-    // The low bits of a launch's number find the low bits of `work` with all of its operations.
-    Relaxed<uint32_t> sums[kSums];
-    // Published with the phase.
-    const void* context_at;
-    WorkOwner owner;
-    Found found;
-    // CountedLaunches is made of this: the launches and, in the upper bits, whose they are (Counted).
-    Ordered<uint64_t> counted;
-    Relaxed<uint64_t> counted_ns;
-    // ---- reading thread
-    uint32_t record_generation;  // that the rest is about, 0: nobody
-    bool is_mapped;
-    bool is_published;
-    bool is_stuck;   // as published
-    bool is_untold;  // it was refuted, and nobody has taken that
-    Found taken;
-    uint32_t candidate;  // the one that is mapped
-    WorkMapping mapping;
-    WorkProof proof;
-    WorkLook look;  // while a copy is under way
-    uint64_t looked_ns;
-    uint64_t unreported_since_ns;  // 0: all captured operations were reported
-  };
 
-  // Acquire: sees it made.
-  Place* PlaceOf(const Communicator& communicator) const {
-    return places_[communicator.index].acquire();
+  Launched launched;
+  // The low bits of a launch's number find the low bits of `work` with all of its operations.
+  Relaxed<uint32_t> sums[kSums];
+  // Published with the phase.
+  const void* context_at;
+  WorkOwner owner;
+  Found found;
+  // CountedLaunches is made of this: the launches and, in the upper bits, whose they are (Counted).
+  Ordered<uint64_t> counted;
+  Relaxed<uint64_t> counted_ns;
+  // ---- reading thread
+  uint32_t record_generation;  // that the rest is about, 0: nobody
+  bool is_mapped;
+  bool is_published;
+  bool is_stuck;   // as published
+  bool is_untold;  // it was refuted, and nobody has taken that
+  Found taken;
+  uint32_t candidate;  // the one that is mapped
+  WorkMapping mapping;
+  WorkProof proof;
+  WorkLook look;  // while a copy is under way
+  uint64_t looked_ns;
+  uint64_t unreported_since_ns;  // 0: all captured operations were reported
+};
+
+class WorkFollower {
+ public:
+  explicit WorkFollower(Instruments& instruments) : instruments_(instruments) {}
+  WorkFollower(const WorkFollower&) = delete;
+  WorkFollower& operator=(const WorkFollower&) = delete;
+
+  // From now on counters are looked for. Before the first communicator. False when the driver lacks
+  // what that needs, or there is no memory.
+  bool Begin(const CudaDriver& driver);
+  bool is_on() const { return work_ != nullptr; }
+  // A communicator was added. `context_at`: where NCCL has the profiler's context, null: not known.
+  void Attach(const Communicator& communicator, const void* context_at, const WorkOwner& owner);
+
+  // ---- callbacks ----
+
+  // One is launched, into a graph or not. A communicator's first launch is told, and each captured
+  // one; of the others some are.
+  [[gnu::cold, gnu::noinline]] void NoteLaunch(const Communicator& communicator, bool captured);
+  // A call of that function was captured into a graph.
+  [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
+                                                     bool is_collective, const char* func);
+  // NCCL reports an operation, to the communicator that has these parts. `launches`: followed ones
+  // so far.
+  static void NoteOperation(const CommunicatorParts& parts, uint64_t launches,
+                            const OperationEvent& event, bool captured);
+
+  // ---- reading thread ----
+
+  // True while something is being decided, or a copy is under way.
+  bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
+  // ---- any thread ----
+
+  // Says which launches of the communicator with that record are complete.
+  CountedLaunches Counted(const Communicator& communicator, uint32_t record_generation) const;
+
+  // ---- reading thread ----
+
+  // One whose counter contradicted what is known, once; null: none has since the last call.
+  const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
+
+ private:
+  static constexpr uint32_t kMostContexts = 16;
+
+  using Place = WorkPlace;
+
+  // Null: it is not followed. Acquire, twice: sees the parts and the place made.
+  static Place* PlaceOf(const Communicator& communicator) {
+    return communicator.parts.acquire()->work.acquire();
   }
-  [[gnu::cold, gnu::noinline]] void Find(const Communicator& communicator, Place& place);
+  void Find(const Communicator& communicator, Place& place);
 
   void PollPlace(Communicator& communicator, Place& place, uint64_t now_ns);
   // The place's communicator has ended, or another one has its place. False: not yet.
@@ -153,7 +156,7 @@ class WorkFollower {
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
-  [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Launched& launched,
+  [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Place::Launched& launched,
                                                                  const OperationEvent& event);
   // The operations of some captured calls are not reported, and will not be.
   static bool HasUnreported(Place& place, uint64_t now_ns);
@@ -164,15 +167,39 @@ class WorkFollower {
 
   Instruments& instruments_;
   const CudaDriver* driver_ = nullptr;
-  const WorkDriver* work_ = nullptr;
-  // kMaxCommunicators while it is on. Null: no communicator has been there, or there was no memory
-  // for it. A place that was made stays.
-  std::unique_ptr<Ordered<Place*>[]> places_;
+  const WorkDriver* work_ = nullptr;  // null: off
   // Reading thread.
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
   uint32_t untold_ = 0;  // places that are
 };
+
+// Inline: called for each operation, it would cost half as much again.
+inline void WorkFollower::NoteOperation(const CommunicatorParts& parts, uint64_t launches,
+                                        const OperationEvent& event, bool captured) {
+  WorkPlace* const place = parts.work.acquire();  // sees it made
+  if (__builtin_expect(place == nullptr, 0)) return;
+  WorkPlace::Launched& launched = place->launched;
+  if (__builtin_expect(!event.is_collective, 0)) {
+    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
+  }
+  if (__builtin_expect(captured, 0)) return NoteCapturedOperation(launched, event);
+  if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
+    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
+  }
+  // Of a launch its operations are reported after it.
+  if (__builtin_expect(launches == launched.reported.load(), 0)) {
+    // The first of them was taken to be alone.
+    if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
+    launched.grouped.add(2);
+  } else {
+    launched.alone.add(1);
+    launched.reported.publish(launches);  // whoever sees it sees the sums of the launches before
+  }
+  const uint64_t work = launched.work.load() + event.channels;
+  place->sums[launches % WorkPlace::kSums].store(static_cast<uint32_t>(work));
+  launched.work.publish(work);  // with its sum
+}
 
 }  // namespace nccl_pulse
 

@@ -42,6 +42,11 @@ class CountInstructionsTest(unittest.TestCase):
     # v7 has a tag to look at.
     self.assertLess(max(v6, v7), v5 + 20)
 
+  def test_a_proven_counter_saves_a_callback_and_the_event(self):
+    proven, other = (min(each.instructions for each in self.count(name)[0])
+                     for name in ("NCCL Pulse, v6, NCCL's counter proven", "NCCL Pulse, v6"))
+    self.assertLess(proven, other)
+
   def test_a_query_only_reads(self):
     query = min(self.count("a tuner's query instead")[0], key=lambda each: each.instructions)
     self.assertEqual((query.atomics, query.clock_readings), (0, 0))

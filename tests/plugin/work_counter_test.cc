@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "plugin/tracker/operation_handles.h"
 #include "tests/plugin/stream_job.h"
 
 namespace nccl_pulse {
@@ -137,14 +138,17 @@ class Job {
   std::unique_ptr<StreamCommunicator> comm_;
 };
 
-void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario) {
-  RunWithGpu([&](FakeCuda& gpu) {
-    {
-      Job job(gpu);
-      scenario(gpu, job);
-    }
-    EXPECT_EQ(gpu.WrongCopies(), 0u);
-  });
+void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario,
+            const Environment& settings = {}) {
+  RunWithGpu(
+      [&](FakeCuda& gpu) {
+        {
+          Job job(gpu);
+          scenario(gpu, job);
+        }
+        EXPECT_EQ(gpu.WrongCopies(), 0u);
+      },
+      settings);
 }
 
 TEST(WorkCounterTest, SwitchedOff) {
@@ -654,6 +658,44 @@ TEST(CountedLaunchesTest, InAHurryHaveNoEvents) {
     job.Run();  // after a pause: with an event, which agrees
     EXPECT_EQ(job.work().state, WorkState::kProven);
   });
+}
+
+// The report of their operation ends them, or the next launch.
+TEST(CountedLaunchesTest, InAHurryHaveNoStop) {
+  RunJob(
+      [](FakeCuda& gpu, Job& job) {
+        ProveInAHurry(job);
+        StreamCommunicator& comm = job.comm();
+        for (uint32_t i = 0; i < OperationHandles::kFirst; ++i) {
+          comm.Run(0);
+          job.block().Finish();
+        }
+        ASSERT_TRUE(Hurry(gpu, job));
+        const uint64_t first = comm.Read().launches;
+        uint64_t launches = 0;
+        int without_stop = 0;
+        // Looks of the background thread bring some of them gates.
+        for (; without_stop < 100 && launches < 20000; ++launches) {
+          void* group = comm.StartGroup();
+          const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096);
+          void* launch = comm.StartLaunch(group);
+          comm.StopLaunch(launch);
+          if (launch == nullptr && ++without_stop == 50) {
+            EXPECT_EQ(comm.Read().launches, first + launches);
+            comm.StopGroup(group);
+            continue;  // without a report
+          }
+          comm.Report(call);
+          job.block().Finish();
+          comm.StopGroup(group);
+        }
+        EXPECT_EQ(without_stop, 100);
+        job.See();
+        EXPECT_EQ(comm.Read().launches, first + launches);
+        EXPECT_EQ(comm.Read().launches_completed, first + launches);
+        EXPECT_EQ(job.work().state, WorkState::kProven);
+      },
+      {{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-1048576"}});
 }
 
 TEST(CountedLaunchesTest, HaveEventsWhereTheCounterIsNotProven) {

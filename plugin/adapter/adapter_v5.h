@@ -84,10 +84,9 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
     ticket = StartProxyOp(tracker, context, descriptor);
   } else if constexpr (kType == abi::kEventProxyStep) {  // its context may be another process'
     ticket = tracker.StartStep(TicketOf(descriptor.parentObj));
-  } else if constexpr (kType == 0) {
-    ticket = StartOther(tracker, context, descriptor, kApiVersion);
   } else {
-    static_assert(kType == abi::kEventGroup);  // comes unasked
+    static_assert(kType == 0);
+    ticket = StartOther(tracker, context, descriptor, kApiVersion);
   }
   *handle = PointerOf(ticket);
   return abi::kSuccess;
@@ -142,7 +141,10 @@ template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Desc
       return StartOneOf<kApiVersion, kMoreTypes...>(context, handle, descriptor, tracker);
     }
   }
-  if constexpr (kType == kEventOther) {
+  if constexpr (kType == abi::kEventGroup) {  // comes unasked
+    *handle = nullptr;
+    return abi::kSuccess;
+  } else if constexpr (kType == kEventOther) {
     return StartSeldom<kApiVersion>(context, handle, descriptor, tracker);
   } else if constexpr (kType == abi::kEventGroupApi || kType == abi::kEventCollApi ||
                        kType == abi::kEventP2pApi || kType == abi::kEventKernelLaunch ||

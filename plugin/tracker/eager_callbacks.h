@@ -90,11 +90,8 @@ inline bool Tracker::StartUsualLaunch(uint64_t context, const LaunchEvent& event
   // Acquire: as CommunicatorTable::Find.
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
-  // NCCL reports operations elsewhere than on this thread only if they have ProxyOps, or beside
-  // graphs (src/enqueue.cc, ncclLaunchPrepare).
-  const bool is_reported = !communicator.handles.are_given() && !instruments_.has_captured.load();
-  return communicator.parts.load()->launches.StartUsual(instruments_, event.stream, context,
-                                                        is_reported, ticket);
+  return communicator.parts.load()->launches.StartUsual(instruments_, communicator, event.stream,
+                                                        context, ticket);
 }
 
 inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {

@@ -164,9 +164,9 @@ class LaunchFollower {
   bool is_followed() const { return timer_.is_on(); }
   // A followed launch starts, if it is the usual one: of one call that is not sampled, without a
   // gate. False: it is another one, and nothing was done.
-  // `is_reported`: the launching thread reports its operation next.
-  [[gnu::always_inline]] bool StartUsual(const Instruments& instruments, CudaStream stream,
-                                         uint64_t context, bool is_reported, uint64_t* ticket) {
+  [[gnu::always_inline]] bool StartUsual(const Instruments& instruments,
+                                         const Communicator& communicator, CudaStream stream,
+                                         uint64_t context, uint64_t* ticket) {
     const uint32_t number = launch_number_.load();
     // One branch tests all of it.
     const uint32_t unusual = (calls_.load() ^ 1) | static_cast<uint32_t>(sampled_.load()) |
@@ -177,12 +177,15 @@ class LaunchFollower {
     calls_.store(0);
     fate_.store(static_cast<uint8_t>(instruments.samples() ? LaunchFate::kNotSampled
                                                            : LaunchFate::kNotTimed));
-    *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
-    // Without a ticket NCCL makes one callback less.
-    if (timer_.is_counted() && is_reported &&
+    // Without a ticket NCCL makes one callback less. It reports operations elsewhere than on this
+    // thread only if they have ProxyOps, or beside graphs (src/enqueue.cc, ncclLaunchPrepare).
+    if (timer_.is_counted() && __builtin_expect(!communicator.handles.are_given(), 1) &&
+        __builtin_expect(!instruments.has_captured.load(), 1) &&
         __builtin_expect(StreamTimer::BeginHurried(timer_, instruments.clock.NowNs()), 1)) {
-      launch_.store(kHurried);
+      Number(stream, kHurried);
       *ticket = 0;
+    } else {
+      *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
     }
     return true;
   }
@@ -352,11 +355,15 @@ class LaunchFollower {
                                        uint32_t* pair);
   [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context, int launch) {
     pair_.store(static_cast<uint16_t>(pair));
+    return Ticket::OfLaunch(context, pair, Number(stream, launch) & kNumberMask);
+  }
+  // Returns the number of the launch that begins.
+  uint32_t Number(CudaStream stream, int launch) {
     stream_.store(stream);
     const uint32_t number = launch_number_.load() + 1;
     launch_number_.store(number);
     launch_.store(static_cast<uint8_t>(launch));
-    return Ticket::OfLaunch(context, pair, number & kNumberMask);
+    return number;
   }
   // What a launch of several calls is sampled by, and known by to other ranks.
   OperationMeta NextGrouped(Instruments& instruments, const Communicator& communicator);

@@ -57,9 +57,10 @@ class OperationKinds {
   }
   // Where that operation's kind stands, or another one that wants the same place.
   OperationKind& PlaceOf(const OperationEvent& event) {
-    const uint64_t bits =
-        reinterpret_cast<uintptr_t>(event.func) + reinterpret_cast<uintptr_t>(event.proto);
-    return kinds_[bits * 0x9e3779b97f4a7c15ULL >> (64 - kBits)];
+    // 32 bits: as CallKinds.
+    const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.func) +
+                                            reinterpret_cast<uintptr_t>(event.proto));
+    return kinds_[bits * 0x9e3779b1U >> (32 - kBits)];
   }
 
  private:

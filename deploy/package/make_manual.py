@@ -24,7 +24,6 @@ CLI_PAGE = """# Commands
 ./bazelw build //deploy/package:pulse_manual && cp bazel-bin/deploy/package/cli.md docs/cli.md -->
 
 `pulse help COMMAND` and `man pulse-COMMAND` show the same texts. The Debian package completes commands and flags in bash, zsh and fish.
-More on addresses and credentials: [find the endpoints](debug-a-hang.md#find-the-endpoints).
 
 ## Exit status
 
@@ -94,9 +93,8 @@ def typed(command):
 
 def markdown(commands):
     """Returns the text of docs/cli.md."""
-    parts = [CLI_PAGE, "| command | |", "|---|---|"]
-    parts += ["| [`pulse %s`](#pulse-%s) | %s |" % (typed(command), typed(command).replace(" ", "-"), command.summary)
-              for command in commands]
+    parts = [CLI_PAGE, " ·\n".join("[%s](#pulse-%s)" % (typed(command), typed(command).replace(" ", "-"))
+                                   for command in commands)]
     for command in commands:
         parts += ["", "## pulse %s" % typed(command), "", "```", command.help.rstrip("\n"), "```"]
     return "\n".join(parts) + "\n"

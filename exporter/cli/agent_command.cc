@@ -57,8 +57,8 @@ Serves the metrics of all processes of this node from a separate process. Jobs r
 serves already gives its port to the agent. Numbers of a process remain after it ends. When the agent ends, the
 job's processes serve again. Root's agent serves every user's processes, any other agent those of its own user.
 
-It has room for 256 processes, as many ended ones, and 31 MiB of measurements, shared evenly by the users: if it is
-full, the user who has most loses first. It uses at most a quarter of one core.
+It has room for 256 processes, as many ended ones, and 31 MiB of measurements. If it is full, the user with the
+largest share loses first. It uses at most a quarter of one core.
 
   --listen=ADDRESS        [host]:port or unix:/path, as NCCL_PULSE_LISTEN of the jobs (default :9410)
   --keep=DURATION         how long an ended process is kept (default 10m)
@@ -89,18 +89,8 @@ The agent asks itself for captures and hangs, as localhost. If --web-config requ
   --cert=FILE             client certificate
   --key=FILE              its key
 
-A FILE for --web-config; each part is optional:
-  tls_server_config:
-    cert_file: server.pem             # relative to FILE
-    key_file: server.key
-    client_auth_type: RequireAndVerifyClientCert
-    client_ca_file: ca.pem
-  basic_auth_users:
-    prometheus: $2y$10$...            # a bcrypt hash: htpasswd -nBC 10 prometheus
-More: docs/security.md.
-
-SIGTERM and SIGINT end it. SIGHUP reads FILE and the files that it names again; if something is wrong, the agent
-reports it and keeps the old ones.
+docs/security.md has an example of a FILE. SIGHUP reads it and the files that it names again; on an error the
+agent logs it and keeps the old ones. SIGTERM and SIGINT end the agent.
 
 Examples:
   pulse agent --listen=:9410
@@ -131,8 +121,7 @@ int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
     try {
       control->Round(MonotonicNow());
     } catch (const std::exception& problem) {
-      LogLine(LogLevel::kWarning,
-              std::string("a command could not be worked with: ") + problem.what());
+      LogLine(LogLevel::kWarning, std::string("a command failed: ") + problem.what());
     }
   }
 }
@@ -259,7 +248,7 @@ int Run(const std::vector<std::string>& arguments) {
   control_options.owner = kAgentOwner;
   control_options.log = LogLine;
   if (!control.Open(control_options)) {
-    LogLine(LogLevel::kWarning, "no socket for commands can be had: `pulse set` does not reach it");
+    LogLine(LogLevel::kWarning, "no socket for commands: `pulse set` does not reach this agent");
   }
   std::unique_ptr<CaptureWatch> watch;
   std::unique_ptr<AgentHangWatch> hangs;

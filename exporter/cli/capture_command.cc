@@ -76,7 +76,7 @@ std::string WhatIsMissing(const std::string& line) {
   return what.substr(what.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// "Not in it (missing.txt says why): 4 x nccl_log.txt, stacks", with its end of line; or "".
+// "Missing (missing.txt has the reasons): 4 x nccl_log.txt, stacks", with its end of line; or "".
 std::string MissingWords(const std::vector<std::string>& missing) {
   constexpr std::size_t kMostNamed = 6;
   std::vector<std::pair<std::string, int>> counts;
@@ -91,7 +91,7 @@ std::string MissingWords(const std::vector<std::string>& missing) {
     }
   }
   if (counts.empty()) return "";
-  std::string text = "Not in it (missing.txt says why): ";
+  std::string text = "Missing (missing.txt has the reasons): ";
   for (std::size_t i = 0; i < counts.size() && i < kMostNamed; ++i) {
     absl::StrAppend(&text, i == 0 ? "" : ", ",
                     counts[i].second == 1 ? "" : absl::StrCat(counts[i].second, " x "),
@@ -168,7 +168,7 @@ int Run(const std::vector<std::string>& arguments) {
               capture.sources, of_whom);
   std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
-    return Fail(kIncomplete, "no endpoint knows of a process");
+    return Fail(kIncomplete, "no endpoint knows a process");
   }
   return FailIncomplete(kIncomplete, capture.missing_live,
                         question.endpoints.size() - capture.look.heard);

@@ -247,8 +247,8 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
     if (!question->client.authorization.empty() &&
         (!question->is_https || fleet_flags.tls.is_insecure)) {
       *error =
-          "--credentials-file and --bearer-file need to be told where the endpoints are "
-          "(HOST:PORT): at ports that are guessed anybody may listen";
+          "--credentials-file and --bearer-file need the endpoints' addresses (HOST:PORT): any "
+          "program may listen at guessed ports";
       return false;
     }
     question->is_this_host = true;

@@ -95,7 +95,7 @@ bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
                                 processes == 1 ? " process)" : " processes)"));
   }
   *error = absl::StrCat("this would change ", jobs.size(), " jobs: ", absl::StrJoin(each, ", "),
-                        "; choose with --job-id=ID or --pid=PID, or take them with --all");
+                        "; choose with --job-id=ID or --pid=PID, or change all with --all");
   return false;
 }
 
@@ -166,8 +166,7 @@ int Run(const std::vector<std::string>& arguments) {
       return Fail(kUsageError, absl::StrCat(MeantInstead(argument), error));
     }
     if (!named.insert(command.setting).second) {
-      return Fail(kUsageError,
-                  absl::StrCat(LiveSettingName(command.setting), " is given a second time"));
+      return Fail(kUsageError, absl::StrCat(LiveSettingName(command.setting), " is given twice"));
     }
     // Spelled anew: short enough for a message, whatever was written.
     question.commands.push_back(

@@ -112,10 +112,9 @@ std::optional<Json> Look(const StatusEndpoint& from) {
     return std::nullopt;
   }
   if (answer.status == 401) {
-    std::fprintf(stderr, "pulse: %s %s: --credentials-file=FILE or --bearer-file=FILE\n",
-                 endpoint.c_str(),
-                 from.client.authorization.empty() ? "asks for a password"
-                                                   : "does not take these credentials");
+    std::fprintf(
+        stderr, "pulse: %s %s: --credentials-file=FILE or --bearer-file=FILE\n", endpoint.c_str(),
+        from.client.authorization.empty() ? "asks for a password" : "refuses these credentials");
     return std::nullopt;
   }
   if (answer.status != 200) {

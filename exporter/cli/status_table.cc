@@ -168,7 +168,7 @@ class Page {
     const Json& health = At(page_, "health");
     if (!health.is_object()) {
       absl::StrAppend(&out_,
-                      "The endpoint does not say how much it sees. It has another version.\n");
+                      "The endpoint has another version, and does not report how much it sees.\n");
       return;
     }
     const std::string status = Text(At(health, "status"));
@@ -206,7 +206,7 @@ class Page {
     absl::StrAppend(&out_, "\n", Paint(usual ? "WAIT" : "HANG", color), "  communicator ",
                     CommunicatorName(comm), " makes no progress for ",
                     Paint(SecondsWords(now_ - Number(At(hang, "since"))), color), "  [",
-                    Text(At(hang, "verdict")), usual ? ", as long as before" : "", "]\n",
+                    Text(At(hang, "verdict")), usual ? ", an expected wait" : "", "]\n",
                     Wrap(Text(At(hang, "text")), 6, options_.width), First(hang));
   }
 

@@ -158,7 +158,7 @@ int Run(const std::vector<std::string>& arguments) {
     return Fail(kUsageError, "--from and an address: a capture or a running job, not both");
   }
   if (every != 0 && !from.empty()) {
-    return Fail(kUsageError, "--every is of a running job: not with --from");
+    return Fail(kUsageError, "--every needs a running job: it does not go with --from");
   }
   if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;

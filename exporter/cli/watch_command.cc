@@ -87,7 +87,7 @@ int Run(const std::vector<std::string>& arguments) {
   fleet_flags.endpoints.insert(fleet_flags.endpoints.end(), arguments.begin(), arguments.end());
   if (fleet_flags.endpoints.empty() && fleet_flags.targets.empty() && !IsDirectoryNamed()) {
     return Fail(kUsageError,
-                "it needs to be told where the endpoints are: --prometheus, --targets, --http-sd, "
+                "it needs the endpoints' addresses: --prometheus, --targets, --http-sd, "
                 "--dns or HOST:PORT; see pulse help connect");
   }
   WatchService::Options options;

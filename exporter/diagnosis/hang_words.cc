@@ -83,9 +83,9 @@ class Words {
  private:
   std::string Usual() const {
     if (!finding_.is_usual) return "";
-    if (finding_.elsewhere.is_usual) return " The wait there is usual.";
+    if (finding_.elsewhere.is_usual) return " The wait there is expected.";
     return absl::StrCat(" It has waited up to ", DurationWords(finding_.longest_wait_before_ns),
-                        " here before, and gone on.");
+                        " here before, and then resumed.");
   }
 
   std::string Verdict() const {
@@ -132,7 +132,7 @@ class Words {
         break;
     }
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()),
-                        " It is not known what for: ", WhyUnknown(), ".");
+                        " The reason is not known: ", WhyUnknown(), ".");
   }
 
   // "Rank 3 (pid 103) has called Recv but not launched: still inside NCCL (...)."
@@ -147,8 +147,7 @@ class Words {
       case HangDetail::kFinalized:
         return absl::StrCat(WhoHave(suspects), " finalized this communicator.", Waiters());
       case HangDetail::kExiting:
-        return absl::StrCat("No further call is to be expected of ", Names(suspects), ".",
-                            Waiters());
+        return absl::StrCat(Capital(Names(suspects)), " will make no further call.", Waiters());
       case HangDetail::kPeer:
         return absl::StrCat(WhoHave(suspects), " not called ", finding_.owed.peer_op,
                             ", and has nothing in flight here.", Waiters());
@@ -185,13 +184,12 @@ class Words {
     const Ranks& absent = finding_.not_seen.absent;
     const bool is_one = finding_.not_seen.ranks.size() == 1;
     return absl::StrCat(
-        Capital(Numbers(here)), Verb(here, " makes", " make"),
-        " this communicator: ", Verb(here, "its process has", "their processes have"),
-        " called nothing since. ",
+        Capital(Numbers(here)), Verb(here, " is", " are"), " creating this communicator, and ",
+        Verb(here, "its process has", "their processes have"), " called nothing since. ",
         absent.empty() ? absl::StrCat(is_one ? "Rank " : "Ranks ",
                                       absl::StrJoin(finding_.not_seen.ranks, ", "))
                        : Capital(Names(absent)),
-        is_one ? " has" : " have", " not come to it",
+        is_one ? " has" : " have", " not joined",
         absent.empty()
             ? is_one ? ", or is measured elsewhere." : ", or are measured elsewhere."
             : absl::StrCat(". (The ranks are those of communicator ",
@@ -255,7 +253,7 @@ class Words {
       return absl::StrCat(who, " ", Has(waiters), " launched ",
                           finding_.op.empty() ? "it" : finding_.op, ", but earlier work of ",
                           Verb(waiters, "its GPU", "their GPUs"), " has not ended since ",
-                          ClockWords(finding_.since_realtime_ns), ": a ", EarlierWork());
+                          ClockWords(finding_.since_realtime_ns), ": probably a ", EarlierWork());
     }
     const std::string in = finding_.detail == HangDetail::kReplay
                                ? absl::StrCat(" ", WhereInReplay())
@@ -282,8 +280,8 @@ class Words {
   std::string BehindUnseen() const {
     const Ranks& behind = finding_.owed.behind_unseen;
     if (behind.empty()) return "";
-    return absl::StrCat(" ", WhoHave(behind), " called fewer operations than ",
-                        Name(*finding_.owed.ahead), ", too; whether ",
+    return absl::StrCat(" ", WhoHave(behind), " also called fewer operations than ",
+                        Name(*finding_.owed.ahead), "; whether ",
                         Verb(behind, "it waits", "they wait"),
                         " cannot be seen: ", WhyUnseen(*behind.front()), ".");
   }
@@ -315,30 +313,27 @@ class Words {
                "them, so their replays cannot be compared";
       case HangDetail::kReplaysMayLeave:
         return "operations were captured into CUDA graphs that a rank may leave before the others "
-               "come";
+               "arrive";
       case HangDetail::kReplaysAlike:
-        return "as far as is known all ranks have come equally far in their CUDA graphs, and "
-               "whether "
-               "they stand in one cannot be seen";
+        return "as far as is known, all ranks are equally far in their CUDA graphs, and whether a "
+               "replay is stalled cannot be seen";
       case HangDetail::kOverflowed:
         return IsOfDump() ? "some dumps do not tell how far their ranks have come here"
                           : "calls were counted without their operation, because there were too "
                             "many kinds";
       case HangDetail::kEventMaskChanged:
-        return "calls may be missing, because somebody changed NCCL's profiler event mask";
+        return "calls may be missing, because another program changed NCCL's profiler event mask";
       case HangDetail::kStillCalling:
         return "their processes still make calls";
       case HangDetail::kBesidePeers: {
         const Ranks& owing = finding_.owed.also;
-        return absl::StrCat("Send and Recv are used on this communicator, too. ", WhoHave(owing),
+        return absl::StrCat("this communicator also uses Send and Recv. ", WhoHave(owing),
                             " nothing in flight and ", Has(owing), " not called ",
                             CallWords(finding_.owed.calls), ", which ", Name(*finding_.owed.ahead),
                             " has");
       }
       case HangDetail::kMixed:
-        return "some of these ranks live twice: several communicators have this id, and whose "
-               "ranks "
-               "are whose is not known";
+        return "several communicators have this ID, and which ranks belong together is not known";
       default:
         break;
     }
@@ -351,9 +346,9 @@ class Words {
   }
 
   std::string ForWhom() const {
-    if (IsOfDump()) return " Which of them holds up the other is not known.";
+    if (IsOfDump()) return " Which of them blocks the other is not known.";
     if (finding_.owed.peer_waits.empty()) {
-      return " It is not known what for: NCCL has not reported the peers of these Sends and Recvs.";
+      return " NCCL has not reported the peers of these Sends and Recvs.";
     }
     std::vector<std::string> waits;
     for (const PeerWait& wait : finding_.owed.peer_waits) {
@@ -399,8 +394,8 @@ class Words {
     const ReplayPlace& at = finding_.replay.at;
     const std::string of = absl::StrCat(" of ", at.calls, " of graph ", at.graph);
     if (at.until <= at.before) {
-      return at.before == 0 ? absl::StrCat("in front of captured call 1", of)
-                            : absl::StrCat("behind captured call ", at.before, of);
+      return at.before == 0 ? absl::StrCat("before captured call 1", of)
+                            : absl::StrCat("after captured call ", at.before, of);
     }
     return at.until == at.before + 1
                ? absl::StrCat("at captured call ", at.until, of)
@@ -410,9 +405,10 @@ class Words {
   std::string BehindInReplay() const {
     const Ranks& late = finding_.suspects;
     if (finding_.replay.is_begun || !finding_.replay.is_first_stamp_head) {
-      return absl::StrCat(Verb(late, "The GPU of ", "The GPUs of "), Names(late), " ", Has(late),
-                          " not come as far in a replay of a CUDA graph as the others: work in "
-                          "front of that has not ended",
+      return absl::StrCat(Verb(late, "The GPU of ", "The GPUs of "), Names(late),
+                          Verb(late, " is", " are"),
+                          " behind the others in a replay of a CUDA graph: earlier work has not "
+                          "ended",
                           finding_.replay.is_begun ? "." : ", or was not launched.", Waiters());
     }
     return absl::StrCat(WhoHave(late),
@@ -452,8 +448,8 @@ class Words {
 
   std::string NoProgressInReplay() const {
     return absl::StrCat(finding_.are_all_seen ? "All ranks" : "All ranks of this node",
-                        " stand in a replay of a CUDA graph, ", WhereInReplay(),
-                        ". Which of them holds it up is not known.");
+                        " are stalled in a replay of a CUDA graph, ", WhereInReplay(),
+                        ". Which of them blocks it is not known.");
   }
 
   // All ranks of a host whose processes were last seen to run at the same moment.
@@ -491,8 +487,8 @@ class Words {
           ClockWords(stopped.front()->process->last_poll_realtime_ns),
           Verb(stopped, ", though its process ", ", though their processes "),
           state == RunState::kRunning
-              ? Verb(stopped, "runs: a call of the driver that does not return?",
-                     "run: calls of the driver that do not return?")
+              ? Verb(stopped, "runs: probably a driver call does not return.",
+                     "run: probably driver calls do not return.")
               : Verb(stopped, "is in uninterruptible sleep (D): in a driver, or I/O.",
                      "are in uninterruptible sleep (D): in a driver, or I/O."));
     }
@@ -510,8 +506,8 @@ class Words {
     const Ranks& later = finding_.beside.failed;
     const Ranks& first = finding_.suspects;
     return absl::StrCat(
-        "The driver says that ", Verb(first.empty() ? later : first, "a GPU", "GPUs"),
-        " can do no more for this process.",
+        "The driver reports that ", Verb(first.empty() ? later : first, "a GPU", "GPUs"),
+        " can do no more work for this process.",
         first.empty() ? "" : absl::StrCat(" ", Capital(Enumerate(first, kMostListed, error)), "."),
         later.empty() ? ""
                       : absl::StrCat(first.empty() ? " Most likely over a link: "
@@ -526,32 +522,32 @@ class Words {
       if (IsExiting(*rank)) exiting.push_back(rank);
     }
     if (exiting.empty()) return "";
-    return absl::StrCat(" ", Capital(Numbers(exiting)), Verb(exiting, " is", " are"),
-                        " in exit() since ",
+    return absl::StrCat(" ", Capital(Numbers(exiting)), Verb(exiting, " has", " have"),
+                        " been in exit() since ",
                         ClockWords(exiting.front()->process->last_poll_realtime_ns), ".");
   }
 
   std::string EarlierWork() const {
     const std::string& op = finding_.queued.unreported_op;
     return absl::StrCat(
-        "kernel that is not NCCL's",
-        op.empty() ? "" : absl::StrCat(", or ", op, ", of which NCCL reports no launch"), "?");
+        "kernel outside of NCCL",
+        op.empty() ? "" : absl::StrCat(", or ", op, ", whose launch NCCL does not report"), ".");
   }
 
   std::string QueuedForLong() const {
-    return absl::StrCat(QueuedWords(finding_.queued), " A ", EarlierWork());
+    return absl::StrCat(QueuedWords(finding_.queued), " Probably a ", EarlierWork());
   }
 
   std::string NoProgress() const {
     if (finding_.detail == HangDetail::kInsideNccl) {
       return absl::StrCat("All ranks have called ", finding_.op.empty() ? "the same" : finding_.op,
                           ", and for minutes no rank has launched it: ", kInsideNccl,
-                          ". Between which ranks is not known.");
+                          ". Which ranks block it is not known.");
     }
     if (finding_.detail == HangDetail::kNotCompleted) {
       return absl::StrCat(WhoHave(finding_.suspects),
-                          " not completed a call that others have completed: ",
-                          Verb(finding_.suspects, "its GPU", "their GPUs"), ", or the network to ",
+                          " not completed a call that others have completed: the cause is ",
+                          Verb(finding_.suspects, "its GPU", "their GPUs"), " or the network to ",
                           Verb(finding_.suspects, "it", "them"), ".", Waiters());
     }
     std::string begun;
@@ -564,12 +560,12 @@ class Words {
     return absl::StrCat(
         finding_.are_all_seen ? "All ranks have" : "All ranks of this node have",
         " called and launched the same work, and none of it has completed",
-        finding_.op.empty() ? "" : absl::StrCat(" (", finding_.op, ")"), ": ",
+        finding_.op.empty() ? "" : absl::StrCat(" (", finding_.op, ")"), ": the cause is ",
         finding_.are_all_seen ? "" : "a rank on another node, ",
         IsAnyKnownToHaveBegun(finding_.waiting)
             ? "a GPU or the network."
-            : "a GPU, the network, or earlier work of the GPUs, which are not known "
-              "to have come to it.",
+            : "a GPU, the network, or earlier work of GPUs that are not known to have "
+              "begun it.",
         finding_.are_all_seen ? "" : " Compare with the other nodes.", begun, EndedWaiting());
   }
 
@@ -589,7 +585,7 @@ class Words {
                       CommunicatorText(next.view->comm_id));
     }
     return absl::StrCat("Ranks seem to wait for each other in a circle: ", steps,
-                        ". They use the communicators in different orders. Their stacks tell "
+                        ". They use the communicators in different orders. Their stacks show "
                         "whether they wait for that work.",
                         Waiters());
   }
@@ -600,7 +596,7 @@ class Words {
         absl::StrCat("communicator ", CommunicatorText(*finding_.elsewhere.comm_id));
     if (finding_.elsewhere.is_posted_ahead) {
       return absl::StrCat(" It has work in flight in ", where,
-                          ", which it may have posted ahead: its stack tells whether it waits "
+                          ", which it may have posted ahead: its stack shows whether it waits "
                           "there.");
     }
     if (finding_.elsewhere.is_acquitted) {

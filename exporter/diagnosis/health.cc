@@ -148,7 +148,7 @@ class Examiner {
       stopped_.push_back(PidWords(process));
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
-          "Somebody changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
+          "Another program changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
           Plural(process.event_mask_changes, "time", "times"), ", now 0x",
           absl::Hex(process.foreign_event_mask), ": what NCCL does not report is not measured."));
     }
@@ -159,8 +159,8 @@ class Examiner {
     failed_.push_back(
         absl::StrCat("The driver of ",
                      communicator.gpu.empty() ? "a GPU" : absl::StrCat("GPU ", communicator.gpu),
-                     " answers pid ", process.pid, " with ", name == nullptr ? "error" : name, " (",
-                     communicator.driver_error, ") since ",
+                     " has reported ", name == nullptr ? "error" : name, " (",
+                     communicator.driver_error, ") to pid ", process.pid, " since ",
                      ClockWords(communicator.driver_error_realtime_ns), "."));
   }
 
@@ -200,8 +200,8 @@ class Examiner {
       if (activities.is_mixed) {
         notes.push_back(absl::StrCat("Several communicators have the id ",
                                      CommunicatorText(id.first),
-                                     ", and whose ranks are whose is not known: they are not "
-                                     "compared."));
+                                     ", and which ranks belong together is not known: they are "
+                                     "not compared."));
       }
       if (activities.missing == 0 || is_of_dumps_) continue;  // their reader says which are missing
       notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",

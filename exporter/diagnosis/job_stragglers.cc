@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/exchange.h"
+#include "exporter/diagnosis/words.h"
 
 namespace nccl_pulse {
 namespace {
@@ -275,10 +276,9 @@ class Examiner {
       double most = 0;
       for (const Late* late : lates) most = std::max(most, late->seconds_per_second);
       AddStraggler(lates, true,
-                   absl::StrFormat("All %d ranks of %s come last into calls that they share with "
-                                   "other hosts; the others wait up to %.2g seconds of every "
-                                   "second.",
-                                   lates.size(), host, most));
+                   absl::StrFormat("All %d ranks of %s arrive last at calls that they share with "
+                                   "other hosts; the others wait up to %s of the time.",
+                                   lates.size(), host, ShareWords(most)));
       for (const ProcessSnapshot* process : all) lates_.erase(process);
     }
   }

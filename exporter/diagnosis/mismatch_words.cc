@@ -32,9 +32,9 @@ std::string MismatchWords(const HangFinding& finding) {
                         is_order ? " last" : "");
       });
   if (finding.detail == HangDetail::kCallNumber || is_root) {
-    return absl::StrCat("The ranks have not called the same at collective ",
-                        finding.mismatch.call_number, " of this communicator",
-                        is_root ? ": the roots differ" : "", ": ", sides, ".");
+    return absl::StrCat("The ranks' calls differ at collective ", finding.mismatch.call_number,
+                        " of this communicator", is_root ? ": the roots differ" : "", ": ", sides,
+                        ".");
   }
   if (is_order) {
     return absl::StrCat(

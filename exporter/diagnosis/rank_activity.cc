@@ -37,14 +37,14 @@ constexpr ReasonEntry kReasons[kUnknownReasons] = {
     {"none", "nothing is missing"},
     {"poller_not_started", "the plugin's background thread could not be started"},
     {"poller_stands", "the plugin's background thread is not running"},
-    {"no_completions", "nothing tells when its work completes"},
-    {"event_mask_changed", "somebody else changed NCCL's profiler event mask"},
+    {"no_completions", "the end of its work is not reported"},
+    {"event_mask_changed", "another program changed NCCL's profiler event mask"},
     {"captured", "it uses CUDA graphs"},
     {"launch_not_reported", "NCCL does not report the launch of its last call"},
     {"poller_ended", "the process is in exit()"},
     {"driver_error", "the GPU's driver answers with an error"},
     {"counter_stuck",
-     "it uses CUDA graphs, and the driver does not return from reading what they have finished"},
+     "it uses CUDA graphs, and the driver call that reads their progress does not return"},
 };
 const ReasonEntry& ReasonOf(UnknownReason reason) {
   return kReasons[static_cast<std::size_t>(reason)];

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/pace_history.h"
+#include "exporter/diagnosis/words.h"
 
 namespace nccl_pulse {
 
@@ -251,7 +252,7 @@ std::optional<JobStraggler> FindSlowed(const JobProcesses& job) {
   straggler.seconds_per_second = (slower - 1) / slower;
   straggler.text = absl::StrFormat(
       "%s become slower, and the others have not: a step of the job takes %.0f %% longer than "
-      "before, which the others spend in waiting. (Or more work is done there since then.)",
+      "before, and the others spend that time waiting. (More work on it would look the same.)",
       straggler.is_whole_host ? absl::StrFormat("All %d ranks of %s have", named.size(),
                                                 named.front()->rank.process->hostname)
                               : "It has",
@@ -321,10 +322,10 @@ std::string DoubtOfBusiestHost(const JobProcesses& job) {
   const double less = order[1].first - order[0].first;
   if (less < kMinLess) return "";
   return absl::StrFormat(
-      "The ranks of %s wait less for others than those of any other host, by %.2g seconds of every "
-      "second. It is slow, or its stage of the pipeline has more to do: all ranks of that "
-      "stage are there, so nothing tells which.",
-      order[0].second, less);
+      "The ranks of %s wait less for others than the ranks of any other host, by %s of the time. "
+      "The host is slow, or its pipeline stage has more work. No other host has ranks of that "
+      "stage to compare with.",
+      order[0].second, ShareWords(less));
 }
 
 }  // namespace nccl_pulse

@@ -78,14 +78,13 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     const std::string gpu =
         rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
     straggler.text = absl::StrFormat(
-        "Rank %d (pid %s%s) comes last into %.0f %% of the late calls%s; the others wait %s a "
-        "call, "
-        "%.2g seconds of every second.",
+        "Rank %d (pid %s%s) arrives last at %.0f %% of the late calls%s; the others wait %s per "
+        "call, %s of the time.",
         straggler.rank, PidWords(*rank->process), gpu, straggler.late_share * 100,
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""
         : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
                                                           : ", among the ranks of this node",
-        SecondsWords(straggler.mean_seconds), straggler.seconds_per_second);
+        SecondsWords(straggler.mean_seconds), ShareWords(straggler.seconds_per_second));
     return straggler;
   }
   return FindHost(view, ranks);
@@ -140,10 +139,9 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
     straggler.late_share = share;
     straggler.matched_calls = static_cast<uint64_t>(window_.matched);
     straggler.text = absl::StrFormat(
-        "The %d ranks of %s come last into %.0f %% of the late calls, by turns; the others wait "
-        "%.2g "
-        "seconds of every second.",
-        host.ranks.size(), name, share * 100, seconds_per_second);
+        "The %d ranks of %s take turns to arrive last, at %.0f %% of the late calls; the others "
+        "wait %s of the time.",
+        host.ranks.size(), name, share * 100, ShareWords(seconds_per_second));
     return straggler;
   }
   return std::nullopt;

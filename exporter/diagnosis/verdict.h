@@ -92,7 +92,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
       "nvidia-smi and dmesg (Xid){on}{gpu}: which kernel before it does not end", nullptr}},
     {HangVerdict::kMismatched,
      "mismatched_operations",
-     "ranks have called different things",
+     "ranks have called different operations",
      Ends::kNever,
      {"{has} called something other than the others ({op})", kNobodyNamed, kStackFirst, nullptr}},
     {HangVerdict::kBlockedElsewhere,
@@ -119,14 +119,14 @@ inline constexpr VerdictEntry kVerdicts[] = {
       "cat /proc/{pid}/status /proc/{pid}/stack{place}: what stops it", nullptr}},
     {HangVerdict::kDriverError,
      "driver_error",
-     "a GPU can do no more for its process",
+     "a GPU can do no more work for its process",
      Ends::kNever,
-     {"{has} a GPU whose driver answers with an error that does not end", kNobodyNamed,
+     {"{has} a GPU whose driver reports an error without recovery", kNobodyNamed,
       "nvidia-smi -q and dmesg (Xid){on}{gpu}, and dcgm: what happened to it; then end the process",
       nullptr}},
     {HangVerdict::kRankNotSeen,
      "rank_not_seen",
-     "a rank is not seen",
+     "a rank is not reported",
      Ends::kByItself,
      {"{is} not seen at any endpoint that answered", kNobodyNamed,
       "whether its process is alive, and its log{on}",
@@ -139,7 +139,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
       "the stacks of the ranks that wait, and of those that have nothing in flight", nullptr}},
     {HangVerdict::kNoProgress,
      "no_progress",
-     "all have called, and nothing moves",
+     "all ranks have called, and nothing completes",
      Ends::kByItself,
      {"{has} not completed a call that others have completed",
       "all ranks of {comm} have called {op}, and none of it has completed",
@@ -157,61 +157,49 @@ inline constexpr std::size_t kVerdictCount = std::size(kVerdicts);
 struct SituationEntry {
   HangVerdict verdict;
   Situation situation;
-  const char* when;
   VerdictWords words;
 };
 
 inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kRankNotCalled,
      Situation::kFinalized,
-     "finalized",
      {"{has} finalized or aborted a communicator in which others wait", nullptr, nullptr, nullptr}},
     {HangVerdict::kRankNotCalled,
      Situation::kExiting,
-     "in exit()",
      {"{is} in exit(), and {has} not called {call}", nullptr,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{place}: what of its end does not end",
-      nullptr}},
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{place}: what keeps it from ending", nullptr}},
     {HangVerdict::kRankNotBegun,
      Situation::kInReplay,
-     "in the replay of a CUDA graph",
-     {"{has} not come as far in the replays of CUDA graphs as the others", nullptr,
+     {"{is} behind the others in the replays of CUDA graphs", nullptr,
       "py-spy dump --pid {pid}{place}: whether its program launches the replay; then nvidia-smi "
       "and "
       "dmesg (Xid)",
       nullptr}},
     {HangVerdict::kRankNotBegun,
      Situation::kInGraphs,
-     "in CUDA graphs, by work counters",
      {"{has} a GPU that runs nothing while the others are busy in CUDA graphs", nullptr,
       kStackFirst, nullptr}},
     {HangVerdict::kRankNotSeen,
      Situation::kBeingMade,
-     "while the communicator is made",
-     {"{has} not come to {comm}, which others make", nullptr, kStackFirst, nullptr}},
+     {"{has} not joined {comm}, which others are creating", nullptr, kStackFirst, nullptr}},
     {HangVerdict::kRankNotSeen,
      Situation::kOfDumps,
-     "of dumps",
      {"{has} no dump that could be used", nullptr, nullptr, nullptr}},
     {HangVerdict::kPointToPoint,
      Situation::kOfDumps,
-     "of dumps",
      {nullptr, "both ranks of {comm} wait in Send or Recv", nullptr, nullptr}},
     {HangVerdict::kNoProgress,
      Situation::kInReplay,
-     "in the replay of a CUDA graph",
      {nullptr,
-      "all ranks of {comm} have come to the same part of a CUDA graph's replay, and it makes no "
+      "all ranks of {comm} are in the same part of a CUDA graph's replay, and it makes no "
       "progress",
       nullptr, nullptr}},
     {HangVerdict::kNoProgress,
      Situation::kInGraphs,
-     "in CUDA graphs, by work counters",
      {nullptr, "all GPUs of {comm} are busy in CUDA graphs, and no collective is seen to finish",
       nullptr, nullptr}},
     {HangVerdict::kNoProgress,
      Situation::kInsideNccl,
-     "inside NCCL",
      {nullptr, "all ranks of {comm} have called {op} and are inside NCCL",
       "NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts: which connection is not "
       "made",
@@ -219,11 +207,10 @@ inline constexpr SituationEntry kSituations[] = {
       "made"}},
     {HangVerdict::kNoProgress,
      Situation::kQueued,
-     "behind earlier work",
      {nullptr, "the GPUs of {comm} are behind earlier work of their own, which does not end",
-      "nvidia-smi and py-spy dump on its hosts: which kernels that are not NCCL's run there "
+      "nvidia-smi and py-spy dump on its hosts: which kernels outside of NCCL run there "
       "(DeepEP, NVSHMEM, a custom all-reduce)",
-      "nvidia-smi and py-spy dump on its hosts: which kernels that are not NCCL's run there "
+      "nvidia-smi and py-spy dump on its hosts: which kernels outside of NCCL run there "
       "(DeepEP, NVSHMEM, a custom all-reduce)"}},
 };
 

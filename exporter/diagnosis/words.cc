@@ -13,6 +13,10 @@ std::string DurationWords(int64_t ns) {
   return absl::StrCat(seconds / 3600, " h ", seconds / 60 % 60, " min");
 }
 
+std::string ShareWords(double share) {
+  return absl::StrFormat(share < 0.0995 ? "%.1f %%" : "%.0f %%", share * 100);
+}
+
 std::string SecondsWords(double seconds) {
   if (seconds < 0) seconds = 0;
   if (seconds < 999.5e-6) return absl::StrFormat("%.3g us", seconds * 1e6);

@@ -14,6 +14,7 @@
 namespace nccl_pulse {
 
 std::string DurationWords(int64_t ns);     // whole seconds and more: "43 s", "9 min", "2 h 5 min"
+std::string ShareWords(double share);      // "0.3 %", "32 %"
 std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min 3 s"
 
 // A process' number, as a person can use it. Containers count from 1, so what a process says of

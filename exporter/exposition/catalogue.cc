@@ -21,247 +21,221 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Identity of the communicator, to join on; always 1."},
     {MetricId::kCommunicatorFinalized, "nccl_communicator_finalized", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "1 after the communicator was finalized; its series stay for ten minutes, or until their "
-     "space is needed. Absent while it is in use."},
+     "1 after the communicator was finalized. Its series stay for ten minutes, or until their "
+     "space is needed."},
     {MetricId::kOperations, "nccl_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size", "datatype", "captured", "user_tag"),
      "Operations that the application called."},
     {MetricId::kOperationBytes, "nccl_operation_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size"),
-     "Bytes of the operations that the application called: count times element size, as passed."},
+     "Bytes of the called operations: count times element size, as passed."},
     {MetricId::kCompositeOperations, "nccl_composite_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op", "size", "captured"),
-     "AlltoAll, Gather and Scatter that the application called by that name, and that NCCL made of "
-     "Send and Recv. Do not add it to nccl_operations_total, which has those parts; size is that "
-     "of one part. Gather and Scatter count on their root only. Present from the first on."},
+     "AlltoAll, Gather and Scatter that the application called by name. NCCL made them of Send and "
+     "Recv, which nccl_operations_total counts: do not add the two. size is that of one part. "
+     "Gather and Scatter count on their root only."},
     {MetricId::kAlgorithmOperations, "nccl_algorithm_operations_total", MetricType::Counter, "",
      kComm, LabelNames("op", "algo", "proto"),
      "Operations by the algorithm and protocol that NCCL chose."},
     {MetricId::kLaunches, "nccl_launches_total", MetricType::Counter, "", kComm, LabelNames(),
-     "Launches that are tracked: kernels, copy-engine collectives, and groups whose end replaces a "
-     "launch that NCCL does not report. One launch carries one operation, or several of a group."},
+     "Tracked launches: kernels, copy-engine collectives, and groups whose end replaces an "
+     "unreported launch. One launch carries one operation, or several of a group."},
     {MetricId::kLaunchesCompleted, "nccl_launches_completed_total", MetricType::Counter, "", kComm,
-     LabelNames(),
-     "Tracked launches that have completed, according to CUDA events behind them. Absent when that "
-     "is not known."},
+     LabelNames(), "Tracked launches that have completed. Absent if unknown."},
     {MetricId::kInflightLaunches, "nccl_inflight_launches", MetricType::Gauge, "", kComm,
      LabelNames(),
-     "Tracked launches that had not completed at the background thread's last poll. Absent when "
-     "that is not known: see nccl_state_unknown."},
+     "Tracked launches that had not completed at the background thread's last poll. Absent if "
+     "unknown: see nccl_state_unknown."},
     {MetricId::kOldestInflightLaunch, "nccl_oldest_inflight_launch_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
-     "When the oldest unfinished launch was made, in Unix time, within about 20 ms; 0 when none is "
-     "in flight. Absent when that is not known: see nccl_state_unknown."},
+     "When the oldest unfinished launch was made, within about 20 ms; 0 if none is in flight. "
+     "Absent if unknown: see nccl_state_unknown."},
     {MetricId::kOldestInflightOperation, "nccl_oldest_inflight_operation_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames("source"),
-     "When the oldest operation in flight was enqueued, in Unix time; 0 when none is. Only without "
-     "CUDA events behind launches. source proxy: its network operations have started and not all "
-     "stopped; kernel: not all its channels have stopped. Absent until an operation has been seen "
-     "to end."},
+     "When the oldest operation in flight was enqueued; 0 if none is. Only without CUDA events "
+     "behind launches. source proxy: its network operations have started and not all stopped; "
+     "kernel: not all its channels have stopped. Absent until an operation has ended."},
     {MetricId::kActivityQueued, "nccl_work_queued", MetricType::Gauge, "", kComm, LabelNames(),
-     "1 while no rank of the node with work in flight on the communicator has begun its oldest "
-     "launch, for longer than NCCL_PULSE_HANG_SECONDS: earlier work of these GPUs has not ended. "
-     "Absent otherwise."},
+     "1 while no GPU of the node has begun its oldest launch on the communicator, for longer than "
+     "NCCL_PULSE_HANG_SECONDS: earlier work has not ended."},
     {MetricId::kActivityUnknown, "nccl_state_unknown", MetricType::Gauge, "", kComm,
      LabelNames("reason"),
-     "1 while it is not known whether the rank has work in flight or is idle, by reason. "
-     "launch_not_reported: NCCL has not reported the launch of a call; captured: calls went into "
-     "CUDA graphs; no_completions: the end of work is not reported; poller_not_started, "
-     "poller_stands: the background thread does not run; poller_ended: the process is in exit(); "
-     "counter_stuck: the driver does not return from reading what CUDA graphs have finished; "
-     "driver_error: see nccl_driver_error_timestamp_seconds; event_mask_changed: another program "
-     "switched events off. Absent while it is known."},
+     "1 while it is unknown whether the rank is idle, by reason. launch_not_reported: NCCL has not "
+     "reported the launch of a call; captured: calls went into CUDA graphs; no_completions: the "
+     "end of work is not reported; poller_not_started, poller_stands: the background thread does "
+     "not run; poller_ended: the process is in exit(); counter_stuck: the driver call that reads "
+     "the progress of CUDA graphs does not return; driver_error: see "
+     "nccl_driver_error_timestamp_seconds; event_mask_changed: another program switched events "
+     "off."},
     {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",
      kComm, LabelNames("error"),
      "When the CUDA driver first returned an error from which the GPU's context does not recover, "
-     "in Unix time, within a second. Absent while there was none."},
+     "within a second. Absent before."},
     {MetricId::kLongestWait, "nccl_longest_wait_seconds", MetricType::Gauge, "seconds", kComm,
      LabelNames("op", "size"),
-     "The longest time that work of the rank made no progress and then resumed, by operation and "
-     "size. Later waits are compared with it for a while. Absent below 5 s."},
+     "The longest time without progress after which work resumed, by operation and size. Later "
+     "waits are compared with it for a while. Absent below 5 s."},
     {MetricId::kCaptured, "nccl_communicator_uses_cuda_graphs", MetricType::Gauge, "", kComm,
-     LabelNames(),
-     "1 if operations of the communicator were captured into a CUDA graph. Absent if none was."},
+     LabelNames(), "1 if operations of the communicator were captured into a CUDA graph."},
     {MetricId::kGraphReplays, "nccl_graph_replays_total", MetricType::Counter, "", kComm,
      LabelNames(),
-     "Replays of CUDA graphs of more than 20 launches with operations of the communicator: each "
-     "time the first stamp of a graph was passed. Present from the first on."},
+     "Replays of CUDA graphs of more than 20 launches with operations of the communicator."},
     {MetricId::kGraphReplaysInFlight, "nccl_graph_inflight_replays", MetricType::Gauge, "", kComm,
-     LabelNames(),
-     "Replays that have passed the first stamp of their graph and not its last. Present after the "
-     "first replay."},
+     LabelNames(), "Replays that have passed the first stamp of their graph and not its last."},
     {MetricId::kGraphProgress, "nccl_graph_last_progress_timestamp_seconds", MetricType::Gauge,
-     "seconds", kComm, LabelNames(),
-     "When a replay last passed a stamp, in Unix time, within 0.1 s. Present after the first "
-     "replay."},
+     "seconds", kComm, LabelNames(), "When a replay last passed a stamp, within 0.1 s."},
     {MetricId::kGraphOperations, "nccl_graph_operations_total", MetricType::Counter, "", kComm,
      LabelNames("op", "size"),
      "Operations that replays of CUDA graphs executed: captured operations times replays. All "
-     "executed operations are this and nccl_operations_total with captured=\"false\". Present from "
-     "the first on."},
+     "executed operations are this and nccl_operations_total with captured=\"false\"."},
     {MetricId::kGraphOperationBytes, "nccl_graph_operation_bytes_total", MetricType::Counter,
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kWorkOperations, "nccl_graph_finished_operations_total", MetricType::Counter, "",
      kComm, LabelNames(),
-     "Collectives that replays of CUDA graphs have finished, by NCCL's own counter of finished "
-     "work (see work-counters.md). It includes graphs of any length. Present while the counter is "
-     "proven and each launch carries one collective."},
+     "Collectives that replays of CUDA graphs of any length have finished, by NCCL's own counter "
+     "(see work-counters.md). Absent unless the counter is proven and each launch carries one "
+     "collective."},
     {MetricId::kWorkProgress, "nccl_work_last_progress_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
-     "When NCCL's own counter of finished work last moved, in Unix time, within 0.1 s. Present if "
-     "calls were captured into CUDA graphs and the counter is proven."},
+     "When NCCL's own counter last moved, within 0.1 s. Absent unless calls were captured and the "
+     "counter is proven."},
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
-     "Duration of timed operations, by the method in timing. stream: CUDA events around a sample "
-     "of the launches, including about 6 us of launch latency. kernel: GPU timestamps. Each "
-     "operation counts either in these or in nccl_operations_without_duration_total. op Grouped, "
-     "AlltoAll, "
-     "Gather and Scatter are launches, whose operations count as untimed. network, in addition: "
+     "Duration of timed operations, by timing. stream: CUDA events around a sample of the "
+     "launches, including about 6 us of launch latency. kernel: GPU timestamps. Each operation "
+     "counts either in these or in nccl_operations_without_duration_total. op Grouped, AlltoAll, "
+     "Gather and Scatter are launches, whose operations count as untimed. Additionally, network: "
      "from the first network step that moved data to the end of the last proxy operation, for a "
-     "small share of the time; without classic buckets by default. graph, in addition: stamps "
-     "around some launches of CUDA graphs, including 1 to 3 us."},
+     "share of the time; graph: stamps around some launches of CUDA graphs, including 1 to 3 us."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from the enqueue of an operation to its estimated end. It includes waiting for earlier "
      "work of the GPU, so do not compute a bandwidth from it."},
     {MetricId::kTimedBusBytes, "nccl_timed_bus_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("op", "size", "timing", "user_tag"),
-     "Divide its rate by the rate of the durations' sum to get the bus bandwidth, by the "
-     "convention of nccl-tests. Bytes of operations with a duration on the stream, in the kernel "
-     "or in a graph, times that convention's factor."},
+     "Bytes of timed operations, times the bus bandwidth factor of nccl-tests. Divide its rate by "
+     "the rate of the durations' sum to get the bus bandwidth."},
     {MetricId::kUntimedOperations, "nccl_operations_without_duration_total", MetricType::Counter,
      "", kComm, LabelNames("op", "reason"),
      "Operations that have no duration, by reason. unreported: NCCL reports only the call, and it "
      "was not followed alone."},
     {MetricId::kUncompletedOperations, "nccl_operations_without_completion_total",
      MetricType::Counter, "", kComm, LabelNames("op"),
-     "Operations that showed network or kernel activity and whose end was not reported."},
+     "Operations with network or kernel activity whose end was not reported."},
     {MetricId::kStragglerSeconds, "nccl_straggler_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames(),
-     "How long the other ranks of this node waited for this rank: the mean of their waiting in "
-     "each collective in which it arrived last, from calls that all of them timed, scaled to all "
-     "calls. Not counted while the rank itself waits for another rank. Restarts at 0 when another "
-     "process becomes the server."},
+     "How long the other ranks of this node waited for this rank: their mean wait in each "
+     "collective at which it arrived last, scaled from timed calls to all calls. Not counted while "
+     "the rank itself waits for another rank. Restarts at 0 with another server."},
     {MetricId::kAgreedCall, "nccl_agreed_call_id", MetricType::Gauge, "", kComm,
      LabelNames("timing"),
-     "Internal, for comparing ranks over nodes: which call nccl_agreed_call_duration_seconds is "
-     "about. All ranks pick the same call of every 30 s, of AllReduce, AllGather, ReduceScatter or "
-     "AlltoAll. Present if other endpoints have ranks of the communicator."},
+     "Internal, for comparing ranks over nodes: the call of nccl_agreed_call_duration_seconds. All "
+     "ranks pick the same collective of every 30 s. Absent if no other endpoint has ranks of the "
+     "communicator."},
     {MetricId::kAgreedCallDuration, "nccl_agreed_call_duration_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames("timing"),
-     "How long that call took on this rank, waiting included: the rank with the shortest duration "
+     "Duration of the agreed call on this rank, including waiting: the rank with the shortest "
+     "duration "
      "arrived last."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
-     "When the last tracked launch was made, in Unix time; absent before the first."},
+     "When the last tracked launch was made; absent before the first."},
     {MetricId::kLastCompletionTimestamp, "nccl_last_completion_timestamp_seconds",
      MetricType::Gauge, "seconds", kComm, LabelNames(),
-     "When the last completed operation ended, in Unix time; absent before the first."},
+     "When the last completed operation ended; absent before the first."},
     {MetricId::kNetworkBytes, "nccl_network_bytes_total", MetricType::Counter, "bytes", kComm,
      LabelNames("direction"),
      "Bytes that watched network steps moved, including the protocol's. Steps are watched for a "
-     "share of the time (NCCL_PULSE_NETWORK_WINDOW): the true rate is the rate of this divided by "
-     "the rate of nccl_pulse_network_observed_seconds_total. Absent when none was watched."},
+     "share of the time (NCCL_PULSE_NETWORK_WINDOW): divide the rate by that of "
+     "nccl_pulse_network_observed_seconds_total."},
     {MetricId::kNetworkWait, "nccl_network_wait_seconds_total", MetricType::Counter, "seconds",
      kComm, LabelNames("direction", "reason"),
      "What watched network steps waited for. gpu: the GPU produces or consumes the data; peer: the "
      "receiver gives credit; wire: the data is sent, or arrives; flush: the data becomes visible "
-     "to the GPU. Steps overlap, so compare shares, not seconds. Absent when none was watched."},
+     "to the GPU. Steps overlap, so compare shares, not seconds."},
     {MetricId::kKernelTimingUntrusted, "nccl_pulse_kernel_timing_untrusted", MetricType::Gauge, "",
      kComm, LabelNames("reason"),
-     "1 if the communicator's GPU timestamps are not used, by reason. Present only if they were "
-     "requested."},
+     "1 if the requested GPU timestamps of the communicator are not used, by reason."},
     {MetricId::kOverflowedOperations, "nccl_pulse_overflowed_operations_total", MetricType::Counter,
      "", kComm, LabelNames(),
-     "Operations without a series of their own: beyond the limit they count with "
-     "size=\"overflow\"; without memory only calls count there. Present from the first on."},
+     "Operations without a series of their own: they count with size=\"overflow\", and without "
+     "memory only as calls."},
     {MetricId::kBuildInfo, "nccl_pulse_build_info", MetricType::Gauge, "", kProcess,
      LabelNames("version", "nccl_api_version", "timing", "durations", "completions", "event_mask",
                 "memory"),
      "The plugin's version, and what it uses in this process; always 1."},
     {MetricId::kProcessUp, "nccl_pulse_process_up", MetricType::Gauge, "", kProcess, LabelNames(),
-     "1 while the process lives; 0 after it has ended, if an agent keeps its last state."},
+     "1 while the process lives; 0 while an agent keeps the last state of an ended process."},
     {MetricId::kProcessEnd, "nccl_pulse_process_end_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames("end"),
-     "When the process ended, in Unix time, and how; absent while it lives."},
+     "When the process ended, and how; absent while it lives."},
     {MetricId::kStartTimestamp, "nccl_pulse_start_timestamp_seconds", MetricType::Gauge, "seconds",
-     kProcess, LabelNames(), "When the plugin started in this process, in Unix time."},
+     kProcess, LabelNames(), "When the plugin started in this process."},
     {MetricId::kLastPollTimestamp, "nccl_pulse_last_poll_timestamp_seconds", MetricType::Gauge,
      "seconds", kProcess, LabelNames(),
-     "When the plugin's background thread last ran, in Unix time. If it stops, what it measures "
-     "also stops."},
+     "When the plugin's background thread last ran. If it stops, its measurements also stop."},
     {MetricId::kProcessState, "nccl_pulse_process_state", MetricType::Gauge, "", kProcess,
      LabelNames("state"),
      "1 while the plugin's background thread has not run for 5 s, with the kernel's state of the "
-     "process. Absent otherwise, and where the server cannot see the process."},
+     "process. Absent if the server cannot see the process."},
     {MetricId::kSamplingExponent, "nccl_pulse_sampling_ratio", MetricType::Gauge, "", kProcess,
-     LabelNames(),
-     "Share of the calls that are timed on their stream, to keep the budget of timed launches: 1, "
-     "0.5, 0.25 ... Absent without stream timing."},
+     LabelNames(), "Share of the calls that are timed on their stream: 1, 0.5, 0.25 ..."},
     {MetricId::kEventMaskChanges, "nccl_pulse_event_mask_changes_total", MetricType::Counter, "",
      kProcess, LabelNames(),
-     "Times that another program changed the event mask of the plugin (RAS can, from NCCL 2.31): "
-     "events may be missing. Present from the first on."},
+     "Times that another program changed the plugin's event mask (RAS can, from NCCL 2.31): events "
+     "may be missing."},
     {MetricId::kForeignEventMask, "nccl_pulse_foreign_event_mask_info", MetricType::Gauge, "",
      kProcess, LabelNames("event_mask"),
-     "The event mask after the last change by another program; always 1. Absent if there was "
-     "none."},
+     "The event mask after the last change by another program; always 1."},
     {MetricId::kNetworkObserved, "nccl_pulse_network_observed_seconds_total", MetricType::Counter,
-     "seconds", kProcess, LabelNames(),
-     "How long network steps were watched: divide rates of nccl_network_* by the rate of this. "
-     "Absent when they never were."},
+     "seconds", kProcess, LabelNames(), "How long network steps were watched."},
     {MetricId::kGraphCaptures, "nccl_pulse_graph_captures_total", MetricType::Counter, "", kProcess,
      LabelNames("fate"),
      "CUDA graphs into which operations were captured. seen: all. "
-     "followed: their replays are counted; most others have too few launches for a stamp. no_room: "
-     "too many are followed. incomplete: some of their calls are not kept. refused: the driver "
-     "refused a stamp. Present from the first on."},
+     "followed: replays are counted; most others have too few launches for a stamp. no_room: too "
+     "many are followed. incomplete: some calls are not kept. refused: the driver refused a "
+     "stamp."},
     {MetricId::kWorkCounters, "nccl_pulse_work_counters", MetricType::Gauge, "", kProcess,
      LabelNames("state", "reason"),
-     "Communicators by the state of NCCL's own counter of finished work. The reason says why one "
-     "was refuted, or none (see work-counters.md). Absent with NCCL_PULSE_WORK_COUNTERS=off."},
+     "Communicators by the state of NCCL's own counter, and the reason of a refuted one (see "
+     "work-counters.md)."},
     {MetricId::kCommands, "nccl_pulse_commands_total", MetricType::Counter, "", kProcess,
-     LabelNames("result"),
-     "Commands to the running process (`pulse set`). Present from the first on."},
+     LabelNames("result"), "Commands to the running process (`pulse set`)."},
     {MetricId::kSettingChanged, "nccl_pulse_setting_changed", MetricType::Gauge, "", kProcess,
-     LabelNames("setting"),
-     "1 while a setting differs from the start: `pulse set` has changed it. Absent otherwise."},
+     LabelNames("setting"), "1 while a setting that `pulse set` changed differs from the start."},
     {MetricId::kCallbacks, "nccl_pulse_callbacks_total", MetricType::Counter, "", kProcess,
-     LabelNames("callback"), "Callbacks that NCCL made. A kind is present from its first on."},
+     LabelNames("callback"), "Callbacks that NCCL made."},
     {MetricId::kCallbackDuration, "nccl_pulse_callback_duration_seconds", MetricType::Summary,
      "seconds", kProcess, LabelNames(), "How long a sample of the callbacks took."},
     {MetricId::kIgnoredEvents, "nccl_pulse_ignored_events_total", MetricType::Counter, "", kProcess,
-     LabelNames("reason"),
-     "Callbacks that could not be used, by reason. A reason is present from its first on."},
+     LabelNames("reason"), "Callbacks that could not be used, by reason."},
     {MetricId::kSeriesUsed, "nccl_pulse_series_used", MetricType::Gauge, "", kProcess, LabelNames(),
      "Series that hold measurements."},
     {MetricId::kSeriesLimit, "nccl_pulse_series_limit", MetricType::Gauge, "", kProcess,
-     LabelNames(), "Series that can be held, including overflow series."},
+     LabelNames(), "Limit of series, including overflow series."},
     {MetricId::kCommunicatorsUsed, "nccl_pulse_communicators_used", MetricType::Gauge, "", kProcess,
-     LabelNames(), "Communicators that are held, including finalized ones that are still shown."},
+     LabelNames(), "Communicators that are held, including finalized ones."},
     {MetricId::kCommunicatorsLimit, "nccl_pulse_communicators_limit", MetricType::Gauge, "",
-     kProcess, LabelNames(), "Communicators that can be held; another one is not measured."},
+     kProcess, LabelNames(), "Limit of communicators; another one is not measured."},
     {MetricId::kRecycledCommunicators, "nccl_pulse_recycled_communicators_total",
      MetricType::Counter, "", kProcess, LabelNames(),
-     "Finalized communicators that are no longer held, after ten minutes or because their space "
-     "was needed. Present from the first on."},
+     "Finalized communicators that are no longer held."},
     {MetricId::kRecycledOperations, "nccl_pulse_recycled_operations_total", MetricType::Counter, "",
      kProcess, LabelNames("op"),
-     "Operations on communicators that are no longer held. With nccl_operations_total they are all "
-     "calls of the process."},
+     "Operations on communicators that are no longer held. Add them to nccl_operations_total for "
+     "all calls of the process."},
     {MetricId::kRecycledOperationBytes, "nccl_pulse_recycled_operation_bytes_total",
      MetricType::Counter, "bytes", kProcess, LabelNames("op"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kHangStart, "nccl_hang_start_timestamp_seconds", MetricType::Gauge, "seconds",
      kServer, LabelNames("comm", "verdict", "suspect_rank", "op"),
      "Since when a communicator is stalled with work in flight, or with calls that not all ranks "
-     "have made, in Unix time, with the verdict over the ranks of this node; one series per "
-     "suspect. Absent when no hang is suspected."},
+     "have made, with the verdict over the ranks of this node. One series per suspect. Absent when "
+     "no hang is suspected."},
     {MetricId::kHangUsual, "nccl_hang_expected", MetricType::Gauge, "", kServer, LabelNames("comm"),
      "1 while the suspected hang is an expected wait: it can end, and these ranks have waited "
-     "about as long in this operation before, or wait for ranks that do so elsewhere. Absent "
-     "otherwise."},
+     "about as long in this operation before, or wait for ranks that do so elsewhere."},
     {MetricId::kScrapeDuration, "nccl_pulse_scrape_duration_seconds", MetricType::Summary,
      "seconds", kServer, LabelNames(),
      "How long earlier responses of this endpoint took to render."},
@@ -269,25 +243,22 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "Processes in this response, including ended ones that an agent keeps."},
     {MetricId::kSegmentsRead, "nccl_pulse_segments_read_total", MetricType::Counter, "", kServer,
      LabelNames(),
-     "Times that a process' segment was read for a response. Restarts at 0 when another process "
-     "becomes the server."},
+     "Times that a process' segment was read for a response. Restarts at 0 with another server."},
     {MetricId::kSegmentsRejected, "nccl_pulse_processes_rejected_total", MetricType::Counter, "",
      kServer, LabelNames("reason"),
-     "Processes, and connections to register one, that this server refused, by reason. A reason is "
-     "present from its first on."},
+     "Processes, and connections to register one, that this server refused, by reason."},
     {MetricId::kServerStart, "process_start_time_seconds", MetricType::Gauge, "seconds", kServer,
-     LabelNames(),
-     "Since when the process that serves runs, in Unix time: an agent, or a process of a job."},
+     LabelNames(), "When the serving process started: an agent, or a process of a job."},
     {MetricId::kServerCpu, "process_cpu_seconds_total", MetricType::Counter, "seconds", kServer,
-     LabelNames(), "CPU time of the process that serves, with all that a job does in it."},
+     LabelNames(), "CPU time of the serving process, including the job's own work in it."},
     {MetricId::kServerResident, "process_resident_memory_bytes", MetricType::Gauge, "bytes",
-     kServer, LabelNames(), "Resident memory of the process that serves."},
+     kServer, LabelNames(), "Resident memory of the serving process."},
     {MetricId::kServerVirtual, "process_virtual_memory_bytes", MetricType::Gauge, "bytes", kServer,
-     LabelNames(), "Virtual memory of the process that serves."},
+     LabelNames(), "Virtual memory of the serving process."},
     {MetricId::kServerOpenFiles, "process_open_fds", MetricType::Gauge, "", kServer, LabelNames(),
-     "Open file descriptors of the process that serves."},
+     "Open file descriptors of the serving process."},
     {MetricId::kServerMostFiles, "process_max_fds", MetricType::Gauge, "", kServer, LabelNames(),
-     "File descriptors that the process that serves may open."},
+     "File descriptors that the serving process may open."},
 }};
 
 constexpr bool InOrder() {

@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "exporter/diagnosis/verdict.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/label_meanings.h"
@@ -12,7 +11,7 @@ namespace nccl_pulse {
 namespace {
 
 void AppendTable(MetricScope scope, std::string* out) {
-  *out += "| metric | type | unit | further labels | meaning |\n|---|---|---|---|---|\n";
+  *out += "| metric | type | further labels | meaning |\n|---|---|---|---|\n";
   for (int i = 0; i < kMetrics; ++i) {
     const MetricEntry& entry = CatalogueEntry(static_cast<MetricId>(i));
     if (entry.scope != scope) continue;
@@ -21,7 +20,6 @@ void AppendTable(MetricScope scope, std::string* out) {
         .append("` | ")
         .append(MetricTypeName(entry.type))
         .append(" | ");
-    out->append(entry.unit).append(entry.unit.empty() ? "| " : " | ");
     for (std::size_t n = 0; n < entry.labels.size; ++n) {
       out->append(n == 0 ? "`" : ", `").append(entry.labels.names[n]).append("`");
     }
@@ -29,28 +27,16 @@ void AppendTable(MetricScope scope, std::string* out) {
   }
 }
 
-std::string Step(const char* words) {
-  return absl::StrReplaceAll(words,
-                             {{"{pid}", "PID"}, {"{place}", ""}, {"{on}", ""}, {"{gpu}", ""}});
-}
-
 void AppendVerdicts(std::string* out) {
   *out +=
-      "\n## Verdicts\n\nWhat is known when one is given: "
-      "[debug-a-hang.md](debug-a-hang.md#verdicts). PID is that of the rank "
-      "that is named.\n\n| verdict | meaning | can end | "
-      "first step |\n|---|---|---|---|\n";
+      "\n## Verdicts\n\nWhat to do: [debug-a-hang.md](debug-a-hang.md#verdicts).\n\n"
+      "| verdict | meaning | can end |\n|---|---|---|\n";
   for (const VerdictEntry& entry : kVerdicts) {
     absl::StrAppend(out, "| `", entry.name, "` | ", entry.meaning, " | ",
                     entry.ends == Ends::kByItself ? "yes"
                     : entry.ends == Ends::kByHand ? "by hand"
                                                   : "never",
-                    " | ", Step(entry.words.first));
-    for (const SituationEntry& each : kSituations) {
-      if (each.verdict != entry.value || each.words.first == nullptr) continue;
-      absl::StrAppend(out, "; ", each.when, ": ", Step(each.words.first));
-    }
-    *out += " |\n";
+                    " |\n");
   }
 }
 
@@ -60,7 +46,10 @@ std::string CatalogueMarkdown() {
   std::string out =
       "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
       "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
-      "docs/metrics.md -->\n\nA label without a value is left out. Labels that the user sets are "
+      "docs/metrics.md -->\n\nTimestamps are Unix times. What is not known has no series: a "
+      "counter "
+      "of rare events is absent before the first one, a gauge that is 1 in a state is absent "
+      "outside of it.\nA label without a value is left out. Labels of `NCCL_PULSE_LABELS` are "
       "added to every series.\nFormats: [prometheus.md](prometheus.md#formats-and-histograms). How "
       "many series: "
       "[scale.md](scale.md#how-many-series).\n\n## Communicators\n\nAll have the labels `comm` and "

@@ -29,10 +29,12 @@ inline constexpr LabelEntry kLabels[] = {
     {"nnodes", "nodes in the communicator"},
     {"index", "n-th communicator of its process, from 0"},
     {"Hostname",
-     "name of the node: the host's, or NCCL_PULSE_NODE_NAME; spelled as dcgm-exporter does"},
+     "name of the node: the host's, or NCCL_PULSE_NODE_NAME; this and the next three are spelled "
+     "as "
+     "in dcgm-exporter"},
     {"gpu", "the GPU's number in its process"},
-    {"UUID", "the GPU's UUID, spelled as dcgm-exporter does"},
-    {"pci_bus_id", "the GPU's PCI bus id, spelled as dcgm-exporter does"},
+    {"UUID", "the GPU's UUID"},
+    {"pci_bus_id", "the GPU's PCI bus id"},
     {"op", "operation, by NCCL's own name: AllReduce, AllGather, Send ..."},
     {"size", "size class of the operation: le_4KiB, le_16KiB ... le_1GiB, gt_1GiB, overflow"},
     {"datatype", "element type, by NCCL's own name"},
@@ -52,11 +54,10 @@ inline constexpr LabelEntry kLabels[] = {
     {"error", "the error's name in the CUDA driver API: CUDA_ERROR_ECC_UNCORRECTABLE ..."},
     {"state",
      "the kernel's state of a process: running, stopped (T, by a signal), traced (t, by a "
-     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ended; of a counter "
-     "of "
-     "finished work: unknown, located, calibrating, proven, refuted, gone"},
+     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ended; of a work counter: "
+     "see work-counters.md"},
     {"end", "how a process ended: exit (normally, or after it finalized all communicators), lost"},
-    {"verdict", "what holds a communicator up: see Verdicts below"},
+    {"verdict", "what blocks a communicator: see Verdicts below"},
     {"suspect_rank",
      "rank in the communicator that the other ranks wait for; absent if none is known"},
     {"direction", "send or recv, seen from this rank"},

@@ -44,7 +44,8 @@ bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
     return c <= ' ' || c == '\x7f' || c == '?' || c == '#';
   });
   if (has_odd) return fail("has a character that an address cannot have");
-  if (absl::StrContains(text, '@')) return fail("credentials belong into a file, not here");
+  if (absl::StrContains(text, '@'))
+    return fail("write credentials into a file (--credentials-file)");
   std::size_t colon = text.rfind(':');
   const std::size_t bracket = text.rfind(']');
   if (colon != text.npos && bracket != text.npos && colon < bracket) colon = text.npos;
@@ -52,7 +53,7 @@ bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   } else if (absl::StrContains(host, ':')) {
-    return fail("an IPv6 address stands in brackets: [::1]:9410");
+    return fail("write an IPv6 address in brackets: [::1]:9410");
   }
   address->host = host.empty() ? "localhost" : std::string(host);
   if (text.empty()) return fail("no host");

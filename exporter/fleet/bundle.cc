@@ -108,7 +108,7 @@ bool Publish(const std::string& partial, const std::string& path, std::string* e
       rename(partial.c_str(), path.c_str()) == 0) {
     return true;
   }
-  *error = errno == EEXIST ? absl::StrCat(path, " exists already; nothing is written over")
+  *error = errno == EEXIST ? absl::StrCat(path, " exists already; nothing is overwritten")
                            : absl::StrCat("cannot name it ", path, ": ", ErrorOf(errno));
   return false;
 }
@@ -145,7 +145,7 @@ bool Bundle::IsPossible(const std::string& given, std::string* error) {
   const std::string path = WithoutSlash(given);
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
-    *error = absl::StrCat(path, " exists already; nothing is written over");
+    *error = absl::StrCat(path, " exists already; nothing is overwritten");
     return false;
   }
   const std::string parent = fs::path(path).parent_path().string();

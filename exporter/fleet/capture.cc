@@ -97,7 +97,7 @@ class Capturer {
     try {
       work();
     } catch (const std::exception& problem) {
-      Miss(what, absl::StrCat("it could not be worked with: ", problem.what()));
+      Miss(what, absl::StrCat("it failed: ", problem.what()));
     }
   }
 
@@ -151,7 +151,7 @@ class Capturer {
 
   void Add(const std::string& name, std::string content) {
     if (capture_.bundle.bytes() + page_bytes_ + content.size() > options_.most_bytes) {
-      return Miss(name, "there is too much already");
+      return Miss(name, "the capture has reached its limit of size");
     }
     capture_.bundle.Add(name, std::move(content));
   }
@@ -205,7 +205,7 @@ class Capturer {
     const std::vector<std::optional<ClockOffset>> offsets = MeasureClocks(addresses, client);
     for (std::size_t i = 0; i < offsets.size(); ++i) {
       if (!offsets[i]) {
-        Miss(absl::StrCat("clock of ", addresses[i].name()), "it was not told");
+        Miss(absl::StrCat("clock of ", addresses[i].name()), "the endpoint did not answer");
         continue;
       }
       const Json json = {{"ahead_at_least_ns", offsets[i]->low_ns},
@@ -265,7 +265,7 @@ class Capturer {
 
   void TakeCalls(const Question& question, const std::string& comm, std::string body) {
     if (options_.is_flight_recorder && page_bytes_ + body.size() > kMostPageBytes) {
-      return Miss(question.what, "there is too much already");
+      return Miss(question.what, "the capture has reached its limit of size");
     }
     Json page = ParseJson(body);
     if (!page.is_object() || !page.contains("ranks") || !page["ranks"].is_array()) {

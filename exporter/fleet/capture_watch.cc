@@ -69,7 +69,7 @@ struct CaptureWatch::State : PatientThread {
              if (suspicions.is_full() && !std::exchange(was_full, true) && log) {
                log(LogLevel::kWarning,
                    absl::StrCat("captures: more than ", Suspicions::kMost,
-                                " hangs or stragglers at once: what comes on top is passed over"));
+                                " hangs or stragglers at once: the rest is ignored"));
              }
            });
   }

@@ -154,12 +154,12 @@ void NoteEarlyHangs(JobLook* look) {
   if (communicators == 0) return;
   look->health.notes.insert(
       look->health.notes.begin(),
-      absl::StrFormat("%d communicator%s made no progress for up to %s: no "
-                      "hang here before %s (--hang-after), but "
-                      "one on an endpoint that goes by %s. Ask again.",
-                      communicators, communicators == 1 ? " has" : "s have",
-                      DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)),
-                      DurationWords(look->hang_after_ns), DurationWords(shortest_ns)));
+      absl::StrFormat(
+          "%d communicator%s made no progress for up to %s. This command reports a hang "
+          "after %s (--hang-after), an endpoint after %s. Run it again.",
+          communicators, communicators == 1 ? " has" : "s have",
+          DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)),
+          DurationWords(look->hang_after_ns), DurationWords(shortest_ns)));
 }
 
 // What NCCL's RAS holds against the hardware of a job that hangs.

@@ -173,7 +173,7 @@ std::string JobText(const JobLook& look) {
   if (look.went_on != 0) {
     absl::StrAppend(&text, "\n", look.went_on,
                     look.went_on == 1 ? " communicator" : " communicators",
-                    " made no progress at the first look and went on before the second.\n");
+                    " made no progress at the first poll, and resumed before the second.\n");
   }
   for (const JobStraggler& straggler : look.verdict.stragglers) {
     const std::string sentence = StragglerSentence(straggler);

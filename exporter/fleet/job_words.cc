@@ -95,7 +95,7 @@ std::string Unseen(const JobLook& look) {
   const std::size_t missing = look.health.missing_ranks;
   if (missing == 0) return "";
   if (look.is_of_dumps) {
-    return absl::StrCat(" Of ", Count(missing, "rank", "ranks"), " no dump could be used.");
+    return absl::StrCat(" No dump of ", Count(missing, "rank", "ranks"), " could be used.");
   }
   return absl::StrCat(" At least ", Count(missing, "rank is", "ranks are"),
                       " not known to any endpoint that answered.");
@@ -156,7 +156,7 @@ std::string Sentence(const JobLook& look) {
       What(look, root), root.ranks.empty() ? Perhaps(root) : "",
       Since(look, root.since_realtime_ns), "; ", verdict.waits.size(), " of ", verdict.processes,
       " processes wait. First: ", FirstStep(root), ".",
-      root.is_usual ? " It has waited as long here before, and gone on." : "", Others(verdict),
+      root.is_usual ? " It has waited as long here before, and then resumed." : "", Others(verdict),
       unseen, unheard);
 }
 

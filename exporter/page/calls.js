@@ -78,7 +78,7 @@ class CallTable {
     this.place.replaceChildren(...(rows.length > 0 ? [shown.node] : []));
     const hidden = objects(answer.ranks).length - columns.length;
     put(this.note, rows.length === 0 ? 'No last collectives are kept.' :
-      `The last ${rows.length} collectives as of ${clock(number(answer.time))}. done: it has ended. not done: launched, and not known to have ended. ▸: other ranks did otherwise.` +
+      `The last ${rows.length} collectives as of ${clock(number(answer.time))}. done: it has ended. not done: launched, and not known to have ended. ▸: this rank differs from the others.` +
       (hidden > 0 ? ` ${plural(hidden, 'rank')} not shown.` : ''));
   }
 }

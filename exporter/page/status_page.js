@@ -40,7 +40,7 @@ function problemsOf(comms) {
 }
 
 const BADGES = {hang: '■ HANG', wait: '▲ WAIT', slow: '▲ SLOW'};
-const LEADS = {hang: 'Hang suspected', wait: 'Waits as long as before', slow: 'Straggler'};
+const LEADS = {hang: 'Hang suspected', wait: 'Expected wait', slow: 'Straggler'};
 
 function makeProblem({kind, comm}) {
   const lead = element('strong', {class: 'badge'}, BADGES[kind]);
@@ -92,8 +92,8 @@ function showVerdict(comms, now, health) {
   reconcile(parent.list, problems.slice(0, MOST_PROBLEMS), ({kind, comm}) => `${kind} ${text(comm.comm)}`,
       makeProblem, (part, problem) => updateProblem(part, problem, now));
   const isWell = health.status === 'ok' && failure === '';
-  const summary = text(health.summary) || 'The endpoint does not say how much it sees. It has another version.';
-  const calm = isWell ? `✓ ${summary}` : failure === '' ? summary : `What is so now is not known. At ${clock(now)}: ${summary}`;
+  const summary = text(health.summary) || 'The endpoint has another version, and does not report how much it sees.';
+  const calm = isWell ? `✓ ${summary}` : failure === '' ? summary : `The present state is not known. At ${clock(now)}: ${summary}`;
   mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
   put(parent.more, problems.length === 0 ? calm :
     problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');

@@ -50,7 +50,7 @@ bool CanWriteWhole(const std::string& path, std::string* error) {
   if (IsSpecial(path)) return access(path.c_str(), W_OK) == 0 || Fail(path, errno, error);
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
-    *error = absl::StrCat(path, " exists already; nothing is written over");
+    *error = absl::StrCat(path, " exists already; nothing is overwritten");
     return false;
   }
   const std::string parent = std::filesystem::path(path).parent_path().string();

@@ -43,7 +43,7 @@ def made_up_page():
                 ("pulse_process_up", 1, process),
                 ("pulse_last_poll_timestamp_seconds", now, process),
                 ("oldest_inflight_launch_timestamp_seconds", now - 400, of),
-                # Rank 1 comes last.
+                # Rank 1 arrives last.
                 ("operation_duration_seconds_sum", now / (1 + int(rank)), kind),
                 ("operations_total", now * 100, dict(of, op="AllReduce", size="le_64MiB",
                                                      captured="false")),

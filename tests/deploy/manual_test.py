@@ -81,9 +81,9 @@ class DocumentTest(unittest.TestCase):
                 self.assertEqual(made.read(), document.read(), "Run: ./bazelw build //deploy/package:pulse_manual && "
                                  "cp bazel-bin/deploy/package/cli.md docs/cli.md")
 
-    def test_a_command_has_a_section_and_a_row(self):
+    def test_a_command_has_a_section_and_a_link(self):
         text = make_manual.markdown([make_manual.Command("look", "look at it", "usage: pulse look\n")])
-        self.assertIn("\n| [`pulse look`](#pulse-look) | look at it |\n", text)
+        self.assertIn("\n[look](#pulse-look)\n", text)
         self.assertTrue(text.endswith("\n## pulse look\n\n```\nusage: pulse look\n```\n"))
 
 

@@ -27,10 +27,12 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
   EXPECT_EQ(hang.verdict, HangVerdict::kRankNotSeen);
   EXPECT_THAT(hang.suspects, ElementsAre(3));
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
-  EXPECT_EQ(hang.text,
-            "Ranks 0, 1 and 2 make this communicator: their processes have called nothing since. "
-            "Rank 3 (pid 103, GPU 3) has not come to it. (The ranks are those of communicator "
-            "00000000000000c0.)");
+  EXPECT_EQ(
+      hang.text,
+      "Ranks 0, 1 and 2 are creating this communicator, and their processes have called nothing "
+      "since. "
+      "Rank 3 (pid 103, GPU 3) has not joined. (The ranks are those of communicator "
+      "00000000000000c0.)");
   const SnapshotSet set = job.Set();
   const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
   ASSERT_THAT(verdict.roots, SizeIs(1));
@@ -46,7 +48,7 @@ TEST(BeingMade, NamesTheNumberAloneWhereNothingTellsItsProcess) {
   job.Advance(kHangAfter);
   const Hang hang = HangNow(job, kMade);
   EXPECT_THAT(hang.suspects, ElementsAre(3));
-  EXPECT_THAT(hang.text, HasSubstr("Rank 3 has not come to it, or is measured elsewhere."));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 3 has not joined, or is measured elsewhere."));
 }
 
 TEST(BeingMade, NotWhileTheOtherRanksMayBeOnAnotherNode) {

@@ -68,7 +68,7 @@ TEST(Hang, TwoThatWaitForEachOther) {
       "Ranks seem to wait for each other in a circle: rank 1 (pid 101, GPU 1) is missing on "
       "communicator 0000000000000001, and has work in flight on 0000000000000002; rank 0 (pid 100, "
       "GPU 0) is missing on communicator 0000000000000002, and has work in flight on "
-      "0000000000000001. They use the communicators in different orders. Their stacks tell whether "
+      "0000000000000001. They use the communicators in different orders. Their stacks show whether "
       "they wait for that work. Rank 0 waits in AllReduce.");
   EXPECT_EQ(HangOf(job, kOther), std::nullopt);
   job.Advance(kSecond);
@@ -90,7 +90,7 @@ TEST(Hang, PostedAheadIsNoCircle) {
       const Hang hang = HangNow(job, id);
       EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
       EXPECT_THAT(hang.suspects, IsEmpty());
-      EXPECT_THAT(hang.text, HasSubstr("which it may have posted ahead: its stack tells whether "
+      EXPECT_THAT(hang.text, HasSubstr("which it may have posted ahead: its stack shows whether "
                                        "it waits there."));
     }
   }

@@ -23,7 +23,8 @@ TEST(DriverError, NamesTheRankAheadOfTheNetwork) {
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 3));
   EXPECT_FALSE(hang.is_usual);
   EXPECT_EQ(hang.text,
-            "The driver says that a GPU can do no more for this process. Rank 2 (pid 102, GPU 2): "
+            "The driver reports that a GPU can do no more work for this process. Rank 2 (pid 102, "
+            "GPU 2): "
             "CUDA_ERROR_ECC_UNCORRECTABLE (214) since 08:53:20 UTC. Ranks 0, 1 and 3 wait in "
             "AllReduce.");
 }

@@ -18,7 +18,7 @@ TEST(Exiting, IsNamedForTheCallThatItOwes) {
   EXPECT_EQ(hang.missing_call, "AllReduce #21 (up to 1MiB)");
   EXPECT_EQ(hang.text,
             "Rank 2 (pid 102, GPU 2) has not called AllReduce #21 (up to 1MiB). Ranks 0, 1 and 3 "
-            "wait in AllReduce. Rank 2 is in exit() since 08:53:20 UTC.");
+            "wait in AllReduce. Rank 2 has been in exit() since 08:53:20 UTC.");
   // It never ends well, however long it took before.
   for (const int rank : {0, 1, 3}) {
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 600 * kSecond)};
@@ -39,7 +39,7 @@ TEST(Exiting, BesideOneThatHasNotCalledEither) {
   job.process(2).poller = PollerState::kEnded;
   LaunchOn(&job, {0, 1}, "AllReduce");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2, 3});
-  EXPECT_THAT(hang.text, HasSubstr("Rank 2 is in exit() since "));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 2 has been in exit() since "));
 }
 
 // With Send and Recv, or in graphs, it is not known what it owes; but it comes to nothing any more.
@@ -52,8 +52,8 @@ TEST(Exiting, WhereCallsCannotBeCompared) {
   job.process(2).poller = PollerState::kEnded;
   LaunchOn(&job, {3}, "Recv");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
-  EXPECT_THAT(hang.text, HasSubstr("No further call is to be expected of rank 2 (pid 102, GPU 2). "
-                                   "Rank 3 waits in Recv. Rank 2 is in exit() since "));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) will make no further call. "
+                                   "Rank 3 waits in Recv. Rank 2 has been in exit() since "));
 }
 
 }  // namespace

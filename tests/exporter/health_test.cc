@@ -128,7 +128,7 @@ TEST(Health, AChangedEventMaskIsSaid) {
   job.Of(kComm, 2).event_mask = 0xf0a;
   const Health health = Of(job);
   EXPECT_THAT(health.notes,
-              ElementsAre(HasSubstr("somebody else changed NCCL's profiler event mask (1)"),
+              ElementsAre(HasSubstr("another program changed NCCL's profiler event mask (1)"),
                           HasSubstr("in pid 102, 2 times, now 0x2")));
 }
 
@@ -153,8 +153,8 @@ TEST(Health, ADriverThatAnswersWithAnError) {
   EXPECT_EQ(health.status, HealthStatus::kIncomplete);
   EXPECT_EQ(health.failed_gpus, 1u);
   EXPECT_THAT(health.notes,
-              testing::Contains("The driver of GPU 2 answers pid 102 with "
-                                "CUDA_ERROR_ILLEGAL_ADDRESS (700) since 08:53:20 UTC."));
+              testing::Contains("The driver of GPU 2 has reported CUDA_ERROR_ILLEGAL_ADDRESS "
+                                "(700) to pid 102 since 08:53:20 UTC."));
 }
 
 TEST(Health, WhatMayBeAHangIsSaid) {

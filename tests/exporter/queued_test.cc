@@ -36,7 +36,7 @@ TEST(Queued, ForLongIsAStallOfWhichNobodyIsNamed) {
   EXPECT_EQ(diagnosis.hang->situation, Situation::kQueued);
   EXPECT_THAT(diagnosis.hang->text,
               HasSubstr("their GPUs have not begun it. Earlier work of these GPUs has not ended "
-                        "since 08:53:20 UTC. A kernel that is not NCCL's?"));
+                        "since 08:53:20 UTC. Probably a kernel outside of NCCL."));
 }
 
 // One GPU may stand before the Broadcast, and the others in it: no gate tells which of its ranks have begun.
@@ -50,9 +50,10 @@ TEST(Queued, MayBeBehindACallThatNcclDoesNotReport) {
   }
   job.Advance(kLimit);
   const Hang hang = ExpectHangNow(job, HangVerdict::kNoProgress, {});
-  EXPECT_THAT(hang.text,
-              HasSubstr("A kernel that is not NCCL's, or Broadcast, of which NCCL reports "
-                        "no launch?"));
+  EXPECT_THAT(
+      hang.text,
+      HasSubstr("Probably a kernel outside of NCCL, or Broadcast, whose launch NCCL does not "
+                "report."));
 }
 
 // A job of which one host does not come: what the others stand in may wait for it.
@@ -64,7 +65,7 @@ TEST(Queued, ForLongWhileOneRankHasNotCalled) {
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text,
               HasSubstr("Ranks 0, 1 and 2 have launched AllReduce, but earlier work of their GPUs "
-                        "has not ended since 08:53:20 UTC: a kernel that is not NCCL's?"));
+                        "has not ended since 08:53:20 UTC: probably a kernel outside of NCCL."));
 }
 
 // It is rather the GPU of the one that has called which is in the way.
@@ -166,10 +167,10 @@ TEST(Queued, WhereItIsNotKnownThatIsSaid) {
       const bool is_known = oldest == kBegun && launches == 1;
       EXPECT_EQ(hang.text,
                 std::string("All ranks have called and launched the same work, and none of it has "
-                            "completed (AllReduce): ") +
+                            "completed (AllReduce): the cause is ") +
                     (is_known ? "a GPU or the network."
-                              : "a GPU, the network, or earlier work of the GPUs, which are not "
-                                "known to have come to it."));
+                              : "a GPU, the network, or earlier work of GPUs that are not known "
+                                "to have begun it."));
     }
   }
 }

@@ -106,7 +106,7 @@ TEST_F(TwoJobs, AreMixedIfNothingTells) {
   ASSERT_TRUE(result[0].hang);
   EXPECT_EQ(result[0].hang->verdict, HangVerdict::kUnknown);
   EXPECT_THAT(result[0].hang->suspects, IsEmpty());
-  EXPECT_THAT(result[0].hang->text, HasSubstr("several communicators have this id"));
+  EXPECT_THAT(result[0].hang->text, HasSubstr("several communicators have this ID"));
 }
 
 TEST_F(TwoJobs, NoAllClearOverWhatIsMixed) {

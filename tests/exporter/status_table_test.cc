@@ -112,9 +112,9 @@ TEST(StatusTable, AStraggler) {
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table,
               HasSubstr("SLOW  communicator 00000000000000c0 waits for rank 1\n"
-                        "      Rank 1 (pid 101, GPU 1) comes last into 100 % of the late calls; "
-                        "the others wait 2 ms a call,\n"
-                        "      0.2 seconds of every second.\n"));
+                        "      Rank 1 (pid 101, GPU 1) arrives last at 100 % of the late calls; "
+                        "the others wait 2 ms per\n"
+                        "      call, 20 % of the time.\n"));
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));
 }
 
@@ -181,7 +181,7 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   EXPECT_THAT(blind_table, Not(HasSubstr("No hang")));
   EXPECT_THAT(blind_table, HasSubstr("Whether anything hangs cannot be seen.\n"));
   EXPECT_THAT(blind_table,
-              HasSubstr("\n   unknown: nothing tells when its work completes (rank 0, 1, 2)\n"));
+              HasSubstr("\n   unknown: the end of its work is not reported (rank 0, 1, 2)\n"));
   EXPECT_EQ(FindingOf(Page(blind)), Finding::kIncomplete);
 }
 
@@ -204,7 +204,7 @@ TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table,
               HasSubstr("\nWAIT  communicator 00000000000000c0 makes no progress for 2 min 0 "
-                        "s  [rank_not_called, as long as before]\n"));
+                        "s  [rank_not_called, an expected wait]\n"));
   EXPECT_THAT(table, HasSubstr("It has waited up to 9 min here"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
   job.Advance(800 * kSecond);

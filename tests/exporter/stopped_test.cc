@@ -148,7 +148,7 @@ TEST(Hang, HowAProcessIsStopped) {
   const std::string does =
       "Rank 2 (pid 102, GPU 2) has done nothing since 08:53:20 UTC, though its ";
   EXPECT_THAT(text_of(RunState::kRunning),
-              HasSubstr(does + "process runs: a call of the driver that does not return?"));
+              HasSubstr(does + "process runs: probably a driver call does not return."));
   EXPECT_THAT(text_of(RunState::kUninterruptible),
               HasSubstr(does + "process is in uninterruptible sleep (D): in a driver, or I/O."));
 }

@@ -70,7 +70,7 @@ TEST(Straggler, OneMillisecondACall) {
   // 100 calls a second, 1 ms each.
   EXPECT_NEAR(diagnosis.straggler->seconds_per_second, 0.1, 0.01);
   EXPECT_NEAR(diagnosis.straggler->mean_seconds, 0.001, 1e-6);
-  EXPECT_THAT(diagnosis.straggler->text, HasSubstr("Rank 2 (pid 102, GPU 2) comes last"));
+  EXPECT_THAT(diagnosis.straggler->text, HasSubstr("Rank 2 (pid 102, GPU 2) arrives last"));
   EXPECT_NEAR(watched.Loss(2), 6, 0.6);
   for (const int other : {0, 1, 3}) EXPECT_EQ(watched.Loss(other), 0);
   EXPECT_EQ(watched.hangs, 0);

@@ -24,7 +24,7 @@ TEST(Unreported, WhoWaitsInABroadcastIsNotAccused) {
       hang.text,
       "Rank 2 (pid 102, GPU 2) has not called AllReduce #21 (up to 1MiB) and Broadcast (up to "
       "1MiB), and has nothing in flight here. Ranks 0 and 1 wait. Rank 3 (pid 103, GPU 3) "
-      "has called fewer operations than rank 0 (pid 100, GPU 0), too; whether it waits cannot "
+      "has also called fewer operations than rank 0 (pid 100, GPU 0); whether it waits cannot "
       "be seen: NCCL does not report the launch of its last call.");
 }
 
@@ -114,7 +114,8 @@ TEST(Unreported, OfSeveralBehindOnlyTheFurthestIsNamed) {
   job.Advance(kHangAfter);
   ASSERT_TRUE(HangOf(job));
   EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
-  EXPECT_THAT(HangOf(job)->text, HasSubstr("Rank 3 (pid 103, GPU 3) has called fewer operations"));
+  EXPECT_THAT(HangOf(job)->text,
+              HasSubstr("Rank 3 (pid 103, GPU 3) has also called fewer operations"));
 }
 
 // A program that does nothing after its last Broadcast is healthy.
@@ -329,7 +330,7 @@ TEST(Unreported, OfSeveralRanksNobodyIsNamedForOneThatConnects) {
   const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
   EXPECT_EQ(hang.text,
             "Rank 0 waits in Recv, not launched: inside NCCL (setting up a connection, or a group "
-            "that was not ended). It is not known what for: NCCL has not reported the peers of "
+            "that was not ended). NCCL has not reported the peers of "
             "these Sends and Recvs. Nothing in flight here: rank 1 (pid 101, GPU 1), rank 2 (pid "
             "102, GPU 2) and rank 3 (pid 103, GPU 3).");
 }
@@ -385,7 +386,7 @@ TEST(Unreported, NobodyIsNamedWhereAllAreInsideNcclForMinutes) {
   EXPECT_EQ(hang.situation, Situation::kInsideNccl);
   EXPECT_EQ(hang.text,
             "All ranks have called AllReduce, and for minutes no rank has launched it: inside NCCL "
-            "(setting up a connection, or a group that was not ended). Between which ranks is not "
+            "(setting up a connection, or a group that was not ended). Which ranks block it is not "
             "known.");
   SimulatedJob out = job;  // one has come out, and may just have nothing to do
   out.Of(kComm, 2).are_unreported_in_group = false;

@@ -29,7 +29,7 @@ TEST(UsualWait, AsLongAsBefore) {
   EXPECT_THAT(hang->suspects, ElementsAre(0));
   EXPECT_TRUE(hang->is_usual);
   EXPECT_EQ(hang->longest_wait_before_ns, kNineMinutes);
-  EXPECT_THAT(hang->text, HasSubstr(" It has waited up to 9 min here before, and gone on."));
+  EXPECT_THAT(hang->text, HasSubstr(" It has waited up to 9 min here before, and then resumed."));
   // Half as long again is no longer usual.
   job.Advance(210 * kSecond);
   EXPECT_TRUE(HangOf(job)->is_usual);
@@ -136,7 +136,7 @@ TEST_F(BehindAUsualWait, IsUsual) {
     EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
     EXPECT_TRUE(hang.is_usual);
     EXPECT_EQ(hang.longest_wait_before_ns, 0u);
-    EXPECT_THAT(hang.text, HasSubstr(" meanwhile: look there first. The wait there is usual."));
+    EXPECT_THAT(hang.text, HasSubstr(" meanwhile: look there first. The wait there is expected."));
   }
   // As long as that one is.
   job_.Advance(13 * 60 * kSecond);

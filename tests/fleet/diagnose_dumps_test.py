@@ -374,7 +374,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         answer = self.ask(HANG)
         self.assertEqual(self.named(answer), {3: "rank_not_seen"})
         self.assertIn("global rank 3 has no dump that could be used", answer["sentence"])
-        self.assertIn("Of 1 rank no dump could be used.", answer["sentence"])
+        self.assertIn("No dump of 1 rank could be used.", answer["sentence"])
         self.assertIn("No dump of global rank 3 could be used.", answer["notes"])
 
     def test_nothing_in_flight_is_no_all_clear_without_all_dumps(self):

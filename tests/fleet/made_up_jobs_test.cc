@@ -222,7 +222,7 @@ TEST(MadeUpStraggler, NotAStageThatDoesMore) {
   const Judged judged = Judge(StageThatFillsANode(Fault::kSlowNode));
   EXPECT_EQ(judged.outcome, Outcome::kNothing) << judged.said;
   EXPECT_THAT(judged.said, HasSubstr("doubt: The ranks of node-001 wait less for others"));
-  EXPECT_THAT(judged.said, HasSubstr("slow, or its stage of the pipeline has more to do"));
+  EXPECT_THAT(judged.said, HasSubstr("slow, or its pipeline stage has more work"));
   // All stages do the same.
   const Judged healthy = Judge(StageThatFillsANode(Fault::kNone));
   EXPECT_EQ(healthy.outcome, Outcome::kRight);

@@ -260,7 +260,7 @@ class WatchTest(DiagnoseCase):
                 status, error = run("--listen=" + address, *arguments)
                 self.assertEqual(status, 2)
                 self.assertIn(text, error)
-        for given, text in (([], "where the endpoints are"), (["--hang-after=1s", *arguments], "8s and 1h"),
+        for given, text in (([], "needs the endpoints' addresses"), (["--hang-after=1s", *arguments], "8s and 1h"),
                             (["--targets=/nothing"], "cannot read"),
                             (["--on-hang=sh", *arguments], "no absolute path"),
                             (["--on-hang=/no/such", *arguments], "No such file"),

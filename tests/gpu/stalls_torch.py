@@ -38,8 +38,8 @@ LIMIT = 6  # times as long as makes a hang
 
 # case: (verdict, suspects, part of the text, seconds until then, beside three times --hang)
 EXPECTED = {
-    "foreign": ("no_progress", [], "A kernel that is not NCCL's?", True),
-    "exit": ("rank_not_called", [1], "Rank 1 is in exit() since", False),
+    "foreign": ("no_progress", [], "Probably a kernel outside of NCCL.", True),
+    "exit": ("rank_not_called", [1], "Rank 1 has been in exit() since", False),
     "assert": ("driver_error", [1], "CUDA_ERROR_ASSERT", False),
     "address": ("driver_error", [1], "CUDA_ERROR_ILLEGAL_ADDRESS", False),
     "stopped": ("process_stopped", [1], "stopped by a signal", False),

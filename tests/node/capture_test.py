@@ -103,7 +103,7 @@ class CaptureTest(unittest.TestCase):
         self.assertEqual((code, errors), (0, ""))
         # Each has a rank in several communicators.
         self.assertIn("last calls of %d processes\n" % RANKS, output)
-        self.assertRegex(output, r"\nNot in it \(missing\.txt says why\): %d x nccl_log\.txt" % RANKS)
+        self.assertRegex(output, r"\nMissing \(missing\.txt has the reasons\): %d x nccl_log\.txt" % RANKS)
 
         def content(*path):
             with open(os.path.join(self.out, *path), encoding="utf-8") as file:
@@ -181,7 +181,7 @@ class CaptureTest(unittest.TestCase):
         # At ports that are guessed anybody may listen.
         status, out, err = pulse("capture", "--bearer-file=" + token, "--out=" + self.out + "2")
         self.assertEqual(status, 1, out + err)
-        self.assertIn("that are guessed", err)
+        self.assertIn("guessed ports", err)
 
     def check_trace(self, *source):
         """The hang as `pulse trace` draws it: the culprit is found by name."""
@@ -269,7 +269,7 @@ class CaptureTest(unittest.TestCase):
                 (1, "here.tar.gz is no address; a file to write goes to --out, addresses to --targets", ["here.tar.gz"]),
                 (1, "./here is no address", ["127.0.0.1:1", "./here"]),
                 (1, "targets.json is no address", ["targets.json"]),
-                (1, "need to be told where the endpoints are", ["--credentials-file=" + secret]),
+                (1, "need the endpoints' addresses", ["--credentials-file=" + secret]),
                 (1, "--time-limit", ["--time-limit=10ms"]),
                 (1, "--hang-after", ["--hang-after=500ms"]),
                 (1, "--stack-timeout", ["--stack-timeout=1h"]),

@@ -69,7 +69,7 @@ class ControlTest(AgentCase):
                 (["LOG_LEVEL=loud"], "off, warn or info"),
                 (["HANG_SECONDS"], "no NAME=VALUE"),
                 ([], "needs NAME=VALUE"),
-                (["HANG_SECONDS=5", "hang_seconds=6"], "a second time"),
+                (["HANG_SECONDS=5", "hang_seconds=6"], "is given twice"),
                 (["HANG_SECONDS=5", "--for=50ms"], "--for"),
                 (["HANG_SECONDS=5", "--for=1000h"], "--for"),
                 (["HANG_SECONDS=5", "--pid=me"], "--pid=me")):
@@ -138,7 +138,7 @@ class ControlTest(AgentCase):
         status, text = pulse("set", "HANG_SECONDS=44")
         self.assertEqual(status, 1, text)
         self.assertIn("this would change 2 jobs: job 17 of user %d (2 processes), job 18 of user %d (1 process); "
-                      "choose with --job-id=ID or --pid=PID, or take them with --all" %
+                      "choose with --job-id=ID or --pid=PID, or change all with --all" %
                       (os.geteuid(), os.geteuid()), text)
 
         def hang_seconds():

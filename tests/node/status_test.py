@@ -257,7 +257,7 @@ class EndpointTest(unittest.TestCase):
                                     (["--all", "--endpoint"], "--endpoint needs a value"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
-                                    (["a:b:c"], '"a:b:c": an IPv6 address stands in brackets'),
+                                    (["a:b:c"], '"a:b:c": write an IPv6 address in brackets'),
                                     (["host:99999"], "the port is not between 1 and 65535: write host:port"),
                                     (["--credentials-file=x", "--bearer-file=y"], "a password or a token for the endpoints, not both"),
                                     (["--timeout=1h"], "--timeout is not between 100ms and 5m"),

@@ -60,7 +60,7 @@ def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduc
                  "waiting": [0, 1, 2], "text": text}, **more)
 
 
-def straggler(number=2, text="Rank 2 comes last into 93 % of the calls."):
+def straggler(number=2, text="Rank 2 arrives last at 93 % of the calls."):
     return {"rank": number, "seconds_per_second": 0.2, "mean_seconds": 0.001, "late_share": 0.93,
             "matched_calls": 100, "text": text, "ranks": [],
             "first_step": "nvidia-smi -q -d PERFORMANCE on node-17"}

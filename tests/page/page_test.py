@@ -232,7 +232,7 @@ class PageTest(PageCase):
         answer = page(communicator())
         del answer["health"]
         shown = self.look(answer)
-        self.assertIn("does not say how much it sees", shown.text("#verdict"))
+        self.assertIn("does not report how much it sees", shown.text("#verdict"))
         self.assertNotIn("✓", shown.text("#verdict"))
         self.assert_clean(shown)
 
@@ -291,7 +291,7 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate("document.documentElement.className"), "stale")
         self.assertEqual(shown.text(SECTION + " .name"), "dp")
         # What was so is no all-clear.
-        self.assertRegex(shown.text("#verdict"), r"^What is so now is not known. At 2025-10-\d\d \d\d:\d\d:\d\d: No hang")
+        self.assertRegex(shown.text("#verdict"), r"^The present state is not known. At 2025-10-\d\d \d\d:\d\d:\d\d: No hang")
         self.assertIsNone(shown.evaluate("document.querySelector('#verdict .none').getAttribute('data-level')"))
         self.assertEqual(shown.text(SECTION + " .badge"), "unknown")
         self.assertEqual(shown.evaluate("document.title"), "NO ANSWER node-17 - NCCL Pulse")

@@ -104,16 +104,16 @@ class Whole(RulesTest):
 
     def test_examples_of_the_documents(self):
         documents = {}
-        for name in ("prometheus", "scale"):
+        for name in ("debug-a-slow-job", "prometheus", "scale"):
             with open("docs/%s.md" % name, encoding="utf-8") as file:
                 documents[name] = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)
         cluster, at_scrape = [text for kind, text in documents["scale"] if kind == "yaml"]
         self.promtool_check("config", cluster)
         self.promtool_check("config", "scrape_configs:\n- job_name: nccl-pulse\n" +
                             textwrap.indent(at_scrape, "  "))
-        queries = [query for kind, text in documents["prometheus"] + documents["scale"] if kind == "promql"
+        queries = [query for kind, text in sum(documents.values(), []) if kind == "promql"
                    for query in re.split(r"^#.*\n", text, flags=re.MULTILINE) if query.strip()]
-        self.assertGreater(len(queries), 9)
+        self.assertGreater(len(queries), 12)
         self.promtool_check("rules", json.dumps({"groups": [{"name": "examples", "rules": [
             {"record": "example", "expr": query} for query in queries]}]}))
 

@@ -138,7 +138,7 @@ function showConnection() {
   put(byId('connection-text'), stale ? (page === null ? 'no answer' : `no answer for ${age} s`) :
     document.hidden ? 'paused' : page === null ? 'asking' : 'live');
   byId('gone').hidden = !stale;
-  put(byId('gone'), stale ? `${failure} ${page === null ? '' : `The data shown is from ${clock(number(page.time))}. `}Asking again.` : '');
+  put(byId('gone'), stale ? `${failure} ${page === null ? '' : `The data shown is from ${clock(number(page.time))}. `}Retrying.` : '');
 }
 
 async function ask() {

@@ -27,7 +27,7 @@ bool HasLeft(int connection) {
 std::string ControlNamePrefix(uid_t user) { return absl::StrCat("nccl-pulse-", user, "-control-"); }
 
 std::string OwnerWords(const std::string& job_id) {
-  return job_id.empty() ? "a job without an id" : absl::StrCat("job ", job_id);
+  return job_id.empty() ? "a job without ID" : absl::StrCat("job ", job_id);
 }
 
 bool ControlSocket::Open(Options options) {

@@ -73,7 +73,7 @@ class RankDrawer {
     const SeenCall& call = *finding_.not_called->first.call;
     const int64_t end_ns = finding_.not_called->end_ns;
     TraceEvent event{
-        absl::StrCat(end_ns == 0 ? "HAS NOT CALLED " : "HAD NOT CALLED, when looked at last, ",
+        absl::StrCat(end_ns == 0 ? "HAS NOT CALLED " : "HAD NOT CALLED, at the last poll, ",
                      CallWords(call), " (collective ", call.collective, ")")};
     event.notes = {{"collective", static_cast<int64_t>(call.collective)},
                    {"called_first_by", RankWords(*finding_.not_called->first.rank)}};
@@ -110,8 +110,8 @@ class RankDrawer {
       }
       if (untimed == 0) {
         untimed = trace_.AddTrack("calls without a time", parent_,
-                                  "In their order. When they were made is not known: each stands "
-                                  "where a look saw it first.");
+                                  "In their order. Their times are not known: each is where a "
+                                  "poll saw it first.");
       }
       event.notes.emplace_back("time", "not known; made before this moment");
       trace_.Mark(untimed, index_.MarkTime(call), std::move(event));
@@ -136,8 +136,8 @@ class RankDrawer {
                           "one possible: launched, and what came before on the stream was over.");
       const Track bandwidth = trace_.AddCounter(
           absl::StrCat(name, ": bytes per second"), parent_, PerfettoTrace::Unit::kBytes,
-          "Of timed calls: the call's bytes over its duration, which contains the waiting for "
-          "other ranks. 0: nothing that was timed.");
+          "Bytes of a timed call over its duration, which includes waiting for other ranks. "
+          "0: no timed call.");
       for (const SeenCall* call : calls) {
         const int64_t begin_ns = index_.EarliestBegin(*call);
         const int64_t end_ns = EndOf(*call, begin_ns);
@@ -169,7 +169,7 @@ class RankDrawer {
     ++summary_.open;
     const Track track = trace_.AddTrack(
         "NOT ENDED", parent_,
-        "What was not known to have ended when it was looked at last: the oldest call, and the "
+        "Work that was not known to have ended at the last poll: the oldest call, and the "
         "newest.");
     const auto begin = [&](const SeenCall& call, const std::string& which) {
       const char* state = call.state == "not_launched" ? "called, not launched" : "not ended";
@@ -190,8 +190,8 @@ class RankDrawer {
                                 "It has launched a collective, and another rank has not yet. Its "
                                 "GPU may still have had earlier work to do.");
       }
-      const char* const words = wait->end_ns == 0 ? "waits, and goes on waiting, for rank "
-                                : wait->is_unseen ? "waits, when looked at last, for rank "
+      const char* const words = wait->end_ns == 0 ? "still waits for rank "
+                                : wait->is_unseen ? "waits, at the last poll, for rank "
                                                   : "waits for rank ";
       TraceEvent event{absl::StrCat(words, wait->last->rank, ": ", CallWords(*wait->call))};
       event.notes = {{"collective", static_cast<int64_t>(wait->call->collective)},
@@ -224,7 +224,7 @@ class RankDrawer {
     if (rank_.open_calls.empty()) return;
     const Track track =
         trace_.AddCounter("calls not known to have ended", parent_, PerfettoTrace::Unit::kCount,
-                          "At each look. Completions are known some tens of milliseconds late.");
+                          "At each poll. Completions are known some tens of milliseconds late.");
     for (const auto& [time_ns, calls] : rank_.open_calls) {
       trace_.Count(track, time_ns, static_cast<double>(calls));
     }

@@ -149,7 +149,7 @@ void JobWatch::NoteCommunicators(std::size_t endpoint, const Json& page) {
   if (one.communicators.size() <= kMostCommunicators) return;
   if (!one.has_too_many) {
     Note(absl::StrCat(seen_.endpoints[endpoint], " has ", one.communicators.size(),
-                      " communicators: ", kMostCommunicators, " are looked at"));
+                      " communicators: ", kMostCommunicators, " are polled"));
   }
   one.has_too_many = true;
   one.communicators.resize(kMostCommunicators);

@@ -111,7 +111,7 @@ void HangProgram::See(const WatchState& state) {
         if (!std::exchange(shared.was_full, true)) {
           shared.Log(LogLevel::kWarning,
                      absl::StrCat(kMostWaiting, " hangs wait for ", shared.options.path,
-                                  ": more are told to it when these are done"));
+                                  ": further hangs wait until these are done"));
         }
         return;
       }

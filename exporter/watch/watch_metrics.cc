@@ -59,10 +59,9 @@ void Append(const WatchedRank& who, Labels* labels) {
 }
 
 void AddHangs(const WatchState& state, Gauges* gauges) {
-  gauges->Begin(
-      "nccl_job_hang_start_timestamp_seconds",
-      "Since when a job makes no progress, and which rank the others wait for (of several "
-      "the first): one series for each root of the wait. Usual waits are left out");
+  gauges->Begin("nccl_job_hang_start_timestamp_seconds",
+                "Since when a job is stalled, and the rank that blocks it (the first, if there are "
+                "several): one series for each root. Expected waits are left out");
   for (const WatchedJob& job : state.jobs) {
     for (const JobHang& hang : job.findings.hangs) {
       Labels labels = JobLabels(job);
@@ -75,7 +74,7 @@ void AddHangs(const WatchState& state, Gauges* gauges) {
     }
   }
   gauges->Begin("nccl_job_hang_process_start_timestamp_seconds",
-                "When the youngest process began that takes part in what hangs");
+                "Start of the youngest process that takes part in the hang");
   for (const WatchedJob& job : state.jobs) {
     double start_s = 0;
     for (const JobHang& hang : job.findings.hangs) start_s = std::max(start_s, hang.job_start_s);
@@ -84,9 +83,9 @@ void AddHangs(const WatchState& state, Gauges* gauges) {
 }
 
 void AddStragglers(const WatchState& state, Gauges* gauges) {
-  gauges->Begin("nccl_job_straggler_ratio",
-                "Seconds that a job loses in each second because a rank, or all ranks of a host, "
-                "come late");
+  gauges->Begin(
+      "nccl_job_straggler_ratio",
+      "Share of its time that a job loses because a rank, or all ranks of a host, arrive late");
   for (const WatchedJob& job : state.jobs) {
     for (const JobSlow& slow : job.findings.stragglers) {
       Labels labels = JobLabels(job);
@@ -98,7 +97,7 @@ void AddStragglers(const WatchState& state, Gauges* gauges) {
 }
 
 void AddOwn(const WatchState& state, Gauges* gauges) {
-  gauges->Begin("nccl_watch_jobs", "Jobs by what is said of them");
+  gauges->Begin("nccl_watch_jobs", "Jobs by verdict");
   std::array<int, kJobStates> jobs{};
   for (const WatchedJob& job : state.jobs) ++jobs[static_cast<std::size_t>(job.findings.state)];
   for (int i = 0; i < kJobStates; ++i) {
@@ -107,16 +106,15 @@ void AddOwn(const WatchState& state, Gauges* gauges) {
   }
   std::size_t silent = 0;
   for (const auto& [problem, names] : state.silent) silent += names.size();
-  gauges->Begin("nccl_watch_endpoints",
-                "Endpoints that answered in the last round, and those that did not");
+  gauges->Begin("nccl_watch_endpoints", "Endpoints in the last round, by whether they answered");
   gauges->Add({{"state", "answered"}}, static_cast<double>(state.answered));
   gauges->Add({{"state", "silent"}}, static_cast<double>(silent));
-  gauges->Begin("nccl_watch_find_failed", "1: it could not be found out which endpoints there are");
+  gauges->Begin("nccl_watch_find_failed", "1 if the list of endpoints could not be read");
   gauges->Add({}, state.find_error.empty() ? 0 : 1);
   gauges->Begin("nccl_watch_round_timestamp_seconds",
                 "When the last round through all endpoints ended");
   if (state.round_s > 0) gauges->Add({}, state.round_s);
-  gauges->Begin("nccl_watch_round_seconds", "How long it took");
+  gauges->Begin("nccl_watch_round_seconds", "Duration of the last round");
   if (state.round_s > 0) gauges->Add({}, state.round_seconds);
 }
 

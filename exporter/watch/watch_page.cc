@@ -42,7 +42,7 @@ std::string Head(const std::string& title, bool is_live) {
 }
 
 std::string Name(const WatchedJob& job) {
-  if (job.job_id.empty() && job.workload.empty()) return "a job without an id";
+  if (job.job_id.empty() && job.workload.empty()) return "a job without ID";
   return job.workload == job.job_id || job.workload.empty()
              ? job.job_id
              : absl::StrCat(job.workload, job.job_id.empty() ? "" : " (", job.job_id,
@@ -70,7 +70,7 @@ std::string Nodes(const WatchedJob& job, const std::string& own_url) {
 
 std::string Verdict(const WatchedJob& job, const std::string& own_url) {
   const JobFindings& findings = job.findings;
-  std::string html = findings.sentence.empty() ? "not looked at yet" : Html(findings.sentence);
+  std::string html = findings.sentence.empty() ? "not polled yet" : Html(findings.sentence);
   for (const JobHang& each : findings.hangs) {
     if (each.who.endpoint.empty()) continue;
     absl::StrAppend(&html, "<br>",
@@ -86,7 +86,7 @@ std::string Verdict(const WatchedJob& job, const std::string& own_url) {
                     "</pre></details>");
   }
   if (!job.job_id.empty()) {
-    absl::StrAppend(&html, " <a href=\"?job_id=", Escaped(job.job_id), "\">look now</a>");
+    absl::StrAppend(&html, " <a href=\"?job_id=", Escaped(job.job_id), "\">diagnose now</a>");
   }
   return html;
 }

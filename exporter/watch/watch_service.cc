@@ -162,13 +162,13 @@ class WatchService::Impl {
     loop.cpu_share = kClientsCpuShare / kClientsShare;
     loop.ready = &ready_;
     loop.handlers = {
-        {"/", "all jobs; ?job_id=ID or ?comm=ID: a look at one",
+        {"/", "all jobs; ?job_id=ID or ?comm=ID: a report on one",
          [this](const HttpRequest& request) { return AnswerPage(request); }},
         {"/metrics", "the same for Prometheus",
          [this](const HttpRequest&) {
            return TextResponse(200, WatchMetrics(*watcher_.state()), kMetricsType);
          }},
-        {"/api/v1/diagnosis", "a look as JSON; ?job_id=ID or ?comm=ID",
+        {"/api/v1/diagnosis", "a report as JSON; ?job_id=ID or ?comm=ID",
          [this](const HttpRequest& request) { return AnswerQuestion(request, kJsonType); }},
         {"/alertmanager", "for Alertmanager's webhook",
          [this](const HttpRequest& request) { return AnswerAlert(request); }, kMostAlertBytes},
@@ -218,7 +218,7 @@ class WatchService::Impl {
     if (!ReadAlerts(request.body, &filter, &is_resolved, &error)) {
       return TextResponse(400, error + "\n");
     }
-    if (is_resolved) return TextResponse(200, "resolved: nobody was asked\n");
+    if (is_resolved) return TextResponse(200, "resolved: no endpoint was asked\n");
     return AnswerLook(filter, kTextType);
   }
 
@@ -231,7 +231,7 @@ class WatchService::Impl {
       case Desk::Told::kLater:
         return std::nullopt;
       case Desk::Told::kBusy: {
-        HttpResponse busy = TextResponse(503, "others are being answered: ask again\n");
+        HttpResponse busy = TextResponse(503, "other requests are being answered: try again\n");
         busy.headers = absl::StrCat("Retry-After: ", kFresh.count(), "\r\n");
         return busy;
       }
@@ -265,7 +265,7 @@ class WatchService::Impl {
         // One look's snapshots leave memory in pieces that the next one's do not fit into.
         malloc_trim(0);
       } catch (const std::exception& problem) {
-        Log(absl::StrCat("a round could not be made: ", problem.what()));
+        Log(absl::StrCat("a round failed: ", problem.what()));
         next = std::chrono::steady_clock::now() + kPauseAfterFailure;
       }
       // Who has waited for too long is told so.
@@ -283,7 +283,7 @@ class WatchService::Impl {
       answer.json = JobJson(look);
       Log(absl::StrCat(NameOf(filter), ": ", JobSentence(look)));
     } catch (const std::exception& problem) {
-      answer.text = answer.json = absl::StrCat("the look failed: ", problem.what(), "\n");
+      answer.text = answer.json = absl::StrCat("the report failed: ", problem.what(), "\n");
     }
     answer.made = std::chrono::steady_clock::now();
     desk_.Give(filter, std::move(answer));

@@ -33,7 +33,7 @@ bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none
 
 std::string ProblemOf(const FleetAnswer& answer) {
   if (!answer.error.empty()) return answer.error;
-  if (answer.status == 200) return "it answers with something that is no summary";
+  if (answer.status == 200) return "its answer is not a summary";
   return DescribeStatus(answer.status, "/api/v1/summary");
 }
 
@@ -376,7 +376,7 @@ void Watcher::LogNews(const WatchState& state) const {
     const bool is_news = is_known ? found->second != now : job.findings.state <= JobState::kSlow;
     if (!is_news || job.findings.sentence.empty()) continue;
     options_.log(
-        absl::StrCat(job.job_id.empty() ? "a job without an id" : absl::StrCat("job ", job.job_id),
+        absl::StrCat(job.job_id.empty() ? "a job without ID" : absl::StrCat("job ", job.job_id),
                      ": ", job.findings.sentence));
   }
 }

@@ -288,7 +288,7 @@ class TraceProcessorTest(TraceCase):
         self.assertEqual(seen("HAS NOT CALLED"), [(1, "HAS NOT CALLED AllReduce 4 KiB (collective 4)", ns(3), -1, 0)])
         self.assertEqual(seen("NOT ENDED"), [(0, "AllReduce 4 KiB: not ended", ns(3), -1, 0)])
         self.assertEqual(seen("waits"), [(0, "waits for rank 1: AllReduce 8 KiB", ns(1.0), 250000000, 0),
-                                         (0, "waits, and goes on waiting, for rank 1: AllReduce 4 KiB", ns(3), -1, 0)])
+                                         (0, "still waits for rank 1: AllReduce 4 KiB", ns(3), -1, 0)])
         self.assertEqual(seen("GAP: calls that were not seen"),
                          [(0, "calls 3 to 6 were not seen", ns(1.000001), ns(1.5) - ns(1.000001), 0)])
         self.assertEqual([each[3:6] + each[7:] for each in asked.slices("place.name = 'verdicts'", "sentence text")],

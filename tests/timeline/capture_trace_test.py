@@ -104,8 +104,8 @@ class CaptureTraceTest(TraceCase):
         self.assertEqual([mark.flows for mark in last], [missing.flows] * 2)
         waits, _ = trace.on("waits")
         self.assertEqual([(one.name, one.begin_ns, one.end_ns) for one in waits],
-                         [("waits, and goes on waiting, for rank 2: AllReduce 4 KiB", ns(2.0), None),
-                          ("waits, and goes on waiting, for rank 2: AllReduce 4 KiB", ns(2.1), None)])
+                         [("still waits for rank 2: AllReduce 4 KiB", ns(2.0), None),
+                          ("still waits for rank 2: AllReduce 4 KiB", ns(2.1), None)])
         slices, marks = trace.on("verdicts")
         self.assertEqual([(one.name, one.begin_ns, one.end_ns) for one in slices],
                          [("HANG rank_not_called: dp", ns(2.0), None)])
@@ -143,9 +143,9 @@ class CaptureTraceTest(TraceCase):
         trace = self.read(self.hung(looked=7.9))
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertEqual((missing.name, missing.begin_ns, missing.end_ns),
-                         ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 8)", ns(2.0), ns(7.9)))
+                         ("HAD NOT CALLED, at the last poll, AllReduce 4 KiB (collective 8)", ns(2.0), ns(7.9)))
         self.assertEqual([(one.name, one.end_ns) for one in trace.on("waits")[0]],
-                         [("waits, when looked at last, for rank 2: AllReduce 4 KiB", ns(7.9))] * 2)
+                         [("waits, at the last poll, for rank 2: AllReduce 4 KiB", ns(7.9))] * 2)
         self.assertIn("1 rank was behind when last polled", self.said)
         # A clock that is behind is not long ago.
         trace = self.read(self.hung(looked=7.0, clocks=((-1000, 1000), (-2 * NS - 1000, -2 * NS + 1000))))

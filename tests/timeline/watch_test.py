@@ -195,7 +195,7 @@ class WatchTest(TraceCase):
         trace = self.trace("--duration=2.5s", "--endpoint=" + self.endpoint(page, 503).name)
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertEqual((missing.name, missing.end_ns),
-                         ("HAD NOT CALLED, when looked at last, AllReduce 4 KiB (collective 2)", (made_up.START + 9) * 10**9))
+                         ("HAD NOT CALLED, at the last poll, AllReduce 4 KiB (collective 2)", (made_up.START + 9) * 10**9))
         trace = self.trace("--duration=0.1s", "--endpoint=" + self.endpoint(page).name)
         missing, = trace.on("HAS NOT CALLED")[0]
         self.assertIsNone(missing.end_ns)

@@ -24,8 +24,9 @@
 //
 // Where NCCL's own counter tells which launches are complete (work_proof.h), a launch in a hurry,
 // less than 100 us after the one before, has no tail: an event is half of what a callback costs.
-// Markers and gates go on, with a tail behind their launches. If the counter is lost meanwhile, what the last
-// tail does not cover is taken to be complete after 2 s: silence rather than a false hang.
+// If its operation is reported next, it has no stop either (launch_follower.h). Markers and gates go
+// on, with a tail behind their launches. If the counter is lost meanwhile, what the last tail does
+// not cover is taken to be complete after 2 s: silence rather than a false hang.
 //
 // Gates tell a rank whose GPU does not come to a launch from those that wait in it: work that the
 // application put before it on the stream does not end. A gate is two events without timing around

@@ -40,11 +40,12 @@ NcclCalls<ApiV5>& PulseWithKernelTiming() {
 // have found none (InitializeInstances).
 template <typename Api = ApiV5>
 NcclCalls<Api>& PulseWithHeartbeat() {
-  if (dlopen(FindLibrary("bench/libcuda.so.1").c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    exit(2);
-  }
+  OpenDriver(CountedCalls::kDriver);  // no counter is found in it without CountedCalls
   static NcclCalls<Api> calls(FindLibrary("bench/libpulse_with_heartbeat.so"));
+  return calls;
+}
+CountedCalls& PulseWithCounter() {
+  static CountedCalls calls(FindLibrary("bench/libpulse_with_counter.so"));
   return calls;
 }
 // A fourth instance, which behaves as within a window of watched network steps.
@@ -80,11 +81,12 @@ void InitializeInstances() {
   PulseWithNext().Finalize(PulseWithNext().Init(0x5));
   unsetenv("NCCL_PULSE_NEXT_PLUGIN");
   PulseWithHeartbeat().Finalize(PulseWithHeartbeat().Init(0x3));
+  PulseWithCounter();
   setenv("NCCL_PULSE_LISTEN", listen.c_str(), 1);
 }
 
-template <typename Api>
-void EagerCollective(benchmark::State& state, NcclCalls<Api>& calls) {
+template <typename Calls>
+void EagerCollective(benchmark::State& state, Calls& calls) {
   void* context = calls.Init(0x1000 + static_cast<uint64_t>(state.thread_index()));
   uint64_t sequence = 0;
   for (auto _ : state) {
@@ -93,7 +95,7 @@ void EagerCollective(benchmark::State& state, NcclCalls<Api>& calls) {
   calls.Finalize(context);
 }
 
-// Other code: 4096 functions of 32 bytes or more.
+// Other code: functions of 32 bytes or more.
 template <int kNumber>
 __attribute__((noinline)) void DoSomethingElse(volatile int* sink) {
   *sink = *sink + kNumber;
@@ -107,11 +109,12 @@ std::vector<void (*)(volatile int*)> MakeOtherCode(
 // As between the launches of a job, where NCCL and the driver have used the caches and branch
 // predictors for something else. What counts is the difference to the empty plugin, which contains
 // the two readings of the clock.
-template <typename Api>
-void EagerCollectiveColdCaches(benchmark::State& state, NcclCalls<Api>& calls) {
+template <typename Calls>
+void EagerCollectiveColdCaches(benchmark::State& state, Calls& calls) {
   void* context = calls.Init(0x8000);
-  std::vector<char> others(1 << 18);  // more than the first-level cache holds
-  const auto other_code = MakeOtherCode(std::make_integer_sequence<int, 4096>());
+  // More than the first-level caches hold, and done within 100 us: launches are in a hurry.
+  std::vector<char> others(1 << 17);
+  const auto other_code = MakeOtherCode(std::make_integer_sequence<int, 2048>());
   volatile int sink = 0;
   std::vector<double> took_s;
   uint64_t sequence = 0;
@@ -133,23 +136,23 @@ void EagerCollectiveColdCaches(benchmark::State& state, NcclCalls<Api>& calls) {
 
 // By each version of the API that has launches. With a heartbeat an event is recorded behind each
 // launch; the cost of the driver itself comes on top.
+template <typename Calls>
+void RegisterBoth(const std::string& name, Calls& (*calls)()) {
+  const auto add = [&](const std::string& mode, auto* benchmark) {
+    return benchmark::RegisterBenchmark(
+        (mode + "/" + name).c_str(), [=](benchmark::State& state) { benchmark(state, calls()); });
+  };
+  add("EagerCollective", EagerCollective<Calls>);
+  add("EagerCollectiveColdCaches", EagerCollectiveColdCaches<Calls>)
+      ->UseManualTime()
+      ->Iterations(20000);
+}
 template <typename Api>
 void RegisterEagerCollective(const std::string& version) {
-  const auto add = [&](const std::string& name, auto* benchmark, NcclCalls<Api>& (*calls)()) {
-    return benchmark::RegisterBenchmark(
-        (name + "/" + version).c_str(),
-        [=](benchmark::State& state) { benchmark(state, calls()); });
-  };
-  const auto add_both = [&](const std::string& plugin, NcclCalls<Api>& (*calls)()) {
-    add("EagerCollective/" + plugin, EagerCollective<Api>, calls);
-    add("EagerCollectiveColdCaches/" + plugin, EagerCollectiveColdCaches<Api>, calls)
-        ->UseManualTime()
-        ->Iterations(20000);
-  };
-  add_both("Pulse", Pulse<Api>);
-  add_both("PulseWithHeartbeat", PulseWithHeartbeat<Api>);
-  add_both("PulseWithNext", PulseWithNext<Api>);
-  add_both("EmptyPlugin", Empty<Api>);
+  RegisterBoth("Pulse/" + version, Pulse<Api>);
+  RegisterBoth("PulseWithHeartbeat/" + version, PulseWithHeartbeat<Api>);
+  RegisterBoth("PulseWithNext/" + version, PulseWithNext<Api>);
+  RegisterBoth("EmptyPlugin/" + version, Empty<Api>);
 }
 
 void ProxyOp(benchmark::State& state, NcclCalls<ApiV5>& calls) {
@@ -338,6 +341,7 @@ int main(int argc, char** argv) {
   nccl_pulse::bench::RegisterEagerCollective<nccl_pulse::bench::ApiV5>("v5");
   nccl_pulse::bench::RegisterEagerCollective<nccl_pulse::bench::ApiV6>("v6");
   nccl_pulse::bench::RegisterEagerCollective<nccl_pulse::bench::ApiV7>("v7");
+  nccl_pulse::bench::RegisterBoth("PulseWithCounter/v6", nccl_pulse::bench::PulseWithCounter);
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr size_t kBlocks = 64;
+constexpr size_t kBlocks = 256;
 constexpr size_t kBlockBytes = 32768;
 alignas(512) char blocks[kBlocks][kBlockBytes];
 std::atomic<size_t> block_count{0};

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "plugin/cuda/work_proof.h"
+
 namespace nccl_pulse::bench {
 namespace {
 
@@ -43,6 +45,44 @@ const void* FindProfiler(const std::string& library, const char* symbol) {
     exit(2);
   }
   return profiler;
+}
+
+void* OpenDriver(const char* name) {
+  void* const driver = dlopen(FindLibrary(name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) {
+    fprintf(stderr, "%s\n", dlerror());
+    exit(2);
+  }
+  return driver;
+}
+
+CountedCalls::CountedCalls(const std::string& library) : calls_(library) {
+  void* const driver = OpenDriver(kDriver);
+  allocate_ = reinterpret_cast<Allocate*>(dlsym(driver, "cuMemAlloc_v2"));
+  records_ = static_cast<std::atomic<unsigned>*>(dlsym(driver, "free_cuda_records"));
+}
+
+void* CountedCalls::Init(uint64_t comm_id) {
+  constexpr size_t kChannelsAddressAt = 56;
+  constexpr size_t kCounterAt = 352;
+  communicator_ = std::make_unique<Communicator>();
+  allocate_(&communicator_->block, kWorkBlockBytes);
+  auto* const block = reinterpret_cast<char*>(communicator_->block);  // NOLINT
+  const int32_t head[] = {0, NcclCalls<ApiV6>::kRanks, 0, 1};
+  std::memcpy(block, head, sizeof(head));
+  const uint64_t channels = communicator_->block + kWorkChannelsAt;
+  std::memcpy(block + kChannelsAddressAt, &channels, sizeof(channels));
+  counter_ = reinterpret_cast<uint64_t*>(block + kWorkChannelsAt + kCounterAt);
+  void* const context = calls_.Init(comm_id, &communicator_->context);
+  for (int i = 0; i < 10000; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    constexpr unsigned kBurst = 200;
+    const unsigned before = records_->load();
+    for (unsigned j = 0; j < kBurst; ++j) EagerCollective(context, 0, 24);
+    if (records_->load() - before < kBurst / 2) return context;
+  }
+  fprintf(stderr, "NCCL's counter is not proven\n");
+  exit(2);
 }
 
 std::string FindLibrary(const std::string& name) {

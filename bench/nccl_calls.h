@@ -3,8 +3,10 @@
 #ifndef BENCH_NCCL_CALLS_H_
 #define BENCH_NCCL_CALLS_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -41,6 +43,9 @@ const void* FindProfiler(const std::string& library, const char* symbol);
 int MetricsPort();
 // Where Bazel put a library of this package ("bench/libempty_plugin.so") or the plugin itself.
 std::string FindLibrary(const std::string& name);
+
+// Loads a stand-in of the CUDA driver, which the plugins then find. Exits if that fails.
+void* OpenDriver(const char* name);
 
 template <typename Api>
 class NcclCalls {
@@ -174,6 +179,41 @@ class NcclCalls {
   static constexpr const char* kProtocol = "SIMPLE";
 
   const typename Api::Profiler* profiler_;
+};
+
+// The same where NCCL's counter of finished work is proven, with one communicator. A launch in a
+// hurry then has no event.
+class CountedCalls {
+ public:
+  static constexpr const char* kDriver = "bench/counted/libcuda.so.1";
+
+  explicit CountedCalls(const std::string& library);
+  // Returns when the counter is proven. Exits if that takes too long.
+  void* Init(uint64_t comm_id);
+  void Finalize(void* context) { calls_.Finalize(context); }
+  void* EagerCollective(void* context, uint64_t /*sequence*/, uint8_t channels) {
+    void* const coll = calls_.EagerCollective(context, sequence_++, channels);
+    // All on one channel: the sum counts. "pulse-work" copies it meanwhile.
+    __atomic_store_n(counter_, *counter_ + channels, __ATOMIC_RELAXED);
+    return coll;
+  }
+
+ private:
+  using Allocate = int(uint64_t* address, size_t bytes);
+  // What NCCL keeps where (plugin/cuda/work_search.h).
+  struct Communicator {
+    char before[16384];
+    uint64_t block;
+    char between[6600];
+    void* context;
+  };
+
+  NcclCalls<ApiV6> calls_;
+  Allocate* allocate_;
+  const std::atomic<unsigned>* records_;  // of events
+  std::unique_ptr<Communicator> communicator_;
+  uint64_t* counter_ = nullptr;
+  uint64_t sequence_ = 0;
 };
 
 // A tuner asks the plugin this of those AllReduces.

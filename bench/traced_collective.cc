@@ -20,8 +20,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
@@ -35,7 +33,6 @@
 #include <vector>
 
 #include "bench/nccl_calls.h"
-#include "plugin/cuda/work_proof.h"
 
 namespace {
 bool g_clock_stands_still = false;  // set before threads are started
@@ -121,15 +118,6 @@ void WriteMap() {
   Write(map.data(), bytes);
 }
 
-void* OpenDriver(const char* name) {
-  void* const driver = dlopen(FindLibrary(name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) {
-    fprintf(stderr, "%s\n", dlerror());
-    exit(2);
-  }
-  return driver;
-}
-
 // Asks how long collectives took, where NcclCalls makes one.
 class Queries {
  public:
@@ -151,66 +139,6 @@ class Queries {
   NcclCalls<ApiV5> calls_;
   DurationQuery query_;
   uint64_t comm_id_ = 0;
-};
-
-// NCCL's communicators and what their kernels count (plugin/cuda/work_proof.h).
-class CountedCalls {
- public:
-  using Allocate = int(uint64_t* address, size_t bytes);
-
-  explicit CountedCalls(const std::string& plugin) : calls_(plugin) {
-    void* const driver = OpenDriver(kDriver);
-    allocate_ = reinterpret_cast<Allocate*>(dlsym(driver, "cuMemAlloc_v2"));
-    records_ = static_cast<std::atomic<unsigned>*>(dlsym(driver, "free_cuda_records"));
-  }
-
-  // Returns when the counter is proven: then few launches in a hurry have an event.
-  void* Init(uint64_t comm_id) {
-    uint64_t address;
-    allocate_(&address, kWorkBlockBytes);
-    block_ = reinterpret_cast<char*>(address);  // NOLINT(performance-no-int-to-ptr)
-    const int32_t head[] = {0, NcclCalls<ApiV6>::kRanks, 0, 1};
-    std::memcpy(block_, head, sizeof(head));
-    const uint64_t channels = address + kWorkChannelsAt;
-    std::memcpy(block_ + kChannelsAddressAt, &channels, sizeof(channels));
-    comm_.block = block_;
-    void* const context = calls_.Init(comm_id, &comm_.context);
-    for (uint64_t i = 0; i < 10000; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      const unsigned before = records_->load();
-      for (int j = 0; j < kBurst; ++j) EagerCollective(context, 0, kChannels);
-      if (records_->load() < before + kBurst / 2) return context;
-    }
-    exit(2);
-  }
-  void EagerCollective(void* context, uint64_t /*sequence*/, uint8_t channels) {
-    calls_.EagerCollective(context, sequence_++, channels);
-    for (size_t i = 0; i < channels; ++i) {
-      auto* const counter = reinterpret_cast<uint64_t*>(block_ + kWorkChannelsAt +
-                                                        i * kWorkChannelBytes + kCounterAt);
-      __atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);  // "pulse-work" copies it
-    }
-  }
-
-  static constexpr const char* kDriver = "bench/counted/libcuda.so.1";
-
- private:
-  static constexpr size_t kChannelsAddressAt = 56;
-  static constexpr size_t kCounterAt = 352;
-  static constexpr uint8_t kChannels = 24;
-  static constexpr int kBurst = 200;
-
-  NcclCalls<ApiV6> calls_;
-  Allocate* allocate_;
-  std::atomic<unsigned>* records_;
-  char* block_ = nullptr;
-  struct {
-    char before[16384];
-    char* block;
-    char between[6600];
-    void* context;
-  } comm_{};
-  uint64_t sequence_ = 0;
 };
 
 template <typename Calls>

@@ -60,17 +60,6 @@ Clock::Pair Clock::ReadPair() {
   return best;
 }
 
-void Clock::Publish(uint64_t counter, uint64_t ns, uint64_t ns_per_tick_q32) {
-  const uint64_t number = number_.load() + 1;  // this thread is the only writer
-  // Release: who sees a new field sees the number before this one, or a later one.
-  std::atomic_thread_fence(std::memory_order_release);
-  Scale& scale = scales_[number % 2];
-  scale.counter.store(counter);
-  scale.ns.store(ns);
-  scale.ns_per_tick_q32.store(ns_per_tick_q32);
-  number_.publish(number);  // with the fields
-}
-
 void Clock::Initialize(ClockSource source) {
   if (source == ClockSource::kMonotonic || !CounterIsTrustworthy()) return;
   origin_ = ReadPair();
@@ -81,31 +70,31 @@ void Clock::Initialize(ClockSource source) {
   const auto rate =
       static_cast<uint64_t>((static_cast<unsigned __int128>(now.ns - origin_.ns) << 32) /
                             (now.counter - origin_.counter));
-  Publish(now.counter, now.ns, rate);
+  scales_.Store({now.counter, now.ns, rate});
 }
 
 void Clock::Correct() {
-  if (number_.load() == 0) return;
-  const Scale* const current = &scales_[number_.load() % 2];  // this thread is the only writer
+  ClockScale current;
+  if (!scales_.Read(&current)) return;
   const Pair now = ReadPair();
   if (now.counter <= origin_.counter || now.ns <= origin_.ns) return;
   const auto rate =
       static_cast<uint64_t>((static_cast<unsigned __int128>(now.ns - origin_.ns) << 32) /
                             (now.counter - origin_.counter));
-  const auto product = static_cast<unsigned __int128>(now.counter - current->counter.load()) *
-                       current->ns_per_tick_q32.load();
-  const uint64_t ours = current->ns.load() + static_cast<uint64_t>(product >> 32);
+  const auto product =
+      static_cast<unsigned __int128>(now.counter - current.counter) * current.ns_per_tick_q32;
+  const uint64_t ours = current.ns + static_cast<uint64_t>(product >> 32);
   const auto error_ns = static_cast<int64_t>(now.ns - ours);
   // A jump (suspended machine, migrated guest) is followed at once. A drift is worked off over a
   // second.
   constexpr int64_t kJumpNs = 10000000;
   if (error_ns > kJumpNs || error_ns < -kJumpNs) {
     origin_ = now;
-    Publish(now.counter, now.ns, current->ns_per_tick_q32.load());
+    scales_.Store({now.counter, now.ns, current.ns_per_tick_q32});
     return;
   }
   const double steering = 1.0 + static_cast<double>(error_ns) / 1e9;
-  Publish(now.counter, ours, static_cast<uint64_t>(static_cast<double>(rate) * steering));
+  scales_.Store({now.counter, ours, static_cast<uint64_t>(static_cast<double>(rate) * steering)});
 }
 
 }  // namespace nccl_pulse

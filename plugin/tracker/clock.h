@@ -14,17 +14,15 @@
 
 #include <time.h>
 
-#include <atomic>
 #include <cstdint>
 
-#include "metrics/atomic_cell.h"
+#include "plugin/tracker/clock_scale.h"
 
 namespace nccl_pulse {
 
 enum class ClockSource { kAuto, kMonotonic };
 
-// A cache line, which callbacks read: the scale, and the one before it.
-class alignas(64) Clock {
+class Clock {
  public:
   // May sleep for two milliseconds to measure the counter's rate.
   void Initialize(ClockSource source);
@@ -33,23 +31,17 @@ class alignas(64) Clock {
   void Correct();
 
   // Stands still at that time from now on: for tests.
-  void StandAt(uint64_t now_ns) { Publish(0, now_ns, 0); }
+  void StandAt(uint64_t now_ns) { scales_.Store({0, now_ns, 0}); }
 
   uint64_t NowNs() const {
-    const uint64_t number = number_.acquire();  // sees the scale with that number
-    if (__builtin_expect(number == 0, 0)) return MonotonicNs();
-    const Scale& scale = scales_[number % 2];
+    ClockScale scale;
+    if (__builtin_expect(!scales_.Read(&scale), 0)) return MonotonicNs();
     // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
     // a scale that was made in between begins a few ticks later.
-    const auto elapsed = static_cast<int64_t>(ReadCounter() - scale.counter.load());
+    const auto elapsed = static_cast<int64_t>(ReadCounter() - scale.counter);
     const auto product =
-        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32.load());
-    const uint64_t ns = scale.ns.load();
-    // The fields come before the second look, which finds another number if the place was written
-    // again: by the next but one correction, 100 ms later at least.
-    std::atomic_thread_fence(std::memory_order_acquire);
-    if (__builtin_expect(number_.load() != number, 0)) return NowNs();
-    return ns + static_cast<uint64_t>(product >> 32);
+        static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32);
+    return scale.ns + static_cast<uint64_t>(product >> 32);
   }
 
   static uint64_t MonotonicNs() {
@@ -59,12 +51,6 @@ class alignas(64) Clock {
   }
 
  private:
-  // ns = ns0 + (counter - counter0) * ns_per_tick
-  struct Scale {
-    Relaxed<uint64_t> counter{0};
-    Relaxed<uint64_t> ns{0};
-    Relaxed<uint64_t> ns_per_tick_q32{0};  // fixed point, 32 fraction bits
-  };
   struct Pair {
     uint64_t counter, ns;
   };
@@ -82,11 +68,8 @@ class alignas(64) Clock {
   }
   static bool CounterIsTrustworthy();
   static Pair ReadPair();
-  void Publish(uint64_t counter, uint64_t ns, uint64_t ns_per_tick_q32);
 
-  Ordered<uint64_t> number_{0};  // of the scale; 0: there is none
-  Scale scales_[2];              // number n has place n % 2
-  // ---- line
+  ClockScales scales_{};
   Pair origin_{};
 };
 

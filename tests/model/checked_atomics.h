@@ -24,6 +24,7 @@
 #include "metrics/record_life.h"
 #include "metrics/timed_call.h"
 #include "metrics/visit.h"
+#include "plugin/tracker/clock_scale.h"
 #include "plugin/tracker/operation_slot_impl.h"
 
 // Last: it gives words like `new` and `assert` another meaning, which is taken back below.

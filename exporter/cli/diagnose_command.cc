@@ -28,7 +28,7 @@ constexpr char kHelp[] =
     R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | HOST:PORT ...] [flags]
 
 Asks all endpoints of a job and names the rank that blocks it: host, GPU, pid, since when, and what to do
-first. Tables of the suspects and of the waiting processes follow. Nothing is changed in the job.
+first. Tables of the suspects and of the waiting processes follow. The job is not modified.
 
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 

@@ -268,8 +268,12 @@ TEST(CallOrder, RootsThatCannotBeCompared) {
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 1);
   SetCalls(&job, 3, {Broadcast(2), Broadcast(1)}, 41, 1);
   ExpectHang(&job, HangVerdict::kNoProgress, {});
-  SetCalls(&job, 3, {Broadcast(0), Broadcast(-1)}, 41, 1);
-  ExpectHang(&job, HangVerdict::kNoProgress, {});
+  for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 2);
+  for (const std::vector<Called>& calls :
+       {std::vector{Broadcast(0), Broadcast(-1)}, std::vector{Broadcast(-1), Broadcast(1)}}) {
+    SetCalls(&job, 3, calls, 41, 2);
+    ExpectHang(&job, HangVerdict::kNoProgress, {});
+  }
 }
 
 // Each rank may have its own order, and its own name for bytes.

@@ -140,6 +140,15 @@ TEST(StragglerRounds, OneLookIsEnoughWhereItWasLateInTheMeanOfAllCalls) {
   EXPECT_EQ(straggler->rank, kLateRank);
 }
 
+// In few steps somebody has had most to do, and once more in the last one.
+TEST(StragglerRounds, AThirdOfAFewStepsIsNotEnough) {
+  for (const int steps : {18, 180}) {
+    SteppedJob job;
+    for (int i = 0; i < steps; ++i) job.Step(i % 3 == 2 ? kLateRank : i % kRanks);
+    EXPECT_EQ(job.Look().has_value(), steps == 180) << steps;
+  }
+}
+
 // A barrier every 20 steps of 6 s: a round is not taken to be as long.
 TEST(StragglerRounds, RareBarriersDoNotHideAStraggler) {
   SteppedJob job(8, 20);

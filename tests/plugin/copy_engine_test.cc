@@ -1,57 +1,12 @@
 // Copy-engine collectives (CeColl, API v6): launches without a kernel, timed and followed like one.
+#include "tests/plugin/copy_engine.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "plugin/abi/profiler_v6.h"
-#include "tests/plugin/stream_job.h"
-
 namespace nccl_pulse {
 namespace {
-
-// What NCCL does for one: CeColl, the copies on the stream, and neither KernelLaunch nor Coll.
-class CopyEngine {
- public:
-  CopyEngine(FakeCuda& gpu, StreamCommunicator& comm) : gpu_(gpu), comm_(comm) {}
-
-  void* Start(const StreamCommunicator::Call& call) {
-    abi::v6::Descriptor event{};
-    event.type = abi::kEventCeColl;
-    event.parentObj = call.handle;
-    event.ceColl.func = call.op;
-    event.ceColl.count = call.bytes;
-    event.ceColl.datatype = "ncclInt8";
-    event.ceColl.stream = comm_.stream();
-    void* handle = &event;
-    gpu_.EnterCallback();
-    EXPECT_EQ(Profiler().startEvent(comm_.context(), &handle, &event), abi::kSuccess);
-    gpu_.LeaveCallback();
-    return handle;
-  }
-  void Stop(void* handle) {
-    gpu_.EnterCallback();
-    if (handle != nullptr) Profiler().stopEvent(handle);
-    gpu_.LeaveCallback();
-  }
-  void Carry(const StreamCommunicator::Call& call, uint64_t duration_ns) {
-    void* handle = Start(call);
-    gpu_.Launch(comm_.stream(), duration_ns);
-    Stop(handle);
-  }
-  // A call in a group of its own.
-  void Run(uint64_t duration_ns = kMs, const char* op = "AllGather", uint64_t bytes = 4096,
-           bool captured = false) {
-    void* group = comm_.StartGroup(captured);
-    Carry(comm_.MakeCall(group, op, bytes, captured), duration_ns);
-    comm_.StopGroup(group);
-  }
-
- private:
-  static const abi::v6::Profiler& Profiler() { return ProfilerOf<abi::v6::Profiler>(6); }
-
-  FakeCuda& gpu_;
-  StreamCommunicator& comm_;
-};
 
 uint64_t CountedAsCopyEngine(const CommunicatorSnapshot& measured) {
   uint64_t count = 0;

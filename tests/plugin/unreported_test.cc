@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis.h"
-#include "plugin/abi/profiler_v6.h"
-#include "tests/plugin/stream_job.h"
+#include "tests/plugin/copy_engine.h"
 
 namespace nccl_pulse {
 namespace {
@@ -186,19 +185,8 @@ TEST_WITH_GPU(UnreportedTest, CapturedCallsDoNotStand, kNonBlocking) {
 TEST_WITH_GPU(UnreportedTest, CopyEngineCollectivesAreReported, kNonBlocking) {
   StreamCommunicator comm(gpu, 1);
   comm.LaunchElsewhere();
-  const auto& profiler = ProfilerOf<abi::v6::Profiler>(6);
-  const auto carry = [&](const StreamCommunicator::Call& call) {
-    abi::v6::Descriptor event{};
-    event.type = abi::kEventCeColl;
-    event.parentObj = call.handle;
-    event.ceColl.func = call.op;
-    event.ceColl.count = call.bytes;
-    event.ceColl.datatype = "ncclInt8";
-    event.ceColl.stream = comm.stream();
-    void* handle = nullptr;
-    profiler.startEvent(comm.context(), &handle, &event);
-    if (handle != nullptr) profiler.stopEvent(handle);
-  };
+  CopyEngine engine(gpu, comm);
+  const auto carry = [&engine](const StreamCommunicator::Call& call) { engine.Carry(call, kMs); };
   RunUnreported(comm);
   carry(comm.MakeCall(comm.StartGroup(), "AllGather", 4096));
   EXPECT_EQ(Unreported(comm), 0u) << "behind the one that is hidden";

@@ -89,6 +89,13 @@ inline void LaunchOn(SimulatedJob* job, const std::set<int>& ranks, const std::s
   for (const int rank : ranks) job->Launch(kComm, rank, op, size_class);
 }
 
+// Time passes while the process of one rank does not run.
+inline void AdvanceWithout(SimulatedJob* job, int rank, int64_t ns = kHangAfter) {
+  const int64_t stopped = job->now();
+  job->Advance(ns);
+  job->process(rank).last_poll_realtime_ns = stopped;
+}
+
 inline constexpr OldestLaunch kBegun = OldestLaunch::kBegun;
 inline constexpr OldestLaunch kNotBegun = OldestLaunch::kNotBegun;
 

@@ -9,9 +9,7 @@ namespace {
 TEST(Hang, ProcessStopped) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
-  const int64_t stopped = job.now();
-  job.Advance(kHangAfter);
-  job.process(2).last_poll_realtime_ns = stopped;
+  AdvanceWithout(&job, 2);
   const Hang hang = ExpectHangNow(job, HangVerdict::kProcessStopped, {2});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 3));
 }
@@ -19,9 +17,7 @@ TEST(Hang, ProcessStopped) {
 TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
-  const int64_t stopped = job.now();
-  job.Advance(kHangAfter);
-  job.process(2).last_poll_realtime_ns = stopped;
+  AdvanceWithout(&job, 2);
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
 }
@@ -30,9 +26,7 @@ TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
 class DebuggedWhileItWaits : public testing::Test {
  protected:
   static Hang HangOfRank2Stopped(SimulatedJob job) {
-    const int64_t stopped = job.now();
-    job.Advance(kHangAfter);
-    job.process(2).last_poll_realtime_ns = stopped;
+    AdvanceWithout(&job, 2);
     return HangOf(job).value_or(Hang());
   }
 };
@@ -96,9 +90,7 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
     LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     LaunchOn(&job, {0, 1, 3}, "AllReduce");
     job.Advance(20 * kSecond);
-    const int64_t stopped = job.now();
-    job.Advance(20 * kSecond);
-    job.process(2).last_poll_realtime_ns = stopped;
+    AdvanceWithout(&job, 2, 20 * kSecond);
     job.process(2).run_state = RunState::kTraced;
     const Hang hang = HangNow(job);
     EXPECT_NE(hang.verdict, HangVerdict::kProcessStopped);
@@ -115,9 +107,7 @@ TEST(Hang, ADebuggerAtTheOneThatDoesNotCome) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   job.Advance(20 * kSecond);
-  const int64_t stopped = job.now();
-  job.Advance(20 * kSecond);
-  job.process(2).last_poll_realtime_ns = stopped;
+  AdvanceWithout(&job, 2, 20 * kSecond);
   job.process(2).run_state = RunState::kTraced;
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
   EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
@@ -191,9 +181,7 @@ TEST(Hang, AfterAPauseNothingIsKnownForAMoment) {
 TEST(Hang, AStoppedProcessDoesNotHideWhoIsProvenNotToHaveCalled) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 2}, "AllReduce");
-  const int64_t stopped = job.now();
-  job.Advance(kHangAfter);
-  job.process(1).last_poll_realtime_ns = stopped;
+  AdvanceWithout(&job, 1);
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("Rank 1 (pid 101, GPU 1) is not running."));
 }

@@ -190,9 +190,7 @@ TEST(Unreported, AProcessThatEndedOrDoesNotRunBehindABroadcast) {
   EXPECT_THAT(HangOf(gone)->suspects, ElementsAre(0));
   SimulatedJob stopped = RunningJob();
   CallOn(&stopped, {1, 2, 3}, "Broadcast");
-  const int64_t polled = stopped.now();
-  stopped.Advance(kHangAfter);
-  stopped.process(0).last_poll_realtime_ns = polled;
+  AdvanceWithout(&stopped, 0);
   ASSERT_TRUE(HangOf(stopped));
   EXPECT_EQ(HangOf(stopped)->verdict, HangVerdict::kProcessStopped);
   EXPECT_THAT(HangOf(stopped)->suspects, ElementsAre(0));

@@ -144,6 +144,9 @@ void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario,
       [&](FakeCuda& gpu) {
         {
           Job job(gpu);
+          // "pulse-work" is there: WaitForReading does not wait for its start.
+          AdvanceClock(1);
+          EXPECT_TRUE(WaitUntil([] { return ReadSnapshot().counters_read_ns != 0; }));
           scenario(gpu, job);
         }
         EXPECT_EQ(gpu.WrongCopies(), 0u);

@@ -91,9 +91,10 @@ class Job {
   StreamCommunicator& comm() { return *comm_; }
   // A collective that ends at once; the counter moves as it should, or by so much more.
   void Run(int64_t more = 0) {
-    comm_->Run(0);
+    // Before its event: a kernel stores the counter, and then its end is seen.
     block_.Finish(2, 1);
     if (more != 0) block_.Finish(1, more);
+    comm_->Run(0);
     See();
   }
   // Until both background threads have looked as often as it takes.
@@ -107,7 +108,7 @@ class Job {
   }
   void Prove() {
     for (int i = 0; i < 3; ++i) Run();
-    EXPECT_EQ(work().state, WorkState::kProven);
+    EXPECT_EQ(work().state, WorkState::kProven) << WorkRefutalName(work().refutal);
   }
   void Capture(int calls_of_launch = 1) {
     gpu_.BeginCapture(comm_->stream());

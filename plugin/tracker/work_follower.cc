@@ -10,8 +10,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int kFirstVersionThatHides = 6;
-// NCCL reports an operation microseconds after its call, or when the call's group ends.
-constexpr uint64_t kUnreportedNs = 5000000000;
+// NCCL reports a launch microseconds after its call, or when the call's group ends.
+constexpr uint64_t kUnlaunchedNs = 5000000000;
 // Between two looks at a counter that is proven.
 constexpr uint64_t kLookNs = 90000000;
 // Bits of Place::counted that are launches; the rest says whose: enough of them to tell a communicator
@@ -50,7 +50,9 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.grouped.store(0);
   launched.reported.store(0);
   launched.is_group_captured.store(false);
-  launched.unreported_captured.store(0);
+  launched.unlaunched_captured.store(0);
+  launched.unlaunched_of_group.store(0);
+  launched.captured_group.store(0);
   launched.least_channels.store(0);
   launched.most_channels.store(0);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
@@ -68,7 +70,11 @@ void WorkFollower::NoteLaunch(const Communicator& communicator, bool captured) {
   Place* const place = PlaceOf(communicator);
   if (place == nullptr) return;
   if (place->launched.phase.load() == Place::kWanted) Find(communicator, *place);
-  if (captured) place->launched.captured_calls.store(0);
+  if (!captured) return;
+  Place::Launched& launched = place->launched;
+  launched.captured_calls.store(0);
+  launched.unlaunched_captured.add(0 - launched.unlaunched_of_group.load());
+  launched.unlaunched_of_group.store(0);
 }
 
 void WorkFollower::Find(const Communicator& communicator, Place& place) {
@@ -79,18 +85,22 @@ void WorkFollower::Find(const Communicator& communicator, Place& place) {
 }
 
 void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective,
-                                    const char* func) {
+                                    const char* func, uint64_t group) {
   Place* const place = PlaceOf(communicator);
   if (place == nullptr) return;
   Place::Launched& launched = place->launched;
   if (!is_collective) launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
   launched.captured_calls.add(1);
   if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
-  if (!IsBroadcast(func)) launched.unreported_captured.add(1);
+  // One of an earlier group will have no launch any more.
+  if (launched.captured_group.load() != group) launched.unlaunched_of_group.store(0);
+  launched.captured_group.store(group);
+  if (IsBroadcast(func)) return;
+  launched.unlaunched_captured.add(1);
+  launched.unlaunched_of_group.add(1);
 }
 
 void WorkFollower::NoteCapturedOperation(Place::Launched& launched, const OperationEvent& event) {
-  if (!IsBroadcast(event.func)) launched.unreported_captured.add(-1);
   const uint32_t channels = event.channels;
   if (launched.most_channels.load() == 0) launched.least_channels.store(channels);
   launched.least_channels.store(std::min(launched.least_channels.load(), channels));
@@ -151,7 +161,7 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
   if (lives && place.record_generation == 0) {
     place.record_generation = generation;
     place.is_stuck = false;
-    place.unreported_since_ns = 0;
+    place.unlaunched_since_ns = 0;
     place.proof = {};
     place.proof.Enter(WorkState::kUnknown);
     Publish(communicator, place);  // now: the driver may not return from what follows
@@ -259,19 +269,19 @@ void WorkFollower::Follow(Communicator& communicator, Place& place, uint64_t now
   if (const uint8_t why = place.launched.refutal.load(); why != 0) {
     return Refute(place, static_cast<WorkRefutal>(why));
   }
-  if (HasUnreported(place, now_ns)) return Refute(place, WorkRefutal::kUncounted);
+  if (HasUnlaunched(place, now_ns)) return Refute(place, WorkRefutal::kUncounted);
   if (!place.is_mapped) return;  // nothing was launched yet
   if (reader == nullptr) return Refute(place, WorkRefutal::kCopyFailed);
   if (reader->user() == WorkReader::kNobody) LookAt(communicator, place, *reader, now_ns);
 }
 
-bool WorkFollower::HasUnreported(Place& place, uint64_t now_ns) {
-  if (place.launched.unreported_captured.load() <= 0) {
-    place.unreported_since_ns = 0;
+bool WorkFollower::HasUnlaunched(Place& place, uint64_t now_ns) {
+  if (place.launched.unlaunched_captured.load() == 0) {
+    place.unlaunched_since_ns = 0;
     return false;
   }
-  if (place.unreported_since_ns == 0) place.unreported_since_ns = now_ns;
-  return now_ns - place.unreported_since_ns >= kUnreportedNs;
+  if (place.unlaunched_since_ns == 0) place.unlaunched_since_ns = now_ns;
+  return now_ns - place.unlaunched_since_ns >= kUnlaunchedNs;
 }
 
 void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& reader,
@@ -316,7 +326,7 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   look.after = Read(communicator, place);
   look.is_captured = communicator.Writer(instruments_.segment).has_captured();
   look.is_group_captured =
-      place.launched.is_group_captured.load() || place.launched.unreported_captured.load() > 0;
+      place.launched.is_group_captured.load() || place.launched.unlaunched_captured.load() != 0;
   look.least_channels = place.launched.least_channels.load();
   look.most_channels = place.launched.most_channels.load();
   look.has_hidden = HasHidden(communicator);

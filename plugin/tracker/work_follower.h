@@ -42,8 +42,11 @@ struct WorkPlace {
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;  // published before `work`, and after the operations before
     Relaxed<bool> is_group_captured;
-    // Captured calls whose operations NCCL has not reported: what they launch may not count.
-    Relaxed<int32_t> unreported_captured;
+    // Captured calls whose launch NCCL has not reported: what they launch may not count. (The operations
+    // of those with network traffic are reported by each replay.)
+    Relaxed<uint32_t> unlaunched_captured;
+    Relaxed<uint32_t> unlaunched_of_group;  // among them, of the last group
+    Relaxed<uint64_t> captured_group;
     Relaxed<uint32_t> least_channels, most_channels;  // of a captured operation; 0: there is none
     Relaxed<uint8_t> refutal;                         // WorkRefutal: that cannot be proven
   };
@@ -77,7 +80,7 @@ struct WorkPlace {
   WorkProof proof;
   WorkLook look;  // while a copy is under way
   uint64_t looked_ns;
-  uint64_t unreported_since_ns;  // 0: all captured operations were reported
+  uint64_t unlaunched_since_ns;  // 0: all captured calls were launched
 };
 
 class WorkFollower {
@@ -98,9 +101,10 @@ class WorkFollower {
   // One is launched, into a graph or not. A communicator's first launch is told, and each captured
   // one; of the others some are.
   [[gnu::cold, gnu::noinline]] void NoteLaunch(const Communicator& communicator, bool captured);
-  // A call of that function was captured into a graph.
+  // A call of that function was captured into a graph. `group`: ThreadGroups::Current.
   [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
-                                                     bool is_collective, const char* func);
+                                                     bool is_collective, const char* func,
+                                                     uint64_t group);
   // NCCL reports an operation, to the communicator that has these parts. `launches`: followed ones
   // so far.
   static void NoteOperation(const CommunicatorParts& parts, uint64_t launches,
@@ -158,8 +162,8 @@ class WorkFollower {
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
   [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Place::Launched& launched,
                                                                  const OperationEvent& event);
-  // The operations of some captured calls are not reported, and will not be.
-  static bool HasUnreported(Place& place, uint64_t now_ns);
+  // The launches of some captured calls are not reported, and will not be.
+  static bool HasUnlaunched(Place& place, uint64_t now_ns);
   // Says which launches are complete, as far as the last look at the counter shows.
   void Count(const Communicator& communicator, Place& place, uint64_t now_ns);
   static uint64_t CompletedLaunches(const Place& place);

@@ -557,6 +557,38 @@ TEST(WorkCounterTest, ACapturedCallThatIsNotReportedRefutes) {
   }
 }
 
+// As one with network traffic: each of its replays reports it, maybe long after the capture.
+TEST(WorkCounterTest, ACapturedCallMayBeReportedByItsReplays) {
+  RunJob([](FakeCuda& gpu, Job& job) {
+    job.Prove();
+    const auto capture = [&](bool is_launched) {
+      gpu.BeginCapture(job.comm().stream());
+      void* group = job.comm().StartGroup(true);
+      const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096, true);
+      if (is_launched) job.comm().Launch(group, 0);
+      job.comm().StopGroup(group);
+      gpu.EndCapture(job.comm().stream());
+      for (int i = 0; i < 2; ++i) {
+        AdvanceClock(6 * kSecond);
+        job.See();
+      }
+      return call;
+    };
+    const StreamCommunicator::Call call = capture(true);
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    for (int i = 0; i < 10; ++i) {
+      job.comm().Report(call);
+      job.block().Finish();
+    }
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    EXPECT_EQ(job.work().operations, 10u);
+    // One whose kernel does not count is noticed all the same.
+    capture(false);
+    job.ExpectRefuted(WorkRefutal::kUncounted);
+  });
+}
+
 TEST(WorkCounterTest, OperationsThatShareALaunchAreNotCounted) {
   RunJob([](FakeCuda&, Job& job) {
     job.Prove();

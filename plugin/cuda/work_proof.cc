@@ -193,7 +193,7 @@ void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_ex
   // Without a base: from the communicator's first launch on, when the counter was 0.
   are_operations_known_ =
       !look.is_group_captured && !look.may_hide && look.after.grouped == base_grouped_;
-  if (!are_operations_known_) return;
+  if (!are_operations_known_ || !IsReported(look)) return;
   const uint64_t eager = base_ + look.after.alone;
   // Some of the eager launches may still be in flight.
   if (first > eager) operations_ = std::max(operations_, first - eager);

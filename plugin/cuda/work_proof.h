@@ -31,6 +31,8 @@
 //   it is at most others + work that was launched, where others stand       else kAhead
 //   quiet (nothing is in flight): it is exactly that, where others stand    else kDiffers, once that
 //                                                                           is seen twice
+// Quiet is no look at which a launch had begun and its operation was not reported: its thread may have
+// lost the processor, and the GPU have ended it.
 // A communicator may launch only in graphs, as JAX does with command buffers. Each lone collective uses
 // channel 0, and n channels in all, where n lies between the least and the most of those captured. So when
 // channel 0 grows by d, the sum grows by least * d to most * d, give or take a launch that is under way.
@@ -76,9 +78,10 @@ struct LaunchedWork {
 };
 
 struct WorkLook {
-  LaunchedWork before, after;      // the copy
-  uint64_t completed = 0;          // launches, by events; before the copy
-  bool is_captured = false;        // some calls were captured into a graph
+  LaunchedWork before, after;  // the copy
+  uint64_t completed = 0;      // launches, by events; before the copy
+  bool is_launching = false;   // behind the copy a launch had begun, and was not made or reported
+  bool is_captured = false;    // some calls were captured into a graph
   bool is_group_captured = false;  // of these some share a launch, or may not count
   uint32_t least_channels = 0;     // of a captured operation
   uint32_t most_channels = 0;      // 0: none was reported
@@ -141,12 +144,17 @@ class WorkProof {
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
   // True the second time that the same is seen.
   bool IsSeenTwice(const WorkLook& look);
+  // All that the copy may have found finished was reported.
+  static bool IsReported(const WorkLook& look) {
+    return !look.is_launching && look.after.reported == look.after.launches;
+  }
   // Nothing was launched or reported during the copy.
   static bool IsStill(const WorkLook& look) {
     return look.after.launches == look.before.launches && look.after.work == look.before.work;
   }
   static bool IsQuiet(const WorkLook& look) {
-    return look.completed == look.before.launches && IsStill(look);
+    return look.completed == look.before.launches && IsStill(look) &&
+           (look.may_hide || IsReported(look));
   }
 
   WorkState state_ = WorkState::kUnknown;

@@ -191,6 +191,8 @@ class LaunchFollower {
   }
   // The launch that is being made is in a hurry: the report of its operation ends it.
   [[gnu::hot]] bool is_hurried() const { return launch_.load() == kHurried; }
+  // A launch has begun, and was not counted yet. Any thread.
+  bool is_launching() const { return launch_.load() != 0; }
   // It has been made. Returns when it began.
   [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
     launch_.store(0);

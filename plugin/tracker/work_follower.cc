@@ -323,6 +323,7 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
     return proof.Begin(at, place.taken.owner);
   }
   WorkLook& look = place.look;
+  look.is_launching = communicator.parts.load()->launches.is_launching();
   look.after = Read(communicator, place);
   look.is_captured = communicator.Writer(instruments_.segment).has_captured();
   look.is_group_captured =

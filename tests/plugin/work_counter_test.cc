@@ -557,6 +557,34 @@ TEST(WorkCounterTest, ACapturedCallThatIsNotReportedRefutes) {
   }
 }
 
+// A thread that loses its processor ends its launch, and reports its operation, after the GPU.
+TEST(WorkCounterTest, AnOperationMayBeReportedLate) {
+  for (const bool is_captured : {false, true}) {
+    RunJob([&](FakeCuda&, Job& job) {
+      job.Prove();
+      if (is_captured) job.Capture();
+      job.See();
+      void* group = job.comm().StartGroup();
+      const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096);
+      void* launch = job.comm().StartLaunch(group);
+      job.block().Finish();
+      job.See();
+      job.See();
+      job.comm().StopLaunch(launch);
+      job.See();
+      job.See();
+      EXPECT_EQ(job.work().state, WorkState::kProven) << is_captured;
+      job.comm().Report(call);
+      job.comm().StopGroup(group);
+      job.See();
+      EXPECT_EQ(job.work().state, WorkState::kProven) << is_captured;
+      for (int i = 0; i < 3; ++i) job.Run();
+      EXPECT_EQ(job.work().state, WorkState::kProven) << is_captured;
+      EXPECT_EQ(job.work().operations, 0u);
+    });
+  }
+}
+
 // As one with network traffic: each of its replays reports it, maybe long after the capture.
 TEST(WorkCounterTest, ACapturedCallMayBeReportedByItsReplays) {
   RunJob([](FakeCuda& gpu, Job& job) {

@@ -98,7 +98,7 @@ void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
   }
   // Too few replays since, or what changes is no counter.
   if (is_comparable && fit == 0) return;
-  last.words = is_comparable ? last.words & fit : (uint64_t{1} << kWorkWords) - 1;
+  last.words = is_comparable ? last.words & fit : words_;
   const bool is_alone = changed == last.words && (changed & (changed - 1)) == 0;
   last.matches = is_comparable && is_alone ? last.matches + 1 : 0;
   last.work = look.before.work;

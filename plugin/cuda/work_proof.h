@@ -22,7 +22,7 @@
 //   kCalibrating  three times, with more work each time: all launches are      kProven
 //                 complete by CUDA events, and a word's sum is their work; or
 //                 kReplayMatches times the only word that replays changed grew
-//                 as their launches do
+//                 as their launches do, and no eager launch spoke against it
 //   any           a contradiction (WorkRefutal)                                kRefuted
 //
 // A look is judged so, where `others` is what else was counted until the last quiet look: replays of

@@ -512,13 +512,18 @@ TEST(WorkCounterTest, FewReplaysAtATimeProveItLater) {
   });
 }
 
-// Another number of channels, a clock, or two words that grow alike.
+// Another number of channels, a clock, a word that did not count what was eager, or two words that grow
+// alike.
 TEST(WorkCounterTest, WhatReplaysChangeIsNotAlwaysTheCounter) {
   for (const auto& replay :
        std::vector<std::function<void(Job&)>>{[](Job& job) {
                                                 for (int k = 0; k < 20; ++k) job.block().Finish(3);
                                               },
                                               [](Job& job) { job.block().Finish(2, 1000000000); },
+                                              [](Job& job) {
+                                                job.block().UseWord(kNewerWord);
+                                                for (int k = 0; k < 20; ++k) job.block().Finish();
+                                              },
                                               [](Job& job) {
                                                 for (const size_t word : {kNewerWord, kOlderWord}) {
                                                   job.block().UseWord(word);

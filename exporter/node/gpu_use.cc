@@ -27,6 +27,7 @@ constexpr std::size_t kMostSamples = 256;
 constexpr int kLeastSamples = 10;  // two seconds
 constexpr int64_t kAgainNs = 1000000000;
 constexpr int64_t kLeastWindowNs = 3000000000;
+constexpr int64_t kKeptNs = 13000000000;  // the driver's samples, less one second
 // What was still running when the counter moved last has ended by then.
 constexpr int64_t kEndsNs = 1000000000;
 constexpr unsigned kIdlePercent = 5, kBusyPercent = 80, kMemoryPercent = 1;
@@ -97,13 +98,17 @@ struct GpuUses::Nvml {
 GpuUses::GpuUses() = default;
 GpuUses::~GpuUses() = default;
 
-GpuUse GpuUses::Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns) {
+const GpuUses::Answer& GpuUses::Of(const std::string& uuid, int64_t since_realtime_ns,
+                                   int64_t now_realtime_ns) {
   Answer& answer = answers_[uuid];
   if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kAgainNs) {
     if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
-    answer = {now_realtime_ns, nvml_->Ask(uuid, since_realtime_ns)};
+    const GpuUse use = nvml_->Ask(uuid, since_realtime_ns);
+    const int64_t seen_ns = std::max(since_realtime_ns, now_realtime_ns - kKeptNs);
+    const bool is_continued = use == answer.use && seen_ns <= answer.asked_ns;
+    answer = {now_realtime_ns, use, is_continued ? answer.since_ns : seen_ns};
   }
-  return answer.use;
+  return answer;
 }
 
 void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set) {
@@ -120,7 +125,10 @@ void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet*
       const int64_t since_ns =
           std::max(comm.work.moved_realtime_ns + kEndsNs,
                    now_realtime_ns - std::max(stands_after_ns, kLeastWindowNs));
-      comm.work.gpu_use = Of(comm.uuid, since_ns, now_realtime_ns);
+      const Answer& answer = Of(comm.uuid, since_ns, now_realtime_ns);
+      if (ElapsedNs(now_realtime_ns, answer.since_ns) >= stands_after_ns - kEndsNs) {
+        comm.work.gpu_use = answer.use;
+      }
     }
   }
 }

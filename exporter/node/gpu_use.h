@@ -37,9 +37,10 @@ class GpuUses {
   struct Answer {
     int64_t asked_ns = 0;
     GpuUse use{};
+    int64_t since_ns = 0;  // as far as the answers before reach
   };
-  // Since then.
-  GpuUse Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns);
+  // Since then, or for as long as the driver and the answers before remember.
+  const Answer& Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns);
 
   std::unique_ptr<Nvml> nvml_;  // null: not loaded yet
   std::map<std::string, Answer> answers_;

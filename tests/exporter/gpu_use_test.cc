@@ -70,6 +70,27 @@ TEST(GpuUse, QuietTimeBeforeDoesNotCount) {
   EXPECT_EQ(Ask(Standing(), 16 * kSecond), GpuUse::kBusy);
 }
 
+// The driver keeps 14 s.
+TEST(GpuUse, ALongerTimeIsSeenByAskingAgain) {
+  constexpr int64_t kLong = 60 * kSecond;
+  GpuUses uses;
+  for (int64_t after = kLong; after <= 2 * kLong; after += 5 * kSecond) {
+    FakeNvml fake;
+    for (int i = 0; i < 70; ++i) {
+      fake.samples.push_back(
+          {static_cast<unsigned long long>((kMoved + after) / 1000 - int64_t{200000} * i), 100});
+    }
+    fake.memory = fake.samples;
+    for (FakeNvml::Sample& sample : fake.memory) sample.value = 0;
+    Nvml() = fake;
+    SnapshotSet set = Standing();
+    uses.Add(kMoved + after, kLong, &set);
+    EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use,
+              after < kLong + 46 * kSecond ? GpuUse::kUnknown : GpuUse::kBusy)
+        << after / kSecond;
+  }
+}
+
 TEST(GpuUse, OneThatComputesUsesItsMemory) {
   Sample(0, 60, 100);
   Nvml().memory.back().value = 22;

@@ -63,7 +63,6 @@ CountedCalls::CountedCalls(const std::string& library) : calls_(library) {
 }
 
 void* CountedCalls::Init(uint64_t comm_id) {
-  constexpr size_t kChannelsAddressAt = 56;
   constexpr size_t kCounterAt = 352;
   communicator_ = std::make_unique<Communicator>();
   allocate_(&communicator_->block, kWorkBlockBytes);
@@ -71,7 +70,7 @@ void* CountedCalls::Init(uint64_t comm_id) {
   const int32_t head[] = {0, NcclCalls<ApiV6>::kRanks, 0, 1};
   std::memcpy(block, head, sizeof(head));
   const uint64_t channels = communicator_->block + kWorkChannelsAt;
-  std::memcpy(block + kChannelsAddressAt, &channels, sizeof(channels));
+  std::memcpy(block + kWorkChannelsAddressAt, &channels, sizeof(channels));
   counter_ = reinterpret_cast<uint64_t*>(block + kWorkChannelsAt + kCounterAt);
   void* const context = calls_.Init(comm_id, &communicator_->context);
   for (int i = 0; i < 10000; ++i) {

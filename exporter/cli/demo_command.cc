@@ -210,13 +210,10 @@ class Demo {
     for (uint32_t rank = 0; rank < simulation::kRanks; ++rank) {
       pids.push_back(ranks_.pid(static_cast<int>(rank)));
     }
-    if (answer.error.empty() && answer.status == 200) {
-      return DemoSight::Of(ParseJson(answer.body), pids);
-    }
+    const std::string problem = ProblemOf(answer, kCommunicators);
+    if (problem.empty()) return DemoSight::Of(ParseJson(answer.body), pids);
     DemoSight sight;
-    sight.problem = absl::StrCat(
-        asked_.address.name(), ": ",
-        answer.error.empty() ? DescribeStatus(answer.status, kCommunicators) : answer.error);
+    sight.problem = absl::StrCat(asked_.address.name(), ": ", problem);
     return sight;
   }
 

@@ -367,7 +367,7 @@ namespace {
 // within a minute or so (src/misc/socket.cc, 2.28).
 constexpr int64_t kLongConnectNs = 300000000000;
 
-// Whether all ranks have been inside NCCL for longer than it takes to connect.
+// True if all ranks have been inside NCCL for longer than it takes to connect.
 bool DoAllConnect(const CommunicatorFacts& facts, int64_t since_ns) {
   return facts.are_all_live() && ElapsedNs(facts.now_ns, since_ns) >= kLongConnectNs &&
          std::all_of(facts.live.begin(), facts.live.end(), [](const RankView* rank) {

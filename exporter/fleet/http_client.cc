@@ -47,8 +47,6 @@ const std::string& HostToFind(const Address& address) {
   return address.ip.empty() ? address.host : address.ip;
 }
 
-}  // namespace
-
 std::string DescribeStatus(int status, std::string_view path) {
   switch (status) {
     case 401:
@@ -61,6 +59,13 @@ std::string DescribeStatus(int status, std::string_view path) {
     default:
       return absl::StrCat("it answers with status ", status);
   }
+}
+
+}  // namespace
+
+std::string ProblemOf(const FleetAnswer& answer, std::string_view path) {
+  if (!answer.error.empty()) return answer.error;
+  return answer.status == 200 ? "" : DescribeStatus(answer.status, path);
 }
 
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,

@@ -53,8 +53,8 @@ void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions&
 FleetAnswer Ask(const Address& address, const std::string& target,
                 const FleetClientOptions& options);
 
-// What an answer with another status than 200 means for whoever asked an endpoint for this path.
-std::string DescribeStatus(int status, std::string_view path);
+// Says why an endpoint did not answer when it was asked for this path; "": it did, with status 200.
+std::string ProblemOf(const FleetAnswer& answer, std::string_view path);
 
 }  // namespace nccl_pulse
 

@@ -69,8 +69,9 @@ class Look {
  private:
   // "" if the answer was added to the others, otherwise what is wrong.
   std::string Take(std::size_t index, const FleetAnswer& answer) {
-    if (!answer.error.empty()) return answer.error;
-    if (answer.status != 200) return DescribeStatus(answer.status, "/api/v1/snapshots");
+    if (std::string problem = ProblemOf(answer, "/api/v1/snapshots"); !problem.empty()) {
+      return problem;
+    }
     if (answer.age > kMostAge) {
       return absl::StrCat("what it answers is older than ", kMostAge.count(), " s, and not used");
     }

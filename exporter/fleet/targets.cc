@@ -270,9 +270,7 @@ bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOpt
   FleetClientOptions one = options;
   one.most_bytes = one.most_unpacked_bytes = kMostFileBytes;
   FleetAnswer answer = Ask(url, url.path.empty() ? "/" : "", one);
-  if (answer.error.empty() && answer.status != 200) {
-    answer.error = DescribeStatus(answer.status, url.path);
-  }
+  answer.error = ProblemOf(answer, url.path);
   // Nobody is there: that is no error of a directory, as it is one of a file.
   const bool is_empty = answer.error.empty() && ParseJson(answer.body).empty();
   if (answer.error.empty() &&

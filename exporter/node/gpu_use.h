@@ -29,7 +29,7 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  // Says it of all communicators whose counter has stood for that long, for the last so many seconds.
+  // Says of all communicators whose counter has stood for that long what their GPUs have run meanwhile.
   void Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set);
 
  private:
@@ -39,7 +39,7 @@ class GpuUses {
     GpuUse use{};
     int64_t since_ns = 0;  // as far as the answers before reach
   };
-  // Since then, or for as long as the driver and the answers before remember.
+  // Says what the GPU has run since then, as far back as the driver and the answers before remember.
   const Answer& Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns);
 
   std::unique_ptr<Nvml> nvml_;  // null: not loaded yet

@@ -31,10 +31,9 @@ constexpr int kLooksForOneStraggler = 2;
 // What launchers write where they have no id is none: torchrun's jobs are all called "none".
 bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none"; }
 
-std::string ProblemOf(const FleetAnswer& answer) {
-  if (!answer.error.empty()) return answer.error;
-  if (answer.status == 200) return "its answer is not a summary";
-  return DescribeStatus(answer.status, "/api/v1/summary");
+std::string WhyNoSummary(const FleetAnswer& answer) {
+  const std::string problem = ProblemOf(answer, "/api/v1/summary");
+  return problem.empty() ? "its answer is not a summary" : problem;
 }
 
 // Who is worse comes first, and what is said of the other follows.
@@ -103,7 +102,7 @@ void Watcher::AskSummaries() {
     Endpoint& endpoint = endpoints_[index];
     std::optional<EndpointSummary> summary;
     if (answer.error.empty() && answer.status == 200) summary = ParseSummary(answer.body);
-    endpoint.problem = summary ? "" : ProblemOf(answer);
+    endpoint.problem = summary ? "" : WhyNoSummary(answer);
     if (!summary) return;
     endpoint.summary = *std::move(summary);
     endpoint.heard_at = options_.clock() - answer.age;

@@ -144,10 +144,7 @@ bool StreamTimer::EndPair(CommunicatorTimer& timer, CudaStream stream, uint32_t 
 
 void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
                               uint64_t now_ns) {
-  if (now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs &&
-      !RecordMarker(timer, stream, launched, now_ns)) {
-    return;
-  }
+  if (IsMarkerDue(timer, now_ns) && !RecordMarker(timer, stream, launched, now_ns)) return;
   CudaEvent const last_tail = timer.tail_.load();
   LaunchGate* const gate = PendingGate(timer);
   // A tail that stands in front of the gate's launch stays where it is.

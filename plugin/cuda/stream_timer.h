@@ -119,7 +119,7 @@ class CommunicatorTimer {
   bool is_on() const { return state_.acquire() == kOn && !failed_.load(); }
   // Acquire: sees the events, and that the poller has finished with the last communicator's.
   State state() const { return static_cast<State>(state_.acquire()); }
-  // Launching thread. Whether launches in a hurry need no event behind them (StreamTimer).
+  // Launching thread. True if launches in a hurry need no event behind them (StreamTimer).
   bool is_counted() const { return is_counted_.load(); }
   // What the driver answered when it first refused a call; 0: it has not.
   uint32_t error() const { return error_.load(); }
@@ -231,11 +231,10 @@ class StreamTimer {
   void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns) {
     if (__builtin_expect(!timer.is_on(), 0)) return;
     const uint64_t launched = timer.launched_.load() + 1;
-    if (__builtin_expect(now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs, 0) ||
-        __builtin_expect(timer.gate_.load() != CommunicatorTimer::kNoGate, 0)) {
+    if (__builtin_expect(NeedsMore(timer, now_ns), 0)) {
       return EndWithMore(timer, stream, launched, now_ns);
     }
-    if (timer.is_counted_.load() && now_ns < timer.last_launch_ns_.load() + kHurryNs) {
+    if (timer.is_counted_.load() && IsInAHurry(timer, now_ns)) {
       return CountLaunch(timer, launched, now_ns);
     }
     if (!RecordTail(timer, timer.tail_.load(), stream)) return;
@@ -247,9 +246,7 @@ class StreamTimer {
   // behind it, and EndHurried takes the place of End. Relaxed: the poller takes a time that is not
   // counted yet for that of the launch before, which it is by less than kHurryNs.
   static bool BeginHurried(CommunicatorTimer& timer, uint64_t now_ns) {
-    if (__builtin_expect(now_ns >= timer.last_launch_ns_.load() + kHurryNs, 0) ||
-        __builtin_expect(now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs, 0) ||
-        __builtin_expect(timer.gate_.load() != CommunicatorTimer::kNoGate, 0)) {
+    if (__builtin_expect(!IsInAHurry(timer, now_ns) || NeedsMore(timer, now_ns), 0)) {
       return false;
     }
     timer.last_launch_ns_.store(now_ns);
@@ -305,6 +302,16 @@ class StreamTimer {
   static void CountTail(CommunicatorTimer& timer, uint64_t launched) {
     // A poller that reads this number queries a `tail_` that stands behind it.
     timer.tail_launch_.publish(launched);
+  }
+  static bool IsMarkerDue(const CommunicatorTimer& timer, uint64_t now_ns) {
+    return now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs;
+  }
+  // More than a tail stands behind the next launch, or a gate in front of it.
+  static bool NeedsMore(const CommunicatorTimer& timer, uint64_t now_ns) {
+    return IsMarkerDue(timer, now_ns) || timer.gate_.load() != CommunicatorTimer::kNoGate;
+  }
+  static bool IsInAHurry(const CommunicatorTimer& timer, uint64_t now_ns) {
+    return now_ns < timer.last_launch_ns_.load() + kHurryNs;
   }
   static void CountLaunch(CommunicatorTimer& timer, uint64_t launched, uint64_t now_ns) {
     timer.last_launch_ns_.store(now_ns);  // published by the count

@@ -27,7 +27,7 @@ bool WorkProof::IsBlock(const char* block, uint64_t at, const WorkOwner& owner) 
   int32_t head[4];  // rank, nRanks, node, nNodes
   uint64_t channels;
   std::memcpy(head, block, sizeof(head));
-  std::memcpy(&channels, block + 56, sizeof(channels));
+  std::memcpy(&channels, block + kWorkChannelsAddressAt, sizeof(channels));
   return head[0] == owner.rank && head[1] == owner.nranks && head[2] >= 0 &&
          head[2] < owner.nnodes && head[3] == owner.nnodes && channels == at + kWorkChannelsAt;
 }

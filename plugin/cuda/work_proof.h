@@ -31,8 +31,9 @@
 //   it is at most others + work that was launched, where others stand       else kAhead
 //   quiet (nothing is in flight): it is exactly that, where others stand    else kDiffers, once that
 //                                                                           is seen twice
-// Quiet is no look at which a launch had begun and its operation was not reported: its thread may have
-// lost the processor, and the GPU have ended it.
+// A look is not quiet if a launch had begun and its operation was not reported: its thread may have
+// lost the processor, and the GPU may have ended it.
+//
 // A communicator may launch only in graphs, as JAX does with command buffers. Each lone collective uses
 // channel 0, and n channels in all, where n lies between the least and the most of those captured. So when
 // channel 0 grows by d, the sum grows by least * d to most * d, give or take a launch that is under way.
@@ -58,6 +59,7 @@ namespace nccl_pulse {
 
 inline constexpr size_t kWorkChannels = 64;
 inline constexpr size_t kWorkChannelBytes = 368;
+inline constexpr size_t kWorkChannelsAddressAt = 56;
 inline constexpr size_t kWorkChannelsAt = 96;
 inline constexpr size_t kWorkBlockBytes = kWorkChannelsAt + kWorkChannels * kWorkChannelBytes;
 inline constexpr size_t kWorkWords = kWorkChannelBytes / sizeof(uint64_t);
@@ -167,7 +169,7 @@ class WorkProof {
   uint64_t others_[kWorkWords] = {};  // by word
   uint64_t matched_work_ = 0;         // at the last match
   LaunchedWork suspect_;              // when a quiet look was wrong
-  // Of the last look that compared replays.
+  // The last look that compared replays found this.
   struct Replays {
     uint64_t words = 0;  // that may be the counter
     uint64_t work = 0, now_ns = 0;

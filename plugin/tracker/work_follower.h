@@ -191,7 +191,7 @@ inline void WorkFollower::NoteOperation(const CommunicatorParts& parts, uint64_t
   if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
     return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
   }
-  // Of a launch its operations are reported after it.
+  // A launch's operations are reported after it.
   if (__builtin_expect(launches == launched.reported.load(), 0)) {
     // The first of them was taken to be alone.
     if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);

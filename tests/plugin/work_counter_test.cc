@@ -91,7 +91,7 @@ class Job {
   StreamCommunicator& comm() { return *comm_; }
   // A collective that ends at once; the counter moves as it should, or by so much more.
   void Run(int64_t more = 0) {
-    // Before its event: a kernel stores the counter, and then its end is seen.
+    // A kernel stores the counter, and then its event is seen.
     block_.Finish(2, 1);
     if (more != 0) block_.Finish(1, more);
     comm_->Run(0);
@@ -478,7 +478,7 @@ TEST(WorkCounterTest, ProvenBesideReplays) {
   });
 }
 
-// As JAX does: a graph for each collective, and hardly an eager call.
+// JAX makes a graph for each collective, and hardly an eager call.
 TEST(WorkCounterTest, ProvenByReplaysAlone) {
   RunJob([](FakeCuda&, Job& job) {
     job.Run();
@@ -512,8 +512,8 @@ TEST(WorkCounterTest, FewReplaysAtATimeProveItLater) {
   });
 }
 
-// Another number of channels, a clock, a word that did not count what was eager, or two words that grow
-// alike.
+// The word may grow by another number of channels, be a clock, not have counted what was eager, or have
+// another word that grows alike.
 TEST(WorkCounterTest, WhatReplaysChangeIsNotAlwaysTheCounter) {
   for (const auto& replay :
        std::vector<std::function<void(Job&)>>{[](Job& job) {
@@ -542,7 +542,7 @@ TEST(WorkCounterTest, WhatReplaysChangeIsNotAlwaysTheCounter) {
   }
 }
 
-// As one of symmetric memory, whose kernel does not count.
+// The kernel of a call of symmetric memory does not count.
 TEST(WorkCounterTest, ACapturedCallThatIsNotReportedRefutes) {
   for (const std::string op : {"AllReduce", "Broadcast"}) {
     RunJob([&](FakeCuda& gpu, Job& job) {
@@ -590,7 +590,7 @@ TEST(WorkCounterTest, AnOperationMayBeReportedLate) {
   }
 }
 
-// As one with network traffic: each of its replays reports it, maybe long after the capture.
+// Each replay of a call with network traffic reports it, maybe long after the capture.
 TEST(WorkCounterTest, ACapturedCallMayBeReportedByItsReplays) {
   RunJob([](FakeCuda& gpu, Job& job) {
     job.Prove();

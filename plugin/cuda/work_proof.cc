@@ -60,15 +60,12 @@ bool WorkProof::IsSeenTwice(const WorkLook& look) {
   return is_again;
 }
 
-void WorkProof::Choose(uint64_t words, const char* block, const WorkLook& look, bool is_exact) {
-  word_ = static_cast<uint32_t>(__builtin_ctzll(words));
-  sum_ = Sum(block, word_);
-  CountOperations(Word(block, 0, word_), look, is_exact);
-}
-
-void WorkProof::Prove(const WorkLook& look) {
+void WorkProof::Prove(size_t word, const char* block, const WorkLook& look) {
+  word_ = word;
+  sum_ = Sum(block, word);
   moved_ns_ = look.now_ns;
   state_ = WorkState::kProven;
+  CountOperations(Word(block, 0, word), look, false);
 }
 
 void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
@@ -106,9 +103,9 @@ void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
   last.sum = sum;
   last.first = first;
   if (last.matches < kReplayMatches) return;
-  Choose(last.words, block, look, false);
-  others_[word_] = sum_ - look.before.work;
-  Prove(look);
+  const auto word = static_cast<size_t>(__builtin_ctzll(last.words));
+  candidates_[word].others = sum[word] - look.before.work;
+  Prove(word, block, look);
 }
 
 void WorkProof::Calibrate(const char* block, const WorkLook& look) {
@@ -121,35 +118,36 @@ void WorkProof::Calibrate(const char* block, const WorkLook& look) {
     is_settled_ = IsQuiet(look);
     return;
   }
-  uint64_t equal = 0;
-  uint64_t more = 0;
+  uint64_t fit = 0;
+  size_t proven = kWorkWords;
   for (size_t word = 0; word < kWorkWords; ++word) {
     const uint64_t bit = uint64_t{1} << word;
     if ((words_ & bit) == 0) continue;
+    Candidate& candidate = candidates_[word];
     const uint64_t sum = Sum(block, word);
-    if (sum == others_[word] + work) {
-      equal |= bit;
-    } else if (AreOthersPossible(look) && sum > others_[word] + work) {
-      others_[word] = sum - work;
-      more |= bit;
+    if (sum == candidate.others + work) {
+      is_settled_ = true;
+      if (++candidate.matches == kMatches) proven = word;
+      if (!look.is_captured) candidate.SetBase(Word(block, 0, word), look);
+    } else if (AreOthersPossible(look) && sum > candidate.others + work) {
+      candidate.others = sum - work;
+    } else {
+      continue;
     }
+    fit |= bit;
   }
-  if (equal == 0 && more == 0) {
+  if (fit == 0) {
     if (IsSeenTwice(look)) Refute(WorkRefutal::kDiffers);
     return;
   }
-  words_ = equal != 0 ? equal : more;
-  if (equal == 0) return;
-  is_settled_ = true;
-  matched_work_ = work;
-  ++matches_;
-  Choose(words_, block, look, true);
-  if (matches_ >= kMatches) Prove(look);
+  words_ = fit;
+  if (is_settled_) matched_work_ = work;
+  if (proven != kWorkWords) Prove(proven, block, look);
 }
 
 void WorkProof::Check(const char* block, const WorkLook& look) {
   const uint64_t sum = Sum(block, word_);
-  uint64_t& others = others_[word_];
+  uint64_t& others = candidates_[word_].others;
   if (sum < sum_) return Refute(WorkRefutal::kSteppedBack);
   // The launches that the last look found are complete by now.
   if (look.completed >= seen_.launches && sum < others + seen_.work) {
@@ -184,17 +182,16 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
 }
 
 void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_exact) {
+  Candidate& counter = candidates_[word_];
   if (!look.is_captured) {
-    if (!is_exact) return;
-    base_ = first - look.before.alone;
-    base_grouped_ = look.before.grouped;
+    if (is_exact) counter.SetBase(first, look);
     return;
   }
   // Without a base: from the communicator's first launch on, when the counter was 0.
   are_operations_known_ =
-      !look.is_group_captured && !look.may_hide && look.after.grouped == base_grouped_;
+      !look.is_group_captured && !look.may_hide && look.after.grouped == counter.base_grouped;
   if (!are_operations_known_ || !IsReported(look)) return;
-  const uint64_t eager = base_ + look.after.alone;
+  const uint64_t eager = counter.base + look.after.alone;
   // Some of the eager launches may still be in flight.
   if (first > eager) operations_ = std::max(operations_, first - eager);
 }

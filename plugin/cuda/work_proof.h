@@ -126,7 +126,7 @@ class WorkProof {
   // These say, once it is proven, how much work of eager launches the last look found finished. That
   // is known where nothing else is counted.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
-  uint64_t finished_work() const { return sum_ - others_[word_]; }
+  uint64_t finished_work() const { return sum_ - candidates_[word_].others; }
   // Once proven. Collectives that replays executed, if that is known: a launch of one collective
   // alone uses channel 0, so channel 0 counts these.
   bool are_operations_known() const { return are_operations_known_; }
@@ -139,9 +139,8 @@ class WorkProof {
  private:
   void Calibrate(const char* block, const WorkLook& look);
   void CalibrateByReplays(const char* block, const WorkLook& look);
-  // Takes the first of these words for the counter.
-  void Choose(uint64_t words, const char* block, const WorkLook& look, bool is_exact);
-  void Prove(const WorkLook& look);
+  // This word is the counter.
+  void Prove(size_t word, const char* block, const WorkLook& look);
   void Check(const char* block, const WorkLook& look);
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
   // True the second time that the same is seen.
@@ -163,12 +162,22 @@ class WorkProof {
   WorkRefutal refutal_ = WorkRefutal::kNone;
   uint64_t at_ = 0;
   WorkOwner owner_{};
-  uint64_t words_ = 0;  // calibrating: those that may be the counter
-  uint32_t matches_ = 0;
-  uint32_t word_ = 0;                 // proven: that is it
-  uint64_t others_[kWorkWords] = {};  // by word
-  uint64_t matched_work_ = 0;         // at the last match
-  LaunchedWork suspect_;              // when a quiet look was wrong
+  // A word that may be the counter. Another one can have the right sum once or twice, by chance.
+  struct Candidate {
+    uint64_t others = 0;
+    // Channel 0 without eager launches that are alone, and the others, before the first capture.
+    uint64_t base = 0, base_grouped = 0;
+    uint32_t matches = 0;
+    void SetBase(uint64_t first, const WorkLook& look) {
+      base = first - look.before.alone;
+      base_grouped = look.before.grouped;
+    }
+  };
+  std::array<Candidate, kWorkWords> candidates_{};
+  uint64_t words_ = 0;         // calibrating: the candidates
+  size_t word_ = 0;            // proven: that is it
+  uint64_t matched_work_ = 0;  // at the last match
+  LaunchedWork suspect_;       // when a quiet look was wrong
   // The last look that compared replays found this.
   struct Replays {
     uint64_t words = 0;  // that may be the counter
@@ -183,8 +192,6 @@ class WorkProof {
   bool is_settled_ = false;  // all that was launched was finished, no more and no less
   bool is_finished_known_ = false;
   // Of replays.
-  uint64_t base_ = 0,
-           base_grouped_ = 0;  // channel 0, without eager launches, before the first capture
   bool are_operations_known_ = false;
   uint64_t operations_ = 0;
   uint64_t moved_ns_ = 0, longest_pause_ns_ = 0;

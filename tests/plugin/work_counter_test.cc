@@ -51,6 +51,12 @@ class Block {
       Set(at, value + static_cast<uint64_t>(items));
     }
   }
+  // Something else that NCCL keeps of each channel, as its place in a tree: a depth and a rank, or -1.
+  // The sum over the channels is `of_two` by chance.
+  void PlaceInTrees(uint64_t of_two) {
+    Set(96 + 32, (uint64_t{0xffffffff} << 32) + of_two - 1);
+    Set(96 + 368 + 32, (uint64_t{1} << 32) + 1);
+  }
   void Free() { gpu_.FreeMemory(memory_); }
   char* memory() { return memory_; }
 
@@ -497,6 +503,27 @@ TEST(WorkCounterTest, ProvenByReplaysAlone) {
     job.See();
     EXPECT_EQ(job.work().operations, 201u);
   });
+}
+
+// The work of the first calls is the sum of another word, too, before or after the first capture.
+TEST(WorkCounterTest, AnotherWordMayHaveTheSameSumOnce) {
+  for (const int captured_at : {0, 1, 2}) {
+    RunJob([&](FakeCuda&, Job& job) {
+      job.block().PlaceInTrees(captured_at == 2 ? 4 : 2);
+      for (int i = 0; i < 6; ++i) {
+        if (i == captured_at) job.Capture();
+        if (i > captured_at) job.block().Finish();
+        job.Run();
+        if (i >= captured_at) {
+          EXPECT_EQ(job.work().operations,
+                    job.work().are_operations_known ? static_cast<uint64_t>(i - captured_at) : 0);
+        }
+      }
+      EXPECT_EQ(job.work().state, WorkState::kProven) << WorkRefutalName(job.work().refutal);
+      EXPECT_TRUE(job.work().are_operations_known);
+      EXPECT_EQ(job.work().operations, static_cast<uint64_t>(5 - captured_at)) << captured_at;
+    });
+  }
 }
 
 TEST(WorkCounterTest, FewReplaysAtATimeProveItLater) {

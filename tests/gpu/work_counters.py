@@ -12,6 +12,8 @@ Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and
     sizes     graphs of 24 batch sizes, as an engine captures them        the same
     compiled  torch.compile, mode reduce-overhead, four all_reduces       the same
     grouped   a graph of coalesced all_reduces                            proven; operations not known
+    groups    layers on a communicator of their own, beside those of      layers' as above; the one of Send and
+              sharded parameters, of stages (Send and Recv) and of all    Recv is not proven, and nothing hangs
     stopped   layers; then the host of rank 1 does nothing                rank_not_begun, rank 1
     held      layers; then rank 1's GPU runs another kernel               rank 1, or no_progress and nobody
     quiet     layers; then nothing is replayed for --quiet seconds        nothing
@@ -40,7 +42,7 @@ import urllib.request
 
 PORT = 9481
 LIVES = ("lives", "apart", "reset")
-JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "stopped", "held", "quiet", "computes", "first")
+JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "groups", "stopped", "held", "quiet", "computes", "first")
 STANDING = ("stopped", "held", "quiet", "computes", "first")
 LAYERS = 32
 SIZES = (64 << 10, 1 << 20, 16 << 20)
@@ -50,7 +52,7 @@ SIZES = (64 << 10, 1 << 20, 16 << 20)
 
 
 class Rank:
-    def __init__(self, rank, exchange):
+    def __init__(self, rank, exchange, case):
         import datetime
 
         import torch
@@ -67,12 +69,15 @@ class Rank:
         with open("/proc/self/maps", encoding="utf-8") as file:
             self.nccl = [version.value, *{line.split()[-1] for line in file if "libnccl.so" in line}]
         self.values = {size: torch.zeros(size // 4, device="cuda") for size in SIZES}
+        # Communicators with the same ranks, of graphs, sharded parameters and stages.
+        self.layers, self.shards, self.stages = [
+            dist.new_group([0, 1]) if case == "groups" else dist.group.WORLD for _ in range(3)]
 
     def calibrate(self):
         """Eager calls with pauses between them."""
         for _ in range(6):
             for size in SIZES:
-                self.dist.all_reduce(self.values[size])
+                self.dist.all_reduce(self.values[size], group=self.layers)
             self.torch.cuda.synchronize()
             time.sleep(0.15)
 
@@ -80,18 +85,29 @@ class Rank:
         graph = self.torch.cuda.CUDAGraph()
         with self.torch.cuda.graph(graph):
             for size in sizes:
-                self.dist.all_reduce(self.values[size])
+                self.dist.all_reduce(self.values[size], group=self.layers)
         return graph, len(sizes)
 
-    def replay(self, graphs, seconds, eager=False):
+    def shard(self):
+        """What a step of sharded parameters and a change of stage call."""
+        whole, peer = self.values[SIZES[1]], 1 - self.rank
+        part = whole[:len(whole) // 2].clone()
+        self.dist.reduce_scatter_tensor(part, whole, group=self.shards)
+        self.dist.all_gather_into_tensor(whole, part, group=self.shards)
+        small = self.values[SIZES[0]]
+        for each in self.dist.batch_isend_irecv([
+                self.dist.P2POp(self.dist.isend, small.clone(), peer, group=self.stages),
+                self.dist.P2POp(self.dist.irecv, small, peer, group=self.stages)]):
+            each.wait()
+
+    def replay(self, graphs, seconds, eager=lambda: None):
         end = time.monotonic() + seconds
         steps = 0
         while True:
             for graph, calls in graphs:
                 graph.replay()
                 self.replayed += calls
-            if eager:
-                self.dist.all_reduce(self.values[SIZES[0]])
+            eager()
             self.torch.cuda.synchronize()
             steps += 1
             # The ranks have to make as many steps.
@@ -153,9 +169,13 @@ def graphs_of(job, case):
     return [job.capture([SIZES[layer % 3]] * 2) for layer in range(LAYERS)]
 
 
-def own_rank(rank):
+def communicators():
     with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
-        comms = json.loads(answer.read())["communicators"]
+        return json.loads(answer.read())["communicators"]
+
+
+def own_rank(rank):
+    comms = communicators()
     for comm in comms:
         for each in comm["ranks"]:
             if each["rank"] == rank and each["captured"]:
@@ -165,7 +185,7 @@ def own_rank(rank):
 
 def run_rank(options):
     rank, case = options.rank, options.case
-    job = Rank(rank, options.exchange)
+    job = Rank(rank, options.exchange, case)
     if case == "first":
         print(json.dumps({"event": "stands", "rank": rank, "replayed": 0, "nccl": job.nccl}), flush=True)
         if rank == 0:
@@ -173,7 +193,8 @@ def run_rank(options):
         time.sleep(3600)
     job.calibrate()
     graphs = graphs_of(job, case)
-    job.replay(graphs, options.seconds, eager=case == "beside")
+    job.replay(graphs, options.seconds, *{"beside": [lambda: job.dist.all_reduce(job.values[SIZES[0]])],
+                                          "groups": [job.shard]}.get(case, []))
     if case == "compiled":
         job.replayed = graphs[0][0].replayed()
     if case in STANDING:
@@ -198,15 +219,19 @@ def run_rank(options):
     work = own["work"]
     right = work is not None and work["state"] == "proven" and (
         work["operations"] is None if case == "grouped" else 0 < job.replayed == work["operations"])
+    comms = communicators()
+    states = sorted(each["ranks"][rank]["work"]["state"] for each in comms)
+    right = right and (case != "groups" or states == ["proven"] * 3 + ["refuted"]) and not any(
+        each["hang"] for each in comms)
     print(json.dumps({"case": case, "rank": rank, "right": right, "replayed": job.replayed, "work": work,
-                      "nccl": job.nccl, "state": own["state"],
+                      "nccl": job.nccl, "state": own["state"], "states": states,
                       "hang": comm["hang"] and comm["hang"]["text"]}), flush=True)
     time.sleep(1)  # the other one reads, too
     os._exit(0 if right else 1)
 
 
 def run_cost(options):
-    job = Rank(options.rank, options.exchange)
+    job = Rank(options.rank, options.exchange, "cost")
     job.calibrate()
     torch = job.torch
     model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048, device="cuda") for _ in range(8)])

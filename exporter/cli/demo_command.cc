@@ -83,11 +83,12 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// How to call this program in another shell: as it was called here, from the same folder. `bazel run` calls it
-// by a path of its own.
+// Then program and library have paths of Bazel's.
+bool IsBazelRun() { return std::getenv("BUILD_WORKSPACE_DIRECTORY") != nullptr; }
+
+// How to call this program in another shell: as it was called here, from the same folder.
 const char* OwnName() {
-  return std::getenv("BUILD_WORKSPACE_DIRECTORY") == nullptr ? program_invocation_name
-                                                             : "bazel-bin/exporter/pulse";
+  return IsBazelRun() ? "bazel-bin/exporter/pulse" : program_invocation_name;
 }
 
 // The address at which a rank says that it serves, in a form that works on this machine: a host's
@@ -141,8 +142,10 @@ class Demo {
     const int status = Conduct();
     const bool have_ended = ranks_.Stop();
     if (have_ended && status == kDone) {
-      std::printf("\nNext, for a job of yours: export NCCL_PROFILER_PLUGIN=%s\n",
-                  options.plugin.c_str());
+      std::printf("\nNext, for a job of yours: %s%s\n",
+                  IsBazelRun() ? "build and install a package (README.md, Install)"
+                               : "export NCCL_PROFILER_PLUGIN=",
+                  IsBazelRun() ? "" : options.plugin.c_str());
     }
     if (have_ended || status != kDone) return status;
     std::fprintf(stderr, "pulse: a rank did not end within 10 s and was killed\n");

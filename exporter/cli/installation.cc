@@ -41,12 +41,13 @@ std::string Find(const std::string& in_workspace, const std::string& beside,
                  const std::string& installed, const std::string& installed_by_debian) {
   const std::string program = ProgramPath();
   const std::string folder = program.substr(0, program.rfind('/'));
+  const std::string prefix = folder.substr(0, folder.rfind('/'));
   const std::string relative = std::string("/") + kWorkspace + "/" + in_workspace;
   // Read before any thread exists.
   const char* runfiles = std::getenv("RUNFILES_DIR");  // NOLINT(concurrency-mt-unsafe)
   return FirstExisting({(runfiles != nullptr ? runfiles : "") + relative,
                         program + ".runfiles" + relative, folder + "/" + beside,
-                        folder + "/../" + installed, folder + "/../" + installed_by_debian});
+                        prefix + "/" + installed, prefix + "/" + installed_by_debian});
 }
 
 }  // namespace

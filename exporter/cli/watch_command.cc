@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/hang_flags.h"
@@ -120,9 +121,10 @@ int Run(const std::vector<std::string>& arguments) {
   }
   std::unique_ptr<WatchService> service = WatchService::Start(std::move(options), &error);
   if (service == nullptr) return Fail(kCannotServe, error);
-  LogLine(LogLevel::kInfo, absl::StrCat("watching; all jobs at http",
-                                        guard != nullptr && guard->is_https() ? "s" : "", "://",
-                                        service->address(), "/"));
+  LogLine(
+      LogLevel::kInfo,
+      absl::StrCat("watching; all jobs at http", guard != nullptr && guard->is_https() ? "s" : "",
+                   "://", absl::StrReplaceAll(service->address(), {{"[::]", "localhost"}}), "/"));
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) Reload(guard.get());
   service = nullptr;

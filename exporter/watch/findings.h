@@ -43,17 +43,16 @@ struct JobSlow {
 };
 
 // In the order in which a page shows them.
-enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kOk, kNotLookedAt };
+enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kOk, kNew };
 inline constexpr int kJobStates = 6;
 constexpr const char* JobStateName(JobState state) {
-  constexpr const char* kNames[kJobStates] = {"hang",       "wait", "slow",
-                                              "incomplete", "ok",   "not_looked_at"};
+  constexpr const char* kNames[kJobStates] = {"hang", "wait", "slow", "incomplete", "ok", "new"};
   return kNames[static_cast<int>(state)];
 }
 
 // A look at a job has found this.
 struct JobFindings {
-  JobState state = JobState::kNotLookedAt;
+  JobState state = JobState::kNew;
   std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` says it

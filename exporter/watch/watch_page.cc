@@ -110,7 +110,8 @@ std::string WatchPage(const WatchState& state, const std::string& own_url) {
                   absl::FormatTime("%Y-%m-%d %H:%M:%S",
                                    absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
                                    absl::LocalTimeZone()),
-                  "  ", state.answered, " endpoints answered");
+                  "  ", state.answered,
+                  state.answered == 1 ? " endpoint answered" : " endpoints answered");
   if (!state.find_error.empty()) {
     absl::StrAppend(&html, "<p><b>", Html(state.find_error), "</b>");
   }

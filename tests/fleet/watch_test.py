@@ -97,6 +97,19 @@ class WatchTest(DiagnoseCase):
         self.assertRegex(page, r'<br><a href="http://127\.0\.0\.1:\d+/#watch=http%3A%2F%2Fwatcher%3A1234%2F">rank ')
         self.assertIn("info: job 4711: HANG  global rank %d" % culprit, process.stderr.readline() + process.stderr.readline())
 
+    def test_its_log_has_an_address_that_a_browser_opens(self):
+        process = subprocess.Popen([PULSE, "watch", "--listen=:0", "localhost:1"], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertRegex(process.stderr.readline(), r"all jobs at http://localhost:\d+/$")
+
+    def test_one_endpoint_and_a_new_job(self):
+        _, _, arguments = self.hung_job()
+        port, _ = self.watch(*arguments[:1])
+        self.wait_for(lambda: "  1 endpoint answered<table>" in self.ask(port, "/")[2], "a round is over")
+        self.assertIn('nccl_watch_jobs{state="new"} ', self.ask(port, "/metrics")[2])
+
     def test_a_page_cannot_be_made_to_lead_elsewhere(self):
         _, _, arguments = self.hung_job()
         port, _ = self.watch(*arguments)

@@ -102,12 +102,14 @@ class DemoTest(unittest.TestCase):
         return [rank["process"]["pid"] for rank in self.communicator()["ranks"]]
 
     def test_it_says_how_to_call_it(self):
-        for environment, name in (({}, re.escape(cluster.PULSE)),
-                                  ({"BUILD_WORKSPACE_DIRECTORY": "/src"}, "bazel-bin/exporter/pulse")):
+        for environment, name, following in (
+                ({}, re.escape(cluster.PULSE), "export NCCL_PROFILER_PLUGIN=.*libnccl-profiler-pulse.so"),
+                ({"BUILD_WORKSPACE_DIRECTORY": "/src"}, "bazel-bin/exporter/pulse", "build and install a package .*")):
             demo = self.start(**environment)
             demo.wait_for(r"^  %s status --watch 127\.0\.0\.1:%d " % (name, self.port))
             demo.wait_for(r"^  %s diagnose 127\.0\.0\.1:%d " % (name, self.port))
             self.assertEqual(demo.end()[0], 0)
+            demo.wait_for("^Next, for a job of yours: %s$" % following)
 
     def assert_gone(self, pids):
         cluster.wait_until(lambda: not any(map(is_alive, pids)), "all processes have ended")
@@ -164,7 +166,6 @@ class DemoTest(unittest.TestCase):
         self.assertEqual([rank["longest_waits"] for rank in self.communicator()["ranks"]],
                          [[]] * RANKS)
         self.assertEqual(demo.end(), (0, ""))
-        demo.wait_for("^Next, for a job of yours: export NCCL_PROFILER_PLUGIN=.*libnccl-profiler-pulse.so$")
         self.assert_gone(pids)
 
     def test_ctrl_c_in_a_hang(self):

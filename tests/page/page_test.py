@@ -105,6 +105,17 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate(cells)[2], "duration (stream), 5")
         self.assert_clean(shown)
 
+    def test_the_button_of_a_problem_is_on_its_first_line(self):
+        hung = communicator("00000000000000bb", "a-long-name-of-a-communicator", hang=hang())
+        for width in 1280, 390:
+            shown = self.look(page(hung), width=width)
+            badge, button = (shown.evaluate("document.querySelector('.lead %s').getBoundingClientRect().toJSON()" % part)
+                             for part in (".badge", "button"))
+            self.assertLess(button["top"], badge["bottom"])
+            self.assertLess(badge["right"], button["left"])
+            self.assertLess(button["right"], width)
+            self.assert_clean(shown)
+
     def test_trouble_stands_first(self):
         calm = [communicator("%016x" % i, "tp-%d" % i) for i in range(6)]
         slow = communicator("00000000000000aa", "pp", straggler=straggler())
@@ -115,7 +126,7 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate("document.querySelectorAll('%s[open]').length" % SECTION),
                          1)
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('#verdict li')]"
-                                        ".map((each) => each.innerText.split('\\n')[0])"),
+                                        ".map((each) => each.querySelector('.badge').innerText)"),
                          ["■ HANG", "▲ SLOW"])
         self.assertIn("Rank 3 (pid 24003, GPU 3) has not called AllReduce.", shown.text("#verdict"))
         # In words; the name that alerts have is there for who hovers.

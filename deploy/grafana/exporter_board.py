@@ -1,6 +1,6 @@
 """The dashboard of the exporter's own health: whether to trust the others."""
 
-from panels import Dashboard, bad_from, graph, largest, override, query_variable, stat, table
+from panels import FEWER, NO_STEPS, Dashboard, bad_from, graph, largest, override, query_variable, stat, table
 
 
 def exporter():
@@ -14,7 +14,7 @@ def exporter():
 
     board.add(
         stat("Endpoints up", "Share of scraped endpoints that answer.",
-             'avg(up{job=~"nccl-pulse.*", instance=~"$instance"})', "percentunit", none="?"),
+             'avg(up{job=~"nccl-pulse.*", instance=~"$instance"})', "percentunit", FEWER, none="?"),
         stat("Processes", "Live processes.", "sum(nccl_pulse_process_up%s)" % at),
         stat("Ended processes", "Processes whose last state an agent keeps.",
              "count(nccl_pulse_process_up%s == 0)" % at),
@@ -31,18 +31,18 @@ def exporter():
         height=4)
     board.add(table(
         "Endpoints down", "Scraped endpoints without an answer.", ("job", "instance"),
-        (("Up", 'max by (job, instance) (up{job=~"nccl-pulse.*", instance=~"$instance"} == 0)', "short"),),
-        overrides=[override("job", custom__width=180)]), table(
+        ((None, 'max by (job, instance) (up{job=~"nccl-pulse.*", instance=~"$instance"} == 0)', "short"),),
+        overrides=[override("job", custom__width=180)], none="All endpoints answer"), table(
         "Versions and modes", "Sources of durations and completions, per number of processes.",
-        ("version", "nccl_api_version", "timing", "durations", "completions", "event_mask", "memory"),
-        (("Processes", "count by (version, nccl_api_version, timing, durations, completions, event_mask, "
-          "memory) (nccl_pulse_build_info%s)" % at, "short"),)), height=6)
+        ("version", "nccl_api_version", "timing", "durations", "completions", "memory"),
+        (("Processes", "count by (version, nccl_api_version, timing, durations, completions, memory) "
+          "(nccl_pulse_build_info%s)" % at, "short"),)), height=6)
 
     board.row("Loss")
     board.add(
         graph("Ignored events", "Unusable callbacks, by reason. unfollowed_step and foreign_process belong "
               "to other processes (PXN).",
-              (rate("nccl_pulse_ignored_events_total", "reason"), "{{reason}}"), unit="ops"),
+              (rate("nccl_pulse_ignored_events_total", "reason"), "{{reason}}"), unit="ops", none="None"),
         graph("Operations without a duration", "By reason. not_sampled is expected.",
               (rate("nccl_operations_without_duration_total", "reason"), "{{reason}}"), unit="ops", stack=True))
     board.add(
@@ -51,13 +51,14 @@ def exporter():
         graph("Refused and uncompleted",
               "Processes that endpoints refused; operations without a reported end.",
               (rate("nccl_pulse_processes_rejected_total", "reason"), "refused: {{reason}}"),
-              (rate("nccl_operations_without_completion_total", "op"), "uncompleted: {{op}}"), unit="ops"))
+              (rate("nccl_operations_without_completion_total", "op"), "uncompleted: {{op}}"), unit="ops", none="None"))
     board.add(
         graph("Untrusted kernel timing", "Communicators whose GPU timestamps are not used.",
               ("count by (reason) (max by (comm, reason) (nccl_pulse_kernel_timing_untrusted%s) == 1)"
-               % at, "{{reason}}")),
+               % at, "{{reason}}"), none="None"),
         graph("Overflowed operations", "Operations beyond the series limit, of ten endpoints.",
-              largest(rate("nccl_pulse_overflowed_operations_total", "instance"), "{{instance}}", 10), unit="ops"))
+              largest(rate("nccl_pulse_overflowed_operations_total", "instance"), "{{instance}}", 10), unit="ops",
+              none="None"))
 
     board.row("Overhead")
     board.add(
@@ -92,5 +93,5 @@ def exporter():
               largest("max by (instance) (1 / nccl_pulse_sampling_ratio%s)" % at, "{{instance}}", 10)),
         graph("Network watched", "Share of time in which network steps are watched, of ten endpoints.",
               largest("max by (instance) (rate(nccl_pulse_network_observed_seconds_total%s[$__rate_interval]))"
-                      % at, "{{instance}}", 10), unit="percentunit"))
+                      % at, "{{instance}}", 10), unit="percentunit", none=NO_STEPS))
     return board.document

@@ -12,13 +12,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 # pylint: disable=wrong-import-position
 from exporter_board import exporter
-from panels import (AGE, RUNBOOK, Dashboard, bad_from, dashboard_url, graph, heatmap, largest, override, query_variable,
-                    rate_of, stat, table, thresholds)
+from panels import (AGE, FEWER, NO_STEPS, RUNBOOK, Dashboard, bad_from, dashboard_url, graph, heatmap, largest, override,
+                    query_variable, rate_of, stat, table, thresholds)
 
 LIVE = "rank:nccl_communicator:live"
 WAITING = bad_from(0.05, 0.2)
 IN_FLIGHT = bad_from(60, 300)
-FEWER = thresholds((None, "red"), (1, "green"))
+STALLED = thresholds((None, "orange"), (240, "red"))  # as the alerts: a warning first
 FIRING = 'ALERTS{alertname=~"Nccl.*", alertstate="firing", severity!="info"}'
 
 JOB, NODE = "nccl-job", "nccl-node"
@@ -26,8 +26,8 @@ JOB, NODE = "nccl-job", "nccl-node"
 # The text of a panel without data.
 COMPLETE = "Launches complete"
 YOUNG = "Needs an hour of history"
-NO_STEPS = "No network steps were watched"
 NONE_LATE = "No rank is late, or no pulse watch is scraped"
+NONE_HUNG = "No job hangs, or no pulse watch is scraped"
 NO_DCGM = "Needs dcgm-exporter and dcgm.yaml"
 
 
@@ -75,10 +75,10 @@ def fleet():
     board.add(
         table("Blocking ranks", "The root of each hang, according to pulse watch. Empty while all jobs progress.", root, (
             ("Stalled for", "time() - max by (%s) (nccl_job_hang_start_timestamp_seconds%s)" % (
-                ", ".join(root), of), AGE, IN_FLIGHT),),
+                ", ".join(root), of), AGE, STALLED),),
               links=[("workload", dashboard_url(JOB, workload="workload", job_id="job_id")),
                      ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
-              sort=[("Stalled for", True)]),
+              sort=[("Stalled for", True)], none=NONE_HUNG),
         graph("Late nodes", "Seconds per second that jobs lose to late ranks of a node, according to pulse watch.",
               ("topk(10, max by (workload, Hostname) (nccl_job_straggler_ratio%s))" % of, "{{workload}} {{Hostname}}"),
               unit="percentunit", steps=bad_from(0.05), none=NONE_LATE))
@@ -92,11 +92,11 @@ def fleet():
                     / workload:nccl_operation_duration_seconds:mean_baseline))""" % of,
                "{{workload}} {{op}} {{size}}"), unit="suffix:x", steps=bad_from(1.5), none=YOUNG))
     board.add(
-        graph("Bandwidth: worst of its kind", "Bus bandwidth of the slowest communicator, divided by the median "
-              "of communicators with the same index; of the rank that waits least.",
-              ("""bottomk(10, min by (workload, op, size) (
+        graph("Bandwidth of the slowest communicator", "Bus bandwidth, divided by the median of communicators with the "
+              "same index; of the rank that waits least.",
+              ("""bottomk(10, clamp_max(min by (workload, op, size) (
                     workload:nccl_bus_bandwidth:worst_communicator%s
-                    / workload:nccl_bus_bandwidth:best_rank))""" % of,
+                    / workload:nccl_bus_bandwidth:best_rank), 1))""" % of,
                "{{workload}} {{op}} {{size}}"), unit="percentunit", max=1),
         graph("Network wait per byte", "Divided by the median of the last three days, for the cause that has grown most.",
               ("""topk(10, max by (workload, direction, reason) (
@@ -110,7 +110,7 @@ def fleet():
         ((None, "max by (%s) (%s)" % (", ".join(alert), FIRING), "short"),),
         links=[("alertname", RUNBOOK), ("workload", dashboard_url(JOB, workload="workload")),
                ("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
-        sort=[("severity", False)],
+        sort=[("severity", False)], none="No alert fires",
         overrides=[override("severity", custom__cellOptions={"type": "color-text"}, mappings=[
             {"type": "value", "options": {"critical": {"color": "red", "index": 0},
                                           "warning": {"color": "orange", "index": 1}}}])]))
@@ -134,7 +134,7 @@ def job():
     comm = '{comm=~"$comm"}'
     timed = '{comm=~"$comm", op=~"$op", size=~"$size", timing=~"stream|kernel"}'
     board.add(
-        stat("Ranks", "Scraped ranks of all selected communicators.", "sum(comm:nccl_ranks:seen%s)" % comm),
+        stat("Ranks in communicators", "Scraped ranks of all selected communicators. A process has one rank in each.", "sum(comm:nccl_ranks:seen%s)" % comm),
         stat("Ranks scraped / expected", "Lowest share among the selected communicators.",
              "min(comm:nccl_ranks:ratio%s)" % comm, "percentunit", FEWER, none="?"),
         stat("In flight for", "Age of the oldest launch; empty while launches complete.",
@@ -142,22 +142,22 @@ def job():
         stat("Waiting", "Share of the time that ranks wait for each other, in the worst communicator.",
              "max(comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING, none="?"),
         stat("Timed calls", "Share of calls with a duration; a sample by design.",
-             "avg(comm:nccl_timed_operations:ratio%s)" % comm, "percentunit", none="?"),
+             "clamp_max(avg(comm:nccl_timed_operations:ratio%s), 1)" % comm, "percentunit", none="?"),
         stat("With CUDA graphs",
              "Communicators with captured operations.",
              "sum(max by (comm) (nccl_communicator_uses_cuda_graphs%s))" % comm),
         height=4)
+    used = "comm:nccl_communicator:live" + comm
     board.add(table(
-        "Communicators", "", ("comm", "comm_name", "nranks", "nnodes", "index"), (
-            ("In use", "max by (comm, comm_name, nranks, nnodes, index) (comm:nccl_communicator:live%s)"
-             % comm, "short"),
-            ("Ranks", "max by (comm) (comm:nccl_ranks:seen%s)" % comm, "short"),
-            ("In flight for", "max by (comm) (rank:nccl_inflight_age:seconds%s)" % comm, AGE, IN_FLIGHT),
-            ("Waiting", "max by (comm) (comm:nccl_waiting:avg%s)" % comm, "percentunit", WAITING),
-            ("Calls", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))" % comm, "ops"),
-            ("Throughput", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))" % comm,
-             "Bps")),
-        sort=[("In use", True), ("In flight for", True), ("Waiting", True)],
+        "Communicators", "Communicators in use.", ("comm", "comm_name", "nranks", "nnodes", "index"), (
+            (None, "max by (comm, comm_name, nranks, nnodes, index) (%s)" % used, "short"),
+            *((name, "%s and on (comm) %s" % (expression % comm, used), *more) for name, expression, *more in (
+                ("Ranks", "max by (comm) (comm:nccl_ranks:seen%s)", "short"),
+                ("In flight for", "max by (comm) (rank:nccl_inflight_age:seconds%s)", AGE, IN_FLIGHT),
+                ("Waiting", "max by (comm) (comm:nccl_waiting:avg%s)", "percentunit", WAITING),
+                ("Calls", "sum by (comm) (rate(nccl_operations_total%s[$__rate_interval]))", "ops"),
+                ("Throughput", "sum by (comm) (rate(nccl_operation_bytes_total%s[$__rate_interval]))", "Bps")))),
+        sort=[("In flight for", True), ("Waiting", True)],
         links=[("comm", "/d/%s?${datasource:queryparam}&var-workload=${workload}"
                 "&var-job_id=${job_id}&var-comm=${__data.fields.comm}&${__url_time_range}" % JOB)]), height=8)
 
@@ -166,9 +166,9 @@ def job():
         "Blocking ranks", "The root of the hang, according to pulse watch. Empty while the job progresses.",
         (process + ", verdict, first_step").split(", "), (
             ("Stalled for", "time() - max by (%s, verdict, first_step) "
-             "(nccl_job_hang_start_timestamp_seconds%s)" % (process, of), AGE, IN_FLIGHT),),
+             "(nccl_job_hang_start_timestamp_seconds%s)" % (process, of), AGE, STALLED),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
-        sort=[("global_rank", False)]), height=6)
+        sort=[("global_rank", False)], none=NONE_HUNG), height=6)
 
     board.row("Latency and bandwidth")
     board.add(
@@ -220,7 +220,7 @@ def job():
                    "* on (job, instance, comm, rank) group_left (Hostname, gpu) %s))" % (comm, LIVE),
                    "percentunit"),),
               links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
-              sort=[("Waits", False)]),
+              sort=[("Waits", False)], none="No rank waits"),
         graph("Late within its node", "Share of time that the node's other ranks wait for a rank; the 20 latest.",
               largest("max by (comm, rank) (rate(nccl_straggler_seconds_total%s[5m]))" % comm,
                       "{{comm}} rank {{rank}}"), unit="percentunit", steps=bad_from(0.05)))
@@ -230,7 +230,7 @@ def job():
             ("Lost", "max by (%s, first_step) (nccl_job_straggler_ratio%s)" % (process, of),
              "percentunit", bad_from(0.05)),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
-        sort=[("Lost", True)]), height=6)
+        sort=[("Lost", True)], none=NONE_LATE), height=6)
 
     board.row("Network", collapsed=True)
     board.add(
@@ -273,7 +273,7 @@ def node():
              "percentunit", WAITING)),
         links=[("workload", dashboard_url(JOB, workload="workload"))],
         details=("pid", "instance", "UUID")))
-    legend = "gpu {{gpu}} {{comm}} rank {{rank}}"
+    legend = "{{comm}} rank {{rank}} gpu {{gpu}}"
 
     def of_rank(expression):
         return "max by (gpu, comm, rank) (%s %s)" % (expression, identity)
@@ -315,11 +315,11 @@ def node():
                     rate(nccl_pulse_network_observed_seconds_total[$__rate_interval])
                     * on (job, instance, pid) group_left (Hostname)
                     max by (job, instance, pid, Hostname) (%s%s))"""
-               % (identity, LIVE, here), "{{direction}}"), unit="Bps"),
+               % (identity, LIVE, here), "{{direction}}"), unit="Bps", none=NO_STEPS),
         graph("Waiting network steps", "Average number of steps that wait. Compare shares only.",
               ("""sum by (direction, reason) (
                     rate(nccl_network_wait_seconds_total[$__rate_interval]) %s)""" % identity,
-               "{{direction}} {{reason}}"), unit="short", stack=True))
+               "{{direction}} {{reason}}"), unit="short", stack=True, none=NO_STEPS))
 
     board.row("GPU, from dcgm-exporter", collapsed=True)
     gpu = "gpu {{gpu}}"

@@ -30,10 +30,21 @@ def bad_from(*bounds):
     return thresholds((None, GREEN), *zip(bounds, colors))
 
 
+FEWER = thresholds((None, "red"), (1, "green"))
+
+# The text of a panel without data.
+NO_STEPS = "No network steps were watched"
+
+
 def known_from(steps):
     """The same, but gray, not the color of the lowest step, where there is no value."""
     lowest = dict(steps["steps"][0], value=0)
     return dict(steps, steps=NONE["steps"] + [lowest] + steps["steps"][1:])
+
+
+def decimals(unit):
+    """9.1 %, not 9.1322 %."""
+    return {"decimals": 1} if unit == "percentunit" else {}
 
 
 def target(expression, legend="", index=0, **more):
@@ -44,7 +55,7 @@ def target(expression, legend="", index=0, **more):
 
 def panel(kind, title, description, targets, unit, steps=NONE, options=None, custom=None,
           overrides=(), links=(), **defaults):
-    config = dict({"unit": unit, "thresholds": steps, "color": {"mode": "palette-classic"}}, **defaults)
+    config = dict({"unit": unit, "thresholds": steps, "color": {"mode": "palette-classic"}}, **decimals(unit), **defaults)
     if custom:
         config["custom"] = custom
     if links:
@@ -112,7 +123,8 @@ def heatmap(title, description, histogram, selected, unit="s"):
 
 # In pixels. A laptop has 1400 for all columns; those without a width share the rest.
 WIDTHS = {"alertname": 260, "severity": 100, "gpu": 60, "rank": 70, "comm": 165, "nranks": 90, "nnodes": 90,
-          "index": 80, "job_id": 110, "pid": 90, "instance": 180}
+          "index": 80, "job_id": 110, "pid": 90, "instance": 180, "UUID": 320, "first_step": 420,
+          "global_rank": 100, "verdict": 140, "version": 70, "nccl_api_version": 145, "timing": 70, "completions": 105}
 
 
 def override(column, **properties):
@@ -121,12 +133,13 @@ def override(column, **properties):
         {"id": name.replace("__", "."), "value": value} for name, value in properties.items()]}
 
 
-def table(title, description, keys, columns, links=(), details=(), sort=(), overrides=()):
+def table(title, description, keys, columns, links=(), details=(), sort=(), overrides=(), none=None):
     """One row for each value of the labels `keys` and `details`, the values between them.
 
     columns: (name, expression, unit[, thresholds]). Rows are merged by labels: the expressions give no
     others than those. Without a name the column only brings rows and is not shown.
     sort: (column, whether descending).
+    none: instead of "No data". Grafana also writes it into empty cells of values.
     """
     targets, renames, hidden = [], {}, {"Time": True}
     overrides = list(overrides)
@@ -141,15 +154,16 @@ def table(title, description, keys, columns, links=(), details=(), sort=(), over
         renames[value] = name
         color = {"thresholds": steps[0], "custom__cellOptions": {"type": "color-text"},
                  "color": {"mode": "thresholds"}} if steps else {}
-        overrides.append(override(name, unit=unit, **color))
-    overrides += [override(label, custom__width=WIDTHS[label])
-                  for label in (*keys, *details) if label in WIDTHS]
+        overrides.append(override(name, unit=unit, **decimals(unit), **color))
+    for label in (*keys, *details):
+        properties = dict({"noValue": ""} if none else {}, **{"custom__width": WIDTHS[label]} if label in WIDTHS else {})
+        overrides += [override(label, **properties)] if properties else []
     # A job without a name or ID needs a text to click on.
     overrides += [override(label, links=[{"title": "Open", "url": url}], mappings=[{
         "type": "special", "options": {"match": "empty", "result": {"text": "(none)", "index": 0}}}])
                   for label, url in links]
     # Labels are text: as numbers, process 1340 would be shown (and linked to) as 1.34 K.
-    made = panel("table", title, description, targets, "string", overrides=overrides,
+    made = panel("table", title, description, targets, "string", overrides=overrides, **({"noValue": none} if none else {}),
                  options={"showHeader": True, "cellHeight": "sm", "frameIndex": 0,
                           "sortBy": [{"displayName": name, "desc": desc} for name, desc in sort]},
                  custom={"align": "auto", "cellOptions": {"type": "auto"}, "inspect": False,

@@ -112,6 +112,24 @@ class Structure(unittest.TestCase):
                 self.assertIn(part.get("unit", "s"), ("Bps", "bytes", "dtdurations", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
                                                       "string", "suffix:x", "watt"))
 
+    def test_percentages_have_one_decimal(self):
+        """9.1 %, not 9.1322 %."""
+        found = 0
+        for part in everything(dashboards()):
+            if part.get("unit") == "percentunit":
+                self.assertEqual(1, part["decimals"])
+                found += 1
+            elif {"id": "unit", "value": "percentunit"} in part.get("properties", []):
+                self.assertIn({"id": "decimals", "value": 1}, part["properties"])
+                found += 1
+        self.assertGreater(found, 20)
+
+    def test_a_panel_without_data_has_a_text(self):
+        for board in dashboards().values():
+            for panel in panels(board):
+                if (board["uid"], panel["title"]) in WITHOUT_REPLAY and len(panel["targets"]) == 1:
+                    self.assertIn("noValue", panel["fieldConfig"]["defaults"], panel["title"])
+
     def test_model(self):
         uids = [board["uid"] for board in dashboards().values()]
         self.assertEqual(len(uids), len(set(uids)))

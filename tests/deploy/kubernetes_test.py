@@ -335,6 +335,28 @@ class NodeTest(unittest.TestCase):
                 for part in ("username", "password")}:
             self.assertIn("create secret generic %s " % secret, manual)
 
+    def test_the_kustomizations_of_the_manual(self):
+        with open(os.path.join(RUNFILES, "docs/kubernetes.md"), encoding="utf-8") as file:
+            blocks = re.findall(r"^```yaml\n(.*?)^```", file.read(), re.DOTALL | re.MULTILINE)
+        made = []
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            shutil.copytree(copied(), os.path.join(folder, "nccl-pulse/deploy"))
+            shutil.copy(os.path.join(copied(), "kubernetes/base/job.yaml"), folder)
+            for name, text in zip((".", "cluster"), blocks):
+                os.makedirs(os.path.join(folder, name), exist_ok=True)
+                with open(os.path.join(folder, name, "kustomization.yaml"), "w", encoding="utf-8") as file:
+                    file.write(text)
+                output = subprocess.run([servers.path_or_skip("kubectl"), "kustomize", os.path.join(folder, name)],
+                                        check=True, stdout=subprocess.PIPE, text=True).stdout
+                made += yaml.load_all(output, Loader=kubernetes_types.LOADER)
+        self.assertLessEqual({"Job", "Deployment", "PodMonitor", "PrometheusRule", "ConfigMap"},
+                             {item["kind"] for item in made})
+        ours = [container["image"] for template in templates(made) for container in all_containers(template["spec"])
+                if "nccl-pulse" in container["image"]]
+        self.assertEqual(2, len(ours))
+        for image in ours:
+            self.assertRegex(image, r"^registry\.example\.com/nccl-pulse@sha256:")
+
     def test_a_component_gives_another_kind_what_a_job_gets(self):
         (ours,) = templates(render("overlays/in-process"))
         for name, item, path in KINDS:

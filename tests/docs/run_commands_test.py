@@ -1,6 +1,8 @@
 """The commands of user pages and of help texts do what a reader expects: each runs as it stands there, beside
 `pulse demo`, in a network of its own.
 
+Commands on files run in a copy of deploy.
+
 Names of nodes, jobs and files are replaced by those of the demo (REPLACED). Commands of NOT_HERE need more than one
 machine has.
 """
@@ -12,6 +14,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -29,11 +32,13 @@ NOT_HERE = re.compile(r"nvidia-resiliency-ext"  # a clone from elsewhere
 # These run until they are stopped.
 SERVERS = re.compile(r"pulse (agent|watch|demo)|pulse status --watch")
 COMMAND = re.compile(r"(?:\$ )?((?:[A-Z_]+=\S+ )?(?:pulse|curl) .+)")
+# They change files, and need nothing that runs.
+FILES = re.compile(r"((?:sudo )?(?:sed -i|cp|mkdir -p) .+|echo .+ \| sudo tee .+)")
 # 3: a hang is suspected. 4: incomplete; a busy machine gives little processor time to answers.
 STATUSES = {"diagnose": {0, 3, 4}, "status": {0, 3, 4}, "capture": {0, 4}, "trace": {0, 4}}
 
 
-def commands():
+def commands(pattern=COMMAND):
     """Yields (where, command)."""
     for path in sorted(glob.glob(os.path.join(cluster.RUNFILES, "docs/*.md"))) + [
             os.path.join(cluster.RUNFILES, "README.md")]:
@@ -43,7 +48,7 @@ def commands():
         if path.endswith("docs/cli.md"):
             blocks = re.findall(r"^Examples:\n((?:  .+\n)+)", text, re.MULTILINE)
         for line in "".join(blocks).splitlines():
-            found = COMMAND.fullmatch(line.strip())
+            found = pattern.fullmatch(line.strip())
             if found:
                 yield os.path.relpath(path, cluster.RUNFILES), found.group(1).split("   ")[0]
 
@@ -64,6 +69,27 @@ class Prometheus(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+class FilesTest(unittest.TestCase):
+
+    def test_commands(self):
+        folder = tempfile.TemporaryDirectory(prefix="rc", dir="/tmp")
+        self.addCleanup(folder.cleanup)
+        shutil.copytree(os.path.join(cluster.RUNFILES, "deploy"), os.path.join(folder.name, "deploy"))
+        for made in ("etc/default", "etc/grafana/provisioning/dashboards", "var/lib"):
+            os.makedirs(os.path.join(folder.name, made))
+        found = [command for _, command in commands(FILES)]
+        self.assertGreater(len(found), 5)
+        for command in found:
+            here = re.sub(r"(?<= )/(?=etc/|var/)", folder.name + "/", command.replace("sudo ", ""))
+            ended = subprocess.run(["bash", "-c", here], cwd=folder.name, text=True, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, check=False)
+            self.assertEqual(0, ended.returncode, command + "\n" + ended.stdout)
+        self.assertEqual(4, len(glob.glob(folder.name + "/var/lib/grafana/dashboards/nccl-pulse/*.json")))
+        for path in glob.glob(folder.name + "/deploy/**/*.yaml", recursive=True):
+            with open(path, encoding="utf-8") as file:
+                self.assertNotIn("https://docs.example.com", file.read(), path)
 
 
 class RunCommandsTest(unittest.TestCase):

@@ -105,7 +105,7 @@ std::string WhoWasAsked(const std::vector<Address>& endpoints) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", each.name());
   }
   return absl::StrCat("Only this host was asked: ", names,
-                      ". For other nodes: --endpoint=NODE, --targets or --prometheus.\n");
+                      ". For other nodes: pulse diagnose NODE ..., --targets or --prometheus.\n");
 }
 
 // The exit status.

@@ -51,7 +51,11 @@ int NoSuchCommand(const char* name) {
   const std::string nearest = Nearest(name, names);
   std::fprintf(stderr, "pulse: no command \"%s\"%s\n", name,
                nearest.empty() ? "" : ("; did you mean \"" + nearest + "\"?").c_str());
-  PrintUsage(stderr);
+  if (nearest.empty()) {
+    PrintUsage(stderr);
+  } else {  // a longer text would scroll it away
+    std::fputs("`pulse help` lists all commands.\n", stderr);
+  }
   return kUsageError;
 }
 

@@ -274,7 +274,7 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
   if (refused_ != 0) {
     Note(absl::StrCat(refused_,
                       " polls were refused: the endpoint had no processor time left for "
-                      "them (503)"));
+                      "them (503). Calls lost by that are marked GAP"));
   }
   const JobLook look = LookAtJob(addresses_, options_);
   if (look.heard != 0) seen_.verdict = ParseJson(JobJson(look));

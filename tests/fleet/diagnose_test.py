@@ -321,6 +321,7 @@ class SourcesTest(DiagnoseCase):
         said = out.strip().splitlines()[-1]
         self.assertTrue(said.startswith("Only this host was asked: localhost:"), out + err)
         self.assertIn("localhost:%d" % port, said)
+        self.assertIn("For other nodes: pulse diagnose NODE ...", said)
         _, out, err = self.run_pulse("--ras=off", "--json")
         self.assertGreater(json.loads(out)["processes"], 0)
         self.assertIn("Only this host was asked", err)

@@ -279,6 +279,7 @@ class EndpointTest(unittest.TestCase):
             done = subprocess.run([cluster.PULSE, *arguments], text=True, capture_output=True, check=False)
             self.assertEqual(done.returncode, code)
             self.assertIn(expected, done.stderr if code else done.stdout)
+            self.assertLess(done.stderr.count("\n"), 3 if "did you mean" in expected else 25)
         code, _, errors = status("nowhere.invalid")
         self.assertEqual(code, 2)
         self.assertIn("no answer from nowhere.invalid:9410", errors)

@@ -189,6 +189,7 @@ class WatchTest(TraceCase):
         trace = self.trace("--duration=0.6s", "--endpoint=" + busy.name)
         self.assertEqual(len(trace.on("calls")[1]), 1)
         self.assertIn("polls were refused", self.said)
+        self.assertIn("marked GAP", self.said)
 
     def test_what_nobody_sees_any_more_does_not_go_on(self):
         page = calls_page(9, rank(0, [call(1, 1.0), call(2, 2.0, state="in_flight")]), rank(1, [call(1, 1.0)]))

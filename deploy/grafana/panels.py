@@ -10,8 +10,8 @@ DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # deploy/prometheus (docs/runbook.md says how).
 RUNBOOK = "https://docs.example.com/nccl-pulse/runbook.md"
 
-# 400 s are "6 minutes, 40 seconds".
-AGE = "dtdurations"
+# 400 s are 00:06:40; "dtdurations" shows "6 minutes".
+AGE = "dthms"
 
 GREEN, YELLOW, RED = "green", "orange", "red"
 

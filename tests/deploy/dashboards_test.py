@@ -109,7 +109,7 @@ class Structure(unittest.TestCase):
         """Of those in @grafana/data 11.6.9: Grafana draws a number without its unit if it does not know it."""
         for part in everything(dashboards()):
             if isinstance(part.get("unit", "s"), str):
-                self.assertIn(part.get("unit", "s"), ("Bps", "bytes", "dtdurations", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
+                self.assertIn(part.get("unit", "s"), ("Bps", "bytes", "dthms", "hertz", "none", "ops", "percent", "percentunit", "s", "short",
                                                       "string", "suffix:x", "watt"))
 
     def test_percentages_have_one_decimal(self):

@@ -77,6 +77,11 @@ class FakeCuda {
   static constexpr uint64_t kAllNodes = UINT64_MAX;
   virtual void Replay(Graph graph, uint64_t first = 0, uint64_t count = kAllNodes) = 0;
   virtual void DestroyGraph(Graph graph) = 0;
+  // An executable of the graph, for Replay and DestroyGraph: it holds the graph's user objects as well.
+  virtual Graph Instantiate(Graph graph) = 0;
+  // From now on `executable` runs what `graph` has, and holds its user objects instead. (CUDA Programming
+  // Guide, "CUDA User Objects"; it releases those of before once what was launched has ended: here at once.)
+  virtual void Update(Graph executable, Graph graph) = 0;
   // An event of the application's own.
   virtual void* CreateEvent(Context context) = 0;
 

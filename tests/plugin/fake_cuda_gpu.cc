@@ -137,6 +137,25 @@ void Simulation::DestroyGraph(Graph graph) {
   for (UserObject* object : ended) object->destroy(object->argument);
 }
 
+FakeCuda::Graph Simulation::Instantiate(Graph graph) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  graphs_.push_back(std::make_unique<GraphState>());
+  auto* executable = graphs_.back().get();
+  executable->Copy(*static_cast<GraphState*>(graph));
+  return executable;
+}
+
+void Simulation::Update(Graph executable, Graph graph) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (UserObject* object : static_cast<GraphState*>(graph)->objects) ++object->references;
+  }
+  DestroyGraph(executable);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  static_cast<GraphState*>(executable)->Copy(*static_cast<GraphState*>(graph));
+  for (UserObject* object : static_cast<GraphState*>(graph)->objects) --object->references;
+}
+
 void* Simulation::CreateEvent(Context context) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return NewEvent(static_cast<ContextState*>(context), true, true);

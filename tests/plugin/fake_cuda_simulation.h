@@ -93,6 +93,12 @@ struct GraphState {
   std::vector<UserObject*> objects;
 
   void Add(const Node& node) { nodes.push_back(std::make_unique<Node>(node)); }
+  // Of one without nodes.
+  void Copy(const GraphState& other) {
+    for (const auto& node : other.nodes) Add(*node);
+    objects = other.objects;
+    for (UserObject* object : objects) ++object->references;
+  }
 };
 
 struct StreamState {
@@ -136,6 +142,8 @@ class Simulation final : public FakeCuda {
   void SetRoots(Stream stream, size_t roots) override;
   void Replay(Graph graph, uint64_t first, uint64_t count) override;
   void DestroyGraph(Graph graph) override;
+  Graph Instantiate(Graph graph) override;
+  void Update(Graph executable, Graph graph) override;
 
   void* CreateEvent(Context context) override;
 

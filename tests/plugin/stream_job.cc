@@ -101,13 +101,14 @@ StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int devi
     : StreamCommunicator(gpu, comm_id, gpu.CreateContext(device)) {}
 
 StreamCommunicator::StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context,
-                                       int nnodes, void** context_at)
+                                       int nnodes, void** context_at, int api_version)
     : gpu_(gpu), comm_id_(comm_id), gpu_context_(context), stream_(gpu.CreateStream(context)) {
   gpu.MakeCurrent(context);
   int mask = 0;
   if (context_at == nullptr) context_at = &context_;
-  EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(5).init(context_at, comm_id, &mask, "stream", nnodes, 2,
-                                                  0, Logger),
+  // Later versions have this one's init, and these callbacks.
+  EXPECT_EQ(ProfilerOf<abi::v5::Profiler>(api_version)
+                .init(context_at, comm_id, &mask, "stream", nnodes, 2, 0, Logger),
             abi::kSuccess);
   context_ = *context_at;
 }
@@ -154,7 +155,10 @@ void StreamCommunicator::OnLaunchingThread(const std::function<void()>& callback
     callback();
   };
   if (launches_elsewhere_) {
-    std::thread(call).join();
+    std::thread([&] {
+      gpu_.MakeCurrent(gpu_context_);  // as doLaunches does (src/group.cc)
+      call();
+    }).join();
   } else {
     call();
   }

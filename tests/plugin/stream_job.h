@@ -89,9 +89,9 @@ class StreamCommunicator {
 
   // On a context and stream of its own on the device, unless given.
   StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, int device = 0);
-  // `context_at`: where NCCL has the profiler's context, null: somewhere.
+  // `context_at`: where NCCL has the profiler's context, null: somewhere. `api_version`: of its init.
   StreamCommunicator(FakeCuda& gpu, uint64_t comm_id, FakeCuda::Context context, int nnodes = 1,
-                     void** context_at = nullptr);
+                     void** context_at = nullptr, int api_version = 5);
   StreamCommunicator(const StreamCommunicator&) = delete;
   StreamCommunicator& operator=(const StreamCommunicator&) = delete;
 

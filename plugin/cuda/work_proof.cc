@@ -182,6 +182,7 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
 }
 
 void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_exact) {
+  first_ = first;
   Candidate& counter = candidates_[word_];
   if (!look.is_captured) {
     if (is_exact) counter.SetBase(first, look);

@@ -76,7 +76,7 @@ struct LaunchedWork {
   uint64_t alone = 0;     // launches that carried one of these alone
   uint64_t grouped = 0;   // operations that shared a launch
   uint64_t launches = 0;  // that events follow
-  uint64_t reported = 0;  // `launches`, when an operation was reported last
+  uint64_t reported = 0;  // `launches`, when nothing of them was to be reported any more
 };
 
 struct WorkLook {
@@ -103,6 +103,15 @@ class WorkProof {
   // No pause counts longer.
   static constexpr uint64_t kLongestPauseNs = 600000000000;
 
+  // All that the copy may have found finished was reported.
+  static bool IsReported(const WorkLook& look) {
+    return !look.is_launching && look.after.reported == look.after.launches;
+  }
+  // Nothing was in flight, as events show.
+  static bool IsQuiet(const WorkLook& look) {
+    return look.completed == look.before.launches && IsStill(look) && IsReported(look);
+  }
+
   // Whether `block` is one of that owner's, at the address `at` where NCCL has it.
   static bool IsBlock(const char* block, uint64_t at, const WorkOwner& owner);
 
@@ -127,6 +136,9 @@ class WorkProof {
   // is known where nothing else is counted.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
   uint64_t finished_work() const { return sum_ - candidates_[word_].others; }
+  // Once proven: what the last look found counted, and of that on channel 0.
+  uint64_t sum() const { return sum_; }
+  uint64_t first() const { return first_; }
   // Once proven. Collectives that replays executed, if that is known: a launch of one collective
   // alone uses channel 0, so channel 0 counts these.
   bool are_operations_known() const { return are_operations_known_; }
@@ -145,17 +157,9 @@ class WorkProof {
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
   // True the second time that the same is seen.
   bool IsSeenTwice(const WorkLook& look);
-  // All that the copy may have found finished was reported.
-  static bool IsReported(const WorkLook& look) {
-    return !look.is_launching && look.after.reported == look.after.launches;
-  }
   // Nothing was launched or reported during the copy.
   static bool IsStill(const WorkLook& look) {
     return look.after.launches == look.before.launches && look.after.work == look.before.work;
-  }
-  static bool IsQuiet(const WorkLook& look) {
-    return look.completed == look.before.launches && IsStill(look) &&
-           (look.may_hide || IsReported(look));
   }
 
   WorkState state_ = WorkState::kUnknown;
@@ -188,7 +192,7 @@ class WorkProof {
   // Of the last look.
   LaunchedWork seen_, seen_after_;
   uint64_t completed_ = 0;
-  uint64_t sum_ = 0;
+  uint64_t sum_ = 0, first_ = 0;
   bool is_settled_ = false;  // all that was launched was finished, no more and no less
   bool is_finished_known_ = false;
   // Of replays.

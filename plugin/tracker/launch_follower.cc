@@ -24,6 +24,16 @@ void LaunchFollower::Reset() {
 
 // ---- calls --------------------------------------------------------------------------------------
 
+uint32_t LaunchFollower::calls() const {
+  uint32_t sum = 0;
+  for (uint32_t row = 0; row < kOperationRows; ++row) {
+    for (uint32_t size = 0; size < kSizeClasses; ++size) {
+      sum += call_numbers_[PlaceOfNumber(row, size)].load();
+    }
+  }
+  return sum;
+}
+
 void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments, Communicator& communicator,
                                         const OperationRing& ring, NameId op, uint64_t bytes,
                                         uint64_t group) {

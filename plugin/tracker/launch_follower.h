@@ -116,6 +116,8 @@ class LaunchFollower {
   }
   // The number of the next call of that kind, from 0.
   Relaxed<uint32_t>& CallNumber(uint32_t place) { return call_numbers_[place]; }
+  // So many calls were made, captured ones among them; it may wrap. Any thread.
+  uint32_t calls() const;
   // Does NoteCall for a call that is not sampled, if no other call stands.
   [[gnu::hot]] void NoteUsualCall(uint64_t call, uint64_t bytes, uint64_t group) {
     NoteFirstCall(bytes, group);

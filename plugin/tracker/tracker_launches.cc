@@ -16,8 +16,9 @@ void Tracker::StopGroup(uint64_t ticket) {
   const uint64_t made_ns = parts.launches.EndGroup(
       instruments_, communicator, parts.ring, groups_.Current(), Ticket::Operation(ticket) != 0);
   if (made_ns == 0) return;
-  parts.last_calls.NoteLaunch(made_ns,
-                              communicator.Writer(instruments_.segment).followed_launches());
+  const uint64_t launches = communicator.Writer(instruments_.segment).followed_launches();
+  parts.last_calls.NoteLaunch(made_ns, launches);
+  WorkFollower::NoteUnreported(parts, launches);
 }
 
 uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
@@ -38,6 +39,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
         parts.launches.CallNumber(CallKind::NumberPlace(kind.bits.load()));
     const uint64_t number = uint64_t{call_number.load()} << 32;
     call_number.add(1);
+    if (meta.op == kBroadcastName) WorkFollower::NoteBroadcast(parts, bytes);
     what |= number;
     serial = parts.launches.NoteCall(instruments_, *communicator, parts.ring, number | meta.Pack(),
                                      kind.sampling_seed.load(), bytes, group);
@@ -96,7 +98,9 @@ void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event
   if (op.id == kOtherName || datatype.id == kOtherName || bytes > LastCallBits::kMostBytes) return;
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) return;
-  kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));
+  // Each call of it is noted (StartCall).
+  const bool may_hide = op.id == kBroadcastName && WorkFollower::MayHideBroadcasts(communicator);
+  if (!may_hide) kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));
   kind.func.store(event.func);
 }
 

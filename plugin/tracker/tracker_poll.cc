@@ -34,12 +34,14 @@ bool Tracker::PollLaunches() {
 void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   const CommunicatorParts* parts = communicator.parts.acquire();
   if (parts == nullptr) return;
-  const bool lives = communicator.is_live();
   const uint32_t record_generation = communicator.record_generation.load();
+  const PendingCalls pending = parts->launches.pending();
+  const uint32_t unfinished =
+      communicator.is_live() ? work_.UnfinishedCalls(communicator, record_generation) : 0;
   StandingCalls& standing = communicator.standing;
-  if (!standing.Look(record_generation, lives, parts->launches.unreported(),
-                     parts->launches.pending(), parts->ring.reported(),
-                     communicator.awaited_ends.is_open(), instruments_.clock)) {
+  if (!standing.Look(record_generation, unfinished, parts->launches.unreported(), pending,
+                     parts->ring.reported(), communicator.awaited_ends.is_open(),
+                     instruments_.clock)) {
     return;
   }
   // The lane is held so that the record is not recycled meanwhile.

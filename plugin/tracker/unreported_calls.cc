@@ -4,9 +4,9 @@
 
 namespace nccl_pulse {
 
-bool StandingCalls::Look(uint32_t record_generation, bool lives, const UnreportedCalls& unreported,
-                         const PendingCalls& pending, uint64_t operations, bool in_group,
-                         const Clock& clock) {
+bool StandingCalls::Look(uint32_t record_generation, uint32_t unfinished,
+                         const UnreportedCalls& unreported, const PendingCalls& pending,
+                         uint64_t operations, bool in_group, const Clock& clock) {
   if (record_generation_ != record_generation) {
     *this = {};
     record_generation_ = record_generation;
@@ -16,8 +16,8 @@ bool StandingCalls::Look(uint32_t record_generation, bool lives, const Unreporte
   const uint64_t hidden = is_launched_group ? unreported.Hidden(operations)
                           : launched        ? 0
                                             : hidden_;
-  const uint64_t calls =
-      lives ? unreported.Standing(pending) + unreported.LeftAt(pending.launch_number) + hidden : 0;
+  const uint64_t calls = std::min<uint64_t>(
+      unfinished, unreported.Standing(pending) + unreported.LeftAt(pending.launch_number) + hidden);
   // A fresh reading of the clock: this round may already have spent long in the driver.
   const bool are_new = calls != calls_ || launched;
   const uint64_t since_ns = calls == 0 ? 0 : are_new ? clock.NowNs() : since_ns_;

@@ -91,6 +91,12 @@ class UnreportedCalls {
     // Of the calls that are not collectives each has a launch that is reported, or needs none.
     return std::min(Without(calls_.load(), reported), Without(collectives_.load(), copies));
   }
+  // All that stand, once `operations` were reported, as of the last launch or a call since.
+  uint64_t Standing(const PendingCalls& pending, uint64_t operations) const {
+    const bool is_launched = pending.calls == 0 && IsLastGroup(pending);
+    return Standing(pending) + LeftAt(pending.launch_number) +
+           (is_launched ? Hidden(operations) : 0);
+  }
   // Whether anything of the last group of several calls was reported.
   bool HasReported(uint64_t operations) const { return operations != first_operation_.load(); }
   bool IsOfCollectives() const { return calls_.load() == collectives_.load(); }
@@ -120,9 +126,9 @@ class UnreportedCalls {
 class StandingCalls {
  public:
   // True when there is something to publish. `record_generation`: of the communicator that this is
-  // about, another one begins anew. `lives`: else nothing of its stands. `in_group`: NCCL has not
-  // ended the last one (awaited_ends.h).
-  bool Look(uint32_t record_generation, bool lives, const UnreportedCalls& unreported,
+  // about, another one begins anew. `unfinished`: no more of its last calls can stand, 0 once it has
+  // ended. `in_group`: NCCL has not ended the last one (awaited_ends.h).
+  bool Look(uint32_t record_generation, uint32_t unfinished, const UnreportedCalls& unreported,
             const PendingCalls& pending, uint64_t operations, bool in_group, const Clock& clock);
   // It could not be published: the next look is to try again.
   void Retry() { calls_ = ~calls_; }

@@ -18,6 +18,8 @@ constexpr uint64_t kLookNs = 90000000;
 // from the next few in its place.
 constexpr int kLaunchBits = 48;
 constexpr uint64_t kLaunchMask = (uint64_t{1} << kLaunchBits) - 1;
+// A bit of Place::finished, above the number of calls.
+constexpr uint64_t kAreKnown = uint64_t{1} << 32;
 
 // From 2.29.2 on NCCL does not report what a Broadcast launches, and counts it all the same.
 bool IsBroadcast(const char* func) { return std::strcmp(func, "Broadcast") == 0; }
@@ -56,6 +58,9 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.least_channels.store(0);
   launched.most_channels.store(0);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
+  launched.broadcasts.store(0);
+  launched.broadcast_run.store(0);
+  launched.broadcast_bytes.store(0);
   launched.work.publish(0);  // who sees this sees that the record has a new generation
   if (!is_free) return;
   place.context_at = context_at;
@@ -98,6 +103,27 @@ void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_co
   if (IsBroadcast(func)) return;
   launched.unlaunched_captured.add(1);
   launched.unlaunched_of_group.add(1);
+}
+
+bool WorkFollower::MayHideBroadcasts(const Communicator& communicator) {
+  return communicator.record->nccl_api_version.load() >= kFirstVersionThatHides;
+}
+
+void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launches) {
+  Place* const place = parts.work.acquire();  // sees it made
+  if (place == nullptr) return;
+  Ordered<uint64_t>& reported = place->launched.reported;
+  if (reported.load() == launches - 1) reported.publish(launches);  // else more is to be reported
+}
+
+void WorkFollower::NoteBroadcast(const CommunicatorParts& parts, uint64_t bytes) {
+  Place* const place = parts.work.acquire();  // sees it made
+  if (place == nullptr) return;
+  Place::Launched& launched = place->launched;
+  const uint32_t before = launched.broadcasts.load();
+  if (launched.broadcast_bytes.load() != bytes) launched.broadcast_run.store(before);
+  launched.broadcast_bytes.store(bytes);
+  launched.broadcasts.publish(before + 1);  // with its size, and counted as a call
 }
 
 void WorkFollower::NoteCapturedOperation(Place::Launched& launched, const OperationEvent& event) {
@@ -163,6 +189,7 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
     place.is_stuck = false;
     place.unlaunched_since_ns = 0;
     place.proof = {};
+    place.finished_calls = {};
     place.proof.Enter(WorkState::kUnknown);
     Publish(communicator, place);  // now: the driver may not return from what follows
   }
@@ -247,6 +274,7 @@ void WorkFollower::MapNext(Place& place) {
 void WorkFollower::Refute(Place& place, WorkRefutal refutal) {
   place.proof.Refute(refutal);
   place.counted.publish(0);
+  place.finished.publish(0);
   place.is_published = false;
   Unmap(place);
   if (refutal < WorkRefutal::kMoved || refutal > WorkRefutal::kCopyFailed) return;
@@ -296,7 +324,9 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
     if (record.completion_source() != CompletionSource::kStream) {
       return Refute(place, WorkRefutal::kNoEvents);
     }
-    if (!proof.IsNews(look.before, look.completed, record.has_captured())) {
+    const bool may_finish =
+        place.launched.broadcasts.load() != 0 && communicator.record->unreported_calls.load() != 0;
+    if (!may_finish && !proof.IsNews(look.before, look.completed, record.has_captured())) {
       return Count(communicator, place, now_ns);
     }
     // Only a quiet look calibrates.
@@ -307,6 +337,7 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
     }
   }
   place.looked_ns = now_ns;
+  place.calls_before = communicator.parts.load()->launches.calls();
   const WorkReader::Copy copy = reader.Begin(communicator.index, place.mapping.block(), now_ns);
   if (copy == WorkReader::Copy::kFailed) return Refute(place, WorkRefutal::kCopyFailed);
   if (copy == WorkReader::Copy::kDone) Copied(communicator, place);
@@ -338,6 +369,39 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   place.is_published = false;
   if (proof.state() == WorkState::kRefuted) return Refute(place, proof.refutal());
   Count(communicator, place, look.now_ns);
+  if (proof.state() == WorkState::kProven && !look.is_captured) FinishCalls(communicator, place);
+}
+
+void WorkFollower::FinishCalls(const Communicator& communicator, Place& place) {
+  const CommunicatorParts& parts = *communicator.parts.load();
+  const Place::Launched& launched = place.launched;
+  const WorkLook& look = place.look;
+  CalledWork called;
+  called.broadcasts = launched.broadcasts.acquire();  // sees the rest
+  called.run = launched.broadcast_run.load();
+  called.bytes = launched.broadcast_bytes.load();
+  // Last: whatever is counted above was called.
+  const bool all_reported =
+      parts.launches.unreported().Standing(parts.launches.pending(), parts.ring.reported()) == 0;
+  called.calls = parts.launches.calls();
+  if (communicator.record_generation.acquire() != place.record_generation) return;
+  const bool is_over =
+      all_reported && called.calls == place.calls_before && WorkProof::IsQuiet(look);
+  FinishedCalls& finished = place.finished_calls;
+  finished.Look(place.proof.sum(), place.proof.first(), called, look.after, is_over);
+  if (!finished.is_known()) return;
+  // Its reader ignores it where the place has another communicator by now.
+  place.finished.publish(PackCounted(place.record_generation, kAreKnown | finished.calls()));
+}
+
+uint32_t WorkFollower::UnfinishedCalls(const Communicator& communicator,
+                                       uint32_t record_generation) const {
+  const Place* const place = is_on() ? PlaceOf(communicator) : nullptr;
+  const uint64_t finished = place != nullptr ? place->finished.acquire() : 0;
+  if ((finished & kAreKnown) == 0 || PackCounted(record_generation, finished) != finished) {
+    return UINT32_MAX;
+  }
+  return communicator.parts.load()->launches.calls() - static_cast<uint32_t>(finished);
 }
 
 void WorkFollower::Count(const Communicator& communicator, Place& place, uint64_t now_ns) {
@@ -378,7 +442,7 @@ uint64_t WorkFollower::CompletedLaunches(const Place& place) {
 // Says whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those
 // of symmetric kernels, which are older, do not count.)
 bool WorkFollower::MayHide(const Communicator& communicator) {
-  if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
+  if (!MayHideBroadcasts(communicator)) return false;
   const FollowedLaunches& followed = communicator.record->followed;
   return communicator.parts.load()->launches.pending().calls != 0 ||
          followed.launches.acquire() != followed.callbacks.acquire();
@@ -387,7 +451,7 @@ bool WorkFollower::MayHide(const Communicator& communicator) {
 // Says whether a launch may have come behind such a one: a call came after one without a launch, or
 // there was a group of several, or a launch of the copy engines.
 bool WorkFollower::HasHidden(const Communicator& communicator) {
-  if (communicator.record->nccl_api_version.load() < kFirstVersionThatHides) return false;
+  if (!MayHideBroadcasts(communicator)) return false;
   // The order matters: callbacks are counted first.
   const uint64_t launches = communicator.record->followed.launches.acquire();
   return communicator.parts.load()->launches.may_hide() ||

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
+#include "plugin/cuda/finished_calls.h"
 #include "plugin/cuda/stream_timer.h"
 #include "plugin/cuda/work_proof.h"
 #include "plugin/cuda/work_reader.h"
@@ -49,6 +50,10 @@ struct WorkPlace {
     Relaxed<uint64_t> captured_group;
     Relaxed<uint32_t> least_channels, most_channels;  // of a captured operation; 0: there is none
     Relaxed<uint8_t> refutal;                         // WorkRefutal: that cannot be proven
+    // CalledWork. Published last.
+    Ordered<uint32_t> broadcasts;
+    Relaxed<uint32_t> broadcast_run;
+    Relaxed<uint64_t> broadcast_bytes;
   };
   // CUDA queues that many launches of one stream.
   static constexpr uint64_t kSums = 1024;
@@ -68,6 +73,7 @@ struct WorkPlace {
   // CountedLaunches is made of this: the launches and, in the upper bits, whose they are (Counted).
   Ordered<uint64_t> counted;
   Relaxed<uint64_t> counted_ns;
+  Ordered<uint64_t> finished;  // FinishedCalls, and whose they are
   // ---- reading thread
   uint32_t record_generation;  // that the rest is about, 0: nobody
   bool is_mapped;
@@ -79,6 +85,8 @@ struct WorkPlace {
   WorkMapping mapping;
   WorkProof proof;
   WorkLook look;  // while a copy is under way
+  uint32_t calls_before;
+  FinishedCalls finished_calls;
   uint64_t looked_ns;
   uint64_t unlaunched_since_ns;  // 0: all captured calls were launched
 };
@@ -105,6 +113,14 @@ class WorkFollower {
   [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
                                                      bool is_collective, const char* func,
                                                      uint64_t group);
+  // A launch was counted of which NCCL reports nothing. `launches`: as in NoteOperation.
+  [[gnu::cold, gnu::noinline]] static void NoteUnreported(const CommunicatorParts& parts,
+                                                          uint64_t launches);
+  // A Broadcast was called, of which NCCL may report nothing else.
+  [[gnu::cold, gnu::noinline]] static void NoteBroadcast(const CommunicatorParts& parts,
+                                                         uint64_t bytes);
+  // Whether that is so: from 2.29.2 on, with API v6.
+  static bool MayHideBroadcasts(const Communicator& communicator);
   // NCCL reports an operation, to the communicator that has these parts. `launches`: followed ones
   // so far.
   static void NoteOperation(const CommunicatorParts& parts, uint64_t launches,
@@ -118,6 +134,8 @@ class WorkFollower {
 
   // Says which launches of the communicator with that record are complete.
   CountedLaunches Counted(const Communicator& communicator, uint32_t record_generation) const;
+  // How many of its last calls may not have finished, by the counter; UINT32_MAX: not known.
+  uint32_t UnfinishedCalls(const Communicator& communicator, uint32_t record_generation) const;
 
   // ---- reading thread ----
 
@@ -166,6 +184,8 @@ class WorkFollower {
   static bool HasUnlaunched(Place& place, uint64_t now_ns);
   // Says which launches are complete, as far as the last look at the counter shows.
   void Count(const Communicator& communicator, Place& place, uint64_t now_ns);
+  // Looks which calls have finished. Behind a copy.
+  static void FinishCalls(const Communicator& communicator, Place& place);
   static uint64_t CompletedLaunches(const Place& place);
   void Publish(Communicator& communicator, Place& place);
 

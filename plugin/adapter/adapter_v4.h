@@ -9,8 +9,6 @@ namespace nccl_pulse {
 // The protocol of a collective. Symmetric-memory kernels have none, and v7 says which those are
 // (NCCL 2.31.2, ncclProfilerStartTaskEvents in src/plugin/profiler.cc: proto is "", algo names the
 // kernel).
-inline constexpr const char* kSymmetricProtocol = "SYMMETRIC";
-
 template <typename Coll>
 auto ProtocolOf(const Coll& coll, int /*preferred*/) -> decltype(coll.isSymColl, coll.proto) {
   return coll.isSymColl ? kSymmetricProtocol : coll.proto;

@@ -9,8 +9,7 @@ void FinishedCalls::Look(uint64_t sum, uint64_t first, const CalledWork& called,
   const uint64_t alone = launched.alone - base_.launched.alone;
   const uint64_t growth = sum - base_.sum - (launched.work - base_.launched.work);
   const bool is_of_one_size = called.broadcasts - called.run >= broadcasts;
-  const bool is_told =
-      is_of_one_size && launched.grouped == base_.launched.grouped && calls == broadcasts + alone;
+  const bool is_told = is_of_one_size && calls == broadcasts + alone;
   const bool is_counted = is_told && first - base_.first == calls;
   if (is_counted && broadcasts != 0 && (is_over || broadcasts >= kProvesWidth)) {
     width_ = (growth + broadcasts - 1) / broadcasts;

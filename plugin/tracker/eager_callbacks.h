@@ -269,6 +269,8 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   } else {
     parts.ring.TakeNumber();
   }
+  // Before any other of its kind, which need not come here.
+  if (event.proto == kSymmetricProtocol) WorkFollower::NoteUncounted(parts);
   WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event,
                               IsOfCapturedCall(event.parent));
   // It is enqueued microseconds after its launch, so one reading of the clock serves both.

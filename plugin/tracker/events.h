@@ -39,6 +39,9 @@ struct CopyEngineEvent {
   uint64_t parent;  // ticket of the call, 0: none
 };
 
+// OperationEvent::proto of a symmetric-memory kernel: this very address.
+inline constexpr const char* kSymmetricProtocol = "SYMMETRIC";
+
 // An operation as NCCL enqueues it (Coll, P2p).
 struct OperationEvent {
   const char* func;

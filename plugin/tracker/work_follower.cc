@@ -109,6 +109,12 @@ bool WorkFollower::MayHideBroadcasts(const Communicator& communicator) {
   return communicator.record->nccl_api_version.load() >= kFirstVersionThatHides;
 }
 
+void WorkFollower::NoteUncounted(const CommunicatorParts& parts) {
+  if (Place* const place = parts.work.acquire()) {  // sees it made
+    place->launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
+  }
+}
+
 void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launches) {
   Place* const place = parts.work.acquire();  // sees it made
   if (place == nullptr) return;
@@ -157,6 +163,7 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& p
 
 bool WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
   bool is_deciding = false;
+  communicators_ = &communicators;
   for (Communicator& communicator : communicators) {
     Place* const place = PlaceOf(communicator);
     if (place == nullptr) continue;
@@ -349,6 +356,10 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   const CudaAddress at = place.taken.candidates.candidate[place.candidate].at;
   if (proof.state() == WorkState::kLocated) {
     if (!WorkProof::IsBlock(block, at, place.taken.owner)) return MapNext(place);
+    if (Place* const other = FindOther(place, at)) {
+      Refute(*other, WorkRefutal::kNotFound);
+      return Refute(place, WorkRefutal::kNotFound);
+    }
     ReleaseFrom(place, place.candidate + 1);
     place.is_published = false;
     return proof.Begin(at, place.taken.owner);
@@ -370,6 +381,17 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   if (proof.state() == WorkState::kRefuted) return Refute(place, proof.refutal());
   Count(communicator, place, look.now_ns);
   if (proof.state() == WorkState::kProven && !look.is_captured) FinishCalls(communicator, place);
+}
+
+WorkPlace* WorkFollower::FindOther(const Place& place, CudaAddress at) {
+  for (Communicator& communicator : *communicators_) {
+    Place* const other = PlaceOf(communicator);
+    if (other == nullptr || other == &place || !communicator.is_live()) continue;
+    const WorkState state = other->proof.state();
+    const bool has_block = state == WorkState::kCalibrating || state == WorkState::kProven;
+    if (has_block && other->taken.candidates.candidate[other->candidate].at == at) return other;
+  }
+  return nullptr;
 }
 
 void WorkFollower::FinishCalls(const Communicator& communicator, Place& place) {

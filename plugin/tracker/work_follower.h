@@ -113,6 +113,8 @@ class WorkFollower {
   [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
                                                      bool is_collective, const char* func,
                                                      uint64_t group);
+  // NCCL reports an operation whose kernel does not count: of symmetric memory.
+  static void NoteUncounted(const CommunicatorParts& parts);
   // A launch was counted of which NCCL reports nothing. `launches`: as in NoteOperation.
   [[gnu::cold, gnu::noinline]] static void NoteUnreported(const CommunicatorParts& parts,
                                                           uint64_t launches);
@@ -162,6 +164,8 @@ class WorkFollower {
   // Maps the next candidate; without one the counter is refuted.
   void MapNext(Place& place);
   void Copied(Communicator& communicator, Place& place);
+  // Another communicator is taken to have its block at that address. Null: none is.
+  Place* FindOther(const Place& place, CudaAddress at);
   void Unmap(Place& place);
   // Gives back the candidates from that one on: none of them is mapped.
   void ReleaseFrom(Place& place, uint32_t first);
@@ -193,6 +197,7 @@ class WorkFollower {
   const CudaDriver* driver_ = nullptr;
   const WorkDriver* work_ = nullptr;  // null: off
   // Reading thread.
+  CommunicatorTable* communicators_ = nullptr;
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
   uint32_t untold_ = 0;  // places that are

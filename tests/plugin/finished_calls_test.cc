@@ -181,6 +181,22 @@ TEST(FinishedCallsTest, BehindALaunchOfSeveralNothingIsKnown) {
   });
 }
 
+// What it has counted is taken for nobody else's until then.
+TEST(FinishedCallsTest, BehindOneThatIsReportedLateNothingIsKnown) {
+  RunLearnt([](FakeCuda&, Job& job) {
+    StreamCommunicator& comm = job.comm();
+    void* group = comm.StartGroup();
+    const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096);
+    job.Launch(group, {}, 1);  // two channels
+    comm.StopGroup(group);
+    Broadcast(job, kWidth - 2);
+    EXPECT_EQ(Standing(job), 1u);
+    comm.Report(call);
+    job.block().Finish(kWidth, 1, kWidth - 2);
+    EXPECT_EQ(Standing(job), 0u);
+  });
+}
+
 // The kernel of a call of symmetric memory does not count: what is counted may be another call's.
 TEST(FinishedCallsTest, KernelsThatDoNotCountAreNotTakenForOthers) {
   RunLearnt([](FakeCuda&, Job& job) {

@@ -557,27 +557,6 @@ TEST(WorkCounterTest, DriverWithoutMappingHasNone) {
 
 // ---- launches without an event, because the counter tells when they end -------------------------
 
-// The counter is proven, both threads have seen that, and time stands nearly still: every launch is in
-// a hurry.
-void ProveInAHurry(Job& job) {
-  job.Prove();
-  job.See();
-  SlowClock();
-}
-
-// Launches until 100 have no event behind them; the counter counts so many. Looks of the background
-// thread bring some of them gates. False: nearly all have an event.
-bool Hurry(FakeCuda& gpu, Job& job, int counted = INT32_MAX) {
-  uint64_t launches = 0;
-  const uint64_t records = gpu.Calls("cuEventRecord");
-  while (launches < 20000 && launches < gpu.Calls("cuEventRecord") - records + 100) {
-    job.comm().Run(0);
-    if (counted-- > 0) job.block().Finish();
-    ++launches;
-  }
-  return launches < 20000;
-}
-
 // In a hurry so many are launched, of which the 58th hangs. Returns how many there were before.
 uint64_t HangAmong(Job& job, int launches) {
   job.See();

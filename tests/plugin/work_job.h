@@ -173,6 +173,27 @@ inline void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario,
       settings);
 }
 
+// The counter is proven, both threads have seen that, and time stands nearly still: every launch is in
+// a hurry.
+inline void ProveInAHurry(Job& job) {
+  job.Prove();
+  job.See();
+  SlowClock();
+}
+
+// Launches until 100 have no event behind them; the counter counts so many. Looks of the background
+// thread bring some of them gates. False: nearly all have an event.
+inline bool Hurry(FakeCuda& gpu, Job& job, int counted = INT32_MAX) {
+  uint64_t launches = 0;
+  const uint64_t records = gpu.Calls("cuEventRecord");
+  while (launches < 20000 && launches < gpu.Calls("cuEventRecord") - records + 100) {
+    job.comm().Run(0);
+    if (counted-- > 0) job.block().Finish();
+    ++launches;
+  }
+  return launches < 20000;
+}
+
 }  // namespace nccl_pulse
 
 #endif  // TESTS_PLUGIN_WORK_JOB_H_

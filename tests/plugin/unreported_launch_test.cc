@@ -151,6 +151,8 @@ TEST_WITH_GPU(UnreportedLaunchTest, ListsOfTensorsAreGroups) {
   constexpr int kRanks = 4, kSteps = 3;
   for (int step = 0; step < kSteps; ++step) {
     comm.RunGroup(kMs, std::vector<Call>(kRanks, Call{"Reduce", 4096}), 2);
+    // A look before their reports would count them as unreported until the next launch.
+    EXPECT_EQ(See(comm).unreported, 0u);
     void* const group = comm.StartGroup(false, 2);
     for (int root = 0; root < kRanks; ++root) {
       comm.MakeCall(group, "Broadcast", 4096, false, root);

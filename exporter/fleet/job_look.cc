@@ -230,11 +230,20 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   std::map<std::size_t, std::set<std::size_t>> endpoints;
   std::size_t number = 0;
   const auto take = [&](std::vector<ProcessSnapshot>* from, auto field) {
+    if (from->empty()) return;
+    const std::size_t first = jobs.SetOf(0);
+    std::size_t kept = 0;  // of the first job, in its place: it may be the only one, and large
     for (ProcessSnapshot& process : *from) {
       const std::size_t job = jobs.SetOf(number++);
       endpoints[job].insert(look.endpoint_of->at({process.hostname, process.pid}));
-      (looks[job].set.*field).push_back(std::move(process));
+      if (job != first) {
+        (looks[job].set.*field).push_back(std::move(process));
+      } else if (ProcessSnapshot& place = (*from)[kept++]; &place != &process) {
+        place = std::move(process);
+      }
     }
+    from->resize(kept);
+    looks[first].set.*field = std::move(*from);
   };
   take(&look.set.processes, &SnapshotSet::processes);
   take(&look.set.ended, &SnapshotSet::ended);

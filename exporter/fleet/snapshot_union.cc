@@ -67,6 +67,7 @@ std::size_t SnapshotUnion::Add(SnapshotMessage message) {
     for (ProcessSnapshot& process : *processes) {
       if (!IsWanted(process)) continue;
       ++wanted;
+      process.communicators.shrink_to_fit();  // a large job has tens of thousands
       set_.processes.push_back(std::move(process));
     }
   }
@@ -91,6 +92,7 @@ SnapshotSet SnapshotUnion::Take(int64_t hang_after_ns) {
   set.is_of_all_nodes = true;
   set.rejected = set_.rejected;
   set.stands_after_ns = std::min(kStoppedAfterNs, hang_after_ns);
+  std::size_t kept = 0;  // in its place: a second list would be as large
   for (std::size_t begin = 0; begin < all.size();) {
     std::size_t best = begin;
     std::size_t end = begin + 1;
@@ -102,9 +104,16 @@ SnapshotSet SnapshotUnion::Take(int64_t hang_after_ns) {
       continue;
     }
     ProcessSnapshot& process = all[best];
-    (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));
+    if (process.end != ProcessEnd::kLive) {
+      set.ended.push_back(std::move(process));
+    } else {
+      if (kept != best) all[kept] = std::move(process);
+      ++kept;
+    }
     begin = end;
   }
+  all.resize(kept);
+  set.processes = std::move(all);
   set_ = SnapshotSet();
   return set;
 }

@@ -307,8 +307,8 @@ class Queries(unittest.TestCase):
         replays = [
             # Slowly: their calls come within a fifth of a second or less, and rates take two scrapes of
             # them. They go on and on: what a starved machine has not seen comes again.
-            cluster.Replay("h200x2-threads", 0.02, SLURM_JOB_ID="1"),
-            cluster.Replay("h200x2-net-mixed", 0.02, SLURM_JOB_ID="2",
+            cluster.Replay("h200x2-threads", 0.005, SLURM_JOB_ID="1"),
+            cluster.Replay("h200x2-net-mixed", 0.005, SLURM_JOB_ID="2",
                            NCCL_PULSE_NETWORK_WINDOW="100"),
             # With kernel timing, all-to-alls are not trusted.
             cluster.Replay("h200x4-pytorch-ddp-fsdp", 0.3, SLURM_JOB_ID="3",

@@ -95,7 +95,7 @@ class Servers(unittest.TestCase):
     def test_it_scrapes_and_evaluates_all_rules(self):
         """Of a real job: with the real intervals and ranges."""
         server = self.start(victoria.VictoriaMetrics(self.folder()))
-        replay = self.start(cluster.Replay("h200x2-net-mixed", 0.02, SLURM_JOB_ID="2"))
+        replay = self.start(cluster.Replay("h200x2-net-mixed", 0.005, SLURM_JOB_ID="2"))
         server.scrape("nccl-pulse", [replay.target])
         # Evaluations are of whole minutes, so of up to a minute ago: something to say of then.
         for past_s in range(0, 90, 10):

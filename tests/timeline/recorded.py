@@ -21,7 +21,7 @@ def free_port():
 class Replay:
     """`with Replay(run) as address`: an endpoint, once all of the run has been replayed."""
 
-    KEPT = 512  # of each rank of a communicator
+    KEPT = 128  # of each rank of a communicator
 
     def __init__(self, run):
         self.run = run

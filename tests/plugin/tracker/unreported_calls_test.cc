@@ -13,9 +13,9 @@ constexpr uint64_t kGroup = 11;
 class UnreportedCallsTest : public ::testing::Test {
  protected:
   UnreportedCallsTest() { clock_.StandAt(1000); }
-  bool Look(const PendingCalls& pending, uint64_t operations = 0, bool lives = true,
+  bool Look(const PendingCalls& pending, uint64_t operations = 0, uint32_t unfinished = UINT32_MAX,
             bool in_group = false) {
-    return standing_.Look(1, lives, unreported_, pending, operations, in_group, clock_);
+    return standing_.Look(1, unfinished, unreported_, pending, operations, in_group, clock_);
   }
 
   Clock clock_;
@@ -38,16 +38,16 @@ TEST_F(UnreportedCallsTest, CallsSinceTheLastLaunchStand) {
 }
 
 TEST_F(UnreportedCallsTest, AGroupThatHasNotEnded) {
-  EXPECT_FALSE(Look({0, 0, 0}, 0, true, true));  // its call has not been made
+  EXPECT_FALSE(Look({0, 0, 0}, 0, UINT32_MAX, true));  // its call has not been made
   EXPECT_FALSE(standing_.are_in_group());
-  EXPECT_TRUE(Look({1, 0, kGroup}, 0, true, true));
+  EXPECT_TRUE(Look({1, 0, kGroup}, 0, UINT32_MAX, true));
   EXPECT_TRUE(standing_.are_in_group());
   clock_.StandAt(2000);
   EXPECT_TRUE(Look({1, 0, kGroup}));  // it has, and launched nothing that is reported
   EXPECT_FALSE(standing_.are_in_group());
   EXPECT_EQ(standing_.since_ns(), 1000u);
-  EXPECT_TRUE(Look({1, 0, kGroup}, 0, true, true));
-  EXPECT_TRUE(Look({0, 1, kGroup}, 0, true, true));
+  EXPECT_TRUE(Look({1, 0, kGroup}, 0, UINT32_MAX, true));
+  EXPECT_TRUE(Look({0, 1, kGroup}, 0, UINT32_MAX, true));
   EXPECT_FALSE(standing_.are_in_group());
 }
 
@@ -91,9 +91,16 @@ TEST_F(UnreportedCallsTest, WhatTheCopyEnginesMakeIsNeitherStandingNorHidden) {
   EXPECT_EQ(unreported_.Hidden(41), 0u);
 }
 
+TEST_F(UnreportedCallsTest, NoMoreStandThanHaveNotFinished) {
+  EXPECT_TRUE(Look({3, 0, kGroup}, 0, 2));
+  EXPECT_EQ(standing_.calls(), 2u);
+  EXPECT_TRUE(Look({3, 0, kGroup}, 0, 0));
+  EXPECT_EQ(standing_.calls(), 0u);
+}
+
 TEST_F(UnreportedCallsTest, NothingStandsOfACommunicatorThatHasEnded) {
   Look({3, 0, kGroup});
-  EXPECT_TRUE(Look({3, 0, kGroup}, 0, false));
+  EXPECT_TRUE(Look({3, 0, kGroup}, 0, 0));
   EXPECT_EQ(standing_.calls(), 0u);
 }
 

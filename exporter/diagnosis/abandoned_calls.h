@@ -23,7 +23,7 @@ inline constexpr std::size_t kMostAbandoned = 16;  // operations of a communicat
 // What came from another process is returned as it is.
 std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator);
 
-// Of the ranks of one communicator.
+// It knows the abandoned calls of the ranks of one communicator.
 class AbandonedCalls {
  public:
   AbandonedCalls() = default;
@@ -32,7 +32,7 @@ class AbandonedCalls {
   // ended.
   explicit AbandonedCalls(const std::vector<RankView>& ranks);
 
-  // How many that rank has, of one operation or of all.
+  // Returns how many that rank has, of one operation or of all.
   uint64_t Of(const RankView& rank, const std::string& op) const;
   uint64_t Of(const RankView& rank) const;
   // The rank's collectives without those. Which size they had is not known, so the sizes of these

@@ -1,4 +1,4 @@
-// How often a rank has called each operation, and how two ranks' counts compare.
+// Counts how often a rank has called each operation, and compares two ranks' counts.
 //
 // All ranks call collectives in the same order. So of two ranks, the one behind has made the first
 // part of the other one's calls: none of its counts is larger. Then the differences are the calls
@@ -18,15 +18,15 @@
 
 namespace nccl_pulse {
 
-// By operation and size class; the class is -1 where sizes do not matter.
+// The key is the operation and size class; the class is -1 where sizes do not matter.
 using Calls = std::map<std::pair<std::string, int>, uint64_t>;
 
 Calls CollectiveCalls(const CommunicatorSnapshot& communicator);
 Calls WithoutSizes(const Calls& calls);
 uint64_t Total(const Calls& calls);
-// What `more` has and `less` has not.
+// Returns what `more` has and `less` has not.
 Calls Excess(const Calls& more, const Calls& less);
-// What both have.
+// Returns what both have.
 Calls Common(const Calls& a, const Calls& b);
 // "" when there are several, or none.
 std::string OnlyOperation(const Calls& calls);

@@ -76,7 +76,7 @@ struct CommunicatorFacts {
 
   Ranks live, finalized, gone;
   Ranks failed;  // the driver of their GPU answers with an error, live or gone
-  // Of the live ones.
+  // These are of the live ones.
   Ranks exiting;        // their process is in exit()
   Ranks stopped;        // their process is not running
   Ranks stopped_later;  // nor is theirs, but it was when the others already waited
@@ -85,7 +85,7 @@ struct CommunicatorFacts {
   Ranks inside;         // IsInsideNccl, for that long
   Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
 
-  // How the calls of the live ranks compare; empty when they cannot be compared.
+  // It tells how the calls of the live ranks compare; empty when they cannot be compared.
   AbandonedCalls abandoned;                   // which are not among the calls
   CallsKnown calls_known = CallsKnown::kYes;  // else why not
   std::vector<Calls> calls;                   // of live[i]

@@ -1,4 +1,4 @@
-// Which rank holds up which: compares the ranks of this node to find hangs and stragglers.
+// Finds which rank holds up which: compares the ranks of this node to find hangs and stragglers.
 // docs/detection.md says what it can and cannot tell.
 //
 //   snapshots ──► by communicator ──► hang.h       in flight for long without progress: for whom?
@@ -45,7 +45,7 @@ class Diagnosis {
   DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
 
  private:
-  // By id and number.
+  // The key is a communicator's id and number.
   using StragglerStates = std::map<std::pair<uint64_t, uint32_t>, StragglerState>;
 
   std::chrono::milliseconds hang_after_;

@@ -34,7 +34,7 @@ struct Hang {
   // several kinds.
   std::string missing_call;
   Situation situation{};
-  // Of kBeingMade, if a communicator has the same ranks: its place in the result.
+  // kBeingMade has it if a communicator has the same ranks: its place in the result.
   std::optional<std::size_t> absent_in;
   std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
   std::vector<int32_t> waiting;   // ranks, in order
@@ -46,7 +46,7 @@ struct Hang {
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
-  // Of kMismatched: the ranks that called alike, each group in order.
+  // kMismatched has them: the ranks that called alike, each group in order.
   std::vector<std::vector<int32_t>> sides;
   ReplayPlace replay{};  // where those that wait stand, if that is within one
 };
@@ -70,7 +70,7 @@ struct Straggler {
   uint64_t matched_calls = 0;  // that this rests on
   std::string text;
   std::string first_step{};
-  // Of a host all of whose ranks are late: its name, and they; `rank` is the first.
+  // Set if all ranks of a host are late: its name, and they; `rank` is the first.
   std::string host{};
   std::vector<int32_t> ranks{};
   // It waits for another one itself, in another communicator (job_stragglers.h): it is not named.

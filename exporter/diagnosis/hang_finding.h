@@ -19,7 +19,7 @@
 
 namespace nccl_pulse {
 
-// What of a verdict is meant, where it has several meanings.
+// It says which meaning a verdict has, if it has several.
 enum class HangDetail : uint8_t {
   kNone,
   // kRankNotCalled
@@ -96,7 +96,7 @@ struct HangFinding {
   uint64_t longest_pause_ns = 0;        // of kWork, see WorkFacts
   bool is_usual = false;                // see Hang
 
-  // Of kRankNotCalled, and of what is said beside another verdict: calls that others have made.
+  // kRankNotCalled has it, and what is said beside another verdict: calls that others have made.
   struct Owed {
     Calls calls;
     Calls before;                      // of these kinds, by the suspects: see CallsBefore
@@ -108,20 +108,20 @@ struct HangFinding {
     std::vector<PeerWait> peer_waits;  // in Send and Recv, as far as the peers are known
   } owed;
 
-  // Of kMismatched.
+  // kMismatched has it.
   struct Sides {
     std::vector<CallSide> sides;
     uint32_t call_number = 0;  // of kCallNumber, among the collectives
   } mismatch;
 
-  // Of kRankNotSeen.
+  // kRankNotSeen has it.
   struct NotSeen {
     std::vector<int32_t> ranks;
     Ranks absent;               // of kBeingMade: the same in a communicator of the same ranks
     std::size_t absent_in = 0;  // index of its view
   } not_seen;
 
-  // Of kReplay.
+  // kReplay has it.
   struct Replay {
     ReplayPlace at;                    // where those stand that wait
     bool is_begun = false;             // by the suspects, too
@@ -146,7 +146,7 @@ struct HangFinding {
     // Suspects, or ranks that would be, that may wait in another communicator where it is not seen.
     std::optional<uint64_t> unseen;  // communicator id
     Ranks unseen_ranks;
-    // Of kBlockedElsewhere: where each suspect is certain to wait, in the order of the suspects.
+    // kBlockedElsewhere tells where each suspect is certain to wait, in the order of the suspects.
     struct Wait {
       const RankView* suspect;
       std::size_t view;  // index of it

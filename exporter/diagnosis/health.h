@@ -15,7 +15,7 @@
 
 namespace nccl_pulse {
 
-// In this order: the first that is true.
+// The first that is true, in this order, is reported.
 enum class HealthStatus : uint8_t {
   kHang,        // suspected, and longer than this job has waited before
   kIncomplete,  // a process was lost or is not running, a GPU's driver answers with an error, or of

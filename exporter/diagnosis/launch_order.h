@@ -1,4 +1,4 @@
-// Which ranks have launched, begun or completed less than the others.
+// Finds which ranks have launched, begun or completed less than the others.
 //
 // The first two only for communicators without Send and Recv: with those, the launches of two ranks
 // do not correspond.

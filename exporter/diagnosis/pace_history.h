@@ -35,10 +35,10 @@ namespace nccl_pulse {
 
 // Nanoseconds for each collective, or for each Send and Recv where there is none.
 double PaceOf(const PaceWindow& window);
-// Whether a process did the same in both, by the mix of its calls.
+// True if a process did the same in both, by the mix of its calls.
 bool AreAlike(const PaceWindow& a, const PaceWindow& b);
 
-// Of one process.
+// It is the history of one process.
 class ProcessPace {
  public:
   static constexpr uint64_t kMinRounds = 8;
@@ -50,11 +50,11 @@ class ProcessPace {
 
   // Counts what is new since the last time.
   void Update(const ProcessSnapshot& process, int64_t now_realtime_ns);
-  // For ProcessSnapshot::pace.
+  // Returns what ProcessSnapshot::pace holds.
   std::vector<PaceWindow> Told() const;
 
  private:
-  // Of one operation and size class of a communicator.
+  // These are the calls of one operation and size class of a communicator.
   struct Kind {
     uint64_t calls = 0, timed = 0, timed_ns = 0;
     bool is_collective = false;

@@ -1,4 +1,4 @@
-// For whom ranks wait in Send and Recv, by the peers that NCCL reported.
+// Finds for whom ranks wait in Send and Recv, by the peers that NCCL reported.
 //
 // A rank in flight may wait for each peer that does not have the matching call in flight. One that
 // has may be in an earlier call, so it proves nothing: it is said, and nobody is cleared by it.

@@ -66,7 +66,7 @@ struct RankActivity {
   bool is_unknown() const { return state == ActivityState::kUnknown; }
 };
 
-// What a rank does, for programs, in a word for people, and since when (0: not known).
+// It tells what a rank does, for programs and in a word for people, and since when (0: not known).
 struct RankState {
   const char* name = "";
   const char* word = "";
@@ -85,7 +85,7 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
 
-// Until when its segment tells what it does: its end, or now.
+// Returns until when its segment tells what it does: its end, or now.
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
 
 // Since when something was in flight when the background thread looked last, whenever that was, or
@@ -101,7 +101,7 @@ bool Stands(const ProcessSnapshot& process, int64_t now_realtime_ns,
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stands_after_ns = kStoppedAfterNs);
 
-// Whether every call was counted under its operation: what comparing counts rests on.
+// It says whether every call was counted under its operation. Comparing counts rests on that.
 enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
 // The same of calls that were not captured.

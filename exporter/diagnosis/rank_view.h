@@ -71,7 +71,7 @@ inline bool MayHaveReturned(const RankView& rank) {
   return IsInsideNccl(rank) && !rank.communicator->are_unreported_in_group;
 }
 
-// Whether two communicators of one process are on the same GPU, as far as that is known.
+// True if two communicators of one process are on the same GPU, as far as that is known.
 enum class SameGpu { kNo, kPerhaps, kYes };
 SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b);
 

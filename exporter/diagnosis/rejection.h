@@ -33,7 +33,7 @@ constexpr const char* RejectionName(Rejection reason) {
   return kRejectionNames[static_cast<std::size_t>(reason)];
 }
 
-// By Rejection.
+// The index is a Rejection.
 using RejectionCounts = std::array<uint64_t, kRejections>;
 
 }  // namespace nccl_pulse

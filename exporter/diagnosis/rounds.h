@@ -23,7 +23,7 @@ inline constexpr uint64_t kMinRounds = 4;
 inline constexpr uint64_t kMostCallsOfRound = 1024;
 inline constexpr int64_t kRestNs = 30'000'000'000;
 
-// Of a process since its start; 0: not known.
+// Returns the rounds of a process since its start; 0: not known.
 uint64_t RoundsOf(const ProcessSnapshot& process);
 
 // The same, counted once for each process: its communicators ask one after the other.

@@ -32,7 +32,7 @@
 
 namespace nccl_pulse {
 
-// Which processes are one job: those that communicators connect.
+// Processes are one job if communicators connect them.
 //
 // Thread: any, no state. It points into the set of the views.
 

@@ -20,7 +20,7 @@ std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min
 // A process' number, as a person can use it. Containers count from 1, so what a process says of
 // itself may be another process' number on its host, the system's first one for example.
 
-// In the system's own PID namespace, for commands on its host; 0: not known.
+// Returns the pid in the system's own PID namespace, for commands on its host; 0: not known.
 inline int32_t HostPid(const ProcessSnapshot& process) {
   if (process.pid_namespace == 0) return process.pid;
   return process.seen_in == 0 ? process.seen_pid : 0;

@@ -1,4 +1,4 @@
-// Where to ask: "host:port", "http://host:port/path", "https://[::1]:9410".
+// An address says where to ask: "host:port", "http://host:port/path", "https://[::1]:9410".
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLEET_ADDRESS_H_

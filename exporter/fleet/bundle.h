@@ -22,7 +22,7 @@ class Bundle {
 
   // A .tar.gz where the path ends like one, else a folder.
   bool Write(const std::string& path, std::string* error) const;
-  // Whether Write could begin now: before anything is asked.
+  // Says whether Write could begin now, before anything is asked.
   static bool IsPossible(const std::string& path, std::string* error);
 
  private:

@@ -33,7 +33,7 @@ struct CaptureFolder {
   uint16_t port = 0;
 };
 
-// Whether this is the name of a capture that this agent took by itself.
+// True for the name of a capture that this agent took by itself.
 bool IsOwnCapture(const CaptureFolder& folder, std::string_view name);
 
 // The path of one that is taken now; another number stands behind the time where one exists.

@@ -40,7 +40,7 @@ class CaptureWatch {
 
   // Null when the system gives no thread. Warns at once of a folder that cannot be written to.
   static std::unique_ptr<CaptureWatch> Start(CaptureWatchOptions options, LogFunction log);
-  // As Stop.
+  // Does what Stop does.
   ~CaptureWatch();
   CaptureWatch(const CaptureWatch&) = delete;
   CaptureWatch& operator=(const CaptureWatch&) = delete;

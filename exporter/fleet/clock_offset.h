@@ -16,12 +16,12 @@
 
 namespace nccl_pulse {
 
-// By how much a clock is ahead of the one here: at least, at most.
+// A clock is ahead of the one here by at least, and at most, so much.
 struct ClockOffset {
   int64_t low_ns = 0, high_ns = 0;
 };
 
-// Of each endpoint; nothing: it does not answer that, or its clock was set meanwhile.
+// Returns one for each endpoint; nothing: it does not answer that, or its clock was set meanwhile.
 std::vector<std::optional<ClockOffset>> MeasureClocks(const std::vector<Address>& endpoints,
                                                       const FleetClientOptions& client);
 

@@ -34,7 +34,7 @@
 
 namespace nccl_pulse {
 
-// Of all endpoints, and of one.
+// All endpoints together may take so much memory, and one so much.
 inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;
 inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
 // An answer that an endpoint made longer ago (header Age) is not used: what its ranks have called

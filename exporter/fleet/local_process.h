@@ -21,7 +21,7 @@ std::string HostName();
 // NCCL_PULSE_NODE_NAME where it is set, as processes of a job call their host then; else the
 // host's. A container's host name is its own and changes with it; this does not.
 std::string NodeName();
-// Whether processes that call their host so are on this one: by either name.
+// True if processes that call their host so are on this one, which has two names.
 bool IsOwnName(std::string_view hostname);
 // What is asked there is said by this host.
 bool IsThisHost(const Address& address);

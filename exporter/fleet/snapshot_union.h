@@ -19,7 +19,7 @@
 
 namespace nccl_pulse {
 
-// Which processes are of interest; others are left out.
+// It says which processes are of interest; others are left out.
 struct JobFilter {
   std::string job_id;  // "": all
   // Those that have it, those that have a communicator with one of them, and so on: its job.
@@ -30,7 +30,7 @@ class SnapshotUnion {
  public:
   explicit SnapshotUnion(JobFilter filter) : filter_(std::move(filter)) {}
 
-  // How many of its processes are of interest.
+  // Returns how many of its processes are of interest.
   std::size_t Add(SnapshotMessage message);
 
   // Of what was added; after that there is nothing. `hang_after_ns`: of the diagnosis that follows.

@@ -35,7 +35,7 @@ class Suspicions {
   bool HasNewHang() const;
   // Something has been done about all of it.
   void Done();
-  // Whether some of the last page's were passed over.
+  // Some of the last page's were passed over.
   bool is_full() const { return is_full_; }
 
  private:

@@ -25,7 +25,7 @@ bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<
 bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Address>* targets,
                   std::string* error);
 
-// What a URL answers in the format of http_sd, which is that of the file's JSON.
+// Reads what a URL answers in the format of http_sd, which is that of the file's JSON.
 bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOptions& options,
                   std::vector<Address>* targets, std::string* error);
 

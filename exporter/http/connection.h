@@ -35,7 +35,7 @@ class Connection {
   State state() const { return state_; }
   int fd() const { return descriptor_.get(); }
   short poll_events() const;
-  // When it is closed if nothing changes.
+  // Returns when it is closed if nothing changes.
   Time deadline() const;
   // From when on it may be closed in favour of a new client.
   Time replaceable_from() const;

@@ -24,7 +24,7 @@ class Entrance {
   virtual int listener() const = 0;
   // No client is to be accepted before.
   virtual Time accept_from() const = 0;
-  // When Handle has something to do without an event.
+  // Returns when Handle has something to do without an event.
   virtual Time next() const = 0;
   // For poll(2). `may_work`: false when it has spent its budget of processor time.
   virtual void AppendPolled(std::vector<pollfd>* polled, bool may_work) = 0;

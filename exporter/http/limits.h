@@ -11,10 +11,10 @@ inline constexpr int kMaxRequestHeadBytes = 8192;
 inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
 inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
 inline constexpr std::chrono::milliseconds kParkedTimeout{30000};
-// Of one core: in a process of a job, and in a process that does nothing else.
+// Parts of one core: in a process of a job, and in a process that does nothing else.
 inline constexpr double kJobCpuShare = 0.02;
 inline constexpr double kAgentCpuShare = 0.25;
-// How it is divided.
+// The share is divided among these.
 inline constexpr double kPagesShare = 0.6;
 inline constexpr double kClientsShare = 0.2;
 inline constexpr double kHandoverShare = 0.2;

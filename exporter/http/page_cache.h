@@ -43,7 +43,7 @@ inline constexpr int kMaxPages = 18;
 inline constexpr std::size_t kMaxHeldBytes = 8 << 20;
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
 inline constexpr std::chrono::milliseconds kPageGrace{3000};
-// What is not used is kept for so long: longer than scrapers wait between two scrapes.
+// A page that is not used is kept for so long: longer than scrapers wait between two scrapes.
 inline constexpr std::chrono::seconds kPageBurst{20};
 
 class PageCache {

@@ -1,4 +1,4 @@
-// Which answer a request gets: that of the first handler whose path it has.
+// A request gets the answer of the first handler whose path it has.
 //
 // Thread: the server's.
 #ifndef EXPORTER_HTTP_RESPONDER_H_

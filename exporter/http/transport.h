@@ -23,7 +23,7 @@ class Transport {
   virtual ssize_t Receive(char* buffer, std::size_t size) = 0;
   virtual ssize_t Send(const char* data, std::size_t size) = 0;
 
-  // What poll(2) has to wait for: POLLIN, or whatever the last call that returned EAGAIN needs.
+  // poll(2) has to wait for this: POLLIN, or whatever the last call that returned EAGAIN needs.
   virtual short poll_events() const = 0;
   // Something can be received that poll(2) does not know of.
   virtual bool has_pending() const = 0;

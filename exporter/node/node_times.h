@@ -1,4 +1,4 @@
-// How many ports the processes of a node try, and how long they wait for each other.
+// Says how many ports the processes of a node try, and how long they wait for each other.
 #ifndef EXPORTER_NODE_NODE_TIMES_H_
 #define EXPORTER_NODE_NODE_TIMES_H_
 
@@ -6,7 +6,7 @@
 
 namespace nccl_pulse {
 
-// How many ports are tried behind the wanted one.
+// So many ports are tried behind the wanted one.
 inline constexpr int kFurtherPorts = 100;
 inline constexpr std::chrono::milliseconds kMaxElectionDelay{200};
 inline constexpr std::chrono::milliseconds kGatherTime{1000};
@@ -19,12 +19,12 @@ static_assert(kAgentGatherTime > kMaxElectionDelay);
 inline constexpr std::chrono::milliseconds kCheckPeriod{1000};
 // The same, of a server's members, of whom there may be many.
 inline constexpr std::chrono::milliseconds kMembersCheckPeriod{5000};
-// How often an agent looks for files that processes have left behind.
+// An agent looks so often for files that processes have left behind.
 inline constexpr std::chrono::minutes kCleanPeriod{1};
 inline constexpr std::chrono::milliseconds kSilencePatience{5000};
-// How long an agent that asked for the port is left alone with it.
+// An agent that asked for the port is left alone with it for so long.
 inline constexpr std::chrono::milliseconds kYieldTime{500};
-// How long Open waits: for a server that takes its time, and, an agent, for one that yields.
+// Open waits so long for a server that takes its time, and an agent for one that yields.
 inline constexpr std::chrono::milliseconds kJoinPatience{250};
 inline constexpr std::chrono::milliseconds kAgentPatience{10000};
 

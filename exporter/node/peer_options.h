@@ -1,4 +1,4 @@
-// How many processes a server takes, whose, and what it keeps of those that ended.
+// Says how many processes a server takes, whose, and what it keeps of those that ended.
 #ifndef EXPORTER_NODE_PEER_OPTIONS_H_
 #define EXPORTER_NODE_PEER_OPTIONS_H_
 

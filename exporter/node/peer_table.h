@@ -64,9 +64,9 @@ class PeerTable {
   // Not before: no descriptor was left, and asking again at once would spin.
   Time accept_from() const { return accept_from_; }
 
-  // For poll(2): one entry for each connection, in an order that Handle knows.
+  // Adds what poll(2) needs: one entry for each connection, in an order that Handle knows.
   void AppendPolled(std::vector<pollfd>* polled);
-  // When Handle has something to do without an event.
+  // Returns when Handle has something to do without an event.
   Time next() const;
   // `polled` points at what AppendPolled appended.
   void Handle(const pollfd* polled, Time now);

@@ -17,7 +17,7 @@
 
 namespace nccl_pulse {
 
-// By its pid as it is seen here, and its start, since a pid is used again.
+// A process is known by its pid as it is seen here, and its start, since a pid is used again.
 struct ProcessId {
   pid_t pid = 0;       // 0: of a PID namespace that is not seen from here
   uint64_t start = 0;  // in clock ticks after the boot; 0: not known

@@ -20,7 +20,7 @@
 
 namespace nccl_pulse {
 
-// What came of trying an address.
+// It tells what came of trying an address.
 enum class Attempt {
   kServing,
   kJoined,

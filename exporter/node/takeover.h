@@ -1,4 +1,4 @@
-// How an agent gets the port: it asks whoever serves there to leave it.
+// An agent gets the port by asking whoever serves there to leave it.
 //
 // Thread: one. Ask waits for the answer, for a second at most.
 #ifndef EXPORTER_NODE_TAKEOVER_H_
@@ -24,7 +24,7 @@ class Takeover {
   // Root's agent: asks servers of other users. Any agent: those that found the port taken. False
   // when there is nobody to ask.
   bool AskOthers(bool same_port_only, std::string* refusal);
-  // How many processes will come from those that have left theirs.
+  // So many processes will come from those that have left theirs.
   int expected_members() const { return expected_members_; }
 
  private:

@@ -1,4 +1,4 @@
-// What of a look at a job is kept: values that do not point into its snapshots.
+// These values are kept of a look at a job. They do not point into its snapshots.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WATCH_FINDINGS_H_
@@ -42,7 +42,7 @@ struct JobSlow {
   std::string first_step;
 };
 
-// In the order in which a page shows them.
+// A page shows them in this order.
 enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kOk, kNew };
 inline constexpr int kJobStates = 6;
 constexpr const char* JobStateName(JobState state) {

@@ -39,7 +39,7 @@ class HangProgram {
 
   // Null when the system gives no thread.
   static std::unique_ptr<HangProgram> Start(Options options);
-  // As Stop, without patience.
+  // Does what Stop does, without patience.
   ~HangProgram();
   HangProgram(const HangProgram&) = delete;
   HangProgram& operator=(const HangProgram&) = delete;

@@ -1,4 +1,4 @@
-// Which job a request to the watcher is about.
+// Finds which job a request to the watcher is about.
 //
 // Thread: any, no state. Errors: false, with a sentence in `error`.
 #ifndef EXPORTER_WATCH_QUESTION_H_

@@ -52,7 +52,7 @@ class Watcher {
     JobLookOptions look;  // but for the client and the filter
     std::chrono::milliseconds summary_patience{1500};
     std::function<Time()> clock = [] { return std::chrono::steady_clock::now(); };
-    // What is new about a job, for the log; may be null.
+    // Called with what is new about a job, for the log; may be null.
     std::function<void(const std::string& line)> log;
     // Called at the end of each round, on its thread; may be null. Hangs have their JSON only with
     // it.
@@ -61,7 +61,7 @@ class Watcher {
 
   explicit Watcher(Options options);
 
-  // When something has to be looked at, at most `latest`.
+  // Returns when something has to be looked at, at most `latest`.
   Time NextRound(Time latest) const;
   void Round();
   // A look at one job, at once; with everything that its endpoints know where the filter is empty.
@@ -85,7 +85,7 @@ class Watcher {
     }
   };
   using Group = std::vector<std::size_t>;  // of endpoints, in their order
-  // What stands in a group by now for as long as it takes to be called a hang.
+  // It tells what stands in a group by now for as long as it takes to be called a hang.
   struct Standing {
     Time oldest = Time::max();  // since when for as long; max: nothing does
     Time newest{};

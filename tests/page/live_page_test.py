@@ -59,7 +59,7 @@ class LivePageTest(unittest.TestCase):
         hang = self.hang()
         self.assertEqual(hang["suspects"], [RANKS - 1])
         verdict = page.text("#verdict")
-        self.assertRegex(verdict, r"■ HANG\s*communicator [0-9a-f]{16} \"hang\" has made no progress "
+        self.assertRegex(verdict, r"■ HANG\s*show\s*communicator [0-9a-f]{16} \"hang\" has made no progress "
                          r"since \d\d:\d\d:\d\d, .* s\s+\[a rank has not called what the others have called\]")
         self.assertIn(hang["text"], verdict)
         # It is open; its ranks say who waits for whom.

@@ -56,7 +56,7 @@ function makeProblem({kind, comm}) {
   const why = element('span');
   const step = element('span');
   const hint = element('p', {class: 'quiet'}, 'First: ', step);
-  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, button, what, why), sentence, hint);
+  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, button, ' ', what, ' ', why), sentence, hint);
   return {node, what, why, button, sentence, hint, step};
 }
 

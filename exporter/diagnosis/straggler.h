@@ -98,6 +98,8 @@ class StragglerState {
   // It is enough for a rank that is late in the mean far more than any other: the ranks' work may
   // differ from call to call so much that it is not the last in most calls.
   static constexpr double kMinShareOfMean = 0.35;
+  // Such a mean has so many rounds: in fewer, one long wait is far more than any other.
+  static constexpr double kMinRoundsAlone = 16;
   // Then the squares of the ranks' differences in the mean are at most so many times those of now.
   static constexpr double kMostOfPast = 2;
   // The next rank's lateness in the mean is at most this part of it.

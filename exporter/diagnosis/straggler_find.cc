@@ -191,6 +191,7 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
   const double freedom = std::max(1.0, window_.rounds) * static_cast<double>(ranks.size() - 1);
   const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
   if (are_alone) {
+    if (mean.rounds < kMinRoundsAlone) return false;
     // Ranks differ more in the mean than now. Long waits of the past make up that mean, and they do
     // not show how far ranks differ.
     if (constant > kMostOfPast * square) return false;

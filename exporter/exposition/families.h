@@ -34,7 +34,7 @@ struct ScrapeStats {
   uint64_t pages = 0;
   double seconds = 0;          // that making those pages took
   uint64_t segments_read = 0;  // for all pages, this one included
-  ProcessUse process;          // of the process that serves
+  ProcessUse process{};        // of the process that serves
 };
 
 // For a page of this format: classic buckets and native histograms where it can carry them and the

@@ -114,8 +114,9 @@ class AutomaticCaptureTest(unittest.TestCase):
         agent = Agent(self.listen, "--hang-after=1h", "--time-limit=4s", "--capture-dir=" + self.captures)
         self.addCleanup(agent.close)
         agent.wait_ready()
-        subprocess.run([cluster.PULSE, "set", "HANG_SECONDS=1", "--pid=%d" % agent.process.pid], check=True,
-                       stdout=subprocess.DEVNULL)
+        change = [cluster.PULSE, "set", "HANG_SECONDS=1", "--pid=%d" % agent.process.pid]
+        wait_until(lambda: subprocess.call(change, stdout=subprocess.DEVNULL) == 0,  # it may serve before it listens
+                   "it is set")
         self.hang()
         wait_until(lambda: "has what is known of it" in agent.log(), "it is kept")
         name, = os.listdir(self.captures)

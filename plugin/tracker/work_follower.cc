@@ -118,7 +118,10 @@ void WorkFollower::NoteUncounted(const CommunicatorParts& parts) {
 void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launches) {
   Place* const place = parts.work.acquire();  // sees it made
   if (place == nullptr) return;
-  Ordered<uint64_t>& reported = place->launched.reported;
+  Place::Launched& launched = place->launched;
+  // Nothing tells when it ends but its event, and what follows it: that much is never finished before.
+  place->sums[launches % Place::kSums].store(static_cast<uint32_t>(launched.work.load()) + 1);
+  Ordered<uint64_t>& reported = launched.reported;
   if (reported.load() == launches - 1) reported.publish(launches);  // else more is to be reported
 }
 

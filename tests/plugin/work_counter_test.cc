@@ -674,6 +674,34 @@ TEST(CountedLaunchesTest, TheOneThatHangsIsKnown) {
   });
 }
 
+// A kernel that NCCL does not report may not count, as one of symmetric memory. Its event tells.
+TEST(CountedLaunchesTest, UnreportedInAHurryHaveEvents) {
+  for (const bool hangs : {false, true}) {
+    RunJob([hangs](FakeCuda& gpu, Job& job) {
+      ProveInAHurry(job);
+      StreamCommunicator& comm = job.comm();
+      for (int i = 0; i < 3; ++i) {  // until they are followed
+        comm.RunUnreported(0, "AllReduce", 65536);
+        job.Run();
+      }
+      ASSERT_TRUE(Hurry(gpu, job));
+      SlowClock();
+      const uint64_t before = comm.Read().launches;
+      for (int i = 0; i < 20; ++i) {
+        comm.RunUnreported(hangs && i == 19 ? FakeCuda::kForever : 0, "AllReduce", 65536);
+      }
+      for (int i = 0; i < 25; ++i) job.See();
+      const CommunicatorSnapshot read = comm.Read();
+      EXPECT_EQ(read.launches, before + 20);
+      EXPECT_EQ(read.launches_completed < read.launches, hangs);
+      EXPECT_EQ(read.oldest_inflight_realtime_ns != 0, hangs);
+      EXPECT_EQ(read.work.state, WorkState::kProven);
+      if (hangs) gpu.Release(comm.stream());
+      job.See();
+    });
+  }
+}
+
 // More of them wait than CUDA queues: what is known of the oldest is too little, and never too much.
 TEST(CountedLaunchesTest, TooManyToRemember) {
   RunJob([](FakeCuda& gpu, Job& job) {

@@ -36,7 +36,7 @@ std::string WhyNoPluginOf(const std::string& bytes) {
 TEST(PluginFile, TakesOurs) { EXPECT_EQ(WhyNoPlugin(kPlugin), ""); }
 
 TEST(PluginFile, RefusesWhatIsNone) {
-  EXPECT_EQ(WhyNoPlugin("/etc/hosts"), kNoShared);
+  EXPECT_EQ(WhyNoPlugin("/etc/passwd"), kNoShared);
   EXPECT_EQ(WhyNoPlugin("/etc"), kNoShared);
   EXPECT_EQ(WhyNoPlugin("/dev/zero"), kNoShared);
   EXPECT_EQ(WhyNoPluginOf(""), kNoShared);
@@ -76,7 +76,7 @@ TEST(PluginFile, InstallPutsNothingElseThere) {
         system(("exporter/pulse install " + folder + " --library=" + library).c_str());
     return WEXITSTATUS(status);
   };
-  EXPECT_EQ(install("/etc/hosts"), 2);
+  EXPECT_EQ(install("/etc/passwd"), 2);
   EXPECT_TRUE(fs::is_empty(folder));
   EXPECT_EQ(install(kPlugin), 0);
   EXPECT_EQ(Bytes(folder + "/librccl-profiler-pulse.so"), Bytes(kPlugin));

@@ -53,6 +53,14 @@ class UnixConnection(http.client.HTTPConnection):
         self.sock = self.context.wrap_socket(plain, server_hostname="localhost")
 
 
+class LocalConnection(http.client.HTTPSConnection):
+    """To localhost, as its certificate says. A bare machine finds no address of that name: it has no /etc/hosts."""
+
+    def connect(self):
+        plain = socket.create_connection(("127.0.0.1", self.port), self.timeout)
+        self.sock = self._context.wrap_socket(plain, server_hostname=self.host)
+
+
 class WebCase(NodeCase):
 
     @classmethod
@@ -97,9 +105,8 @@ class WebCase(NodeCase):
         return context
 
     def connect(self, context=None):
-        connection = http.client.HTTPSConnection("localhost", self.port,
-                                                 context=context or self.context(),
-                                                 timeout=cluster.PATIENCE_S)
+        connection = LocalConnection("localhost", self.port, context=context or self.context(),
+                                     timeout=cluster.PATIENCE_S)
         self.addCleanup(connection.close)
         return connection
 

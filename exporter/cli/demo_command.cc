@@ -142,10 +142,9 @@ class Demo {
     const int status = Conduct();
     const bool have_ended = ranks_.Stop();
     if (have_ended && status == kDone) {
-      std::printf("\nNext, for a job of yours: %s%s\n",
-                  IsBazelRun() ? "build and install a package (README.md, Install)"
-                               : "export NCCL_PROFILER_PLUGIN=",
-                  IsBazelRun() ? "" : options.plugin.c_str());
+      const std::string next = IsBazelRun() ? "build and install a package (README.md, Install)"
+                                            : "export NCCL_PROFILER_PLUGIN=" + options.plugin;
+      std::printf("\nNext, for a job of yours: %s\n", next.c_str());
     }
     if (have_ended || status != kDone) return status;
     std::fprintf(stderr, "pulse: a rank did not end within 10 s and was killed\n");

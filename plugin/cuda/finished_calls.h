@@ -38,8 +38,8 @@ namespace nccl_pulse {
 struct CalledWork {
   uint32_t calls = 0;       // of all operations
   uint32_t broadcasts = 0;  // among them
-  uint32_t run = 0;         // Broadcasts in front of the first of those in a row that have ...
-  uint64_t bytes = 0;       // ... so many
+  uint32_t run = 0;         // Broadcasts in front of the last ones in a row that have `bytes`
+  uint64_t bytes = 0;
 };
 
 class FinishedCalls {

@@ -189,13 +189,13 @@ class WorkProof {
     uint32_t matches = 0;
     std::array<uint64_t, kWorkWords> sum{}, first{};  // of all channels, and of channel 0
   } replays_;
-  // Of the last look.
+  // The last look found these.
   LaunchedWork seen_, seen_after_;
   uint64_t completed_ = 0;
   uint64_t sum_ = 0, first_ = 0;
   bool is_settled_ = false;  // all that was launched was finished, no more and no less
   bool is_finished_known_ = false;
-  // Of replays.
+  // These tell what replays have done.
   bool are_operations_known_ = false;
   uint64_t operations_ = 0;
   uint64_t moved_ns_ = 0, longest_pause_ns_ = 0;

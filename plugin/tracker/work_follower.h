@@ -121,7 +121,7 @@ class WorkFollower {
   // A Broadcast was called, of which NCCL may report nothing else.
   [[gnu::cold, gnu::noinline]] static void NoteBroadcast(const CommunicatorParts& parts,
                                                          uint64_t bytes);
-  // Whether that is so: from 2.29.2 on, with API v6.
+  // Says whether that is so: from 2.29.2 on, with API v6.
   static bool MayHideBroadcasts(const Communicator& communicator);
   // NCCL reports an operation, to the communicator that has these parts. `launches`: followed ones
   // so far.

@@ -174,8 +174,7 @@ def communicators():
         return json.loads(answer.read())["communicators"]
 
 
-def own_rank(rank):
-    comms = communicators()
+def own_rank(comms, rank):
     for comm in comms:
         for each in comm["ranks"]:
             if each["rank"] == rank and each["captured"]:
@@ -215,11 +214,11 @@ def run_rank(options):
                 graph.replay()
         time.sleep(3600)
     time.sleep(0.5)
-    comm, own = own_rank(rank)
+    comms = communicators()
+    comm, own = own_rank(comms, rank)
     work = own["work"]
     right = work is not None and work["state"] == "proven" and (
         work["operations"] is None if case == "grouped" else 0 < job.replayed == work["operations"])
-    comms = communicators()
     states = sorted(each["ranks"][rank]["work"]["state"] for each in comms)
     right = right and states.count("refuted") == (case == "groups") and not any(each["hang"] for each in comms)
     print(json.dumps({"case": case, "rank": rank, "right": right, "replayed": job.replayed, "work": work,
@@ -493,8 +492,9 @@ class Nvml:
 
 def hang_now():
     try:
-        comm, rank = own_rank(0)
-        _, other = own_rank(1)
+        comms = communicators()
+        comm, rank = own_rank(comms, 0)
+        _, other = own_rank(comms, 1)
     except (OSError, ValueError, IndexError, KeyError) as error:
         return "endpoint", [], repr(error), None
     hang = comm["hang"]

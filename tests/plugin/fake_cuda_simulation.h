@@ -93,7 +93,7 @@ struct GraphState {
   std::vector<UserObject*> objects;
 
   void Add(const Node& node) { nodes.push_back(std::make_unique<Node>(node)); }
-  // Of one without nodes.
+  // It has no nodes yet.
   void Copy(const GraphState& other) {
     for (const auto& node : other.nodes) Add(*node);
     objects = other.objects;

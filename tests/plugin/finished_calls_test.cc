@@ -90,28 +90,28 @@ TEST(FinishedCallsTest, ManyTellTheirWidth) {
   });
 }
 
+// One stands, and so does the next one, until a launch is reported. Then it is known again.
+void ExpectBothStandUntilALaunch(Job& job) {
+  Broadcast(job);
+  EXPECT_EQ(Standing(job), 2u);
+  job.Run();
+  EXPECT_EQ(Standing(job), 0u);
+  Broadcast(job);
+  EXPECT_EQ(Standing(job), 0u);
+}
+
 TEST(FinishedCallsTest, AnotherSizeMayTakeOtherChannels) {
   RunLearnt([](FakeCuda&, Job& job) {
     Broadcast(job, kWidth, 8192);
     EXPECT_EQ(Standing(job), 1u);
-    Broadcast(job);
-    EXPECT_EQ(Standing(job), 2u);
-    job.Run();
-    EXPECT_EQ(Standing(job), 0u);
-    Broadcast(job);
-    EXPECT_EQ(Standing(job), 0u);
+    ExpectBothStandUntilALaunch(job);
   });
 }
 
 TEST(FinishedCallsTest, OneThatFailsStandsUntilALaunch) {
   RunLearnt([](FakeCuda&, Job& job) {
     Broadcast(job, 0);
-    Broadcast(job);
-    EXPECT_EQ(Standing(job), 2u);
-    job.Run();
-    EXPECT_EQ(Standing(job), 0u);
-    Broadcast(job);
-    EXPECT_EQ(Standing(job), 0u);
+    ExpectBothStandUntilALaunch(job);
   });
 }
 

@@ -41,11 +41,11 @@
 //   complete       complete       has begun: the GPU has come to it
 //
 // A gate costs its launch about a microsecond: the record, and what that brings into the caches. So
-// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart; of the
-// others four after each look of the poller, and one in 128. The launching thread looks at no clock
-// for that. A ring keeps the oldest gates; while it is full, one more
-// stands at the newest launch that had one. They are asked only when nothing has completed for
-// 100 ms. An answer that is not certain is none.
+// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart, and so
+// have four others after each look of the poller. The launching thread looks at no clock for that.
+// A ring keeps the oldest gates; while it is full, one more stands at the newest launch that had
+// one. They are asked only when nothing has completed for 100 ms. An answer that is not certain is
+// none.
 //
 // A stream in capture is never touched. No event is destroyed while a callback could use it: those
 // of a finalized communicator are destroyed by the poller some seconds later, and never when their

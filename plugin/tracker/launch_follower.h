@@ -169,12 +169,10 @@ class LaunchFollower {
   [[gnu::always_inline]] bool StartUsual(const Instruments& instruments,
                                          const Communicator& communicator, CudaStream stream,
                                          uint64_t context, uint64_t* ticket) {
-    const uint32_t number = launch_number_.load();
     // One branch tests all of it.
     const uint32_t unusual = (calls_.load() ^ 1) | static_cast<uint32_t>(sampled_.load()) |
                              launch_.load() | (traits_.load() ^ uint32_t{kBlocking}) |
-                             static_cast<uint32_t>(is_unhurried_.load()) | hurried_gates_.load() |
-                             static_cast<uint32_t>(number % kHurriedSpacing == 0);
+                             static_cast<uint32_t>(is_unhurried_.load()) | hurried_gates_.load();
     if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!timer_.is_on(), 0)) return false;
     calls_.store(0);
     fate_.store(static_cast<uint8_t>(instruments.samples() ? LaunchFate::kNotSampled
@@ -346,10 +344,8 @@ class LaunchFollower {
                                           OperationRowOf(call.op), call.size_class,
                                           call.call_number);
   }
-  static constexpr uint32_t kHurriedSpacing = 128;
   [[gnu::hot]] bool IsGateDue() const {
-    return is_unhurried_.load() || hurried_gates_.load() != 0 ||
-           launch_number_.load() % kHurriedSpacing == 0;
+    return is_unhurried_.load() || hurried_gates_.load() != 0;
   }
   // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
   // both. False if it is part of a graph and not made now, which is counted. It is not marked cold:

@@ -344,9 +344,7 @@ class LaunchFollower {
                                           OperationRowOf(call.op), call.size_class,
                                           call.call_number);
   }
-  [[gnu::hot]] bool IsGateDue() const {
-    return is_unhurried_.load() || hurried_gates_.load() != 0;
-  }
+  [[gnu::hot]] bool IsGateDue() const { return is_unhurried_.load() || hurried_gates_.load() != 0; }
   // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
   // both. False if it is part of a graph and not made now, which is counted. It is not marked cold:
   // GCC 12 would also treat the code behind it as cold.

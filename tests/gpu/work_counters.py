@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """NCCL's own counter of finished work on real GPUs: exact, right about who stands, and free.
 
-    work_counters.py --library libnccl-profiler-pulse.so [--cases layers,one,...] [--seconds 4]
+    work_counters.py --library libnccl-profiler-pulse.so [--cases layers,one,...] [--seconds 4] [--gpus 2]
 
-Two ranks with PyTorch, a process for each GPU; a line of JSON for each case and rank.
+Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON for each case and rank.
 
     case      what the job does                                           what must be said
     layers    32 graphs of two all_reduces (64 KiB, 1 MiB, 16 MiB)        proven; operations = those that were replayed
@@ -52,15 +52,15 @@ SIZES = (64 << 10, 1 << 20, 16 << 20)
 
 
 class Rank:
-    def __init__(self, rank, exchange, case):
+    def __init__(self, rank, exchange, case, ranks):
         import datetime
 
         import torch
         import torch.distributed as dist
 
-        self.torch, self.dist, self.rank = torch, dist, rank
+        self.torch, self.dist, self.rank, self.ranks = torch, dist, rank, ranks
         torch.cuda.set_device(rank)
-        dist.init_process_group("nccl", rank=rank, world_size=2, init_method="file://" + exchange,
+        dist.init_process_group("nccl", rank=rank, world_size=ranks, init_method="file://" + exchange,
                                 timeout=datetime.timedelta(seconds=600), device_id=torch.device("cuda", rank))
         self.replayed = 0
         # Not torch.cuda.nccl.version(), which says with what PyTorch was built.
@@ -71,7 +71,7 @@ class Rank:
         self.values = {size: torch.zeros(size // 4, device="cuda") for size in SIZES}
         # Communicators with the same ranks, of graphs, sharded parameters and stages.
         self.layers, self.shards, self.stages = [
-            dist.new_group([0, 1]) if case == "groups" else dist.group.WORLD for _ in range(3)]
+            dist.new_group() if case == "groups" else dist.group.WORLD for _ in range(3)]
 
     def calibrate(self):
         """Eager calls with pauses between them."""
@@ -90,14 +90,13 @@ class Rank:
 
     def shard(self):
         """What a step of sharded parameters and a change of stage call."""
-        whole, peer = self.values[SIZES[1]], 1 - self.rank
-        part = whole[:len(whole) // 2].clone()
+        whole, small = self.values[SIZES[1]], self.values[SIZES[0]]
+        part = whole[:len(whole) // self.ranks].clone()
         self.dist.reduce_scatter_tensor(part, whole, group=self.shards)
         self.dist.all_gather_into_tensor(whole, part, group=self.shards)
-        small = self.values[SIZES[0]]
         for each in self.dist.batch_isend_irecv([
-                self.dist.P2POp(self.dist.isend, small.clone(), peer, group=self.stages),
-                self.dist.P2POp(self.dist.irecv, small, peer, group=self.stages)]):
+                self.dist.P2POp(self.dist.isend, small.clone(), (self.rank + 1) % self.ranks, group=self.stages),
+                self.dist.P2POp(self.dist.irecv, small, (self.rank - 1) % self.ranks, group=self.stages)]):
             each.wait()
 
     def replay(self, graphs, seconds, eager=lambda: None):
@@ -184,10 +183,10 @@ def own_rank(comms, rank):
 
 def run_rank(options):
     rank, case = options.rank, options.case
-    job = Rank(rank, options.exchange, case)
+    job = Rank(rank, options.exchange, case, options.gpus)
     if case == "first":
         print(json.dumps({"event": "stands", "rank": rank, "replayed": 0, "nccl": job.nccl}), flush=True)
-        if rank == 0:
+        if rank != 1:
             job.dist.all_reduce(job.values[SIZES[0]])
         time.sleep(3600)
     job.calibrate()
@@ -209,7 +208,7 @@ def run_rank(options):
                 for _ in range(20):
                     values @ values
                 job.torch.cuda.synchronize()
-        if case in ("stopped", "held") and (rank == 0 or case == "held"):
+        if case == "held" or (case == "stopped" and rank != 1):
             for graph, _ in graphs:
                 graph.replay()
         time.sleep(3600)
@@ -229,7 +228,7 @@ def run_rank(options):
 
 
 def run_cost(options):
-    job = Rank(options.rank, options.exchange, "cost")
+    job = Rank(options.rank, options.exchange, "cost", options.gpus)
     job.calibrate()
     torch = job.torch
     model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048, device="cuda") for _ in range(8)])
@@ -462,7 +461,7 @@ def start(options, case, rank, exchange, **settings):
         environment.pop(name, None) if value is None else environment.update({name: value})
     return subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--case=" + case,
                              "--exchange=" + exchange, "--seconds=%g" % options.seconds, "--nccl=" + options.nccl, "--cudart=" + options.cudart,
-                             "--lives=%d" % options.lives]
+                             "--lives=%d" % options.lives, "--gpus=%d" % options.gpus]
                             + (["--share"] if options.share else []) + (["--port"] if "NCCL_PROFILER_PLUGIN" in environment else []),
                             env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -490,20 +489,20 @@ class Nvml:
         return [each.value & 0xffffffff for each in found[:count.value] if each.time >= since]
 
 
-def hang_now():
+def hang_now(ranks):
     try:
         comms = communicators()
-        comm, rank = own_rank(comms, 0)
-        _, other = own_rank(comms, 1)
+        comm, _ = own_rank(comms, 0)
+        all_ranks = [own_rank(comms, rank)[1] for rank in range(ranks)]
     except (OSError, ValueError, IndexError, KeyError) as error:
         return "endpoint", [], repr(error), None
     hang = comm["hang"]
-    ranks = [{"is": each["state"], **{name: (each["work"] or {}).get(name)
+    states = [{"is": each["state"], **{name: (each["work"] or {}).get(name)
                                       for name in ("state", "operations", "moved", "gpu")},
-              "unknown": each["unknown"], "polled": each["process"]["last_poll"]} for each in (rank, other)]
+              "unknown": each["unknown"], "polled": each["process"]["last_poll"]} for each in all_ranks]
     if hang is None:
-        return "nothing", [], "", ranks
-    return hang["verdict"], hang["suspects"], hang["text"], ranks
+        return "nothing", [], "", states
+    return hang["verdict"], hang["suspects"], hang["text"], states
 
 
 def threads(pid):
@@ -534,7 +533,7 @@ def watch(options, case, ranks):
     limit = options.quiet if case == "quiet" else options.limit
     wanted = {"stopped": ("rank_not_begun", [1]), "first": ("rank_not_called", [1])}.get(case)
     while time.monotonic() - begin < limit:
-        now = hang_now()
+        now = hang_now(options.gpus)
         if last is None or now[:2] != last[:2]:
             said.append([round(time.monotonic() - begin, 1), *now])
             last = now
@@ -555,13 +554,14 @@ def watch(options, case, ranks):
         print(json.dumps({"case": case, "threads": [threads(rank.pid) for rank in ranks]}), flush=True)
     print(json.dumps({"case": case, "right": right, "nccl": replayed[0]["nccl"], "replayed": replayed[0]["replayed"],
                       "counted": counts, "said": said, "at_last": now,
-                      "utilization": [nvml.samples(gpu, 12) for gpu in range(2)],
-                      "memory": [nvml.samples(gpu, 12, of=2) for gpu in range(2)]}), flush=True)
+                      "utilization": [nvml.samples(gpu, 12) for gpu in range(options.gpus)],
+                      "memory": [nvml.samples(gpu, 12, of=2) for gpu in range(options.gpus)]}), flush=True)
 
 
 def run_job(options, case):
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [start(options, case, rank, os.path.join(folder, "store")) for rank in range(2)]
+        ranks = [start(options, case, rank, os.path.join(folder, "store"))
+                 for rank in range(options.gpus)]
         try:
             if case in STANDING:
                 return watch(options, case, ranks)
@@ -580,11 +580,12 @@ def compare_costs(options):
         for name in sorted(settings, key=lambda name, turn=turn: (list(settings).index(name) + turn) % 3):
             with tempfile.TemporaryDirectory() as folder:
                 ranks = [start(options, "cost", rank, os.path.join(folder, "store"), **settings[name])
-                         for rank in range(2)]
+                         for rank in range(options.gpus)]
                 for line in ranks[0].communicate(timeout=120)[0].splitlines():
                     for what, value in json.loads(line)["us"].items():
                         times.setdefault(what, {}).setdefault(name, []).append(round(value, 2))
-                ranks[1].communicate()
+                for rank in ranks[1:]:
+                    rank.communicate()
     for what, by_setting in times.items():
         print(json.dumps({"case": "cost", "what": what, "us": by_setting}), flush=True)
 
@@ -594,6 +595,7 @@ def main():
     parser.add_argument("--library")
     parser.add_argument("--cases", default=",".join((*JOBS, "cost", *LIVES)))
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--quiet", type=float, default=40)
     parser.add_argument("--limit", type=float, default=32, help="seconds until a rank has to be named")
     parser.add_argument("--counters", choices=("on", "off"), default="on")

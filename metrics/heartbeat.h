@@ -19,16 +19,23 @@ namespace nccl_pulse {
 // Whether the GPU has begun the oldest launch in flight, and the number of that launch, so that the
 // answer is never taken for one about another launch. 0: not known.
 //
-//   bit  63                       2 1            0
-//        |  number of the launch  | OldestLaunch |
-//                    62                  2
+//   bit  63                       2 1                             0
+//        |  number of the launch  | OldestLaunch, or kIsAtLaunch  |
+//                    62                           2
 struct OldestLaunchBits {
-  static constexpr uint64_t Pack(uint64_t launch, OldestLaunch oldest) {
-    return oldest == OldestLaunch::kUnknown ? 0 : launch << 2 | static_cast<uint64_t>(oldest);
+  // The GPU has begun that launch and has not completed it.
+  static constexpr uint64_t kIsAtLaunch = 3;
+
+  static constexpr uint64_t Pack(uint64_t launch, OldestLaunch oldest, bool is_at_launch) {
+    if (oldest == OldestLaunch::kUnknown) return 0;
+    return launch << 2 | (is_at_launch ? kIsAtLaunch : static_cast<uint64_t>(oldest));
   }
   static constexpr OldestLaunch Of(uint64_t launch, uint64_t bits) {
-    const bool is_of_it = bits >> 2 == launch && (bits & 3) <= 2;
-    return is_of_it ? static_cast<OldestLaunch>(bits & 3) : OldestLaunch::kUnknown;
+    if (bits >> 2 != launch) return OldestLaunch::kUnknown;
+    return IsAtLaunch(launch, bits) ? OldestLaunch::kBegun : static_cast<OldestLaunch>(bits & 3);
+  }
+  static constexpr bool IsAtLaunch(uint64_t launch, uint64_t bits) {
+    return bits == (launch << 2 | kIsAtLaunch);
   }
 };
 
@@ -36,6 +43,7 @@ struct Heartbeat {
   uint64_t launches_completed = 0;
   uint64_t oldest_inflight_ns = 0;  // monotonic, 0: nothing is in flight
   OldestLaunch oldest_launch = OldestLaunch::kUnknown;
+  bool is_at_oldest = false;  // of kBegun: that launch is known not to be complete
 };
 
 template <typename Atomics>
@@ -43,8 +51,8 @@ class BasicHeartbeatCells {
  public:
   void Store(const Heartbeat& heartbeat) {
     oldest_inflight_ns_.store(heartbeat.oldest_inflight_ns);
-    oldest_launch_.store(
-        OldestLaunchBits::Pack(heartbeat.launches_completed + 1, heartbeat.oldest_launch));
+    oldest_launch_.store(OldestLaunchBits::Pack(heartbeat.launches_completed + 1,
+                                                heartbeat.oldest_launch, heartbeat.is_at_oldest));
     launches_completed_.publish(heartbeat.launches_completed);
   }
   // Where no events follow the launches: the enqueue of the oldest operation in flight alone.
@@ -54,7 +62,9 @@ class BasicHeartbeatCells {
     Heartbeat read;
     read.launches_completed = launches_completed_.acquire();
     read.oldest_inflight_ns = oldest_inflight_ns_.load();
-    read.oldest_launch = OldestLaunchBits::Of(read.launches_completed + 1, oldest_launch_.load());
+    const uint64_t oldest = oldest_launch_.load();
+    read.oldest_launch = OldestLaunchBits::Of(read.launches_completed + 1, oldest);
+    read.is_at_oldest = OldestLaunchBits::IsAtLaunch(read.launches_completed + 1, oldest);
     return read;
   }
   // By who holds all lanes of the record.

@@ -116,7 +116,7 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
     const CallOrderSnapshot& order = out->call_order;
     if (!Take(order.calls.size() + order.kinds.size() * kKindBytes)) return;
     if (out->has_heartbeat) {
-      out->peers = PeersOf(calls, out->launches, out->launches_completed, out->rank);
+      out->peers = PeersOf(calls, *out);
     }
     const PeersSnapshot& peers = out->peers;
     if (!Take((peers.sends_to.size() + peers.receives_from.size()) * sizeof(uint64_t))) return;

@@ -38,14 +38,23 @@ bool AddGroup(const LastCallSnapshot* call, const LastCallSnapshot* end, int32_t
   return are_peers && is_any_known && sends.unknown == receives.unknown && sends.unknown <= 1;
 }
 
+// Whether the oldest launch in flight is known, and the GPU may have come to it.
+bool IsAtOldest(const CommunicatorSnapshot& communicator) {
+  const bool is_only = communicator.launches == communicator.launches_completed + 1;
+  return communicator.is_at_oldest ||
+         (is_only && communicator.oldest_launch != OldestLaunch::kNotBegun);
+}
+
 }  // namespace
 
-PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls, uint64_t launches,
-                      uint64_t launches_completed, int32_t rank) {
+PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
+                      const CommunicatorSnapshot& communicator) {
+  const uint64_t completed = communicator.launches_completed;
+  const int32_t rank = communicator.rank;
   PeersSnapshot peers;
   bool are_known = true;
   bool is_any = false;
-  uint64_t next = launches + 1;  // the launch behind those of the group
+  uint64_t next = communicator.launches + 1;  // the launch behind those of the group
   for (std::size_t end = calls.size(); end > 0;) {
     std::size_t begin = end - 1;
     while (begin > 0 && calls[begin].is_of_group) --begin;
@@ -56,10 +65,15 @@ PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls, uint64_t launc
     } else {
       // NCCL may cut a group into several launches.
       const uint64_t last = is_of_several ? std::max(first.launch, next - 1) : first.launch;
-      if (last <= launches_completed) break;
+      if (last <= completed) break;
       is_any = true;
       are_known &= AddGroup(&first, calls.data() + end, rank, &peers);
       are_known &= !first.is_of_group;  // else the ring has lost its beginning
+      const bool is_one_send = !is_of_several && !first.is_of_group && first.op == "Send";
+      if (is_one_send && first.launch == completed + 1 && first.peer != rank &&
+          IsAtOldest(communicator)) {
+        peers.is_sending_to = first.peer;
+      }
       next = first.launch;
     }
     end = begin;

@@ -11,11 +11,11 @@
 
 namespace nccl_pulse {
 
-// `calls`: of rank `rank`, oldest first. All are known if the launches in flight carry Send and
-// Recv alone and the peer of each call is known. A Send and a Recv of a rank to itself may be
-// without one: NCCL does not report them if they are in place.
-PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls, uint64_t launches,
-                      uint64_t launches_completed, int32_t rank);
+// `calls`: of that communicator's rank, oldest first. All peers are known if the launches in flight
+// carry Send and Recv alone and the peer of each call is known. A Send and a Recv of a rank to itself
+// may be without one: NCCL does not report them if they are in place.
+PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
+                      const CommunicatorSnapshot& communicator);
 
 }  // namespace nccl_pulse
 

@@ -181,6 +181,7 @@ void RecordReader::ReadHeartbeat(const CommunicatorRecord& record,
   if (out->has_heartbeat) {
     out->oldest_inflight_realtime_ns = oldest_ns;
     out->oldest_launch = heartbeat.oldest_launch;
+    out->is_at_oldest = heartbeat.is_at_oldest;
   } else if (source != 0 && source <= static_cast<uint32_t>(CompletionSource::kKernel)) {
     out->operations_source = static_cast<CompletionSource>(source);
     out->oldest_operation_realtime_ns = oldest_ns;

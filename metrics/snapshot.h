@@ -186,6 +186,8 @@ struct CallOrderSnapshot {
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in order, without itself
   bool are_known = false;                         // these are all
+  // Where the GPU is in a launch that is one Send, and known not to be complete: to whom. Else -1.
+  int32_t is_sending_to = -1;
 };
 
 // All ranks picked this call from a round that is over (agreed_call.h).
@@ -251,6 +253,7 @@ struct CommunicatorSnapshot {
   uint64_t launches_completed = 0;
   int64_t oldest_inflight_realtime_ns = 0;  // launch of the oldest one, 0: none in flight
   OldestLaunch oldest_launch{};  // asked when nothing has completed for a tenth of a second
+  bool is_at_oldest = false;     // of kBegun: that launch is known not to be complete
   // Without a heartbeat, these say what tells that operations end (kNone: nothing does), and when
   // the oldest operation that is known to be in flight was enqueued, 0: none.
   CompletionSource operations_source = CompletionSource::kNone;

@@ -269,6 +269,9 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     snapshot_.oldest_launch = !oldest.is_gated            ? OldestLaunch::kUnknown
                               : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
                                                           : OldestLaunch::kBegun;
+    // The gate of the next one shows that it is not complete.
+    snapshot_.is_at_oldest = snapshot_.oldest_launch == OldestLaunch::kBegun &&
+                             launches_.size() > 1 && launches_[1].is_gated;
   }
   TakeTimedCalls();
   snapshot_.latencies = latencies_;
@@ -287,8 +290,7 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
   }
   if (!launches_.empty()) {
     snapshot_.call_order = CallOrderOf(calls, snapshot_.launches_completed);
-    snapshot_.peers =
-        PeersOf(calls, snapshot_.launches, snapshot_.launches_completed, snapshot_.rank);
+    snapshot_.peers = PeersOf(calls, snapshot_);
   }
   return std::move(snapshot_);
 }

@@ -38,7 +38,7 @@ class Follower {
       if ((is_one || WaitsForOne(*wait.rank)) && !MayHaveSent(wait)) Accuse(*wait.peer);
     }
     Sort(&waits_.awaited);
-    if (waits_.are_known && are_all_here_ && missing_.empty()) FindCircle();
+    FindCircle();
     return std::move(waits_);
   }
 
@@ -97,30 +97,39 @@ class Follower {
     return rank.communicator->launches - rank.communicator->launches_completed == 1;
   }
 
-  // Along the one peer that each rank waits for, if it is one.
-  void FindCircle() {
-    if (waits_.waits.empty()) return;
-    std::vector<PeerWait> path;
-    const RankView* at = nullptr;
+  // What each rank waits in, where that is certain: by its place among the ranks.
+  std::vector<const PeerWait*> CertainWaits() const {
+    const bool are_all_known = waits_.are_known && are_all_here_ && missing_.empty();
+    std::vector<const PeerWait*> certain(facts_.view->ranks.size());
+    std::vector<int> candidates(certain.size());
     for (const PeerWait& wait : waits_.waits) {
-      if (!wait.is_mutual) at = wait.rank;
+      const RankView& rank = *wait.rank;
+      const int32_t receiver = rank.communicator->peers.is_sending_to;
+      const bool is_certain =
+          receiver >= 0 ? wait.sends && wait.peer->rank() == receiver
+                        : are_all_known && !wait.is_mutual && IsExact(rank) && !HasNotBegun(rank);
+      if (is_certain) certain[PlaceOf(rank)] = ++candidates[PlaceOf(rank)] == 1 ? &wait : nullptr;
     }
-    while (at != nullptr && IsExact(*at) && !HasNotBegun(*at)) {
-      const auto seen = std::find_if(path.begin(), path.end(),
-                                     [at](const PeerWait& wait) { return wait.rank == at; });
-      if (seen != path.end()) {
-        waits_.circle.assign(seen, path.end());
-        return;
+    return certain;
+  }
+  std::size_t PlaceOf(const RankView& rank) const { return &rank - facts_.view->ranks.data(); }
+
+  // Along the one peer that each rank is certain to wait for.
+  void FindCircle() {
+    const std::vector<const PeerWait*> waits = CertainWaits();
+    std::vector<std::size_t> seen_from(waits.size(), SIZE_MAX);
+    for (std::size_t from = 0; from < waits.size(); ++from) {
+      std::size_t at = from;
+      for (; waits[at] != nullptr && seen_from[at] == SIZE_MAX; at = PlaceOf(*waits[at]->peer)) {
+        seen_from[at] = from;
       }
-      const PeerWait* next = nullptr;
-      for (const PeerWait& wait : waits_.waits) {
-        if (wait.rank != at || wait.is_mutual) continue;
-        if (next != nullptr) return;
-        next = &wait;
-      }
-      if (next == nullptr) return;
-      path.push_back(*next);
-      at = next->peer;
+      if (waits[at] == nullptr || seen_from[at] != from) continue;
+      const std::size_t first = at;
+      do {
+        waits_.circle.push_back(*waits[at]);
+        at = PlaceOf(*waits[at]->peer);
+      } while (at != first);
+      return;
     }
   }
 

@@ -308,7 +308,10 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   }
   uint64_t oldest_ns = 0;
   if (completed < launched) {
-    if (timer.begun_ == completed + 1) progress->oldest = OldestLaunch::kBegun;
+    if (timer.begun_ == completed + 1) {
+      progress->oldest = OldestLaunch::kBegun;
+      progress->is_at_oldest = front.standing == completed + 1;
+    }
     if (front.waiting == completed + 1) progress->oldest = OldestLaunch::kNotBegun;
     // Its own gate gives the exact time. Otherwise, if nothing completed since the last look, the
     // oldest launch is the same as then. Otherwise it lies between the last marker and the next, or
@@ -373,6 +376,7 @@ int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint6
   std::atomic_thread_fence(std::memory_order_acquire);  // as argued above
   if (gate.launch.load() != launch) return kCudaSuccess;
   if (before == kCudaSuccess) front->completed = std::max(front->completed, launch - 1);
+  if (before == kCudaNotReady && has_behind) front->standing = launch - 1;
   if (!has_begun) {
     front->waiting = launch;
     front->waiting_ns = ns;

@@ -36,7 +36,7 @@
 // complete.
 //
 //   `behind`       `front`        the launch
-//   not complete   not complete   is not the oldest in flight
+//   not complete   not complete   is not the oldest in flight; nor is the one before complete
 //   complete       not complete   is the oldest in flight, and has not begun
 //   complete       complete       has begun: the GPU has come to it
 //
@@ -267,6 +267,7 @@ class StreamTimer {
     bool in_flight = false;    // launches or pairs
     bool advanced = false;     // launches completed since the last look
     OldestLaunch oldest = OldestLaunch::kUnknown;
+    bool is_at_oldest = false;  // of kBegun: it is known not to be complete
   };
   // What became of the launches that were timed.
   class Results {
@@ -335,6 +336,7 @@ class StreamTimer {
     uint64_t begun_ns = 0;    // when launch number `begun` was made, if it is new that it has begun
     uint64_t waiting = 0;     // number of the launch whose gate is not passed, 0: none is known
     uint64_t waiting_ns = 0;  // when it was made
+    uint64_t standing = 0;    // number of a launch that is not complete, 0: none is known
   };
   // `ask`: else those of completed launches are cleared, and nothing else. False when the driver
   // failed.

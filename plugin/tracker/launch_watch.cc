@@ -107,7 +107,8 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
                     LaneRole::kBackground);
     if (lane.ok() && is_lost) writer.NoteDriverError(timer.error(), now_ns);
     if (lane.ok() && alive) {
-      writer.StoreHeartbeat({progress.completed, progress.oldest_ns, progress.oldest});
+      writer.StoreHeartbeat(
+          {progress.completed, progress.oldest_ns, progress.oldest, progress.is_at_oldest});
       const Standstill::Wait wait =
           standstill_.Look(record_generation, progress, now_ns,
                            communicator.record->followed.last_call.load(), communicator.is_live());

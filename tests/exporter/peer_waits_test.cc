@@ -141,12 +141,35 @@ TEST(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
   ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
 }
 
-// With a launch more it may be that the first has completed.
+// With a launch more it may be that the first has completed, unless a gate shows that it has not.
 TEST(PeerWaits, NoCircleOfWhatIsKnownLate) {
+  for (const bool is_known : {false, true}) {
+    SimulatedJob job = JobOf(4);
+    for (const int rank : {1, 2}) {
+      const uint64_t other = 3 - rank;
+      Exchange(&job, rank, {other}, {});
+      Exchange(&job, rank, {other}, {other});
+      if (is_known) job.Of(kComm, rank).peers.is_sending_to = static_cast<int>(other);
+    }
+    Exchange(&job, 3, {}, {2});
+    if (is_known) {
+      const Hang hang = ExpectHang(&job, HangVerdict::kCircularWait, {1, 2});
+      EXPECT_THAT(hang.text, HasSubstr("rank 1 waits in Send for rank 2"));
+    } else {
+      ExpectHang(&job, HangVerdict::kPointToPoint, {});
+    }
+  }
+}
+
+// Rank 2 receives what rank 1 sends, or the link between them is dead.
+TEST(PeerWaits, NoCircleWithARankThatReceives) {
   SimulatedJob job = JobOf(3);
-  Exchange(&job, 1, {2}, {});
-  Exchange(&job, 2, {1}, {});
-  Exchange(&job, 2, {1}, {});
+  Exchange(&job, 0, {1}, {});
+  job.Of(kComm, 0).peers.is_sending_to = 1;
+  Exchange(&job, 1, {2}, {0});
+  job.Of(kComm, 1).peers.is_sending_to = 2;
+  Exchange(&job, 2, {0}, {1});
+  Exchange(&job, 2, {0}, {1});
   ExpectHang(&job, HangVerdict::kPointToPoint, {});
 }
 

@@ -15,7 +15,6 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kSecond = 1000000000;
-constexpr char kCircleOfSends[] = "circle of Sends";
 
 // Some of what `bench/jobs:verdicts` does by the thousand.
 class MadeUpJob : public testing::TestWithParam<std::string> {};
@@ -27,17 +26,6 @@ TEST_P(MadeUpJob, IsJudgedRightly) {
     const Judged judged = Judge(scenario);
     EXPECT_EQ(judged.outcome, Outcome::kRight)
         << "seed " << seed << ": " << OutcomeName(judged.outcome) << ": " << judged.said;
-  }
-}
-
-// Where hosts run ahead, several launches of a rank are in flight, and it is not known in which it
-// is.
-TEST(MadeUpCircle, IsNamedOrItsPlaceIs) {
-  for (uint64_t seed = 0; seed < 8; ++seed) {
-    const Scenario scenario = MakeScenario(kCircleOfSends, seed);
-    const Judged judged = Judge(scenario);
-    EXPECT_EQ(judged.outcome, scenario.options.is_blocking ? Outcome::kRight : Outcome::kPlace)
-        << "seed " << seed << ": " << judged.said;
   }
 }
 
@@ -55,8 +43,7 @@ std::vector<std::string> HangsAndHealthy() {
     const bool is_slow = name.find("straggler") != name.npos || name.find("slow node") == 0;
     // Minutes of those that go on for long take a second: MadeUpPast has some.
     const bool is_long = MakeScenario(name, 0).options.page_every_ns != 0;
-    const bool is_circle = name == kCircleOfSends;
-    if (!is_slow && !is_long && !is_circle) names.push_back(name);
+    if (!is_slow && !is_long) names.push_back(name);
   }
   return names;
 }

@@ -120,7 +120,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.picked_calls = {
       {"AllGather", LatencyKind::kDurationKernel, 2, 0, 9, 700, 1760000002100000000, 0}};
   comm.call_order = {41, 40, {{"AllReduce", "ncclFloat32", 4096}, {"Reduce", "", 8, true, 3}}, {}};
-  comm.peers = {{1, 5}, {7}, true};
+  comm.peers = {{1, 5}, {7}, true, 5};
   comm.untimed.push_back({"AllReduce", UntimedReason::kUnreported, 2});
   comm.call_order.calls = std::string("\0\x81\xff\n", 4);
   process.pace.assign(2 + kPaceWindows, {60000, 120, 480, 30000, 500});
@@ -214,6 +214,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.peers.sends_to, comm.peers.sends_to);
   EXPECT_EQ(kept.peers.receives_from, comm.peers.receives_from);
   EXPECT_TRUE(kept.peers.are_known);
+  EXPECT_EQ(kept.peers.is_sending_to, 5);
   ASSERT_EQ(kept.abandoned_calls.size(), 1u);
   EXPECT_EQ(kept.abandoned_calls[0].op, "AllReduce");
   EXPECT_EQ(kept.abandoned_calls[0].calls, 2u);

@@ -159,14 +159,21 @@ TEST(SegmentReader, OldestLaunchInFlight) {
        {OldestLaunch::kUnknown, OldestLaunch::kBegun, OldestLaunch::kNotBegun}) {
     record.StoreHeartbeat({7, 1, oldest});
     EXPECT_EQ(read(), oldest);
-    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(8, oldest)), oldest);
-    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(7, oldest)), OldestLaunch::kUnknown);
-    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(9, oldest)), OldestLaunch::kUnknown);
+    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(8, oldest, false)), oldest);
+    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(7, oldest, false)),
+              OldestLaunch::kUnknown);
+    EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(9, oldest, false)),
+              OldestLaunch::kUnknown);
   }
-  for (const uint64_t bits : {uint64_t{8 << 2 | 3}, uint64_t{3}, uint64_t{1}, UINT64_MAX}) {
+  for (const uint64_t bits : {uint64_t{7 << 2 | 3}, uint64_t{3}, uint64_t{1}, UINT64_MAX}) {
     EXPECT_EQ(OldestLaunchBits::Of(8, bits), OldestLaunch::kUnknown) << bits;
+    EXPECT_FALSE(OldestLaunchBits::IsAtLaunch(8, bits)) << bits;
   }
-  record.StoreHeartbeat({7, 1, OldestLaunch::kBegun});
+  for (const bool is_at_oldest : {false, true}) {
+    record.StoreHeartbeat({7, 1, OldestLaunch::kBegun, is_at_oldest});
+    EXPECT_EQ(read(), OldestLaunch::kBegun);
+    EXPECT_EQ(Read(test.segment()).communicators.at(0).is_at_oldest, is_at_oldest);
+  }
   record.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kProxy);
   EXPECT_EQ(read(), OldestLaunch::kUnknown);
 }

@@ -54,6 +54,7 @@ TEST_WITH_GPU(HeartbeatTest, TheGpuWaitsInALaunch) {
   for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
   gpu.Advance(kSecond);
   EXPECT_EQ(AtStandstill(comm), OldestLaunch::kBegun);
+  EXPECT_TRUE(comm.Read().is_at_oldest);
   EXPECT_EQ(comm.Read().launches_completed, 5u);
   gpu.Release(comm.stream());
   gpu.Advance(kSecond);
@@ -70,6 +71,7 @@ TEST_WITH_GPU(HeartbeatTest, TheFirstLaunchOfAll) {
   waits.Run(FakeCuda::kForever);
   EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
   EXPECT_EQ(AtStandstill(waits), OldestLaunch::kBegun);
+  EXPECT_FALSE(waits.Read().is_at_oldest) << "no gate behind it tells";
 }
 
 // Launches were complete, but no marker stands behind the last of them, and the tail has gone on.

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "exporter/fleet/address.h"
-#include "exporter/timeline/watch.h"
+#include "exporter/timeline/job_process.h"
 
 namespace nccl_pulse {
 

@@ -15,7 +15,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bench/simulation/ranks.h"
-#include "exporter/base/json_text.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
@@ -23,7 +22,6 @@
 #include "exporter/cli/status_words.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/node/listener.h"
-#include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 namespace {
@@ -213,7 +211,7 @@ class Demo {
       pids.push_back(ranks_.pid(static_cast<int>(rank)));
     }
     const std::string problem = ProblemOf(answer, kCommunicators);
-    if (problem.empty()) return DemoSight::Of(ParseJson(answer.body), pids);
+    if (problem.empty()) return DemoSight::Of(answer.body, pids);
     DemoSight sight;
     sight.problem = absl::StrCat(asked_.address.name(), ": ", problem);
     return sight;

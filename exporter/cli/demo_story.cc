@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -41,9 +42,10 @@ bool Has(const std::vector<int>& pids, int pid) {
 
 }  // namespace
 
-DemoSight DemoSight::Of(const Json& page, const std::vector<int>& pids) {
+DemoSight DemoSight::Of(std::string_view page, const std::vector<int>& pids) {
   DemoSight sight;
-  for (const Json& communicator : Member(page, "communicators")) {
+  const Json json = ParseJson(page);
+  for (const Json& communicator : Member(json, "communicators")) {
     const std::vector<int> here = Pids(communicator);
     for (const int pid : here) {
       if (!Has(pids, pid)) sight.pid_of_other = pid;

@@ -9,9 +9,8 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include "nlohmann/json_fwd.hpp"
 
 namespace nccl_pulse {
 
@@ -32,7 +31,7 @@ struct DemoSight {
 
   // `page`: /api/v1/communicators. `pids`: of the job, in the order of its ranks; the communicator
   // is known by the process that has its rank 0.
-  static DemoSight Of(const nlohmann::json& page, const std::vector<int>& pids);
+  static DemoSight Of(std::string_view page, const std::vector<int>& pids);
 };
 
 class DemoStory {

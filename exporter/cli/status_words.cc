@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/size_words.h"
+#include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 

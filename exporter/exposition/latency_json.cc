@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/size_class.h"
+#include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "metrics/snapshot.h"
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace nccl_pulse {
 

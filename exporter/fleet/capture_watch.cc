@@ -8,12 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "exporter/base/json_text.h"
 #include "exporter/base/patient_thread.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/suspicions.h"
-#include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 
@@ -65,7 +63,7 @@ struct CaptureWatch::State : PatientThread {
                }
                return;
              }
-             suspicions.Look(ParseJson(answer.body), steady_clock::now());
+             suspicions.Look(answer.body, steady_clock::now());
              if (suspicions.is_full() && !std::exchange(was_full, true) && log) {
                log(LogLevel::kWarning,
                    absl::StrCat("captures: more than ", Suspicions::kMost,

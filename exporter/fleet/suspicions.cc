@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -39,7 +40,8 @@ void Suspicions::Forget(Time now) {
   }
 }
 
-void Suspicions::Look(const Json& page, Time now) {
+void Suspicions::Look(std::string_view text, Time now) {
+  const Json page = ParseJson(text);
   if (!page.is_object() || !page.contains("communicators") || !page["communicators"].is_array()) {
     return;
   }

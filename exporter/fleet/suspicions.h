@@ -10,9 +10,8 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
-
-#include "nlohmann/json_fwd.hpp"
 
 namespace nccl_pulse {
 
@@ -28,8 +27,8 @@ class Suspicions {
   // new ones are passed over.
   static constexpr std::size_t kMost = 4096;
 
-  // `page`: the answer to /api/v1/communicators, which may be anything.
-  void Look(const nlohmann::json& page, Time now);
+  // `text`: the answer to /api/v1/communicators, which may be anything.
+  void Look(std::string_view text, Time now);
   // What nothing has been done about yet, for a person: "hang of communicator 00ab ...".
   std::vector<std::string> New() const;
   bool HasNewHang() const;

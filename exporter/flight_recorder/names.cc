@@ -1,5 +1,7 @@
 #include "exporter/flight_recorder/names.h"
 
+#include "nlohmann/json.hpp"
+
 namespace nccl_pulse::flight_recorder {
 namespace {
 

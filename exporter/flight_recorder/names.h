@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "nlohmann/json.hpp"
+#include "nlohmann/json_fwd.hpp"
 
 namespace nccl_pulse::flight_recorder {
 

@@ -9,6 +9,7 @@
 #include "exporter/flight_recorder/names.h"
 #include "exporter/flight_recorder/pickle.h"
 #include "exporter/flight_recorder/writable_job.h"
+#include "nlohmann/json.hpp"
 
 namespace nccl_pulse::flight_recorder {
 namespace {

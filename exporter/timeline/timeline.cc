@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "exporter/base/json_field.h"
 #include "exporter/timeline/call_index.h"
+#include "exporter/timeline/observation.h"
 #include "exporter/timeline/perfetto.h"
 #include "exporter/timeline/rank_tracks.h"
 

@@ -15,9 +15,10 @@
 #include <string>
 
 #include "exporter/fleet/clock_offset.h"
-#include "exporter/timeline/observation.h"
 
 namespace nccl_pulse {
+
+struct Observation;
 
 // "between 12 us behind and 80 us ahead of the clock here"
 std::string ClockWords(const std::optional<ClockOffset>& offset);

@@ -19,20 +19,13 @@
 
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
+#include "exporter/timeline/job_process.h"
 #include "exporter/timeline/observation.h"
 
 namespace nccl_pulse {
 
 // As long as an endpoint keeps a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
-
-// One of the job's, by what its endpoint says.
-struct JobProcess {
-  std::size_t endpoint = 0;
-  std::string hostname;
-  int64_t pid = 0;             // as the process sees itself,
-  uint32_t pid_namespace = 0;  // in this one; 0: the system's own, or its endpoint does not say
-};
 
 class JobWatch {
  public:

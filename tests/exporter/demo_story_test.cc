@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "nlohmann/json.hpp"
-
 namespace nccl_pulse {
 namespace {
 
@@ -165,7 +163,7 @@ TEST(DemoStory, SaysThatARankWasNotNamed) {
 }
 
 TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
-  const auto page = nlohmann::json::parse(R"({"communicators": [
+  const char* page = R"({"communicators": [
       {"comm": "1", "name": "dp", "hang": null, "straggler": null,
        "ranks": [{"active": false, "process": {"pid": 7}}]},
       {"comm": "2", "name": "dp", "hang": null, "straggler": null,
@@ -175,7 +173,7 @@ TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
       {"comm": "3", "name": "dp",
        "hang": {"suspects": [1], "usual": false, "text": "hangs"},
        "straggler": {"rank": 2, "text": "lags"},
-       "ranks": [{"active": true, "process": {"pid": 7}}]}]})");
+       "ranks": [{"active": true, "process": {"pid": 7}}]}]})";
   const DemoSight sight = DemoSight::Of(page, {7, 6});
   EXPECT_EQ(sight.comm, "3");
   EXPECT_THAT(sight.suspects, ElementsAre(1));
@@ -184,7 +182,7 @@ TEST(DemoSight, IsOfTheJobsOwnCommunicator) {
   EXPECT_EQ(sight.pid_of_other, 8);
   EXPECT_EQ(DemoSight::Of(page, {7, 8}).pid_of_other, 0);
   EXPECT_EQ(DemoSight::Of(page, {9}).comm, "");
-  EXPECT_EQ(DemoSight::Of(nlohmann::json::parse("[1]"), {7}).comm, "");
+  EXPECT_EQ(DemoSight::Of("[1]", {7}).comm, "");
   EXPECT_EQ(DemoSight::Of(page, {}).comm, "");
 }
 

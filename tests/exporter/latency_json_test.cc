@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "metrics/histogram_geometry.h"
+#include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 namespace {

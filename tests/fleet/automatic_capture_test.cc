@@ -31,7 +31,10 @@ constexpr char kOther[] = "00000000000000bb";
 Json Communicator(const char* id, Json hang = nullptr, Json straggler = nullptr) {
   return {{"comm", id}, {"hang", std::move(hang)}, {"straggler", std::move(straggler)}};
 }
-Json Page(std::vector<Json> communicators) { return {{"communicators", std::move(communicators)}}; }
+std::string Page(std::vector<Json> communicators) {
+  const Json page = {{"communicators", std::move(communicators)}};
+  return page.dump();
+}
 const Json kHang = {{"verdict", "rank_not_called"}, {"usual", false}};
 const Json kUsual = {{"verdict", "rank_not_called"}, {"usual", true}};
 
@@ -85,7 +88,7 @@ TEST(Suspicions, NothingEndsWhileNoPageIsRead) {
   EXPECT_THAT(suspicions.New(), IsEmpty()) << "after a long capture";
   for (int i = 0; i < 10; ++i) {
     now += Suspicions::kHangIsOver;
-    suspicions.Look(Json::parse("busy", nullptr, false), now);
+    suspicions.Look("busy", now);
   }
   suspicions.Look(Page({Communicator(kOne)}), now);  // made in a moment without a verdict
   now += seconds(5);
@@ -151,7 +154,7 @@ TEST(Suspicions, AnyPageIsTaken) {
                            "{\"communicators\":[{\"comm\":\"../x\",\"hang\":{}}]}",
                            "{\"communicators\":[{\"comm\":\"00000000000000aa\",\"hang\":1,"
                            "\"straggler\":{\"rank\":\"x\"}}]}"}) {
-    suspicions.Look(Json::parse(text, nullptr, false), now);
+    suspicions.Look(text, now);
     EXPECT_THAT(suspicions.New(), IsEmpty()) << text;
   }
 }

@@ -1,0 +1,23 @@
+// A process of a job that is watched.
+//
+// Thread: plain data, no sharing.
+#ifndef EXPORTER_TIMELINE_JOB_PROCESS_H_
+#define EXPORTER_TIMELINE_JOB_PROCESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace nccl_pulse {
+
+// By what its endpoint says.
+struct JobProcess {
+  std::size_t endpoint = 0;
+  std::string hostname;
+  int64_t pid = 0;             // as the process sees itself,
+  uint32_t pid_namespace = 0;  // in this one; 0: the system's own, or its endpoint does not say
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_TIMELINE_JOB_PROCESS_H_

@@ -52,9 +52,10 @@ std::string NumberedCallWords(const Calls& calls, const Calls& before) {
                           SizeOf(kind.second));
     }
     const uint64_t first = known->second + 1;
-    return absl::StrCat(kind.first, " #", first,
-                        count == 1 ? "" : absl::StrCat(" to #", first + count - 1),
-                        SizeOf(kind.second));
+    return absl::StrCat(
+        kind.first, " #", first,
+        count == 1 ? "" : absl::StrCat(count == 2 ? " and #" : " to #", first + count - 1),
+        SizeOf(kind.second));
   });
 }
 

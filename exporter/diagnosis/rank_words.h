@@ -35,7 +35,7 @@ std::string Names(const Ranks& ranks);    // the same of several
 std::string Numbers(const Ranks& ranks);  // "ranks 0, 1 and 2"
 std::string CallWords(const Calls& calls);  // "AllReduce (up to 1MiB)", "2 x AllGather ..."
 // The same with their numbers: "AllReduce #8 (up to 1MiB)" where it was called seven times
-// `before`, "AllReduce #8 to #9 (up to 1MiB)" of two.
+// `before`, "AllReduce #8 and #9 (up to 1MiB)" of two.
 std::string NumberedCallWords(const Calls& calls, const Calls& before);
 std::string Capital(std::string text);
 std::string ClockWords(int64_t realtime_ns);  // "03:12:40 UTC"

@@ -45,8 +45,9 @@ TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
-  EXPECT_THAT(hang.text, HasSubstr("has not called AllReduce #22 to #23 (up to 1MiB); its last was "
-                                   "#21, and it has nothing in flight here."));
+  EXPECT_THAT(hang.text,
+              HasSubstr("has not called AllReduce #22 and #23 (up to 1MiB); its last was "
+                        "#21, and it has nothing in flight here."));
 }
 
 TEST(Hang, NoneWhileABacklogProgresses) {

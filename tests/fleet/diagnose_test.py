@@ -30,7 +30,7 @@ class VerdictTest(DiagnoseCase):
         self.assertEqual(status, 3)
         first = text.split("\n")[0]
         self.assertRegex(first, r"^HANG  global rank %d on node-\d+ \(GPU \d+, pid \d+\) has not "
-                                r"called (\w+ #\d+( to #\d+)? \(up to \w+\)|what the others wait in), since \d\d:\d\d:\d\d \(\d+ s\); \d+ of \d+ processes "
+                                r"called (\w+ #\d+( (to|and) #\d+)? \(up to \w+\)|what the others wait in), since \d\d:\d\d:\d\d \(\d+ s\); \d+ of \d+ processes "
                                 r"wait\. First: py-spy dump --pid" % culprits[0])
 
     def test_healthy(self):

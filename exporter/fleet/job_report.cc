@@ -104,15 +104,17 @@ std::string WaitsTable(const JobLook& look) {
 }
 
 std::string EndpointsText(const JobLook& look) {
-  std::string text =
-      absl::StrCat("\n", look.heard, " of ", look.endpoints,
-                   look.is_of_dumps ? " dumps could be used" : " endpoints answered");
-  if (look.without_job != 0) {
-    absl::StrAppend(&text, ", ", look.without_job, " of them without a process of this job");
+  std::string text = "\n";
+  if (look.heard != 0) {  // else the first line says it
+    absl::StrAppend(&text, look.heard, " of ", look.endpoints,
+                    look.is_of_dumps ? " dumps could be used" : " endpoints answered");
+    if (look.without_job != 0) {
+      absl::StrAppend(&text, ", ", look.without_job, " of them without a process of this job");
+    }
+    absl::StrAppend(&text, absl::StrFormat(", in %.1f s", look.seconds));
+    if (look.looks > 1) absl::StrAppend(&text, " and ", look.looks, " polls");
+    absl::StrAppend(&text, ".\n");
   }
-  absl::StrAppend(&text, absl::StrFormat(", in %.1f s", look.seconds));
-  if (look.looks > 1) absl::StrAppend(&text, " and ", look.looks, " polls");
-  absl::StrAppend(&text, ".\n");
   for (const auto& [problem, names] : look.unheard) {
     const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
     absl::StrAppend(

@@ -75,6 +75,7 @@ struct Straggler {
   std::vector<int32_t> ranks{};
   // It waits for another one itself, in another communicator (job_stragglers.h): it is not named.
   bool is_excused = false;
+  std::string lateness{};  // the text of one rank, without its name; "": a host is late
 };
 
 struct LateRank {

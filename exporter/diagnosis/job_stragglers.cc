@@ -34,10 +34,10 @@ enum class Excuse {
 struct Late {
   JobRank rank;
   double seconds_per_second = 0;
-  std::string text;
-  bool is_alone = false;  // the text is of it alone
-  int communicators = 0;  // in which it is late
-  double own = HUGE_VAL;  // its lateness without its own wait for peers, where it has some
+  std::string text, lateness;  // as in Straggler
+  bool is_alone = false;       // the text is of it alone
+  int communicators = 0;       // in which it is late
+  double own = HUGE_VAL;       // its lateness without its own wait for peers, where it has some
   Excuse excuse = Excuse::kNone;
   bool is_partly_excused = false;
 };
@@ -125,6 +125,7 @@ class Examiner {
       if (late.rank.process != nullptr && (is_host || (!is_worst && late.is_alone))) continue;
       late.rank = {view.comm_id, number, rank->process, rank->communicator};
       late.text = straggler.text;
+      late.lateness = straggler.lateness;
       late.is_alone = !is_host;
     }
     named_.push_back(std::move(named));
@@ -284,7 +285,10 @@ class Examiner {
   }
 
   void AddOthers() {
-    for (const auto& [process, late] : lates_) AddStraggler({&late}, false, late.text);
+    for (const auto& [process, late] : lates_) {
+      AddStraggler({&late}, false, late.text);
+      stragglers_.back().lateness = late.lateness;
+    }
   }
 
   const std::vector<CommunicatorView>& views_;

@@ -53,6 +53,7 @@ struct JobStraggler {
   bool is_whole_host = false;
   double seconds_per_second = 0;  // that the others wait, at most
   std::string text;
+  std::string lateness;  // as in Straggler
 };
 
 // Returns what to do first (verdict.h).

@@ -77,14 +77,15 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     straggler.mean_seconds = of.late_seconds / of.late_calls;
     const std::string gpu =
         rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
-    straggler.text = absl::StrFormat(
-        "Rank %d (pid %s%s) arrives last at %.0f %% of the late calls%s; the others wait %s per "
-        "call, %s of the time.",
-        straggler.rank, PidWords(*rank->process), gpu, straggler.late_share * 100,
+    straggler.lateness = absl::StrFormat(
+        "arrives last at %.0f %% of the late calls%s; the others wait %s per call, %s of the time.",
+        straggler.late_share * 100,
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""
         : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
                                                           : ", among the ranks of this node",
         SecondsWords(straggler.mean_seconds), ShareWords(straggler.seconds_per_second));
+    straggler.text = absl::StrFormat("Rank %d (pid %s%s) %s", straggler.rank,
+                                     PidWords(*rank->process), gpu, straggler.lateness);
     return straggler;
   }
   return FindHost(view, ranks);

@@ -161,9 +161,12 @@ std::string Sentence(const JobLook& look) {
 }
 
 std::string StragglerSentence(const JobStraggler& straggler) {
-  const std::string who =
-      straggler.ranks.size() == 1 ? absl::StrCat(RankWords(straggler.ranks.front()), ": ") : "";
-  return absl::StrCat(who, straggler.text, " First: ", FirstStep(straggler), ".");
+  const std::string who = straggler.ranks.size() != 1
+                              ? ""
+                              : absl::StrCat(RankWords(straggler.ranks.front()),
+                                             straggler.lateness.empty() ? ": " : " ");
+  return absl::StrCat(who, straggler.lateness.empty() ? straggler.text : straggler.lateness,
+                      " First: ", FirstStep(straggler), ".");
 }
 
 std::string WaitedFor(const JobWait& wait) {

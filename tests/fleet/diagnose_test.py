@@ -85,7 +85,7 @@ class VerdictTest(DiagnoseCase):
         host = verdict["stragglers"][0]["ranks"][0]["process"]["hostname"]
         first = "nvidia-smi -q -d PERFORMANCE on %s (is its GPU hot or throttled?), and top there (what else runs?)" % host
         self.assertEqual(verdict["stragglers"][0]["first"], first)
-        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d on %s .* First: %s\. No hang is suspected" % (
+        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d on %s \(GPU \d+, pid \d+\) arrives last at .* First: %s\. No hang is suspected" % (
             looks[0][1][0], host, re.escape(first)))
 
     def test_one_look_is_enough_where_nobody_is_late(self):

@@ -133,6 +133,9 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
       if (!has_next) return absl::StrCat(name, " needs a value");
       ++i;
     }
+    if (name == "--endpoint" && text.empty()) {
+      return "--endpoint= has no address: write --endpoint=HOST:PORT, or leave the flag out";
+    }
     const std::string problem =
         std::visit([text](auto* value) { return Set(text, value); }, flag->value);
     if (problem.empty()) continue;

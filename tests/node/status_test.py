@@ -255,6 +255,7 @@ class EndpointTest(unittest.TestCase):
                                     (["--interval=soon"], "--interval=soon: not a duration such as 5s"),
                                     (["--json=maybe"], "--json=maybe: it takes no value, or true or false"),
                                     (["--all", "--endpoint"], "--endpoint needs a value"),
+                                    (["--endpoint="], "--endpoint= has no address: write --endpoint=HOST:PORT"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
                                     (["a:b:c"], '"a:b:c": write an IPv6 address in brackets'),

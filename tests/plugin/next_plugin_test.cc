@@ -202,7 +202,7 @@ TEST_IN_CHILD(NextPlugin, OtherProcessesHandlesAreNull, {"NCCL_PULSE_NEXT_PLUGIN
   NcclCommunicator communicator(0xc0);
   auto* const foreign = reinterpret_cast<void*>(0x1234'8765'4321'0000);  // NOLINT
   Start(foreign, ProxyOpEvent(foreign, getpid() + 1));
-  const NextCall& proxy = Only(notes, NextCall::kStart, abi::kEventProxyOp);
+  const NextCall proxy = Only(notes, NextCall::kStart, abi::kEventProxyOp);
   EXPECT_EQ(proxy.context, nullptr);
   EXPECT_EQ(proxy.parent, nullptr);
   // Its steps are this process' own.

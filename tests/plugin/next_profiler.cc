@@ -40,7 +40,7 @@ int Begin(void** context, int* mask) {
   if (next_notes.manner == NextManner::kFailsInit) return 3;
   if (next_notes.manner == NextManner::kThrows) throw std::runtime_error("init");
   *context = NewHandle();
-  *mask = next_notes.mask;
+  __atomic_store_n(mask, next_notes.mask, __ATOMIC_RELAXED);  // callbacks read it meanwhile
   next_notes.its_mask = mask;
   Note({NextCall::kInit, *context});
   return 0;

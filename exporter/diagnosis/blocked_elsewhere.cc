@@ -27,6 +27,17 @@ bool IsBusyBefore(const RankView& rank, const RankView& later) {
           rank.InFlightSince() < later.InFlightSince());
 }
 
+// The rank's GPU has completed, a moment ago, some of what was launched before that of `later`.
+bool MovesBefore(const RankView& rank, const RankView& later, int64_t hang_after_ns,
+                 int64_t now_ns) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  const int64_t since = rank.InFlightSince();
+  const int64_t launched = since != 0 ? since : communicator.last_launch_realtime_ns;
+  const int64_t completed = communicator.last_completion_realtime_ns;
+  return communicator.has_heartbeat && launched <= later.InFlightSince() && completed != 0 &&
+         ElapsedNs(now_ns, completed) < hang_after_ns;
+}
+
 // A suspect of one communicator that has work in flight in another one, and may wait there.
 struct Link {
   const RankView* suspect;
@@ -376,8 +387,9 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
     for (std::size_t i = 0; i < views.size(); ++i) {
       if (!(*findings)[i]) continue;
       for (const Link& link : follower.LinksOf(i)) {
-        if ((*findings)[link.to] || !before[link.to]->waiting.empty()) continue;
-        (*findings)[link.to] = before[link.to];
+        const std::optional<HangFinding>& there = before[link.to];
+        if ((*findings)[link.to] || !there || !there->waiting.empty()) continue;
+        (*findings)[link.to] = there;
         is_changed = true;
       }
     }
@@ -389,11 +401,25 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
 
 void DropWhatMoves(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
                    int64_t hang_after_ns, int64_t now_realtime_ns, Findings* findings) {
+  const auto comes_to_it = [&](const RankView* suspect) {
+    const auto& members = ranks.Of(*suspect);
+    return std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return Compare(*member.rank, *suspect) == SameGpu::kYes &&
+             MovesBefore(*member.rank, *suspect, hang_after_ns, now_realtime_ns);
+    });
+  };
   std::vector<bool> moves(views.size());
   bool is_changed = false;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const int64_t moved = views[i].network_moved_realtime_ns;
     moves[i] = moved != 0 && ElapsedNs(now_realtime_ns, moved) < hang_after_ns;
+    std::optional<HangFinding>& finding = (*findings)[i];
+    if (finding && finding->verdict == HangVerdict::kRankNotBegun &&
+        finding->detail == HangDetail::kNone &&
+        std::all_of(finding->suspects.begin(), finding->suspects.end(), comes_to_it)) {
+      moves[i] = true;
+      finding.reset();
+    }
     is_changed |= moves[i];
   }
   const auto is_in_one_that_moves = [&](const RankView* rank) {

@@ -54,7 +54,7 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
                  std::vector<std::optional<HangFinding>>* findings);
 
 // Before the function above: drops waits for ranks that are in a collective whose data moves, or in one
-// that waits for such.
+// that waits for such, and for ranks whose GPUs have not begun a launch and still complete earlier ones.
 void DropWhatMoves(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
                    int64_t hang_after_ns, int64_t now_realtime_ns,
                    std::vector<std::optional<HangFinding>>* findings);

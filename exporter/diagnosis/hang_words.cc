@@ -608,7 +608,7 @@ class Words {
       }
       return absl::StrCat(" Its process may wait in ", where, " meanwhile: look there first.");
     }
-    if (finding_.elsewhere.blocked.size() == finding_.suspects.size()) {
+    if (Contains(finding_.suspects, finding_.elsewhere.blocked.front())) {
       return absl::StrCat(" It may wait in ", where, " meanwhile; that is not certain.");
     }
     if (finding_.elsewhere.blocked.front()->state != RankView::State::kLive) {
@@ -618,7 +618,8 @@ class Words {
     }
     return absl::StrCat(" ", Capital(Numbers(finding_.elsewhere.blocked)),
                         Verb(finding_.elsewhere.blocked, " has", " have"),
-                        " not called it either, but may wait in ", where, " meanwhile.");
+                        finding_.not_begun_suspects ? " not begun" : " not called",
+                        " it either, but may wait in ", where, " meanwhile.");
   }
 
   std::string UnseenElsewhere() const {

@@ -349,8 +349,28 @@ TEST_F(NotBegunBehindAnother, IsBusyThere) {
   HangBehind(kBegun);
   job_.Of(kOther, 0).last_completion_realtime_ns = job_.now();
   EXPECT_EQ(HangOf(job_, kOther), std::nullopt);
+  EXPECT_EQ(HangOf(job_), std::nullopt);
+  // Rank 2's GPU has not begun either, and does nothing else.
+  SetBegun(&job_, kComm, {kBegun, kNotBegun, kNotBegun});
+  const auto hang = HangOf(job_);
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotBegun);
+  EXPECT_THAT(hang->suspects, ElementsAre(2));
+  EXPECT_THAT(hang->text, HasSubstr("Rank 1 has not begun it either, but may wait in"));
+}
+
+// Its GPU computes: what it has completed was launched before what it has not begun.
+TEST_F(NotBegunBehindAnother, ComesToIt) {
+  HangBehind(kBegun);
+  job_.Complete(kOther, 0);
+  EXPECT_EQ(HangOf(job_), std::nullopt);
+  job_.Advance(kHangAfter);
   ASSERT_TRUE(HangOf(job_));
-  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(1));
+  // What another stream does says nothing.
+  job_.Launch(kOther, 0, "AllGather");
+  job_.Complete(kOther, 0);
+  ASSERT_TRUE(HangOf(job_));
 }
 
 TEST_F(NotBegunBehindAnother, BothBehindTheSame) {

@@ -37,6 +37,12 @@ TEST(MadeUpPause, WhoWaitsBehindItIsUsual) {
   }
 }
 
+// A GPU has not begun what others wait in for more than ten seconds, and works on.
+TEST(MadeUpInput, WhoseGpuComesToALaunchIsNotNamed) {
+  const Judged judged = Judge(MakeScenario("input that comes late, now and then", 100948));
+  EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
+}
+
 std::vector<std::string> HangsAndHealthy() {
   std::vector<std::string> names;
   for (const std::string& name : FaultNames()) {

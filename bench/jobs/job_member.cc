@@ -52,6 +52,7 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     Count(step.op, step.size_class, static_cast<uint64_t>(calls));
     if (step.is_hidden) {
       for (int root = 0; root < calls; ++root) KeepOfList(step, root, 0);
+      hidden_op_ = step.op;
       snapshot_.unreported_calls += static_cast<uint64_t>(calls);
       snapshot_.unreported_since_realtime_ns = kJobStart + now_ns;
       return;
@@ -59,6 +60,8 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     if (step.kind == StepKind::kCollective) CountReported(step.op);
   }
   ++snapshot_.launches;
+  // The plugin counts them once they no longer stand (plugin/tracker/unreported_operations.h).
+  if (snapshot_.unreported_calls != 0) CountUnreported(hidden_op_, snapshot_.unreported_calls);
   snapshot_.unreported_calls = 0;
   snapshot_.unreported_since_realtime_ns = 0;
   if (step.kind == StepKind::kExchange) {
@@ -92,12 +95,16 @@ void JobMember::Fail(const JobStep& step) {
   last_calls_.push_back({step.op, step.size_class, ++collectives_, 0, 0, -1, -1, false});
   std::size_t row = 0;
   NumberOfKind(step.op, step.size_class, &row);
+  CountUnreported(step.op, 1);
+}
+
+void JobMember::CountUnreported(const std::string& op, uint64_t calls) {
   for (UntimedSnapshot& untimed : snapshot_.untimed) {
-    if (untimed.op != step.op) continue;
-    ++untimed.operations;
+    if (untimed.op != op) continue;
+    untimed.operations += calls;
     return;
   }
-  snapshot_.untimed.push_back({step.op, UntimedReason::kUnreported, 1});
+  snapshot_.untimed.push_back({op, UntimedReason::kUnreported, calls});
 }
 
 void JobMember::CountReported(const char* op) {

@@ -75,6 +75,7 @@ class JobMember {
   // Its number among the calls of its kind, from 0.
   uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
   void CountReported(const char* op);
+  void CountUnreported(const std::string& op, uint64_t calls);
   void Remember(const JobStep& step, int64_t now_ns);
   int CallsOf(const JobStep& step) const;
   void KeepOfList(const JobStep& step, int root, uint64_t launch);
@@ -91,6 +92,7 @@ class JobMember {
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
+  std::string hidden_op_;        // of the calls whose launch was last not reported
   int64_t waited_until_ns_ = 0;  // long, last
   int64_t looked_ = -1;          // the background thread's round in which it launched last
   int hurried_gates_ = 0;        // that are left of it

@@ -107,12 +107,15 @@ bool IsFollowed(const std::optional<HangFinding>& finding) {
 
 class Follower {
  public:
-  // `findings` also has those of waits that are not yet long enough to be hangs.
+  // `findings` also has those of waits that are not yet long enough to be hangs. `may_hide`: of each
+  // view, whether all launches there may stand behind a call whose launch NCCL does not report.
   Follower(const std::vector<CommunicatorView>& views, const RanksOfProcesses& ranks,
-           const Findings& findings, int64_t hang_after_ns, int64_t now_ns)
+           const Findings& findings, const std::vector<bool>& may_hide, int64_t hang_after_ns,
+           int64_t now_ns)
       : views_(views),
         ranks_(ranks),
         findings_(findings),
+        may_hide_(may_hide),
         hang_after_ns_(hang_after_ns),
         now_ns_(now_ns),
         links_(views.size()),
@@ -211,12 +214,13 @@ class Follower {
   };
   void LookElsewhere(std::size_t here, const RankView& suspect, Unseen* unseen) const {
     for (const auto& [i, rank] : ranks_.Of(suspect)) {
-      const bool is_unseen = rank->activity.is_unknown() || rank->activity.is_quiet();
+      const bool is_hidden = may_hide_[i] && rank->activity.is_in_flight();
+      const bool is_unseen = is_hidden || rank->activity.is_unknown() || rank->activity.is_quiet();
       if (i == here || !is_unseen || rank->state != RankView::State::kLive ||
           Compare(*rank, suspect) == SameGpu::kNo) {
         continue;
       }
-      if (MayStandUnreported(i, *rank, suspect)) {
+      if (is_hidden || MayStandUnreported(i, *rank, suspect)) {
         unseen->acquitted.push_back(&suspect);
         unseen->acquitted_in = std::min(unseen->acquitted_in, i);
         return;
@@ -262,6 +266,7 @@ class Follower {
   const std::vector<CommunicatorView>& views_;
   const RanksOfProcesses& ranks_;
   const Findings& findings_;
+  const std::vector<bool>& may_hide_;
   const int64_t hang_after_ns_, now_ns_;
   std::vector<std::vector<Link>> links_;  // of each view
   std::vector<bool> is_blocked_;          // all of its suspects have a link
@@ -372,15 +377,19 @@ void FollowWaits(const std::vector<CommunicatorView>& views, const RanksOfProces
   if (std::none_of(findings->begin(), findings->end(), IsFollowed)) return;
   // Two communicators that wait for each other did not begin to at the same time.
   Findings before = *findings;
+  std::vector<bool> may_hide(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (!before[i]) {
       Conclusion conclusion = Conclude(views[i], hang_after_ns / 2, now_realtime_ns);
       if (!conclusion.queued) before[i] = std::move(conclusion.hang);
+      may_hide[i] = conclusion.queued && !conclusion.queued->unreported_op.empty();
+    } else if (before[i]->is_queued && before[i]->suspects.empty()) {
+      may_hide[i] = !before[i]->queued.unreported_op.empty();
     }
     FindAbsent(views, ranks, i, &before[i]);
     if (!before[i]) before[i] = ConcludeForEnded(views[i], hang_after_ns, now_realtime_ns);
   }
-  const Follower follower(views, ranks, before, hang_after_ns, now_realtime_ns);
+  const Follower follower(views, ranks, before, may_hide, hang_after_ns, now_realtime_ns);
   // Where nobody waits any longer, but ranks did for which others wait now: that is where it began.
   for (bool is_changed = true; is_changed;) {
     is_changed = false;

@@ -442,6 +442,24 @@ TEST_F(NotCalledBesideABroadcast, DoesNotAcquitAnother) {
                                    "communicator 0000000000000001 meanwhile cannot be seen."));
 }
 
+// What it launched next stands behind the Broadcast, or behind a kernel of its own.
+TEST_F(NotCalledBesideABroadcast, IsNotNamedWithALaunchBehindIt) {
+  for (const bool is_hidden : {true, false}) {
+    SimulatedJob job = RunningJob();
+    job.AddCommunicator(1, {3}, 4, 4);
+    job.Call(1, 0, "Broadcast");
+    if (is_hidden) job.Of(1, 0).untimed = {{"Broadcast", UntimedReason::kUnreported, 1}};
+    job.Launch(1, 0, "AllReduce");
+    SetBegun(&job, 1, {kNotBegun});
+    LaunchOn(&job, {0, 1, 2}, "AllReduce");
+    const Hang hang = is_hidden ? ExpectHang(&job, HangVerdict::kUnknown, {})
+                                : ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+    EXPECT_EQ(hang.text.find("communicator 0000000000000001 meanwhile cannot be seen") !=
+                  std::string::npos,
+              is_hidden);
+  }
+}
+
 // The Broadcast of an initialization, and steps since.
 TEST_F(NotCalledBesideABroadcast, IsNamedIfItWentOnLongAfterIt) {
   job_.Call(1, 0, "Broadcast");

@@ -166,6 +166,9 @@ class Follower {
     if (!findings_[there]) return false;
     const HangFinding& finding = *findings_[there];
     if (finding.is_queued && finding.suspects.empty()) return false;
+    if (finding.verdict == HangVerdict::kCircularWait && Contains(finding.suspects, &rank)) {
+      return true;  // of Sends and Recvs: its ranks wait for each other
+    }
     return Contains(
         suspect.state == RankView::State::kLive ? finding.waiting : finding.beside.ended_waiting,
         &rank);

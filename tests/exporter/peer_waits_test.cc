@@ -120,6 +120,18 @@ TEST(PeerWaits, ACircle) {
   EXPECT_EQ(hang.circle[0].comm_id, kComm);
 }
 
+// So they have not called elsewhere.
+TEST(PeerWaits, WhoIsInACircleIsBlockedThere) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 1, {2}, {});
+  Exchange(&job, 2, {1}, {});
+  for (const int rank : {0, 3}) job.Launch(kOther, rank, "AllReduce");
+  ExpectHang(&job, HangVerdict::kCircularWait, {1, 2});
+  const Hang hang = HangNow(job, kOther);
+  EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
+  EXPECT_THAT(hang.text, HasSubstr("00000000000000c0 meanwhile: look there first."));
+}
+
 // The Send has ended, and the network has lost it.
 TEST(PeerWaits, APeerThatLaunchedSinceIsNotNamed) {
   SimulatedJob job = JobOf(3);

@@ -38,7 +38,7 @@ bool AddGroup(const LastCallSnapshot* call, const LastCallSnapshot* end, int32_t
   return are_peers && is_any_known && sends.unknown == receives.unknown && sends.unknown <= 1;
 }
 
-// Whether the oldest launch in flight is known, and the GPU may have come to it.
+// Says whether the oldest launch in flight is known, and the GPU may have come to it.
 bool IsAtOldest(const CommunicatorSnapshot& communicator) {
   const bool is_only = communicator.launches == communicator.launches_completed + 1;
   return communicator.is_at_oldest ||

@@ -186,7 +186,7 @@ struct CallOrderSnapshot {
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in order, without itself
   bool are_known = false;                         // these are all
-  // Where the GPU is in a launch that is one Send, and known not to be complete: to whom. Else -1.
+  // The GPU is in a launch that is one Send to this rank, and known not to be complete. Else -1.
   int32_t is_sending_to = -1;
 };
 

@@ -92,7 +92,7 @@ class JobMember {
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
-  std::string hidden_op_;        // of the calls whose launch was last not reported
+  std::string hidden_op_;        // the calls whose launch was last not reported were this
   int64_t waited_until_ns_ = 0;  // long, last
   int64_t looked_ = -1;          // the background thread's round in which it launched last
   int hurried_gates_ = 0;        // that are left of it

@@ -97,7 +97,8 @@ class Follower {
     return rank.communicator->launches - rank.communicator->launches_completed == 1;
   }
 
-  // What each rank waits in, where that is certain: by its place among the ranks.
+  // Returns what each rank is certain to wait in, null: that is not known. By its place among the
+  // ranks.
   std::vector<const PeerWait*> CertainWaits() const {
     const bool are_all_known = waits_.are_known && are_all_here_ && missing_.empty();
     std::vector<const PeerWait*> certain(facts_.view->ranks.size());
@@ -114,7 +115,7 @@ class Follower {
   }
   std::size_t PlaceOf(const RankView& rank) const { return &rank - facts_.view->ranks.data(); }
 
-  // Along the one peer that each rank is certain to wait for.
+  // Goes from each rank to the one that it is certain to wait for.
   void FindCircle() {
     const std::vector<const PeerWait*> waits = CertainWaits();
     std::vector<std::size_t> seen_from(waits.size(), SIZE_MAX);

@@ -161,12 +161,13 @@ std::string Sentence(const JobLook& look) {
 }
 
 std::string StragglerSentence(const JobStraggler& straggler) {
-  const std::string who = straggler.ranks.size() != 1
-                              ? ""
-                              : absl::StrCat(RankWords(straggler.ranks.front()),
-                                             straggler.lateness.empty() ? ": " : " ");
-  return absl::StrCat(who, straggler.lateness.empty() ? straggler.text : straggler.lateness,
-                      " First: ", FirstStep(straggler), ".");
+  std::string said = straggler.text;
+  if (straggler.ranks.size() == 1) {
+    said = absl::StrCat(RankWords(straggler.ranks.front()),
+                        straggler.lateness.empty() ? absl::StrCat(": ", straggler.text)
+                                                   : absl::StrCat(" ", straggler.lateness));
+  }
+  return absl::StrCat(said, " First: ", FirstStep(straggler), ".");
 }
 
 std::string WaitedFor(const JobWait& wait) {

@@ -1,4 +1,4 @@
-// A process of a job that is watched.
+// A process of a job that is watched, as its endpoint describes it.
 //
 // Thread: plain data, no sharing.
 #ifndef EXPORTER_TIMELINE_JOB_PROCESS_H_
@@ -10,7 +10,6 @@
 
 namespace nccl_pulse {
 
-// By what its endpoint says.
 struct JobProcess {
   std::size_t endpoint = 0;
   std::string hostname;

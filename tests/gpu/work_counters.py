@@ -498,8 +498,8 @@ def hang_now(ranks):
         return "endpoint", [], repr(error), None
     hang = comm["hang"]
     states = [{"is": each["state"], **{name: (each["work"] or {}).get(name)
-                                      for name in ("state", "operations", "moved", "gpu")},
-              "unknown": each["unknown"], "polled": each["process"]["last_poll"]} for each in all_ranks]
+                                       for name in ("state", "operations", "moved", "gpu")},
+               "unknown": each["unknown"], "polled": each["process"]["last_poll"]} for each in all_ranks]
     if hang is None:
         return "nothing", [], "", states
     return hang["verdict"], hang["suspects"], hang["text"], states

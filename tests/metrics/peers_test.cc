@@ -73,7 +73,7 @@ TEST(Peers, UnlessAllAreKnown) {
   EXPECT_EQ(some.sends_to, Numbers({1})) << "what is known is kept";
 }
 
-// Of several launches in flight the first may be complete, unless a gate shows that it is not.
+// The first of several launches in flight may be complete, unless a gate shows that it is not.
 TEST(Peers, OfTheSendThatTheGpuIsIn) {
   const auto receiver = [](const std::vector<LastCallSnapshot>& calls, uint64_t launches,
                            OldestLaunch oldest, bool is_at_oldest) {

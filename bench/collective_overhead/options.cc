@@ -53,6 +53,8 @@ How long
                     does not suffice for starting) to 30; with --pairs alone 5, or as many as
                     pairs. What is planned is printed before the first start and after it
   --sample-ms=T     length of one timing (default 20)
+  --settle-seconds=S  of each round, after the start: what a plugin does in the first seconds of a
+                    process (NCCL Pulse proves NCCL's counter) is run and not measured (default 0)
 Verdicts: a point passes when the slowdown's interval lies below the larger limit, fails when it
 lies above both, and is suspect when twins differ or the plugin makes NCCL faster
   --relative-limit=PERCENT     (default 1)
@@ -228,6 +230,7 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
       {"seconds", number(&options->seconds, 1.0, 1e6)},
       {"pairs", number(&options->pairs, 1, 1000000)},
       {"rounds", number(&options->rounds, 1, 1000000)},
+      {"settle-seconds", number(&options->settle_seconds, 0, 1e4)},
       {"sample-ms", number(&options->sample_ms, 0.1, 1e4)},
       {"graph-ops", number(&options->graph_operations, 1, 10000)},
       {"layers", number(&options->layers, 1, 10000)},

@@ -40,6 +40,7 @@ struct Options {
   int rounds = 0;      // 0: as many as there is time for
 
   double sample_ms = 20;
+  double settle_seconds = 0;
   int graph_operations = 10;
   int layers = 64;
   double layer_us = 15;

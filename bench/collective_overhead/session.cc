@@ -81,8 +81,9 @@ Error Session::RunLaunch(std::size_t launch, double end_seconds) {
     Error error = sets_.Start(options_.launches[launch]);
     if (error.empty() && NeedsCompute(options_)) error = timer_.CalibrateCompute();
     if (!error.empty()) return error;
+    settled_seconds_ = NowSeconds() + options_.settle_seconds;
     if (round == 0 && limited) {
-      input.start_seconds = NowSeconds() - begin + quit_seconds;
+      input.start_seconds = settled_seconds_ - begin + quit_seconds;
       const Plan plan = MakePlan(input, options_.rounds);
       rounds = plan.rounds;
       sample_us_ = SampleUs(input, plan);
@@ -148,6 +149,7 @@ bool Session::MeasureBlock(std::size_t index, int round) {
   Block block;
   block.round = round;
   block.samples.resize(options_.configurations.size());
+  const bool is_settled = NowSeconds() >= settled_seconds_;
   const auto processor = static_cast<uint32_t>(schedule_.NextRandom() >> 32);
   for (const int member : schedule_.NextBlock(sets_.Alive())) {
     Sample sample;
@@ -161,8 +163,8 @@ bool Session::MeasureBlock(std::size_t index, int round) {
         second ? (mean.operations_us + sample.operations_us) / 2 : sample.operations_us;
     mean.total_us = second ? (mean.total_us + sample.total_us) / 2 : sample.total_us;
   }
-  results_[index].blocks.push_back(block);
-  return true;
+  if (is_settled) results_[index].blocks.push_back(block);
+  return is_settled;
 }
 
 void Session::MeasurePoint(std::size_t index, int round, int pairs, double deadline_seconds,

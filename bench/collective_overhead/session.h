@@ -41,7 +41,7 @@ class Session {
   void MeasurePoint(std::size_t index, int round, int pairs, double deadline_seconds,
                     double last_seconds);
   void PreparePoint(std::size_t index);
-  // False: a set failed, and half a block is none.
+  // False: a set failed, and half a block is none; or the round has to settle first.
   bool MeasureBlock(std::size_t index, int round);
   void NoteDropped(PointResult* result) const;
 
@@ -55,6 +55,7 @@ class Session {
   Sets sets_;
   Timer timer_;
   double sample_us_ = 0;                // length of a timing
+  double settled_seconds_ = 0;          // nothing counts before that
   std::vector<PointResult> results_;    // all points of the first launch, then of the second
   std::vector<Load> loads_;             // of results_
   std::vector<std::set<int>> checked_;  // of results_: the sets whose values were right

@@ -56,7 +56,7 @@ class HeaderWriter {
   // The events that all masks have which somebody else changed (0: there is none), and how often.
   void StoreForeignMask(uint32_t foreign, uint64_t changes);
   void CountCommand(CommandResult result) {
-    AddToCell(header_.commands[static_cast<int>(result)], 1);
+    header_.commands[static_cast<int>(result)].publish_sum(1);
   }
   // When the thread that reads NCCL's counters of finished work last went round; that thread.
   void StoreCountersRead(uint64_t now_ns) { header_.counters_read_monotonic_ns.store(now_ns); }

@@ -42,7 +42,7 @@ uint16_t LaneWriter::AddCounterPage(Lane& lane) {
 void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
   if (SeriesKey::Kind(key) != SeriesKind::kCalls) return;
   lane().overflowed_bytes.add(b);  // bytes before calls, as in Count
-  AddToCell(lane().overflowed_calls, a);
+  lane().overflowed_calls.publish_sum(a);
 }
 
 // Takes one of the process' places. False if its limit or the communicator's does not allow it.

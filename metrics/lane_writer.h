@@ -86,14 +86,14 @@ class LaneWriter {
     if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
     // As in RecordInPage: who counts the calls finds their bytes.
     if (__builtin_expect(b != 0, 1)) pair->b.add(b);
-    AddToCell(pair->a, a);
+    pair->a.publish_sum(a);
   }
 
   // Counts one in cell a, and keeps the last `sequence` in cell b. Only when ok().
   void CountSequenced(uint64_t key, uint64_t sequence) {
     if (CounterPair* pair = FindCounters(key)) {
       pair->b.store(sequence);  // before a, as in Count
-      AddToCell(pair->a, 1);
+      pair->a.publish_sum(1);
     }
   }
 
@@ -120,7 +120,7 @@ class LaneWriter {
     lane_ = nullptr;
   }
 
-  void CountOverflow() { AddToCell(lane().overflowed_operations, 1); }
+  void CountOverflow() { lane().overflowed_operations.publish_sum(1); }
   [[gnu::cold, gnu::noinline]] void CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b);
 
   // No page: the operation is in no series. One that was sent to an overflow series has been

@@ -191,7 +191,9 @@ void RecordReader::ReadHeartbeat(const CommunicatorRecord& record,
 void RecordReader::ReadLanes(const CommunicatorRecord& record, CallbackCounts* callbacks,
                              CommunicatorSnapshot* out) const {
   out->launches += record.followed.launches.load();
-  (*callbacks)[static_cast<int>(CallbackKind::kLaunch)] += record.followed.callbacks.load();
+  for (const CallbackKind kind : kFollowedCallbacks) {
+    (*callbacks)[static_cast<int>(kind)] += record.followed.callbacks_of(kind).load();
+  }
   uint64_t last_launch_ns = record.followed.last_launch_ns.load();
   uint64_t last_completion_ns = 0;
   uint64_t network_moved_ns = 0;

@@ -107,7 +107,9 @@ void RecordWriter::KeepSums() {
     }
   }
   // Nobody calls or launches on a communicator that was finalized, see FollowedLaunches.
-  header.AddRecycledCallbacks(CallbackKind::kLaunch, record_.followed.callbacks.load());
+  for (const CallbackKind kind : kFollowedCallbacks) {
+    header.AddRecycledCallbacks(kind, record_.followed.callbacks_of(kind).load());
+  }
 }
 
 void RecordWriter::GiveUpLastCalls() {
@@ -252,7 +254,7 @@ void RecordWriter::NoteDriverError(uint32_t error, uint64_t now_ns) {
 void RecordWriter::StoreGraphs(const Graphs& graphs) {
   record_.graph_moved_ns.store(graphs.moved_ns);
   record_.graph_replays_in_flight.publish(graphs.in_flight);
-  AddToCell(record_.graph_replays, graphs.new_replays);
+  record_.graph_replays.publish_sum(graphs.new_replays);
   record_.graph_captures.publish(graphs.place.PackCaptures());
   record_.graph_calls.publish(graphs.place.PackCalls());
 }

@@ -94,14 +94,18 @@ class RecordWriter {
   // Before the events that follow it, which publish it (heartbeat.h): never have more completed
   // than were launched. `with_callback`: NCCL made one for it.
   void CountFollowedLaunch(uint64_t now_ns, bool with_callback) {
-    if (__builtin_expect(with_callback, 1)) record_.followed.callbacks.add(1);
+    if (__builtin_expect(with_callback, 1)) {
+      record_.followed.callbacks_of(CallbackKind::kLaunch).add(1);
+    }
     record_.followed.launches.add(1);
     NoteLastLaunch(now_ns);
   }
   void NoteLastLaunch(uint64_t now_ns) { record_.followed.last_launch_ns.store(now_ns); }
   uint64_t followed_launches() const { return record_.followed.launches.load(); }
   // Those with a callback.
-  uint64_t reported_launches() const { return record_.followed.callbacks.load(); }
+  uint64_t reported_launches() const {
+    return record_.followed.callbacks_of(CallbackKind::kLaunch).load();
+  }
   bool has_captured() const { return record_.captured.load() != 0; }
   uint64_t last_launch_ns() const { return record_.followed.last_launch_ns.load(); }
   // A call was captured into a CUDA graph.

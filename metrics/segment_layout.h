@@ -104,7 +104,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 12;
+inline constexpr uint32_t kSegmentVersion = 13;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -287,16 +287,22 @@ struct LastCall {
   static constexpr uint32_t SizeClass(uint64_t bits) { return bits >> 8 & 0xff; }
 };
 
+inline constexpr CallbackKind kFollowedCallbacks[] = {CallbackKind::kApi, CallbackKind::kLaunch,
+                                                      CallbackKind::kOperation};
+
 // The last call, and the launches that are followed. NCCL serialises the calls and the launches of
 // a communicator, so each of these cells has one writer at a time without a lane; launches that are
-// not followed are counted in lanes.
+// not followed are counted in lanes. All that an eager operation counts in a record, but for its
+// series, is in this line.
 struct FollowedLaunches {
   Cell launches;
-  Cell callbacks;                    // of CallbackKind::kLaunch
+  Cell callbacks[3];                 // of kFollowedCallbacks, less those in lanes
   Relaxed<uint64_t> last_launch_ns;  // monotonic
   Relaxed<uint64_t> last_call;       // LastCall
-  uint64_t reserved[4];
+  uint64_t reserved[2];
 
+  Cell& callbacks_of(CallbackKind kind) { return callbacks[static_cast<int>(kind)]; }
+  const Cell& callbacks_of(CallbackKind kind) const { return callbacks[static_cast<int>(kind)]; }
   void Reset() { ResetFields(launches, callbacks, last_launch_ns, last_call); }
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");

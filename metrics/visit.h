@@ -35,10 +35,13 @@ namespace nccl_pulse {
 template <typename Atomics>
 class BasicVisit {
  public:
+  // Before the first visit.
+  void Prepare() { is_even_ = Atomics::FencesAreEven(); }
+
   // To be followed by a look at what the recycler has closed; if it is closed, by End.
   void Begin() {
     is_there_.store(1, std::memory_order_relaxed);  // ordered by the fence
-    Atomics::LightFence();                          // before that look; pairs with IsOver's
+    Atomics::LightFence(is_even_);                  // before that look; pairs with IsOver's
   }
   void End() {
     is_there_.store(0, std::memory_order_release);  // who finds it over sees the cells
@@ -63,6 +66,7 @@ class BasicVisit {
 
  private:
   typename Atomics::template Atomic<uint8_t> is_there_;
+  bool is_even_ = false;  // both fences are full: membarrier was refused
 };
 
 using Visit = BasicVisit<StdAtomics>;

@@ -143,8 +143,8 @@ void MadeUpRank::Call(const Communicator& communicator, Operation* operation) {
     } else if (!timed) {
       lane.Count(SeriesKey::Untimed(operation->name, untimed), 1, 0);
     }
-    AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 2);
-    AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 2);
+    lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)].publish_sum(2);
+    lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)].publish_sum(2);
   }
   RecordWriter record = test_.Record(communicator.index);
   record.NoteCall(operation->name, operation->size_class);
@@ -176,16 +176,16 @@ void MadeUpRank::CrossNetwork(const Communicator& communicator, const Operation&
                               uint64_t duration_ns) {
   const uint64_t bytes = operation.kind->bytes;
   LaneWriter lane = test_.Writer(communicator.index, communicator.generation, LaneRole::kProgress);
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)], 4);
+  lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)].publish_sum(4);
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kCompletionProxy),
                duration_ns + duration_ns / 4, bytes, 0);
   if (operation.calls % kWatchedOf != 1) return;  // watches the first, so that the series exists
   lane.Observe(LatencyKey(operation.name, operation.size_class, LatencyKind::kDurationNetwork),
                duration_ns - duration_ns / 8, bytes,
                bytes * static_cast<uint64_t>(communicator.nranks - 1));
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kStep)], 64);
-  for (Cell& sent : lane.lane().network_bytes) AddToCell(sent, bytes);
-  for (Cell& waited : lane.lane().network_wait_ns) AddToCell(waited, DurationNs(operation) / 8);
+  lane.lane().callbacks[static_cast<int>(CallbackKind::kStep)].publish_sum(64);
+  for (Cell& sent : lane.lane().network_bytes) sent.publish_sum(bytes);
+  for (Cell& waited : lane.lane().network_wait_ns) waited.publish_sum(DurationNs(operation) / 8);
 }
 
 // From 70 % of the typical duration up; seldom above 170 %.

@@ -92,6 +92,13 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
+// Far from those that are: a call of it where they are would stand in the middle of their code.
+template <int kApiVersion, uint64_t kType, typename Descriptor>
+[[gnu::cold, gnu::noinline]] int StartUnusual(void* context, void** handle,
+                                              const Descriptor& descriptor, Tracker& tracker) {
+  return StartOfType<kApiVersion, kType>(context, handle, descriptor, tracker);
+}
+
 // The same for types of which nearly all events are alike. A function for each, which reads the
 // descriptor itself and has a frame of its own size; what is not alike begins anew in the one
 // above.
@@ -122,7 +129,7 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
     is_usual = tracker.CountUsualOperation(TicketOf(context), PointToPointOf(descriptor, false));
   }
   if (__builtin_expect(!is_usual, 0)) {
-    return StartOfType<kApiVersion, kType>(context, handle, descriptor, tracker);
+    return StartUnusual<kApiVersion, kType>(context, handle, descriptor, tracker);
   }
   *handle = PointerOf(ticket);
   return abi::kSuccess;

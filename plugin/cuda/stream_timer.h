@@ -136,7 +136,7 @@ class CommunicatorTimer {
   Ordered<uint32_t> state_;
   Relaxed<bool> failed_;  // any thread: the driver refused a call; nothing is asked of it again
   Relaxed<uint8_t> gate_;
-  Relaxed<bool> is_counted_;  // poller writes: a launch in a hurry needs no tail
+  Relaxed<bool> is_counted_;  // poller, and who fails: a launch in a hurry needs no tail
   // Launching thread: all that a launch touches which needs no marker.
   Ordered<CudaEvent> tail_;
   Ordered<uint64_t> tail_launch_;  // `tail_` stands behind that many
@@ -254,7 +254,7 @@ class StreamTimer {
   }
   // It has been made. Returns when it began.
   static uint64_t EndHurried(CommunicatorTimer& timer) {
-    timer.launched_.publish(timer.launched_.load() + 1);  // with its time
+    timer.launched_.publish_sum(1);  // with its time
     return timer.last_launch_ns_.load();
   }
 
@@ -360,6 +360,7 @@ class StreamTimer {
   [[gnu::cold, gnu::noinline]] static bool Fail(CommunicatorTimer& timer, int error) {
     if (timer.error_.load() == 0) timer.error_.store(static_cast<uint32_t>(error));
     timer.failed_.store(true);
+    timer.is_counted_.store(false);
     return false;
   }
 

@@ -34,14 +34,20 @@ class Clock {
   void StandAt(uint64_t now_ns) { scales_.Store({0, now_ns, 0}); }
 
   uint64_t NowNs() const {
+    uint64_t now_ns;
+    return __builtin_expect(ReadNow(&now_ns), 1) ? now_ns : MonotonicNs();
+  }
+  // False: without a call it is not known.
+  bool ReadNow(uint64_t* now_ns) const {
     ClockScale scale;
-    if (__builtin_expect(!scales_.Read(&scale), 0)) return MonotonicNs();
+    if (__builtin_expect(!scales_.Read(&scale), 0)) return false;
     // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
     // a scale that was made in between begins a few ticks later.
     const auto elapsed = static_cast<int64_t>(ReadCounter() - scale.counter);
     const auto product =
         static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32);
-    return scale.ns + static_cast<uint64_t>(product >> 32);
+    *now_ns = scale.ns + static_cast<uint64_t>(product >> 32);
+    return true;
   }
 
   static uint64_t MonotonicNs() {

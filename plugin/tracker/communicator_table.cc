@@ -38,6 +38,7 @@ bool CommunicatorTable::Allocate(Communicator& communicator) {
   void* memory = AllocatePopulated(CommunicatorParts::BytesFor(kernel));
   if (memory == nullptr) return false;
   auto* parts = static_cast<CommunicatorParts*>(memory);
+  for (Visit* visit : {&parts->calling, &parts->launching, &parts->reporting}) visit->Prepare();
   void* behind = parts + 1;
   if (kernel) {
     parts->channels = static_cast<KernelChannels*>(behind);

@@ -28,8 +28,8 @@ void CountLaunchCallback(const Communicator& communicator, bool is_launch) {
   const Visit::Stay stay(communicator.parts.load()->launching);
   if (!communicator.is_live()) return;
   Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
-  AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kLaunch)], 1);
-  if (is_launch) AddToCell(lane.launches, 1);
+  lane.callbacks[static_cast<int>(CallbackKind::kLaunch)].publish_sum(1);
+  if (is_launch) lane.launches.publish_sum(1);
 }
 
 void CountTimedLaunch(Instruments& instruments, const Communicator& communicator,

@@ -47,34 +47,33 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
   CommunicatorParts& parts = *communicator.parts.load();
-  const CallKind& kind = parts.call_kinds.PlaceOf(event);
-  if (__builtin_expect(!kind.Is(event), 0)) return false;
-  CounterPair* const cells = kind.cells.load();
-  if (__builtin_expect(cells == nullptr, 0)) return false;
   LaunchFollower& launches = parts.launches;
-  uint64_t what = kind.bits.load();
-  Relaxed<uint32_t>& call_number = launches.CallNumber(CallKind::NumberPlace(what));
-  const uint64_t number = call_number.load();
-  if (instruments_.samples() &&
-      __builtin_expect(instruments_.sampler.ShouldTime(kind.sampling_seed.load(), number), 0)) {
-    return false;
-  }
   const uint64_t group = groups_.Current();
   if (__builtin_expect(launches.has_calls(), 0) ||
       __builtin_expect(parts.last_calls.IsOfGroup(group), 0) ||
       __builtin_expect(parts.last_calls.ends_page(), 0)) {
     return false;
   }
+  const CallKind& kind = parts.call_kinds.PlaceOf(event);
+  if (__builtin_expect(!kind.Is(event), 0)) return false;
+  CounterPair* const cells = kind.cells.load();
+  if (__builtin_expect(cells == nullptr, 0)) return false;
+  Relaxed<uint32_t>& call_number = launches.CallNumber(CallKind::NumberPlace(kind.bits.load()));
+  const uint64_t number = call_number.load();
+  if (instruments_.samples() &&
+      __builtin_expect(instruments_.sampler.MayTime(kind.sampling_seed.load(), number), 0)) {
+    return false;  // that it is one of the first of its kind is found out there
+  }
   const Visit::Stay stay(parts.calling);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
   const uint64_t bytes = kind.bytes.load();
   const uint64_t meta = kind.meta.load();
   CommunicatorRecord& record = *communicator.record;
-  CountWithoutClaim(*cells, bytes, CallbackKind::kApi, record);
+  CountWithoutClaim(*cells, bytes, record);
   RecordWriter(instruments_.segment, record).NoteCall(meta);
-  what = CallKind::What(what);
+  uint64_t what = CallKind::What(kind.bits.load());
   if (__builtin_expect(instruments_.stream_timer != nullptr, 1)) {
-    call_number.store(static_cast<uint32_t>(number) + 1);
+    call_number.add(1);
     what |= number << 32;
     launches.NoteUsualCall(number << 32 | meta, bytes, group);
   }
@@ -90,8 +89,9 @@ inline bool Tracker::StartUsualLaunch(uint64_t context, const LaunchEvent& event
   // Acquire: as CommunicatorTable::Find.
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
-  return communicator.parts.load()->launches.StartUsual(instruments_, communicator, event.stream,
-                                                        context, ticket);
+  return communicator.parts.load()->launches.StartUsual(
+      instruments_, communicator, event.stream, context,
+      [&](uint64_t* now_ns) { return instruments_.clock.ReadNow(now_ns); }, ticket);
 }
 
 inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
@@ -103,6 +103,16 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.is_followed(), 1)) {
     if (__builtin_expect(!launches.knows_thread(), 0)) launches.LearnThread(groups_.Current());
+    // A usual one where the clock takes a call.
+    const auto now = [&](uint64_t* now_ns) {
+      *now_ns = instruments_.clock.NowNs();
+      return true;
+    };
+    uint64_t ticket;
+    if (event.parent == 0 &&
+        launches.StartUsual(instruments_, *communicator, event.stream, context, now, &ticket)) {
+      return ticket;
+    }
     return launches.Start(instruments_, *communicator, event.stream, context);
   }
   launches.CountUnfollowed(instruments_, *communicator, captured);
@@ -123,24 +133,27 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
   CommunicatorParts& parts = *communicator.parts.load();
-  if (parts.launches.is_hurried()) EndHurriedLaunch(communicator, parts);
+  // No launch is in a hurry whose operation needs a handle. Where no events follow the launches,
+  // operations tell what is in flight (InflightOperations).
+  if (__builtin_expect(parts.launches.is_hurried(), 1)) {
+    EndHurriedLaunch(communicator, parts);
+  } else if (communicator.handles.are_given() || !parts.launches.is_followed()) {
+    return false;
+  }
   const OperationKind& kind = parts.operation_kinds.PlaceOf(event);
-  if (__builtin_expect(!kind.Is(event, parts.launches.last_fate()), 0)) return false;
-  // Where no events follow the launches, operations tell what is in flight (InflightOperations).
-  if (__builtin_expect(communicator.handles.are_given(), 0) ||
-      __builtin_expect(!parts.launches.is_followed(), 0) ||
+  if (__builtin_expect(!kind.Is(event, parts.launches.last_fate()), 0) ||
       __builtin_expect(IsMeasured(parts.ring.reported()) != is_measured, 0)) {
     return false;
   }
   const Visit::Stay stay(parts.reporting);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
   CountOperation(communicator, parts, kind, event);
-  parts.ring.TakeNumberAlone();
+  parts.ring.PassOver();
   return true;
 }
 
-inline Lane& Tracker::CountOperation(const Communicator& communicator, CommunicatorParts& parts,
-                                     const OperationKind& kind, const OperationEvent& event) {
+inline void Tracker::CountOperation(const Communicator& communicator, CommunicatorParts& parts,
+                                    const OperationKind& kind, const OperationEvent& event) {
   CounterPair& cells = *kind.cells.load();
   // As LaneWriter::CountSequenced and Count.
   if (event.is_collective) {
@@ -149,11 +162,10 @@ inline Lane& Tracker::CountOperation(const Communicator& communicator, Communica
     parts.last_calls.NotePeer(kind.op.load(), event.root_or_peer, groups_.Current(),
                               parts.peer_cursor);
   }
-  AddToCell(cells.a, 1);
-  WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event, false);
-  Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
-  AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
-  return lane;
+  cells.a.publish_sum(1);
+  FollowedLaunches& followed = communicator.record->followed;
+  WorkFollower::NoteOperation(parts, followed.launches.load(), event, false);
+  followed.callbacks_of(CallbackKind::kOperation).publish_sum(1);
 }
 
 inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t context,
@@ -168,7 +180,8 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
   const Visit::Stay stay(parts.reporting);
   if (communicator.context.load() != context) return false;
   // Launches that nothing follows are known by this time alone.
-  CountOperation(communicator, parts, kind, event).last_launch_ns.store(now_ns);
+  CountOperation(communicator, parts, kind, event);
+  communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)].last_launch_ns.store(now_ns);
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
   const OperationMeta meta{kind.op.load(), static_cast<uint8_t>(SizeClassOf(bytes)),
                            ChannelsOf(event), true, static_cast<uint32_t>(event.sequence)};
@@ -276,7 +289,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   // It is enqueued microseconds after its launch, so one reading of the clock serves both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);
-  AddToCell(lane.callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
+  lane.callbacks[static_cast<int>(CallbackKind::kOperation)].publish_sum(1);
   if (__builtin_expect(is_measured, 0)) CountCost(now_ns);
   return handle;
 }

@@ -18,6 +18,7 @@ Instruments::Instruments(Segment& segment, Clock& clock, TimingMode timing,
       launch_issuer(stream_timer != nullptr
                         ? Ticket::MakeIssuer(this->process_tag, TicketKind::kLaunch)
                         : UINT32_MAX),
+      unsampled_fate(samples() ? UntimedReason::kNotSampled : UntimedReason::kNotTimed),
       names(segment.names()),
       send_name(names.Find("Send").id),
       receive_name(names.Find("Recv").id),

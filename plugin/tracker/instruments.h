@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "metrics/header_writer.h"
+#include "metrics/kinds.h"
 #include "metrics/segment.h"
 #include "metrics/user_tags.h"
 #include "plugin/cuda/stream_timer.h"
@@ -59,6 +60,7 @@ struct Instruments {
   // operations on two threads at once: src/enqueue.cc, ncclLaunchPrepare. Set before the first of
   // these.
   Relaxed<bool> has_captured{false};
+  const UntimedReason unsampled_fate;  // of operations whose launch is not timed
   // ---- line: what is above is all that most callbacks read
   NameCache names;
   const NameId send_name, receive_name;

@@ -9,11 +9,9 @@ namespace nccl_pulse {
 void LaunchFollower::Reset() {
   for (auto& number : call_numbers_) number.store(0);
   calls_.store(0);
-  launch_.store(0);
-  traits_.store(0);
+  state_.store(kUnhurried);
   hidden_.Reset();
   may_hide_.store(false);
-  is_unhurried_.store(true);
   hurried_gates_.store(kGatesAfterLook);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
   unfollowed_launches_.store(0);
@@ -166,8 +164,8 @@ void LaunchFollower::EndTiming(Instruments& instruments, Communicator& communica
 
 void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicator) {
   if (is_hurried()) return static_cast<void>(EndHurried(communicator.Writer(instruments.segment)));
-  if ((launch_.load() & kKernel) != 0) CountLaunchCallback(communicator, false);
-  launch_.store(0);
+  if (Has(kKernel)) CountLaunchCallback(communicator, false);
+  Change(kAnyLaunch, 0);
   StreamTimer::GiveGateUp(timer_);
   const uint32_t pair = pair_.load();
   if (pair >= kTimedPairs) return;
@@ -183,7 +181,7 @@ void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicato
 uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& communicator,
                                      const CopyEngineEvent& event, const OperationMeta& meta,
                                      uint64_t bytes, uint64_t context, bool* is_timed) {
-  if (launch_.load() != 0) Abandon(instruments, communicator);
+  if (is_launching()) Abandon(instruments, communicator);
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, event.stream, instruments.clock.NowNs());
   }
@@ -209,7 +207,7 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);
   // The rest of the group is launched with the kernels; two calls or more as a group.
   if (calls == 1) {
-    calls_.store(0);
+    TakeCalls();
   } else if (calls > 1) {
     const auto take = [](Relaxed<uint64_t>& cell, uint64_t amount) {
       const uint64_t value = cell.load();

@@ -107,7 +107,7 @@ class LaunchFollower {
     const bool sampled =
         instruments.samples() &&
         instruments.sampler.ShouldTime(kind_seed, OperationMeta::Unpack(call).call_number);
-    sampled_.store(sampled);
+    Change(kSampled, sampled ? kSampled : 0);
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
   // Where the number of calls of a kind stands; `row`: OperationRowOf.
@@ -122,14 +122,13 @@ class LaunchFollower {
   [[gnu::hot]] void NoteUsualCall(uint64_t call, uint64_t bytes, uint64_t group) {
     NoteFirstCall(bytes, group);
     meta_.store(call);
-    sampled_.store(false);
   }
   [[gnu::hot]] bool has_calls() const { return calls_.load() != 0; }
   // The call was captured into a graph. A group is captured as a whole, so none of its calls
   // stands.
   void ForgetCall(const Instruments& instruments, const Communicator& communicator, NameId op,
                   uint64_t bytes, uint64_t group) {
-    calls_.store(0);
+    TakeCalls();
     AddPart(instruments, communicator, op, bytes, group);
   }
 
@@ -148,7 +147,9 @@ class LaunchFollower {
                                                  const OperationRing& ring, uint64_t group,
                                                  bool is_alone);
   // Says whether LearnThread has nothing to learn from a launch.
-  [[gnu::hot]] bool knows_thread() const { return traits_.load() == kBlocking; }
+  [[gnu::hot]] bool knows_thread() const {
+    return (state_.load() & (kBlocking | kEarlyPair)) == kBlocking;
+  }
   // Comes in front of a launch that NCCL reports, until nothing is left to learn. `group`:
   // ThreadGroups::Current of the thread that launches.
   [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
@@ -166,36 +167,44 @@ class LaunchFollower {
   bool is_followed() const { return timer_.is_on(); }
   // A followed launch starts, if it is the usual one: of one call that is not sampled, without a
   // gate. False: it is another one, and nothing was done.
+  // `read_now(&ns)`: false where that takes a call, which would cost every launch some registers.
+  template <typename ReadNow>
   [[gnu::always_inline]] bool StartUsual(const Instruments& instruments,
                                          const Communicator& communicator, CudaStream stream,
-                                         uint64_t context, uint64_t* ticket) {
-    // One branch tests all of it.
-    const uint32_t unusual = (calls_.load() ^ 1) | static_cast<uint32_t>(sampled_.load()) |
-                             launch_.load() | (traits_.load() ^ uint32_t{kBlocking}) |
-                             static_cast<uint32_t>(is_unhurried_.load()) | hurried_gates_.load();
-    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!timer_.is_on(), 0)) return false;
-    calls_.store(0);
-    fate_.store(static_cast<uint8_t>(instruments.samples() ? LaunchFate::kNotSampled
-                                                           : LaunchFate::kNotTimed));
+                                         uint64_t context, ReadNow read_now, uint64_t* ticket) {
+    if (__builtin_expect(calls_.load() != 1, 0) ||
+        __builtin_expect(state_.load() != kBlocking, 0) ||
+        __builtin_expect(hurried_gates_.load() != 0, 0)) {
+      return false;
+    }
     // Without a ticket NCCL makes one callback less. It reports operations elsewhere than on this
     // thread only if they have ProxyOps, or beside graphs (src/enqueue.cc, ncclLaunchPrepare).
+    bool is_hurried = false;
+    uint64_t now_ns;
     if (timer_.is_counted() && __builtin_expect(!communicator.handles.are_given(), 1) &&
-        __builtin_expect(!instruments.has_captured.load(), 1) &&
-        __builtin_expect(StreamTimer::BeginHurried(timer_, instruments.clock.NowNs()), 1)) {
-      Number(stream, kHurried);
+        __builtin_expect(!instruments.has_captured.load(), 1)) {
+      if (__builtin_expect(!read_now(&now_ns), 0)) return false;
+      is_hurried = StreamTimer::BeginHurried(timer_, now_ns);
+    }
+    if (__builtin_expect(is_hurried, 1)) {
+      Number(stream, kBlocking | kHurried);
       *ticket = 0;
+    } else if (__builtin_expect(!timer_.is_on(), 0)) {
+      return false;
     } else {
       *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
     }
+    calls_.store(0);
+    fate_.store(static_cast<uint8_t>(instruments.unsampled_fate));
     return true;
   }
   // The launch that is being made is in a hurry: the report of its operation ends it.
-  [[gnu::hot]] bool is_hurried() const { return launch_.load() == kHurried; }
+  [[gnu::hot]] bool is_hurried() const { return Has(kHurried); }
   // A launch has begun, and was not counted yet. Any thread.
-  bool is_launching() const { return launch_.load() != 0; }
+  bool is_launching() const { return Has(kAnyLaunch); }
   // It has been made. Returns when it began.
   [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
-    launch_.store(0);
+    Change(kAnyLaunch, 0);
     const uint64_t began_ns = StreamTimer::EndHurried(timer_);
     record.CountFollowedLaunch(began_ns, true);
     return began_ns;
@@ -203,19 +212,18 @@ class LaunchFollower {
   // A followed launch starts. Returns its ticket, 0: it is part of a graph.
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
                               CudaStream stream, uint64_t context) {
-    if (__builtin_expect(launch_.load() != 0, 0)) Abandon(instruments, communicator);
+    if (__builtin_expect(is_launching(), 0)) Abandon(instruments, communicator);
     const uint32_t calls = calls_.load();  // 0: it is a further one of a group
-    const bool times = instruments.samples();
     // Only a sampled call or a group may be timed, and a group may be an AlltoAll.
-    const bool may_be_timed = calls != 1 || sampled_.load();
-    LaunchFate fate = times ? LaunchFate::kNotSampled : LaunchFate::kNotTimed;
+    const bool may_be_timed = calls != 1 || Has(kSampled);
+    auto fate = static_cast<LaunchFate>(instruments.unsampled_fate);
     uint32_t pair = kNoPair;
     const bool records = may_be_timed || IsGateDue();
     if (__builtin_expect(records, 0)) {
       if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, &pair)) return 0;
       if (pair != kNoPair) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
     }
-    calls_.store(0);
+    TakeCalls();
     fate_.store(static_cast<uint8_t>(fate));
     return Open(stream, pair, context, kOpen | kKernel);
   }
@@ -223,19 +231,22 @@ class LaunchFollower {
   template <typename OnMade>
   [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket,
                          OnMade on_made) {
-    const uint8_t launch = launch_.load();
-    if (__builtin_expect(
-            launch == 0 || Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask), 0)) {
+    const uint32_t state = state_.load();
+    if (__builtin_expect((state & kAnyLaunch) == 0 ||
+                             Ticket::Operation(ticket) != (launch_number_.load() & kNumberMask),
+                         0)) {
       return instruments.Ignore(IgnoredReason::kRepeatedStop);
     }
-    launch_.store(0);
     const uint64_t now_ns = instruments.clock.NowNs();
     RecordWriter record = communicator.Writer(instruments.segment);
     constexpr uint64_t kUnhurriedNs = 200000;
     const uint8_t gates = hurried_gates_.load();
-    if (__builtin_expect(gates != 0, 0) && !is_unhurried_.load()) hurried_gates_.store(gates - 1);
-    is_unhurried_.store(now_ns >= record.last_launch_ns() + kUnhurriedNs);
-    record.CountFollowedLaunch(now_ns, (launch & kKernel) != 0);
+    if (__builtin_expect(gates != 0, 0) && (state & kUnhurried) == 0) {
+      hurried_gates_.store(gates - 1);
+    }
+    const bool is_unhurried = now_ns >= record.last_launch_ns() + kUnhurriedNs;
+    Change(kAnyLaunch | kUnhurried, is_unhurried ? kUnhurried : 0);
+    record.CountFollowedLaunch(now_ns, (state & kKernel) != 0);
     on_made(now_ns);
     CudaStream const stream = stream_.load();
     const uint32_t pair = Ticket::Child(ticket);
@@ -263,7 +274,7 @@ class LaunchFollower {
                        uint64_t context, bool* is_timed);
   // NCCL reported a launch that is not followed.
   void CoverCalls() {
-    calls_.store(0);
+    TakeCalls();
     launch_number_.add(1);  // as for a launch that is followed, see UnreportedCalls
   }
 
@@ -304,20 +315,31 @@ class LaunchFollower {
  private:
   static constexpr uint32_t kNumberMask = (1u << Ticket::kOperationBits) - 1;
   static constexpr uint8_t kGatesAfterLook = 4;
-  // Bits about the launch that is being made; 0: none is.
-  enum Launch : uint8_t {
+  // Bits of state_.
+  enum State : uint32_t {
+    // The launch that is being made.
     kOpen = 1,
     kKernel = 2,   // not of the copy engines
     kHurried = 4,  // alone: of one call, without an event
-  };
-  // Bits about the communicator.
-  enum Traits : uint8_t {
-    // A launch was seen on the thread that calls, before its group ended: launches are made there.
-    kBlocking = 1,
+    kAnyLaunch = kOpen | kKernel | kHurried,
+    // The communicator: a launch was seen on the thread that calls, before its group ended, so
+    // launches are made there.
+    kBlocking = 8,
     // The call that was made last has the first of a pair of events in front of it (early_pair_).
-    kEarlyPair = 2,
+    kEarlyPair = 16,
+    // The last one of the calls since the last launch is sampled.
+    kSampled = 32,
+    // The next launch may have a gate (stream_timer.h): the last one came after a pause.
+    kUnhurried = 64,
   };
+  bool Has(uint32_t bits) const { return (state_.load() & bits) != 0; }
+  void Change(uint32_t bits, uint32_t to) { state_.store((state_.load() & ~bits) | to); }
 
+  // The calls since the last launch are launched, or captured.
+  void TakeCalls() {
+    calls_.store(0);
+    Change(kSampled, 0);
+  }
   void NoteFirstCall(uint64_t bytes, uint64_t group) {
     group_.store(group);
     calls_.store(1);
@@ -344,24 +366,22 @@ class LaunchFollower {
                                           OperationRowOf(call.op), call.size_class,
                                           call.call_number);
   }
-  [[gnu::hot]] bool IsGateDue() const { return is_unhurried_.load() || hurried_gates_.load() != 0; }
+  [[gnu::hot]] bool IsGateDue() const { return Has(kUnhurried) || hurried_gates_.load() != 0; }
   // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
   // both. False if it is part of a graph and not made now, which is counted. It is not marked cold:
   // GCC 12 would also treat the code behind it as cold.
   [[gnu::noinline]] bool RecordInFront(Instruments& instruments, Communicator& communicator,
                                        CudaStream stream, bool may_be_timed, uint32_t calls,
                                        uint32_t* pair);
-  [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context, int launch) {
+  [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context, uint32_t launch) {
     pair_.store(static_cast<uint16_t>(pair));
-    return Ticket::OfLaunch(context, pair, Number(stream, launch) & kNumberMask);
+    Number(stream, (state_.load() & ~kAnyLaunch) | launch);
+    return Ticket::OfLaunch(context, pair, launch_number_.load() & kNumberMask);
   }
-  // Returns the number of the launch that begins.
-  uint32_t Number(CudaStream stream, int launch) {
+  void Number(CudaStream stream, uint32_t state) {
     stream_.store(stream);
-    const uint32_t number = launch_number_.load() + 1;
-    launch_number_.store(number);
-    launch_.store(static_cast<uint8_t>(launch));
-    return number;
+    launch_number_.add(1);
+    state_.store(state);
   }
   // What a launch of several calls is sampled by, and known by to other ranks.
   OperationMeta NextGrouped(Instruments& instruments, const Communicator& communicator);
@@ -394,11 +414,8 @@ class LaunchFollower {
   Relaxed<uint32_t> launch_number_;  // tells the launch's ticket from the next one's
   Relaxed<uint16_t> pair_;           // timed pair of the launch made last, kNoPair: none
   Relaxed<uint8_t> fate_;            // of the operations of the launch made last, LaunchFate
-  Relaxed<bool> sampled_;            // the last call
-  Relaxed<uint8_t> launch_;          // Launch
-  Relaxed<uint8_t> traits_;          // Traits
-  Relaxed<bool> is_unhurried_;       // the next launch may have a gate (stream_timer.h)
-  Relaxed<uint8_t> hurried_gates_;   // so many of the next ones may have one all the same
+  Relaxed<uint8_t> hurried_gates_;   // so many of the next launches may have a gate, hurried or not
+  Relaxed<uint32_t> state_;          // State: one word, so that one look tells the usual launch
   // ---- line
   Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
   TimedLaunches timed_;

@@ -235,10 +235,10 @@ void NetworkSteps::Count(const StepTotals& totals) {
                   LaneRole::kProgress);
   if (!lane.ok()) return instruments_.Ignore(IgnoredReason::kNoRoom);
   Lane& cells = lane.lane();
-  AddToCell(cells.callbacks[static_cast<int>(CallbackKind::kStep)], totals.callbacks);
-  AddToCell(cells.network_bytes[static_cast<int>(totals.direction)], totals.bytes);
+  cells.callbacks[static_cast<int>(CallbackKind::kStep)].publish_sum(totals.callbacks);
+  cells.network_bytes[static_cast<int>(totals.direction)].publish_sum(totals.bytes);
   for (int i = 0; i < kNetworkWaits; ++i) {
-    if (totals.wait_ns[i] != 0) AddToCell(cells.network_wait_ns[i], totals.wait_ns[i]);
+    if (totals.wait_ns[i] != 0) cells.network_wait_ns[i].publish_sum(totals.wait_ns[i]);
   }
   cells.network_moved_ns.store(totals.ended_ns);
 }

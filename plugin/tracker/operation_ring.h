@@ -64,9 +64,11 @@ class OperationRing {
   uint64_t TakeNumber() { return next_.fetch_add(1); }
   uint64_t TakeNumberAlone() {
     const uint64_t number = next_.load();
-    next_.store(number + 1);
+    PassOver();
     return number;
   }
+  // The only thread has an operation that needs no place.
+  void PassOver() { next_.add(1); }
   // Claims a place; `settle(state)` is called for an operation that still stood there. False: it is
   // being written by another claimer.
   template <typename Settle>

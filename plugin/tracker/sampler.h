@@ -46,10 +46,11 @@ class Sampler {
   static uint64_t SeedOf(uint64_t comm_id) { return CallSeed(comm_id); }
 
   bool ShouldTime(uint64_t kind_seed, uint64_t call_number) const {
-    if (call_number < kUntimedFirstCalls) return false;
-    const uint64_t bits = CallHash(kind_seed, call_number);
-    static_assert(kMaxExponent < 63);  // so that there always is a bit
-    return __builtin_ctzll(bits | uint64_t{1} << 63) >= exponent_.load();
+    return call_number >= kUntimedFirstCalls && MayTime(kind_seed, call_number);
+  }
+  // The same of a call behind the first ones of its kind.
+  bool MayTime(uint64_t kind_seed, uint64_t call_number) const {
+    return (CallHash(kind_seed, call_number) & zero_bits_.load()) == 0;
   }
 
   bool ShouldTime(uint64_t seed, uint32_t op, uint32_t size_class, uint64_t call_number) const {
@@ -64,7 +65,7 @@ class Sampler {
     return true;
   }
 
-  int exponent() const { return exponent_.load(); }
+  int exponent() const { return __builtin_popcount(zero_bits_.load()); }
 
   // Another budget from now on; Adapt, called next, finds n for it. Callbacks read exponent and
   // allowance, each for itself: who sees one old and one new times a call more or less.
@@ -90,19 +91,21 @@ class Sampler {
         launches_per_second / static_cast<double>(1 << (current - 1)) > budget * 0.8) {
       return;
     }
-    exponent_.store(wanted);
+    StoreExponent(wanted);
   }
 
  private:
   void TimeShare() {
     int exponent = 0;
     while (exponent < kMaxExponent && (1 << exponent) < -timed_per_second_) ++exponent;
-    exponent_.store(exponent);
+    StoreExponent(exponent);
     allowance_.store(INT_MAX);  // as good as none
   }
 
-  int timed_per_second_ = 0;  // the poller's
-  Relaxed<int> exponent_{kInitialExponent};
+  void StoreExponent(int exponent) { zero_bits_.store((1u << exponent) - 1); }
+
+  int timed_per_second_ = 0;                                   // the poller's
+  Relaxed<uint32_t> zero_bits_{(1u << kInitialExponent) - 1};  // as many as the exponent says
   Relaxed<int> allowance_{0};
 };
 

@@ -30,8 +30,8 @@ void CountNetworkTime(Instruments& instruments, Communicator& communicator, uint
 // True if all ProxyOps that started have stopped, and it is known when.
 bool CountProxies(Instruments& instruments, Communicator& communicator, uint32_t place,
                   const OperationState& state, LaneWriter& lane) {
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)],
-            state.started() + state.stopped());
+  lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)].publish_sum(state.started() +
+                                                                            state.stopped());
   const uint64_t tag = LastStop::Tag(state.last_stop);
   if (state.started() != state.stopped() || tag != LastStop::TagOf(state.generation())) {
     return false;

@@ -198,12 +198,10 @@ class Tracker {
   void CountCallInLane(const Communicator& communicator, const CallEvent& event,
                        const CallKind& kind);
   // As LaneWriter::Count, in cells of lane kLaunch, by a visitor who alone writes them.
-  static void CountWithoutClaim(CounterPair& cells, uint64_t amount, CallbackKind kind,
-                                CommunicatorRecord& record) {
-    cells.b.add(amount);
-    AddToCell(cells.a, 1);
-    Lane& lane = record.lanes[static_cast<int>(LaneRole::kLaunch)];
-    AddToCell(lane.callbacks[static_cast<int>(kind)], 1);
+  static void CountWithoutClaim(CounterPair& cells, uint64_t bytes, CommunicatorRecord& record) {
+    cells.b.add(bytes);
+    cells.a.publish_sum(1);
+    record.followed.callbacks_of(CallbackKind::kApi).publish_sum(1);
   }
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
   // A launch in a hurry has been made: its operation is reported.
@@ -222,9 +220,9 @@ class Tracker {
   static uint8_t ChannelsOf(const OperationEvent& event) {
     return event.channels <= kMaxChannels ? event.channels : 0;
   }
-  // Without a claim, by a visitor. The lane that its callback is counted in.
-  Lane& CountOperation(const Communicator& communicator, CommunicatorParts& parts,
-                       const OperationKind& kind, const OperationEvent& event);
+  // Without a claim, by a visitor.
+  void CountOperation(const Communicator& communicator, CommunicatorParts& parts,
+                      const OperationKind& kind, const OperationEvent& event);
   // An operation like one before it that gets a handle. False: it is not, and nothing was done.
   bool StartKnownOperation(Communicator& communicator, uint64_t context,
                            const OperationEvent& event, uint64_t now_ns, uint64_t* handle);

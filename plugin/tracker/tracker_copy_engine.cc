@@ -36,11 +36,11 @@ uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEve
     Ignore(IgnoredReason::kNoRoom);
     return ticket;
   }
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)], 1);
+  lane.lane().callbacks[static_cast<int>(CallbackKind::kOperation)].publish_sum(1);
   lane.Count(SeriesKey::Algorithm(op, SeriesKey::kTimed, instruments_.names.Find("CE").id, kNoName),
              1, 0);
   // A followed one counts as a launch once it has been made.
-  if (!captured && !followed) AddToCell(lane.lane().launches, 1);
+  if (!captured && !followed) lane.lane().launches.publish_sum(1);
   if (!is_timed) {
     CountUntimed(lane, op,
                  instruments_.times_kernels() ? UntimedReason::kInvisible

@@ -111,7 +111,7 @@ bool Tracker::CountCall(const Communicator& communicator, const CallEvent& event
   CommunicatorParts& parts = *communicator.parts.load();
   const Visit::Stay stay(parts.calling);
   if (communicator.is_live()) {
-    CountWithoutClaim(*cells, kind.bytes.load(), CallbackKind::kApi, *communicator.record);
+    CountWithoutClaim(*cells, kind.bytes.load(), *communicator.record);
   }
   return true;
 }
@@ -120,7 +120,7 @@ void Tracker::CountCallInLane(const Communicator& communicator, const CallEvent&
                               const CallKind& kind) {
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) return Ignore(IgnoredReason::kNoRoom);
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 1);
+  lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)].publish_sum(1);
   lane.Count(kind.KeyOf(event.captured), 1, kind.bytes.load());
 }
 

@@ -169,8 +169,8 @@ void Tracker::FinishKernel(const OperationRef& ref) {
     return Ignore(*refusal);
   }
   // Three callbacks for each channel: start, state and stop.
-  AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kKernel)],
-            uint64_t{3} * ref.parts->channels->ChannelsOf(ref.place));
+  lane.lane().callbacks[static_cast<int>(CallbackKind::kKernel)].publish_sum(
+      uint64_t{3} * ref.parts->channels->ChannelsOf(ref.place));
   if (!state.meta.untimed) {
     CountKernelTime(instruments_, communicator, ref.place, state, now_ns, lane);
   }

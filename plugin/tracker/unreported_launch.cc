@@ -53,7 +53,7 @@ void LaunchFollower::LearnThread(uint64_t group) {
   // 0: not known whose. A group's number is its thread's alone, and a non-blocking communicator's
   // launching thread lives at the same time as the one that calls.
   const bool is_calling_thread = group != 0 && group == group_.load();
-  traits_.store(is_calling_thread ? kBlocking : 0);
+  Change(kBlocking, is_calling_thread ? kBlocking : 0);
 }
 
 void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& communicator,
@@ -62,9 +62,8 @@ void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& comm
   call_stream_.store(stream);
   reported_before_.store(ring.reported());
   const OperationMeta call = OperationMeta::Unpack(meta_.load());
-  if (!is_alone || !hidden_.IsFollowed(OperationRowOf(call.op)) || !sampled_.load() ||
-      (traits_.load() & kBlocking) == 0 || calls_.load() != 1 || stream != stream_.load() ||
-      !is_followed()) {
+  if (!is_alone || !hidden_.IsFollowed(OperationRowOf(call.op)) || !Has(kSampled) ||
+      !Has(kBlocking) || calls_.load() != 1 || stream != stream_.load() || !is_followed()) {
     return;
   }
   StreamTimer& timer = *instruments.stream_timer;
@@ -77,7 +76,7 @@ void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& comm
   const uint64_t bytes = bytes_.load();
   timed_.Carry(pair, 1, call, bytes, BusBytesOf(communicator, call.op, bytes));
   early_pair_.store(static_cast<uint16_t>(pair));
-  traits_.store(traits_.load() | kEarlyPair);
+  Change(kEarlyPair, kEarlyPair);
 }
 
 uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& communicator,
@@ -91,7 +90,7 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   const RecordWriter record = communicator.Writer(instruments.segment);
   const bool is_behind_launch = is_alone ? calls < 2 : calls == 0;
   // What has no launch is noted before it is known where launches are made.
-  if (!is_group || !is_behind_launch || launch_.load() != 0 ||
+  if (!is_group || !is_behind_launch || is_launching() ||
       !IsHidden(instruments, ring, record, is_alone) || !knows_thread() ||
       !timer.IsReachable(timer_, stream) || timer.IsCapturing(timer_, stream)) {
     if (pair != kNoPair) StreamTimer::GivePairUp(timer_, pair);
@@ -110,6 +109,7 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   // communicator for idle.
   unreported_.EndGroup();
   launch_number_.add(1);
+  Change(kSampled, 0);
   calls_.publish(0);
   return now_ns;
 }
@@ -154,9 +154,8 @@ void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& c
 }
 
 uint32_t LaunchFollower::TakeEarlyPair() {
-  const uint8_t traits = traits_.load();
-  if ((traits & kEarlyPair) == 0) return kNoPair;
-  traits_.store(traits & ~kEarlyPair);
+  if (!Has(kEarlyPair)) return kNoPair;
+  Change(kEarlyPair, 0);
   return early_pair_.load();
 }
 

@@ -470,7 +470,7 @@ bool WorkFollower::MayHide(const Communicator& communicator) {
   if (!MayHideBroadcasts(communicator)) return false;
   const FollowedLaunches& followed = communicator.record->followed;
   return communicator.parts.load()->launches.pending().calls != 0 ||
-         followed.launches.acquire() != followed.callbacks.acquire();
+         followed.launches.acquire() != followed.callbacks_of(CallbackKind::kLaunch).acquire();
 }
 
 // Says whether a launch may have come behind such a one: a call came after one without a launch, or
@@ -480,7 +480,7 @@ bool WorkFollower::HasHidden(const Communicator& communicator) {
   // The order matters: callbacks are counted first.
   const uint64_t launches = communicator.record->followed.launches.acquire();
   return communicator.parts.load()->launches.may_hide() ||
-         launches > communicator.record->followed.callbacks.load();
+         launches > communicator.record->followed.callbacks_of(CallbackKind::kLaunch).load();
 }
 
 WorkReader* WorkFollower::FindReader(const WorkCandidates& candidates) {

@@ -91,10 +91,10 @@ std::vector<uint8_t> MakeSmallSegment() {
         test.AddCommunicator(index, 100 + index, static_cast<int>(index), "comm \xe2\x82\xac");
     for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
       LaneWriter lane = test.Writer(index, generation, role);
-      AddToCell(lane.lane().launches, 5);
-      AddToCell(lane.lane().callbacks[1], 5);
-      AddToCell(lane.lane().network_bytes[1], 5);
-      AddToCell(lane.lane().network_wait_ns[5], 5);
+      lane.lane().launches.publish_sum(5);
+      lane.lane().callbacks[1].publish_sum(5);
+      lane.lane().network_bytes[1].publish_sum(5);
+      lane.lane().network_wait_ns[5].publish_sum(5);
       lane.Count(SeriesKey::Calls(kAllReduceName, 4, kOtherName, true), 3, 300);
       lane.Count(SeriesKey::Algorithm(kAllReduceName, SeriesKey::kTimed, 3, 4), 3, 4);
       lane.Count(SeriesKey::Untimed(kAllReduceName, UntimedReason::kCaptured), 3, 0);

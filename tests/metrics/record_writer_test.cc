@@ -35,15 +35,15 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
   for (LaneRole role : {LaneRole::kLaunch, LaneRole::kProgress}) {
     LaneWriter lane = test.Writer(index, generation, role);
     Lane& cells = lane.lane();
-    for (Cell& cell : cells.callbacks) AddToCell(cell, 3);
-    AddToCell(cells.launches, 5);
-    AddToCell(cells.last_launch_ns, 7);
-    AddToCell(cells.last_completion_ns, 9);
-    AddToCell(cells.overflowed_operations, 2);
-    AddToCell(cells.overflowed_calls, 2);
-    AddToCell(cells.overflowed_bytes, 20);
-    for (Cell& cell : cells.network_bytes) AddToCell(cell, 11);
-    for (Cell& cell : cells.network_wait_ns) AddToCell(cell, 13);
+    for (Cell& cell : cells.callbacks) cell.publish_sum(3);
+    cells.launches.publish_sum(5);
+    cells.last_launch_ns.publish_sum(7);
+    cells.last_completion_ns.publish_sum(9);
+    cells.overflowed_operations.publish_sum(2);
+    cells.overflowed_calls.publish_sum(2);
+    cells.overflowed_bytes.publish_sum(20);
+    for (Cell& cell : cells.network_bytes) cell.publish_sum(11);
+    for (Cell& cell : cells.network_wait_ns) cell.publish_sum(13);
     cells.network_moved_ns.store(15);
     lane.Count(CallsKey(kAllReduceName, 4), 3, 300);
     lane.Observe(LatencyKey(kAllReduceName, 4, LatencyKind::kDurationStream), 5000, 100, 150);
@@ -239,9 +239,9 @@ TEST(RecordWriter, WhatARecycledOneCountedStaysInTheSums) {
       lane.Count(CallsKey(kAllReduceName, 2), round, 1000 * round);
       lane.Count(CallsKey(future, 2), 1, 7);
       lane.Count(SeriesKey::Uncompleted(kAllReduceName), 50, 0);
-      AddToCell(lane.lane().overflowed_calls, 2);
-      AddToCell(lane.lane().overflowed_bytes, 20);
-      AddToCell(lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)], 4);
+      lane.lane().overflowed_calls.publish_sum(2);
+      lane.lane().overflowed_bytes.publish_sum(20);
+      lane.lane().callbacks[static_cast<int>(CallbackKind::kApi)].publish_sum(4);
     }
     expected["AllReduce"].first += 4 * round;
     expected["AllReduce"].second += 2200 * round;

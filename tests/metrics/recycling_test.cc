@@ -34,8 +34,8 @@ std::string NameOf(uint64_t identity) { return "comm" + std::to_string(identity)
 
 // What a communicator counts says which one it is.
 void CountAs(TestSegment& test, uint32_t index, LaneWriter& lane, uint64_t identity) {
-  AddToCell(lane.lane().callbacks[0], 1);
-  AddToCell(lane.lane().launches, identity);
+  lane.lane().callbacks[0].publish_sum(1);
+  lane.lane().launches.publish_sum(identity);
   lane.Count(SeriesKey::Calls(kAllReduceName, 1, kNoName, false), 1, identity);
   lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kCompletionProxy), 5000, identity, 0);
   test.Record(index).AppendTimedCall({kAllReduceName, LatencyKind::kCompletionProxy, 1,

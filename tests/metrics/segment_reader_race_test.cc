@@ -23,8 +23,8 @@ TEST(SegmentReader, NothingEverStepsBack) {
     for (uint64_t i = 0; i < 200000; ++i) {
       LaneWriter lane = test.Writer(0, generation, role);
       if (!lane.ok()) continue;
-      AddToCell(lane.lane().launches, 1);
-      AddToCell(lane.lane().callbacks[1], 1);
+      lane.lane().launches.publish_sum(1);
+      lane.lane().callbacks[1].publish_sum(1);
       lane.Count(SeriesKey::Calls(kAllReduceName, static_cast<uint32_t>(i % 3), kNoName, false), 1,
                  kBytes);
       lane.Observe(

@@ -157,8 +157,13 @@ struct CheckedAtomics {
     if (checked == rl::mo_relaxed) return;
     rl::atomic_thread_fence(checked, rl::debug_info("", file, static_cast<unsigned>(line)));
   }
+  template <typename Cell, typename T>
+  static bool AddInPlace(Cell& /*cell*/, T /*amount*/) {
+    return false;
+  }
   // What the two are together: where it matters, membarrier makes a full fence of the light one.
-  static void LightFence(int line = __builtin_LINE(), const char* file = __builtin_FILE(),
+  static void LightFence(bool /*is_even*/, int line = __builtin_LINE(),
+                         const char* file = __builtin_FILE(),
                          const char* function = __builtin_FUNCTION()) {
     Fence(std::memory_order_seq_cst, line, file, function);
   }

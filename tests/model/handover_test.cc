@@ -17,7 +17,7 @@ using Counter = Ordered<uint64_t, CheckedAtomics>;
 // LaneWriter::Count: who counts the calls finds their bytes.
 void Count(Counter& calls, Relaxed<uint64_t, CheckedAtomics>& bytes, uint64_t amount) {
   bytes.add(amount);
-  AddToCell(calls, 1);
+  calls.publish_sum(1);
 }
 
 struct Handover : rl::test_suite<Handover, 3> {

@@ -26,7 +26,7 @@ def panels(board):
 
 
 def panel_queries():
-    """{(dashboard, panel): its expressions}, variables filled in."""
+    """{(dashboard, panel): its expressions}, variables filled in, with rates over as long as prometheus_server.py's rules."""
     found = {}
     for board in dashboards().values():
         for variable in board["templating"]["list"]:
@@ -39,5 +39,5 @@ def panel_queries():
                 key = board["uid"], panel["title"]
                 assert key not in found, key
                 found[key] = [query["expr"] for query in panel["targets"]]
-    return {key: [re.sub(r"\$\w+", ".*", e.replace("$__rate_interval", "10s")) for e in queries]
+    return {key: [re.sub(r"\$\w+", ".*", re.sub(r"\[(\$__rate_interval|5m)\]", "[10s]", e)) for e in queries]
             for key, queries in found.items()}

@@ -13,6 +13,7 @@ import unittest
 
 from tests import running
 from tests.deploy import cluster
+from tests.deploy.prometheus_server import refused
 from tests.node import cluster as node
 from tests.node.proof_job import Job, RANKS
 
@@ -72,8 +73,7 @@ class EndToEndTest(unittest.TestCase):
     def wait_until_healthy(self):
         for prometheus in self.both:
             node.wait_until(lambda p=prometheus: self.healthy(p), "target and rules are healthy")
-            # Refused samples: out of order, twice on a page, too old.
-            self.assertNotRegex(prometheus.log(), "(?i)scrape|ingest|evaluat")
+            self.assertEqual(prometheus.refused(), [])
 
     def wait_for_alert(self, prometheus, name, says, **labels):
         """Until it fires with these labels and says so: ranks are seen to wait one after the other."""
@@ -112,6 +112,14 @@ class EndToEndTest(unittest.TestCase):
                               each.get("pid", "") not in ("", *self.pids)], [])
             if not self.pids:
                 self.assertEqual(alerts, [])
+
+    def test_only_a_late_group_may_be_evaluated_twice_at_one_timestamp(self):
+        """Of two rules that record the same series Prometheus says the same."""
+        twice = ('level=warn file=/rules.yaml group=%s name=example msg="Error on ingesting results from rule evaluation '
+                 'with different value but same timestamp" numDropped=1')
+        metrics = "".join('prometheus_rule_group_iterations_missed_total{rule_group="/rules.yaml;%s"} %d\n' % missed
+                          for missed in (("late", 12), ("punctual", 0)))
+        self.assertEqual(refused("\n".join([twice % "late", twice % "punctual"]), metrics), [twice % "punctual"])
 
     def set_hang_seconds(self, value):
         subprocess.run([cluster.PULSE, "set", "HANG_SECONDS=%d" % value, "--pid=%d" % self.agent.process.pid],

@@ -203,4 +203,4 @@ class EndToEndTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main()
+    running.main(at_once=2)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import types
 import unittest
 
 from tests import running
@@ -78,6 +79,22 @@ class InjectTest(Injected):
 
     def test_hangs_with_an_agent(self):
         self.check_hangs("killed,stopped", variant="agent")
+
+    def test_page_and_json_may_differ_at_first(self):
+        sys.path.insert(0, runfile("tests/gpu"))
+        import inject_watch  # pylint: disable=import-outside-toplevel
+        limits = types.SimpleNamespace(hang_after=2, scrape=1, late=0)
+
+        def hang_of(*pages):
+            """Of scrapes whose pages say so, and whose JSON has come to the verdict."""
+            answers = [(number, '# TYPE %s gauge\n%s{comm="c",verdict="%s"} 1\n' % (inject_watch.HANG, inject_watch.HANG, verdict),
+                        [{"comm": "c", "hang": {"verdict": "process_stopped"}}]) for number, verdict in enumerate(pages)]
+            scrapes = types.SimpleNamespace(begin=0, next=lambda until: answers.pop(0) if answers else None)
+            return inject_watch.until_hang(limits, scrapes, ["c"], at_first="no_progress")
+        number, found, _ = hang_of("no_progress", "process_stopped")
+        self.assertEqual((number, found), (1, [("process_stopped", [], "")]))
+        self.assertIsNone(hang_of("no_progress", "no_progress"))
+        self.assertEqual(hang_of("process_gone")[0], 0)  # which await_hang calls wrong
 
     def test_broadcasts_that_are_seen(self):
         self.check_hangs(BROADCASTS)

@@ -54,7 +54,8 @@ class Scrapes:
 
 def until_hang(options, scrapes, comm_ids, at_first=""):
     """(seconds, hang of the page, hang of the JSON) of the first scrape that shows a verdict on one of
-    the communicators, other than what may be said at first; None: none does in time"""
+    the communicators, neither of them what may be said at first; None: none does in time. The page is
+    of an earlier moment than the JSON."""
     until = scrapes.begin + options.hang_after + 3 * options.scrape + options.late
     while True:
         scrape = scrapes.next(until)
@@ -64,7 +65,7 @@ def until_hang(options, scrapes, comm_ids, at_first=""):
         for comm_id in comm_ids:
             found = hang_on_page(page, comm_id)
             hang = next((comm["hang"] for comm in comms if comm["comm"] == comm_id), None)
-            if found and hang and hang["verdict"] != at_first:
+            if found and hang and at_first not in [hang["verdict"]] + [verdict for verdict, _, _ in found]:
                 return seconds, found, hang
 
 

@@ -43,14 +43,15 @@ void RunWithGpu(const std::function<void(FakeCuda&)>& scenario,
 
 // Until the background thread has gone round twice more: it has seen all that was done before.
 void WaitForPoll();
-// The GPU's time and the clock's go on beside the test's own threads, until End.
+// The GPU's time and the clock's go on beside the test's own threads, until End. The clock's: `step_ns`
+// each time that this thread has its turn.
 class PassingTime {
  public:
-  explicit PassingTime(FakeCuda& gpu)
-      : thread_([this, &gpu] {
+  explicit PassingTime(FakeCuda& gpu, uint64_t step_ns = kMs)
+      : thread_([this, &gpu, step_ns] {
           while (!is_over_) {
             gpu.Advance(100000);
-            AdvanceClock(kMs);
+            AdvanceClock(step_ns);
             std::this_thread::yield();
           }
         }) {}

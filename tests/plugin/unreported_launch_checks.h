@@ -34,6 +34,7 @@ inline Seen See(const StreamCommunicator& comm) {
 // Every call has a duration, or one reason.
 inline void ExpectEveryCallOnce(const StreamCommunicator& comm) {
   EXPECT_TRUE(WaitUntil([&] {
+    AdvanceClock(kSecond / 10);
     const CommunicatorSnapshot measured = comm.Read();
     return TimedOperations(measured) + Untimed(measured) >= Calls(measured);
   }));

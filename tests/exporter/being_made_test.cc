@@ -23,9 +23,7 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
   job.Advance(kHangAfter - 1);
   EXPECT_EQ(HangOf(job, kMade), std::nullopt);
   job.Advance(1);
-  const Hang hang = HangNow(job, kMade);
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotSeen);
-  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotSeen, {3}, kMade);
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
   EXPECT_EQ(
       hang.text,
@@ -45,9 +43,7 @@ TEST(BeingMade, NamesTheRankThatDoesNotCome) {
 TEST(BeingMade, NamesTheNumberAloneWhereNothingTellsItsProcess) {
   SimulatedJob job(4);
   job.AddCommunicator(kMade, {0, 1, 2}, 4);
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job, kMade);
-  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotSeen, {3}, kMade);
   EXPECT_THAT(hang.text, HasSubstr("Rank 3 has not joined, or is measured elsewhere."));
 }
 

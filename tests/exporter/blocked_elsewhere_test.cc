@@ -26,19 +26,10 @@ TEST(Hang, WhoWaitsElsewhereIsNotTheCulprit) {
   job.Launch(kData, 0, "AllReduce");
   job.Launch(kTensor, 0, "AllReduce");
   job.Launch(kTensor2, 0, "AllReduce");
-  job.Advance(kHangAfter);
-  const std::optional<Hang> data = HangOf(job, kData);
-  ASSERT_TRUE(data);
-  EXPECT_EQ(data->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(data->suspects, ElementsAre(1));  // process 3
-  const std::optional<Hang> tensor = HangOf(job, kTensor);
-  ASSERT_TRUE(tensor);
-  EXPECT_EQ(tensor->verdict, HangVerdict::kBlockedElsewhere);
-  EXPECT_THAT(tensor->text, HasSubstr("communicator 0000000000000003"));
-  const std::optional<Hang> tensor2 = HangOf(job, kTensor2);
-  ASSERT_TRUE(tensor2);
-  EXPECT_EQ(tensor2->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(tensor2->suspects, ElementsAre(1));  // process 3, too
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {1}, kData);
+  const Hang tensor = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1}, kTensor);
+  EXPECT_THAT(tensor.text, HasSubstr("communicator 0000000000000003"));
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {1}, kTensor2);
 }
 
 constexpr uint64_t kOne = 1;
@@ -58,13 +49,10 @@ TEST(Hang, TwoThatWaitForEachOther) {
   job.Advance(kSecond);
   job.Launch(kOther, 1, "AllReduce");
   job.Advance(kHangAfter - kSecond);
-  const std::optional<Hang> one = HangOf(job, kOne);
-  ASSERT_TRUE(one);
-  EXPECT_EQ(one->verdict, HangVerdict::kCircularWait);
-  EXPECT_THAT(one->suspects, ElementsAre(1));
-  EXPECT_THAT(Steps(*one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
+  const Hang one = ExpectHangNow(job, HangVerdict::kCircularWait, {1}, kOne);
+  EXPECT_THAT(Steps(one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
   EXPECT_EQ(
-      one->text,
+      one.text,
       "Ranks seem to wait for each other in a circle: rank 1 (pid 101, GPU 1) is missing on "
       "communicator 0000000000000001, and has work in flight on 0000000000000002; rank 0 (pid 100, "
       "GPU 0) is missing on communicator 0000000000000002, and has work in flight on "
@@ -72,11 +60,8 @@ TEST(Hang, TwoThatWaitForEachOther) {
       "they wait for that work. Rank 0 waits in AllReduce.");
   EXPECT_EQ(HangOf(job, kOther), std::nullopt);
   job.Advance(kSecond);
-  const std::optional<Hang> other = HangOf(job, kOther);
-  ASSERT_TRUE(other);
-  EXPECT_EQ(other->verdict, HangVerdict::kCircularWait);
-  EXPECT_THAT(other->suspects, ElementsAre(0));
-  EXPECT_THAT(Steps(*other), ElementsAre(Pair(kOther, 0), Pair(kOne, 1)));
+  const Hang other = ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kOther);
+  EXPECT_THAT(Steps(other), ElementsAre(Pair(kOther, 0), Pair(kOne, 1)));
 }
 
 // Each has posted a Recv ahead, and the host of one is elsewhere: the same as if both waited.
@@ -87,9 +72,7 @@ TEST(Hang, PostedAheadIsNoCircle) {
     job.Launch(kOther, 1, op);
     job.Advance(kHangAfter);
     for (const uint64_t id : {kOne, kOther}) {
-      const Hang hang = HangNow(job, id);
-      EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
-      EXPECT_THAT(hang.suspects, IsEmpty());
+      const Hang hang = ExpectHangNow(job, HangVerdict::kUnknown, {}, id);
       EXPECT_THAT(hang.text, HasSubstr("which it may have posted ahead: its stack shows whether "
                                        "it waits there."));
     }
@@ -105,11 +88,8 @@ TEST(Hang, ReceivedAheadOnAnotherStreamIsNoCircle) {
   job.Launch(kOne, 1, "AllReduce");
   SetBegun(&job, kOne, {kBegun, kNotBegun});
   SetBegun(&job, kOther, {OldestLaunch::kUnknown, kBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job, kOne));
-  EXPECT_EQ(HangOf(job, kOne)->verdict, HangVerdict::kUnknown);
-  ASSERT_TRUE(HangOf(job, kOther));
-  EXPECT_EQ(HangOf(job, kOther)->verdict, HangVerdict::kUnknown);
+  ExpectHang(&job, HangVerdict::kUnknown, {}, kOne);
+  ExpectHangNow(job, HangVerdict::kUnknown, {}, kOther);
 }
 
 // A circle may end: its hosts may have posted their calls ahead.
@@ -118,10 +98,7 @@ TEST(Hang, ACircleMayBeUsual) {
   job.Of(kOne, 0).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
   job.Launch(kOne, 0, "AllReduce");
   job.Launch(kOther, 1, "AllReduce");
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job, kOne));
-  EXPECT_EQ(HangOf(job, kOne)->verdict, HangVerdict::kCircularWait);
-  EXPECT_TRUE(HangOf(job, kOne)->is_usual);
+  EXPECT_TRUE(ExpectHang(&job, HangVerdict::kCircularWait, {1}, kOne).is_usual);
 }
 
 // The others have gone on to the AllReduce behind the Broadcast that is still in flight. So the one
@@ -143,19 +120,15 @@ class PostedAheadByAll : public testing::Test {
 
 TEST_F(PostedAheadByAll, IsNoExcuse) {
   Hang();
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(2));
-  ASSERT_TRUE(HangOf(job_, kInput));
-  EXPECT_EQ(HangOf(job_, kInput)->verdict, HangVerdict::kBlockedElsewhere);
+  ExpectHangNow(job_, HangVerdict::kRankNotCalled, {2});
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kInput);
 }
 
 // It is at another call of that communicator than they are.
 TEST_F(PostedAheadByAll, IsAnExcuseWhereItIsAnotherCall) {
   job_.Of(kInput, 2).launches = job_.Of(kInput, 2).launches_completed = 1;
   Hang();
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job_, HangVerdict::kUnknown, {});
 }
 
 // Two stages of two tensor-parallel ranks; a communicator for each direction. Rank 2 has posted its
@@ -179,18 +152,12 @@ TEST(Hang, PostedAheadLikeItsNeighbourIsNoExcuse) {
   SetBegun(&job, kForward[1], {OldestLaunch::kUnknown, kBegun});
   SetBegun(&job, kBackward[1], {kBegun, kNotBegun});
   SetBegun(&job, kTensor, {OldestLaunch::kUnknown, kBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job, kTensor));
-  EXPECT_EQ(HangOf(job, kTensor)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(HangOf(job, kTensor)->suspects, ElementsAre(0));
-  for (const uint64_t id : {kForward[0], kBackward[0]}) {
-    ASSERT_TRUE(HangOf(job, id));
-    EXPECT_THAT(HangOf(job, id)->suspects, IsEmpty());
-  }
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {0}, kTensor);
+  ExpectHangNow(job, HangVerdict::kUnknown, {}, kForward[0]);
+  ExpectHangNow(job, HangVerdict::kUnknown, {}, kBackward[0]);
   // What it sends is behind the AllReduce, for which the other one is missing.
-  ASSERT_TRUE(HangOf(job, kBackward[1]));
-  EXPECT_EQ(HangOf(job, kBackward[1])->verdict, HangVerdict::kBlockedElsewhere);
-  EXPECT_THAT(HangOf(job, kBackward[1])->text, HasSubstr("communicator 0000000000000001"));
+  const Hang hang = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1}, kBackward[1]);
+  EXPECT_THAT(hang.text, HasSubstr("communicator 0000000000000001"));
 }
 
 TEST(Hang, ThreeThatWaitForEachOther) {
@@ -202,10 +169,8 @@ TEST(Hang, ThreeThatWaitForEachOther) {
   for (int i = 0; i < 3; ++i) job.Launch(1 + i, 0, "AllReduce");
   job.Advance(kHangAfter);
   for (int i = 0; i < 3; ++i) {
-    const std::optional<Hang> hang = HangOf(job, 1 + i);
-    ASSERT_TRUE(hang);
-    EXPECT_EQ(hang->verdict, HangVerdict::kCircularWait);
-    EXPECT_THAT(Steps(*hang),
+    const Hang hang = ExpectHangNow(job, HangVerdict::kCircularWait, {1}, 1 + i);
+    EXPECT_THAT(Steps(hang),
                 ElementsAre(Pair(1 + i, 1), Pair(1 + (i + 1) % 3, 1), Pair(1 + (i + 2) % 3, 1)));
   }
 }
@@ -219,11 +184,8 @@ TEST(Hang, BesideACircle) {
   job.Launch(1, 0, "AllReduce");
   job.Launch(2, 1, "AllReduce");
   job.Launch(3, 0, "AllReduce");
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job, 3));
-  EXPECT_EQ(HangOf(job, 3)->verdict, HangVerdict::kBlockedElsewhere);
-  ASSERT_TRUE(HangOf(job, 1));
-  EXPECT_EQ(HangOf(job, 1)->verdict, HangVerdict::kCircularWait);
+  ExpectHang(&job, HangVerdict::kBlockedElsewhere, {1}, 3);
+  ExpectHangNow(job, HangVerdict::kCircularWait, {1}, 1);
 }
 
 // One process with two GPUs, as JAX has it, and two communicators: a rank of each does not come.
@@ -298,9 +260,7 @@ TEST(Hang, WhoMayBeOnAnotherGpuIsNotAcquittedInACircle) {
     launch(2);  // the same of communicator 2
     job.Advance(kHangAfter);
     for (const uint64_t id : {1, 2}) {
-      const Hang hang = HangNow(job, id);
-      EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled) << uuid;
-      EXPECT_THAT(hang.suspects, ElementsAre(1));
+      const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {1}, id);
       EXPECT_EQ(hang.text.find("that is not certain") != std::string::npos, *uuid == '\0');
     }
   }
@@ -334,13 +294,9 @@ TEST_F(NotBegunBehindAnother, IsBlockedThere) {
   HangBehind(kBegun);
   for (const OldestLaunch other : {kBegun, OldestLaunch::kUnknown}) {
     SetBegun(&job_, kOther, {other});
-    const auto hang = HangOf(job_);
-    ASSERT_TRUE(hang);
-    EXPECT_EQ(hang->verdict, HangVerdict::kBlockedElsewhere);
-    EXPECT_THAT(hang->suspects, ElementsAre(1));
-    EXPECT_THAT(hang->text, HasSubstr("may wait in communicator 0000000000000001 meanwhile"));
-    ASSERT_TRUE(HangOf(job_, kOther));
-    EXPECT_EQ(HangOf(job_, kOther)->verdict, HangVerdict::kRankNotCalled);
+    const Hang hang = ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {1});
+    EXPECT_THAT(hang.text, HasSubstr("may wait in communicator 0000000000000001 meanwhile"));
+    ExpectHangNow(job_, HangVerdict::kRankNotCalled, {1}, kOther);
   }
 }
 
@@ -352,11 +308,8 @@ TEST_F(NotBegunBehindAnother, IsBusyThere) {
   EXPECT_EQ(HangOf(job_), std::nullopt);
   // Rank 2's GPU has not begun either, and does nothing else.
   SetBegun(&job_, kComm, {kBegun, kNotBegun, kNotBegun});
-  const auto hang = HangOf(job_);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_THAT(hang->suspects, ElementsAre(2));
-  EXPECT_THAT(hang->text, HasSubstr("Rank 1 has not begun it either, but may wait in"));
+  const Hang hang = ExpectHangNow(job_, HangVerdict::kRankNotBegun, {2});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 1 has not begun it either, but may wait in"));
 }
 
 // Its GPU computes: what it has completed was launched before what it has not begun.
@@ -364,9 +317,7 @@ TEST_F(NotBegunBehindAnother, ComesToIt) {
   HangBehind(kBegun);
   job_.Complete(kOther, 0);
   EXPECT_EQ(HangOf(job_), std::nullopt);
-  job_.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(1));
+  ExpectHang(&job_, HangVerdict::kRankNotBegun, {1});
   // What another stream does says nothing.
   job_.Launch(kOther, 0, "AllGather");
   job_.Complete(kOther, 0);
@@ -375,22 +326,18 @@ TEST_F(NotBegunBehindAnother, ComesToIt) {
 
 TEST_F(NotBegunBehindAnother, BothBehindTheSame) {
   HangBehind(kNotBegun);
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(1));
+  ExpectHangNow(job_, HangVerdict::kRankNotBegun, {1});
 }
 
 TEST_F(NotBegunBehindAnother, WhatWasLaunchedLaterHoldsNothingUp) {
   HangBehind(kBegun, false);
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotBegun);
+  ExpectHangNow(job_, HangVerdict::kRankNotBegun, {1});
 }
 
 TEST_F(NotBegunBehindAnother, AnotherGpuHoldsNothingUp) {
   job_.Of(kOther, 0).gpu = "7";
   HangBehind(kBegun);
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_EQ(HangOf(job_)->verdict, HangVerdict::kRankNotBegun);
+  ExpectHangNow(job_, HangVerdict::kRankNotBegun, {1});
 }
 
 // A replay may stand before it, and nobody knows.
@@ -398,13 +345,9 @@ TEST_F(NotBegunBehindAnother, BehindAGraphIsUnknown) {
   job_.Of(kOther, 0).captured = true;
   LaunchOn(&job_, {0, 1, 2}, "AllReduce");
   SetBegun(&job_, kComm, {kBegun, kNotBegun, kBegun});
-  job_.Advance(kHangAfter);
-  const auto hang = HangOf(job_);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kUnknown);
-  EXPECT_THAT(hang->suspects, IsEmpty());
-  EXPECT_THAT(hang->waiting, ElementsAre(0, 1, 2));
-  EXPECT_THAT(hang->text, HasSubstr("communicator 0000000000000001 meanwhile cannot be seen"));
+  const Hang hang = ExpectHang(&job_, HangVerdict::kUnknown, {});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
+  EXPECT_THAT(hang.text, HasSubstr("communicator 0000000000000001 meanwhile cannot be seen"));
 }
 
 // Rank 3 has not called here. In communicator 1, most of which is on other nodes, it is in a
@@ -412,10 +355,10 @@ TEST_F(NotBegunBehindAnother, BehindAGraphIsUnknown) {
 class NotCalledBesideABroadcast : public testing::Test {
  protected:
   NotCalledBesideABroadcast() : job_(RunningJob()) { job_.AddCommunicator(1, {3}, 4, 4); }
-  Hang Of(const std::set<int>& calling = {0, 1, 2}) {
+  Hang ExpectHangOf(const std::set<int>& calling, HangVerdict verdict,
+                    const std::vector<int32_t>& suspects) {
     LaunchOn(&job_, calling, "AllReduce");
-    job_.Advance(kHangAfter);
-    return HangOf(job_).value_or(Hang());
+    return ExpectHang(&job_, verdict, suspects);
   }
 
   SimulatedJob job_;
@@ -423,9 +366,7 @@ class NotCalledBesideABroadcast : public testing::Test {
 
 TEST_F(NotCalledBesideABroadcast, IsNotNamed) {
   job_.Call(1, 0, "Broadcast");
-  const Hang hang = Of();
-  EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
-  EXPECT_THAT(hang.suspects, IsEmpty());
+  const Hang hang = ExpectHangOf({0, 1, 2}, HangVerdict::kUnknown, {});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
   EXPECT_EQ(hang.text,
             "Rank 3 (pid 103, GPU 3) has not called AllReduce #21 (up to 1MiB), and has nothing in "
@@ -435,9 +376,7 @@ TEST_F(NotCalledBesideABroadcast, IsNotNamed) {
 
 TEST_F(NotCalledBesideABroadcast, DoesNotAcquitAnother) {
   job_.Call(1, 0, "Broadcast");
-  const Hang hang = Of({0, 1});
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang.suspects, ElementsAre(2));
+  const Hang hang = ExpectHangOf({0, 1}, HangVerdict::kRankNotCalled, {2});
   EXPECT_THAT(hang.text, HasSubstr(" Rank 3 has not called it either. Whether rank 3 waits in "
                                    "communicator 0000000000000001 meanwhile cannot be seen."));
 }
@@ -465,25 +404,20 @@ TEST_F(NotCalledBesideABroadcast, IsNamedIfItWentOnLongAfterIt) {
   job_.Call(1, 0, "Broadcast");
   job_.Advance(kHangAfter);
   job_.Collective(kComm, "AllReduce", kTogether, kMs);
-  const Hang hang = Of();
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  ExpectHangOf({0, 1, 2}, HangVerdict::kRankNotCalled, {3});
 }
 
 TEST_F(NotCalledBesideABroadcast, IsNamedIfItCalledThatAMomentAgo) {
   LaunchOn(&job_, {0, 1, 2}, "AllReduce");
   job_.Advance(kHangAfter);
   job_.Call(1, 0, "Broadcast");
-  ASSERT_TRUE(HangOf(job_));
-  EXPECT_THAT(HangOf(job_)->suspects, ElementsAre(3));
+  ExpectHangNow(job_, HangVerdict::kRankNotCalled, {3});
 }
 
 // A replay is no certain wait: it is named, and that is said.
 TEST_F(NotCalledBesideABroadcast, IsNamedBesideAGraph) {
   job_.Of(1, 0).captured = true;
-  const Hang hang = Of();
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  const Hang hang = ExpectHangOf({0, 1, 2}, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("Whether it waits in communicator 0000000000000001 meanwhile "
                                    "cannot be seen."));
 }
@@ -498,14 +432,9 @@ TEST(Hang, TwoThatStandBeforeEachOther) {
   job.Launch(kOne, 1, "AllReduce");
   SetBegun(&job, kOne, {kBegun, kNotBegun});
   SetBegun(&job, kOther, {kNotBegun, kBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job, kOne));
-  EXPECT_EQ(HangOf(job, kOne)->verdict, HangVerdict::kCircularWait);
-  EXPECT_THAT(HangOf(job, kOne)->suspects, ElementsAre(1));
-  EXPECT_THAT(Steps(*HangOf(job, kOne)), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
-  ASSERT_TRUE(HangOf(job, kOther));
-  EXPECT_EQ(HangOf(job, kOther)->verdict, HangVerdict::kCircularWait);
-  EXPECT_THAT(HangOf(job, kOther)->suspects, ElementsAre(0));
+  const Hang one = ExpectHang(&job, HangVerdict::kCircularWait, {1}, kOne);
+  EXPECT_THAT(Steps(one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
+  ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kOther);
 }
 
 }  // namespace

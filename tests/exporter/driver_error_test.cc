@@ -43,10 +43,9 @@ TEST(DriverError, IsThatOfTheGpu) {
   job.AddCommunicator(1, {0, 1, 2, 3});
   Fail(&job, 2, kIllegalAddress, 1);
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kDriverError);
+  ExpectHang(&job, HangVerdict::kDriverError, {2});
   job.Of(1, 2).gpu = "7";  // of another GPU of the process
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
 }
 
 // The error of one GPU reaches others over a link, and later ones are consequences.
@@ -79,9 +78,7 @@ TEST(DriverError, VictimsInOtherCommunicators) {
   job.Launch(2, 1, "AllReduce");
   job.Advance(kHangAfter);
   EXPECT_THAT(HangOf(job, 1)->suspects, ElementsAre(0));
-  const Hang hang = HangNow(job, 2);
-  EXPECT_EQ(hang.verdict, HangVerdict::kDriverError);
-  EXPECT_THAT(hang.suspects, ElementsAre());
+  const Hang hang = ExpectHangNow(job, HangVerdict::kDriverError, {}, 2);
   EXPECT_THAT(hang.text, HasSubstr("Most likely over a link: rank 0 (pid 102, GPU 2)"));
 }
 

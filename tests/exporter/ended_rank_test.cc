@@ -105,15 +105,10 @@ class EndedElsewhere : public testing::Test {
   }
 
   void ExpectThatItBeganWithRank1() {
-    const std::optional<Hang> tensor = HangOf(job_, kTensor);
-    ASSERT_TRUE(tensor);
-    EXPECT_EQ(tensor->verdict, HangVerdict::kRankNotCalled);
-    EXPECT_THAT(tensor->suspects, ElementsAre(1));
-    const std::optional<Hang> data = HangOf(job_, kData);
-    ASSERT_TRUE(data);
-    EXPECT_EQ(data->verdict, HangVerdict::kBlockedElsewhere);
-    EXPECT_THAT(data->text, HasSubstr("It ended while it waited in communicator 0000000000000001"));
-    EXPECT_THAT(data->text, Not(HasSubstr("meanwhile")));
+    ExpectHangNow(job_, HangVerdict::kRankNotCalled, {1}, kTensor);
+    const Hang data = ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kData);
+    EXPECT_THAT(data.text, HasSubstr("It ended while it waited in communicator 0000000000000001"));
+    EXPECT_THAT(data.text, Not(HasSubstr("meanwhile")));
   }
 
   SimulatedJob job_;
@@ -139,11 +134,8 @@ TEST_F(EndedElsewhere, NobodyWaitsForIt) {
 TEST_F(EndedElsewhere, BothHaveEnded) {
   End(&job_, 0);
   End(&job_, 1);
-  const std::optional<Hang> tensor = HangOf(job_, kTensor);
-  ASSERT_TRUE(tensor);
-  EXPECT_EQ(tensor->verdict, HangVerdict::kProcessGone);
-  EXPECT_THAT(tensor->suspects, ElementsAre(1));
-  EXPECT_EQ(HangOf(job_, kData)->verdict, HangVerdict::kBlockedElsewhere);
+  ExpectHangNow(job_, HangVerdict::kProcessGone, {1}, kTensor);
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kData);
 }
 
 }  // namespace

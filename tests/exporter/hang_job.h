@@ -45,12 +45,12 @@ inline Hang HangNow(const SimulatedJob& job, uint64_t id = kComm) {
   return hang.value_or(Hang());
 }
 
-// A hang is suspected, with this verdict and these suspects. Returns it.
+// A hang of communicator `id` is suspected, with this verdict and these suspects. Returns it.
 inline Hang ExpectHangNow(const SimulatedJob& job, HangVerdict verdict,
-                          const std::vector<int32_t>& suspects, const char* file = __builtin_FILE(),
-                          int line = __builtin_LINE()) {
+                          const std::vector<int32_t>& suspects, uint64_t id = kComm,
+                          const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   const testing::ScopedTrace trace(file, line, "expected here");
-  Hang hang = HangNow(job);
+  Hang hang = HangNow(job, id);
   EXPECT_EQ(hang.verdict, verdict);
   EXPECT_EQ(hang.suspects, suspects);
   return hang;
@@ -58,9 +58,10 @@ inline Hang ExpectHangNow(const SimulatedJob& job, HangVerdict verdict,
 
 // The same when the ranks have waited for kHangAfter.
 inline Hang ExpectHang(SimulatedJob* job, HangVerdict verdict, const std::vector<int32_t>& suspects,
-                       const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+                       uint64_t id = kComm, const char* file = __builtin_FILE(),
+                       int line = __builtin_LINE()) {
   job->Advance(kHangAfter);
-  return ExpectHangNow(*job, verdict, suspects, file, line);
+  return ExpectHangNow(*job, verdict, suspects, id, file, line);
 }
 
 // The same, and not a nanosecond earlier.
@@ -70,7 +71,7 @@ inline Hang ExpectHangInTime(SimulatedJob* job, HangVerdict verdict,
   SimulatedJob before = *job;
   before.Advance(kHangAfter - 1);
   EXPECT_EQ(HangOf(before), std::nullopt);
-  return ExpectHang(job, verdict, suspects, file, line);
+  return ExpectHang(job, verdict, suspects, kComm, file, line);
 }
 
 // Four ranks after some steps.

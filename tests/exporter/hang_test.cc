@@ -65,11 +65,8 @@ TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   LaunchOn(&job, {2}, "Broadcast");
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kMismatched);
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
   EXPECT_EQ(hang.op, "AllReduce,Broadcast");
-  EXPECT_EQ(hang.suspects, std::vector<int32_t>{2}) << "it is the one that differs";
   EXPECT_THAT(hang.text, HasSubstr("rank 0 (pid 100, GPU 0), rank 1 (pid 101, GPU 1) and rank 3 "
                                    "(pid 103, GPU 3) have called AllReduce; rank 2 (pid 102, GPU "
                                    "2) has called Broadcast"));
@@ -79,9 +76,7 @@ TEST(Hang, DifferentSizes) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce", 4);
   LaunchOn(&job, {3}, "AllReduce", 6);
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kMismatched);
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 16MiB)"));
   EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 1MiB)"));
 }
@@ -91,9 +86,7 @@ TEST(Hang, TheSameCallsInAnotherOrder) {
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {2}, "AllReduce");
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kMismatched);
+  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
   EXPECT_EQ(hang.op, "AllGather,AllReduce");
   EXPECT_THAT(hang.text, HasSubstr("not in the same order: rank 0 (pid 100, GPU 0), rank 1 (pid "
                                    "101, GPU 1) and rank 3 (pid 103, GPU 3) have called AllGather "
@@ -113,9 +106,7 @@ TEST(Hang, AllHaveLaunchedButOneHostIsAhead) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {0, 1}, "AllReduce");
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kNoProgress);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 TEST(Hang, AnotherNodeIsNotBlamedAndNotExcluded) {
@@ -164,26 +155,20 @@ TEST(Hang, ALostEventMaskMakesCountsUnknown) {
   job.Of(kComm, 3).event_mask = 0xf0a;
   job.process(3).event_mask_changes = 1;
   job.process(3).foreign_event_mask = 0xf0a | 0x40;  // it took nothing away
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
   job.process(3).foreign_event_mask = 0x2;
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
   // It is back, and was something else in between.
   job.process(3).event_mask_changes = 2;
   job.process(3).foreign_event_mask = 0xf0a;
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
 }
 
 TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1}, "AllReduce");
   job.process(2).end = ProcessEnd::kLost;
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kProcessGone);
+  const Hang hang = ExpectHang(&job, HangVerdict::kProcessGone, {2});
   EXPECT_EQ(hang.text,
             "The process of rank 2 (pid 102, GPU 2) was killed or crashed. Ranks 0 and 1 wait in "
             "AllReduce. Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB) either.");
@@ -221,9 +206,7 @@ TEST(Hang, WithProxyOperationsWhoIsIdleIsUnknown) {
     communicator.operations_source = CompletionSource::kProxy;
     communicator.oldest_operation_realtime_ns = communicator.oldest_inflight_realtime_ns;
   }
-  job.Advance(kHangAfter);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
+  const Hang hang = ExpectHang(&job, HangVerdict::kUnknown, {});
   EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
 }
 
@@ -231,9 +214,7 @@ TEST(Hang, CallsThatWereNotCountedByOperationAreUnknown) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Of(kComm, 1).overflowed_calls = 1;
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 // A histogram found no page, once: every call was counted all the same.
@@ -241,10 +222,7 @@ TEST(Hang, AMissingHistogramDoesNotHideWhoHasNotCalled) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).overflowed_operations = 7;
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(3));
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
 TEST(Hang, CalledButNotLaunched) {
@@ -264,9 +242,7 @@ TEST(Hang, FewerLaunchesAloneAreNoReasonToBeInsideNccl) {
   grouped.launches_completed = grouped.launches;
   grouped.oldest_inflight_realtime_ns = 0;
   grouped.last_launch_realtime_ns -= kMs;
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 TEST(Hang, CountsThatStillMoveAreNotCalledDifferent) {
@@ -277,8 +253,7 @@ TEST(Hang, CountsThatStillMoveAreNotCalledDifferent) {
   for (int rank = 0; rank < 4; ++rank) {
     job.Of(kComm, rank).last_launch_realtime_ns = job.now() - kMs;
   }
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
 }
 
 // ---- Send and Recv ------------------------------------------------------------------------------
@@ -316,13 +291,9 @@ TEST(Hang, OwedCollectiveBehindSendsIsNamedOnlyIfNobodyElseIsLeft) {
     job.Launch(kComm, rank, "Send");
     job.Launch(kComm, rank, "AllReduce");
   }
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(3));
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
   job.Complete(kComm, 2);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
 }
 
 // A pipeline whose stages differ in their calls by right, and wait for each other.

@@ -37,10 +37,7 @@ TEST(Hang, WhoHasNotBegunIsNamedBesideRanksThatAreNotHere) {
     SimulatedJob job = RunningJob(8, nnodes);
     LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     SetBegun(&job, kComm, {kBegun, kBegun, kNotBegun, kBegun});
-    job.Advance(kHangAfter);
-    ASSERT_TRUE(HangOf(job));
-    EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
-    EXPECT_THAT(HangOf(job)->suspects, ElementsAre(2));
+    ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
   }
 }
 
@@ -63,8 +60,7 @@ TEST(Hang, NoneWhileNoGpuHasBegun) {
     EXPECT_EQ(diagnosis.queued->text.find("not seen here") != std::string::npos, nranks == 6);
     // One of them comes to it, and the others do not.
     SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kBegun});
-    ASSERT_TRUE(HangOf(job));
-    EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
+    ExpectHangNow(job, HangVerdict::kRankNotBegun, {0, 1, 2});
     EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
   }
 }
@@ -102,10 +98,7 @@ TEST(Hang, BehindACallThatIsNotReportedWhoHasNotCalledIsNamed) {
   for (const int rank : {1, 2, 3}) job.Call(kComm, rank, "Broadcast");
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {OldestLaunch::kUnknown, kNotBegun, kNotBegun, kNotBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {0});
 }
 
 // Of a rank that cannot be seen it is not known whether it has begun.
@@ -113,9 +106,7 @@ TEST(Hang, OneThatCannotBeSeenAndNoOtherGpuHasBegun) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 // Nobody is known to wait in it.
@@ -136,14 +127,10 @@ TEST(Hang, WhoIsAheadIsNotNamed) {
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   ++job.Of(kComm, 0).launches_completed;
   SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun, kBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
   // The other way round it is.
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1));
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {1});
 }
 
 TEST(Hang, LaunchesThatDoNotCorrespondAreNotCompared) {
@@ -153,9 +140,7 @@ TEST(Hang, LaunchesThatDoNotCorrespondAreNotCompared) {
   // It has put two of its calls into one launch.
   --job.Of(kComm, 1).launches;
   --job.Of(kComm, 1).launches_completed;
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 TEST(Hang, WithSendAndRecvLaunchesAreNotCompared) {
@@ -166,9 +151,7 @@ TEST(Hang, WithSendAndRecvLaunchesAreNotCompared) {
   }
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
+  ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 // What is known of launches that have completed since says nothing.

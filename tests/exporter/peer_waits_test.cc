@@ -94,8 +94,7 @@ TEST(PeerWaits, APeerThatHasAbortedIsNotNamed) {
   job.Advance(kHangAfter);
   job.Complete(kComm, 1);
   job.Of(kComm, 1).finalized = true;
-  const Hang hang = HangNow(job);
-  EXPECT_THAT(hang.suspects, ElementsAre());
+  ExpectHangNow(job, HangVerdict::kPointToPoint, {});
 }
 
 // Rank 2's watchdog has aborted it while it waited, so it is not missing.
@@ -127,8 +126,7 @@ TEST(PeerWaits, WhoIsInACircleIsBlockedThere) {
   Exchange(&job, 2, {1}, {});
   for (const int rank : {0, 3}) job.Launch(kOther, rank, "AllReduce");
   ExpectHang(&job, HangVerdict::kCircularWait, {1, 2});
-  const Hang hang = HangNow(job, kOther);
-  EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
+  const Hang hang = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1, 2}, kOther);
   EXPECT_THAT(hang.text, HasSubstr("00000000000000c0 meanwhile: look there first."));
 }
 
@@ -211,9 +209,7 @@ TEST(PeerWaits, ARankWithoutTokensIsNotNamed) {
       Exchange(&job, rank, others, others);
       if (!are_known) job.Of(kComm, rank).peers = {};
     }
-    job.Advance(kHangAfter);
-    const Hang hang = HangNow(job);
-    EXPECT_THAT(hang.suspects, ElementsAre()) << are_known;
+    ExpectHang(&job, HangVerdict::kPointToPoint, {});
   }
 }
 

@@ -27,14 +27,11 @@ TEST(Queued, ForLongIsAStallOfWhichNobodyIsNamed) {
   EXPECT_EQ(HangOf(job), std::nullopt);
   EXPECT_TRUE(DiagnosisOf(job).queued);
   job.Advance(1);
-  const CommunicatorDiagnosis diagnosis = DiagnosisOf(job);
-  EXPECT_EQ(diagnosis.queued, std::nullopt);
-  ASSERT_TRUE(diagnosis.hang);
-  EXPECT_EQ(diagnosis.hang->verdict, HangVerdict::kNoProgress);
-  EXPECT_THAT(diagnosis.hang->suspects, IsEmpty());
-  EXPECT_THAT(diagnosis.hang->waiting, ElementsAre(0, 1, 2, 3));
-  EXPECT_EQ(diagnosis.hang->situation, Situation::kQueued);
-  EXPECT_THAT(diagnosis.hang->text,
+  EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
+  const Hang hang = ExpectHangNow(job, HangVerdict::kNoProgress, {});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(hang.situation, Situation::kQueued);
+  EXPECT_THAT(hang.text,
               HasSubstr("their GPUs have not begun it. Earlier work of these GPUs has not ended "
                         "since 08:53:20 UTC. Probably a kernel outside of NCCL."));
 }
@@ -81,8 +78,7 @@ TEST(Queued, AsLongAsBeforeIsUsual) {
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 100 * kSecond)};
   }
   job.Advance(kLimit);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_TRUE(HangOf(job)->is_usual);
+  EXPECT_TRUE(HangNow(job).is_usual);
   job.Advance(2 * kLimit);
   EXPECT_FALSE(HangOf(job)->is_usual);
 }
@@ -115,8 +111,7 @@ class QueuedBehindNccl : public testing::Test {
 TEST_F(QueuedBehindNccl, IsNoHangOfItsOwn) {
   SetBegun(&job_, kFront, {kBegun, kBegun, kBegun, kBegun});
   job_.Advance(2 * kLimit);
-  ASSERT_TRUE(HangOf(job_, kFront));
-  EXPECT_EQ(HangOf(job_, kFront)->verdict, HangVerdict::kNoProgress);
+  ExpectHangNow(job_, HangVerdict::kNoProgress, {}, kFront);
   EXPECT_EQ(HangOf(job_), std::nullopt);
   EXPECT_TRUE(DiagnosisOf(job_).queued);
 }
@@ -127,9 +122,7 @@ TEST_F(QueuedBehindNccl, AcquitsNobody) {
   job.AddCommunicator(kFront, {0, 1, 2, 3});
   for (const int rank : {0, 1, 2}) job.Launch(kFront, rank, "AllReduce");
   job.Advance(kLimit);
-  const Hang hang = HangNow(job, kFront);
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {3}, kFront);
 }
 
 // Others wait for a GPU that does not come, and in that rank's own communicator one has not called:
@@ -145,13 +138,9 @@ TEST(Queued, WhoIsWaitedForPointsToTheOneThatDiffers) {
     job.Launch(kData, 1, "AllReduce");
     if (has_called) job.Launch(kData, 0, "AllReduce");
     SetBegun(&job, kData, {kNotBegun, kBegun});
-    job.Advance(kHangAfter);
-    ASSERT_TRUE(HangOf(job));
-    EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
-    EXPECT_THAT(HangOf(job)->suspects, ElementsAre(3));
-    ASSERT_TRUE(HangOf(job, kData));
-    EXPECT_EQ(HangOf(job, kData)->verdict, HangVerdict::kBlockedElsewhere);
-    EXPECT_THAT(HangOf(job, kData)->text, HasSubstr("may wait in communicator 00000000000000c0"));
+    ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+    const Hang hang = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {0}, kData);
+    EXPECT_THAT(hang.text, HasSubstr("may wait in communicator 00000000000000c0"));
   }
 }
 

@@ -187,9 +187,9 @@ TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
   ExpectHang(&job, HangVerdict::kUnknown, {});
   job.Of(kComm, 2).graph_place.captures = 1;
   job.Of(kComm, 2).calls.back().calls = kCalls - 1;
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
   job.Of(kComm, 2).calls.back().calls = kCalls;
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {2});
 }
 
 TEST(ReplayVerdict, AnotherOrderOfGraphsCannotBeCompared) {
@@ -259,12 +259,8 @@ TEST(ReplayVerdict, RankThatWaitsElsewhereIsNotTheRoot) {
   Stand(&job, 0, 101, 1);
   Stand(&job, 0, 101, 1, kOther);
   Stand(&job, 1, 101, 2);
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
-  const std::optional<Hang> root = HangOf(job, kOther);
-  ASSERT_TRUE(root);
-  EXPECT_EQ(root->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_EQ(root->suspects, (std::vector<int32_t>{1}));
+  ExpectHang(&job, HangVerdict::kBlockedElsewhere, {0});
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {1}, kOther);
 }
 
 // It is behind on both, and in flight on both: it waits for nobody.
@@ -279,12 +275,8 @@ TEST(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
       Stand(&job, rank, 101, rank == 0 ? 1 : 2, id);
     }
   }
-  job.Advance(kHangAfter);
-  for (const uint64_t id : {kComm, kOther}) {
-    const Hang hang = HangNow(job, id);
-    EXPECT_EQ(hang.verdict, HangVerdict::kRankNotBegun);
-    EXPECT_EQ(hang.suspects, (std::vector<int32_t>{0}));
-  }
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {0}, kOther);
 }
 
 // Some of its graphs elsewhere are not followed: it may wait in one of them.
@@ -294,11 +286,9 @@ TEST(ReplayVerdict, RankThatMayWaitUnseenElsewhereIsNotNamed) {
   job.AddCommunicator(kOther, {2});
   Capture(&job, 0, "AllReduce", kOther);
   Stand(&job, 0, 100, kStamps, kOther);
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
   job.Of(kOther, 0).graph_place.captures = 2;
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
-  EXPECT_TRUE(HangOf(job)->suspects.empty());
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
 }
 
 }  // namespace

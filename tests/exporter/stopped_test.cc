@@ -25,9 +25,10 @@ TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
 // A debugger was attached to rank 2 to see where it waits: that is not why the job hangs.
 class DebuggedWhileItWaits : public testing::Test {
  protected:
-  static Hang HangOfRank2Stopped(SimulatedJob job) {
+  static Hang ExpectHangOfRank2Stopped(SimulatedJob job, HangVerdict verdict,
+                                       const std::vector<int32_t>& suspects) {
     AdvanceWithout(&job, 2);
-    return HangOf(job).value_or(Hang());
+    return ExpectHangNow(job, verdict, suspects);
   }
 };
 
@@ -35,9 +36,7 @@ TEST_F(DebuggedWhileItWaits, DoesNotHideAGpuThatHasNotBegun) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-  const Hang hang = HangOfRank2Stopped(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotBegun);
-  EXPECT_THAT(hang.suspects, ElementsAre(1));
+  const Hang hang = ExpectHangOfRank2Stopped(job, HangVerdict::kRankNotBegun, {1});
   EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) is not running."));
 }
 
@@ -45,17 +44,13 @@ TEST_F(DebuggedWhileItWaits, DoesNotHideARankThatEnded) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Of(kComm, 3).finalized = true;
-  const Hang hang = HangOfRank2Stopped(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang.suspects, ElementsAre(3));
+  ExpectHangOfRank2Stopped(job, HangVerdict::kRankNotCalled, {3});
 }
 
 TEST_F(DebuggedWhileItWaits, IsNotTakenForARankOnAnotherNode) {
   SimulatedJob job = RunningJob(8, 2);
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
-  const Hang hang = HangOfRank2Stopped(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kNoProgress);
-  EXPECT_THAT(hang.suspects, IsEmpty());
+  const Hang hang = ExpectHangOfRank2Stopped(job, HangVerdict::kNoProgress, {});
   EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) is not running."));
 }
 
@@ -63,9 +58,7 @@ TEST_F(DebuggedWhileItWaits, IsNotTakenForARankOnAnotherNode) {
 TEST_F(DebuggedWhileItWaits, IsTheLastResort) {
   SimulatedJob job = RunningJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
-  const Hang hang = HangOfRank2Stopped(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
-  EXPECT_THAT(hang.suspects, ElementsAre(2));
+  ExpectHangOfRank2Stopped(job, HangVerdict::kProcessStopped, {2});
 }
 
 TEST_F(DebuggedWhileItWaits, WhoHasCalledAndNotLaunchedDoesHoldUp) {
@@ -74,8 +67,7 @@ TEST_F(DebuggedWhileItWaits, WhoHasCalledAndNotLaunchedDoesHoldUp) {
   LaunchOn(&job, {0, 1, 3}, "AllGather");
   job.Call(kComm, 2, "AllGather");
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-  const Hang hang = HangOfRank2Stopped(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
+  ExpectHangOfRank2Stopped(job, HangVerdict::kProcessStopped, {2});
 }
 
 // Rank 2 was seen to run for long after the others began to wait, also where nothing says that it
@@ -92,9 +84,7 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
     job.Advance(20 * kSecond);
     AdvanceWithout(&job, 2, 20 * kSecond);
     job.process(2).run_state = RunState::kTraced;
-    const Hang hang = HangNow(job);
-    EXPECT_NE(hang.verdict, HangVerdict::kProcessStopped);
-    EXPECT_THAT(hang.suspects, IsEmpty());
+    const Hang hang = ExpectHangNow(job, HangVerdict::kUnknown, {});
     EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
     if (!has_peers) {
       EXPECT_THAT(hang.text, HasSubstr("the process is held by a debugger"));
@@ -118,14 +108,9 @@ TEST(Hang, HowAProcessIsStopped) {
   const auto text_of = [](RunState state) {
     SimulatedJob job = RunningJob();
     LaunchOn(&job, {0, 1, 3}, "AllReduce");
-    const int64_t stopped = job.now();
-    job.Advance(kHangAfter);
-    job.process(2).last_poll_realtime_ns = stopped;
+    AdvanceWithout(&job, 2);
     job.process(2).run_state = state;
-    const Hang hang = HangOf(job).value_or(Hang());
-    EXPECT_EQ(hang.verdict, HangVerdict::kProcessStopped);
-    EXPECT_THAT(hang.suspects, ElementsAre(2));
-    return hang.text;
+    return ExpectHangNow(job, HangVerdict::kProcessStopped, {2}).text;
   };
   const std::string who = "Rank 2 (pid 102, GPU 2) is not running";
   EXPECT_EQ(text_of(RunState::kUnknown),
@@ -173,8 +158,7 @@ TEST(Hang, AfterAPauseNothingIsKnownForAMoment) {
   EXPECT_EQ(HangOf(job), std::nullopt);
   // One of them looks: the others do stand.
   job.process(3).last_poll_realtime_ns = job.now();
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0, 1, 2));
+  ExpectHangNow(job, HangVerdict::kProcessStopped, {0, 1, 2});
 }
 
 // Rank 1 does not run and has called less, too; that rank 3 has not called is proven without it.

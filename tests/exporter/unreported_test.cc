@@ -67,9 +67,7 @@ TEST(Unreported, OneAheadAloneMayHaveLeftABroadcast) {
               "whether rank 0 waits cannot be seen.");
     // Of two, at most one is the root.
     CallOn(&job, {1}, "Broadcast");
-    job.Advance(kHangAfter);
-    ASSERT_TRUE(HangOf(job));
-    EXPECT_THAT(HangOf(job)->suspects, ElementsAre(2, 3));
+    ExpectHang(&job, HangVerdict::kRankNotCalled, {2, 3});
     EXPECT_EQ(DiagnosisOf(job).note, "");
   }
 }
@@ -78,21 +76,15 @@ TEST(Unreported, OneAheadAloneWaitsInAnAllReduce) {
   SimulatedJob job = RunningJob();
   CallOn(&job, {0}, "AllReduce");
   CallOn(&job, {0}, "Broadcast");
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1, 2, 3));
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {1, 2, 3});
 }
 
 // As above, of an operation that nobody leaves before all have come: they do wait.
 TEST(Unreported, InASymmetricAllReduceTheOthersWait) {
   SimulatedJob job = RunningJob();
   CallOn(&job, {1, 2, 3}, "AllReduce");
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
-  EXPECT_THAT(HangOf(job)->text,
-              HasSubstr("and which no rank leaves before all ranks have called it."));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {0});
+  EXPECT_THAT(hang.text, HasSubstr("and which no rank leaves before all ranks have called it."));
 }
 
 // A communicator on which nothing but Broadcast is called: the root's last one is not seen either.
@@ -111,11 +103,8 @@ TEST(Unreported, OfSeveralBehindOnlyTheFurthestIsNamed) {
   CallOn(&job, {0, 1, 2, 3}, "Broadcast");
   CallOn(&job, {1, 2, 3}, "Broadcast");
   CallOn(&job, {1, 2}, "Broadcast");
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(0));
-  EXPECT_THAT(HangOf(job)->text,
-              HasSubstr("Rank 3 (pid 103, GPU 3) has also called fewer operations"));
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {0});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 3 (pid 103, GPU 3) has also called fewer operations"));
 }
 
 // A program that does nothing after its last Broadcast is healthy.
@@ -184,16 +173,11 @@ TEST(Unreported, AProcessThatEndedOrDoesNotRunBehindABroadcast) {
   CallOn(&gone, {1, 2, 3}, "Broadcast");
   gone.process(0).end = ProcessEnd::kLost;
   gone.process(0).end_realtime_ns = gone.now();
-  gone.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(gone));
-  EXPECT_EQ(HangOf(gone)->verdict, HangVerdict::kProcessGone);
-  EXPECT_THAT(HangOf(gone)->suspects, ElementsAre(0));
+  ExpectHang(&gone, HangVerdict::kProcessGone, {0});
   SimulatedJob stopped = RunningJob();
   CallOn(&stopped, {1, 2, 3}, "Broadcast");
   AdvanceWithout(&stopped, 0);
-  ASSERT_TRUE(HangOf(stopped));
-  EXPECT_EQ(HangOf(stopped)->verdict, HangVerdict::kProcessStopped);
-  EXPECT_THAT(HangOf(stopped)->suspects, ElementsAre(0));
+  ExpectHangNow(stopped, HangVerdict::kProcessStopped, {0});
   // It had called all that the others have.
   SimulatedJob done = RunningJob();
   CallOn(&done, {0, 1, 2, 3}, "Broadcast");
@@ -206,9 +190,7 @@ TEST(Unreported, DifferentCallsThatAllStand) {
   SimulatedJob job = RunningJob();
   for (const int rank : {0, 1, 2}) job.Call(kComm, rank, "Broadcast", 4);
   job.Call(kComm, 3, "Broadcast", 6);
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
+  ExpectHang(&job, HangVerdict::kMismatched, {3});
 }
 
 // Ranks 0 and 1 wait; what rank 2 called a moment ago it may be about to launch.
@@ -217,11 +199,9 @@ TEST(Unreported, AFreshCallIsNoMismatchYet) {
   LaunchOn(&job, {0, 1}, "AllReduce");
   job.Advance(kHangAfter);
   job.Call(kComm, 2, "AllGather");
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kUnknown);
+  ExpectHangNow(job, HangVerdict::kUnknown, {});
   job.Advance(kSecond);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kMismatched);
+  ExpectHangNow(job, HangVerdict::kMismatched, {2, 3});
 }
 
 // Process 0 waits for process 4 in another communicator.
@@ -231,11 +211,8 @@ TEST(Unreported, WhoWaitsInAnotherCommunicatorIsNotTheCulprit) {
   job.AddCommunicator(1, {0, 4});
   job.Launch(1, 0, "AllReduce");
   CallOn(&job, {1, 2, 3}, "Broadcast");
-  job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
-  ASSERT_TRUE(HangOf(job, 1));
-  EXPECT_EQ(HangOf(job, 1)->verdict, HangVerdict::kRankNotCalled);
+  ExpectHang(&job, HangVerdict::kBlockedElsewhere, {0});
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {1}, 1);
 }
 
 // Process 0 waits for process 3 there, and process 3 has called here: whether it waits is certain
@@ -246,12 +223,10 @@ TEST(Unreported, ACircleOverCallsThatAreNotReported) {
     job.AddCommunicator(1, {0, 3});
     job.Launch(1, 0, "AllReduce");
     CallOn(&job, {1, 2, 3}, is_certain ? "AllReduce" : "Broadcast");
-    job.Advance(kHangAfter);
-    for (const uint64_t id : {kComm, uint64_t{1}}) {
-      ASSERT_TRUE(HangOf(job, id));
-      EXPECT_EQ(HangOf(job, id)->verdict,
-                is_certain ? HangVerdict::kCircularWait : HangVerdict::kRankNotCalled);
-    }
+    const HangVerdict verdict =
+        is_certain ? HangVerdict::kCircularWait : HangVerdict::kRankNotCalled;
+    ExpectHang(&job, verdict, {0});
+    ExpectHangNow(job, verdict, {1}, 1);
   }
 }
 

@@ -23,21 +23,18 @@ SimulatedJob Checkpoint() {
 TEST(UsualWait, AsLongAsBefore) {
   SimulatedJob job = Checkpoint();
   job.Advance(10 * 60 * kSecond);
-  std::optional<Hang> hang = HangOf(job);
-  ASSERT_TRUE(hang);
-  EXPECT_EQ(hang->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_THAT(hang->suspects, ElementsAre(0));
-  EXPECT_TRUE(hang->is_usual);
-  EXPECT_EQ(hang->longest_wait_before_ns, kNineMinutes);
-  EXPECT_THAT(hang->text, HasSubstr(" It has waited up to 9 min here before, and then resumed."));
+  Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {0});
+  EXPECT_TRUE(hang.is_usual);
+  EXPECT_EQ(hang.longest_wait_before_ns, kNineMinutes);
+  EXPECT_THAT(hang.text, HasSubstr(" It has waited up to 9 min here before, and then resumed."));
   // Half as long again is no longer usual.
   job.Advance(210 * kSecond);
   EXPECT_TRUE(HangOf(job)->is_usual);
   job.Advance(1);
-  hang = HangOf(job);
-  EXPECT_FALSE(hang->is_usual);
-  EXPECT_EQ(hang->longest_wait_before_ns, kNineMinutes);
-  EXPECT_THAT(hang->text, Not(HasSubstr("before")));
+  hang = HangNow(job);
+  EXPECT_FALSE(hang.is_usual);
+  EXPECT_EQ(hang.longest_wait_before_ns, kNineMinutes);
+  EXPECT_THAT(hang.text, Not(HasSubstr("before")));
 }
 
 TEST(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
@@ -46,9 +43,7 @@ TEST(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
   job.Of(kComm, 2).calls = job.Of(kComm, 0).calls;  // now it is rank 2 that does not come,
   job.Launch(kComm, 0, "AllReduce");                // and rank 0 waits, too
   job.Advance(60 * kSecond);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(2));
-  EXPECT_FALSE(HangOf(job)->is_usual);
+  EXPECT_FALSE(ExpectHangNow(job, HangVerdict::kRankNotCalled, {2}).is_usual);
 }
 
 TEST(UsualWait, OfTheSameOperationOnly) {
@@ -57,8 +52,7 @@ TEST(UsualWait, OfTheSameOperationOnly) {
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   job.Advance(60 * kSecond);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_FALSE(HangOf(job)->is_usual);
+  EXPECT_FALSE(HangNow(job).is_usual);
 }
 
 // One long wait at the start of a job: of a small AllReduce, and long ago.
@@ -73,8 +67,7 @@ TEST(UsualWait, OfTheSameSizeAndWhileItCounts) {
   const int64_t since = job.now();
   job.Advance(60 * kSecond);
   waited(4, since);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_TRUE(HangOf(job)->is_usual) << "it counted when this wait began";
+  EXPECT_TRUE(HangNow(job).is_usual) << "it counted when this wait began";
   waited(4, since - 1);
   EXPECT_FALSE(HangOf(job)->is_usual);
   waited(0, since);
@@ -88,8 +81,7 @@ TEST(UsualWait, ShortWaitsAreNoMeasure) {
   }
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   job.Advance(kHangAfter);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_FALSE(HangOf(job)->is_usual);
+  EXPECT_FALSE(HangNow(job).is_usual);
 }
 
 // What cannot end well has no measure in the past.
@@ -97,19 +89,16 @@ TEST(UsualWait, NeverOfWhatCannotEnd) {
   SimulatedJob gone = Checkpoint();
   gone.process(0).end = ProcessEnd::kLost;
   gone.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(gone)->verdict, HangVerdict::kProcessGone);
-  EXPECT_FALSE(HangOf(gone)->is_usual);
+  EXPECT_FALSE(ExpectHangNow(gone, HangVerdict::kProcessGone, {0}).is_usual);
   SimulatedJob ended = Checkpoint();
   ended.Of(kComm, 0).finalized = true;
   ended.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(ended)->verdict, HangVerdict::kRankNotCalled);
-  EXPECT_FALSE(HangOf(ended)->is_usual);
+  EXPECT_FALSE(ExpectHangNow(ended, HangVerdict::kRankNotCalled, {0}).is_usual);
   SimulatedJob other = Checkpoint();
   other.Launch(kComm, 0, "AllGather");
   other.Of(kComm, 0).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
   other.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(other)->verdict, HangVerdict::kMismatched);
-  EXPECT_FALSE(HangOf(other)->is_usual);
+  EXPECT_FALSE(ExpectHangNow(other, HangVerdict::kMismatched, {0}).is_usual);
 }
 
 // Process 3 writes a checkpoint, and 2 waits for it in kFirst, as before. 1 waits for 2, and 0 for
@@ -132,8 +121,7 @@ class BehindAUsualWait : public testing::Test {
 
 TEST_F(BehindAUsualWait, IsUsual) {
   for (const uint64_t id : {kMiddle, kThird}) {
-    const Hang hang = HangNow(job_, id);
-    EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
+    const Hang hang = ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {1}, id);
     EXPECT_TRUE(hang.is_usual);
     EXPECT_EQ(hang.longest_wait_before_ns, 0u);
     EXPECT_THAT(hang.text, HasSubstr(" meanwhile: look there first. The wait there is expected."));
@@ -145,8 +133,7 @@ TEST_F(BehindAUsualWait, IsUsual) {
 
 TEST_F(BehindAUsualWait, IsNotIfItMayUseAnotherGpu) {
   job_.Of(kMiddle, 1).gpu = "";
-  ASSERT_TRUE(HangOf(job_, kMiddle));
-  EXPECT_EQ(HangOf(job_, kMiddle)->verdict, HangVerdict::kBlockedElsewhere);
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {1}, kMiddle);
   for (const uint64_t id : {kMiddle, kThird}) EXPECT_FALSE(HangOf(job_, id)->is_usual);
   EXPECT_TRUE(HangOf(job_, kFirst)->is_usual);
 }
@@ -160,10 +147,7 @@ TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
   for (const uint64_t id : {uint64_t{1}, uint64_t{2}, kComm}) job.Launch(id, 0, "AllReduce");
   job.Of(1, 0).longest_waits = {WaitedBefore("AllReduce", kNineMinutes)};
   job.Advance(60 * kSecond);
-  ASSERT_TRUE(HangOf(job));
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kBlockedElsewhere);
-  EXPECT_THAT(HangOf(job)->suspects, ElementsAre(1, 2));
-  EXPECT_FALSE(HangOf(job)->is_usual);
+  EXPECT_FALSE(ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1, 2}).is_usual);
   job.Of(2, 0).longest_waits = {WaitedBefore("AllReduce", kNineMinutes)};
   EXPECT_TRUE(HangOf(job)->is_usual);
 }
@@ -183,8 +167,7 @@ TEST(UsualWait, BehindAUsualWaitWithNobodyThatWaitsHere) {
   SetBegun(&job, 1, {kBegun});
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun});
   job.Advance(kSecond);
-  const Hang hang = HangNow(job);
-  EXPECT_EQ(hang.verdict, HangVerdict::kBlockedElsewhere);
+  const Hang hang = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1});
   EXPECT_THAT(hang.waiting, IsEmpty());
   EXPECT_TRUE(hang.is_usual);
 }

@@ -133,10 +133,9 @@ TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
   job.Advance(kHangAfter + kSecond);
   job.process(0).last_poll_realtime_ns = polled;
   job.process(0).run_state = RunState::kRunning;
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kRankNotBegun);
-  EXPECT_EQ(HangOf(job)->suspects, std::vector<int32_t>{2});
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {2});
   job.process(0).run_state = RunState::kStopped;
-  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kProcessStopped);
+  ExpectHangNow(job, HangVerdict::kProcessStopped, {0});
 }
 
 // A GPU that something else holds, say, while all hosts have launched more than there is room for.

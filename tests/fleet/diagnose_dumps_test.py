@@ -70,13 +70,15 @@ class Recorder:
                 "pg_status": self.status, "entries": self.entries}
 
 
-def job(count=4, steps=5, name="0"):
-    """Ranks of one group that have completed some steps."""
+def job(count=4, steps=5, waiting=0):
+    """Ranks of one group that have completed some steps; the first ones wait in one more."""
     ranks = [Recorder(rank) for rank in range(count)]
     for rank in ranks:
-        rank.join(name, list(range(count)), "default_pg")
+        rank.join("0", list(range(count)), "default_pg")
         for _ in range(steps):
-            rank.collective(name)
+            rank.collective("0")
+    for rank in ranks[:waiting]:
+        rank.collective("0", state="scheduled")
     return ranks
 
 
@@ -119,8 +121,11 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertEqual(done.returncode, status, done.stdout + done.stderr)
         return json.loads(done.stdout)
 
-    def diagnose(self, ranks, status=HANG, change=lambda dump: dump, **more):
+    def write_all(self, ranks, change=lambda dump: dump, **more):
         self.write({rank.rank: change(rank.dump()) for rank in ranks}, **more)
+
+    def diagnose(self, ranks, status=HANG, **more):
+        self.write_all(ranks, **more)
         return self.ask(status)
 
     def named(self, answer):
@@ -128,12 +133,15 @@ class DiagnoseDumpsTest(unittest.TestCase):
         return {int(rank["process"]["global_rank"]): root["verdict"]
                 for root in answer["roots"] for rank in root["ranks"]}
 
+    def expect(self, named, ranks, **more):
+        """A hang for which these are named. Returns the JSON."""
+        answer = self.diagnose(ranks, **more)
+        self.assertEqual(self.named(answer), named)
+        return answer
+
     def test_a_rank_that_has_not_called(self):
-        ranks = job()
-        for rank in ranks[:3]:
-            rank.collective("0", state="scheduled")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {3: "rank_not_called"})
+        ranks = job(waiting=3)
+        answer = self.expect({3: "rank_not_called"}, ranks)
         self.assertIn("global rank 3 has not called AllReduce (up to 4KiB), since 2025-", answer["sentence"])
         self.assertIn("3 of 4 processes wait", answer["sentence"])
         self.assertIn("py-spy dump --pid PID where global rank 3 runs", answer["sentence"])
@@ -146,9 +154,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertNotIn("pid 0", text)
 
     def test_json_says_the_same(self):
-        ranks = job()
-        for rank in ranks[:3]:
-            rank.collective("0", state="scheduled")
+        ranks = job(waiting=3)
         for rank in ranks:
             dump = rank.dump()
             for entry in dump["entries"]:
@@ -162,11 +168,9 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertEqual(self.named(self.ask(HANG)), {3: "rank_not_called"})
 
     def test_every_protocol_that_python_writes(self):
-        ranks = job()
-        for rank in ranks[:3]:
-            rank.collective("0", state="scheduled")
+        ranks = job(waiting=3)
         for protocol in (2, 3, 4, 5):
-            self.assertEqual(self.named(self.diagnose(ranks, protocol=protocol)), {3: "rank_not_called"}, protocol)
+            self.expect({3: "rank_not_called"}, ranks, protocol=protocol)
 
     def test_a_dump_without_what_has_completed_tells_by_its_status(self):
         """Two culprits whose dumps have no call at all."""
@@ -177,30 +181,25 @@ class DiagnoseDumpsTest(unittest.TestCase):
                 rank.collective("7", "all_to_all")
             if rank.rank not in (2, 5):
                 rank.collective("7", "all_to_all", state="scheduled", sizes=((4000 + rank.rank, 8),))
-        answer = self.diagnose(ranks, change=only_active)
-        self.assertEqual(self.named(answer), {2: "rank_not_called", 5: "rank_not_called"})
+        answer = self.expect({2: "rank_not_called", 5: "rank_not_called"}, ranks, change=only_active)
         self.assertIn("Also named: global rank", answer["sentence"])
         with open(self.path(2), "rb") as file:
             self.assertEqual(pickle.load(file)["entries"], [])
 
     def test_a_status_whose_group_is_not_known_accuses_nobody(self):
-        ranks = job(3, 40)
-        for rank in ranks[:2]:
-            rank.collective("0", state="scheduled")
+        ranks = job(3, 40, waiting=2)
 
         def hide(dump):
             return dict(only_active(dump), pg_status={"4": {}, "5": {}})
-        answer = self.diagnose(ranks, change=hide)
-        self.assertEqual(self.named(answer), {})
+        answer = self.expect({}, ranks, change=hide)
         self.assertEqual(answer["roots"][0]["verdict"], "unknown")
         self.assertIn("some dumps do not tell how far their ranks have come", answer["roots"][0]["text"])
 
     def test_the_number_of_a_send_is_not_taken_for_that_of_a_collective(self):
-        answer = self.diagnose(behind_sends(), change=only_active)
-        self.assertEqual(self.named(answer), {})
+        self.expect({}, behind_sends(), change=only_active)
 
     def test_of_a_group_with_sends_the_last_collective_is_known_where_all_calls_are(self):
-        self.assertEqual(self.named(self.diagnose(behind_sends())), {2: "rank_not_called"})
+        self.expect({2: "rank_not_called"}, behind_sends())
 
     def test_another_operation_size_or_type(self):
         for what in ({"name": "broadcast"}, {"sizes": ((2048,),)}, {"dtype": "Half", "sizes": ((2048,),)}):
@@ -208,8 +207,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
             for rank in ranks:
                 rank.collective("0", state="scheduled", **(what if rank.rank == 1 else {}))
                 rank.collective("0", "all_reduce", state="scheduled")
-            answer = self.diagnose(ranks)
-            self.assertEqual(self.named(answer), {1: "mismatched_operations"}, what)
+            answer = self.expect({1: "mismatched_operations"}, ranks)
             self.assertIn("at collective 6 of this communicator", answer["roots"][0]["text"])
 
     def test_sizes_that_may_differ_are_no_mismatch(self):
@@ -217,8 +215,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         for rank in ranks:
             rank.collective("0", "all_to_all", state="scheduled", sizes=((100 + rank.rank, 8),))
             rank.collective("0", "gather", state="scheduled", out=((4096,),) if rank.rank == 0 else ((),))
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {})
+        answer = self.expect({}, ranks)
         self.assertEqual(answer["roots"][0]["verdict"], "no_progress")
 
     def test_a_gpu_that_does_not_complete_what_others_have(self):
@@ -228,8 +225,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
             rank.collective("0", state=state)
             if rank.rank != 0:
                 rank.collective("0", state="scheduled")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {0: "no_progress", 2: "no_progress"})
+        answer = self.expect({0: "no_progress", 2: "no_progress"}, ranks)
         self.assertIn("global rank 0; global rank 2 have not completed a call that others have completed",
                       answer["sentence"])
 
@@ -238,15 +234,14 @@ class DiagnoseDumpsTest(unittest.TestCase):
         for rank in ranks[:3]:
             entry = rank.collective("0", state="completed", timeout=1000)
             entry["time_discovered_completed_ns"] = entry["time_created_ns"] + 1001 * 10**6
-        self.assertEqual(self.named(self.diagnose(ranks)), {3: "rank_not_called"})
+        self.expect({3: "rank_not_called"}, ranks)
 
     def test_a_peer_that_has_not_called(self):
         ranks = job(4, 3)
         for rank in ranks:
             rank.join("5", [0, 2] if rank.rank in (0, 2) else [1, 3], "pipeline")
         ranks[0].peer("5", "send 0->1", state="scheduled")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {2: "rank_not_called"})
+        answer = self.expect({2: "rank_not_called"}, ranks)
         self.assertIn("global rank 2 has not called Recv", answer["sentence"])
 
     def test_a_call_that_nccl_has_not_returned_from_has_not_completed(self):
@@ -263,8 +258,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
             rank.join("5", [0, 1], "pipeline")
             rank.peer("5", "send 0->1" if rank.rank == 0 else "recv 1<-0")
         entry = connects(ranks[0], lambda: ranks[0].peer("5", "recv 0<-1"), "5")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {1: "rank_not_called"})
+        answer = self.expect({1: "rank_not_called"}, ranks)
         self.assertIn("global rank 1 has not called Send", answer["sentence"])
         entry["retired"] = True
         self.diagnose(ranks, status=0)
@@ -274,7 +268,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         ranks = job(3, 3)
         for rank in ranks[:2]:
             connects(rank, lambda rank=rank: rank.collective("0"), "0")
-        self.assertEqual(self.named(self.diagnose(ranks)), {2: "rank_not_called"})
+        self.expect({2: "rank_not_called"}, ranks)
 
     def test_a_peer_that_waits_elsewhere_is_not_named(self):
         ranks = job(4, 3)
@@ -285,16 +279,14 @@ class DiagnoseDumpsTest(unittest.TestCase):
             rank.join("6", [1, 2, 3], "experts")
             rank.collective("6", "all_to_all", state="scheduled")
         ranks[3].join("6", [1, 2, 3], "experts")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {3: "rank_not_called"})
+        answer = self.expect({3: "rank_not_called"}, ranks)
         self.assertEqual(answer["blocked_communicators"], 1)
 
     def test_two_that_wait_for_each_other(self):
         ranks = job(2)
         for rank in ranks:
             rank.peer("0", "recv %d<-%d" % (rank.rank, 1 - rank.rank), state="scheduled")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {})
+        answer = self.expect({}, ranks)
         self.assertIn("both ranks of communicator", answer["sentence"])
         self.assertNotIn("NCCL does not report", answer["roots"][0]["text"])
 
@@ -309,12 +301,10 @@ class DiagnoseDumpsTest(unittest.TestCase):
         ranks = job(3)
         self.coalesced(ranks, "completed")
         self.coalesced(ranks[:2], "scheduled")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {2: "rank_not_called"})
+        answer = self.expect({2: "rank_not_called"}, ranks)
         self.assertIn("has not called AllReduce (up to 16KiB)", answer["sentence"])
         # Without what has completed: the first three say `scheduled` and nothing else.
-        answer = self.diagnose(ranks, change=only_active)
-        self.assertEqual(self.named(answer), {2: "rank_not_called"})
+        self.expect({2: "rank_not_called"}, ranks, change=only_active)
 
     def test_a_call_that_the_gpu_has_not_begun(self):
         ranks = job()
@@ -322,7 +312,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
             entry = rank.collective("0", state="started" if rank.rank != 1 else "scheduled")
             rank.entries[0]["time_discovered_started_ns"] = TIME
             entry["time_discovered_started_ns"] = TIME if rank.rank != 1 else None
-        self.assertEqual(self.named(self.diagnose(ranks)), {1: "rank_not_begun"})
+        self.expect({1: "rank_not_begun"}, ranks)
 
     def test_parts_of_a_split_group_have_one_name(self):
         ranks = job(4, 3)
@@ -330,8 +320,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
             rank.join("0:split:1", [0, 1] if rank.rank < 2 else [2, 3], "halves")
             rank.collective("0:split:1")
         ranks[2].collective("0:split:1", state="scheduled")
-        answer = self.diagnose(ranks)
-        self.assertEqual(self.named(answer), {3: "rank_not_called"})
+        self.expect({3: "rank_not_called"}, ranks)
 
     def test_nothing_in_flight(self):
         answer = self.diagnose(job(), status=0)
@@ -358,10 +347,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
     # Bad input: what is wrong with which file, and what follows.
 
     def hung(self, count=4):
-        ranks = job(count)
-        for rank in ranks[:-1]:
-            rank.collective("0", state="scheduled")
-        self.write({rank.rank: rank.dump() for rank in ranks})
+        self.write_all(job(count, waiting=count - 1))
 
     def left_out(self, answer):
         return {os.path.basename(file): each["why"]
@@ -453,7 +439,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         for rank in ranks:
             for entry in rank.entries:
                 entry["seq_id"] = entry.pop("collective_seq_id")
-        self.write({rank.rank: rank.dump() for rank in ranks})
+        self.write_all(ranks)
         answer = self.ask(NO_DUMP)
         self.assertIn("UNKNOWN  No dump could be used.", answer["sentence"])
         self.assertIn("too old", self.left_out(answer)["nccl_trace_rank_0"])
@@ -470,7 +456,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.hung()
         ranks = job(2)
         ranks[0].collective("0", state="scheduled")
-        self.write({rank.rank: rank.dump() for rank in ranks}, name="other_%d")
+        self.write_all(ranks, name="other_%d")
         done = self.run_pulse()
         self.assertEqual(done.returncode, NO_DUMP)
         self.assertIn("are dumps of one rank, 0, so these are several jobs", done.stderr)
@@ -480,8 +466,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
 
     def test_dumps_that_an_earlier_job_left(self):
         """One of more ranks, and one of as many whose rank 1 has written none this time."""
-        old = job(8)
-        self.write({rank.rank: rank.dump() for rank in old})
+        self.write_all(job(8))
         ranks = job(4, 30)
         for rank in ranks:
             for entry in rank.entries:
@@ -490,7 +475,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         for rank in ranks[:3]:
             rank.clock += 3600 * 10**9
             rank.collective("0", state="scheduled")
-        self.write({rank.rank: rank.dump() for rank in ranks})
+        self.write_all(ranks)
         answer = self.ask(HANG)
         self.assertEqual(self.named(answer), {3: "rank_not_called"})
         left_out = self.left_out(answer)

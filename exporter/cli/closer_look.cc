@@ -94,7 +94,7 @@ void CloserLook::End() {
     ControlQuestion question;
     question.patience = patience_;
     question.pids = done_[i];
-    question.commands = {MakeSet(absl::StrCat(kSettings[i], "=default"), {})};
+    question.commands = {MakeSet(absl::StrCat(kSettings[i], "=default"))};
     AskProcesses(question);  // who does not hear it goes back by itself
   }
 }

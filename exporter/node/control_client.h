@@ -30,7 +30,7 @@
 namespace nccl_pulse {
 
 // `lasting` 0: until the process ends or it is set again.
-HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting);
+HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting = {});
 
 // A pid as the process itself sees it, and in which PID namespace that is; 0: the system's own.
 struct OwnPid {

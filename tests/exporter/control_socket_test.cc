@@ -46,6 +46,15 @@ bool AsRoot(int connection, Credentials* credentials) {
   return is_known;
 }
 
+// Asked of this process.
+ControlQuestion QuestionOf(std::vector<HandoverMessage> commands, milliseconds patience) {
+  ControlQuestion question;
+  question.commands = std::move(commands);
+  question.pids = {getpid()};
+  question.patience = patience;
+  return question;
+}
+
 class ControlSocketTest : public ::testing::Test {
  protected:
   ControlSocketTest() {
@@ -87,11 +96,8 @@ class ControlSocketTest : public ::testing::Test {
   }
   static ControlAnswer Ask(std::vector<HandoverMessage> commands,
                            milliseconds patience = seconds(60)) {
-    ControlQuestion question;
-    question.commands = std::move(commands);
-    question.pids = {getpid()};
-    question.patience = patience;
-    const std::vector<ControlAnswer> answers = AskProcesses(question);
+    const std::vector<ControlAnswer> answers =
+        AskProcesses(QuestionOf(std::move(commands), patience));
     return answers.size() == 1 ? answers.front() : ControlAnswer{-1, 0, "", {}, "not one answer"};
   }
 
@@ -107,9 +113,9 @@ class ControlSocketTest : public ::testing::Test {
 TEST_F(ControlSocketTest, SetsAndLists) {
   Open();
   Run();
-  const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30", milliseconds(0)),
-                                    MakeSet("nccl_pulse_hang_seconds=31", milliseconds(0)),
-                                    MakeMessage(MessageType::kListSettings)});
+  const ControlAnswer answer =
+      Ask({MakeSet("HANG_SECONDS=30"), MakeSet("nccl_pulse_hang_seconds=31"),
+           MakeMessage(MessageType::kListSettings)});
   Stop();
   EXPECT_EQ(answer.problem, "");
   EXPECT_EQ(answer.pid, getpid());
@@ -132,10 +138,9 @@ TEST_F(ControlSocketTest, RefusesWhatCannotBeSet) {
   Open();
   Run();
   const ControlAnswer answer =
-      Ask({MakeSet("LABELS=a=b", milliseconds(0)), MakeSet("HANG_SECONDS=0", milliseconds(0)),
-           MakeSet("HANG_SECONDS=86401", milliseconds(0)), MakeSet("HANG_SECONDS", milliseconds(0)),
-           MakeSet("HANG_SECONDS=20", kMaxLasting + seconds(1)),
-           MakeSet("NETWORK_WINDOW=2", seconds(1)), MakeSet("LOG_LEVEL=info", milliseconds(0))});
+      Ask({MakeSet("LABELS=a=b"), MakeSet("HANG_SECONDS=0"), MakeSet("HANG_SECONDS=86401"),
+           MakeSet("HANG_SECONDS"), MakeSet("HANG_SECONDS=20", kMaxLasting + seconds(1)),
+           MakeSet("NETWORK_WINDOW=2", seconds(1)), MakeSet("LOG_LEVEL=info")});
   Stop();
   ASSERT_EQ(answer.replies.size(), 7u);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(answer.replies[i].type, MessageType::kRefused) << i;
@@ -153,7 +158,7 @@ TEST_F(ControlSocketTest, AnotherUserIsRefusedAndNamedOnce) {
   Open(AsStranger);
   Run();
   for (int i = 0; i < 3; ++i) {
-    const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))});
+    const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30")});
     for (const ControlReply& reply : answer.replies) EXPECT_EQ(reply.type, MessageType::kRefused);
   }
   Stop();
@@ -167,7 +172,7 @@ TEST_F(ControlSocketTest, AnotherUserIsRefusedAndNamedOnce) {
 TEST_F(ControlSocketTest, RootIsTaken) {
   Open(AsRoot);
   Run();
-  EXPECT_EQ(Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}).problem, "");
+  EXPECT_EQ(Ask({MakeSet("HANG_SECONDS=30")}).problem, "");
   Stop();
   EXPECT_EQ(hang_seconds_, 30);
 }
@@ -181,7 +186,7 @@ TEST_F(ControlSocketTest, SpellsFractionsOfSeconds) {
 // A process that was stopped goes on when nobody waits for it any more.
 TEST_F(ControlSocketTest, WhatNobodyWaitsForIsNotDone) {
   Open();
-  const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}, milliseconds(50));
+  const ControlAnswer answer = Ask({MakeSet("HANG_SECONDS=30")}, milliseconds(50));
   EXPECT_THAT(answer.problem, HasSubstr("it did not answer within 50 ms"));
   EXPECT_THAT(answer.replies, IsEmpty());
   socket_.Round(MonotonicNow());
@@ -234,8 +239,7 @@ TEST_F(ControlSocketTest, AThousandLoseNoneAndLeaveNothingBehind) {
   std::vector<std::thread> clients;
   for (int i = 0; i < kClients; ++i) {
     clients.emplace_back([&done] {
-      const std::vector<HandoverMessage> commands(kEach,
-                                                  MakeSet("HANG_SECONDS=30", milliseconds(0)));
+      const std::vector<HandoverMessage> commands(kEach, MakeSet("HANG_SECONDS=30"));
       for (const ControlReply& reply : Ask(commands).replies) {
         done += reply.type == MessageType::kDone ? 1 : 0;
       }
@@ -258,7 +262,7 @@ TEST_F(ControlSocketTest, SilentClientsAreClosed) {
   socket_.Round(now);
   SharedDescriptor late;
   ASSERT_EQ(ConnectTo(socket_.name(), geteuid(), &late), 0);
-  ASSERT_TRUE(Send(late.get(), MakeSet("HANG_SECONDS=30", milliseconds(0))));
+  ASSERT_TRUE(Send(late.get(), MakeSet("HANG_SECONDS=30")));
   socket_.Round(now + milliseconds(1));
   EXPECT_EQ(hang_seconds_, 10) << "there is no place for it yet";
   socket_.Round(now + ControlSocket::kClientTimeout);
@@ -313,11 +317,8 @@ TEST(ControlClientTest, WhoAnswersWithoutEndIsNotListenedTo) {
     }
     close(connection);
   });
-  ControlQuestion question;
-  question.commands = {MakeMessage(MessageType::kListSettings)};
-  question.pids = {getpid()};
-  question.patience = seconds(20);
-  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  const std::vector<ControlAnswer> answers =
+      AskProcesses(QuestionOf({MakeMessage(MessageType::kListSettings)}, seconds(20)));
   peer.join();
   listener.Close();
   ASSERT_EQ(answers.size(), 1u);
@@ -329,11 +330,8 @@ TEST(ControlClientTest, AUserHasABoundedNumberOfProcesses) {
   for (std::size_t i = 0; i < listeners.size(); ++i) {
     ASSERT_EQ(ListenOn(NameOfOwn(i + 1), &listeners[i]), 0);
   }
-  ControlQuestion question;
-  question.commands = {MakeSet("HANG_SECONDS=30", milliseconds(0))};
-  question.pids = {getpid()};
-  question.patience = milliseconds(1);
-  const std::vector<ControlAnswer> answers = AskProcesses(question);
+  const std::vector<ControlAnswer> answers =
+      AskProcesses(QuestionOf({MakeSet("HANG_SECONDS=30")}, milliseconds(1)));
   for (SharedDescriptor& each : listeners) each.Close();
   ASSERT_EQ(answers.size(), 257u);
   int refused = 0;
@@ -347,10 +345,7 @@ TEST(ControlClientTest, AUserHasABoundedNumberOfProcesses) {
 TEST_F(ControlSocketTest, WhoIsNotSeenFromHereHasNoPid) {
   Open();
   Run();
-  ControlQuestion question;
-  question.commands = {MakeSet("HANG_SECONDS=30", milliseconds(0))};
-  question.pids = {getpid()};
-  question.patience = seconds(20);
+  ControlQuestion question = QuestionOf({MakeSet("HANG_SECONDS=30")}, seconds(20));
   question.credentials = FromElsewhere;
   const std::vector<ControlAnswer> answers = AskProcesses(question);
   Stop();
@@ -363,9 +358,8 @@ TEST_F(ControlSocketTest, WhoIsNotSeenFromHereHasNoPid) {
 TEST_F(ControlSocketTest, IsAskedByWhatItCallsItself) {
   Open();
   Run();
-  ControlQuestion question;
-  question.commands = {MakeSet("HANG_SECONDS=30", milliseconds(0))};
-  question.patience = seconds(20);
+  ControlQuestion question = QuestionOf({MakeSet("HANG_SECONDS=30")}, seconds(20));
+  question.pids.clear();
   question.processes = {{getpid(), OwnPidNamespace() + 1}};
   const std::vector<ControlAnswer> others = AskProcesses(question);
   const double unchanged = hang_seconds_;
@@ -387,8 +381,7 @@ TEST_F(ControlSocketTest, ClosesAll) {
   EXPECT_FALSE(IsFree(socket_.name()));
   socket_.CloseDescriptors();
   EXPECT_TRUE(IsFree(socket_.name()));
-  EXPECT_THAT(Ask({MakeSet("HANG_SECONDS=30", milliseconds(0))}).problem,
-              HasSubstr("not an NCCL Pulse process"));
+  EXPECT_THAT(Ask({MakeSet("HANG_SECONDS=30")}).problem, HasSubstr("not an NCCL Pulse process"));
 }
 
 }  // namespace

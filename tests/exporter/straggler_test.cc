@@ -1,5 +1,6 @@
 #include "exporter/diagnosis/straggler.h"
 
+#include <numeric>
 #include <random>
 
 #include "exporter/diagnosis/diagnosis.h"
@@ -17,7 +18,12 @@ constexpr uint64_t kComm = 0xc0;
 // A job that is looked at now and then, as Prometheus does.
 class Watched {
  public:
-  explicit Watched(int processes) : job(processes) {}
+  // All processes are ranks of kComm.
+  explicit Watched(int processes, int nranks = 0, int nnodes = 1) : job(processes) {
+    std::vector<int> all(processes);
+    std::iota(all.begin(), all.end(), 0);
+    job.AddCommunicator(kComm, all, nranks, nnodes);
+  }
 
   CommunicatorDiagnosis Look(uint64_t id = kComm) {
     for (const CommunicatorDiagnosis& each : diagnosis.Update(job.Set(), job.now())) {
@@ -62,7 +68,6 @@ void RunSeconds(Watched* watched, int seconds, int late_rank, int64_t late_ns,
 
 TEST(Straggler, OneMillisecondACall) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 60, 2, kMs);
   const CommunicatorDiagnosis diagnosis = watched.Look();
   ASSERT_TRUE(diagnosis.straggler);
@@ -78,7 +83,6 @@ TEST(Straggler, OneMillisecondACall) {
 
 TEST(Straggler, OneLookIsEnough) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 1, 1, kMs, "AllReduce", 4, false);
   ASSERT_TRUE(watched.Look().straggler);
   EXPECT_EQ(watched.found.straggler->rank, 1);
@@ -87,7 +91,6 @@ TEST(Straggler, OneLookIsEnough) {
 
 TEST(Straggler, EachCallCountsOnce) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 10, 1, kMs);
   const double loss = watched.Loss(1);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(watched.Loss(1), loss);
@@ -95,7 +98,6 @@ TEST(Straggler, EachCallCountsOnce) {
 
 TEST(Straggler, SampledCallsAreScaled) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   // Ranks whose exponents differ time nested sets.
   const int exponents[] = {2, 3, 1, 2};
   for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = exponents[i];
@@ -107,7 +109,6 @@ TEST(Straggler, SampledCallsAreScaled) {
 
 TEST(Straggler, CallsThatTheRingLostAreCounted) {
   Watched watched(2);
-  watched.job.AddCommunicator(kComm, {0, 1});
   watched.Look();
   RunSeconds(&watched, 1, 1, kMs, "AllReduce", 2, false);
   watched.Look();
@@ -117,7 +118,6 @@ TEST(Straggler, CallsThatTheRingLostAreCounted) {
 
 TEST(Straggler, CallNumbersGoRound) {
   Watched watched(2);
-  watched.job.AddCommunicator(kComm, {0, 1});
   for (const int rank : {0, 1}) {
     watched.job.Of(kComm, rank).calls = {
         {"AllReduce", 4, "ncclFloat32", false, 0xffffffff - 500, 0}};
@@ -128,7 +128,6 @@ TEST(Straggler, CallNumbersGoRound) {
 
 TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = 0;
   RunSeconds(&watched, 60, 0, 0);
   const int64_t begin = watched.job.now();
@@ -143,7 +142,6 @@ TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
 TEST(Straggler, NoneInABalancedJob) {
   Watched watched(8);
   constexpr uint64_t kTensor[] = {1, 2};  // four ranks each
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3, 4, 5, 6, 7});
   watched.job.AddCommunicator(kTensor[0], {0, 1, 2, 3});
   watched.job.AddCommunicator(kTensor[1], {4, 5, 6, 7});
   std::mt19937 random(1);
@@ -167,7 +165,6 @@ TEST(Straggler, NoneInABalancedJob) {
 // Two ranks, each as likely to be late, by much: nobody's fault.
 TEST(Straggler, NoneAmongTwoThatTakeTurns) {
   Watched watched(2);
-  watched.job.AddCommunicator(kComm, {0, 1});
   std::mt19937 random(2);
   std::uniform_int_distribution<int64_t> late(0, 2 * kMs);
   const int64_t end = watched.job.now() + 600 * kSecond;
@@ -185,7 +182,6 @@ TEST(Straggler, PipelineStagesDifferByRight) {
   Watched watched(4);
   constexpr uint64_t kPipeline = 1;
   constexpr uint64_t kTensor = 2;
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   watched.job.AddCommunicator(kPipeline, {0, 2});
   watched.job.AddCommunicator(kTensor, {0, 1});
   for (int i = 0; i < 3000; ++i) {
@@ -237,7 +233,6 @@ TEST(Straggler, WhoWaitsForTheSlowOneIsNotNamed) {
 
 TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 30, 2, kMs, "Broadcast");
   EXPECT_FALSE(watched.Look().straggler);
   EXPECT_EQ(watched.Loss(2), 0);
@@ -353,15 +348,13 @@ TEST(Straggler, CollectivesBesideExchangesAreLaunches) {
 }
 
 TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {
-  Watched watched(1);
-  watched.job.AddCommunicator(kComm, {0}, 8, 8);
+  Watched watched(1, 8, 8);
   RunSeconds(&watched, 10, 0, 0, "AllReduce", 1);
   EXPECT_TRUE(watched.Look().losses.empty());
 }
 
 TEST(Straggler, OtherNodesAreMentioned) {
-  Watched watched(2);
-  watched.job.AddCommunicator(kComm, {0, 1}, 16, 8);
+  Watched watched(2, 16, 8);
   RunSeconds(&watched, 10, 0, kMs, "AllReduce", 2);
   ASSERT_TRUE(watched.Look().straggler);
   EXPECT_THAT(watched.found.straggler->text, HasSubstr("among the ranks of this node"));
@@ -369,7 +362,6 @@ TEST(Straggler, OtherNodesAreMentioned) {
 
 TEST(Straggler, ItIsOverWhenItIsOver) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 60, 2, kMs);
   ASSERT_TRUE(watched.Look().straggler);
   RunSeconds(&watched, 120, 2, 0);
@@ -380,7 +372,6 @@ TEST(Straggler, ItIsOverWhenItIsOver) {
 // All calls of a step are in time alike, in one of four.
 TEST(Straggler, AStepInTimeDoesNotMakeOneInTimeAgain) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   int named = 0;
   for (int step = 0; step < 80; ++step) {
     const int64_t late_ns = step % 4 == 3 ? 0 : 5 * kMs;
@@ -398,7 +389,6 @@ TEST(Straggler, AStepInTimeDoesNotMakeOneInTimeAgain) {
 // it.
 TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 20, 2, 5 * kMs);
   EXPECT_TRUE(watched.Look().straggler);
   RunSeconds(&watched, 2, 2, 0);
@@ -409,7 +399,6 @@ TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
 
 TEST(Straggler, APauseDoesNotMakeOneInTimeAgain) {
   Watched watched(4);
-  watched.job.AddCommunicator(kComm, {0, 1, 2, 3});
   RunSeconds(&watched, 20, 2, 5 * kMs);
   watched.job.Advance(15 * kSecond);
   EXPECT_TRUE(watched.Look().straggler);
@@ -423,9 +412,6 @@ TEST(Straggler, IsNamedWithinHalfAMinute) {
     for (const int64_t late_ns : {kMs, 8 * kMs}) {
       for (int phase_ms = 0; phase_ms < 5000; phase_ms += 500) {
         Watched watched(ranks);
-        std::vector<int> all(ranks);
-        for (int i = 0; i < ranks; ++i) all[i] = i;
-        watched.job.AddCommunicator(kComm, all);
         watched.due = watched.job.now() + phase_ms * kMs;
         RunSeconds(&watched, 120, 0, 0, "AllReduce", ranks);
         RunSeconds(&watched, 30, 1, late_ns, "AllReduce", ranks);
@@ -438,7 +424,6 @@ TEST(Straggler, IsNamedWithinHalfAMinute) {
 
 TEST(Straggler, ACommunicatorThatLosesARankGoesOn) {
   Watched watched(3);
-  watched.job.AddCommunicator(kComm, {0, 1, 2});
   RunSeconds(&watched, 10, 1, kMs, "AllReduce", 3);
   const double loss = watched.Loss(1);
   watched.job.process(2).end = ProcessEnd::kLost;
@@ -447,7 +432,6 @@ TEST(Straggler, ACommunicatorThatLosesARankGoesOn) {
 
 TEST(Straggler, StateGoesWithTheCommunicator) {
   Watched watched(2);
-  watched.job.AddCommunicator(kComm, {0, 1});
   RunSeconds(&watched, 10, 1, kMs, "AllReduce", 2);
   EXPECT_GT(watched.Loss(1), 0);
   watched.diagnosis.Update(SnapshotSet(), watched.job.now());

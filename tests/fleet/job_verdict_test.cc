@@ -16,14 +16,9 @@
 namespace nccl_pulse {
 namespace {
 
-struct Seen {
-  SnapshotSet set;
-  DiagnosisResult diagnosis;
-  JobVerdict verdict;
-};
-
-Seen Look(SnapshotSet set, int64_t now) {
-  Seen seen{std::move(set), {}, {}};
+JobLook Look(SnapshotSet set, int64_t now) {
+  JobLook seen;
+  seen.set = std::move(set);
   seen.diagnosis = Diagnosis().Update(seen.set, now);
   seen.verdict = JudgeJob(seen.set, seen.diagnosis, now);
   return seen;
@@ -47,9 +42,22 @@ SnapshotSet AllOf(SimulatedJob* job, const std::vector<std::vector<int>>& nodes,
   return all.Take(kHangAfter);
 }
 
-const CommunicatorDiagnosis& Of(const Seen& seen, uint64_t comm_id) {
+const CommunicatorDiagnosis& Of(const JobLook& seen, uint64_t comm_id) {
   return *std::find_if(seen.diagnosis.begin(), seen.diagnosis.end(),
                        [comm_id](const auto& each) { return each.comm_id == comm_id; });
+}
+
+// The verdict's only root, or the test fails.
+JobRoot OnlyRoot(const JobLook& seen) {
+  EXPECT_THAT(seen.verdict.roots, SizeIs(1));
+  return seen.verdict.roots.empty() ? JobRoot() : seen.verdict.roots.front();
+}
+
+// The numbers of its ranks.
+std::vector<int32_t> RanksOf(const JobRoot& root) {
+  std::vector<int32_t> ranks;
+  for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
+  return ranks;
 }
 
 constexpr uint64_t kTensor = 1, kTensor2 = 2, kData = 3, kData2 = 4;
@@ -73,11 +81,10 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
   job.AddCommunicator(kData, {0, 1}, 2, 2);
   job.Launch(kData, 0, "AllReduce");
   job.Advance(kHangAfter);
-  const Seen alone = Look(SnapshotSet({job.process(0)}), job.now());
+  const JobLook alone = Look(SnapshotSet({job.process(0)}), job.now());
   EXPECT_EQ(Of(alone, kData).hang->verdict, HangVerdict::kNoProgress);
-  const Seen both = Look(AllOf(&job, {{0}, {1}}), job.now());
-  ASSERT_EQ(both.verdict.roots.size(), 1u);
-  const JobRoot& root = both.verdict.roots[0];
+  const JobLook both = Look(AllOf(&job, {{0}, {1}}), job.now());
+  const JobRoot root = OnlyRoot(both);
   EXPECT_EQ(root.verdict, HangVerdict::kRankNotCalled);
   ASSERT_EQ(root.ranks.size(), 1u);
   EXPECT_EQ(root.ranks[0].process->hostname, "node-b");
@@ -98,12 +105,7 @@ TEST(JobVerdict, APidIsTheOneThatCountsThere) {
     job.AddCommunicator(kData, {0, 1});
     job.Launch(kData, 0, "AllReduce");
     job.Advance(kHangAfter);
-    const Seen seen = Look(AllOf(&job, {{0, 1}}), job.now());
-    JobLook look;
-    look.set = seen.set;
-    look.diagnosis = seen.diagnosis;
-    look.verdict = seen.verdict;
-    return JobText(look);
+    return JobText(Look(AllOf(&job, {{0, 1}}), job.now()));
   };
   const std::string by_host = sentence_of(5, 4711, 0);
   EXPECT_THAT(by_host,
@@ -127,21 +129,15 @@ TEST(JobVerdict, TheMissingCallHasANumberIfItIsOfOneKind) {
   job.Launch(kTensor, 0, "AllReduce");
   SimulatedJob two_kinds = job;
   job.Advance(kHangAfter);
-  const Seen one = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
-  ASSERT_EQ(one.verdict.roots.size(), 1u);
-  EXPECT_EQ(one.verdict.roots[0].missing_call, "AllReduce #8 (up to 1MiB)");
-  EXPECT_THAT(one.verdict.roots[0].text, HasSubstr(one.verdict.roots[0].missing_call));
-  JobLook look;
-  look.set = one.set;
-  look.diagnosis = one.diagnosis;
-  look.verdict = one.verdict;
-  EXPECT_THAT(JobSentence(look), HasSubstr("has not called AllReduce #8 (up to 1MiB), since"));
+  const JobLook one = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  EXPECT_EQ(OnlyRoot(one).missing_call, "AllReduce #8 (up to 1MiB)");
+  EXPECT_THAT(OnlyRoot(one).text, HasSubstr("AllReduce #8 (up to 1MiB)"));
+  EXPECT_THAT(JobSentence(one), HasSubstr("has not called AllReduce #8 (up to 1MiB), since"));
 
   two_kinds.Launch(kTensor, 0, "AllGather");
   two_kinds.Advance(kHangAfter);
-  const Seen two = Look(AllOf(&two_kinds, {{0, 1}, {2, 3}}), two_kinds.now());
-  ASSERT_EQ(two.verdict.roots.size(), 1u);
-  EXPECT_EQ(two.verdict.roots[0].missing_call, "");
+  const JobLook two = Look(AllOf(&two_kinds, {{0, 1}, {2, 3}}), two_kinds.now());
+  EXPECT_EQ(OnlyRoot(two).missing_call, "");
 }
 
 TEST(JobVerdict, VictimsAreBlockedElsewhere) {
@@ -151,11 +147,10 @@ TEST(JobVerdict, VictimsAreBlockedElsewhere) {
   job.Launch(kData, 0, "AllReduce");
   job.Launch(kData2, 0, "AllReduce");
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  const JobLook seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
   EXPECT_EQ(Of(seen, kTensor2).hang->verdict, HangVerdict::kRankNotCalled);
   EXPECT_EQ(Of(seen, kData).hang->verdict, HangVerdict::kBlockedElsewhere);
-  ASSERT_EQ(seen.verdict.roots.size(), 1u);
-  const JobRoot& root = seen.verdict.roots[0];
+  const JobRoot root = OnlyRoot(seen);
   ASSERT_EQ(root.ranks.size(), 1u);
   EXPECT_EQ(root.ranks[0].process->pid, 103);
   EXPECT_THAT(root.communicators, ElementsAre(kTensor2, kData2));  // it is the same in both
@@ -171,7 +166,7 @@ TEST(JobVerdict, AUsualWaitStandsBeforeWhatWaitsForIt) {
   job.Advance(kSecond);
   job.Launch(kTensor2, 0, "AllReduce");
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  const JobLook seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
   ASSERT_EQ(seen.verdict.roots.size(), 2u);
   EXPECT_EQ(seen.verdict.roots[0].verdict, HangVerdict::kRankNotCalled);
   EXPECT_EQ(seen.verdict.roots[0].ranks[0].process->pid, 103);
@@ -185,17 +180,13 @@ TEST(JobVerdict, WhomNobodyHasSeen) {
   job.Launch(kData, 0, "AllReduce");
   job.Launch(kData2, 0, "AllReduce");
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0, 1}}), job.now());
-  ASSERT_EQ(seen.verdict.roots.size(), 1u);
-  const JobRoot& root = seen.verdict.roots[0];
+  const JobLook seen = Look(AllOf(&job, {{0, 1}}), job.now());
+  const JobRoot root = OnlyRoot(seen);
   EXPECT_EQ(root.verdict, HangVerdict::kRankNotSeen);
   EXPECT_THAT(root.communicators, ElementsAre(kData, kData2));
   EXPECT_THAT(root.text, HasSubstr("the endpoints that answered"));
-  ASSERT_EQ(root.ranks.size(), 2u);
-  for (const JobRank& rank : root.ranks) {
-    EXPECT_EQ(rank.process, nullptr);
-    EXPECT_EQ(rank.rank, 1);
-  }
+  EXPECT_THAT(RanksOf(root), ElementsAre(1, 1));
+  for (const JobRank& rank : root.ranks) EXPECT_EQ(rank.process, nullptr);
 }
 
 TEST(JobVerdict, CircleOverNodes) {
@@ -205,10 +196,9 @@ TEST(JobVerdict, CircleOverNodes) {
   job.Launch(kData, 0, "AllReduce");
   job.Launch(kData2, 1, "AllReduce");
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0}, {1}}), job.now());
-  ASSERT_EQ(seen.verdict.roots.size(), 1u);
-  EXPECT_EQ(seen.verdict.roots[0].verdict, HangVerdict::kCircularWait);
-  EXPECT_EQ(seen.verdict.roots[0].ranks.size(), 2u);
+  const JobLook seen = Look(AllOf(&job, {{0}, {1}}), job.now());
+  EXPECT_EQ(OnlyRoot(seen).verdict, HangVerdict::kCircularWait);
+  EXPECT_THAT(OnlyRoot(seen).ranks, SizeIs(2));
 }
 
 // Of ranks that call different sizes the fewer are named.
@@ -217,10 +207,8 @@ TEST(JobVerdict, TheFewerDiffer) {
   LaunchOn(&job, {0, 1, 3}, "AllReduce", 4);
   LaunchOn(&job, {2}, "AllReduce", 6);
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now());
-  ASSERT_EQ(seen.verdict.roots.size(), 1u);
-  ASSERT_EQ(seen.verdict.roots[0].ranks.size(), 1u);
-  EXPECT_EQ(seen.verdict.roots[0].ranks[0].rank, 2);
+  const JobLook seen = Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now());
+  EXPECT_THAT(RanksOf(OnlyRoot(seen)), ElementsAre(2));
 }
 
 // An all-to-all whose peers are not known.
@@ -238,11 +226,9 @@ TEST(JobVerdict, WhoDoesNotComeToAnExchange) {
   for (int rank = 0; rank < 4; ++rank) job.Complete(kData, rank);
   exchange({0, 1, 3});
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now());
-  ASSERT_EQ(seen.verdict.roots.size(), 1u);
-  EXPECT_EQ(seen.verdict.roots[0].verdict, HangVerdict::kRankNotCalled);
-  ASSERT_EQ(seen.verdict.roots[0].ranks.size(), 1u);
-  EXPECT_EQ(seen.verdict.roots[0].ranks[0].rank, 2);
+  const JobLook seen = Look(AllOf(&job, {{0}, {1}, {2}, {3}}), job.now());
+  EXPECT_EQ(OnlyRoot(seen).verdict, HangVerdict::kRankNotCalled);
+  EXPECT_THAT(RanksOf(OnlyRoot(seen)), ElementsAre(2));
   // Counts that differ among those that wait are a pipeline's: nobody is named.
   job.Launch(kData, 0, "Send");
   job.Advance(kHangAfter);
@@ -292,13 +278,11 @@ TEST(JobVerdict, RankThatHasNotBegunAReplay) {
         1, 1, 1, rank == 3 ? 3u : 1u, 3, rank == 3 ? 61u : 0u, rank == 3 ? 65u : 60u, 65, true};
   }
   job.Advance(kHangAfter);
-  const Seen seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
-  ASSERT_EQ(seen.verdict.roots.size(), 1u);
-  const JobRoot& root = seen.verdict.roots[0];
+  const JobLook seen = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  const JobRoot root = OnlyRoot(seen);
   EXPECT_EQ(root.verdict, HangVerdict::kRankNotBegun);
   EXPECT_EQ(root.situation, Situation::kInReplay);
-  ASSERT_EQ(root.ranks.size(), 1u);
-  EXPECT_EQ(root.ranks[0].rank, 3);
+  EXPECT_THAT(RanksOf(root), ElementsAre(3));
   EXPECT_EQ(seen.verdict.waits.size(), 3u);
 }
 

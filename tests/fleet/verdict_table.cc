@@ -48,6 +48,17 @@ void WaitFor(SimulatedJob* job, int missing) {
 
 SimulatedJob Running(int nnodes) { return RunningJob(0, nnodes); }
 
+// All but `missing` wait. What else is the matter, `change` makes.
+std::function<SimulatedJob(int)> Waiting(
+    int missing, const std::function<void(SimulatedJob*)>& change = [](SimulatedJob*) {}) {
+  return [=](int nnodes) {
+    SimulatedJob job = Running(nnodes);
+    WaitFor(&job, missing);
+    change(&job);
+    return job;
+  };
+}
+
 // All have replayed a graph a hundred times, and have begun it once more, but for `missing`, which
 // is at its stamp `passed` of three of the last replay.
 SimulatedJob Replaying(int nnodes, int missing, uint64_t replays, uint32_t passed) {
@@ -114,12 +125,7 @@ SimulatedJob Chain(int nnodes) {
 const std::vector<Row>& Rows() {
   static const auto* const rows = new std::vector<Row>{
       {"nothing", "", -1, "", Running},
-      {"not_called", "rank_not_called", 2, "py-spy dump --pid PID",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 2);
-         return job;
-       }},
+      {"not_called", "rank_not_called", 2, "py-spy dump --pid PID", Waiting(2)},
       {"not_launched", "rank_not_launched", 3, "gdb -p PID",
        [](int nnodes) {
          SimulatedJob job = Running(nnodes);
@@ -129,12 +135,10 @@ const std::vector<Row>& Rows() {
          return job;
        }},
       {"not_begun", "rank_not_begun", 1, "nvidia-smi and dmesg (Xid)",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, -1);
-         SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-         return job;
-       }},
+       Waiting(-1,
+               [](SimulatedJob* job) {
+                 SetBegun(job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
+               })},
       {"replay_not_launched", "rank_not_begun", 2, "py-spy dump --pid PID",
        [](int nnodes) { return Replaying(nnodes, 2, 100, 3); }},
       {"replay_behind", "rank_not_begun", 0, "py-spy dump --pid PID",
@@ -146,69 +150,41 @@ const std::vector<Row>& Rows() {
       {"graphs_all_busy", "no_progress", -1, "the network",
        [](int nnodes) { return InShortGraphs(nnodes, -1); }},
       {"other_operation", "mismatched_operations", 2, "py-spy dump --pid PID",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 2);
-         job.Launch(kComm, 2, "Broadcast");
-         return job;
-       }},
+       Waiting(2, [](SimulatedJob* job) { job->Launch(kComm, 2, "Broadcast"); })},
       {"other_size", "mismatched_operations", 3, "py-spy dump --pid PID",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 3);
-         job.Launch(kComm, 3, "AllReduce", 6);
-         return job;
-       }},
+       Waiting(3, [](SimulatedJob* job) { job->Launch(kComm, 3, "AllReduce", 6); })},
       {"circle", "circular_wait", 1, "py-spy dump --pid PID", Circle},
       {"chain", "rank_not_called", 2, "py-spy dump --pid PID", Chain},
       {"gone", "process_gone", 2, "its log, and dmesg",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 2);
-         job.process(2).end = ProcessEnd::kLost;
-         job.process(2).end_realtime_ns = job.now();
-         return job;
-       }},
+       Waiting(2,
+               [](SimulatedJob* job) {
+                 job->process(2).end = ProcessEnd::kLost;
+                 job->process(2).end_realtime_ns = job->now();
+               })},
       {"finalized", "rank_not_called", 2, "py-spy dump --pid PID",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 2);
-         job.Of(kComm, 2).finalized = true;
-         return job;
-       }},
+       Waiting(2, [](SimulatedJob* job) { job->Of(kComm, 2).finalized = true; })},
       {"exiting", "rank_not_called", 2, "gdb -p PID",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 2);
-         job.process(2).poller = PollerState::kEnded;
-         job.process(2).last_poll_realtime_ns = job.now();
-         return job;
-       }},
+       Waiting(2,
+               [](SimulatedJob* job) {
+                 job->process(2).poller = PollerState::kEnded;
+                 job->process(2).last_poll_realtime_ns = job->now();
+               })},
       {"driver_error", "driver_error", 1, "nvidia-smi -q and dmesg (Xid)",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, -1);
-         CommunicatorSnapshot& comm = job.Of(kComm, 1);
-         comm.has_heartbeat = false;
-         comm.driver_error = 214;
-         comm.driver_error_realtime_ns = job.now();
-         return job;
-       }},
+       Waiting(-1,
+               [](SimulatedJob* job) {
+                 CommunicatorSnapshot& comm = job->Of(kComm, 1);
+                 comm.has_heartbeat = false;
+                 comm.driver_error = 214;
+                 comm.driver_error_realtime_ns = job->now();
+               })},
       {"queued", "no_progress", -1, "nvidia-smi and py-spy dump",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, -1);
-         SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
-         job.Advance(60 * kSecond);
-         return job;
-       }},
-      {"stopped", "process_stopped", 2, "cat /proc/PID/status",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, 2);
-         return job;
-       },
-       /*is_slow=*/false, /*is_stopped=*/true},
+       Waiting(-1,
+               [](SimulatedJob* job) {
+                 SetBegun(job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+                 job->Advance(60 * kSecond);
+               })},
+      {"stopped", "process_stopped", 2, "cat /proc/PID/status", Waiting(2), /*is_slow=*/false,
+       /*is_stopped=*/true},
       {"not_seen", "rank_not_seen", 4, "whether its process",
        [](int nnodes) {
          SimulatedJob job = RunningJob(5, nnodes);
@@ -230,21 +206,14 @@ const std::vector<Row>& Rows() {
          job.Launch(kComm, 2, "Recv");
          return job;
        }},
-      {"network", "no_progress", -1, "the network",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         WaitFor(&job, -1);
-         return job;
-       }},
+      {"network", "no_progress", -1, "the network", Waiting(-1)},
       {"usual", "", -1, "",
-       [](int nnodes) {
-         SimulatedJob job = Running(nnodes);
-         for (const int rank : {1, 2, 3}) {
-           job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
-         }
-         WaitFor(&job, 0);
-         return job;
-       }},
+       Waiting(0,
+               [](SimulatedJob* job) {
+                 for (const int rank : {1, 2, 3}) {
+                   job->Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
+                 }
+               })},
       {"late", "", 1, "nvidia-smi -q -d PERFORMANCE",
        [](int nnodes) {
          SimulatedJob job(kRanks);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/base/json_field.h"
 #include "exporter/cli/status_words.h"
 #include "nlohmann/json.hpp"
 

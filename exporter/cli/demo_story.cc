@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
@@ -20,18 +21,12 @@ constexpr double kLongestWaitSeconds = 90;
 // A machine that is busy may miss a look or two.
 constexpr double kSilentSeconds = 10;
 
-const Json& Member(const Json& object, const char* name) {
-  static const Json kNone;
-  const auto found = object.is_object() ? object.find(name) : object.end();
-  return found == object.end() ? kNone : *found;
-}
-
 // Of the ranks that are active.
 std::vector<int> Pids(const Json& communicator) {
   std::vector<int> pids;
-  for (const Json& rank : Member(communicator, "ranks")) {
-    const Json& pid = Member(Member(rank, "process"), "pid");
-    if (Member(rank, "active") == true && pid.is_number()) pids.push_back(pid.get<int>());
+  for (const Json& rank : At(communicator, "ranks")) {
+    const Json& pid = At(At(rank, "process"), "pid");
+    if (At(rank, "active") == true && pid.is_number()) pids.push_back(pid.get<int>());
   }
   return pids;
 }
@@ -45,22 +40,22 @@ bool Has(const std::vector<int>& pids, int pid) {
 DemoSight DemoSight::Of(std::string_view page, const std::vector<int>& pids) {
   DemoSight sight;
   const Json json = ParseJson(page);
-  for (const Json& communicator : Member(json, "communicators")) {
+  for (const Json& communicator : At(json, "communicators")) {
     const std::vector<int> here = Pids(communicator);
     for (const int pid : here) {
       if (!Has(pids, pid)) sight.pid_of_other = pid;
     }
-    if (Member(communicator, "name") != "dp" || pids.empty() || !Has(here, pids.front())) continue;
-    const Json& hang = Member(communicator, "hang");
-    const Json& straggler = Member(communicator, "straggler");
-    sight.comm = Member(communicator, "comm").get<std::string>();
+    if (At(communicator, "name") != "dp" || pids.empty() || !Has(here, pids.front())) continue;
+    const Json& hang = At(communicator, "hang");
+    const Json& straggler = At(communicator, "straggler");
+    sight.comm = At(communicator, "comm").get<std::string>();
     if (straggler.is_object()) {
-      sight.straggler = Member(straggler, "rank").get<int>();
-      sight.text = Member(straggler, "text").get<std::string>();
+      sight.straggler = At(straggler, "rank").get<int>();
+      sight.text = At(straggler, "text").get<std::string>();
     }
-    if (hang.is_object() && Member(hang, "usual") == false) {
-      sight.suspects = Member(hang, "suspects").get<std::vector<int>>();
-      sight.text = Member(hang, "text").get<std::string>();
+    if (hang.is_object() && At(hang, "usual") == false) {
+      sight.suspects = At(hang, "suspects").get<std::vector<int>>();
+      sight.text = At(hang, "text").get<std::string>();
     }
   }
   return sight;

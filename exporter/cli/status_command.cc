@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/cli/calls_table.h"
 #include "exporter/cli/command.h"
@@ -124,7 +125,7 @@ std::optional<Json> Look(const StatusEndpoint& from) {
     return std::nullopt;
   }
   Json page = ParseJson(answer.body);
-  if (page.is_discarded() || !page.is_object() || !page.contains("communicators")) {
+  if (!page.is_object() || !page.contains("communicators")) {
     std::fprintf(
         stderr,
         "pulse: the answer of %s is not from NCCL Pulse: does another program listen there?\n",
@@ -168,10 +169,8 @@ void PrintCallsOfHanging(const StatusEndpoint& from, const Json& page) {
   int shown = 0;
   if (!page["communicators"].is_array()) return;
   for (const Json& comm : page["communicators"]) {
-    if (!comm.is_object() || !comm.contains("hang") || !comm["hang"].is_object()) continue;
-    if (!comm.contains("comm") || !comm["comm"].is_string()) continue;
-    const std::string id = comm["comm"].get<std::string>();
-    if (!IsCommunicatorId(id)) continue;
+    const std::string id = TextAt(comm, "comm");
+    if (!At(comm, "hang").is_object() || !IsCommunicatorId(id)) continue;
     if (++shown > kMost) {
       std::puts("\nMore communicators hang; --calls-of=ID shows the last calls of one.");
       return;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "exporter/base/json_field.h"
 #include "exporter/cli/status_words.h"
 #include "exporter/diagnosis/words.h"
 #include "nlohmann/json.hpp"

@@ -7,19 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/size_words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
 
 using Json = nlohmann::json;
-
-const Json& At(const Json& object, const char* key) {
-  static const Json* const nothing = new Json(nullptr);
-  if (!object.is_object()) return *nothing;
-  const auto found = object.find(key);
-  return found == object.end() ? *nothing : *found;
-}
 
 double Number(const Json& value, double otherwise) {
   return value.is_number() ? value.get<double>() : otherwise;

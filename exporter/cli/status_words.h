@@ -14,8 +14,6 @@
 
 namespace nccl_pulse {
 
-// Null when it is not there, or `object` is none.
-const nlohmann::json& At(const nlohmann::json& object, const char* key);
 double Number(const nlohmann::json& value, double otherwise = 0);
 // Without control characters: what stands in a terminal's output must not steer it.
 std::string Text(const nlohmann::json& value);

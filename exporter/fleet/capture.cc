@@ -217,22 +217,23 @@ class Capturer {
   void NoteCommunicators(std::size_t endpoint, const std::string& body) {
     const Json page = ParseJson(body);
     const std::string name = endpoints_[endpoint].name();
-    if (!page.is_object() || !page.contains("communicators") || !page["communicators"].is_array()) {
+    const Json& communicators = At(page, "communicators");
+    if (!communicators.is_array()) {
       return Miss(absl::StrCat("/api/v1/communicators of ", name),
                   "the answer is not from NCCL Pulse");
     }
     // First those that hang, then those with live ranks: the endpoint may have no time for all.
     std::vector<std::pair<std::tuple<bool, bool>, std::string>> found;
-    for (const Json& each : page["communicators"]) {
+    for (const Json& each : communicators) {
       const std::string comm = TextAt(each, "comm");
       if (!IsCommunicatorId(comm)) continue;
       bool is_live = false;
-      for (const Json& rank : FieldAt(each, "ranks")) {
-        if (FieldAt(rank, "active") != true) continue;
+      for (const Json& rank : At(each, "ranks")) {
+        if (At(rank, "active") != true) continue;
         is_live = true;
         live_.emplace(comm, NumberAt(rank, "rank", -1));
       }
-      found.emplace_back(std::tuple(FieldAt(each, "hang").is_object(), is_live), comm);
+      found.emplace_back(std::tuple(At(each, "hang").is_object(), is_live), comm);
     }
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -268,15 +269,16 @@ class Capturer {
       return Miss(question.what, "the capture has reached its limit of size");
     }
     Json page = ParseJson(body);
-    if (!page.is_object() || !page.contains("ranks") || !page["ranks"].is_array()) {
+    const Json& ranks = At(page, "ranks");
+    if (!ranks.is_array()) {
       return Miss(question.what, "the answer is not from NCCL Pulse");
     }
-    for (const Json& rank : page["ranks"]) {
+    for (const Json& rank : ranks) {
       if (!rank.is_object()) continue;
-      const bool has_calls = rank.contains("calls") && rank["calls"].is_array();
+      const bool has_calls = At(rank, "calls").is_array();
       if (has_calls) NoteCalls(comm, rank);
       if (has_calls || !rank.contains("missing")) continue;
-      const bool has_number = rank.contains("rank") && rank["rank"].is_number_integer();
+      const bool has_number = At(rank, "rank").is_number_integer();
       Miss(absl::StrCat("last calls of rank ",
                         has_number ? absl::StrCat(rank["rank"].get<int64_t>()) : "?",
                         " of communicator ", comm),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/realtime_clock.h"
 #include "nlohmann/json.hpp"
@@ -18,11 +19,7 @@ constexpr int64_t kResolutionNs = 1000;
 // 0: this is no such answer.
 int64_t TimeIn(const FleetAnswer& answer) {
   if (!answer.error.empty() || answer.status != 200) return 0;
-  const nlohmann::json page = ParseJson(answer.body);
-  if (!page.is_object() || !page.contains("time") || !page["time"].is_number()) return 0;
-  const auto seconds = page["time"].get<double>();
-  constexpr double kMostSeconds = 8e9;
-  return seconds > 0 && seconds < kMostSeconds ? std::llround(seconds * 1e6) * 1000 : 0;
+  return TimeAt(ParseJson(answer.body), "time");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
@@ -42,28 +43,23 @@ void Suspicions::Forget(Time now) {
 
 void Suspicions::Look(std::string_view text, Time now) {
   const Json page = ParseJson(text);
-  if (!page.is_object() || !page.contains("communicators") || !page["communicators"].is_array()) {
-    return;
-  }
+  const Json& communicators = At(page, "communicators");
+  if (!communicators.is_array()) return;
   is_full_ = false;
   for (auto& [what, suspicion] : suspicions_) {
     if (suspicion.is_here) suspicion.gone_since = now;
     suspicion.is_here = false;
   }
-  for (const Json& each : page["communicators"]) {
-    if (!each.is_object() || !each.contains("comm") || !each["comm"].is_string()) continue;
-    const std::string comm = each["comm"].get<std::string>();
+  for (const Json& each : communicators) {
+    const std::string comm = TextAt(each, "comm");
     if (!IsCommunicatorId(comm)) continue;
-    if (each.contains("hang") && each["hang"].is_object()) {
-      const Json& hang = each["hang"];
-      const bool is_usual = hang.contains("usual") && hang["usual"] == true;
-      if (!is_usual) See(absl::StrCat("hang of communicator ", comm), true);
+    const Json& hang = At(each, "hang");
+    if (hang.is_object() && At(hang, "usual") != true) {
+      See(absl::StrCat("hang of communicator ", comm), true);
     }
-    if (each.contains("straggler") && each["straggler"].is_object() &&
-        each["straggler"].contains("rank") && each["straggler"]["rank"].is_number_integer()) {
-      See(absl::StrCat("rank ", each["straggler"]["rank"].get<int64_t>(), " lags in communicator ",
-                       comm),
-          false);
+    const Json& late = At(At(each, "straggler"), "rank");
+    if (late.is_number_integer()) {
+      See(absl::StrCat("rank ", late.get<int64_t>(), " lags in communicator ", comm), false);
     }
   }
   Forget(now);

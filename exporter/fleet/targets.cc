@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/fleet/resolver.h"
 #include "nlohmann/json.hpp"
@@ -91,7 +92,7 @@ class Prometheus {
     if (question_.comm_id && jobs.empty()) {
       // The rank that holds up a communicator may belong to the job and not to the communicator.
       if (!Series(comm, &found, error)) return false;
-      for (const Json& series : found) jobs.insert(Label(series, "job_id"));
+      for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
       jobs.erase("");
     }
     std::string matchers = comm;
@@ -112,17 +113,6 @@ class Prometheus {
   }
 
  private:
-  // "" if there is none, or if it is not text.
-  static std::string Text(const Json& object, const char* name) {
-    const auto found = object.is_object() ? object.find(name) : object.end();
-    return found != object.end() && found->is_string() ? found->get<std::string>() : "";
-  }
-
-  static std::string Label(const Json& series, const char* name) {
-    const auto metric = series.is_object() ? series.find("metric") : series.end();
-    return metric != series.end() ? Text(*metric, name) : "";
-  }
-
   // On failure returns false and says what is wrong. If `status` is given, a status other than 200
   // is not a failure.
   bool Get(const std::string& target, Json* json, int* status, std::string* error) const {
@@ -148,26 +138,24 @@ class Prometheus {
     Json json;
     int status = 0;
     if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
-    if (json.is_discarded() || !json.is_object()) {
+    if (!json.is_object()) {
       *error = absl::StrCat("it answers with status ", status,
                             " and not as Prometheus does: is the address right?");
       return false;
     }
-    if (Text(json, "status") != "success") {
-      const auto said = json.find("error");
+    if (TextAt(json, "status") != "success") {
       *error = absl::StrCat("it refuses the query (status ", status, "): ",
-                            said != json.end() && said->is_string()
-                                ? said->get<std::string>().substr(0, kMostSaidBytes)
+                            At(json, "error").is_string()
+                                ? TextAt(json, "error").substr(0, kMostSaidBytes)
                                 : "no reason");
       return false;
     }
-    const auto data = json.find("data");
-    if (data == json.end() || !data->is_object() || !data->contains("result") ||
-        !(*data)["result"].is_array()) {
+    const Json& result = At(At(json, "data"), "result");
+    if (!result.is_array()) {
       *error = "its answer has no result";
       return false;
     }
-    for (Json& series : (*data)["result"]) found->push_back(std::move(series));
+    *found = result.get<std::vector<Json>>();
     return true;
   }
 
@@ -182,8 +170,8 @@ class Prometheus {
     error->clear();
     std::set<std::string> seen;
     for (const Json& series : found) {
-      const std::string instance = Label(series, "instance");
-      const auto at = scraped.find({Label(series, "job"), instance});
+      const std::string instance = TextAt(At(series, "metric"), "instance");
+      const auto at = scraped.find({TextAt(At(series, "metric"), "job"), instance});
       const std::string where = at == scraped.end() ? instance : at->second;
       if (where.empty() || !seen.insert(where).second) continue;
       if (!AddTarget(where, question_.otherwise_https, targets, error)) {
@@ -201,22 +189,14 @@ class Prometheus {
 
   static void ReadScraped(const Json& json,
                           std::map<std::pair<std::string, std::string>, std::string>* scraped) {
-    const auto data = json.find("data");
-    if (data == json.end() || !data->is_object()) return;
-    const auto active = data->find("activeTargets");
-    if (active == data->end() || !active->is_array()) return;
-    for (const Json& target : *active) {
-      if (!target.is_object() || !target.contains("labels") || !target["labels"].is_object()) {
-        continue;
-      }
-      const auto url = target.find("scrapeUrl");
-      if (url == target.end() || !url->is_string()) continue;
-      std::string where = url->get<std::string>();
+    for (const Json& target : At(At(json, "data"), "activeTargets")) {
+      const Json& labels = At(target, "labels");
+      if (!labels.is_object() || !At(target, "scrapeUrl").is_string()) continue;
+      std::string where = TextAt(target, "scrapeUrl");
       where = where.substr(0, where.find('?'));
       std::string_view prefix = where;
       absl::ConsumeSuffix(&prefix, "/metrics");
-      const Json& labels = target["labels"];
-      (*scraped)[{Text(labels, "job"), Text(labels, "instance")}] = std::string(prefix);
+      (*scraped)[{TextAt(labels, "job"), TextAt(labels, "instance")}] = std::string(prefix);
     }
   }
 

@@ -1,7 +1,5 @@
 #include "exporter/flight_recorder/names.h"
 
-#include "nlohmann/json.hpp"
-
 namespace nccl_pulse::flight_recorder {
 namespace {
 
@@ -62,23 +60,6 @@ constexpr DataType kDataTypes[] = {
 };
 
 }  // namespace
-
-const Json& At(const Json& object, const char* key) {
-  static const Json* const nothing = new Json(nullptr);
-  if (!object.is_object()) return *nothing;
-  const auto found = object.find(key);
-  return found == object.end() ? *nothing : *found;
-}
-
-std::string TextAt(const Json& object, const char* key) {
-  const Json& value = At(object, key);
-  return value.is_string() ? value.get<std::string>() : "";
-}
-
-int64_t NumberAt(const Json& object, const char* key, int64_t otherwise) {
-  const Json& value = At(object, key);
-  return value.is_number_integer() ? value.get<int64_t>() : otherwise;
-}
 
 const Operation* FindOperation(const std::string& name) {
   for (const Operation& each : kOperations) {

@@ -1,6 +1,5 @@
 // The names in flight-recorder dumps: of NCCL's operations and data types, as PyTorch and its tool
-// call them, for writing and for reading; and how fields of an endpoint's answer are read, in which
-// anything may be missing.
+// call them, for writing and for reading.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_NAMES_H_
@@ -10,16 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "nlohmann/json_fwd.hpp"
-
 namespace nccl_pulse::flight_recorder {
-
-using Json = nlohmann::json;
-
-// Null, "" and `otherwise` where there is no such field, or it is of another type.
-const Json& At(const Json& object, const char* key);
-std::string TextAt(const Json& object, const char* key);
-int64_t NumberAt(const Json& object, const char* key, int64_t otherwise = 0);
 
 // NCCL's names, and what PyTorch and the tool call the same (types.py, COLLECTIVES).
 struct Operation {

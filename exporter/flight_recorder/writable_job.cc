@@ -4,6 +4,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/json_field.h"
+#include "exporter/flight_recorder/names.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse::flight_recorder {

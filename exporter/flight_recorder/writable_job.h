@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "exporter/flight_recorder/names.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace nccl_pulse::flight_recorder {
+
+using Json = nlohmann::json;
 
 struct Communicator {
   std::string id, name;

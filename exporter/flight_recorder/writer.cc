@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/json_field.h"
 #include "exporter/flight_recorder/names.h"
 #include "exporter/flight_recorder/pickle.h"
 #include "exporter/flight_recorder/writable_job.h"
@@ -158,11 +159,11 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
       const int global = communicator.global.at(number);
       groups[global].push_back(&communicator);
       const int pg_id = static_cast<int>(groups[global].size()) - 1;
-      const Json& calls = flight_recorder::At(rank, "calls");
+      const Json& calls = At(rank, "calls");
       for (const Json& call : calls) {
         if (!flight_recorder::IsWritten(call)) {
           ++others;
-        } else if (const int64_t collective = flight_recorder::NumberAt(call, "collective");
+        } else if (const int64_t collective = NumberAt(call, "collective");
                    collective >= communicator.first &&
                    communicator.skipped.count(collective) == 0) {
           entries[global].push_back({&communicator, &call, pg_id});

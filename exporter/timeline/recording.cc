@@ -32,7 +32,7 @@ SeenCall ReadCall(const Json& json, int64_t seen_ns) {
 void UpdateCall(const Json& json, int64_t time_ns, bool is_newer, SeenCall* call) {
   const int64_t launched_ns = TimeAt(json, "launched");
   if (launched_ns != 0) call->launched_ns = launched_ns;
-  const Json& seconds = FieldAt(json, "seconds");
+  const Json& seconds = At(json, "seconds");
   constexpr double kMostSeconds = 1e6;
   if (seconds.is_number() && seconds.get<double>() >= 0 && seconds.get<double>() < kMostSeconds) {
     call->seconds = seconds.get<double>();
@@ -40,7 +40,7 @@ void UpdateCall(const Json& json, int64_t time_ns, bool is_newer, SeenCall* call
   if (!is_newer && time_ns <= call->updated_ns) return;
   call->updated_ns = time_ns;
   call->state = TextAt(json, "state");
-  const Json& begun = FieldAt(json, "begun");
+  const Json& begun = At(json, "begun");
   call->begun = begun.is_boolean() ? std::optional<bool>(begun.get<bool>()) : std::nullopt;
 }
 
@@ -100,7 +100,7 @@ bool JobRecording::IsSeenAtEnd(const SeenRank& rank) const {
 int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t arrived_ns) {
   const int64_t time_ns = TimeAt(page, "time");
   const std::string comm = TextAt(page, "comm");
-  const Json& ranks = FieldAt(page, "ranks");
+  const Json& ranks = At(page, "ranks");
   if (time_ns == 0 || !IsCommunicatorId(comm) || !ranks.is_array()) return 0;
   end_ns_ = std::max(end_ns_, time_ns);
   for (const Json& each : ranks) {
@@ -118,7 +118,7 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t a
     rank.global_rank = TextAt(each, "global_rank");
     rank.gpu = TextAt(each, "gpu");
     rank.missing = TextAt(each, "missing");
-    AddRank(&rank, FieldAt(each, "calls"), time_ns, arrived_ns);
+    AddRank(&rank, At(each, "calls"), time_ns, arrived_ns);
   }
   return time_ns;
 }

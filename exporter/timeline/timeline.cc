@@ -77,16 +77,16 @@ class TimelineDrawer {
   // The verdict on the job knows more than that on a communicator, which for a mismatch suspects all
   // of its ranks.
   void FindSuspects() {
-    for (const Json& root : FieldAt(seen_.verdict, "roots")) {
-      for (const Json& rank : FieldAt(root, "ranks")) {
+    for (const Json& root : At(seen_.verdict, "roots")) {
+      for (const Json& rank : At(root, "ranks")) {
         Suspect(TextAt(rank, "comm"), NumberAt(rank, "rank", -1), TextAt(root, "verdict"));
       }
     }
     if (!suspects_.empty()) return;
     for (const Json& page : seen_.communicators) {
-      for (const Json& each : FieldAt(page, "communicators")) {
-        const Json& hang = FieldAt(each, "hang");
-        for (const Json& rank : FieldAt(hang, "suspects")) {
+      for (const Json& each : At(page, "communicators")) {
+        const Json& hang = At(each, "hang");
+        for (const Json& rank : At(hang, "suspects")) {
           if (!rank.is_number_integer()) continue;
           Suspect(TextAt(each, "comm"), rank.get<int64_t>(), TextAt(hang, "verdict"));
         }
@@ -101,10 +101,10 @@ class TimelineDrawer {
       if (rank.has_calls) seen.emplace(rank.comm, rank.rank);
     }
     for (const Json& page : seen_.communicators) {
-      for (const Json& comm : FieldAt(page, "communicators")) {
-        for (const Json& rank : FieldAt(comm, "ranks")) {
+      for (const Json& comm : At(page, "communicators")) {
+        for (const Json& rank : At(comm, "ranks")) {
           std::pair who(TextAt(comm, "comm"), NumberAt(rank, "rank", -1));
-          if (FieldAt(rank, "active") == true && seen.count(who) == 0) missing.insert(who);
+          if (At(rank, "active") == true && seen.count(who) == 0) missing.insert(who);
         }
       }
     }
@@ -127,17 +127,17 @@ class TimelineDrawer {
     for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
       const Json& page = seen_.communicators[i];
       const int64_t time_ns = TimeAt(page, "time");
-      for (const Json& each : FieldAt(page, "communicators")) {
+      for (const Json& each : At(page, "communicators")) {
         const std::string comm = TextAt(each, "comm");
         const std::string name = TextAt(each, "name").empty() ? comm : TextAt(each, "name");
-        const Json& hang = FieldAt(each, "hang");
+        const Json& hang = At(each, "hang");
         if (hang.is_object()) {
           TraceEvent event{absl::StrCat("HANG ", TextAt(hang, "verdict"), ": ", name)};
           event.notes = {{"text", TextAt(hang, "text")}, {"comm", comm}};
           const int64_t since_ns = TimeAt(hang, "since");
           open.push_back({since_ns == 0 ? time_ns : since_ns, std::move(event)});
         }
-        const Json& straggler = FieldAt(each, "straggler");
+        const Json& straggler = At(each, "straggler");
         if (straggler.is_object() && time_ns != 0) {
           TraceEvent event{
               absl::StrCat("STRAGGLER rank ", NumberAt(straggler, "rank", -1), ": ", name)};

@@ -37,9 +37,9 @@ int64_t ArrivalNs() {
 
 // A rank of which the page does not say it may be live.
 bool HasLiveRank(const Json& comm) {
-  const Json& ranks = FieldAt(comm, "ranks");
+  const Json& ranks = At(comm, "ranks");
   return std::any_of(ranks.begin(), ranks.end(),
-                     [](const Json& each) { return FieldAt(each, "active") != false; });
+                     [](const Json& each) { return At(each, "active") != false; });
 }
 
 }  // namespace
@@ -81,9 +81,9 @@ std::size_t JobWatch::communicators() const {
 std::vector<JobProcess> JobWatch::processes() const {
   std::map<std::tuple<std::string, int64_t, uint32_t>, std::size_t> found;
   for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
-    for (const Json& comm : FieldAt(seen_.communicators[i], "communicators")) {
-      for (const Json& rank : FieldAt(comm, "ranks")) {
-        const Json& process = FieldAt(rank, "process");
+    for (const Json& comm : At(seen_.communicators[i], "communicators")) {
+      for (const Json& rank : At(comm, "ranks")) {
+        const Json& process = At(rank, "process");
         if (TextAt(process, "state") != "live") continue;
         found.emplace(std::tuple(TextAt(process, "hostname"), NumberAt(process, "pid"),
                                  static_cast<uint32_t>(NumberAt(process, "pid_namespace"))),
@@ -119,7 +119,7 @@ void JobWatch::AskCommunicators() {
     Endpoint& endpoint = endpoints_[index];
     if (!answer.error.empty()) return NoteFailure(index, answer.error);
     Json page = answer.status == 200 ? ParseJson(answer.body) : Json();
-    if (!FieldAt(page, "communicators").is_array()) {
+    if (!At(page, "communicators").is_array()) {
       return NoteFailure(index, answer.status == 200
                                     ? "the answer is not from NCCL Pulse"
                                     : absl::StrCat("it answers with status ", answer.status));
@@ -138,7 +138,7 @@ void JobWatch::NoteCommunicators(std::size_t endpoint, const Json& page) {
   for (const Json& each : page["communicators"]) {
     const std::string id = TextAt(each, "comm");
     if (!IsCommunicatorId(id)) continue;
-    ranks_ += FieldAt(each, "ranks").size();
+    ranks_ += At(each, "ranks").size();
     Communicator comm = known[id];
     comm.id = id;
     comm.is_live = HasLiveRank(each);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
@@ -10,26 +11,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Json& Field(const Json& object, const char* name) {
-  static const Json* const nothing = new Json();
-  const auto found = object.find(name);
-  return found == object.end() ? *nothing : *found;
-}
-
 double Number(const Json& object, const char* name) {
-  const Json& value = Field(object, name);
+  const Json& value = At(object, name);
   return value.is_number() ? value.get<double>() : 0;
-}
-
-std::string Text(const Json& object, const char* name) {
-  const Json& value = Field(object, name);
-  return value.is_string() ? value.get<std::string>() : "";
 }
 
 // The objects of a list.
 std::vector<const Json*> Objects(const Json& object, const char* name) {
   std::vector<const Json*> objects;
-  const Json& list = Field(object, name);
+  const Json& list = At(object, name);
   if (!list.is_array()) return objects;
   for (const Json& each : list) {
     if (each.is_object()) objects.push_back(&each);
@@ -41,21 +31,21 @@ std::vector<const Json*> Objects(const Json& object, const char* name) {
 
 std::optional<EndpointSummary> ParseSummary(std::string_view text) {
   const Json json = ParseJson(text);
-  if (!json.is_object() || !Field(json, "time").is_number()) return std::nullopt;
+  if (!At(json, "time").is_number()) return std::nullopt;
   EndpointSummary summary;
   const double time_s = Number(json, "time");
   summary.hang_after_s = Number(json, "hang_after");
-  summary.health = Text(json, "health");
+  summary.health = TextAt(json, "health");
   for (const Json* each : Objects(json, "stands")) {
-    summary.stands.push_back({time_s - Number(*each, "since"), Field(*each, "usual") == true});
+    summary.stands.push_back({time_s - Number(*each, "since"), At(*each, "usual") == true});
   }
   summary.is_somebody_late = !Objects(json, "late").empty();
   for (const Json* each : Objects(json, "jobs")) {
     const double processes = std::clamp(Number(*each, "processes"), 0.0, 1e6);
     summary.jobs.push_back(
-        {Text(*each, "job_id"), Text(*each, "workload"), static_cast<int64_t>(processes)});
+        {TextAt(*each, "job_id"), TextAt(*each, "workload"), static_cast<int64_t>(processes)});
   }
-  const Json& communicators = Field(json, "communicators");
+  const Json& communicators = At(json, "communicators");
   if (communicators.is_array()) {
     for (const Json& each : communicators) {
       if (each.is_string()) summary.communicators.push_back(each.get<std::string>());

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "nlohmann/json.hpp"
 
@@ -36,18 +37,11 @@ bool Decode(std::string_view text, std::string* decoded) {
   return true;
 }
 
-// The label's value, "" without one.
-std::string Label(const Json& labels, const char* name) {
-  if (!labels.is_object()) return "";
-  const auto found = labels.find(name);
-  return found != labels.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
 bool TakeLabels(const Json& labels, JobFilter* filter) {
-  filter->job_id = Label(labels, "job_id");
+  filter->job_id = TextAt(labels, "job_id");
   if (!filter->job_id.empty()) return true;
   std::string error;
-  return ReadCommId(Label(labels, "comm"), filter, &error);
+  return ReadCommId(TextAt(labels, "comm"), filter, &error);
 }
 
 }  // namespace
@@ -79,15 +73,16 @@ bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error) {
 
 bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error) {
   const Json json = ParseJson(body);
-  if (!json.is_object() || !json.contains("alerts") || !json["alerts"].is_array()) {
+  const Json& alerts = At(json, "alerts");
+  if (!alerts.is_array()) {
     *error = "not what Alertmanager's webhook sends: there is no list of alerts";
     return false;
   }
   *is_resolved = true;
-  for (const Json& alert : json["alerts"]) {
-    if (!alert.is_object() || Label(alert, "status") == "resolved") continue;
+  for (const Json& alert : alerts) {
+    if (!alert.is_object() || TextAt(alert, "status") == "resolved") continue;
     *is_resolved = false;
-    if (alert.contains("labels") && TakeLabels(alert["labels"], filter)) return true;
+    if (TakeLabels(At(alert, "labels"), filter)) return true;
   }
   return true;
 }

@@ -23,23 +23,16 @@ bool HasGoneOn(const RankView& rank) {
   });
 }
 
-const RankView* FindRank(const CommunicatorView& view, int32_t number) {
-  const auto found =
-      std::lower_bound(view.ranks.begin(), view.ranks.end(), number,
-                       [](const RankView& rank, int32_t wanted) { return rank.rank() < wanted; });
-  return found != view.ranks.end() && found->rank() == number ? &*found : nullptr;
-}
-
 // Ranks of that communicator that are not seen here, if those that are seen are the same in both.
 Ranks AbsentIn(const CommunicatorView& other, const CommunicatorView& here) {
   if (other.nranks != here.nranks || other.is_mixed) return {};
   for (const RankView& rank : here.ranks) {
-    const RankView* there = FindRank(other, rank.rank());
+    const RankView* there = other.Find(rank.rank());
     if (there == nullptr || there->process != rank.process) return {};
   }
   Ranks absent;
   for (const RankView& rank : other.ranks) {
-    if (FindRank(here, rank.rank()) == nullptr) absent.push_back(&rank);
+    if (here.Find(rank.rank()) == nullptr) absent.push_back(&rank);
   }
   return absent;
 }

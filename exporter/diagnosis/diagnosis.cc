@@ -58,11 +58,9 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     state.Update(view, now_realtime_ns, &rounds);
     if (!result.hang) result.straggler = state.Find(view);
     if (result.straggler) {
-      const auto late = std::find_if(
-          view.ranks.begin(), view.ranks.end(),
-          [&result](const RankView& rank) { return rank.rank() == result.straggler->rank; });
-      result.straggler->first_step = FirstStepOfLate(
-          late == view.ranks.end() ? nullptr : late->process, result.straggler->host.empty());
+      const RankView* late = view.Find(result.straggler->rank);
+      result.straggler->first_step = FirstStepOfLate(late == nullptr ? nullptr : late->process,
+                                                     result.straggler->host.empty());
     }
     if (!result.hang && !result.straggler) result.perhaps_late = state.FindPerhaps(view);
   }

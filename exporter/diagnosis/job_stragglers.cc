@@ -42,13 +42,6 @@ struct Late {
   bool is_partly_excused = false;
 };
 
-const RankView* FindRank(const CommunicatorView& view, int32_t number) {
-  const auto found =
-      std::lower_bound(view.ranks.begin(), view.ranks.end(), number,
-                       [](const RankView& rank, int32_t wanted) { return rank.rank() < wanted; });
-  return found != view.ranks.end() && found->rank() == number ? &*found : nullptr;
-}
-
 // Which processes are connected by Send and Recv that are no exchange.
 class Pipelines {
  public:
@@ -114,7 +107,7 @@ class Examiner {
     const std::vector<int32_t> ranks =
         is_host ? straggler.ranks : std::vector<int32_t>{straggler.rank};
     for (const int32_t number : ranks) {
-      const RankView* rank = FindRank(view, number);
+      const RankView* rank = view.Find(number);
       if (rank == nullptr) continue;
       named.processes.insert(rank->process);
       Late& late = lates_[rank->process];
@@ -159,7 +152,7 @@ class Examiner {
   // A named process is also late in communicators where too few calls are known to name it.
   void AddPerhaps() {
     for (const auto& [view, late] : perhaps_) {
-      const RankView* rank = FindRank(*view, late.rank);
+      const RankView* rank = view->Find(late.rank);
       if (rank == nullptr || lates_.count(rank->process) == 0) continue;
       named_.push_back({view, {rank->process}, late.seconds_per_second});
     }

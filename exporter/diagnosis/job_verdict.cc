@@ -113,17 +113,9 @@ class JobJudge {
     }
   }
 
-  const RankView* RankOf(std::size_t view, int32_t number) const {
-    const std::vector<RankView>& ranks = views_[view].ranks;
-    const auto found =
-        std::lower_bound(ranks.begin(), ranks.end(), number,
-                         [](const RankView& rank, int32_t wanted) { return rank.rank() < wanted; });
-    return found != ranks.end() && found->rank() == number ? &*found : nullptr;
-  }
-
   JobRank Find(std::size_t view, int32_t number) const {
     const uint64_t comm_id = views_[view].comm_id;
-    const RankView* rank = RankOf(view, number);
+    const RankView* rank = views_[view].Find(number);
     if (rank == nullptr) return {comm_id, number};
     return {comm_id, number, rank->process, rank->communicator};
   }

@@ -44,11 +44,8 @@ class Follower {
 
  private:
   void Add(const RankView& rank, uint64_t number, bool sends) {
-    const std::vector<RankView>& ranks = facts_.view->ranks;
-    const auto peer = std::lower_bound(
-        ranks.begin(), ranks.end(), number,
-        [](const RankView& each, uint64_t at) { return static_cast<uint64_t>(each.rank()) < at; });
-    if (peer == ranks.end() || static_cast<uint64_t>(peer->rank()) != number) {
+    const RankView* peer = facts_.view->Find(static_cast<int64_t>(number));
+    if (peer == nullptr) {
       are_all_here_ = false;
       return;
     }
@@ -56,9 +53,9 @@ class Follower {
     const bool is_mutual = peer->activity.is_in_flight() && others.are_known &&
                            Has(sends ? others.receives_from : others.sends_to, rank);
     // A rank that ended while it waited had made its call.
-    const bool has_come = peer->activity.is_in_flight() || Contains(facts_.ended_waiting, &*peer);
-    if (!has_come) missing_.push_back(&*peer);
-    waits_.waits.push_back({&rank, &*peer, sends, is_mutual});
+    const bool has_come = peer->activity.is_in_flight() || Contains(facts_.ended_waiting, peer);
+    if (!has_come) missing_.push_back(peer);
+    waits_.waits.push_back({&rank, peer, sends, is_mutual});
   }
 
   static void Sort(Ranks* ranks) {

@@ -230,6 +230,13 @@ bool WaitsForAll(std::string_view op) {
 
 bool IsGrouped(std::string_view op) { return op == "Grouped"; }
 
+const RankView* CommunicatorView::Find(int64_t rank) const {
+  const auto found =
+      std::lower_bound(ranks.begin(), ranks.end(), rank,
+                       [](const RankView& each, int64_t wanted) { return each.rank() < wanted; });
+  return found != ranks.end() && found->rank() == rank ? &*found : nullptr;
+}
+
 uint64_t RankView::CallsOf(std::string_view op) const {
   uint64_t calls = 0;
   for (const CallCountSnapshot& call : communicator->calls) {

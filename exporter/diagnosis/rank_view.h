@@ -56,6 +56,9 @@ struct CommunicatorView {
   // When a network step of any of its ranks ended last. Who waits in a collective waits for it, too;
   // of Send and Recv nothing follows from it.
   int64_t network_moved_realtime_ns = 0;
+
+  // Null: it is not among them.
+  const RankView* Find(int64_t rank) const;
 };
 
 // Its process is in exit(): no further call is to be expected.

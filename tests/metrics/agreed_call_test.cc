@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
+#include "tests/metrics/segment_reading.h"
 
 namespace nccl_pulse {
 namespace {
@@ -33,13 +33,7 @@ class Rank {
         {op, kind, 4, call, 100, duration_ns, end_realtime_ns - static_cast<uint64_t>(offset_ns_)});
   }
 
-  CommunicatorSnapshot Read() {
-    ProcessSnapshot read;
-    std::string error;
-    EXPECT_TRUE(ReadSegment(segment_.segment().base(), segment_.segment().bytes(), &read, &error))
-        << error;
-    return read.communicators.at(0);
-  }
+  CommunicatorSnapshot Read() { return ::nccl_pulse::Read(segment_.segment()).communicators.at(0); }
 
   // By round.
   std::map<int64_t, AgreedCallSnapshot> Agreed() {

@@ -10,19 +10,11 @@
 
 #include "gtest/gtest.h"
 #include "metrics/lane_writer.h"
-#include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
+#include "tests/metrics/segment_reading.h"
 
 namespace nccl_pulse {
 namespace {
-
-ProcessSnapshot Read(TestSegment& test) {
-  ProcessSnapshot snapshot;
-  std::string error;
-  EXPECT_TRUE(ReadSegment(test.segment().base(), test.segment().bytes(), &snapshot, &error))
-      << error;
-  return snapshot;
-}
 
 uint64_t CallsKey(NameId op, uint32_t size_class) {
   return SeriesKey::Calls(op, size_class, kNoName, false);
@@ -83,9 +75,9 @@ TEST(RecordWriter, States) {
   identity.nccl_api_version = 6;
   identity.event_mask = 0x321;
   record.Prepare(identity);
-  EXPECT_TRUE(Read(test).communicators.empty()) << "not before it is published";
+  EXPECT_TRUE(Read(test.segment()).communicators.empty()) << "not before it is published";
   record.Publish(CompletionSource::kStream);
-  ProcessSnapshot read = Read(test);
+  ProcessSnapshot read = Read(test.segment());
   ASSERT_EQ(read.communicators.size(), 1u);
   const CommunicatorSnapshot& live = read.communicators[0];
   EXPECT_EQ(live.comm_id, 0xabcu);
@@ -103,9 +95,9 @@ TEST(RecordWriter, States) {
   EXPECT_TRUE(live.has_heartbeat);
   EXPECT_FALSE(live.finalized);
   record.Finalize(5);
-  EXPECT_TRUE(Read(test).communicators.at(0).finalized);
+  EXPECT_TRUE(Read(test.segment()).communicators.at(0).finalized);
   EXPECT_TRUE(record.Recycle());
-  EXPECT_TRUE(Read(test).communicators.empty());
+  EXPECT_TRUE(Read(test.segment()).communicators.empty());
 }
 
 // A wait is a measure for as long as waits like it may be expected to come again.
@@ -121,7 +113,7 @@ TEST(RecordWriter, LongWaitsCountForAWhile) {
   // Which counts until when, in minutes. (The communicator was made within the first second.)
   const auto waits = [&test] {
     std::map<std::pair<std::string, int>, std::pair<int64_t, int64_t>> waits;
-    const ProcessSnapshot read = Read(test);
+    const ProcessSnapshot read = Read(test.segment());
     for (const LongestWaitSnapshot& wait : read.communicators.at(0).longest_waits) {
       waits[{wait.op, wait.size_class}] = {static_cast<int64_t>(wait.longest_ns) / kMinute,
                                            (wait.counts_until_realtime_ns + kMinute / 2) / kMinute};
@@ -180,7 +172,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   const uint32_t first = test.AddCommunicator(0, 1, 0, "first with a long name");
   FillEverything(test, 0, first);
   {
-    const CommunicatorSnapshot full = Read(test).communicators.at(0);
+    const CommunicatorSnapshot full = Read(test.segment()).communicators.at(0);
     EXPECT_TRUE(full.captured);
     EXPECT_EQ(full.timed_calls.size(), 2u);
     EXPECT_EQ(full.calls.size(), 2u);
@@ -192,7 +184,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   const uint32_t free_pages = test.segment().pages().free_pages();
   const uint32_t second = test.AddCommunicator(0, 2, 1, "second");
   EXPECT_NE(second, first);
-  const CommunicatorSnapshot read = Read(test).communicators.at(0);
+  const CommunicatorSnapshot read = Read(test.segment()).communicators.at(0);
   EXPECT_EQ(read.comm_id, 2u);
   EXPECT_EQ(read.rank, 1);
   EXPECT_EQ(read.name, "second");
@@ -222,7 +214,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   EXPECT_EQ(test.segment().pages().free_pages(), free_pages + 4) << "two of each lane";
   // And a number of its own.
   test.Record(0).AppendTimedCall({kAllGatherName, LatencyKind::kDurationStream, 1, 0, 10, 500, 9});
-  ASSERT_EQ(Read(test).communicators.at(0).timed_calls.size(), 1u);
+  ASSERT_EQ(Read(test.segment()).communicators.at(0).timed_calls.size(), 1u);
 }
 
 // Counters of the process go on over all communicators that there ever were.
@@ -251,7 +243,7 @@ TEST(RecordWriter, WhatARecycledOneCountedStaysInTheSums) {
   }
   test.Record(0).Finalize(1);
   ASSERT_TRUE(test.Record(0).Recycle());
-  const ProcessSnapshot read = Read(test);
+  const ProcessSnapshot read = Read(test.segment());
   EXPECT_EQ(read.recycled_communicators, 3u);
   EXPECT_EQ(read.callbacks[static_cast<size_t>(CallbackKind::kApi)], callbacks);
   std::map<std::string, std::pair<uint64_t, uint64_t>> sums;
@@ -274,7 +266,7 @@ TEST(RecordWriter, ABusyLaneKeepsItsRecord) {
     EXPECT_FALSE(test.Record(0).Recycle());
     held.Count(CallsKey(kAllReduceName, 1), 4, 400);
   }
-  const ProcessSnapshot read = Read(test);
+  const ProcessSnapshot read = Read(test.segment());
   ASSERT_EQ(read.communicators.size(), 1u);
   EXPECT_EQ(read.communicators[0].name, "kept");
   EXPECT_TRUE(read.communicators[0].finalized);
@@ -300,7 +292,7 @@ TEST(RecordWriter, TheFirstReasonOfDistrustHolds) {
   test.AddCommunicator(0, 1, 0, "c");
   test.Record(0).Distrust(TrustState::kSelfSend);
   test.Record(0).Distrust(TrustState::kChecksFailed);
-  EXPECT_EQ(Read(test).communicators.at(0).kernel_trust, TrustState::kSelfSend);
+  EXPECT_EQ(Read(test.segment()).communicators.at(0).kernel_trust, TrustState::kSelfSend);
 }
 
 TEST(RecordWriter, ACompletionSourceThatSomebodyElseChangedStays) {

@@ -17,18 +17,11 @@
 #include "gtest/gtest.h"
 #include "metrics/lane_writer.h"
 #include "metrics/record_writer.h"
-#include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
+#include "tests/metrics/segment_reading.h"
 
 namespace nccl_pulse {
 namespace {
-
-ProcessSnapshot Read(const void* base, size_t bytes) {
-  ProcessSnapshot snapshot;
-  std::string error;
-  EXPECT_TRUE(ReadSegment(base, bytes, &snapshot, &error)) << error;
-  return snapshot;
-}
 
 std::string NameOf(uint64_t identity) { return "comm" + std::to_string(identity); }
 
@@ -134,7 +127,7 @@ TEST(Recycling, ARecycledRecordIsAbsentNeverMixed) {
   uint64_t newest = 0;
   // Until it has met enough of them.
   while ((seen < 1000 || places.made() < 60) && !::testing::Test::HasFailure()) {
-    const ProcessSnapshot process = Read(test.segment().base(), test.segment().bytes());
+    const ProcessSnapshot process = Read(test.segment());
     EXPECT_LE(process.communicators.size(), size_t{Places::kPlaces});
     uint64_t latest = 0;
     for (const CommunicatorSnapshot& read : process.communicators) {
@@ -152,7 +145,7 @@ TEST(Recycling, ARecycledRecordIsAbsentNeverMixed) {
   recycling.join();
 
   // Nothing is lost to the process' sums, whatever was recycled.
-  const ProcessSnapshot process = Read(test.segment().base(), test.segment().bytes());
+  const ProcessSnapshot process = Read(test.segment());
   uint64_t calls = 0;
   uint64_t bytes = 0;
   for (const RecycledCallsSnapshot& recycled : process.recycled_calls) {
@@ -277,7 +270,7 @@ TEST(Recycling, ARecordThatChangesHandsAtEveryAttemptIsLeftOut) {
   ASSERT_EQ(process.communicators.size(), 1u) << "the other one is there, this one is not";
   EXPECT_EQ(process.communicators[0].comm_id, 1000000u);
   // Left alone it is read.
-  const ProcessSnapshot quiet = Read(test.segment().base(), test.segment().bytes());
+  const ProcessSnapshot quiet = Read(test.segment());
   ASSERT_EQ(quiet.communicators.size(), 2u);
   ExpectUnmixed(quiet.communicators[0]);
   EXPECT_EQ(quiet.communicators[0].comm_id, g_identity);

@@ -10,12 +10,13 @@
 
 namespace nccl_pulse {
 
-inline ProcessSnapshot Read(Segment& segment) {
+inline ProcessSnapshot Read(const void* base, size_t bytes) {
   ProcessSnapshot snapshot;
   std::string error;
-  EXPECT_TRUE(ReadSegment(segment.base(), segment.bytes(), &snapshot, &error)) << error;
+  EXPECT_TRUE(ReadSegment(base, bytes, &snapshot, &error)) << error;
   return snapshot;
 }
+inline ProcessSnapshot Read(Segment& segment) { return Read(segment.base(), segment.bytes()); }
 
 }  // namespace nccl_pulse
 

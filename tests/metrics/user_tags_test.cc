@@ -8,17 +8,14 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
+#include "tests/metrics/segment_reading.h"
 
 namespace nccl_pulse {
 namespace {
 
 CommunicatorSnapshot Read(TestSegment& test) {
-  ProcessSnapshot snapshot;
-  std::string error;
-  EXPECT_TRUE(ReadSegment(test.segment().base(), test.segment().bytes(), &snapshot, &error))
-      << error;
+  const ProcessSnapshot snapshot = Read(test.segment());
   return snapshot.communicators.empty() ? CommunicatorSnapshot{} : snapshot.communicators[0];
 }
 

@@ -79,8 +79,7 @@ TEST_IN_CHILD(CallCounting, WhileAnotherThreadReportsOperations) {
   });
   for (uint64_t i = 0; i < kOperations; ++i) Call(communicator);
   launching.join();
-  communicator.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = communicator.FinalizeAndRead();
   EXPECT_EQ(Calls(Find(snapshot, 1)), kOperations);
   EXPECT_EQ(Bytes(Find(snapshot, 1)), kOperations * kBytes);
   EXPECT_EQ(Operations(Find(snapshot, 1)), kOperations);

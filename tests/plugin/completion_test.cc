@@ -79,8 +79,7 @@ TEST_IN_CHILD(CompletionTest, FinalizeSettles) {
 TEST_IN_CHILD(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
   NcclCommunicator comm(1);
   for (int i = 0; i < 1000; ++i) comm.Enqueue();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_TRUE(measured.latencies.empty());
   EXPECT_EQ(Uncompleted(measured), 0u);
@@ -94,8 +93,7 @@ TEST_IN_CHILD(CompletionTest, TimingOffTracksNothing, kOff) {
   NcclCommunicator comm(1);
   EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyOp), 0);
   EXPECT_EQ(comm.Enqueue(), nullptr);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
   EXPECT_EQ(Operations(Find(snapshot, 1)), 1u);
   EXPECT_EQ(Ignored(snapshot), 0u);
@@ -118,8 +116,7 @@ TEST_IN_CHILD(CompletionTest, ChannelThatNeverStops, kKernel) {
   void* coll = comm.Enqueue(2);
   RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000)), 2000);
   Start(comm.context(), ChannelEvent(coll, 1, 1000));
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_TRUE(Find(snapshot, 1).latencies.empty());
   EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
@@ -137,8 +134,7 @@ TEST_IN_CHILD(CompletionTest, ProxyOpsAndChannels, kKernel) {
     RecordAndStopChannel(channel, gpu_ns + 1000);
     if (!proxy_first) Stop(proxy);
   }
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 2u);
   EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), 2u);

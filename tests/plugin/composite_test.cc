@@ -60,8 +60,7 @@ TEST_WITH_GPU(CompositeTest, AGroupOfTheApplicationsStaysSendAndRecv) {
     comm.RunGroup(kMs, Gather(1000), kOwnGroup);
   }
   for (int i = 0; i < 4; ++i) comm.Run(kMs, "Send");  // a Gather, where it is not the root
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(Composites(comm.Read()), "");
   EXPECT_EQ(StreamLatency(comm.Read(), "AlltoAll").histogram.Count(), 0u);
   EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);
@@ -84,8 +83,7 @@ TEST_WITH_GPU(CompositeTest, ALaunchOfOneHasItsNameAndItsBusBandwidth) {
   StreamCommunicator comm(gpu, 1);
   TimeEveryCall();
   for (int i = 0; i < 5; ++i) comm.RunGroup(7 * kMs, AlltoAll(1000), kOneCall);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const CommunicatorSnapshot measured = comm.Read();
   const LatencySnapshot latency = StreamLatency(measured, "AlltoAll");
   EXPECT_EQ(latency.histogram.Count(), 3u);  // all but the first two
@@ -119,8 +117,7 @@ TEST_WITH_GPU(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGrou
     comm.Report(made[3]);
     comm.StopGroup(group);
   }
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(Composites(comm.Read()), "AlltoAll 4");
   EXPECT_EQ(StreamLatency(comm.Read(), "AlltoAll").histogram.Count(), 0u);
   EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);

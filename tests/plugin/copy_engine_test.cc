@@ -25,8 +25,7 @@ TEST_WITH_GPU(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
   EXPECT_EQ(comm.Read().launches, 7u);
   EXPECT_EQ(comm.Read().launches_completed, 0u);
   EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const CommunicatorSnapshot measured = comm.Read();
   EXPECT_EQ(measured.launches_completed, 7u);
   EXPECT_EQ(measured.oldest_inflight_realtime_ns, 0);
@@ -46,13 +45,11 @@ TEST_WITH_GPU(CopyEngineTest, AHangIsSeen) {
   StreamCommunicator comm(gpu, 1);
   CopyEngine engine(gpu, comm);
   engine.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   engine.Run(FakeCuda::kForever);
   for (int i = 0; i < 5; ++i) comm.Run(kMs);
   gpu.Advance(kSecond);
-  AdvanceClock(60 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(60 * kSecond);
   EXPECT_EQ(comm.Read().launches, 7u);
   EXPECT_EQ(comm.Read().launches_completed, 1u);
   EXPECT_LT(comm.Read().oldest_inflight_realtime_ns,
@@ -66,10 +63,7 @@ TEST(CopyEngineTest, TheGpuDoesNotComeToIt) {
       CopyEngine engine(gpu, comm);
       if (!begun) gpu.Launch(comm.stream(), FakeCuda::kForever);
       engine.Run(FakeCuda::kForever);
-      for (int i = 0; i < 3; ++i) {
-        AdvanceClock(200 * kMs);
-        WaitForPoll();
-      }
+      for (int i = 0; i < 3; ++i) AdvanceClockAndPoll(200 * kMs);
       EXPECT_EQ(comm.Read().oldest_launch, begun ? OldestLaunch::kBegun : OldestLaunch::kNotBegun);
     });
   }
@@ -92,8 +86,7 @@ TEST(CopyEngineTest, InAGroupWithKernels) {
         comm.Report(reduced);
         if (!first) engine.Carry(copied, 2 * kMs);
         comm.StopGroup(group);
-        gpu.Advance(kSecond);
-        WaitForPoll();
+        AdvanceAndPoll(gpu, kSecond);
       }
       const CommunicatorSnapshot measured = comm.Read();
       EXPECT_EQ(measured.launches, 2 * kRounds);
@@ -135,8 +128,7 @@ TEST_WITH_GPU(CopyEngineTest, WithoutEndOrCall) {
   TimeEveryCall();
   for (int i = 0; i < 20; ++i) engine.Start({"AllGather", 4096});
   for (int i = 0; i < 4; ++i) engine.Carry({"AllGather", 4096}, kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const CommunicatorSnapshot measured = comm.Read();
   EXPECT_EQ(measured.launches, 4u);
   EXPECT_EQ(measured.launches_completed, 4u);
@@ -167,8 +159,7 @@ TEST(CopyEngineTest, OtherTimingsDoNotTimeIt) {
           StreamCommunicator comm(gpu, 1);
           CopyEngine engine(gpu, comm);
           for (int i = 0; i < 5; ++i) engine.Run();
-          gpu.Advance(kSecond);
-          WaitForPoll();
+          AdvanceAndPoll(gpu, kSecond);
           const bool kernel = std::string(timing) == "kernel";
           EXPECT_EQ(comm.Read().has_heartbeat, kernel);
           EXPECT_EQ(comm.Read().launches, 5u);

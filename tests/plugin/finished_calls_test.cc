@@ -280,8 +280,7 @@ TEST(FinishedCallsTest, ThoseOfTheNextCommunicatorStand) {
       EXPECT_EQ(Standing(job), 0u) << id;
       job.comm().Finalize();
       job.See();
-      AdvanceClock(700 * kSecond);
-      WaitForPoll();
+      AdvanceClockAndPoll(700 * kSecond);
     }
   });
 }

@@ -31,8 +31,7 @@ TEST_IN_CHILD(ForeignTest, ProxyOpOfAnotherProcess) {
   EXPECT_EQ(Start(nullptr, ProxyOpEvent(nullptr, neighbour)), nullptr);
   // Handles that happen to be ones of ours are not ours either when the process is another.
   EXPECT_EQ(Start(comm.context(), ProxyOpEvent(coll, neighbour)), nullptr);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"foreign_process", 3}}));
   EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 0u);
 }
@@ -44,8 +43,7 @@ TEST_IN_CHILD(ForeignTest, PoisonedParentOfThisProcess, kKernel) {
   EXPECT_EQ(Start(comm.context(), ChannelEvent(poison, 0, 1)), nullptr);
   EXPECT_NE(Start(comm.context(), CollEvent(poison, 0, 1)), nullptr);
   comm.RunWithKernel(2, 1000, 2000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"foreign_handle", 2}}));
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), 1u);

@@ -106,8 +106,7 @@ TEST_IN_CHILD(ForkTest, ChildWithInitStartsAfresh, kKernel) {
     // The parent's tickets are another process' now.
     EXPECT_EQ(Start(comm.context(), CollEvent(nullptr, 0, 1)), nullptr);
     EXPECT_EQ(Start(own.context(), ProxyOpEvent(coll, parent_pid)), nullptr);
-    own.Finalize();
-    const ProcessSnapshot after = ReadSnapshot();
+    const ProcessSnapshot after = own.FinalizeAndRead();
     EXPECT_EQ(Timed(Find(after, 2), LatencyKind::kDurationKernel), 1u);
     EXPECT_EQ(Timed(Find(after, 2), LatencyKind::kCompletionProxy), 1u);
     EXPECT_EQ(Ignored(after), 2u);
@@ -117,8 +116,7 @@ TEST_IN_CHILD(ForkTest, ChildWithInitStartsAfresh, kKernel) {
     InFork([&] { EXPECT_TRUE(FindSegments().empty()); });
   });
   comm.RunWithKernel(2, 1000, 2000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(snapshot.pid, getpid());
   EXPECT_EQ(snapshot.communicators.size(), 1u);
   EXPECT_EQ(Operations(Find(snapshot, 1)), 2u);

@@ -32,8 +32,7 @@ TEST_WITH_GPU(GraphEnd, GraphThatIsGoneHasNothingInFlight) {
   ASSERT_EQ(comm.Read().graph_replays_in_flight, 1u);
   gpu.DestroyGraph(graph);
   WaitForPoll();
-  AdvanceClock(kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(kSecond);
   EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
   EXPECT_EQ(comm.Read().graph_replays, 2u);
 }

@@ -26,8 +26,7 @@ TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom) {
     }
     for (FakeCuda::Graph graph : graphs) gpu.DestroyGraph(graph);
     WaitForPoll();
-    AdvanceClock(10 * kSecond);
-    WaitForPoll();
+    AdvanceClockAndPoll(10 * kSecond);
   }
   EXPECT_EQ(comm.Read().graph_replays, replays);
   EXPECT_EQ(Captures(CaptureFate::kFollowed), 3u * GraphStamps::kMostRecords);
@@ -60,8 +59,7 @@ TEST_WITH_GPU(GraphStamps, GraphThatCannotBeWatchedIsNotCounted) {
   }
   gpu.StopFailing();
   WaitForPoll();
-  AdvanceClock(10 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(10 * kSecond);
   gpu.Replay(CaptureGraph(gpu, comm, kFirstStamp + 1));
   WaitForPoll();
   EXPECT_EQ(comm.Read().graph_replays, 1u);

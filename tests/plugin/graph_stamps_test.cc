@@ -108,8 +108,7 @@ TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight) {
   const CommunicatorSnapshot standing = comm.Read();
   EXPECT_EQ(standing.graph_replays, 2u);
   EXPECT_EQ(standing.graph_replays_in_flight, 1u);
-  AdvanceClock(60 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(60 * kSecond);
   EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
   EXPECT_NEAR(static_cast<double>(comm.Read().graph_moved_realtime_ns),
               static_cast<double>(standing.graph_moved_realtime_ns), 1e9);

@@ -22,8 +22,7 @@ TEST_IN_CHILD(HandlesTest, NullIsCounted, kAuto) {
   const uint64_t gpu_ns = 1;
   Record(nullptr, abi::kStateKernelChStop, &gpu_ns);
   comm.RunWithProxy();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"null_handle", 3}}));
   EXPECT_EQ(Calls(Find(snapshot, 1)), 2u);
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 2u);
@@ -34,8 +33,7 @@ TEST_IN_CHILD(HandlesTest, CollStoppedTwice, kAuto) {
   void* coll = comm.Enqueue();
   Stop(coll);
   Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 1}}));
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
@@ -75,8 +73,7 @@ TEST_IN_CHILD(HandlesTest, ManyProxyOpsOfOneOperation, kAuto) {
   NcclCommunicator comm(1);
   constexpr int kMoreThanTicketsNumber = 300;
   comm.RunWithProxy(kMoreThanTicketsNumber);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
@@ -91,8 +88,7 @@ TEST_IN_CHILD(HandlesTest, ChannelStoppedTwice, kKernel) {
   EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 0u);
   RecordAndStopChannel(second, 2000);
   Stop(second);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 3}}));
   ASSERT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
   for (const LatencySnapshot& latency : Find(snapshot, 1).latencies) {
@@ -108,8 +104,7 @@ TEST_IN_CHILD(HandlesTest, EverythingAfterFinalize, kKernel) {
   void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
   void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
   void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-  comm.Finalize();
-  const ProcessSnapshot before = ReadSnapshot();
+  const ProcessSnapshot before = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(before), NameCounts{});
 
   Record(proxy, abi::kStateProxyOpInProgress);
@@ -155,8 +150,7 @@ TEST_IN_CHILD(HandlesTest, OlderGeneration, kKernel) {
 
   Stop(newer_proxy);
   RecordAndStopChannel(newer_channel, 5000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 7}}));
   EXPECT_EQ(Operations(measured), 2u * kOperationSlots + 1);
@@ -175,8 +169,7 @@ TEST_IN_CHILD(HandlesTest, OlderChannelOfPlaceWithoutChannels, kKernel) {
   void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
   for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue(1);
   RecordAndStopChannel(channel, 2000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 2}}));
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), uint64_t{kOperationSlots});
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
@@ -210,8 +203,7 @@ TEST_IN_CHILD(HandlesTest, RecordWithoutArguments, kKernel) {
   Record(coll, abi::kStateGroupStartApiStop);  // NCCL passes none with the states of API groups
   Stop(channel);
   comm.RunWithKernel(2, 3000, 4000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"missing_argument", 1}}));
   // It ended, so it is complete; when it ended on the GPU is not known.
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);
@@ -227,8 +219,7 @@ TEST_IN_CHILD(HandlesTest, StartWithoutStopStaysUncompleted, kAuto) {
   // Its place is needed; from then on it is known not to have completed.
   for (uint32_t i = 0; i < kOperationSlots; ++i) comm.RunWithProxy();
   EXPECT_EQ(Uncompleted(Find(ReadSnapshot(), 1)), 1u);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 1u);
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), uint64_t{kOperationSlots});
   EXPECT_EQ(Calls(Find(snapshot, 1)), kOperationSlots + 1u);

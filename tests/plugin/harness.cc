@@ -278,6 +278,11 @@ void NcclCommunicator::Finalize() {
   if (Profiler().finalize(context_) != abi::kSuccess) ADD_FAILURE() << "finalize";
 }
 
+ProcessSnapshot NcclCommunicator::FinalizeAndRead() {
+  Finalize();
+  return ReadSnapshot();
+}
+
 void* NcclCommunicator::Enqueue(uint8_t channels) {
   void* call = Start(context_, CallEvent("AllReduce", kBytes / 4, "ncclFloat32"));
   if (call != nullptr) Stop(call);

@@ -140,6 +140,8 @@ class NcclCommunicator {
   // Somebody else changes it.
   static void ChangeEventMask(int mask);
   void Finalize();
+  // ... and what the process has measured until then.
+  ProcessSnapshot FinalizeAndRead();
 
   // An AllReduce of kBytes: call, launch, Coll start and stop. Returns the Coll's handle.
   static constexpr uint64_t kBytes = 4096;

@@ -13,8 +13,7 @@ void NeverTouchACapture(bool timed) {
     StreamCommunicator comm(gpu, 1);
     if (timed) TimeEveryCall();
     comm.WarmUp();
-    gpu.Advance(kMs);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kMs);
     const uint64_t records = gpu.RecordsInCallbacks();
     // By what NCCL says of the group, and by the stream alone.
     for (const bool group_says : {true, false}) {
@@ -38,8 +37,7 @@ void NeverTouchACapture(bool timed) {
     EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 12u);
     // What is launched eagerly beside the graph is followed as before.
     for (int i = 0; i < 3; ++i) comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
     ExpectIdle(comm, 5);
     if (timed) {
       EXPECT_EQ(TimedOperations(comm.Read()), 3u);
@@ -61,8 +59,7 @@ TEST_WITH_GPU(HeartbeatTest, PollingDoesNotEndACapture) {
     comm.Run(kMs);
     WaitForPoll();
   }
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   ExpectIdle(comm, 10);
   EXPECT_GT(gpu.Calls("cuEventQuery"), 10u);
   EXPECT_TRUE(gpu.EndCapture(captured));
@@ -92,8 +89,7 @@ TEST_WITH_GPU(HeartbeatTest, TheDriverIsAskedOfLaunchesWithoutCallsAlone) {
   comm.Launch(group, kMs);
   comm.StopGroup(group);
   EXPECT_EQ(gpu.Calls("cuStreamIsCapturing"), questions + 1);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   ExpectIdle(comm, 9);
 }
 
@@ -107,8 +103,7 @@ TEST_WITH_GPU(HeartbeatTest, TheLegacyStreamWhileAnotherIsCaptured) {
   comm.Launch(comm.StartGroup(false, 2), kMs);  // the driver refuses such a launch; not followed
   EXPECT_TRUE(gpu.EndCapture(captured));
   comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   ExpectIdle(comm, 2);
 }
 

@@ -22,24 +22,21 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
       RunWithGpu([&](FakeCuda& gpu) {
         StreamCommunicator comm(gpu, 1);
         StreamCommunicator other(gpu, 2, 1);
-        TimeEveryCall();
-        comm.WarmUp();
+        comm.TimeEveryCall();
         other.WarmUp();
         for (int i = 0; i < 3; ++i) comm.Run(kMs);
         gpu.Fail(function, error, comm.gpu_context());
         for (int i = 0; i < 3; ++i) RunWithGate(comm, kMs);
         comm.Launch(comm.StartGroup(false, 2), kMs);  // without a call: is it captured?
         other.Run(kMs);
-        gpu.Advance(kSecond);
-        WaitForPoll();
+        AdvanceAndPoll(gpu, kSecond);
         EXPECT_FALSE(comm.Read().has_heartbeat);
         ExpectIdle(other, 3);
         EXPECT_EQ(TimedOperations(other.Read()), 1u);
         gpu.StopFailing();
         const uint64_t records = gpu.Calls("cuEventRecord");
         for (int i = 0; i < 10; ++i) comm.Run(kMs);
-        gpu.Advance(kSecond);
-        WaitForPoll();
+        AdvanceAndPoll(gpu, kSecond);
         EXPECT_EQ(gpu.Calls("cuEventRecord"), records);
         const CommunicatorSnapshot measured = comm.Read();
         EXPECT_FALSE(measured.has_heartbeat);
@@ -48,8 +45,7 @@ TEST(HeartbeatTest, ADriverThatFailsIsAskedNoMore) {
         EXPECT_GE(Untimed(measured, UntimedReason::kNotTimed), 10u);
         comm.Finalize();
         other.Finalize();
-        AdvanceClock(6 * kSecond);
-        WaitForPoll();
+        AdvanceClockAndPoll(6 * kSecond);
         EXPECT_EQ(gpu.EventsAlive(), 0);
       });
     }
@@ -71,11 +67,9 @@ TEST(HeartbeatTest, TheFirstErrorOfALostContextIsKept) {
         EXPECT_EQ(comm.Read().driver_error, 0u);
         gpu.Fail("", error, comm.gpu_context());
         const int64_t failed = RealtimeNs();
-        AdvanceClock(kSecond);
-        WaitForPoll();
+        AdvanceClockAndPoll(kSecond);
         gpu.Fail("", FakeCuda::kDeviceLost, comm.gpu_context());
-        AdvanceClock(kSecond);
-        WaitForPoll();
+        AdvanceClockAndPoll(kSecond);
         const bool is_lost = error == FakeCuda::kIllegalAddress;
         EXPECT_EQ(comm.Read().driver_error, is_lost ? 700u : 0u);
         if (is_lost) {
@@ -95,10 +89,8 @@ TEST(HeartbeatTest, APairThatIsLostHasNoDuration) {
     SCOPED_TRACE(function);
     RunWithGpu([&](FakeCuda& gpu) {
       StreamCommunicator comm(gpu, 1);
-      TimeEveryCall();
-      comm.WarmUp();
-      gpu.Advance(kSecond);
-      WaitForPoll();
+      comm.TimeEveryCall();
+      AdvanceAndPoll(gpu, kSecond);
       for (int i = 0; i < 3; ++i) comm.Run(kMs);
       WaitForPoll();
       gpu.Fail(function, FakeCuda::kIllegalAddress, comm.gpu_context());
@@ -118,22 +110,19 @@ TEST(HeartbeatTest, APairThatIsLostHasNoDuration) {
 TEST_WITH_GPU(HeartbeatTest, AContextThatIsDestroyed) {
   StreamCommunicator comm(gpu, 1);
   StreamCommunicator other(gpu, 2, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.Run(kMs);
   WaitForPoll();
   EXPECT_TRUE(comm.Read().has_heartbeat);
   gpu.DestroyContext(comm.gpu_context());
   other.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_FALSE(comm.Read().has_heartbeat);
   EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kLost), 3u);
   EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 5u);
   ExpectIdle(other, 1);
   comm.Finalize();
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
   EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
 }
 
@@ -157,8 +146,7 @@ TEST(HeartbeatTest, AContextThatIsReset) {
         WaitForPoll();
         EXPECT_EQ(comm.Read().has_heartbeat, idle);
         if (!finalized) comm.Finalize();
-        AdvanceClock(6 * kSecond);
-        WaitForPoll();
+        AdvanceClockAndPoll(6 * kSecond);
         EXPECT_EQ(gpu.ForeignEventsDestroyed(), 0u);
       });
     }
@@ -185,8 +173,7 @@ TEST_WITH_GPU(HeartbeatTest, EventsThatCanNotBeMade) {
   StreamCommunicator comm(gpu, 1);
   gpu.StopFailing();
   comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_FALSE(comm.Read().has_heartbeat);
   EXPECT_EQ(gpu.EventsAlive(), 0);
   EXPECT_EQ(gpu.Calls("cuEventRecord"), 0u);
@@ -198,10 +185,8 @@ TEST(HeartbeatTest, ADriverThatBlocksBlocksThePollerAlone) {
   for (const char* function : {"cuEventQuery", "cuEventElapsedTime", "cuCtxSetCurrent"}) {
     RunWithGpu([&](FakeCuda& gpu) {
       StreamCommunicator comm(gpu, 1);
-      TimeEveryCall();
-      comm.WarmUp();
-      gpu.Advance(kMs);
-      WaitForPoll();
+      comm.TimeEveryCall();
+      AdvanceAndPoll(gpu, kMs);
       gpu.Block(function);
       comm.Run(kMs);
       gpu.Advance(kSecond);
@@ -217,8 +202,7 @@ TEST(HeartbeatTest, ADriverThatBlocksBlocksThePollerAlone) {
       EXPECT_EQ(next.Read().launches, 1u);
       EXPECT_NEAR(static_cast<double>(ReadSnapshot().last_poll_realtime_ns - polled), 0, 1e6);
       gpu.Unblock();
-      gpu.Advance(kSecond);
-      WaitForPoll();
+      AdvanceAndPoll(gpu, kSecond);
       ExpectIdle(next, 1);
       EXPECT_EQ(comm.Read().launches_completed, 103u);
       EXPECT_EQ(TimedOperations(comm.Read()) + Untimed(comm.Read()), 103u);

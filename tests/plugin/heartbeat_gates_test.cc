@@ -10,18 +10,14 @@ namespace {
 // What is said of the oldest launch once nothing has completed for a while.
 OldestLaunch AtStandstill(const StreamCommunicator& comm) {
   // What completed before is seen, then what the gates tell of that, then nothing new.
-  for (int i = 0; i < 3; ++i) {
-    AdvanceClock(200 * kMs);
-    WaitForPoll();
-  }
+  for (int i = 0; i < 3; ++i) AdvanceClockAndPoll(200 * kMs);
   return comm.Read().oldest_launch;
 }
 
 TEST_WITH_GPU(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
   StreamCommunicator comm(gpu, 1);
   for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
   for (int round = 1; round <= 3; ++round) {
     const auto rounds = static_cast<uint64_t>(round);
@@ -38,8 +34,7 @@ TEST_WITH_GPU(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
     EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - before), 0,
                 static_cast<double>(kClockSlackNs));
     gpu.Release(comm.stream());
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
     ExpectIdle(comm, 30 * (rounds + 1));
     EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
   }
@@ -57,8 +52,7 @@ TEST_WITH_GPU(HeartbeatTest, TheGpuWaitsInALaunch) {
   EXPECT_TRUE(comm.Read().is_at_oldest);
   EXPECT_EQ(comm.Read().launches_completed, 5u);
   gpu.Release(comm.stream());
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   ExpectIdle(comm, 36);
   EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
 }
@@ -104,8 +98,7 @@ TEST_WITH_GPU(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
     EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
     EXPECT_EQ(comm.Read().launches_completed, 13 * step - 1);
     gpu.Release(comm.stream());
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
     ExpectIdle(comm, 13 * step);
   }
 }
@@ -127,8 +120,7 @@ TEST(HeartbeatTest, MoreLaunchesThanGates) {
         EXPECT_EQ(AtStandstill(comm), begun ? OldestLaunch::kBegun : OldestLaunch::kNotBegun);
         EXPECT_EQ(comm.Read().launches_completed, 81 * round - 1);
         gpu.Release(comm.stream());
-        gpu.Advance(kSecond);
-        WaitForPoll();
+        AdvanceAndPoll(gpu, kSecond);
         ExpectIdle(comm, 81 * round);
       }
     });
@@ -146,8 +138,7 @@ TEST_WITH_GPU(HeartbeatTest, GatesOnSeveralStreams) {
   EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
   EXPECT_EQ(comm.Read().launches_completed, 1u);
   gpu.Release(other);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   ExpectIdle(comm, 3);
   // It has begun on one; the next, on the other, has not.
   RunWithGate(comm, FakeCuda::kForever);
@@ -195,13 +186,11 @@ TEST_WITH_GPU(HeartbeatTest, GatesAreFewWhereLaunchesAreMany, {"NCCL_PULSE_TIMIN
   EXPECT_TRUE(WaitUntil([&] { return run_batch() <= kBatch + kMarkersAndGatesAtMost; })) << records;
   EXPECT_GE(records, kBatch);
   gpu.Advance(kSecond);
-  AdvanceClock(kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(kSecond);
   const uint64_t before = gpu.RecordsInCallbacks();
   for (int i = 0; i < 100; ++i) RunWithGate(comm, 1000);
   EXPECT_GE(gpu.RecordsInCallbacks(), before + 200);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   ExpectIdle(comm, launches + 100);
 }
 
@@ -211,8 +200,7 @@ TEST_WITH_GPU(HeartbeatTest, FinalizedInFrontOfAGate) {
   for (int i = 0; i < 20; ++i) RunWithGate(comm, kMs);
   EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
   comm.Finalize();
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
   EXPECT_FALSE(comm.Read().has_heartbeat);
   EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
   EXPECT_EQ(gpu.EventsAlive(), 0);

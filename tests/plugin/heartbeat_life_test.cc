@@ -15,8 +15,7 @@ namespace {
 
 TEST_WITH_GPU(HeartbeatTest, FinalizedWithLaunchesInFlight) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   for (int i = 0; i < 5; ++i) comm.Run(FakeCuda::kForever);
   void* open = comm.StartLaunch(nullptr);
   comm.Finalize();
@@ -27,8 +26,7 @@ TEST_WITH_GPU(HeartbeatTest, FinalizedWithLaunchesInFlight) {
   EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
   EXPECT_EQ(gpu.Calls("cuEventDestroy_v2"), 0u);
   EXPECT_GT(gpu.EventsAlive(), 0);
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
   // Nobody looks any longer: what became of them is not known.
   EXPECT_FALSE(comm.Read().has_heartbeat);
   EXPECT_EQ(gpu.EventsAlive(), 0);
@@ -61,8 +59,7 @@ TEST_WITH_GPU(HeartbeatTest, AtTheEndAllThatWasLaunchedIsComplete) {
   comm.Finalize();
   WaitForPoll();
   ExpectIdle(comm, 20);
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
   ExpectIdle(comm, 20);
   EXPECT_TRUE(comm.Read().finalized);
 }
@@ -80,8 +77,7 @@ TEST_WITH_GPU(HeartbeatTest, ThreeHundredCommunicatorsInTurnLeaveNothingBehind) 
     most = std::max(most, gpu.EventsAlive());
   }
   gpu.Advance(kSecond);
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
   EXPECT_EQ(gpu.EventsAlive(), 0);
   EXPECT_EQ(gpu.EventsCreated(), 300u * 43);
   EXPECT_LE(most, 43 * 20);
@@ -97,8 +93,7 @@ TEST_WITH_GPU(HeartbeatTest, APlaceIsUsedAgain) {
     EXPECT_EQ(comm.Read().has_heartbeat, i % 2 != 0);
     gpu.Advance(kSecond);
     comm.Finalize();
-    AdvanceClock(6 * kSecond);
-    WaitForPoll();
+    AdvanceClockAndPoll(6 * kSecond);
     AdvanceClock(700 * kSecond);  // it may be given to the next
   }
   EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
@@ -112,8 +107,7 @@ TEST_WITH_GPU(HeartbeatTest, WhoeverComesAfterOneThatGaveWayHasAHeartbeat,
     for (uint64_t bytes = 4096; bytes < 4096 << 12; bytes *= 4) {
       comm.Run(kMs, "AllReduce", bytes);
     }
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
     EXPECT_TRUE(comm.Read().has_heartbeat) << i;
     EXPECT_EQ(comm.Read().launches_completed, 6u) << i;
     comm.Finalize();
@@ -125,10 +119,8 @@ TEST_WITH_GPU(HeartbeatTest, WhoeverComesAfterOneThatGaveWayHasAHeartbeat,
 // A poller that was stuck in the driver for so long that the record has been recycled.
 TEST_WITH_GPU(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
-  gpu.Advance(kMs);
-  WaitForPoll();
+  comm.TimeEveryCall();
+  AdvanceAndPoll(gpu, kMs);
   gpu.Block("cuEventQuery");
   for (int i = 0; i < 3; ++i) comm.Run(kMs);
   gpu.Advance(kSecond);
@@ -159,8 +151,7 @@ TEST(HeartbeatTest, LaunchedOnAnotherThreadThanCalled) {
   const auto scenario = [](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
     comm.LaunchElsewhere();
-    TimeEveryCall();
-    comm.WarmUp();
+    comm.TimeEveryCall();
     for (int i = 0; i < 5; ++i) {
       void* group = comm.StartGroup();
       const auto call = comm.MakeCall(group, "AllReduce", 4096);
@@ -168,8 +159,7 @@ TEST(HeartbeatTest, LaunchedOnAnotherThreadThanCalled) {
       comm.Launch(group, kMs);
       comm.Report(call);
     }
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
     EXPECT_EQ(TimedOperations(comm.Read()), 5u);
     ExpectIdle(comm, 7);
   };

@@ -68,8 +68,7 @@ TEST_IN_CHILD(KernelTimingTest, ChannelNumberBeyondAll, kKernel) {
   EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 255, 1000)), nullptr);
   EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 64, 1000)), nullptr);
   comm.RunWithKernel(2, 1000, 2000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"no_room", 2}}));
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), 1u);
@@ -86,8 +85,7 @@ TEST_IN_CHILD(KernelTimingTest, NumberOfChannelsNotKnown, kKernel) {
   void* never_stops = comm.Enqueue(0);
   Start(comm.context(), ChannelEvent(never_stops, 0, 4000));
   comm.Enqueue(0);  // no channel at all
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
   EXPECT_EQ(SumNs(measured), 2000u);
@@ -107,8 +105,7 @@ TEST_IN_CHILD(KernelTimingTest, MoreOrFewerChannelsThanSaid, kKernel) {
   void* second = Start(comm.context(), ChannelEvent(more, 1, 3000));
   RecordAndStopChannel(first, 4000);
   RecordAndStopChannel(second, 4000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 2}}));
@@ -180,8 +177,7 @@ TEST_IN_CHILD(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust, kKernel) 
   EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kChecksFailed);
   for (int i = 0; i < 100; ++i) good();
   sound.RunWithKernel(2, 1000, 2000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(Untimed(measured, UntimedReason::kOverlap), 61u);
   EXPECT_EQ(Untimed(measured, UntimedReason::kUntrusted), 100u);
@@ -205,8 +201,7 @@ TEST_IN_CHILD(KernelTimingTest, SelfSendEndsTheTrust, kKernel) {
   EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
   Stop(Start(comm.context(), P2pEvent("Send", 1, 1, 1)));
   RunChannels(comm, {{3000, 4000}, {3000, 4000}});
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(measured.kernel_trust, TrustState::kSelfSend);
   EXPECT_EQ(Timed(measured, LatencyKind::kDurationKernel), 1u);
@@ -238,8 +233,7 @@ TEST_IN_CHILD(KernelTimingTest, ReplaysOfAGraph, kKernel) {
     RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000 * i + 1)),
                          1000 * i + 500);
   }
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Calls(Find(snapshot, 1)), 1u);
   EXPECT_TRUE(Find(snapshot, 1).calls[0].captured);
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 10u);

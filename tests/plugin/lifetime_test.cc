@@ -73,8 +73,7 @@ TEST_IN_CHILD(LifetimeTest, MoreThanThereIsRoomForAtATime, {"NCCL_PULSE_SERIES_L
   NcclCommunicator next(7777);
   ASSERT_NE(next.context(), nullptr);
   next.RunWithProxy();
-  next.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = next.FinalizeAndRead();
   EXPECT_EQ(snapshot.communicators.size(), size_t{kMaxCommunicators});
   EXPECT_EQ(Calls(Find(snapshot, 7777)), 1u);
   EXPECT_EQ(Timed(Find(snapshot, 7777), LatencyKind::kCompletionProxy), 1u);
@@ -118,8 +117,7 @@ TEST_IN_CHILD(LifetimeTest, InitAfterTheLastFinalize) {
   first.Finalize();
   NcclCommunicator second(2);
   for (int i = 0; i < 20; ++i) second.RunWithProxy();
-  second.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = second.FinalizeAndRead();
   EXPECT_EQ(Calls(Find(snapshot, 1)), 10u);
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 10u);
   EXPECT_EQ(Calls(Find(snapshot, 2)), 20u);
@@ -163,8 +161,7 @@ TEST_IN_CHILD(LifetimeTest, StringsMayChangeAfterTheLastFinalize) {
   snprintf(name, sizeof(name), "Broadcast");
   NcclCommunicator second(2);
   Start(second.context(), CallEvent(name, 1, "ncclInt8"));
-  second.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = second.FinalizeAndRead();
   ASSERT_EQ(Find(snapshot, 2).calls.size(), 1u);
   EXPECT_EQ(Find(snapshot, 1).calls[0].op, "AllReduce");
   EXPECT_EQ(Find(snapshot, 2).calls[0].op, "Broadcast");

@@ -29,24 +29,21 @@ void ExpectWait(const StreamCommunicator& comm, const std::string& op, uint64_t 
 
 void End(FakeCuda& gpu, const StreamCommunicator& comm) {
   gpu.Release(comm.stream());
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
 }
 
 // The operation's launch waits for others, and is seen to.
 void Wait(FakeCuda& gpu, StreamCommunicator& comm, const char* op, uint64_t seconds) {
   comm.Run(FakeCuda::kForever, op);
   WaitForPoll();
-  AdvanceClock(seconds * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(seconds * kSecond);
   End(gpu, comm);
 }
 
 TEST_WITH_GPU(LongestWaitTest, TheLongestThatEndedByOperation) {
   StreamCommunicator comm(gpu, 1);
   for (int i = 0; i < 5; ++i) comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(WaitsOf(comm), Waits{});
   AdvanceClock(3600 * kSecond);
   Wait(gpu, comm, "AllReduce", 600);
@@ -70,16 +67,14 @@ TEST_WITH_GPU(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
   AdvanceClock(100 * kSecond);
   comm.Run(FakeCuda::kForever, "AllReduce", 64);
   WaitForPoll();
-  AdvanceClock(600 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(600 * kSecond);
   End(gpu, comm);
   const int64_t ended = comm.Read().last_completion_realtime_ns;
   Wait(gpu, comm, "AllReduce", 60);
   ASSERT_EQ(comm.Read().longest_waits.size(), 1u);
   comm.Run(FakeCuda::kForever, "AllReduce", 1 << 20);
   WaitForPoll();
-  AdvanceClock(60 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(60 * kSecond);
   End(gpu, comm);
   const std::vector<LongestWaitSnapshot> waits = comm.Read().longest_waits;
   ASSERT_EQ(waits.size(), 2u);
@@ -96,15 +91,12 @@ TEST_WITH_GPU(LongestWaitTest, OfWhatStoodStill) {
   comm.Run(FakeCuda::kForever, "AllReduce");
   WaitForPoll();
   // The first of them completes after 50 s, and the second stands for 100 s from then on.
-  AdvanceClock(50 * kSecond);
-  WaitForPoll();
-  gpu.Advance(50 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(50 * kSecond);
+  AdvanceAndPoll(gpu, 50 * kSecond);
   ExpectWait(comm, "AllReduce", 50);
   comm.Run(kMs, "ReduceScatter");
   WaitForPoll();
-  AdvanceClock(100 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(100 * kSecond);
   End(gpu, comm);
   ExpectWait(comm, "AllReduce", 50);
   ExpectWait(comm, "ReduceScatter", 100);
@@ -114,13 +106,10 @@ TEST_WITH_GPU(LongestWaitTest, WhatDoesNotCount) {
   StreamCommunicator comm(gpu, 1);
   // Nothing in flight.
   comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
-  AdvanceClock(600 * kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
+  AdvanceClockAndPoll(600 * kSecond);
   comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(WaitsOf(comm), Waits{});
   // Nobody looked: it may have ended long before.
   gpu.Block("cuEventQuery");
@@ -134,8 +123,7 @@ TEST_WITH_GPU(LongestWaitTest, WhatDoesNotCount) {
   // One that ends because its communicator does.
   comm.Run(FakeCuda::kForever);
   WaitForPoll();
-  AdvanceClock(600 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(600 * kSecond);
   EXPECT_EQ(WaitsOf(comm), Waits{}) << "it has not ended";
   comm.Finalize();
   End(gpu, comm);
@@ -147,19 +135,15 @@ TEST_WITH_GPU(LongestWaitTest, ThePlacesNextCommunicatorHasWaitedForNothing) {
   Wait(gpu, comm, "AllReduce", 60);
   comm.Run(FakeCuda::kForever);
   WaitForPoll();
-  AdvanceClock(60 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(60 * kSecond);
   comm.Finalize();
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
-  AdvanceClock(700 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
+  AdvanceClockAndPoll(700 * kSecond);
   StreamCommunicator next(gpu, 2);
   EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);
   EXPECT_EQ(WaitsOf(next), Waits{});
   next.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(WaitsOf(next), Waits{});
 }
 

@@ -66,8 +66,7 @@ TEST_IN_CHILD(NetworkWindowTest, OperationsAreWatchedAsAWhole, kHalf) {
   Stop(inside);
   RunSend(comm, proxy, 1);
   Stop(proxy);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{1001, 0}));
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationNetwork), 1u);
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
@@ -90,8 +89,7 @@ TEST(NetworkWindowTest, GraphsAreLeftOutUnlessAlwaysWatched) {
         EXPECT_EQ(StartStep(comm, proxy), nullptr);
       }
       Stop(proxy);
-      comm.Finalize();
-      const ProcessSnapshot snapshot = ReadSnapshot();
+      const ProcessSnapshot snapshot = comm.FinalizeAndRead();
       EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{always ? 5u : 0u, 0}));
       EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationNetwork), always ? 1u : 0u);
       EXPECT_EQ(IgnoredByName(snapshot),

@@ -23,8 +23,7 @@ TEST_IN_CHILD(NetworkTest, EachWaitOfASend, kAlways) {
   line.Make([&] { RecordStep(step, abi::kStateProxyStepSendWait, 4096); });
   line.Make([&] { Stop(step); });
   line.Make([&] { Stop(proxy); });
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(measured.network_bytes, (Directions{4096, 0}));
   EXPECT_GE(measured.network_moved_realtime_ns, snapshot.start_realtime_ns);
@@ -57,8 +56,7 @@ TEST_IN_CHILD(NetworkTest, EachWaitOfAReceive, kAlways) {
   line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvGpuWait, 2); });
   line.Make([&] { Stop(step); });
   line.Make([&] { Stop(proxy); });
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(measured.network_bytes, (Directions{0, 512}));
   line.ExpectWithin(Wait(measured, NetworkWait::kReceiveWire), 1, 2, "wire");
@@ -144,8 +142,7 @@ TEST_IN_CHILD(NetworkTest, RestartedReceive, kAlways) {
   for (int i = 0; i < 5; ++i) EXPECT_NE(StartStep(comm, proxy), nullptr);
   RunReceive(comm, proxy, 100);
   Stop(proxy);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 100}));
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }

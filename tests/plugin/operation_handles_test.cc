@@ -196,8 +196,7 @@ TEST_WITH_GPU(OperationHandles, BesideSampledCapturedAndGroupedOnes) {
     communicator.Run(kMs);
     gpu.Advance(kMs);
     communicator.RunGroup(kMs, {{"AllReduce", 4096}, {"AllGather", 4096}});
-    gpu.Advance(kMs);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kMs);
   }
   const CommunicatorSnapshot measured = communicator.Read();
   const uint64_t operations = kFirst + 1 + 3 * kRuns;

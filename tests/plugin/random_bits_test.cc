@@ -36,8 +36,7 @@ TEST_IN_CHILD(RandomBitsTest, RandomHandlesAreCountedAsForeign, kKernel) {
     ProfilerOf<abi::v5::Profiler>(5).finalize(Pointer(random()));
   }
   comm.RunWithKernel(2, 1000, 2000);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_GE(Ignored(snapshot), uint64_t{kRounds} * 9 - kLucky);
   EXPECT_LE(Ignored(snapshot), uint64_t{kRounds} * 9);
   EXPECT_EQ(Operations(Find(snapshot, 1)), 2u);
@@ -75,8 +74,7 @@ TEST_IN_CHILD(RandomBitsTest, DamagedTicketsHarmNothing, kKernel) {
   }
   for (uint64_t i = 0; i < 100; ++i) spared.RunWithKernel(2, 1000 + i, 2000 + i);
   comm.Finalize();
-  spared.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = spared.FinalizeAndRead();
   EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 100u);
   EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kCompletionKernel), 100u);
   const CommunicatorSnapshot& measured = Find(snapshot, 1);

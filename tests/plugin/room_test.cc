@@ -130,8 +130,7 @@ TEST_IN_CHILD(RoomTest, FinalizedCommunicatorsGiveWayToLiveOnes) {
   NcclCommunicator next(2000);
   for (int i = 0; i < kCalled; ++i) RunOne(next.context(), KindOf(i));
   next.Finalize();
-  first.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = first.FinalizeAndRead();
   EXPECT_LE(snapshot.series_used, snapshot.series_limit);
   uint64_t shown = 0;
   uint64_t oldest = 2000;

@@ -96,8 +96,7 @@ TEST_WITH_GPU(SeveralNcclsTest, TheOldOneFirst) {
   EXPECT_EQ(ReadSnapshot().nccl_api_version, 4) << "the first one's";
   EXPECT_EQ(ReadSnapshot().event_mask, static_cast<uint32_t>(kMaskOfV4));
   for (int i = 0; i < 3; ++i) RunV6(context);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(Find(ReadSnapshot(), 6).launches, 3u);
   EXPECT_EQ(Find(ReadSnapshot(), 6).launches_completed, 3u);
   // Further ones change nothing.

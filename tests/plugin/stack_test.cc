@@ -14,8 +14,7 @@ TEST(StackTest, TheBackgroundThreadHasRoom) {
   RunWithGpu([](FakeCuda& gpu) {
     StreamCommunicator comm(gpu, 1);
     comm.Run(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
     EXPECT_EQ(ReadSnapshot().poller, PollerState::kRunning);
     EXPECT_EQ(comm.Read().launches_completed, 1u);
   });

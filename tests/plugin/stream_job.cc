@@ -89,10 +89,19 @@ void WaitForPoll() {
   }
 }
 
+void AdvanceAndPoll(FakeCuda& gpu, uint64_t ns) {
+  gpu.Advance(ns);
+  WaitForPoll();
+}
+
+void AdvanceClockAndPoll(uint64_t ns) {
+  AdvanceClock(ns);
+  WaitForPoll();
+}
+
 void TimeEveryCall() {
   for (int i = 0; ReadSnapshot().sampling_exponent != 0 && i < 1000; ++i) {
-    AdvanceClock(2 * kSecond);
-    WaitForPoll();
+    AdvanceClockAndPoll(2 * kSecond);
   }
   EXPECT_EQ(ReadSnapshot().sampling_exponent, 0);
 }
@@ -243,6 +252,11 @@ void StreamCommunicator::RunGroup(uint64_t duration_ns, const std::vector<Call>&
 
 void StreamCommunicator::WarmUp(const char* op, uint64_t bytes) {
   for (int i = 0; i < 2; ++i) Run(0, op, bytes);
+}
+
+void StreamCommunicator::TimeEveryCall() {
+  ::nccl_pulse::TimeEveryCall();
+  WarmUp();
 }
 
 CommunicatorSnapshot StreamCommunicator::Read() const { return Find(ReadSnapshot(), comm_id_); }

@@ -43,6 +43,9 @@ void RunWithGpu(const std::function<void(FakeCuda&)>& scenario,
 
 // Until the background thread has gone round twice more: it has seen all that was done before.
 void WaitForPoll();
+// The same after the GPU has worked for `ns`, or after that time has passed on the clock.
+void AdvanceAndPoll(FakeCuda& gpu, uint64_t ns);
+void AdvanceClockAndPoll(uint64_t ns);
 // The GPU's time and the clock's go on beside the test's own threads, until End. The clock's: `step_ns`
 // each time that this thread has its turn.
 class PassingTime {
@@ -140,6 +143,8 @@ class StreamCommunicator {
   void RunGroup(uint64_t duration_ns, const std::vector<Call>& calls, int depth = 2);
   // `calls` of an operation that are never timed: the first ones of its kind.
   void WarmUp(const char* op = "AllReduce", uint64_t bytes = 4096);
+  // From now on every AllReduce of 4096 bytes is timed.
+  void TimeEveryCall();
 
   // What has been measured of it.
   CommunicatorSnapshot Read() const;

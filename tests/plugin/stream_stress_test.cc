@@ -55,8 +55,7 @@ TEST_WITH_GPU(StreamStressTest, LaunchPollReadAndFinalizeAtOnce) {
   end = true;
   time.End();
   reader.join();
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   for (const auto& comm : steady) {
     const CommunicatorSnapshot measured = comm->Read();
     EXPECT_EQ(measured.launches, uint64_t{2} * kRounds);
@@ -64,10 +63,8 @@ TEST_WITH_GPU(StreamStressTest, LaunchPollReadAndFinalizeAtOnce) {
     EXPECT_EQ(TimedOperations(measured) + Untimed(measured), uint64_t{3} * kRounds);
     comm->Finalize();
   }
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
-  AdvanceClock(6 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(6 * kSecond);
+  AdvanceClockAndPoll(6 * kSecond);
   for (const CommunicatorSnapshot& measured : ReadSnapshot().communicators) {
     if (measured.comm_id < 100) continue;
     EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 10u);

@@ -12,16 +12,14 @@ namespace {
 // A CUDA host callback reports an operation when it pleases: before its launch, or after the next.
 TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   // It is reported before its launch.
   void* group = comm.StartGroup();
   auto call = comm.MakeCall(group, "AllReduce", 4096);
   comm.Report(call);
   comm.Launch(group, kMs);
   comm.StopGroup(group);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(TimedOperations(comm.Read()), 0u);
   ExpectEveryOperationOnce(comm.Read(), 3);
   // It is reported after the launch of the next, which is of another kind and not timed.
@@ -35,8 +33,7 @@ TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   comm.StopGroup(next);
   comm.Report(call);
   comm.Report(next_call);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(TimedOperations(comm.Read()), 1u);
   ExpectEveryOperationOnce(comm.Read(), 5);
   // It has no launch (a copy-engine collective, say) and comes after one that was timed.
@@ -44,16 +41,14 @@ TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   group = comm.StartGroup();
   comm.Report(comm.MakeCall(group, "AllGather", 64));
   comm.StopGroup(group);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(TimedOperations(comm.Read()), 2u);
   ExpectEveryOperationOnce(comm.Read(), 7);
 }
 
 TEST_WITH_GPU(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   // More than there are pairs: none may be lost for good.
   for (int i = 0; i < 20; ++i) {
     void* group = comm.StartGroup();
@@ -63,8 +58,7 @@ TEST_WITH_GPU(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
     comm.StopGroup(group);
   }
   comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const CommunicatorSnapshot measured = comm.Read();
   EXPECT_EQ(TimedOperations(measured), 1u);
   EXPECT_EQ(Untimed(measured, UntimedReason::kLost), 10u);
@@ -76,8 +70,7 @@ TEST_WITH_GPU(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
 // A CUDA host callback may report an operation many launches later.
 TEST_WITH_GPU(StreamTimerTest, TimedOperationsReportedLateAreCountedOnce) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   std::vector<StreamCommunicator::Call> calls;
   for (int i = 0; i < 8; ++i) {
     void* group = comm.StartGroup();
@@ -86,24 +79,21 @@ TEST_WITH_GPU(StreamTimerTest, TimedOperationsReportedLateAreCountedOnce) {
     comm.StopGroup(group);
   }
   for (const auto& call : calls) comm.Report(call);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(TimedOperations(comm.Read()), 8u);
   ExpectEveryOperationOnce(comm.Read(), 10);
 }
 
 TEST_WITH_GPU(StreamTimerTest, AnOperationReportedAfterItsLaunchWasGivenUp) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   void* group = comm.StartGroup();
   const auto call = comm.MakeCall(group, "AllReduce", 4096);
   comm.StartLaunch(group);
   comm.StopGroup(group);
   comm.Run(kMs, "Reduce", 64);
   comm.Report(call);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(TimedOperations(comm.Read()), 0u);
   ExpectEveryOperationOnce(comm.Read(), 4);
 }
@@ -113,11 +103,9 @@ TEST(StreamTimerTest, TheDefaultStreams) {
     RunWithGpu([&](FakeCuda& gpu) {
       StreamCommunicator comm(gpu, 1);
       comm.UseStream(reinterpret_cast<void*>(handle));  // NOLINT(performance-no-int-to-ptr)
-      TimeEveryCall();
-      comm.WarmUp();
+      comm.TimeEveryCall();
       for (int i = 0; i < 3; ++i) comm.Run(kMs);
-      gpu.Advance(kSecond);
-      WaitForPoll();
+      AdvanceAndPoll(gpu, kSecond);
       EXPECT_EQ(TimedOperations(comm.Read()), 3u);
       EXPECT_TRUE(comm.Read().has_heartbeat);
       EXPECT_EQ(comm.Read().launches_completed, 5u);
@@ -135,8 +123,7 @@ TEST_WITH_GPU(StreamTimerTest, AnotherGpusContextIsCurrent) {
     comm.Run(kMs);
     other.Run(2 * kMs);
   }
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   for (StreamCommunicator* each : {&comm, &other}) {
     EXPECT_EQ(TimedOperations(each->Read()), 3u);
     EXPECT_EQ(each->Read().launches_completed, 5u);
@@ -144,8 +131,7 @@ TEST_WITH_GPU(StreamTimerTest, AnotherGpusContextIsCurrent) {
   // The default stream is then another GPU's: refused by the driver, and given up.
   comm.UseStream(nullptr);
   for (int i = 0; i < 3; ++i) comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_FALSE(comm.Read().has_heartbeat);
   EXPECT_EQ(comm.Read().launches, 8u);
   ExpectEveryOperationOnce(comm.Read(), 8);
@@ -160,8 +146,7 @@ TEST_WITH_GPU(StreamTimerTest, ALaunchThatEndsTwiceCountsOnce) {
   comm.StopLaunch(launch);
   comm.StopLaunch(comm.StartLaunch(nullptr));
   comm.StopLaunch(launch);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(comm.Read().launches, 2u);
   EXPECT_EQ(comm.Read().launches_completed, 2u);
   EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kRepeatedStop), 2u);

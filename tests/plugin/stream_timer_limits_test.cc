@@ -11,12 +11,10 @@ namespace {
 
 TEST_WITH_GPU(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   for (int i = 0; i < 50; ++i) comm.Run(kMs);
   EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotSampled), 2u + 50 - 8);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");
   EXPECT_EQ(latency.histogram.Count(), 8u);
   ExpectSeconds(latency.histogram.sum_ns, 8 * kMs, 8);  // each its own, none the queue's
@@ -27,17 +25,14 @@ TEST_WITH_GPU(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
 TEST_WITH_GPU(StreamTimerTest, ABurstAfterRestKeepsTheBudget) {
   SlowClock();  // the budget is of a second
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   for (int i = 0; i < 300; ++i) {
     comm.Run(1000);
     if (i % 8 == 7) {
-      gpu.Advance(kMs);
-      WaitForPoll();
+      AdvanceAndPoll(gpu, kMs);
     }
   }
-  gpu.Advance(kMs);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kMs);
   EXPECT_EQ(TimedOperations(comm.Read()), 100u);
   ExpectEveryOperationOnce(comm.Read(), 302);
 }
@@ -50,8 +45,7 @@ TEST_WITH_GPU(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs,
   EXPECT_TRUE(comm.Read().has_heartbeat);
   EXPECT_EQ(comm.Read().launches, 10u);
   EXPECT_NE(comm.Read().oldest_inflight_realtime_ns, 0);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(comm.Read().launches_completed, 10u);
   EXPECT_EQ(gpu.Calls("cuEventElapsedTime"), 0u);
   EXPECT_EQ(gpu.EventsAlive(), 27);
@@ -65,8 +59,7 @@ TEST_WITH_GPU(StreamTimerTest, OffAsksTheDriverForNamesAlone, {"NCCL_PULSE_TIMIN
   const uint64_t for_names = gpu.Calls();
   EXPECT_EQ(gpu.EventsAlive(), 0);
   for (int i = 0; i < 10; ++i) comm.Run(kMs);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   comm.Finalize();
   EXPECT_EQ(gpu.Calls(), for_names);
   EXPECT_EQ(comm.Read().launches, 10u);

@@ -11,15 +11,13 @@ namespace {
 
 TEST_WITH_GPU(StreamTimerTest, ASingleCollectiveHasItsLaunchesDuration) {
   StreamCommunicator comm(gpu, 1);
-  TimeEveryCall();
-  comm.WarmUp();
+  comm.TimeEveryCall();
   uint64_t sum_ns = 0;
   const std::array<uint64_t, 6> durations = {1000, 2900, 72000, 888000, 17 * kMs, 3 * kSecond};
   for (uint64_t duration_ns : durations) {
     comm.Run(duration_ns);
     sum_ns += duration_ns;
-    gpu.Advance(duration_ns);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, duration_ns);
   }
   const CommunicatorSnapshot measured = comm.Read();
   const LatencySnapshot latency = StreamLatency(measured, "AllReduce");
@@ -39,8 +37,7 @@ TEST_WITH_GPU(StreamTimerTest, OneCollectiveInAnExplicitGroupToo) {
   StreamCommunicator comm(gpu, 1);
   TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.RunGroup(5 * kMs, {{"AllGather", 1 << 20}});
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const LatencySnapshot latency = StreamLatency(comm.Read(), "AllGather");
   EXPECT_EQ(latency.histogram.Count(), 1u);
   ExpectSeconds(latency.histogram.sum_ns, 5 * kMs, 1);
@@ -54,13 +51,11 @@ TEST_WITH_GPU(StreamTimerTest, TheFirstTwoCallsOfEachKindAreNotTimed) {
   for (const char* op : {"AllReduce", "AllGather", "Broadcast", "Send"}) {
     for (uint64_t bytes : {64u, 1u << 20}) {
       for (int i = 0; i < 4; ++i) comm.Run(1000, op, bytes);
-      gpu.Advance(kMs);
-      WaitForPoll();
+      AdvanceAndPoll(gpu, kMs);
     }
   }
   for (int i = 0; i < 4; ++i) comm.RunGroup(1000, {{"Send", 64}, {"Recv", 64}});
-  gpu.Advance(kMs);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kMs);
   const CommunicatorSnapshot measured = comm.Read();
   for (const char* op : {"AllReduce", "AllGather", "Broadcast", "Send"}) {
     EXPECT_EQ(StreamLatency(measured, op).histogram.Count(), 4u) << op;
@@ -76,8 +71,7 @@ TEST_WITH_GPU(StreamTimerTest, SeveralOperationsOfALaunchAreTimedAsAGroup) {
   for (int i = 0; i < 3; ++i) {
     comm.RunGroup(7 * kMs, {{"AllReduce", 1000}, {"AllGather", 2000}, {"Send", 500}});
   }
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const CommunicatorSnapshot measured = comm.Read();
   const LatencySnapshot latency = StreamLatency(measured, "Grouped");
   EXPECT_EQ(latency.histogram.Count(), 1u);
@@ -106,8 +100,7 @@ TEST_WITH_GPU(StreamTimerTest, AGroupCutIntoSeveralLaunches) {
     comm.Report(receive);
     comm.StopGroup(group);
   }
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const CommunicatorSnapshot measured = comm.Read();
   const LatencySnapshot latency = StreamLatency(measured, "Grouped");
   EXPECT_EQ(latency.histogram.Count(), 4u);  // of six launches the first two are not timed
@@ -130,8 +123,7 @@ TEST_WITH_GPU(StreamTimerTest, AGroupOfUnreportedOperationsCountsItsBytesOnce) {
     comm.Launch(group, kMs);
     comm.StopGroup(group);
   }
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 4u);
   EXPECT_EQ(StreamLatency(comm.Read(), "Grouped").bytes, 2u * 4000);
 }
@@ -140,8 +132,7 @@ TEST_WITH_GPU(StreamTimerTest, PointToPoint) {
   StreamCommunicator comm(gpu, 1);
   TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.Run(4 * kMs, "Recv", 2048);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   const LatencySnapshot latency = StreamLatency(comm.Read(), "Recv");
   EXPECT_EQ(latency.histogram.Count(), 1u);
   ExpectSeconds(latency.histogram.sum_ns, 4 * kMs, 1);

@@ -202,8 +202,7 @@ TEST_IN_CHILD(StressTest, StepsOfOneOperationOnSeveralThreads,
     });
   }
   for (std::thread& thread : proxies) thread.join();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   // A thread that was off the CPU for a whole ring has lost its step, and that was counted.
   EXPECT_LE(measured.network_bytes[0], kThreads * kOperations);
@@ -233,8 +232,7 @@ TEST_IN_CHILD(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
     while (done.load() < 2 * i) std::this_thread::yield();
   }
   for (std::thread& thread : proxies) thread.join();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);
   EXPECT_EQ(Ignored(snapshot), 0u);

@@ -19,8 +19,7 @@ TEST_IN_CHILD(ThreadsTest, FreshThreadForEveryGroup) {
   for (int i = 0; i < kGroups; ++i) {
     std::thread([&comm] { comm.RunWithProxy(); }).join();
   }
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(Calls(measured), uint64_t{kGroups});
   EXPECT_EQ(measured.launches, uint64_t{kGroups});
@@ -83,8 +82,7 @@ TEST_IN_CHILD(ThreadsTest, LaunchAndProgressThreads, kKernel) {
     }
   }
   progress.join();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), kOperations);
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), kOperations);
   EXPECT_EQ(Ignored(snapshot), 0u);
@@ -107,8 +105,7 @@ TEST_IN_CHILD(ThreadsTest, CrowdOnOneCommunicator, kKernel) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_GT(Calls(measured), 0u);
   EXPECT_LE(Calls(measured), kThreads * kOperations);

@@ -19,8 +19,7 @@ TEST_IN_CHILD(UnknownTest, EventTypes) {
     EXPECT_EQ(Start(comm.context(), event), nullptr);
   }
   comm.RunWithProxy();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"unknown_type", 5}}));
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
@@ -71,8 +70,7 @@ TEST_IN_CHILD(UnknownTest, States) {
     if (state != abi::kStateKernelChStop) Record(proxy, state);
   }
   Stop(proxy);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"unknown_state", 5}}));
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
@@ -101,8 +99,7 @@ TEST_IN_CHILD(UnknownTest, NoStrings) {
   event = P2pEvent(nullptr, 0, 1, 1);
   event.p2p.datatype = nullptr;
   Start(comm.context(), event);
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
   EXPECT_EQ(Calls(Find(snapshot, 1)), 2u);
   EXPECT_EQ(Bytes(Find(snapshot, 1)), 200u);  // an unknown type counts as bytes
@@ -117,8 +114,7 @@ TEST_IN_CHILD(UnknownTest, NewNames) {
   for (const char* func : {"AllToAllv2", "weird\"name\n\\{}", "\xff\xfe", "", long_name.c_str()}) {
     Start(comm.context(), CallEvent(func, 1, "ncclFloat4e2m1x1234567890123456789"));
   }
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Calls(Find(snapshot, 1)), 5u);
   for (const CallCountSnapshot& count : Find(snapshot, 1).calls) {
     for (char c : count.op) EXPECT_TRUE(c > 0x20 && c < 0x7f) << count.op;
@@ -134,8 +130,7 @@ TEST_IN_CHILD(UnknownTest, MoreNamesThanTheTableHolds) {
     Start(comm.context(), CallEvent(name.c_str(), 1, "ncclInt8"));
   }
   comm.RunWithProxy();
-  comm.Finalize();
-  const ProcessSnapshot snapshot = ReadSnapshot();
+  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   EXPECT_EQ(Calls(Find(snapshot, 1)), 1001u);
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }

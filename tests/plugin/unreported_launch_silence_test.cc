@@ -54,10 +54,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, OfANonBlockingCommunicatorIsUnknown) {
 TEST_WITH_GPU(UnreportedLaunchTest, TheLastCallHasNoReasonYet) {
   const auto comm = MakeElsewhere(gpu, 1);
   for (int i = 0; i < 3; ++i) comm->RunUnreported(kMs);
-  for (int i = 0; i < 100; ++i) {
-    AdvanceClock(kSecond);
-    WaitForPoll();
-  }
+  for (int i = 0; i < 100; ++i) AdvanceClockAndPoll(kSecond);
   EXPECT_EQ(Untimed(comm->Read(), UntimedReason::kUnreported), 2u);
 }
 
@@ -253,8 +250,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, WhatTheDriverRefusesIsNotClaimed) {
   TimeEveryCall();
   for (int i = 0; i < 4; ++i) {
     comm.RunUnreported(kMs);
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
   }
   gpu.Fail("cuEventRecord", FakeCuda::kContextDestroyed);
   comm.RunUnreported(kMs);

@@ -39,8 +39,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
   constexpr int kTimed = 20;
   for (int i = 0; i < kTimed; ++i) {
     comm.RunUnreported(7 * kMs);
-    gpu.Advance(7 * kMs);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, 7 * kMs);
   }
   const CommunicatorSnapshot measured = comm.Read();
   const LatencySnapshot latency = StreamLatency(measured, "Broadcast");
@@ -81,8 +80,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
   for (int i = 0; i < 2; ++i) comm.RunUnreported(0, "AllReduce");
   for (int i = 0; i < 30; ++i) {
     comm.Run(3 * kMs);
-    gpu.Advance(3 * kMs);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, 3 * kMs);
   }
   EXPECT_EQ(See(comm), (Seen{34, 34, 0}));
   const LatencySnapshot latency = StreamLatency(comm.Read(), "AllReduce");

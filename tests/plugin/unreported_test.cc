@@ -231,8 +231,7 @@ TEST_WITH_GPU(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
   EXPECT_EQ(Unreported(comm), 2u);
   comm.Finalize();
   EXPECT_EQ(Unreported(comm), 0u);
-  AdvanceClock(700 * kSecond);
-  WaitForPoll();
+  AdvanceClockAndPoll(700 * kSecond);
   StreamCommunicator next(gpu, 2);  // in its place
   next.LaunchElsewhere();
   EXPECT_EQ(ReadSnapshot().communicators.size(), 1u);

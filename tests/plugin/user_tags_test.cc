@@ -131,8 +131,7 @@ TEST_WITH_GPU(UserTagsTest, CallsAndDurationsHaveThem, {"NCCL_PULSE_USER_TAGS", 
     comm.Run(17);
     comm.Run(UINT64_MAX);
     comm.Run(0);
-    gpu.Advance(kSecond);
-    WaitForPoll();
+    AdvanceAndPoll(gpu, kSecond);
   }
   const ByTag calls{{"", 4}, {"17", 4}, {"18446744073709551615", 4}};
   EXPECT_EQ(CallsByTag(comm.Read()), calls);
@@ -145,8 +144,7 @@ TEST_WITH_GPU(UserTagsTest, ACompositeHasThatOfItsParts, {"NCCL_PULSE_USER_TAGS"
   TaggedCommunicator comm(gpu, 1);
   TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.RunAlltoAll(17);
-  gpu.Advance(kSecond);
-  WaitForPoll();
+  AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(TimedByTag(comm.Read(), "AlltoAll"), (ByTag{{"17", 1}}));
 }
 
@@ -169,8 +167,7 @@ TEST(UserTagsTest, TheyAreOffUnlessAskedFor) {
           EXPECT_EQ(LinesThatName("USER_TAGS"), 0);
           TimeEveryCall();
           for (uint64_t tag = 0; tag < 4; ++tag) comm.Run(tag);
-          gpu.Advance(kSecond);
-          WaitForPoll();
+          AdvanceAndPoll(gpu, kSecond);
           EXPECT_EQ(CallsByTag(comm.Read()), (ByTag{{"", 4}}));
           EXPECT_EQ(TimedByTag(comm.Read(), "AllReduce"), (ByTag{{"", 2}}));
         },

@@ -201,12 +201,10 @@ TEST(WorkCounterTest, ADriverThatBlocksStopsTheReadingAlone) {
         AdvanceClock(100 * kMs);
         return gpu.IsBlocked();
       })) << function;
-      AdvanceClock(3 * kSecond);
-      WaitForPoll();
+      AdvanceClockAndPoll(3 * kSecond);
       EXPECT_EQ(job.work().state, WorkState::kStuck) << function;
       job.comm().Run(0);
-      gpu.Advance(kMs);
-      WaitForPoll();
+      AdvanceAndPoll(gpu, kMs);
       EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches) << function;
       gpu.Unblock();
       job.block().Finish(2, 2);

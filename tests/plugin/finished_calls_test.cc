@@ -266,23 +266,21 @@ TEST(FinishedCallsTest, ARefutedCounterSaysNothing) {
 }
 
 // Its numbers begin anew with each communicator.
-TEST(FinishedCallsTest, ThoseOfTheNextCommunicatorStand) {
-  RunWithGpu([](FakeCuda& gpu) {
-    FakeCuda::Context const context = gpu.CreateContext(0);
-    for (uint64_t id = 1; id <= 3; ++id) {
-      Job job(gpu, true, context, id, 6);
-      job.comm().LaunchElsewhere();
-      job.Prove();
-      Broadcast(job);
-      EXPECT_EQ(Standing(job), 1u) << id;
-      job.Run();
-      Broadcast(job);
-      EXPECT_EQ(Standing(job), 0u) << id;
-      job.comm().Finalize();
-      job.See();
-      AdvanceClockAndPoll(700 * kSecond);
-    }
-  });
+TEST_WITH_GPU(FinishedCallsTest, ThoseOfTheNextCommunicatorStand) {
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Job job(gpu, true, context, id, 6);
+    job.comm().LaunchElsewhere();
+    job.Prove();
+    Broadcast(job);
+    EXPECT_EQ(Standing(job), 1u) << id;
+    job.Run();
+    Broadcast(job);
+    EXPECT_EQ(Standing(job), 0u) << id;
+    job.comm().Finalize();
+    job.See();
+    AdvanceClockAndPoll(700 * kSecond);
+  }
 }
 
 }  // namespace

@@ -92,24 +92,22 @@ TEST_WITH_GPU(GraphUpdate, AReplayInFlightIsThatOfTheEarlierCapture) {
 }
 
 // Short graphs have no stamps. Which capture an executable runs, the counter does not tell, and need not.
-TEST(GraphUpdateTest, ShortGraphsAreCountedByTheCounter) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
+TEST_WITH_JOB(GraphUpdateTest, ShortGraphsAreCountedByTheCounter) {
+  job.Prove();
+  job.Capture();
+  const FakeCuda::Graph executable = gpu.Instantiate(gpu.CapturedGraph(job.comm().stream()));
+  for (int i = 0; i < 4; ++i) {
     job.Capture();
-    const FakeCuda::Graph executable = gpu.Instantiate(gpu.CapturedGraph(job.comm().stream()));
-    for (int i = 0; i < 4; ++i) {
-      job.Capture();
-      gpu.Update(executable, gpu.CapturedGraph(job.comm().stream()));
-      for (int k = 0; k < 10; ++k) {
-        gpu.Replay(executable);
-        job.block().Finish(i + 1);
-      }
+    gpu.Update(executable, gpu.CapturedGraph(job.comm().stream()));
+    for (int k = 0; k < 10; ++k) {
+      gpu.Replay(executable);
+      job.block().Finish(i + 1);
     }
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_TRUE(job.work().are_operations_known);
-    EXPECT_EQ(job.work().operations, 40u);
-  });
+  }
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_TRUE(job.work().are_operations_known);
+  EXPECT_EQ(job.work().operations, 40u);
 }
 
 }  // namespace

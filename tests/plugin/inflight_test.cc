@@ -129,17 +129,15 @@ TEST_WITH_GPU(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped, kKernel
 }
 
 // Before API v5 there is no launch, and ProxyOps there are.
-TEST(InflightTest, AnOlderApi) {
-  RunWithGpu([](FakeCuda&) {
-    OlderCommunicator comm(1);
-    for (int i = 0; i < 2; ++i) comm.Stop(comm.StartProxyOp(comm.Enqueue()));
-    void* last = comm.StartProxyOp(comm.Enqueue());
-    EXPECT_EQ(Look().operations_source, CompletionSource::kProxy);
-    EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
-    EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
-    comm.Stop(last);
-    ExpectIdle(Look(), CompletionSource::kProxy);
-  });
+TEST_WITH_GPU(InflightTest, AnOlderApi) {
+  OlderCommunicator comm(1);
+  for (int i = 0; i < 2; ++i) comm.Stop(comm.StartProxyOp(comm.Enqueue()));
+  void* last = comm.StartProxyOp(comm.Enqueue());
+  EXPECT_EQ(Look().operations_source, CompletionSource::kProxy);
+  EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
+  EXPECT_EQ(ReadSnapshot().completion_source, "proxy");
+  comm.Stop(last);
+  ExpectIdle(Look(), CompletionSource::kProxy);
 }
 
 // With events behind the launches they say it all; when the driver fails, the network goes on.

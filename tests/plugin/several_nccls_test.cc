@@ -107,15 +107,13 @@ TEST_WITH_GPU(SeveralNcclsTest, TheOldOneFirst) {
   ExpectBoth();
 }
 
-TEST(SeveralNcclsTest, TheNewOneFirst) {
-  RunWithGpu([](FakeCuda&) {
-    InitV6(6);
-    InitV4(4);
-    WaitForPoll();
-    ExpectBoth();
-    EXPECT_EQ(ReadSnapshot().nccl_api_version, 6);
-    EXPECT_EQ(ReadSnapshot().event_mask, static_cast<uint32_t>(kMaskOfV6));
-  });
+TEST_WITH_GPU(SeveralNcclsTest, TheNewOneFirst) {
+  InitV6(6);
+  InitV4(4);
+  WaitForPoll();
+  ExpectBoth();
+  EXPECT_EQ(ReadSnapshot().nccl_api_version, 6);
+  EXPECT_EQ(ReadSnapshot().event_mask, static_cast<uint32_t>(kMaskOfV6));
 }
 
 // Timestamps are asked for where there are any, and what was decided first holds.

@@ -74,35 +74,33 @@ TEST(WorkAttackTest, ACapturedKernelThatDoesNotCountIsNotQuiet) {
 }
 
 // Their launches follow each other on one GPU; one of the two hangs.
-TEST(WorkAttackTest, CommunicatorsOfOneContextAreToldApart) {
-  RunWithGpu([](FakeCuda& gpu) {
-    FakeCuda::Context const context = gpu.CreateContext(0);
-    Job hangs(gpu, true, context, 1);
-    Job goes_on(gpu, true, context, 2);
-    // NCCL's communicator has the other one's block as well, further away than its own.
-    hangs.nccl().other = goes_on.block().memory();
-    goes_on.nccl().other = hangs.block().memory();
-    for (int i = 0; i < 3; ++i) {
-      hangs.Run();
-      goes_on.Run();
-    }
-    hangs.comm().Run(FakeCuda::kForever);
-    SlowClock();
-    for (int i = 0; i < 500; ++i) {
-      goes_on.comm().Run(0);
-      goes_on.block().Finish();
-    }
-    hangs.See();
-    for (Job* job : {&hangs, &goes_on}) {
-      const CommunicatorSnapshot read = job->comm().Read();
-      EXPECT_EQ(read.work.state, WorkState::kProven);
-      EXPECT_EQ(read.launches - read.launches_completed, job == &hangs ? 1u : 0u);
-    }
-    gpu.Release(hangs.comm().stream());
-    hangs.block().Finish();
-    hangs.See();
-    EXPECT_EQ(hangs.comm().Read().launches_completed, hangs.comm().Read().launches);
-  });
+TEST_WITH_GPU(WorkAttackTest, CommunicatorsOfOneContextAreToldApart) {
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  Job hangs(gpu, true, context, 1);
+  Job goes_on(gpu, true, context, 2);
+  // NCCL's communicator has the other one's block as well, further away than its own.
+  hangs.nccl().other = goes_on.block().memory();
+  goes_on.nccl().other = hangs.block().memory();
+  for (int i = 0; i < 3; ++i) {
+    hangs.Run();
+    goes_on.Run();
+  }
+  hangs.comm().Run(FakeCuda::kForever);
+  SlowClock();
+  for (int i = 0; i < 500; ++i) {
+    goes_on.comm().Run(0);
+    goes_on.block().Finish();
+  }
+  hangs.See();
+  for (Job* job : {&hangs, &goes_on}) {
+    const CommunicatorSnapshot read = job->comm().Read();
+    EXPECT_EQ(read.work.state, WorkState::kProven);
+    EXPECT_EQ(read.launches - read.launches_completed, job == &hangs ? 1u : 0u);
+  }
+  gpu.Release(hangs.comm().stream());
+  hangs.block().Finish();
+  hangs.See();
+  EXPECT_EQ(hangs.comm().Read().launches_completed, hangs.comm().Read().launches);
 }
 
 // Twins launch alike. Whose block it is, no count tells then: nothing is believed of either.
@@ -125,71 +123,63 @@ TEST(WorkAttackTest, ABlockOfTwoCommunicatorsIsOfNeither) {
 }
 
 // What was captured is never instantiated: its communicator launches eagerly, and hangs there.
-TEST(WorkAttackTest, AGraphThatIsNeverMadeHidesNoHang) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    job.Capture();
-    for (int i = 0; i < 5; ++i) job.Run();
-    job.comm().Run(FakeCuda::kForever);
-    AdvanceClock(30 * kSecond);
-    job.See();
-    const CommunicatorSnapshot read = job.comm().Read();
-    EXPECT_EQ(read.launches - read.launches_completed, 1u);
-    EXPECT_EQ(read.work.operations, 0u);
-    gpu.Release(job.comm().stream());
-    job.block().Finish();
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+TEST_WITH_JOB(WorkAttackTest, AGraphThatIsNeverMadeHidesNoHang) {
+  job.Prove();
+  job.Capture();
+  for (int i = 0; i < 5; ++i) job.Run();
+  job.comm().Run(FakeCuda::kForever);
+  AdvanceClock(30 * kSecond);
+  job.See();
+  const CommunicatorSnapshot read = job.comm().Read();
+  EXPECT_EQ(read.launches - read.launches_completed, 1u);
+  EXPECT_EQ(read.work.operations, 0u);
+  gpu.Release(job.comm().stream());
+  job.block().Finish();
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
 // A kernel that is aborted counts the batch that it was in (src/device/common.h), and leaves out the rest.
-TEST(WorkAttackTest, AnAbortedKernelThatCountsLessRefutes) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    job.comm().RunGroup(0, {{"AllReduce", 64}, {"AllReduce", 64}, {"AllReduce", 64}});
-    job.block().Finish(2, 1);  // of three
-    AdvanceClock(kMs);
-    job.Run();  // with an event
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kRefuted);
-    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
-  });
+TEST_WITH_JOB(WorkAttackTest, AnAbortedKernelThatCountsLessRefutes) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  job.comm().RunGroup(0, {{"AllReduce", 64}, {"AllReduce", 64}, {"AllReduce", 64}});
+  job.block().Finish(2, 1);  // of three
+  AdvanceClock(kMs);
+  job.Run();  // with an event
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kRefuted);
+  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
 }
 
 // Its graph ends while a replay runs: the kernels count all the same, and CUDA lets them end.
-TEST(WorkAttackTest, AGraphThatIsDestroyedWhileItRuns) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    job.Capture();
-    for (int i = 0; i < 10; ++i) job.block().Finish();
-    job.See();
-    gpu.DestroyGraph(gpu.CapturedGraph(job.comm().stream()));
-    for (int i = 0; i < 5; ++i) job.block().Finish();
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_EQ(job.work().operations, 15u);
-  });
+TEST_WITH_JOB(WorkAttackTest, AGraphThatIsDestroyedWhileItRuns) {
+  job.Prove();
+  job.Capture();
+  for (int i = 0; i < 10; ++i) job.block().Finish();
+  job.See();
+  gpu.DestroyGraph(gpu.CapturedGraph(job.comm().stream()));
+  for (int i = 0; i < 5; ++i) job.block().Finish();
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_EQ(job.work().operations, 15u);
 }
 
 // A communicator that is aborted has nothing in flight, and its memory is given back though a copy hangs.
-TEST(WorkAttackTest, AnAbortInFlightLeavesNothing) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    job.comm().Run(FakeCuda::kForever);
-    gpu.HoldCopies(true);
-    job.See();
-    job.block().Free();
-    job.comm().Finalize();
-    job.See();
-    gpu.HoldCopies(false);
-    gpu.Release(job.comm().stream());
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kGone);
-    EXPECT_EQ(gpu.MemoryHeld(), 0u);
-  });
+TEST_WITH_JOB(WorkAttackTest, AnAbortInFlightLeavesNothing) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  job.comm().Run(FakeCuda::kForever);
+  gpu.HoldCopies(true);
+  job.See();
+  job.block().Free();
+  job.comm().Finalize();
+  job.See();
+  gpu.HoldCopies(false);
+  gpu.Release(job.comm().stream());
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kGone);
+  EXPECT_EQ(gpu.MemoryHeld(), 0u);
 }
 
 }  // namespace

@@ -12,16 +12,12 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(WorkCounterTest, SwitchedOff) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        Job job(gpu);
-        job.Run();
-        EXPECT_EQ(job.work().state, WorkState::kOff);
-        EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), 0u);
-        EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), 0u);
-      },
-      {{"NCCL_PULSE_WORK_COUNTERS", "off"}});
+TEST_WITH_GPU(WorkCounterTest, SwitchedOff, {"NCCL_PULSE_WORK_COUNTERS", "off"}) {
+  Job job(gpu);
+  job.Run();
+  EXPECT_EQ(job.work().state, WorkState::kOff);
+  EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), 0u);
+  EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), 0u);
 }
 
 TEST(WorkCounterTest, ProvenByThreeLooksWithMoreWorkEach) {
@@ -45,30 +41,24 @@ TEST(WorkCounterTest, ProvenByThreeLooksWithMoreWorkEach) {
   }
 }
 
-TEST(WorkCounterTest, NothingIsCopiedWhileNothingIsNew) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
-    job.See();
-    job.See();
-    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
-  });
+TEST_WITH_JOB(WorkCounterTest, NothingIsCopiedWhileNothingIsNew) {
+  job.Prove();
+  const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+  job.See();
+  job.See();
+  EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
 }
 
-TEST(WorkCounterTest, NotFoundWithoutItsHead) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.block().SetHead(1, 2);
-    job.Run();
-    job.ExpectRefuted(WorkRefutal::kNotFound);
-  });
+TEST_WITH_JOB(WorkCounterTest, NotFoundWithoutItsHead) {
+  job.block().SetHead(1, 2);
+  job.Run();
+  job.ExpectRefuted(WorkRefutal::kNotFound);
 }
 
-TEST(WorkCounterTest, NotMappedWhereItIsNoAllocationOfItsOwn) {
-  RunWithGpu([](FakeCuda& gpu) {
-    Job job(gpu, /*can_map=*/false);
-    job.Run();
-    job.ExpectRefuted(WorkRefutal::kNotMapped);
-  });
+TEST_WITH_GPU(WorkCounterTest, NotMappedWhereItIsNoAllocationOfItsOwn) {
+  Job job(gpu, /*can_map=*/false);
+  job.Run();
+  job.ExpectRefuted(WorkRefutal::kNotMapped);
 }
 
 TEST(WorkCounterTest, NotMappedWhereTheDriverRefuses) {
@@ -81,111 +71,91 @@ TEST(WorkCounterTest, NotMappedWhereTheDriverRefuses) {
   }
 }
 
-TEST(WorkCounterTest, DiffersWhereTheCounterSkipsWhileCalibrating) {
-  RunJob([](FakeCuda&, Job& job) {
-    const std::string said = CaptureStandardError([&] {
-      job.Run();
-      job.Run(-1);
-    });
-    job.ExpectRefuted(WorkRefutal::kDiffers);
-    EXPECT_NE(said.find("communicator 0000000000000001, rank 0: differs"), said.npos) << said;
+TEST_WITH_JOB(WorkCounterTest, DiffersWhereTheCounterSkipsWhileCalibrating) {
+  const std::string said = CaptureStandardError([&] {
+    job.Run();
+    job.Run(-1);
   });
+  job.ExpectRefuted(WorkRefutal::kDiffers);
+  EXPECT_NE(said.find("communicator 0000000000000001, rank 0: differs"), said.npos) << said;
 }
 
-TEST(WorkCounterTest, BehindWhereItDoesNotCountWhatIsComplete) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    job.comm().Run(0);
-    gpu.Advance(kMs);
-    job.See();
-    job.ExpectRefuted(WorkRefutal::kBehind);
-  });
+TEST_WITH_JOB(WorkCounterTest, BehindWhereItDoesNotCountWhatIsComplete) {
+  job.Prove();
+  job.comm().Run(0);
+  gpu.Advance(kMs);
+  job.See();
+  job.ExpectRefuted(WorkRefutal::kBehind);
 }
 
-TEST(WorkCounterTest, RunsAhead) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Prove();
-    job.Run(1);
-    job.ExpectRefuted(WorkRefutal::kDiffers);
-  });
+TEST_WITH_JOB(WorkCounterTest, RunsAhead) {
+  job.Prove();
+  job.Run(1);
+  job.ExpectRefuted(WorkRefutal::kDiffers);
 }
 
-TEST(WorkCounterTest, RunsAheadBehindWorkThatDoesNotEnd) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
+TEST_WITH_JOB(WorkCounterTest, RunsAheadBehindWorkThatDoesNotEnd) {
+  job.Prove();
+  job.comm().Run(FakeCuda::kForever);
+  job.See();
+  job.block().Finish(2, 3);
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);  // an operation may not have been reported yet
+  job.comm().Run(0);
+  job.See();
+  job.ExpectRefuted(WorkRefutal::kAhead);
+  gpu.Release(job.comm().stream());
+}
+
+TEST_WITH_JOB(WorkCounterTest, StepsBack) {
+  job.Prove();
+  job.Run(-3);
+  job.ExpectRefuted(WorkRefutal::kSteppedBack);
+}
+
+TEST_WITH_JOB(WorkCounterTest, Moves) {
+  job.Prove();
+  job.block().SetHead(0, 3);
+  job.Run();
+  job.ExpectRefuted(WorkRefutal::kMoved);
+}
+
+TEST_WITH_JOB(WorkCounterTest, CopyFails) {
+  job.Prove();
+  gpu.Fail("cuMemcpyDtoHAsync_v2", 1);
+  const std::string said = CaptureStandardError([&] { job.Run(); });
+  gpu.StopFailing();
+  job.ExpectRefuted(WorkRefutal::kCopyFailed);
+  EXPECT_NE(said.find("copy_failed"), said.npos) << said;
+}
+
+TEST_WITH_JOB(WorkCounterTest, PointToPointIsNotUnderstood) {
+  job.Prove();
+  job.comm().Run(0, "Send");
+  job.See();
+  job.ExpectRefuted(WorkRefutal::kPointToPoint);
+}
+
+TEST_WITH_JOB(WorkCounterTest, WorkInFlightContradictsNothing) {
+  job.Prove();
+  for (int i = 0; i < 20; ++i) {
     job.comm().Run(FakeCuda::kForever);
     job.See();
+    job.block().Finish();
+    job.See();  // it has ended, and the event behind it has not been reached
+    gpu.Release(job.comm().stream());
+    job.See();
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+  }
+}
+
+TEST_WITH_JOB(WorkCounterTest, GroupsCount) {
+  for (int i = 0; i < 3; ++i) {
+    job.comm().RunGroup(0, {{"AllReduce", 64}, {"AllReduce", 128}, {"AllGather", 64}});
     job.block().Finish(2, 3);
     job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);  // an operation may not have been reported yet
-    job.comm().Run(0);
-    job.See();
-    job.ExpectRefuted(WorkRefutal::kAhead);
-    gpu.Release(job.comm().stream());
-  });
-}
-
-TEST(WorkCounterTest, StepsBack) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Prove();
-    job.Run(-3);
-    job.ExpectRefuted(WorkRefutal::kSteppedBack);
-  });
-}
-
-TEST(WorkCounterTest, Moves) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Prove();
-    job.block().SetHead(0, 3);
-    job.Run();
-    job.ExpectRefuted(WorkRefutal::kMoved);
-  });
-}
-
-TEST(WorkCounterTest, CopyFails) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    gpu.Fail("cuMemcpyDtoHAsync_v2", 1);
-    const std::string said = CaptureStandardError([&] { job.Run(); });
-    gpu.StopFailing();
-    job.ExpectRefuted(WorkRefutal::kCopyFailed);
-    EXPECT_NE(said.find("copy_failed"), said.npos) << said;
-  });
-}
-
-TEST(WorkCounterTest, PointToPointIsNotUnderstood) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Prove();
-    job.comm().Run(0, "Send");
-    job.See();
-    job.ExpectRefuted(WorkRefutal::kPointToPoint);
-  });
-}
-
-TEST(WorkCounterTest, WorkInFlightContradictsNothing) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    for (int i = 0; i < 20; ++i) {
-      job.comm().Run(FakeCuda::kForever);
-      job.See();
-      job.block().Finish();
-      job.See();  // it has ended, and the event behind it has not been reached
-      gpu.Release(job.comm().stream());
-      job.See();
-      EXPECT_EQ(job.work().state, WorkState::kProven);
-    }
-  });
-}
-
-TEST(WorkCounterTest, GroupsCount) {
-  RunJob([](FakeCuda&, Job& job) {
-    for (int i = 0; i < 3; ++i) {
-      job.comm().RunGroup(0, {{"AllReduce", 64}, {"AllReduce", 128}, {"AllGather", 64}});
-      job.block().Finish(2, 3);
-      job.See();
-    }
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+  }
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
 // What stops is this part alone: launches are followed, and nothing is claimed of the counter.
@@ -215,46 +185,40 @@ TEST(WorkCounterTest, ADriverThatBlocksStopsTheReadingAlone) {
   }
 }
 
-TEST(WorkCounterTest, ACopyThatDoesNotEndSaysNothing) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    gpu.HoldCopies(true);
-    job.Run();
-    AdvanceClock(3 * kSecond);
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kStuck);
-    gpu.HoldCopies(false);
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+TEST_WITH_JOB(WorkCounterTest, ACopyThatDoesNotEndSaysNothing) {
+  job.Prove();
+  gpu.HoldCopies(true);
+  job.Run();
+  AdvanceClock(3 * kSecond);
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kStuck);
+  gpu.HoldCopies(false);
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
-TEST(WorkCounterTest, GoneWithItsCommunicator) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    job.block().Free();
-    job.Run();  // the copy is of the memory that is held
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    job.comm().Finalize();
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kGone);
-    EXPECT_EQ(gpu.MemoryHeld(), 0u);
-  });
+TEST_WITH_JOB(WorkCounterTest, GoneWithItsCommunicator) {
+  job.Prove();
+  job.block().Free();
+  job.Run();  // the copy is of the memory that is held
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  job.comm().Finalize();
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kGone);
+  EXPECT_EQ(gpu.MemoryHeld(), 0u);
 }
 
-TEST(WorkCounterTest, StaysMappedWhileItIsCopied) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    gpu.HoldCopies(true);
-    job.Run();
-    job.comm().Finalize();
-    job.See();
-    EXPECT_EQ(gpu.MemoryHeld(), 2u);
-    gpu.HoldCopies(false);
-    job.See();
-    EXPECT_EQ(gpu.MemoryHeld(), 0u);
-    EXPECT_EQ(job.work().state, WorkState::kGone);
-  });
+TEST_WITH_JOB(WorkCounterTest, StaysMappedWhileItIsCopied) {
+  job.Prove();
+  gpu.HoldCopies(true);
+  job.Run();
+  job.comm().Finalize();
+  job.See();
+  EXPECT_EQ(gpu.MemoryHeld(), 2u);
+  gpu.HoldCopies(false);
+  job.See();
+  EXPECT_EQ(gpu.MemoryHeld(), 0u);
+  EXPECT_EQ(job.work().state, WorkState::kGone);
 }
 
 TEST(WorkCounterTest, ManyLivesHoldNothing) {
@@ -272,86 +236,76 @@ TEST(WorkCounterTest, ManyLivesHoldNothing) {
   });
 }
 
-TEST(WorkCounterTest, ResetContextIsLeftAlone) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
-    gpu.ResetContext(job.comm().gpu_context());
-    job.Capture();  // else there would be nothing new to copy
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kRefuted);
-    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
-    EXPECT_EQ(gpu.MemoryHeld(), 0u);
-  });
+TEST_WITH_JOB(WorkCounterTest, ResetContextIsLeftAlone) {
+  job.Prove();
+  const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+  gpu.ResetContext(job.comm().gpu_context());
+  job.Capture();  // else there would be nothing new to copy
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kRefuted);
+  EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
+  EXPECT_EQ(gpu.MemoryHeld(), 0u);
 }
 
 // More often than there are contexts that can be read.
-TEST(WorkCounterTest, ProvenAfterEachReset) {
-  RunWithGpu([](FakeCuda& gpu) {
-    FakeCuda::Context const context = gpu.CreateContext(0);
-    for (uint64_t i = 1; i <= 20; ++i) {
-      Job job(gpu, true, context, i);
-      job.Prove();
-      job.block().Free();
-      job.comm().Finalize();
-      job.See();
-      gpu.ResetContext(context);
-    }
-    EXPECT_EQ(gpu.MemoryHeld(), 0u);
-  });
-}
-
-TEST(WorkCounterTest, ReplaysAreCountedExactly) {
-  RunJob([](FakeCuda&, Job& job) {
+TEST_WITH_GPU(WorkCounterTest, ProvenAfterEachReset) {
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  for (uint64_t i = 1; i <= 20; ++i) {
+    Job job(gpu, true, context, i);
     job.Prove();
-    job.Capture();
-    for (int i = 0; i < 50; ++i) {
-      job.block().Finish(i % 2 == 0 ? 24 : 2);
-      if (i % 10 == 0) job.Run();
-    }
+    job.block().Free();
+    job.comm().Finalize();
     job.See();
-    const WorkSnapshot work = job.work();
-    EXPECT_EQ(work.state, WorkState::kProven);
-    EXPECT_TRUE(work.are_operations_known);
-    EXPECT_EQ(work.operations, 50u);
-  });
+    gpu.ResetContext(context);
+  }
+  EXPECT_EQ(gpu.MemoryHeld(), 0u);
 }
 
-TEST(WorkCounterTest, ProvenBesideReplays) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Capture();
-    for (int i = 0; i < 3; ++i) {
-      job.block().Finish(4);
-      job.Run();  // more than was launched outside of graphs
-      job.See();
-      job.Run();
-      job.See();
-    }
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_TRUE(job.work().are_operations_known);
-    EXPECT_EQ(job.work().operations, 3u);
-  });
+TEST_WITH_JOB(WorkCounterTest, ReplaysAreCountedExactly) {
+  job.Prove();
+  job.Capture();
+  for (int i = 0; i < 50; ++i) {
+    job.block().Finish(i % 2 == 0 ? 24 : 2);
+    if (i % 10 == 0) job.Run();
+  }
+  job.See();
+  const WorkSnapshot work = job.work();
+  EXPECT_EQ(work.state, WorkState::kProven);
+  EXPECT_TRUE(work.are_operations_known);
+  EXPECT_EQ(work.operations, 50u);
+}
+
+TEST_WITH_JOB(WorkCounterTest, ProvenBesideReplays) {
+  job.Capture();
+  for (int i = 0; i < 3; ++i) {
+    job.block().Finish(4);
+    job.Run();  // more than was launched outside of graphs
+    job.See();
+    job.Run();
+    job.See();
+  }
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_TRUE(job.work().are_operations_known);
+  EXPECT_EQ(job.work().operations, 3u);
 }
 
 // JAX makes a graph for each collective, and hardly an eager call.
-TEST(WorkCounterTest, ProvenByReplaysAlone) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Run();
-    job.Capture();
-    for (int i = 0; i < 10; ++i) {
-      if (i < 8) {
-        EXPECT_NE(job.work().state, WorkState::kProven);
-      }
-      for (int k = 0; k < 20; ++k) job.block().Finish();
-      job.See();
+TEST_WITH_JOB(WorkCounterTest, ProvenByReplaysAlone) {
+  job.Run();
+  job.Capture();
+  for (int i = 0; i < 10; ++i) {
+    if (i < 8) {
+      EXPECT_NE(job.work().state, WorkState::kProven);
     }
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_TRUE(job.work().are_operations_known);
-    EXPECT_EQ(job.work().operations, 200u);
-    job.block().Finish();
+    for (int k = 0; k < 20; ++k) job.block().Finish();
     job.See();
-    EXPECT_EQ(job.work().operations, 201u);
-  });
+  }
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_TRUE(job.work().are_operations_known);
+  EXPECT_EQ(job.work().operations, 200u);
+  job.block().Finish();
+  job.See();
+  EXPECT_EQ(job.work().operations, 201u);
 }
 
 // The work of the first calls is the sum of another word, too, before or after the first capture.
@@ -375,17 +329,15 @@ TEST(WorkCounterTest, AnotherWordMayHaveTheSameSumOnce) {
   }
 }
 
-TEST(WorkCounterTest, FewReplaysAtATimeProveItLater) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Capture();
-    job.Run();
-    for (int i = 0; i < 70; ++i) {
-      job.block().Finish();
-      job.See();
-    }
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_EQ(job.work().operations, 70u);
-  });
+TEST_WITH_JOB(WorkCounterTest, FewReplaysAtATimeProveItLater) {
+  job.Capture();
+  job.Run();
+  for (int i = 0; i < 70; ++i) {
+    job.block().Finish();
+    job.See();
+  }
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_EQ(job.work().operations, 70u);
 }
 
 // The word may grow by another number of channels, be a clock, not have counted what was eager, or have
@@ -467,90 +419,76 @@ TEST(WorkCounterTest, AnOperationMayBeReportedLate) {
 }
 
 // Each replay of a call with network traffic reports it, maybe long after the capture.
-TEST(WorkCounterTest, ACapturedCallMayBeReportedByItsReplays) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Prove();
-    const auto capture = [&](bool is_launched) {
-      gpu.BeginCapture(job.comm().stream());
-      void* group = job.comm().StartGroup(true);
-      const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096, true);
-      if (is_launched) job.comm().Launch(group, 0);
-      job.comm().StopGroup(group);
-      gpu.EndCapture(job.comm().stream());
-      for (int i = 0; i < 2; ++i) {
-        AdvanceClock(6 * kSecond);
-        job.See();
-      }
-      return call;
-    };
-    const StreamCommunicator::Call call = capture(true);
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    for (int i = 0; i < 10; ++i) {
-      job.comm().Report(call);
-      job.block().Finish();
+TEST_WITH_JOB(WorkCounterTest, ACapturedCallMayBeReportedByItsReplays) {
+  job.Prove();
+  const auto capture = [&](bool is_launched) {
+    gpu.BeginCapture(job.comm().stream());
+    void* group = job.comm().StartGroup(true);
+    const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096, true);
+    if (is_launched) job.comm().Launch(group, 0);
+    job.comm().StopGroup(group);
+    gpu.EndCapture(job.comm().stream());
+    for (int i = 0; i < 2; ++i) {
+      AdvanceClock(6 * kSecond);
+      job.See();
     }
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_EQ(job.work().operations, 10u);
-    // One whose kernel does not count is noticed all the same.
-    capture(false);
-    job.ExpectRefuted(WorkRefutal::kUncounted);
-  });
-}
-
-TEST(WorkCounterTest, OperationsThatShareALaunchAreNotCounted) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Prove();
-    job.Capture(2);
+    return call;
+  };
+  const StreamCommunicator::Call call = capture(true);
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  for (int i = 0; i < 10; ++i) {
+    job.comm().Report(call);
     job.block().Finish();
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-    EXPECT_FALSE(job.work().are_operations_known);
-  });
+  }
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_EQ(job.work().operations, 10u);
+  // One whose kernel does not count is noticed all the same.
+  capture(false);
+  job.ExpectRefuted(WorkRefutal::kUncounted);
 }
 
-TEST(WorkCounterTest, KnowsSinceWhenReplaysStand) {
-  RunJob([](FakeCuda&, Job& job) {
-    job.Prove();
-    job.Capture();
-    job.block().Finish();
-    job.See();
-    const int64_t moved = job.work().moved_realtime_ns;
-    AdvanceClock(30 * kSecond);
-    job.See();
-    EXPECT_NEAR(static_cast<double>(job.work().moved_realtime_ns), static_cast<double>(moved), 1e6);
-    job.block().Finish();
-    job.See();
-    EXPECT_GT(job.work().moved_realtime_ns, moved);
-    EXPECT_GT(job.work().longest_pause_ns, 30 * kSecond);
-    EXPECT_LT(job.work().longest_pause_ns, 40 * kSecond);
-  });
+TEST_WITH_JOB(WorkCounterTest, OperationsThatShareALaunchAreNotCounted) {
+  job.Prove();
+  job.Capture(2);
+  job.block().Finish();
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
+  EXPECT_FALSE(job.work().are_operations_known);
 }
 
-TEST(WorkCounterTest, BadValueIsOn) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        Job job(gpu);
-        job.Run();
-        EXPECT_EQ(job.work().state, WorkState::kCalibrating);
-        bool is_said = false;
-        for (const std::string& line : TakeLog()) {
-          is_said |= line.find("NCCL_PULSE_WORK_COUNTERS=\"auto\" is not on or off; using on") !=
-                     line.npos;
-        }
-        EXPECT_TRUE(is_said);
-      },
-      {{"NCCL_PULSE_WORK_COUNTERS", "auto"}});
+TEST_WITH_JOB(WorkCounterTest, KnowsSinceWhenReplaysStand) {
+  job.Prove();
+  job.Capture();
+  job.block().Finish();
+  job.See();
+  const int64_t moved = job.work().moved_realtime_ns;
+  AdvanceClock(30 * kSecond);
+  job.See();
+  EXPECT_NEAR(static_cast<double>(job.work().moved_realtime_ns), static_cast<double>(moved), 1e6);
+  job.block().Finish();
+  job.See();
+  EXPECT_GT(job.work().moved_realtime_ns, moved);
+  EXPECT_GT(job.work().longest_pause_ns, 30 * kSecond);
+  EXPECT_LT(job.work().longest_pause_ns, 40 * kSecond);
 }
 
-TEST(WorkCounterTest, DriverWithoutMappingHasNone) {
-  RunWithGpu(
-      [](FakeCuda& gpu) {
-        Job job(gpu);
-        job.Run();
-        EXPECT_EQ(job.work().state, WorkState::kOff);
-      },
-      {{"NCCL_PULSE_TIMING", "off"}});
+TEST_WITH_GPU(WorkCounterTest, BadValueIsOn, {"NCCL_PULSE_WORK_COUNTERS", "auto"}) {
+  Job job(gpu);
+  job.Run();
+  EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+  bool is_said = false;
+  for (const std::string& line : TakeLog()) {
+    is_said |=
+        line.find("NCCL_PULSE_WORK_COUNTERS=\"auto\" is not on or off; using on") != line.npos;
+  }
+  EXPECT_TRUE(is_said);
+}
+
+TEST_WITH_GPU(WorkCounterTest, DriverWithoutMappingHasNone, {"NCCL_PULSE_TIMING", "off"}) {
+  Job job(gpu);
+  job.Run();
+  EXPECT_EQ(job.work().state, WorkState::kOff);
 }
 
 // ---- launches without an event, because the counter tells when they end -------------------------
@@ -567,109 +505,96 @@ uint64_t HangAmong(Job& job, int launches) {
   return before;
 }
 
-TEST(CountedLaunchesTest, InAHurryHaveNoEvents) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    job.See();
-    const CommunicatorSnapshot comm = job.comm().Read();
-    EXPECT_EQ(comm.launches_completed, comm.launches);
-    EXPECT_EQ(comm.oldest_inflight_realtime_ns, 0);
-    // The last of them is known by the counter alone, and nothing is left to look at.
-    const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
-    job.See();
-    EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
-    job.Run();  // after a pause: with an event, which agrees
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, InAHurryHaveNoEvents) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  job.See();
+  const CommunicatorSnapshot comm = job.comm().Read();
+  EXPECT_EQ(comm.launches_completed, comm.launches);
+  EXPECT_EQ(comm.oldest_inflight_realtime_ns, 0);
+  // The last of them is known by the counter alone, and nothing is left to look at.
+  const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+  job.See();
+  EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
+  job.Run();  // after a pause: with an event, which agrees
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
 // The report of their operation ends them, or the next launch.
-TEST(CountedLaunchesTest, InAHurryHaveNoStop) {
-  RunJob(
-      [](FakeCuda& gpu, Job& job) {
-        ProveInAHurry(job);
-        StreamCommunicator& comm = job.comm();
-        for (uint32_t i = 0; i < OperationHandles::kFirst; ++i) {
-          comm.Run(0);
-          job.block().Finish();
-        }
-        ASSERT_TRUE(Hurry(gpu, job));
-        const uint64_t first = comm.Read().launches;
-        uint64_t launches = 0;
-        int without_stop = 0;
-        // Looks of the background thread bring some of them gates.
-        for (; without_stop < 100 && launches < 20000; ++launches) {
-          void* group = comm.StartGroup();
-          const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096);
-          void* launch = comm.StartLaunch(group);
-          comm.StopLaunch(launch);
-          if (launch == nullptr && ++without_stop == 50) {
-            EXPECT_EQ(comm.Read().launches, first + launches);
-            comm.StopGroup(group);
-            continue;  // without a report
-          }
-          comm.Report(call);
-          job.block().Finish();
-          comm.StopGroup(group);
-        }
-        EXPECT_EQ(without_stop, 100);
-        job.See();
-        EXPECT_EQ(comm.Read().launches, first + launches);
-        EXPECT_EQ(comm.Read().launches_completed, first + launches);
-        EXPECT_EQ(job.work().state, WorkState::kProven);
-      },
-      {{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-1048576"}});
+TEST_WITH_JOB(CountedLaunchesTest, InAHurryHaveNoStop,
+              {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-1048576"}) {
+  ProveInAHurry(job);
+  StreamCommunicator& comm = job.comm();
+  for (uint32_t i = 0; i < OperationHandles::kFirst; ++i) {
+    comm.Run(0);
+    job.block().Finish();
+  }
+  ASSERT_TRUE(Hurry(gpu, job));
+  const uint64_t first = comm.Read().launches;
+  uint64_t launches = 0;
+  int without_stop = 0;
+  // Looks of the background thread bring some of them gates.
+  for (; without_stop < 100 && launches < 20000; ++launches) {
+    void* group = comm.StartGroup();
+    const StreamCommunicator::Call call = comm.MakeCall(group, "AllReduce", 4096);
+    void* launch = comm.StartLaunch(group);
+    comm.StopLaunch(launch);
+    if (launch == nullptr && ++without_stop == 50) {
+      EXPECT_EQ(comm.Read().launches, first + launches);
+      comm.StopGroup(group);
+      continue;  // without a report
+    }
+    comm.Report(call);
+    job.block().Finish();
+    comm.StopGroup(group);
+  }
+  EXPECT_EQ(without_stop, 100);
+  job.See();
+  EXPECT_EQ(comm.Read().launches, first + launches);
+  EXPECT_EQ(comm.Read().launches_completed, first + launches);
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
-TEST(CountedLaunchesTest, HaveEventsWhereTheCounterIsNotProven) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    job.Run();
-    gpu.HoldCopies(true);
-    SlowClock();
-    EXPECT_FALSE(Hurry(gpu, job));
-    gpu.HoldCopies(false);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, HaveEventsWhereTheCounterIsNotProven) {
+  job.Run();
+  gpu.HoldCopies(true);
+  SlowClock();
+  EXPECT_FALSE(Hurry(gpu, job));
+  gpu.HoldCopies(false);
 }
 
-TEST(CountedLaunchesTest, HaveEventsBesideGraphs) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    job.Capture();
-    job.Run();
-    EXPECT_FALSE(Hurry(gpu, job));
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, HaveEventsBesideGraphs) {
+  ProveInAHurry(job);
+  job.Capture();
+  job.Run();
+  EXPECT_FALSE(Hurry(gpu, job));
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
-TEST(CountedLaunchesTest, HaveEventsAfterARefutation) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    job.block().SetHead(0, 3);
-    job.Run();
-    ASSERT_EQ(job.work().state, WorkState::kRefuted);
-    EXPECT_FALSE(Hurry(gpu, job, 0));
-    job.See();
-    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, HaveEventsAfterARefutation) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  job.block().SetHead(0, 3);
+  job.Run();
+  ASSERT_EQ(job.work().state, WorkState::kRefuted);
+  EXPECT_FALSE(Hurry(gpu, job, 0));
+  job.See();
+  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
 }
 
 // It hangs in the middle of launches without events: the counter tells in which of them.
-TEST(CountedLaunchesTest, TheOneThatHangsIsKnown) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    const uint64_t before = HangAmong(job, 900);
-    job.block().Finish(1);  // one of its channels
-    job.See();
-    const CommunicatorSnapshot comm = job.comm().Read();
-    EXPECT_EQ(comm.launches, before + 900);
-    EXPECT_EQ(comm.launches_completed, before + 57);
-    EXPECT_NE(comm.oldest_inflight_realtime_ns, 0);
-    gpu.Release(job.comm().stream());
-    job.See();
-  });
+TEST_WITH_JOB(CountedLaunchesTest, TheOneThatHangsIsKnown) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  const uint64_t before = HangAmong(job, 900);
+  job.block().Finish(1);  // one of its channels
+  job.See();
+  const CommunicatorSnapshot comm = job.comm().Read();
+  EXPECT_EQ(comm.launches, before + 900);
+  EXPECT_EQ(comm.launches_completed, before + 57);
+  EXPECT_NE(comm.oldest_inflight_realtime_ns, 0);
+  gpu.Release(job.comm().stream());
+  job.See();
 }
 
 // A kernel that NCCL does not report may not count, as one of symmetric memory. Its event tells.
@@ -701,92 +626,84 @@ TEST(CountedLaunchesTest, UnreportedInAHurryHaveEvents) {
 }
 
 // More of them wait than CUDA queues: what is known of the oldest is too little, and never too much.
-TEST(CountedLaunchesTest, TooManyToRemember) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    const uint64_t before = HangAmong(job, 3000);
-    job.See();
-    EXPECT_LE(job.comm().Read().launches_completed, before + 57);
-    gpu.Release(job.comm().stream());
-    job.block().Finish(2, 3000 - 57);
-    job.See();
-    EXPECT_EQ(job.comm().Read().launches_completed, before + 3000);
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, TooManyToRemember) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  const uint64_t before = HangAmong(job, 3000);
+  job.See();
+  EXPECT_LE(job.comm().Read().launches_completed, before + 57);
+  gpu.Release(job.comm().stream());
+  job.block().Finish(2, 3000 - 57);
+  job.See();
+  EXPECT_EQ(job.comm().Read().launches_completed, before + 3000);
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
 // A counter that cannot be read says nothing. Nobody then knows whether the last few have ended: they
 // are not taken for a hang.
-TEST(CountedLaunchesTest, TheCounterIsLost) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    gpu.HoldCopies(true);
-    ASSERT_TRUE(Hurry(gpu, job));
-    for (int i = 0; i < 5; ++i) {
-      AdvanceClock(kSecond);
-      job.See();
-    }
-    EXPECT_EQ(job.work().state, WorkState::kStuck);
-    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
-    SlowClock();
-    EXPECT_FALSE(Hurry(gpu, job));
+TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
+  ProveInAHurry(job);
+  gpu.HoldCopies(true);
+  ASSERT_TRUE(Hurry(gpu, job));
+  for (int i = 0; i < 5; ++i) {
+    AdvanceClock(kSecond);
     job.See();
-    // What events see to hang does.
-    job.comm().Run(FakeCuda::kForever);
-    job.See();
-    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches - 1);
-    gpu.Release(job.comm().stream());
-    gpu.HoldCopies(false);
-    job.block().Finish();
-    job.See();
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+  }
+  EXPECT_EQ(job.work().state, WorkState::kStuck);
+  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+  SlowClock();
+  EXPECT_FALSE(Hurry(gpu, job));
+  job.See();
+  // What events see to hang does.
+  job.comm().Run(FakeCuda::kForever);
+  job.See();
+  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches - 1);
+  gpu.Release(job.comm().stream());
+  gpu.HoldCopies(false);
+  job.block().Finish();
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
-TEST(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    // Some of these have no event, as in Hurry.
-    for (int i = 0; i < 200; ++i) {
-      void* group = job.comm().StartGroup();
-      const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096);
-      job.comm().Report(call);
-      job.comm().Launch(group, 0);
-      job.comm().StopGroup(group);
-      job.block().Finish();
-    }
-    for (int i = 0; i < 5; ++i) {
-      AdvanceClock(kSecond);
-      job.See();
-    }
-    EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
-    EXPECT_EQ(job.work().state, WorkState::kProven);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  // Some of these have no event, as in Hurry.
+  for (int i = 0; i < 200; ++i) {
+    void* group = job.comm().StartGroup();
+    const StreamCommunicator::Call call = job.comm().MakeCall(group, "AllReduce", 4096);
+    job.comm().Report(call);
+    job.comm().Launch(group, 0);
+    job.comm().StopGroup(group);
+    job.block().Finish();
+  }
+  for (int i = 0; i < 5; ++i) {
+    AdvanceClock(kSecond);
+    job.See();
+  }
+  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+  EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
 // Work of the application's stands in front of a launch, and the launch before that has no event.
-TEST(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
-  RunJob([](FakeCuda& gpu, Job& job) {
-    ProveInAHurry(job);
-    ASSERT_TRUE(Hurry(gpu, job));
-    job.comm().Run(0);
-    job.block().Finish();
-    gpu.Launch(job.comm().stream(), FakeCuda::kForever);
-    AdvanceClock(kMs);
-    job.comm().Run(0);
-    AdvanceClock(kMs);
-    job.comm().Run(0);  // has a gate, because the two before it were far apart
-    AdvanceClock(kMs);
-    for (int i = 0; i < 3; ++i) job.See();
-    const CommunicatorSnapshot comm = job.comm().Read();
-    EXPECT_EQ(comm.launches_completed, comm.launches - 2);
-    gpu.Release(job.comm().stream());
-    job.block().Finish(2, 2);
-    job.See();
-    EXPECT_EQ(job.comm().Read().launches_completed, comm.launches);
-  });
+TEST_WITH_JOB(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  job.comm().Run(0);
+  job.block().Finish();
+  gpu.Launch(job.comm().stream(), FakeCuda::kForever);
+  AdvanceClock(kMs);
+  job.comm().Run(0);
+  AdvanceClock(kMs);
+  job.comm().Run(0);  // has a gate, because the two before it were far apart
+  AdvanceClock(kMs);
+  for (int i = 0; i < 3; ++i) job.See();
+  const CommunicatorSnapshot comm = job.comm().Read();
+  EXPECT_EQ(comm.launches_completed, comm.launches - 2);
+  gpu.Release(job.comm().stream());
+  job.block().Finish(2, 2);
+  job.See();
+  EXPECT_EQ(job.comm().Read().launches_completed, comm.launches);
 }
 
 }  // namespace

@@ -173,6 +173,12 @@ inline void RunJob(const std::function<void(FakeCuda&, Job&)>& scenario,
       settings);
 }
 
+// A test whose body is such a scenario, with `gpu` and `job`. Behind the names: as in TEST_IN_CHILD.
+#define TEST_WITH_JOB(suite, name, ...)                                             \
+  static void suite##name##WithJob(FakeCuda& gpu, Job& job);                        \
+  TEST(suite, name) { ::nccl_pulse::RunJob(&suite##name##WithJob, {__VA_ARGS__}); } \
+  static void suite##name##WithJob([[maybe_unused]] FakeCuda& gpu, [[maybe_unused]] Job& job)
+
 // The counter is proven, both threads have seen that, and time stands nearly still: every launch is in
 // a hurry.
 inline void ProveInAHurry(Job& job) {

@@ -16,6 +16,7 @@
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/node/control_client.h"
 #include "exporter/node/waiting.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -236,16 +237,12 @@ TEST_F(ControlSocketTest, AThousandLoseNoneAndLeaveNothingBehind) {
   Run();
   constexpr int kClients = 10, kEach = 100;
   std::atomic<int> done{0};
-  std::vector<std::thread> clients;
-  for (int i = 0; i < kClients; ++i) {
-    clients.emplace_back([&done] {
-      const std::vector<HandoverMessage> commands(kEach, MakeSet("HANG_SECONDS=30"));
-      for (const ControlReply& reply : Ask(commands).replies) {
-        done += reply.type == MessageType::kDone ? 1 : 0;
-      }
-    });
-  }
-  for (std::thread& client : clients) client.join();
+  Threads(kClients, [&done](int) {
+    const std::vector<HandoverMessage> commands(kEach, MakeSet("HANG_SECONDS=30"));
+    for (const ControlReply& reply : Ask(commands).replies) {
+      done += reply.type == MessageType::kDone ? 1 : 0;
+    }
+  }).Join();
   Stop();
   EXPECT_EQ(done, kClients * kEach);
   EXPECT_EQ(counts_[CommandResult::kDone], kClients * kEach);

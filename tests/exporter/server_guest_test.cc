@@ -22,6 +22,7 @@
 #include "tests/exporter/example_snapshots.h"
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/test_server.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -219,13 +220,9 @@ TEST(Server, ChildrenThatAbandonDoNotHoldThePort) {
 TEST(Server, ForkUnderLoad) {
   auto server = StartServer(Large);
   std::atomic<bool> done{false};
-  std::vector<std::thread> scrapers;
-  scrapers.reserve(4);
-  for (int i = 0; i < 4; ++i) {
-    scrapers.emplace_back([&, i] {
-      while (!done) Get(server->port(), i % 2 == 0 ? "/metrics" : "/healthz");
-    });
-  }
+  Threads scrapers(4, [&](int i) {
+    while (!done) Get(server->port(), i % 2 == 0 ? "/metrics" : "/healthz");
+  });
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(InChild([&] {
                 server->AbandonAfterFork();
@@ -234,7 +231,7 @@ TEST(Server, ForkUnderLoad) {
               0);
   }
   done = true;
-  for (std::thread& scraper : scrapers) scraper.join();
+  scrapers.Join();
   ExpectAnswerWithinASecond(server->port(), "/healthz");
 }
 

@@ -18,6 +18,7 @@
 #include "tests/exporter/gunzip.h"
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/test_server.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -312,20 +313,15 @@ TEST(Server, NoSourceIsAnAnswerToo) {
 TEST(Server, ScrapesAtTheSameTime) {
   const auto server = StartServer(Large);
   std::atomic<int> good{0};
-  std::vector<std::thread> scrapers;
-  scrapers.reserve(8);
-  for (int i = 0; i < 8; ++i) {
-    scrapers.emplace_back([&] {
-      for (int j = 0; j < 4; ++j) {
-        const Response response = Get(server->port(), "/metrics");
-        if (response.status == 200 && response.body.size() > 1'000'000 &&
-            response.body.back() == '\n') {
-          ++good;
-        }
+  Threads(8, [&](int) {
+    for (int j = 0; j < 4; ++j) {
+      const Response response = Get(server->port(), "/metrics");
+      if (response.status == 200 && response.body.size() > 1'000'000 &&
+          response.body.back() == '\n') {
+        ++good;
       }
-    });
-  }
-  for (std::thread& scraper : scrapers) scraper.join();
+    }
+  }).Join();
   EXPECT_EQ(good, 32);
 }
 

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -11,6 +10,7 @@
 #include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
 #include "tests/metrics/lane_reading.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -88,28 +88,24 @@ TEST(LaneWriter, TheLimitHoldsExactly) {
     }
     std::atomic<int> running{kLanes};
     std::atomic<uint64_t> made{0};
-    std::vector<std::thread> threads;
-    threads.reserve(kLanes);
-    for (int t = 0; t < kLanes; ++t) {
-      threads.emplace_back([&, t] {
-        for (uint32_t i = 0; i < 40; ++i) {
-          for (uint32_t index = 0; index < kCommunicators; ++index) {
-            LaneWriter lane = test.Writer(index, generations[index], static_cast<LaneRole>(t % 3));
-            if (!lane.ok()) continue;
-            const auto op = static_cast<NameId>(kAllReduceName + i % 10);
-            lane.Count(CallsKey(op, i % 11), 1, 10);
-            lane.Observe(LatencyKey(op, i % 11, LatencyKind::kDurationStream), 5000, 1, 1);
-            lane.CountSequenced(
-                SeriesKey::Algorithm(op, static_cast<UntimedReason>(i % 3), kOtherName, kOtherName),
-                i);
-            ++made;
-          }
+    Threads threads(kLanes, [&](int t) {
+      for (uint32_t i = 0; i < 40; ++i) {
+        for (uint32_t index = 0; index < kCommunicators; ++index) {
+          LaneWriter lane = test.Writer(index, generations[index], static_cast<LaneRole>(t % 3));
+          if (!lane.ok()) continue;
+          const auto op = static_cast<NameId>(kAllReduceName + i % 10);
+          lane.Count(CallsKey(op, i % 11), 1, 10);
+          lane.Observe(LatencyKey(op, i % 11, LatencyKind::kDurationStream), 5000, 1, 1);
+          lane.CountSequenced(
+              SeriesKey::Algorithm(op, static_cast<UntimedReason>(i % 3), kOtherName, kOtherName),
+              i);
+          ++made;
         }
-        --running;
-      });
-    }
+      }
+      --running;
+    });
     while (running > 0) ASSERT_LE(test.segment().header().series_used.load(), limit);
-    for (std::thread& thread : threads) thread.join();
+    threads.Join();
     EXPECT_EQ(test.segment().header().series_used, limit);
     uint64_t entries = 0;
     uint64_t calls = 0;
@@ -160,32 +156,27 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
   for (int i = 0; i < 12; ++i) ops.push_back(test.Intern(("Op" + std::to_string(i)).c_str()));
   constexpr int kThreads = kLanes;
   constexpr uint32_t kSizes = 11;
-  std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>(t % 3));
-      ASSERT_TRUE(lane.ok());
-      for (NameId op : ops) {
-        for (uint32_t size_class = 0; size_class < kSizes; ++size_class) {
-          lane.Count(CallsKey(op, size_class), 1, 10);
-        }
-        for (uint32_t reason = 0; reason < static_cast<uint32_t>(kUntimedReasons); ++reason) {
-          lane.CountSequenced(
-              SeriesKey::Algorithm(op, static_cast<UntimedReason>(reason), kOtherName, kOtherName),
-              1);
-        }
-        lane.Count(SeriesKey::Uncompleted(op), 1, 0);
-        for (int reason = 1; reason < kUntimedReasons; ++reason) {
-          lane.Count(UntimedKey(op, static_cast<UntimedReason>(reason)), 1, 0);
-        }
-        for (uint32_t kind = 1; kind <= 3; ++kind) {
-          lane.Observe(LatencyKey(op, 0, static_cast<LatencyKind>(kind)), 5000, 1, 1);
-        }
+  Threads(kThreads, [&](int t) {
+    LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>(t % 3));
+    ASSERT_TRUE(lane.ok());
+    for (NameId op : ops) {
+      for (uint32_t size_class = 0; size_class < kSizes; ++size_class) {
+        lane.Count(CallsKey(op, size_class), 1, 10);
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+      for (uint32_t reason = 0; reason < static_cast<uint32_t>(kUntimedReasons); ++reason) {
+        lane.CountSequenced(
+            SeriesKey::Algorithm(op, static_cast<UntimedReason>(reason), kOtherName, kOtherName),
+            1);
+      }
+      lane.Count(SeriesKey::Uncompleted(op), 1, 0);
+      for (int reason = 1; reason < kUntimedReasons; ++reason) {
+        lane.Count(UntimedKey(op, static_cast<UntimedReason>(reason)), 1, 0);
+      }
+      for (uint32_t kind = 1; kind <= 3; ++kind) {
+        lane.Observe(LatencyKey(op, 0, static_cast<LatencyKind>(kind)), 5000, 1, 1);
+      }
+    }
+  }).Join();
 
   const CommunicatorSnapshot read = Read(test);
   const uint64_t each = uint64_t{kThreads} * ops.size();

@@ -2,13 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
 #include "tests/metrics/lane_reading.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -93,25 +92,20 @@ TEST(LaneWriter, ThreadsOnOneCommunicatorLoseNothing) {
   constexpr int kThreads = 4;  // as many as there are lanes: each finds one
   constexpr int kRounds = 20000;
   const NameId ops[] = {kAllReduceName, kAllGatherName, kReduceScatterName};
-  std::vector<std::thread> threads;
-  threads.reserve(kThreads);
   std::atomic<int> not_ok{0};
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < kRounds; ++i) {
-        LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>((t + i) % 3));
-        if (!lane.ok()) {
-          // Passed over one that had been taken when it looked there, and was then given back.
-          ++not_ok;
-          continue;
-        }
-        const auto size_class = static_cast<uint32_t>(i % 4);
-        lane.Count(CallsKey(ops[i % 3], size_class), 1, 10);
-        lane.Observe(LatencyKey(ops[i % 3], size_class, LatencyKind::kCompletionProxy), 5000, 7, 9);
+  Threads(kThreads, [&](int t) {
+    for (int i = 0; i < kRounds; ++i) {
+      LaneWriter lane = test.Writer(0, generation, static_cast<LaneRole>((t + i) % 3));
+      if (!lane.ok()) {
+        // Passed over one that had been taken when it looked there, and was then given back.
+        ++not_ok;
+        continue;
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+      const auto size_class = static_cast<uint32_t>(i % 4);
+      lane.Count(CallsKey(ops[i % 3], size_class), 1, 10);
+      lane.Observe(LatencyKey(ops[i % 3], size_class, LatencyKind::kCompletionProxy), 5000, 7, 9);
+    }
+  }).Join();
   const uint64_t expected = uint64_t{kThreads} * kRounds - static_cast<uint64_t>(not_ok);
   const CommunicatorSnapshot read = Read(test);
   EXPECT_EQ(read.overflowed_operations, 0u);

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -242,15 +243,12 @@ TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
   ASSERT_NE(beside, kNoPage);
   LastCalls& calls = ring.Writer(0);
   std::atomic<bool> stop{false};
-  std::vector<std::thread> writers;
-  for (int i = 0; i < 3; ++i) {
-    writers.emplace_back([&] {
-      while (!stop.load(std::memory_order_relaxed)) {
-        for (int call = 0; call < 3; ++call) calls.Note(AllReduce(9), 1);
-        calls.NoteLaunch(kSecond, 1);
-      }
-    });
-  }
+  Threads writers(3, [&](int) {
+    while (!stop.load(std::memory_order_relaxed)) {
+      for (int call = 0; call < 3; ++call) calls.Note(AllReduce(9), 1);
+      calls.NoteLaunch(kSecond, 1);
+    }
+  });
   for (int round = 0; round < 2000; ++round) {
     calls.Close();
     ring.Record(0).Finalize(1);
@@ -260,7 +258,7 @@ TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
     calls.Begin(ring.segment(), ring.segment().record(0));
   }
   stop = true;
-  for (std::thread& writer : writers) writer.join();
+  writers.Join();
   EXPECT_TRUE(ring.Read(8).last_calls->empty());
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(&ring.segment().counters(beside));
   for (uint32_t i = 0; i < kPageBytes; ++i) ASSERT_EQ(bytes[i], 0) << i;

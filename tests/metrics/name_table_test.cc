@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "metrics/shared_bytes.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -134,22 +135,17 @@ TEST_F(NameTableTest, ThreadsNeverEnterATextTwice) {
   constexpr int kNames = 60;
   std::atomic<int> ready{0};
   std::vector<std::vector<NameId>> ids(kThreads, std::vector<NameId>(kNames));
-  std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (int t = 0; t < kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      ++ready;
-      while (ready != kThreads) std::this_thread::yield();
-      for (int i = 0; i < kNames; ++i) {
-        const std::string name = "future" + std::to_string(i);
-        // "other" is a passing answer.
-        do {
-          ids[t][i] = table_.Intern(name.c_str());
-        } while (ids[t][i] == kOtherName);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  Threads(kThreads, [&](int t) {
+    ++ready;
+    while (ready != kThreads) std::this_thread::yield();
+    for (int i = 0; i < kNames; ++i) {
+      const std::string name = "future" + std::to_string(i);
+      // "other" is a passing answer.
+      do {
+        ids[t][i] = table_.Intern(name.c_str());
+      } while (ids[t][i] == kOtherName);
+    }
+  }).Join();
   std::set<std::string> texts;
   for (int id = 0; id < Used(); ++id) EXPECT_TRUE(texts.insert(Text(id)).second) << Text(id);
   for (int i = 0; i < kNames; ++i) {

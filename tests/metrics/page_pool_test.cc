@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -56,25 +57,20 @@ void TakeAndGiveBack(uint32_t pages, int threads, int rounds) {
   std::vector<std::atomic<int>> owners(pages + 1);
   std::atomic<int> owned_twice{0};
   std::atomic<uint64_t> taken{0};
-  std::vector<std::thread> workers;
-  workers.reserve(static_cast<size_t>(threads));
-  for (int t = 0; t < threads; ++t) {
-    workers.emplace_back([&] {
-      uint64_t mine = 0;
-      for (int round = 0; round < rounds; ++round) {
-        const uint16_t page = pool->Allocate();
-        if (page == kNoPage) continue;
-        if (owners[page].fetch_add(1, std::memory_order_relaxed) != 0) ++owned_twice;
-        ++uses[page];
-        ++mine;
-        if (round % 64 == 0) std::this_thread::yield();  // keep it for a while
-        owners[page].fetch_sub(1, std::memory_order_relaxed);
-        pool->Free(page);
-      }
-      taken += mine;
-    });
-  }
-  for (std::thread& worker : workers) worker.join();
+  Threads(threads, [&](int) {
+    uint64_t mine = 0;
+    for (int round = 0; round < rounds; ++round) {
+      const uint16_t page = pool->Allocate();
+      if (page == kNoPage) continue;
+      if (owners[page].fetch_add(1, std::memory_order_relaxed) != 0) ++owned_twice;
+      ++uses[page];
+      ++mine;
+      if (round % 64 == 0) std::this_thread::yield();  // keep it for a while
+      owners[page].fetch_sub(1, std::memory_order_relaxed);
+      pool->Free(page);
+    }
+    taken += mine;
+  }).Join();
   EXPECT_EQ(owned_twice, 0);
   uint64_t total = 0;
   for (uint64_t use : uses) total += use;

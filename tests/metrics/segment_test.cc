@@ -10,7 +10,6 @@
 
 #include <cerrno>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -18,6 +17,7 @@
 #include "metrics/segment_reader.h"
 #include "metrics/testing/test_segment.h"
 #include "tests/metrics/child_process.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -190,16 +190,12 @@ TEST(Segment, ThreadsPopulateWithoutHandingOutAPageTwice) {
   std::string warning;
   const std::unique_ptr<Segment> segment = Make(&warning);
   ASSERT_NE(segment, nullptr);
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 3; ++t) {
-    threads.emplace_back([&segment, t] {
-      for (uint32_t i = 1; i <= 50; ++i) {
-        EXPECT_TRUE(segment->PopulatePages(i * 8, 3));
-        EXPECT_TRUE(segment->PopulateRecord(i * 3 + t));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  Threads(3, [&segment](uint32_t t) {
+    for (uint32_t i = 1; i <= 50; ++i) {
+      EXPECT_TRUE(segment->PopulatePages(i * 8, 3));
+      EXPECT_TRUE(segment->PopulateRecord(i * 3 + t));
+    }
+  }).Join();
   EXPECT_EQ(segment->header().records_present, 153u);
   std::vector<bool> seen(segment->header().page_count);
   while (const uint16_t page = segment->pages().Allocate()) {

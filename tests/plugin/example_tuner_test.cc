@@ -12,13 +12,13 @@
 #include <functional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "plugin/abi/common.h"
 #include "plugin/abi/pulse_query.h"
 #include "tests/plugin/harness.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -122,18 +122,14 @@ void RunRanks(int nranks, const std::function<std::string(int)>& settings,
               const std::function<void(int, Rank*)>& scenario) {
   auto* const arrived = SharedArray<std::atomic<int>>(1);
   const uint64_t comm = NewComm();
-  std::vector<std::thread> starters;
-  for (int rank = 0; rank < nranks; ++rank) {
-    starters.emplace_back([&, rank] {
-      RunInChild({{"EXAMPLE_TUNER_SETTINGS", settings(rank)}}, [&] {
-        Rank self(comm);
-        arrived->fetch_add(1);
-        ASSERT_TRUE(WaitUntil([&] { return arrived->load() == nranks; }));
-        scenario(rank, &self);
-      });
+  Threads(nranks, [&](int rank) {
+    RunInChild({{"EXAMPLE_TUNER_SETTINGS", settings(rank)}}, [&] {
+      Rank self(comm);
+      arrived->fetch_add(1);
+      ASSERT_TRUE(WaitUntil([&] { return arrived->load() == nranks; }));
+      scenario(rank, &self);
     });
-  }
-  for (std::thread& starter : starters) starter.join();
+  }).Join();
 }
 
 uint64_t DurationOf(int choice) { return choice == 11 ? 60000 : choice == 10 ? 150000 : 80000; }

@@ -9,6 +9,7 @@
 
 #include "metrics/segment_layout.h"
 #include "tests/plugin/harness.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -20,24 +21,21 @@ TEST_IN_CHILD(LifetimeTest, ThreeHundredInTurnWhileOthersRun) {
   constexpr uint64_t kOthers = 2;
   std::atomic<bool> end{false};
   uint64_t operations[kOthers] = {};
-  std::vector<std::thread> threads;
-  for (uint64_t other = 0; other < kOthers; ++other) {
-    threads.emplace_back([&, other] {
-      NcclCommunicator comm(10000 + other);
-      do {
-        comm.RunWithProxy();
-        ++operations[other];
-      } while (!end);
-      comm.Finalize();
-    });
-  }
+  Threads threads(kOthers, [&](uint64_t other) {
+    NcclCommunicator comm(10000 + other);
+    do {
+      comm.RunWithProxy();
+      ++operations[other];
+    } while (!end);
+    comm.Finalize();
+  });
   for (uint64_t turn = 1; turn <= kTurns; ++turn) {
     NcclCommunicator comm(turn);
     for (uint64_t i = 0; i < turn % 7 + 1; ++i) comm.RunWithProxy();
     comm.Finalize();
   }
   end = true;
-  for (std::thread& thread : threads) thread.join();
+  threads.Join();
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(snapshot.communicators.size(), kTurns + kOthers);
   for (uint64_t turn = 1; turn <= kTurns; ++turn) {

@@ -16,6 +16,7 @@
 #include "exporter/node/control_client.h"
 #include "tests/plugin/stream_job.h"
 #include "tests/plugin/stream_timer_checks.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -92,18 +93,15 @@ TEST(LiveSettingsTest, AThousandChangesUnderLoadLoseNoCountAndLeakNothing) {
         }
         std::atomic<bool> end{false};
         std::array<std::atomic<uint64_t>, kThreads> made{};
-        std::vector<std::thread> threads;
-        for (int i = 0; i < kThreads; ++i) {
-          threads.emplace_back([&, i] {
-            const auto place = static_cast<std::size_t>(i);
-            while (!end) {
-              comms[place]->Run(1000);
-              gpu.Advance(500);
-              ++made[place];
-              std::this_thread::yield();
-            }
-          });
-        }
+        Threads threads(kThreads, [&](int i) {
+          const auto place = static_cast<std::size_t>(i);
+          while (!end) {
+            comms[place]->Run(1000);
+            gpu.Advance(500);
+            ++made[place];
+            std::this_thread::yield();
+          }
+        });
         std::vector<std::string> commands;
         while (commands.size() < kCommands) {
           for (const char* each : {"TIMED_LAUNCHES_PER_SECOND=one-in-1", "NETWORK_WINDOW=100",
@@ -124,7 +122,7 @@ TEST(LiveSettingsTest, AThousandChangesUnderLoadLoseNoCountAndLeakNothing) {
           }
         }
         end = true;
-        for (std::thread& thread : threads) thread.join();
+        threads.Join();
         gpu.Advance(kSecond);
         WaitForPoll();  // the last connection is closed, too
         EXPECT_TRUE(WaitUntil([open] { return OpenDescriptors() == open; }));

@@ -7,8 +7,9 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
+
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -75,23 +76,19 @@ TEST_F(NameCacheTest, ForgetsWhatStoodAtAnAddress) {
 TEST_F(NameCacheTest, ManyThreadsAtOnce) {
   std::vector<std::string> texts;
   for (int i = 0; i < 400; ++i) texts.push_back(i % 2 == 0 ? "AllGather" : "ncclInt64");
-  std::vector<std::thread> threads;
   std::atomic<int> wrong{0};
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < 20; ++round) {
-        for (const std::string& text : texts) {
-          const CachedName name = cache_->Find(text.c_str());
-          const bool is_operation = text == "AllGather";
-          if ((name.id == kAllGatherName) != is_operation ||
-              name.element_bytes != (is_operation ? 1 : 8)) {
-            ++wrong;
-          }
+  Threads(4, [&](int) {
+    for (int round = 0; round < 20; ++round) {
+      for (const std::string& text : texts) {
+        const CachedName name = cache_->Find(text.c_str());
+        const bool is_operation = text == "AllGather";
+        if ((name.id == kAllGatherName) != is_operation ||
+            name.element_bytes != (is_operation ? 1 : 8)) {
+          ++wrong;
         }
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  }).Join();
   EXPECT_EQ(wrong, 0);
 }
 

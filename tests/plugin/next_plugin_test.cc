@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "plugin/abi/profiler_v3.h"
 #include "plugin/abi/profiler_v7.h"
 #include "tests/plugin/harness.h"
 #include "tests/plugin/next_profiler.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -311,16 +311,11 @@ TEST_IN_CHILD(NextPlugin, FromManyThreads, {"NCCL_PULSE_NEXT_PLUGIN", kNextV5}) 
   notes.is_quiet = true;
   NcclCommunicator communicator(0xc0);
   constexpr int kThreads = 4, kRounds = 5000;
-  std::vector<std::thread> threads;
-  threads.reserve(kThreads);
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      NcclCommunicator own(0x100);
-      for (int round = 0; round < kRounds; ++round) own.RunWithProxy(1);
-      own.Finalize();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  Threads(kThreads, [&](int) {
+    NcclCommunicator own(0x100);
+    for (int round = 0; round < kRounds; ++round) own.RunWithProxy(1);
+    own.Finalize();
+  }).Join();
   // Start, record of the ProxyOp, and stop of four events a round; two of init and finalize.
   EXPECT_EQ(notes.count, 1u + kThreads * (2u + 9u * kRounds));
 }

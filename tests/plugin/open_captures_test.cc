@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plugin/cuda/graph_stamps.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -51,20 +52,16 @@ TEST(OpenCaptures, TwoThatBeginAtOnceAreBothKept) {
   ASSERT_NE(graphs, nullptr);
   const std::vector<uint64_t> ids = IdsOfOneSet(size_t{kThreads} * kRounds);
   std::atomic<int> arrived{0};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int round = 0; round < kRounds; ++round) {
-        const CudaStream stream = StreamOf(ids[size_t{kThreads} * round + thread]);
-        arrived.fetch_add(1);
-        WaitFor(arrived, kThreads * (round + 1));
-        for (int call = 0; call < 2; ++call) {
-          graphs->NoteCall(stream, CapturedCalls::PackKind(0, 1, 1), 1, 100);
-        }
+  Threads(kThreads, [&](int thread) {
+    for (int round = 0; round < kRounds; ++round) {
+      const CudaStream stream = StreamOf(ids[size_t{kThreads} * round + thread]);
+      arrived.fetch_add(1);
+      WaitFor(arrived, kThreads * (round + 1));
+      for (int call = 0; call < 2; ++call) {
+        graphs->NoteCall(stream, CapturedCalls::PackKind(0, 1, 1), 1, 100);
       }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+    }
+  }).Join();
   EXPECT_EQ(graphs->captures().seen, uint64_t{kThreads} * kRounds);
 }
 

@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
-#include <vector>
 
 #include "plugin/abi/pulse_query.h"
 #include "plugin/runtime/query_table.h"
 #include "tests/plugin/harness.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -85,21 +84,18 @@ TEST(QueryTable, AnAnswerIsOfOneMoment) {
   ncclPulseDurations_v1_t first{};
   table.Ask(key, &first);
   std::atomic<bool> is_over{false};
-  std::vector<std::thread> readers;
   std::atomic<uint64_t> answers{0}, torn{0};
-  for (int i = 0; i < 2; ++i) {
-    readers.emplace_back([&] {
-      while (!is_over) {
-        ncclPulseDurations_v1_t durations{};
-        if (table.Ask(key, &durations) != ncclPulseOk) continue;
-        ++answers;
-        torn += durations.mean_ns != durations.calls || durations.agreed_ns != durations.calls + 1;
-      }
-    });
-  }
+  Threads readers(2, [&](int) {
+    while (!is_over) {
+      ncclPulseDurations_v1_t durations{};
+      if (table.Ask(key, &durations) != ncclPulseOk) continue;
+      ++answers;
+      torn += durations.mean_ns != durations.calls || durations.agreed_ns != durations.calls + 1;
+    }
+  });
   for (uint64_t i = 1; i < 2000 || answers < 100; ++i) table.Renew(SnapshotWith(i, i), kNow);
   is_over = true;
-  for (std::thread& reader : readers) reader.join();
+  readers.Join();
   EXPECT_EQ(torn, 0u);
 }
 

@@ -8,6 +8,7 @@
 
 #include "metrics/segment_layout.h"
 #include "tests/plugin/harness.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -185,23 +186,19 @@ TEST_IN_CHILD(StressTest, StepsOfOneOperationOnSeveralThreads,
               {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
   NcclCommunicator comm(1);
   void* coll = comm.Enqueue();
-  std::vector<std::thread> proxies;
   constexpr uint64_t kThreads = 3;
-  for (uint64_t thread = 0; thread < kThreads; ++thread) {
-    proxies.emplace_back([&] {
-      void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-      for (uint64_t i = 0; i < kOperations; ++i) {
-        Start(comm.context(), StepEvent(proxy));  // never stopped
-        void* step = Start(comm.context(), StepEvent(proxy));
-        RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
-        RecordStep(step, abi::kStateProxyStepSendPeerWait, 0);
-        RecordStep(step, abi::kStateProxyStepSendWait, 1);
-        Stop(step);
-      }
-      Stop(proxy);
-    });
-  }
-  for (std::thread& thread : proxies) thread.join();
+  Threads(kThreads, [&](uint64_t) {
+    void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      Start(comm.context(), StepEvent(proxy));  // never stopped
+      void* step = Start(comm.context(), StepEvent(proxy));
+      RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
+      RecordStep(step, abi::kStateProxyStepSendPeerWait, 0);
+      RecordStep(step, abi::kStateProxyStepSendWait, 1);
+      Stop(step);
+    }
+    Stop(proxy);
+  }).Join();
   const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   // A thread that was off the CPU for a whole ring has lost its step, and that was counted.
@@ -216,22 +213,19 @@ TEST_IN_CHILD(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
   std::atomic<uint64_t> round{0};
   std::atomic<void*> coll{nullptr};
   std::atomic<uint64_t> done{0};
-  std::vector<std::thread> proxies;
-  for (int thread = 0; thread < 2; ++thread) {
-    proxies.emplace_back([&] {
-      for (uint64_t i = 1; i <= kOperations; ++i) {
-        while (round.load() < i) std::this_thread::yield();
-        for (int j = 0; j < 3; ++j) Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
-        done.fetch_add(1);
-      }
-    });
-  }
+  Threads proxies(2, [&](int) {
+    for (uint64_t i = 1; i <= kOperations; ++i) {
+      while (round.load() < i) std::this_thread::yield();
+      for (int j = 0; j < 3; ++j) Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
+      done.fetch_add(1);
+    }
+  });
   for (uint64_t i = 1; i <= kOperations; ++i) {
     coll = comm.Enqueue();
     round = i;
     while (done.load() < 2 * i) std::this_thread::yield();
   }
-  for (std::thread& thread : proxies) thread.join();
+  proxies.Join();
   const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_EQ(Timed(measured, LatencyKind::kCompletionProxy), kOperations);

@@ -1,4 +1,6 @@
 // Threads: NCCL calls from many, and gives some a life of one group.
+#include "tests/prelude/threads.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -32,20 +34,17 @@ TEST_IN_CHILD(ThreadsTest, InitFromSeveralThreadsAtOnce) {
   constexpr uint64_t kRounds = 8;
   std::atomic<bool> begin{false};
   std::atomic<uint64_t> masks[kThreads]{};
-  std::vector<std::thread> threads;
-  for (uint64_t thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&, thread] {
-      while (!begin) std::this_thread::yield();
-      for (uint64_t round = 0; round < kRounds; ++round) {
-        NcclCommunicator comm(1 + thread * kRounds + round);
-        comm.RunWithProxy();
-        masks[thread] = static_cast<uint64_t>(comm.event_mask());
-        comm.Finalize();
-      }
-    });
-  }
+  Threads threads(kThreads, [&](uint64_t thread) {
+    while (!begin) std::this_thread::yield();
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      NcclCommunicator comm(1 + thread * kRounds + round);
+      comm.RunWithProxy();
+      masks[thread] = static_cast<uint64_t>(comm.event_mask());
+      comm.Finalize();
+    }
+  });
   begin = true;
-  for (std::thread& thread : threads) thread.join();
+  threads.Join();
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(snapshot.communicators.size(), kThreads * kRounds);
   for (uint64_t id = 1; id <= kThreads * kRounds; ++id) {
@@ -95,16 +94,12 @@ TEST_IN_CHILD(ThreadsTest, CrowdOnOneCommunicator, kKernel) {
   constexpr uint64_t kThreads = 12;
   constexpr uint64_t kOperations = 20000;
   NcclCommunicator comm(1);
-  std::vector<std::thread> threads;
-  for (uint64_t thread = 0; thread < kThreads; ++thread) {
-    threads.emplace_back([&] {
-      for (uint64_t i = 0; i < kOperations; ++i) {
-        Start(comm.context(), CallEvent("AllReduce", 1, "ncclInt8"));
-        Stop(Start(comm.context(), CollEvent(nullptr, i, 1)));
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  Threads(kThreads, [&](uint64_t) {
+    for (uint64_t i = 0; i < kOperations; ++i) {
+      Start(comm.context(), CallEvent("AllReduce", 1, "ncclInt8"));
+      Stop(Start(comm.context(), CollEvent(nullptr, i, 1)));
+    }
+  }).Join();
   const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
   EXPECT_GT(Calls(measured), 0u);

@@ -8,6 +8,7 @@
 
 #include "tests/plugin/stream_job.h"
 #include "tests/plugin/unreported_launch_checks.h"
+#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -37,24 +38,20 @@ TEST_WITH_GPU(UnreportedLaunchTest, CallsPollsReadsAndFinalizesAtOnce) {
       }
     }
   });
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
-      for (int round = 0; round < kRounds; ++round) {
-        comm.Run(1000);
-        comm.RunUnreported(1000);
-        void* group = comm.StartGroup(false, 2);
-        const Call reported = comm.MakeCall(group, "AllReduce", 100);
-        comm.MakeCall(group, "Broadcast", 100);
-        comm.Launch(group, 1000);
-        comm.Report(reported);
-        comm.StopGroup(group);
-      }
+  Threads(kThreads, [&](int i) {
+    StreamCommunicator& comm = *comms[static_cast<size_t>(i)];
+    for (int round = 0; round < kRounds; ++round) {
       comm.Run(1000);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+      comm.RunUnreported(1000);
+      void* group = comm.StartGroup(false, 2);
+      const Call reported = comm.MakeCall(group, "AllReduce", 100);
+      comm.MakeCall(group, "Broadcast", 100);
+      comm.Launch(group, 1000);
+      comm.Report(reported);
+      comm.StopGroup(group);
+    }
+    comm.Run(1000);
+  }).Join();
   end = true;
   time.End();
   reader.join();

@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "exporter/base/json_field.h"
 #include "exporter/cli/status_words.h"
+#include "exporter/diagnosis/words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -107,20 +108,7 @@ std::string CallsTable(const Json& page, std::size_t lines, int width) {
     rows.push_back({absl::StrCat(number), most.empty() ? "differs" : most});
     for (const Column& column : columns) rows.back().push_back(CellOf(column, number, most));
   }
-  std::vector<std::size_t> widths(rows[0].size());
-  for (const auto& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
-    }
-    while (!line.empty() && line.back() == ' ') line.pop_back();
-    if (width > 0 && line.size() > static_cast<std::size_t>(width)) line.resize(width);
-    absl::StrAppend(&out, line, "\n");
-  }
-  return out;
+  return absl::StrCat(out, AlignedRows(rows, static_cast<std::size_t>(std::max(width, 0))));
 }
 
 }  // namespace nccl_pulse

@@ -82,6 +82,15 @@ std::string Key(const Json& comm, const Json& rank) {
                       Pid(At(rank, "process")));
 }
 
+// Text is aligned left, numbers right.
+struct Column {
+  const char* title;
+  bool is_text = false;
+};
+constexpr Column kColumns[] = {
+    {"", true},          {"RANK"},  {"PID"},     {"GPU"}, {"STATE", true}, {"FOR"},
+    {"LAST CALL", true}, {"CALLS"}, {"CALLS/S"}, {"P50"}, {"P99"},         {"BUS"}};
+
 struct Cell {
   std::string text;
   const char* color = "";
@@ -232,19 +241,8 @@ class Page {
                             kDim));
     }
     out_ += "\n";
-    std::vector<std::vector<Cell>> rows;
-    rows.push_back({{""},
-                    {"RANK"},
-                    {"PID"},
-                    {"GPU"},
-                    {"STATE"},
-                    {"FOR"},
-                    {"LAST CALL"},
-                    {"CALLS"},
-                    {"CALLS/S"},
-                    {"P50"},
-                    {"P99"},
-                    {"BUS"}});
+    std::vector<std::vector<Cell>> rows(1);
+    for (const Column& column : kColumns) rows[0].push_back({column.title, kDim});
     for (const Json& rank : ranks) rows.push_back(Row(comm, rank, shown));
     Table(rows);
     WhyUnknown(ranks);
@@ -319,10 +317,7 @@ class Page {
             {bus}};
   }
 
-  // Text is aligned left, numbers right.
   void Table(const std::vector<std::vector<Cell>>& rows) {
-    static constexpr bool kLeft[] = {true, false, false, false, true,  false,
-                                     true, false, false, false, false, false};
     std::vector<std::size_t> widths(rows[0].size());
     for (const auto& row : rows) {
       for (std::size_t i = 0; i < row.size(); ++i) {
@@ -336,15 +331,15 @@ class Page {
     };
     const auto fitting = static_cast<std::size_t>(options_.table_width);
     while (fitting > 0 && columns > 6 && total() > fitting) --columns;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (const auto& row : rows) {
       std::string line;
       for (std::size_t i = 0; i < columns; ++i) {
-        const Cell& cell = rows[r][i];
+        const Cell& cell = row[i];
         const std::string padding(widths[i] - cell.text.size(), ' ');
         if (i > 0) line += i == 1 ? " " : "  ";
-        if (!kLeft[i]) line += padding;
-        line += r == 0 ? Paint(cell.text, kDim) : Paint(cell.text, cell.color);
-        if (kLeft[i] && i + 1 < columns) line += padding;
+        if (!kColumns[i].is_text) line += padding;
+        line += Paint(cell.text, cell.color);
+        if (kColumns[i].is_text && i + 1 < columns) line += padding;
       }
       absl::StrAppend(&out_, line, "\n");
     }

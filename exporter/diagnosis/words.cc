@@ -30,4 +30,23 @@ std::string SecondsWords(double seconds) {
   return absl::StrFormat("%d h %d min", minutes / 60, minutes % 60);
 }
 
+std::string AlignedRows(const std::vector<std::vector<std::string>>& rows, std::size_t width) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      absl::StrAppend(&line, "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
+    }
+    line.resize(line.find_last_not_of(' ') + 1);
+    if (width > 0 && line.size() > width) line.resize(width);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
 }  // namespace nccl_pulse

@@ -17,6 +17,9 @@ std::string DurationWords(int64_t ns);     // whole seconds and more: "43 s", "9
 std::string ShareWords(double share);      // "0.3 %", "32 %"
 std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min 3 s"
 
+// A line for each row, with the cells below each other. Cut off at `width`, 0: at none.
+std::string AlignedRows(const std::vector<std::vector<std::string>>& rows, std::size_t width = 0);
+
 // A process' number, as a person can use it. Containers count from 1, so what a process says of
 // itself may be another process' number on its host, the system's first one for example.
 

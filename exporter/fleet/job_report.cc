@@ -25,23 +25,6 @@ constexpr std::size_t kMostRasLines = 60;
 
 std::string Dash(const std::string& text) { return text.empty() ? "-" : text; }
 
-std::string Rows(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<std::size_t> widths;
-  for (const auto& row : rows) {
-    widths.resize(std::max(widths.size(), row.size()));
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      absl::StrAppend(&line, "  ", row[i], std::string(widths[i] - row[i].size(), ' '));
-    }
-    absl::StrAppend(&text, line.substr(0, line.find_last_not_of(' ') + 1), "\n");
-  }
-  return text;
-}
-
 std::vector<std::string> RankCells(const JobRank& rank) {
   std::string comm = CommunicatorText(rank.comm_id);
   if (rank.communicator != nullptr && !rank.communicator->name.empty()) {
@@ -82,7 +65,7 @@ std::string SuspectsTable(const JobLook& look) {
       }
     }
   }
-  return all == 0 ? "" : absl::StrCat("\nSuspects\n", Rows(rows), More(all));
+  return all == 0 ? "" : absl::StrCat("\nSuspects\n", AlignedRows(rows), More(all));
 }
 
 std::string WaitsTable(const JobLook& look) {
@@ -100,7 +83,7 @@ std::string WaitsTable(const JobLook& look) {
     rows.back().push_back(WaitedFor(wait));
   }
   return absl::StrCat("\nWait: ", waits.size(), " of ", look.verdict.processes, " processes\n",
-                      Rows(rows), More(waits.size()));
+                      AlignedRows(rows), More(waits.size()));
 }
 
 std::string EndpointsText(const JobLook& look) {

@@ -47,17 +47,13 @@ class StartTest(AgentCase):
     def test_two_agents(self):
         first = self.agent()
         second = self.agent()
-        self.assertEqual(second.process.wait(), 2)
-        second.reader.join()
+        self.assertEqual(second.status(), 2)
         self.assertIn("an agent serves already, process %d" % first.process.pid, second.log())
 
     def test_port_of_another_program(self):
         process = self.start(0, "127.0.0.1:0")
-        agent = Agent("127.0.0.1:%d" % process.port)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
-        self.assertEqual(agent.process.wait(), 2)
-        agent.reader.join()
+        agent = Agent.of(self, "127.0.0.1:%d" % process.port)
+        self.assertEqual(agent.status(), 2)
         self.assertIn("cannot serve on 127.0.0.1:%d" % process.port, agent.log())
 
     def test_dropped_families(self):
@@ -73,15 +69,11 @@ class StartTest(AgentCase):
                            ("--histograms=x", "--histograms is not both"),
                            ("--drop-families=nccl_x", "no metric family nccl_x"),
                            ("--web-config=/x", "web configuration /x: No such file")):
-            agent = Agent(self.listen, flag)
-            self.addCleanup(agent.close)
-            self.assertEqual(agent.process.wait(), 1)
-            agent.reader.join()
+            agent = Agent.of(self, self.listen, flag)
+            self.assertEqual(agent.status(), 1)
             self.assertIn(text, agent.log())
-        agent = Agent("9601")
-        self.addCleanup(agent.close)
-        self.assertEqual(agent.process.wait(), 1)
-        agent.reader.join()
+        agent = Agent.of(self, "9601")
+        self.assertEqual(agent.status(), 1)
         self.assertIn("--listen: '9601' is not an address to listen on", agent.log())
 
 

@@ -32,9 +32,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         self.listen = "127.0.0.1:%d" % self.port
 
     def agent(self, *arguments):
-        agent = Agent(self.listen, *FLAGS, *arguments)
-        self.addCleanup(agent.close)
-        return agent.wait_ready()
+        return Agent.of(self, self.listen, *FLAGS, *arguments)
 
     def hang(self):
         job = Job(self.folder, self.listen, "warm", "hang")
@@ -100,10 +98,8 @@ class AutomaticCaptureTest(unittest.TestCase):
         password = os.path.join(self.folder, "password")
         with open(password, "w", encoding="utf-8") as file:
             file.write("agent:secret\n")
-        agent = Agent("127.0.0.2:%d" % self.port, *FLAGS, "--capture-dir=" + self.captures,
-                      "--credentials-file=" + password)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, "127.0.0.2:%d" % self.port, *FLAGS, "--capture-dir=" + self.captures,
+                         "--credentials-file=" + password)
         self.hang()
         wait_until(lambda: "has what is known of it" in agent.log(), "it has asked itself")
         others.settimeout(0)
@@ -111,9 +107,7 @@ class AutomaticCaptureTest(unittest.TestCase):
             others.accept()
 
     def test_what_is_set_counts_for_captures(self):
-        agent = Agent(self.listen, "--hang-after=1h", "--time-limit=4s", "--capture-dir=" + self.captures)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen, "--hang-after=1h", "--time-limit=4s", "--capture-dir=" + self.captures)
         change = [cluster.PULSE, "set", "HANG_SECONDS=1", "--pid=%d" % agent.process.pid]
         wait_until(lambda: subprocess.call(change, stdout=subprocess.DEVNULL) == 0,  # it may serve before it listens
                    "it is set")

@@ -222,6 +222,13 @@ class Agent:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
+    @classmethod
+    def of(cls, case, *arguments, **options):
+        """One that serves, or has ended by itself. It ends with the case."""
+        agent = cls(*arguments, **options)
+        case.addCleanup(agent.close)
+        return agent.wait_ready()
+
     def _read(self):
         for line in self.process.stdout:
             self.lines.append(line)
@@ -234,11 +241,15 @@ class Agent:
     def log(self):
         return "".join(self.lines)
 
-    def end(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
+    def status(self):
+        """The exit status, when it has ended and all was read that it said."""
         status = self.process.wait(timeout=PATIENCE_S)
         self.reader.join()
         return status
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        return self.status()
 
     def close(self):
         if self.process.poll() is None:
@@ -293,9 +304,7 @@ class NodeCase(unittest.TestCase):
 class AgentCase(NodeCase):
 
     def agent(self, *arguments, **options):
-        agent = Agent(self.listen, *arguments, **options)
-        self.addCleanup(agent.close)
-        return agent.wait_ready()
+        return Agent.of(self, self.listen, *arguments, **options)
 
     def nobody_serves(self, processes):
         return not any(process.serves(self.port) for process in processes)

@@ -37,9 +37,7 @@ class DeadServerTest(NodeCase):
         self.wait_for(expected)
 
     def test_a_member_that_is_dead_is_said_to_be(self):
-        agent = Agent(self.listen)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen)
         first, second = self.start_ranks(2)
         self.clone(first)
         first.kill()
@@ -64,9 +62,7 @@ class AbandonedFileTest(NodeCase):
                 os.kill(process.pid, end)
                 process.process.wait()
             self.assertEqual(os.listdir(folder), [left])
-            agent = Agent("127.0.0.1:%d" % (self.port + 30), "--file-sd-dir=" + folder)
-            self.addCleanup(agent.close)
-            agent.wait_ready()
+            agent = Agent.of(self, "127.0.0.1:%d" % (self.port + 30), "--file-sd-dir=" + folder)
             own, = os.listdir(folder)
             self.assertTrue(own.endswith("-%d.json" % (self.port + 30)), own)
 

@@ -134,9 +134,7 @@ class StatusTest(unittest.TestCase):
 
     def test_no_all_clear_while_blind(self):
         """One rank killed, the others stopped; an agent has their last state, and nothing else."""
-        agent = cluster.Agent(self.endpoint)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = cluster.Agent.of(self, self.endpoint)
         job = self.start("warm", "hang")
         self.assertEqual(job.report(), ["warm"] * RANKS)
         self.assertEqual(status("--endpoint=" + self.endpoint)[0], 0)
@@ -230,9 +228,7 @@ class EndpointTest(unittest.TestCase):
     def test_unix_socket(self):
         with tempfile.TemporaryDirectory() as folder:
             listen = "unix:" + os.path.join(folder, "pulse")
-            agent = cluster.Agent(listen)
-            self.addCleanup(agent.close)
-            agent.wait_ready()
+            agent = cluster.Agent.of(self, listen)
             for arguments in (["--endpoint=" + listen], [listen]):
                 code, output, errors = status(*arguments)
                 self.assertEqual((code, errors), (0, ""))

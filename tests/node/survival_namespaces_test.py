@@ -177,9 +177,7 @@ class PidNamespaceTest(NodeCase):
             self.wait_for({process.rank: 10 for process in processes})
 
     def test_agent_keeps_the_one_and_takes_the_other(self):
-        agent = Agent(self.listen)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen)
         first = self.contained(0, 7, 10, "a1")
         # Or the kernel might use the namespace's number again, at once.
         self.addCleanup(os.close, os.open("/proc/%d/ns/pid" % first.pid, os.O_RDONLY))
@@ -201,9 +199,7 @@ class PidNamespaceTest(NodeCase):
 class PidReuseTest(NodeCase):
 
     def test_in_one_container(self):
-        agent = Agent(self.listen)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen)
         script = ('while read next; do echo 76 > /proc/sys/kernel/ns_last_pid; "$@"; done')
         # The first process of the container starts the same thing again, with the same id.
         process = Process(0, self.listen, init=False,

@@ -66,9 +66,7 @@ class EndTest(NodeCase):
         wait_until(lambda: values(self.port, "nccl_pulse_processes") == {(): 1}, "they are gone")
 
     def test_kill_leaves_an_agent_what_can_be_read(self):
-        agent = Agent(self.listen)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen)
         process = self.start(3)
         self.assertEqual(process.ask("busy stay"), "ok")
         process.kill()
@@ -121,9 +119,7 @@ class ExecTest(NodeCase):
         self.assertEqual(server.ask("open").count("nccl-pulse"), 0)
 
     def test_agent_has_it_once(self):
-        agent = Agent(self.listen)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen)
         process, = self.start_ranks(1)
         process.tell("exec")
         wait_until(lambda: values(self.port, "nccl_pulse_process_up", "pid") ==
@@ -260,9 +256,7 @@ class AgentTest(NodeCase):
         scraper = Scraper(self.port)
         total = 10
         for _ in range(3):
-            agent = Agent(self.listen)
-            self.addCleanup(agent.close)
-            agent.wait_ready()
+            agent = Agent.of(self, self.listen)
             total += 1
             for process in processes:
                 process.ask("run 1")
@@ -275,9 +269,7 @@ class AgentTest(NodeCase):
         gone = processes.pop()
         scraper.forget(gone)
         gone.kill()
-        agent = Agent(self.listen)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, self.listen)
         self.wait_for({process.rank: total for process in processes})
         self.assertEqual(set(values(self.port, "nccl_pulse_process_up", "pid")),
                          {str(process.pid) for process in processes})

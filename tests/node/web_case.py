@@ -83,9 +83,7 @@ class WebCase(NodeCase):
 
     def agent(self, text, *arguments, listen=None):
         self.write(text)
-        agent = Agent(listen or self.listen, "--web-config=" + self.config, *arguments)
-        self.addCleanup(agent.close)
-        agent.wait_ready()
+        agent = Agent.of(self, listen or self.listen, "--web-config=" + self.config, *arguments)
         self.assertIsNone(agent.process.poll(), agent.log())
         return agent
 

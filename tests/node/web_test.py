@@ -237,10 +237,8 @@ class BadConfigurationTest(WebCase):
 
     def refused(self, text):
         self.write(text)
-        agent = Agent(self.listen, "--web-config=" + self.config)
-        self.addCleanup(agent.close)
-        self.assertEqual(agent.process.wait(timeout=cluster.PATIENCE_S), 1)
-        agent.reader.join()
+        agent = Agent.of(self, self.listen, "--web-config=" + self.config)
+        self.assertEqual(agent.status(), 1)
         prefix = "pulse: web configuration %s: " % self.config
         self.assertTrue(agent.log().startswith(prefix), agent.log())
         self.assertEqual(agent.log().count("\n"), 1)

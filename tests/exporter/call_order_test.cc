@@ -162,8 +162,7 @@ TEST(CallOrder, SizesOfOneClass) {
 // It completed with more bytes on one rank, 8 in place of 4. The ranks wait for another thing now.
 TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
   const Called single{"AllReduce", 4}, twice{"AllReduce", 8, "ncclFloat64"};
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllGather");
+  SimulatedJob job = LaunchingJob({0, 1, 3}, "AllGather");
   for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {single, kReduce, kGather}, 41, 1);
   SetCalls(&job, 2, {twice, kReduce}, 41, 0);
   ExpectHang(&job, HangVerdict::kRankNotCalled, {2});

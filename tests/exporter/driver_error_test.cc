@@ -16,8 +16,7 @@ void Fail(SimulatedJob* job, int rank, uint32_t error, uint64_t id = kComm) {
 }
 
 TEST(DriverError, NamesTheRankAheadOfTheNetwork) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   Fail(&job, 2, kEcc);
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kDriverError, {2});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 3));
@@ -50,8 +49,7 @@ TEST(DriverError, IsThatOfTheGpu) {
 
 // The error of one GPU reaches others over a link, and later ones are consequences.
 TEST(DriverError, TheFirstOneAndNotItsVictims) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   Fail(&job, 1, kLaunchFailed);
   job.Advance(20 * kMs);
   Fail(&job, 2, kEcc);
@@ -84,8 +82,7 @@ TEST(DriverError, VictimsInOtherCommunicators) {
 
 // Its process has ended since.
 TEST(DriverError, OfAProcessThatEnded) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   Fail(&job, 2, kIllegalAddress);
   job.process(2).end = ProcessEnd::kLost;
   job.process(2).end_realtime_ns = job.now();
@@ -94,8 +91,7 @@ TEST(DriverError, OfAProcessThatEnded) {
 
 // Calls of different sizes end in errors like this.
 TEST(DriverError, CallsThatDifferComeFirst) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {2}, "AllReduce", 5);
   Fail(&job, 0, kIllegalAddress);
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});

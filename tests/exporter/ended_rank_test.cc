@@ -21,8 +21,7 @@ void Abort(SimulatedJob* job, uint64_t comm, int rank) {
 }
 
 TEST(EndedRank, AWatchdogsVictimIsNotWhyTheOthersWait) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Advance(3 * kHangAfter);
   SimulatedJob aborted = job;
   End(&job, 0);
@@ -39,8 +38,7 @@ TEST(EndedRank, AWatchdogsVictimIsNotWhyTheOthersWait) {
 
 // It has called what the others are in, and nobody owes a call.
 TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   job.Advance(kSecond);
   SimulatedJob aborted = job;
   End(&job, 2);
@@ -51,8 +49,7 @@ TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
 }
 
 TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});
   job.Advance(kHangAfter);
   SimulatedJob aborted = job;
@@ -66,8 +63,7 @@ TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {
 }
 
 TEST(EndedRank, WhoEndsWithoutTheCallIsGone) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1});
   job.Advance(kHangAfter);
   End(&job, 2);
   End(&job, 0);

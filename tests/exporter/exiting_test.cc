@@ -28,8 +28,7 @@ TEST(Exiting, IsNamedForTheCallThatItOwes) {
 
 // A victim that has called all that the others have: a watchdog ends it.
 TEST(Exiting, WhoHasCalledIsNotToBlame) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.process(2).poller = PollerState::kEnded;
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }

@@ -90,6 +90,14 @@ inline void LaunchOn(SimulatedJob* job, const std::set<int>& ranks, const std::s
   for (const int rank : ranks) job->Launch(kComm, rank, op, size_class);
 }
 
+// Four ranks after some steps, of which these have launched one more call.
+inline SimulatedJob LaunchingJob(const std::set<int>& ranks, const std::string& op = "AllReduce",
+                                 int size_class = 4) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, ranks, op, size_class);
+  return job;
+}
+
 // Time passes while the process of one rank does not run.
 inline void AdvanceWithout(SimulatedJob* job, int rank, int64_t ns = kHangAfter) {
   const int64_t stopped = job->now();

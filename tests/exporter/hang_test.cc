@@ -16,8 +16,7 @@ TEST(Hang, NoneWhileNothingIsInFlight) {
 }
 
 TEST(Hang, NamesTheRankThatHasNotCalled) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   const int64_t launched = job.now();
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
@@ -29,8 +28,7 @@ TEST(Hang, NamesTheRankThatHasNotCalled) {
 }
 
 TEST(Hang, SeveralThatHaveNotCalledAndSeveralCalls) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 2});
   LaunchOn(&job, {0, 2}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1, 3});
   EXPECT_THAT(hang.text, HasSubstr("AllGather #21 (up to 1MiB) and AllReduce #21 (up to 1MiB); "
@@ -39,8 +37,7 @@ TEST(Hang, SeveralThatHaveNotCalledAndSeveralCalls) {
 
 // What the suspect called last must not look like what it has not called.
 TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   job.Complete(kComm, 3);
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
@@ -51,8 +48,7 @@ TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
 }
 
 TEST(Hang, NoneWhileABacklogProgresses) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   job.Advance(60 * kSecond);
   // The oldest that is known to be in flight is old, but one of before it has just completed.
   for (int rank = 0; rank < 4; ++rank) {
@@ -62,8 +58,7 @@ TEST(Hang, NoneWhileABacklogProgresses) {
 }
 
 TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {2}, "Broadcast");
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
   EXPECT_EQ(hang.op, "AllReduce,Broadcast");
@@ -73,8 +68,7 @@ TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
 }
 
 TEST(Hang, DifferentSizes) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce", 4);
+  SimulatedJob job = LaunchingJob({0, 1, 2}, "AllReduce", 4);
   LaunchOn(&job, {3}, "AllReduce", 6);
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 16MiB)"));
@@ -82,8 +76,7 @@ TEST(Hang, DifferentSizes) {
 }
 
 TEST(Hang, TheSameCallsInAnotherOrder) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {2}, "AllReduce");
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
@@ -95,16 +88,14 @@ TEST(Hang, TheSameCallsInAnotherOrder) {
 }
 
 TEST(Hang, AllHaveLaunched) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
   EXPECT_EQ(hang.op, "AllGather");
   EXPECT_THAT(hang.text, Not(HasSubstr("another node")));
 }
 
 TEST(Hang, AllHaveLaunchedButOneHostIsAhead) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {0, 1}, "AllReduce");
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
@@ -124,8 +115,7 @@ TEST(Hang, RankOfThisNodeThatWasNeverSeen) {
 
 TEST(Hang, ProcessGone) {
   for (const bool agent : {true, false}) {
-    SimulatedJob job = RunningJob();
-    LaunchOn(&job, {0, 1, 3}, "AllReduce");
+    SimulatedJob job = LaunchingJob({0, 1, 3});
     job.process(2).end = ProcessEnd::kLost;
     job.Advance(kHangAfter);
     SnapshotSet set = job.Set();
@@ -150,8 +140,7 @@ TEST(Hang, ProcessGoneAndNobodyWaits) {
 }
 
 TEST(Hang, ALostEventMaskMakesCountsUnknown) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 3).event_mask = 0xf0a;
   job.process(3).event_mask_changes = 1;
   job.process(3).foreign_event_mask = 0xf0a | 0x40;  // it took nothing away
@@ -165,8 +154,7 @@ TEST(Hang, ALostEventMaskMakesCountsUnknown) {
 }
 
 TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1});
   job.process(2).end = ProcessEnd::kLost;
   const Hang hang = ExpectHang(&job, HangVerdict::kProcessGone, {2});
   EXPECT_EQ(hang.text,
@@ -175,31 +163,27 @@ TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
 }
 
 TEST(Hang, EndedItsCommunicator) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 3).finalized = true;
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("has finalized this communicator"));
 }
 
 TEST(Hang, GraphsAreUnknownAndNotGuessed) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).captured = true;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 TEST(Hang, WithoutCompletionsNothingIsSaid) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).has_heartbeat = false;
   job.Advance(kHangAfter);
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
 TEST(Hang, WithProxyOperationsWhoIsIdleIsUnknown) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) {
     CommunicatorSnapshot& communicator = job.Of(kComm, rank);
     communicator.has_heartbeat = false;
@@ -211,16 +195,14 @@ TEST(Hang, WithProxyOperationsWhoIsIdleIsUnknown) {
 }
 
 TEST(Hang, CallsThatWereNotCountedByOperationAreUnknown) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 1).overflowed_calls = 1;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 // A histogram found no page, once: every call was counted all the same.
 TEST(Hang, AMissingHistogramDoesNotHideWhoHasNotCalled) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).overflowed_operations = 7;
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
@@ -235,8 +217,7 @@ TEST(Hang, CalledButNotLaunched) {
 
 // It has put two calls into one launch, and every call of its is in a launch.
 TEST(Hang, FewerLaunchesAloneAreNoReasonToBeInsideNccl) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   CommunicatorSnapshot& grouped = job.Of(kComm, 3);
   --grouped.launches;
   grouped.launches_completed = grouped.launches;
@@ -246,8 +227,7 @@ TEST(Hang, FewerLaunchesAloneAreNoReasonToBeInsideNccl) {
 }
 
 TEST(Hang, CountsThatStillMoveAreNotCalledDifferent) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {2}, "Broadcast");
   job.Advance(kHangAfter);
   for (int rank = 0; rank < 4; ++rank) {

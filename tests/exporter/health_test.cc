@@ -105,8 +105,7 @@ TEST(Health, RejectedProcessesAreSaid) {
 }
 
 TEST(Health, HangsAndUsualWaits) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Advance(kHangAfter);
   EXPECT_EQ(Of(job).status, HealthStatus::kHang);
   EXPECT_EQ(Of(job).summary, "");
@@ -133,8 +132,7 @@ TEST(Health, AChangedEventMaskIsSaid) {
 }
 
 TEST(Health, WorkThatIsQueuedIsNoHang) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
   job.Advance(50 * kSecond);
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);

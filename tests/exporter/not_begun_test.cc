@@ -7,8 +7,7 @@ namespace nccl_pulse {
 namespace {
 
 TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, OldestLaunch::kUnknown});
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {1});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 2, 3));
@@ -20,8 +19,7 @@ TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
 }
 
 TEST(Hang, SeveralGpusHaveNotBegun) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   LaunchOn(&job, {0, 1}, "AllGather");  // their hosts are ahead
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kNotBegun});
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {1, 3});
@@ -67,8 +65,7 @@ TEST(Hang, NoneWhileNoGpuHasBegun) {
 
 // What the GPUs work on may be a wait that is not seen.
 TEST(Hang, QueuedBesideACommunicatorThatCannotBeSeen) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
   job.AddCommunicator(1, {0, 1, 2, 3});
   job.Call(1, 2, "Broadcast");
@@ -84,8 +81,7 @@ TEST(Hang, QueuedBesideACommunicatorThatCannotBeSeen) {
 
 // Rank 3's host has not come yet; nobody's GPU waits for it.
 TEST(Hang, NoneWhileOneHasNotCalledAndNoGpuHasBegun) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun});
   job.Advance(50 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
@@ -103,8 +99,7 @@ TEST(Hang, BehindACallThatIsNotReportedWhoHasNotCalledIsNamed) {
 
 // Of a rank that cannot be seen it is not known whether it has begun.
 TEST(Hang, OneThatCannotBeSeenAndNoOtherGpuHasBegun) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun});
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
@@ -122,8 +117,7 @@ TEST(Hang, OneGpuHasNotBegunAndOfOthersNothingIsKnown) {
 
 // It has done what the others wait in: an operation that a rank may leave before the others.
 TEST(Hang, WhoIsAheadIsNotNamed) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "Broadcast");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "Broadcast");
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   ++job.Of(kComm, 0).launches_completed;
   SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun, kBegun});
@@ -134,8 +128,7 @@ TEST(Hang, WhoIsAheadIsNotNamed) {
 }
 
 TEST(Hang, LaunchesThatDoNotCorrespondAreNotCompared) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
   // It has put two of its calls into one launch.
   --job.Of(kComm, 1).launches;

@@ -166,8 +166,7 @@ TEST(Queued, WhereItIsNotKnownThatIsSaid) {
 
 // Data crosses the network: a long collective, and no hang. Behind NVLink nothing tells of that.
 TEST(Moving, ACollectiveThatMovesIsNoHang) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   for (int second = 0; second < 60; ++second) {
     job.Advance(kSecond);
     job.Of(kComm, 1).network_moved_realtime_ns = job.now();  // one rank of the node has the network

@@ -7,16 +7,14 @@ namespace nccl_pulse {
 namespace {
 
 TEST(Hang, ProcessStopped) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 3});
   AdvanceWithout(&job, 2);
   const Hang hang = ExpectHangNow(job, HangVerdict::kProcessStopped, {2});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 3));
 }
 
 TEST(Hang, WhoIsStoppedButHasCalledIsNotToBlame) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   AdvanceWithout(&job, 2);
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) is not running."));
@@ -33,16 +31,14 @@ class DebuggedWhileItWaits : public testing::Test {
 };
 
 TEST_F(DebuggedWhileItWaits, DoesNotHideAGpuThatHasNotBegun) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
   const Hang hang = ExpectHangOfRank2Stopped(job, HangVerdict::kRankNotBegun, {1});
   EXPECT_THAT(hang.text, HasSubstr(" Rank 2 (pid 102, GPU 2) is not running."));
 }
 
 TEST_F(DebuggedWhileItWaits, DoesNotHideARankThatEnded) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 3).finalized = true;
   ExpectHangOfRank2Stopped(job, HangVerdict::kRankNotCalled, {3});
 }
@@ -56,14 +52,12 @@ TEST_F(DebuggedWhileItWaits, IsNotTakenForARankOnAnotherNode) {
 
 // All ranks are seen, and nothing else is wrong with any.
 TEST_F(DebuggedWhileItWaits, IsTheLastResort) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   ExpectHangOfRank2Stopped(job, HangVerdict::kProcessStopped, {2});
 }
 
 TEST_F(DebuggedWhileItWaits, WhoHasCalledAndNotLaunchedDoesHoldUp) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   LaunchOn(&job, {0, 1, 3}, "AllGather");
   job.Call(kComm, 2, "AllGather");
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
@@ -94,8 +88,7 @@ TEST(Hang, WhoIsStoppedLaterIsNotWhy) {
 
 // The one that does not come is looked at: it still is the one.
 TEST(Hang, ADebuggerAtTheOneThatDoesNotCome) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 3});
   job.Advance(20 * kSecond);
   AdvanceWithout(&job, 2, 20 * kSecond);
   job.process(2).run_state = RunState::kTraced;
@@ -106,8 +99,7 @@ TEST(Hang, ADebuggerAtTheOneThatDoesNotCome) {
 // What the kernel says is what is said.
 TEST(Hang, HowAProcessIsStopped) {
   const auto text_of = [](RunState state) {
-    SimulatedJob job = RunningJob();
-    LaunchOn(&job, {0, 1, 3}, "AllReduce");
+    SimulatedJob job = LaunchingJob({0, 1, 3});
     AdvanceWithout(&job, 2);
     job.process(2).run_state = state;
     return ExpectHangNow(job, HangVerdict::kProcessStopped, {2}).text;
@@ -147,8 +139,7 @@ TEST(Hang, AHostThatIsPaused) {
 
 // It has just gone on: threads run, and have not looked yet. Nothing is claimed for that moment.
 TEST(Hang, AfterAPauseNothingIsKnownForAMoment) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   const int64_t paused = job.now();
   job.Advance(60 * kSecond);
   for (int i = 0; i < 4; ++i) {
@@ -163,8 +154,7 @@ TEST(Hang, AfterAPauseNothingIsKnownForAMoment) {
 
 // Rank 1 does not run and has called less, too; that rank 3 has not called is proven without it.
 TEST(Hang, AStoppedProcessDoesNotHideWhoIsProvenNotToHaveCalled) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 2}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 2});
   AdvanceWithout(&job, 1);
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("Rank 1 (pid 101, GPU 1) is not running."));
@@ -213,8 +203,7 @@ TEST(Hang, APollerThatNeverStartedAccusesNobody) {
 
 // The whole job is stopped, or every driver is stuck: nobody sees anything any longer.
 TEST(Hang, AllStoppedWithWorkInFlight) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   const int64_t stopped = job.now();
   job.Advance(kHangAfter);
   for (int i = 0; i < 4; ++i) job.process(i).last_poll_realtime_ns = stopped;

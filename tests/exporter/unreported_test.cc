@@ -195,8 +195,7 @@ TEST(Unreported, DifferentCallsThatAllStand) {
 
 // Ranks 0 and 1 wait; what rank 2 called a moment ago it may be about to launch.
 TEST(Unreported, AFreshCallIsNoMismatchYet) {
-  SimulatedJob job = RunningJob();
-  LaunchOn(&job, {0, 1}, "AllReduce");
+  SimulatedJob job = LaunchingJob({0, 1});
   job.Advance(kHangAfter);
   job.Call(kComm, 2, "AllGather");
   ExpectHangNow(job, HangVerdict::kUnknown, {});

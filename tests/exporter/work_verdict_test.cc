@@ -16,18 +16,16 @@ void Prove(SimulatedJob* job, int rank) {
   comm.work.moved_realtime_ns = job->now();
 }
 
-// Four ranks whose graphs were replayed until now.
-SimulatedJob GraphJob(int nranks = 0) {
+// Four ranks whose graphs were replayed until now. NVML says this of their GPUs.
+SimulatedJob GraphJob(const std::vector<GpuUse>& uses, int nranks = 0) {
   SimulatedJob job(4);
   job.AddCommunicator(kComm, {0, 1, 2, 3}, nranks);
   job.Collective(kComm, "AllReduce", kTogether, kMs);
-  for (int rank = 0; rank < 4; ++rank) Prove(&job, rank);
+  for (int rank = 0; rank < 4; ++rank) {
+    Prove(&job, rank);
+    job.Of(kComm, rank).work.gpu_use = uses[rank];
+  }
   return job;
-}
-
-// NVML will say this.
-void Use(SimulatedJob* job, const std::vector<GpuUse>& uses) {
-  for (int rank = 0; rank < 4; ++rank) job->Of(kComm, rank).work.gpu_use = uses[rank];
 }
 constexpr GpuUse kIdle = GpuUse::kIdle, kBusy = GpuUse::kBusy;
 
@@ -37,7 +35,7 @@ ActivityState StateOf(const SimulatedJob& job, int rank = 0) {
 }
 
 TEST(WorkVerdict, ReplayingThenQuiet) {
-  SimulatedJob job = GraphJob();
+  SimulatedJob job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
   job.Advance(kSecond);
   EXPECT_EQ(StateOf(job), ActivityState::kReplaying);
   job.Advance(2 * kSecond);
@@ -49,8 +47,7 @@ TEST(WorkVerdict, ReplayingThenQuiet) {
 }
 
 TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
   EXPECT_THAT(hang.text, HasSubstr("The GPU of rank 2 (pid 102, GPU 2) runs nothing, while"));
@@ -58,16 +55,14 @@ TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
 }
 
 TEST(WorkVerdict, NobodyIsNamedWhereAllAreBusy) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
   EXPECT_THAT(hang.text, HasSubstr("The GPUs of all ranks are busy"));
 }
 
 // Computing, say.
 TEST(WorkVerdict, NothingIsSaidWhereTheyStoodAsLongBefore) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   job.Of(kComm, 3).work.longest_pause_ns = 30 * kSecond;
   job.Advance(30 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
@@ -77,8 +72,7 @@ TEST(WorkVerdict, NothingIsSaidWhereTheyStoodAsLongBefore) {
 
 // An engine without requests.
 TEST(WorkVerdict, QuietForHoursIsNoHang) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kIdle, kIdle, kIdle, kIdle});
+  SimulatedJob job = GraphJob({kIdle, kIdle, kIdle, kIdle});
   job.Advance(7200 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
   EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
@@ -86,16 +80,14 @@ TEST(WorkVerdict, QuietForHoursIsNoHang) {
 
 TEST(WorkVerdict, NothingIsConcludedFromWhatIsNotKnown) {
   for (const GpuUse use : {GpuUse::kUnknown, GpuUse::kMixed, GpuUse::kShared}) {
-    SimulatedJob job = GraphJob();
-    Use(&job, {kBusy, use, kIdle, kBusy});
+    SimulatedJob job = GraphJob({kBusy, use, kIdle, kBusy});
     job.Advance(60 * kSecond);
     EXPECT_EQ(HangOf(job), std::nullopt) << GpuUseName(use);
   }
 }
 
 TEST(WorkVerdict, ACounterThatMovesContradicts) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
   job.Advance(5 * kSecond);
   job.Of(kComm, 1).work.moved_realtime_ns = job.now();
   job.Advance(5 * kSecond);
@@ -103,8 +95,7 @@ TEST(WorkVerdict, ACounterThatMovesContradicts) {
 }
 
 TEST(WorkVerdict, ACounterThatIsRefutedSaysNothing) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
   job.Of(kComm, 2).work.state = WorkState::kRefuted;
   job.Advance(60 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
@@ -112,8 +103,7 @@ TEST(WorkVerdict, ACounterThatIsRefutedSaysNothing) {
 
 // Its launching thread waits for room behind the replay, with the driver's lock.
 TEST(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
   job.Of(kComm, 0).work.state = WorkState::kStuck;
   ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
   // It was that rank's GPU that ran nothing, or something else ran on it.
@@ -126,8 +116,7 @@ TEST(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
 }
 
 TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
   const int64_t polled = job.now();
   job.Launch(kComm, 0, "AllReduce");
   job.Advance(kHangAfter + kSecond);
@@ -141,8 +130,7 @@ TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
 // A GPU that something else holds, say, while all hosts have launched more than there is room for.
 TEST(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
   for (const int unread : {1, 4}) {
-    SimulatedJob job = GraphJob();
-    Use(&job, {kBusy, kBusy, kBusy, kBusy});
+    SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
     for (int rank = 0; rank < unread; ++rank) {
       job.Of(kComm, rank).work.state = WorkState::kStuck;
       job.Of(kComm, rank).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
@@ -161,8 +149,7 @@ TEST(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
 
 // A host that runs ahead keeps the lock, too, and so nothing was read before for some time.
 TEST(WorkVerdict, NothingIsSaidWhereCountersCouldNotBeReadForAsLongBefore) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kStuck;
   job.Of(kComm, 2).work.longest_pause_ns = 30 * kSecond;
   job.Advance(30 * kSecond);
@@ -173,8 +160,7 @@ TEST(WorkVerdict, NothingIsSaidWhereCountersCouldNotBeReadForAsLongBefore) {
 
 // Neither of its background threads comes back from the driver.
 TEST(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kBusy, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   const int64_t polled = job.now();
   for (int rank = 0; rank < 4; ++rank) job.Launch(kComm, rank, "AllReduce");
   job.Advance(kHangAfter + kSecond);
@@ -187,16 +173,14 @@ TEST(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
 
 // Those that are not here may be busy, too, or hold up the others.
 TEST(WorkVerdict, AllRanksHaveToBeSeen) {
-  SimulatedJob job = GraphJob(8);
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy}, 8);
   job.Advance(60 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
 // An eager call stands behind the replay.
 TEST(WorkVerdict, BesideALaunch) {
-  SimulatedJob job = GraphJob();
-  Use(&job, {kBusy, kBusy, kIdle, kBusy});
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
   job.Launch(kComm, 0, "AllReduce");
   ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
 }

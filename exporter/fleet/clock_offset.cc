@@ -1,7 +1,6 @@
 #include "exporter/fleet/clock_offset.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "exporter/base/json_field.h"

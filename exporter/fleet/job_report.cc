@@ -1,6 +1,5 @@
 #include "exporter/fleet/job_report.h"
 
-#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -165,7 +165,7 @@ void LaunchFollower::EndTiming(Instruments& instruments, Communicator& communica
 void LaunchFollower::Abandon(Instruments& instruments, Communicator& communicator) {
   if (is_hurried()) return static_cast<void>(EndHurried(communicator.Writer(instruments.segment)));
   if (Has(kKernel)) CountLaunchCallback(communicator, false);
-  Change(kAnyLaunch, 0);
+  Set(kAnyLaunch, false);
   StreamTimer::GiveGateUp(timer_);
   const uint32_t pair = pair_.load();
   if (pair >= kTimedPairs) return;

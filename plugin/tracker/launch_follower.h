@@ -107,7 +107,7 @@ class LaunchFollower {
     const bool sampled =
         instruments.samples() &&
         instruments.sampler.ShouldTime(kind_seed, OperationMeta::Unpack(call).call_number);
-    Change(kSampled, sampled ? kSampled : 0);
+    Set(kSampled, sampled);
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
   // Where the number of calls of a kind stands; `row`: OperationRowOf.
@@ -204,7 +204,7 @@ class LaunchFollower {
   bool is_launching() const { return Has(kAnyLaunch); }
   // It has been made. Returns when it began.
   [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
-    Change(kAnyLaunch, 0);
+    Set(kAnyLaunch, false);
     const uint64_t began_ns = StreamTimer::EndHurried(timer_);
     record.CountFollowedLaunch(began_ns, true);
     return began_ns;
@@ -245,7 +245,8 @@ class LaunchFollower {
       hurried_gates_.store(gates - 1);
     }
     const bool is_unhurried = now_ns >= record.last_launch_ns() + kUnhurriedNs;
-    Change(kAnyLaunch | kUnhurried, is_unhurried ? kUnhurried : 0);
+    Set(kAnyLaunch, false);
+    Set(kUnhurried, is_unhurried);
     record.CountFollowedLaunch(now_ns, (state & kKernel) != 0);
     on_made(now_ns);
     CudaStream const stream = stream_.load();
@@ -333,12 +334,14 @@ class LaunchFollower {
     kUnhurried = 64,
   };
   bool Has(uint32_t bits) const { return (state_.load() & bits) != 0; }
-  void Change(uint32_t bits, uint32_t to) { state_.store((state_.load() & ~bits) | to); }
+  void Set(uint32_t bits, bool on) {
+    state_.store(on ? state_.load() | bits : state_.load() & ~bits);
+  }
 
   // The calls since the last launch are launched, or captured.
   void TakeCalls() {
     calls_.store(0);
-    Change(kSampled, 0);
+    Set(kSampled, false);
   }
   void NoteFirstCall(uint64_t bytes, uint64_t group) {
     group_.store(group);

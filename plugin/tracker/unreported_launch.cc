@@ -53,7 +53,7 @@ void LaunchFollower::LearnThread(uint64_t group) {
   // 0: not known whose. A group's number is its thread's alone, and a non-blocking communicator's
   // launching thread lives at the same time as the one that calls.
   const bool is_calling_thread = group != 0 && group == group_.load();
-  Change(kBlocking, is_calling_thread ? kBlocking : 0);
+  Set(kBlocking, is_calling_thread);
 }
 
 void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& communicator,
@@ -76,7 +76,7 @@ void LaunchFollower::AwaitEnd(Instruments& instruments, const Communicator& comm
   const uint64_t bytes = bytes_.load();
   timed_.Carry(pair, 1, call, bytes, BusBytesOf(communicator, call.op, bytes));
   early_pair_.store(static_cast<uint16_t>(pair));
-  Change(kEarlyPair, kEarlyPair);
+  Set(kEarlyPair, true);
 }
 
 uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& communicator,
@@ -109,7 +109,7 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   // communicator for idle.
   unreported_.EndGroup();
   launch_number_.add(1);
-  Change(kSampled, 0);
+  Set(kSampled, false);
   calls_.publish(0);
   return now_ns;
 }
@@ -155,7 +155,7 @@ void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& c
 
 uint32_t LaunchFollower::TakeEarlyPair() {
   if (!Has(kEarlyPair)) return kNoPair;
-  Change(kEarlyPair, 0);
+  Set(kEarlyPair, false);
   return early_pair_.load();
 }
 

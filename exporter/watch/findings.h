@@ -4,6 +4,7 @@
 #ifndef EXPORTER_WATCH_FINDINGS_H_
 #define EXPORTER_WATCH_FINDINGS_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,6 +59,8 @@ struct JobFindings {
   std::string sentence, text;  // as `pulse diagnose` says it
   std::string json;            // of a hang, where somebody is told of it
   std::size_t heard = 0;       // endpoints
+  // By the clock of the watcher.
+  std::chrono::steady_clock::time_point looked_at{};
 };
 
 struct WatchedJob {

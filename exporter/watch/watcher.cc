@@ -279,16 +279,14 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
     if (options_.tell && !found.hangs.empty()) found.json = JobJson(part);
     Merge(std::move(found), &findings[row]);
   }
-  const auto heard = [](const std::map<Row, JobFindings>& all) {
-    return std::accumulate(
-        all.begin(), all.end(), std::size_t{0},
-        [](std::size_t sum, const auto& each) { return sum + each.second.heard; });
-  };
   const Time now = options_.clock();
-  const bool is_poorer = heard(findings) < heard(looked->findings);
-  if (is_poorer && now - looked->kept_since < 2 * kBelieved) return;
+  for (auto& [row, found] : findings) found.looked_at = now;
+  for (auto& [row, last] : looked->findings) {
+    if (now - last.looked_at >= 2 * kBelieved) continue;
+    JobFindings& found = findings[row];
+    if (found.heard < last.heard) found = std::move(last);
+  }
   looked->findings = std::move(findings);
-  looked->kept_since = now;
 }
 
 JobLook Watcher::Ask(const JobFilter& filter) const {

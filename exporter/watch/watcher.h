@@ -9,7 +9,7 @@
 //
 // It remembers only what spares a look or bridges a lost answer: another watcher, or this one after
 // a restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
-// last, and a verdict of fewer endpoints does not replace a fresh one of more.
+// last, and a verdict of fewer endpoints does not replace a fresh one of more on the same job.
 //
 // Thread: one calls Round and Ask, which block; state() any. Memory: a summary of each endpoint,
 // and while it looks what exporter/fleet/job_look.h says.
@@ -96,7 +96,6 @@ class Watcher {
     bool is_retry = false;
     Time stragglers_at{};
     std::map<Row, JobFindings> findings;
-    Time kept_since{};
   };
 
   // A hang or a usual wait was found.

@@ -165,6 +165,20 @@ TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
+// The jobs share node 3, so they are looked at together.
+TEST_F(WatcherTest, ASilentEndpointOfOneJobDelaysNoVerdictOnAnother) {
+  endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 3, 4});
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(60));
+  endpoints_->silent = {2};
+  job_.Launch(kOther, 0, "AllReduce");  // rank 1 does not come
+  RunFor(watcher.get(), seconds(12));
+  EXPECT_THAT(Metrics(*watcher),
+              HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4712",)"));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+}
+
 // Those of the lines without what differs from moment to moment.
 std::vector<std::string> Series(const std::string& text) {
   std::vector<std::string> series;

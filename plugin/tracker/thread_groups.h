@@ -3,9 +3,12 @@
 // NCCL reports the begin of a group on the thread that makes its calls, once for all of its
 // communicators. It is the application's own, or that of one call: ncclAlltoAll makes many calls of
 // Send and Recv in one. The answer is kept in a table: a thread_local takes room that a library
-// which is opened late may not get. When two threads meet at one place, neither gets an answer.
+// which is opened late may not get. A thread has one of kPlaces places, and keeps it. If other
+// threads have all of them, one loses its place (it may have ended) and gets no answer until its
+// next group.
 //
-// Thread: any. Cost: a multiplication, one cache line that no other thread touches.
+// Thread: any. Cost: a multiplication, one cache line that no other thread touches; if another
+// thread has the first of the places, up to three lines more.
 #ifndef PLUGIN_TRACKER_THREAD_GROUPS_H_
 #define PLUGIN_TRACKER_THREAD_GROUPS_H_
 
@@ -22,17 +25,18 @@ class ThreadGroups {
 
   // A group begins on a thread. `is_one_call`: that of one call of the application.
   void Begin(bool is_one_call, uintptr_t thread = ThisThread()) {
-    Entry& entry = EntryOf(thread);
+    Entry* entry = &EntryOf(thread, 0);
+    if (__builtin_expect(!IsOf(entry->thread.load(), thread), 0)) entry = &TakePlace(thread);
     // Of this thread alone, or of several, then none of them learns anything from it.
-    entry.thread.store(thread | (is_one_call ? kOneCall : 0));
-    entry.group.add(kOneGroup);
+    entry->thread.store(thread | (is_one_call ? kOneCall : 0));
+    entry->group.add(kOneGroup);
   }
   // Tells the calls of one group from those of another, 0: not known.
   uint64_t Current(uintptr_t thread = ThisThread()) const {
-    const Entry& entry = EntryOf(thread);
+    const Entry& entry = entries_[PlaceOf(thread)];
     const uintptr_t word = entry.thread.load();
-    if (__builtin_expect((word ^ thread) > kOneCall, 0)) return 0;
-    return word << 16 ^ entry.group.load();
+    if (__builtin_expect(!IsOf(word, thread), 0)) return CurrentElsewhere(thread);
+    return Number(word, entry);
   }
   // Of what Current told; false when it did not know.
   static bool IsOneCall(uint64_t group) { return (group & kOneCall << 16) != 0; }
@@ -51,13 +55,38 @@ class ThreadGroups {
     Relaxed<uint64_t> group;
   };
   static constexpr int kBits = 7;
+  // Of a thread: the one that it asks for first, and those beside it.
+  static constexpr uint64_t kPlaces = 4;
   static uint64_t PlaceOf(uintptr_t thread) {
     return thread * 0x9e3779b97f4a7c15ULL >> (64 - kBits);
   }
-  Entry& EntryOf(uintptr_t thread) { return entries_[PlaceOf(thread)]; }
-  const Entry& EntryOf(uintptr_t thread) const { return entries_[PlaceOf(thread)]; }
+  static bool IsOf(uintptr_t word, uintptr_t thread) { return (word ^ thread) <= kOneCall; }
+  static uint64_t Number(uintptr_t word, const Entry& entry) {
+    return word << 16 ^ entry.group.load();
+  }
+  Entry& EntryOf(uintptr_t thread, uint64_t i) { return entries_[PlaceOf(thread) ^ i]; }
+
+  [[gnu::cold, gnu::noinline]] uint64_t CurrentElsewhere(uintptr_t thread) const {
+    for (uint64_t i = 1; i < kPlaces; ++i) {
+      const Entry& entry = entries_[PlaceOf(thread) ^ i];
+      const uintptr_t word = entry.thread.load();
+      if (IsOf(word, thread)) return Number(word, entry);
+    }
+    return 0;
+  }
+  [[gnu::cold, gnu::noinline]] Entry& TakePlace(uintptr_t thread) {
+    for (uint64_t i = 1; i < kPlaces; ++i) {
+      if (IsOf(EntryOf(thread, i).thread.load(), thread)) return EntryOf(thread, i);
+    }
+    for (uint64_t i = 0; i < kPlaces; ++i) {
+      uintptr_t nobody = 0;
+      if (EntryOf(thread, i).thread.replace(nobody, thread)) return EntryOf(thread, i);
+    }
+    return EntryOf(thread, turns_.fetch_add(1) % kPlaces);
+  }
 
   Entry entries_[1 << kBits]{};
+  Relaxed<uint64_t> turns_{0};  // so that no two threads take one place from each other for ever
 };
 
 }  // namespace nccl_pulse

@@ -45,21 +45,34 @@ TEST(ThreadGroups, WhatItIsIsToldWithTheGroup) {
   EXPECT_FALSE(ThreadGroups::IsOneCall(groups.Current(kThread + 0x1000)));  // not known
 }
 
-TEST(ThreadGroups, WhenTwoThreadsMeetTheEarlierIsToldNothing) {
-  uintptr_t other = kThread;
-  bool met = false;
-  for (int i = 0; i < 100000 && !met; ++i) {
+// Some of the others have the same first place.
+TEST(ThreadGroups, AThreadKeepsItsGroupWhileAnotherBeginsItsOwn) {
+  for (uintptr_t i = 1; i < 10000; ++i) {
     ThreadGroups groups;
-    other += 0x1000;
+    const uintptr_t other = kThread + i * 0x1000;
     groups.Begin(false, kThread);
+    const uint64_t group = groups.Current(kThread);
     groups.Begin(false, other);
-    met = groups.Current(kThread) == 0;
+    EXPECT_EQ(groups.Current(kThread), group);
     EXPECT_NE(groups.Current(other), 0u);
-    if (!met) {
-      EXPECT_NE(groups.Current(kThread), groups.Current(other));
-    }
+    EXPECT_NE(groups.Current(other), group);
   }
-  EXPECT_TRUE(met);
+}
+
+// Threads that have ended keep their places, until others need them.
+TEST(ThreadGroups, AfterManyThreadsTheLastOnesAreKnown) {
+  ThreadGroups groups;
+  for (uintptr_t i = 0; i < 10000; ++i) groups.Begin(false, kThread + i * 0x1000);
+  EXPECT_EQ(groups.Current(kThread), 0u);
+  for (uintptr_t i = 1; i < 10000; ++i) {
+    const uintptr_t other = kThread + i * 0x1000;
+    for (int begun = 0; begun < 4; ++begun) {
+      groups.Begin(false, kThread);
+      groups.Begin(true, other);
+    }
+    EXPECT_NE(groups.Current(kThread), 0u);
+    EXPECT_TRUE(ThreadGroups::IsOneCall(groups.Current(other)));
+  }
 }
 
 }  // namespace

@@ -97,6 +97,10 @@ class UnreportedCalls {
     return Standing(pending) + LeftAt(pending.launch_number) +
            (is_launched ? Hidden(operations) : 0);
   }
+  // The calls of the pending calls' group, also once they are launched.
+  uint32_t CallsOfGroup(const PendingCalls& pending) const {
+    return IsLastGroup(pending) ? calls_.load() : 1;
+  }
   // Whether anything of the last group of several calls was reported.
   bool HasReported(uint64_t operations) const { return operations != first_operation_.load(); }
   bool IsOfCollectives() const { return calls_.load() == collectives_.load(); }

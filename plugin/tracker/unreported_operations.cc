@@ -63,10 +63,16 @@ bool Equal(const PendingCalls& one, const PendingCalls& other) {
 std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& communicator,
                                   const LaunchFollower& launches) {
   const PendingCalls pending = launches.pending();
+  // While NCCL makes a launch, maybe for long (the driver's queue is full), or reports what is in it,
+  // the operations of the calls that it took may still come.
+  const bool is_inside = launches.is_launching() || communicator.awaited_ends.is_open();
+  const uint32_t standing =
+      is_inside ? std::max(pending.calls, launches.unreported().CallsOfGroup(pending))
+                : pending.calls;
   Counts counts;
   for (uint32_t row = 0; row < kOperationRows; ++row) {
     counts.of[row] = -static_cast<int64_t>(launches.followed_calls(row));
-    if (communicator.is_live()) counts.of[row] -= pending.calls;
+    if (communicator.is_live()) counts.of[row] -= standing;
   }
   const LaneSums lanes(instruments.segment, *communicator.record);
   if (lanes.overflowed()) return std::nullopt;

@@ -7,10 +7,11 @@
 //   - operations that NCCL reported
 //   - calls that were followed alone and counted there (LaunchFollower::EndGroup)
 //   - those that were counted here before
-//   - calls that stand in the last group: their operations may still come
+//   - calls that stand in the last group, or whose launch NCCL is just making: their operations may
+//     still come
 //
-// That sum may be too high for moments: between a launch and the operations that are reported right
-// behind it, and within a group that NCCL tells of in two parts (unreported_launch.cc). So it
+// That sum may be too high for moments: between a launch that another thread makes and the
+// operations that are reported right behind it, and within a group that NCCL tells of in two parts (unreported_launch.cc). So it
 // counts when it has been at least so high at each of several looks in a row.
 //
 // Not told: AlltoAll, Gather and Scatter, whose operations NCCL reports as Send and Recv. These it

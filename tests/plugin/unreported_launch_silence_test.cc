@@ -50,6 +50,35 @@ TEST_WITH_GPU(UnreportedLaunchTest, OfANonBlockingCommunicatorIsUnknown) {
   EXPECT_EQ(Untimed(comm->Read(), UntimedReason::kUnreported), 5u);
 }
 
+// The driver may keep a launch waiting for long, and the system a thread. The background thread looks
+// meanwhile, at the operations of which only the calls are known.
+TEST_WITH_GPU(UnreportedLaunchTest, AnOperationWhoseLaunchTakesLongIsCountedOnce) {
+  const auto wait = [] {
+    for (int i = 0; i < 50; ++i) AdvanceClockAndPoll(kSecond);
+  };
+  for (const bool elsewhere : {false, true}) {
+    StreamCommunicator comm(gpu, elsewhere ? 2 : 1);
+    if (elsewhere) comm.LaunchElsewhere();
+    LearnHidden(gpu, comm);
+    for (const int calls : {1, 2}) {
+      void* const group = comm.StartGroup(false, calls);
+      std::vector<Call> made;
+      for (int i = 0; i < calls; ++i) made.push_back(comm.MakeCall(group, "AllReduce", 4096));
+      wait();
+      void* const launch = comm.StartLaunch(group);
+      wait();
+      comm.StopLaunch(launch);
+      wait();
+      for (const Call& call : made) comm.Report(call);
+      comm.StopGroup(group);
+    }
+    gpu.Advance(kSecond);
+    ExpectEveryCallOnce(comm);
+    EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kUnreported),
+              1u);  // the first one that is hidden
+  }
+}
+
 // NCCL may be about to report it.
 TEST_WITH_GPU(UnreportedLaunchTest, TheLastCallHasNoReasonYet) {
   const auto comm = MakeElsewhere(gpu, 1);

@@ -284,7 +284,8 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   for (auto& [row, last] : looked->findings) {
     if (now - last.looked_at >= 2 * kBelieved) continue;
     JobFindings& found = findings[row];
-    if (found.heard < last.heard) found = std::move(last);
+    const bool is_new_hang = found.state == JobState::kHang && last.state > JobState::kWait;
+    if (found.heard < last.heard && !is_new_hang) found = std::move(last);
   }
   looked->findings = std::move(findings);
 }

@@ -9,7 +9,8 @@
 //
 // It remembers only what spares a look or bridges a lost answer: another watcher, or this one after
 // a restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
-// last, and a verdict of fewer endpoints does not replace a fresh one of more on the same job.
+// last, and a verdict of fewer endpoints does not replace a fresh one of more on the same job. Only a
+// new hang is reported at once.
 //
 // Thread: one calls Round and Ask, which block; state() any. Memory: a summary of each endpoint,
 // and while it looks what exporter/fleet/job_look.h says.

@@ -165,6 +165,16 @@ TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
+TEST_F(WatcherTest, AnEndpointThatIsGoneDelaysNoVerdictOnItsJob) {
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(5));  // the job is well when it is looked at
+  Hang();
+  endpoints_->silent = {2};
+  RunFor(watcher.get(), seconds(12));
+  EXPECT_THAT(Metrics(*watcher),
+              HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4711",)"));
+}
+
 // The jobs share node 3, so they are looked at together.
 TEST_F(WatcherTest, ASilentEndpointOfOneJobDelaysNoVerdictOnAnother) {
   endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 3, 4});

@@ -36,8 +36,7 @@ inline bool Tracker::StartUsualGroup(uint64_t context, bool captured, bool is_on
       __builtin_expect(communicator.awaited_ends.are_awaited(), 0)) {
     return false;
   }
-  groups_.Begin(is_one_call);
-  return true;
+  return groups_.BeginAtFirst(is_one_call);
 }
 
 inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
@@ -48,8 +47,8 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   if (__builtin_expect(context == 0, 0)) return false;
   CommunicatorParts& parts = *communicator.parts.load();
   LaunchFollower& launches = parts.launches;
-  const uint64_t group = groups_.Current();
-  if (__builtin_expect(launches.has_calls(), 0) ||
+  const uint64_t group = groups_.CurrentAtFirst();
+  if (__builtin_expect(group == 0, 0) || __builtin_expect(launches.has_calls(), 0) ||
       __builtin_expect(parts.last_calls.IsOfGroup(group), 0) ||
       __builtin_expect(parts.last_calls.ends_page(), 0)) {
     return false;

@@ -25,18 +25,26 @@ class ThreadGroups {
 
   // A group begins on a thread. `is_one_call`: that of one call of the application.
   void Begin(bool is_one_call, uintptr_t thread = ThisThread()) {
-    Entry* entry = &EntryOf(thread, 0);
-    if (__builtin_expect(!IsOf(entry->thread.load(), thread), 0)) entry = &TakePlace(thread);
-    // Of this thread alone, or of several, then none of them learns anything from it.
-    entry->thread.store(thread | (is_one_call ? kOneCall : 0));
-    entry->group.add(kOneGroup);
+    if (!BeginAtFirst(is_one_call, thread)) BeginIn(TakePlace(thread), is_one_call, thread);
+  }
+  // The same for a thread that has the first of its places, as nearly each has. False: this one has
+  // not, and nothing was done.
+  bool BeginAtFirst(bool is_one_call, uintptr_t thread = ThisThread()) {
+    Entry& entry = entries_[PlaceOf(thread)];
+    if (__builtin_expect(!IsOf(entry.thread.load(), thread), 0)) return false;
+    BeginIn(entry, is_one_call, thread);
+    return true;
   }
   // Tells the calls of one group from those of another, 0: not known.
   uint64_t Current(uintptr_t thread = ThisThread()) const {
-    const Entry& entry = entries_[PlaceOf(thread)];
-    const uintptr_t word = entry.thread.load();
-    if (__builtin_expect(!IsOf(word, thread), 0)) return CurrentElsewhere(thread);
-    return Number(word, entry);
+    for (uint64_t i = 0; i < kPlaces; ++i) {
+      if (const uint64_t group = CurrentAt(PlaceOf(thread) ^ i, thread)) return group;
+    }
+    return 0;
+  }
+  // The same at the first of the thread's places alone.
+  uint64_t CurrentAtFirst(uintptr_t thread = ThisThread()) const {
+    return CurrentAt(PlaceOf(thread), thread);
   }
   // Of what Current told; false when it did not know.
   static bool IsOneCall(uint64_t group) { return (group & kOneCall << 16) != 0; }
@@ -61,19 +69,18 @@ class ThreadGroups {
     return thread * 0x9e3779b97f4a7c15ULL >> (64 - kBits);
   }
   static bool IsOf(uintptr_t word, uintptr_t thread) { return (word ^ thread) <= kOneCall; }
-  static uint64_t Number(uintptr_t word, const Entry& entry) {
-    return word << 16 ^ entry.group.load();
+  static void BeginIn(Entry& entry, bool is_one_call, uintptr_t thread) {
+    // Of this thread alone, or of several, then none of them learns anything from it.
+    entry.thread.store(thread | (is_one_call ? kOneCall : 0));
+    entry.group.add(kOneGroup);
+  }
+  uint64_t CurrentAt(uint64_t place, uintptr_t thread) const {
+    const Entry& entry = entries_[place];
+    const uintptr_t word = entry.thread.load();
+    return __builtin_expect(IsOf(word, thread), 1) ? word << 16 ^ entry.group.load() : 0;
   }
   Entry& EntryOf(uintptr_t thread, uint64_t i) { return entries_[PlaceOf(thread) ^ i]; }
 
-  [[gnu::cold, gnu::noinline]] uint64_t CurrentElsewhere(uintptr_t thread) const {
-    for (uint64_t i = 1; i < kPlaces; ++i) {
-      const Entry& entry = entries_[PlaceOf(thread) ^ i];
-      const uintptr_t word = entry.thread.load();
-      if (IsOf(word, thread)) return Number(word, entry);
-    }
-    return 0;
-  }
   [[gnu::cold, gnu::noinline]] Entry& TakePlace(uintptr_t thread) {
     for (uint64_t i = 1; i < kPlaces; ++i) {
       if (IsOf(EntryOf(thread, i).thread.load(), thread)) return EntryOf(thread, i);

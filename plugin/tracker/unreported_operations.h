@@ -11,8 +11,9 @@
 //     still come
 //
 // That sum may be too high for moments: between a launch that another thread makes and the
-// operations that are reported right behind it, and within a group that NCCL tells of in two parts (unreported_launch.cc). So it
-// counts when it has been at least so high at each of several looks in a row.
+// operations that are reported right behind it, and within a group that NCCL tells of in two parts
+// (unreported_launch.cc). So it counts when it has been at least so high at each of several looks
+// in a row.
 //
 // Not told: AlltoAll, Gather and Scatter, whose operations NCCL reports as Send and Recv. These it
 // reports all, but those to oneself in place, which are no operations. Nor anything of a

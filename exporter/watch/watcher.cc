@@ -283,9 +283,13 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   for (auto& [row, found] : findings) found.looked_at = now;
   for (auto& [row, last] : looked->findings) {
     if (now - last.looked_at >= 2 * kBelieved) continue;
-    JobFindings& found = findings[row];
-    const bool is_new_hang = found.state == JobState::kHang && last.state > JobState::kWait;
-    if (found.heard < last.heard && !is_new_hang) found = std::move(last);
+    const auto found = findings.find(row);
+    if (found != findings.end()) {
+      const bool is_new_hang =
+          found->second.state == JobState::kHang && last.state > JobState::kWait;
+      if (is_new_hang || found->second.heard >= last.heard) continue;
+    }
+    findings[row] = std::move(last);
   }
   looked->findings = std::move(findings);
 }

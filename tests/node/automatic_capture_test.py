@@ -79,11 +79,11 @@ class AutomaticCaptureTest(unittest.TestCase):
         wait_until(lambda: "no capture is kept" in agent.log(), "there is no room")
         self.assertRegex(agent.log(), "no capture is kept: cannot write %s/...tar.gz.partial-%d: File too large"
                          % (self.captures, agent.process.pid))
-        self.assertEqual(os.listdir(self.captures), [])
+        wait_until(lambda: not os.listdir(self.captures), "what was begun is removed")
         self.assertEqual(cluster.get(self.port, "/healthz"), (200, "ok\n"))
         time.sleep(5)  # another try
         self.assertEqual(agent.log().count("no capture is kept"), 1, agent.log())
-        self.assertEqual(os.listdir(self.captures), [])
+        wait_until(lambda: not os.listdir(self.captures), "what was begun again is removed")
         resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         wait_until(lambda: "has what is known of it" in agent.log(), "there is room again")
         name, = os.listdir(self.captures)

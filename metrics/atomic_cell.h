@@ -42,8 +42,8 @@ struct StdAtomics {
   static bool FencesAreEven() { return !fences_are_uneven_.load(std::memory_order_relaxed); }
   // Adds to a cell that has one writer, where the processor can do that in one instruction: no
   // compiler makes one of an atomic's load and store. It is not locked, so it is just these two, in
-  // that order. x86 keeps the order of stores, and the clobber has the
-  // compiler keep it, too: a sum that is seen publishes what was stored before it (release).
+  // that order. x86 keeps the order of stores, and the clobber has the compiler keep it, too: a sum
+  // that is seen publishes what was stored before it (release).
   template <typename T>
   [[gnu::always_inline]] static bool AddInPlace(std::atomic<T>& cell, T amount) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)

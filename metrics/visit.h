@@ -35,7 +35,7 @@ namespace nccl_pulse {
 template <typename Atomics>
 class BasicVisit {
  public:
-  // Before the first visit.
+  // Comes before the first visit.
   void Prepare() { is_even_ = Atomics::FencesAreEven(); }
 
   // To be followed by a look at what the recycler has closed; if it is closed, by End.

@@ -59,7 +59,7 @@ struct JobFindings {
   std::string sentence, text;  // as `pulse diagnose` says it
   std::string json;            // of a hang, where somebody is told of it
   std::size_t heard = 0;       // endpoints
-  // By the clock of the watcher.
+  // The watcher's clock said so then.
   std::chrono::steady_clock::time_point looked_at{};
 };
 

@@ -92,7 +92,8 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// Far from those that are: a call of it where they are would stand in the middle of their code.
+// This stands far from those that are alike: called there, StartOfType would be in the middle of
+// their code.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::cold, gnu::noinline]] int StartUnusual(void* context, void** handle,
                                               const Descriptor& descriptor, Tracker& tracker) {

@@ -37,7 +37,7 @@ class Clock {
     uint64_t now_ns;
     return __builtin_expect(ReadNow(&now_ns), 1) ? now_ns : MonotonicNs();
   }
-  // False: without a call it is not known.
+  // Returns false where telling the time takes a call.
   bool ReadNow(uint64_t* now_ns) const {
     ClockScale scale;
     if (__builtin_expect(!scales_.Read(&scale), 0)) return false;

@@ -63,14 +63,14 @@ class ThreadGroups {
     Relaxed<uint64_t> group;
   };
   static constexpr int kBits = 7;
-  // Of a thread: the one that it asks for first, and those beside it.
+  // A thread may have so many: the one that it asks for first, and those beside it.
   static constexpr uint64_t kPlaces = 4;
   static uint64_t PlaceOf(uintptr_t thread) {
     return thread * 0x9e3779b97f4a7c15ULL >> (64 - kBits);
   }
   static bool IsOf(uintptr_t word, uintptr_t thread) { return (word ^ thread) <= kOneCall; }
   static void BeginIn(Entry& entry, bool is_one_call, uintptr_t thread) {
-    // Of this thread alone, or of several, then none of them learns anything from it.
+    // The place is this thread's alone. Where several share it, none of them learns anything from it.
     entry.thread.store(thread | (is_one_call ? kOneCall : 0));
     entry.group.add(kOneGroup);
   }

@@ -114,7 +114,7 @@ class EndToEndTest(unittest.TestCase):
                 self.assertEqual(alerts, [])
 
     def test_only_a_late_group_may_be_evaluated_twice_at_one_timestamp(self):
-        """Of two rules that record the same series Prometheus says the same."""
+        """Prometheus says the same where two rules record one series."""
         twice = ('level=warn file=/rules.yaml group=%s name=example msg="Error on ingesting results from rule evaluation '
                  'with different value but same timestamp" numDropped=1')
         metrics = "".join('prometheus_rule_group_iterations_missed_total{rule_group="/rules.yaml;%s"} %d\n' % missed

@@ -17,7 +17,7 @@ namespace {
 
 using testing::Contains;
 
-// Of five ranks those in `calling` wait in one more AllReduce. `gone` and `stopped` are so from the
+// There are five ranks, and those in `calling` wait in one more AllReduce. `gone` and `stopped` are so from the
 // moment of that call on.
 Hang ExpectHangOf(const std::set<int>& calling, const std::set<int>& gone,
                   const std::set<int>& stopped, HangVerdict verdict,

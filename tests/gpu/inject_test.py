@@ -86,7 +86,7 @@ class InjectTest(Injected):
         limits = types.SimpleNamespace(hang_after=2, scrape=1, late=0)
 
         def hang_of(*pages):
-            """Of scrapes whose pages say so, and whose JSON has come to the verdict."""
+            """Judges scrapes whose pages say so, and whose JSON has come to the verdict."""
             answers = [(number, '# TYPE %s gauge\n%s{comm="c",verdict="%s"} 1\n' % (inject_watch.HANG, inject_watch.HANG, verdict),
                         [{"comm": "c", "hang": {"verdict": "process_stopped"}}]) for number, verdict in enumerate(pages)]
             scrapes = types.SimpleNamespace(begin=0, next=lambda until: answers.pop(0) if answers else None)

@@ -4,8 +4,7 @@
 
 In every *.md: relative links lead to a file, and their anchors to a heading of it; a file of this tree,
 a Bazel label or an NCCL_PULSE_ variable that is named `like this` exists. In every other text file: a page
-that is cited by its path below docs/ exists, and so does the heading behind its #. Notebooks of
-measurements name what existed on their day: only their links are checked. Pages for users
+that is cited by its path below docs/ exists, and so does the heading behind its #. Pages for users
 also keep two rules of style: no sentence of more than MOST_WORDS words, and none of the words in WORSE_WORDS.
 All pages for users together, and all for contributors, keep within BUDGETS.
 """
@@ -16,7 +15,6 @@ import re
 import subprocess
 import sys
 
-NOTEBOOKS = "bench/results/"
 FENCE = re.compile(r"^ {0,3}(```|~~~)")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 LINK_TEXT = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]+\)")
@@ -176,7 +174,6 @@ class Tree:
             if text is None:
                 continue
             kinds = (self._links, self._names) if path.endswith(".md") else (self._citations,)
-            kinds = kinds[:1] if path.startswith(NOTEBOOKS) else kinds
             kinds += (self._style,) if is_plain(path) else ()
             found += [(path, *problem) for kind in kinds for problem in kind(path, text)]
         for who, (is_one, most) in BUDGETS.items():

@@ -64,10 +64,6 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(["README.md:1: nothing knows NCCL_PULSE_TIMINGS"],
                          problems(README_md="NCCL_PULSE_TIMINGS=off"))
 
-    def test_notebooks_may_name_what_is_gone(self):
-        self.assertEqual(["bench/results/day.md:2: gone.md: there is no bench/results/gone.md"],
-                         problems(bench__results__day_md="`//bench:gone` `bench/gone.cc` NCCL_PULSE_GONE\n[a](gone.md)"))
-
     def test_a_comment_that_cites(self):
         # Put together: the check reads this file, too.
         folder = "docs"

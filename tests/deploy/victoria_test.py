@@ -16,7 +16,6 @@ import urllib.request
 
 import yaml
 
-from bench.fleet.processes import Endpoints
 from tests import running
 from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria, watch_rules
 from tests.deploy.dashboard_queries import panel_queries
@@ -35,6 +34,8 @@ MOST = 0.05
 # A sum of floating-point numbers of either order: what is zero for one is not for the other.
 NOTHING = 1e-12
 RANGE_S = 5
+# Of a replay's page, once there are durations.
+ENOUGH_SERIES = 400
 
 
 class SteadyPage:
@@ -115,10 +116,15 @@ class Servers(unittest.TestCase):
             alert["name"] for alert in json.loads(vmalert.ask("/api/v1/alerts"))["data"]["alerts"]})
 
     def steady_targets(self):
-        with Endpoints(2, 2, 4, 600) as endpoints:
-            # Their first seconds have calls of every kind.
-            time.sleep(2)
-            pages = [SteadyPage("http://%s/metrics" % address) for address in endpoints.addresses.values()]
+        pages = []
+        for run in ("h200x2-net-mixed", "h200x4-pytorch-ddp-fsdp"):
+            replay = cluster.Replay(run, 0.05, SLURM_JOB_ID="2")
+            try:
+                # The recorded calls come within seconds, durations of them once a response is asked for.
+                self.wait_for(lambda: len(SteadyPage("http://%s/metrics" % replay.target).lines) > ENOUGH_SERIES)
+                pages.append(SteadyPage("http://%s/metrics" % replay.target))
+            finally:
+                replay.end()
         return [self.start(cluster.Page(page)).target for page in [*pages, made_up_page, watch_page]]
 
     def queries(self, rules):

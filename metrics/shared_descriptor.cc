@@ -20,6 +20,28 @@ std::atomic<int> g_first_lost{-1};
 
 constexpr int kFirstAllowed = 3;
 
+// The open descriptors of this process. An entry is filled under a ForkGuard, and freed by its
+// owner. Relaxed: only the child of a fork reads entries of others, see SharedDescriptor::fd_.
+struct OpenEntry {
+  std::atomic<int> fd{0};  // 0: free, which is never ours
+  FileIdentity identity;
+};
+OpenEntry g_open[SharedDescriptor::kMostOpen];
+
+// Returns the entry, or -1 if all are taken.
+int Register(int fd, const FileIdentity& identity) {
+  for (int i = 0; i < SharedDescriptor::kMostOpen; ++i) {
+    int free = 0;
+    if (!g_open[i].fd.compare_exchange_strong(free, -1, std::memory_order_relaxed)) continue;
+    g_open[i].identity = identity;
+    // Release: a fork in between must not see the number without its identity.
+    g_open[i].fd.store(fd, std::memory_order_release);
+    return i;
+  }
+  errno = EMFILE;
+  return -1;
+}
+
 bool Identify(int fd, FileIdentity* identity) {
   struct stat status {};
   if (fstat(fd, &status) != 0) return false;
@@ -64,7 +86,7 @@ int SharedDescriptor::get() const {
 void SharedDescriptor::Set(int fd) {
   const int error = errno;
   if (fd >= 0) fd = MoveUp(fd);
-  if (fd >= 0 && !Identify(fd, &identity_)) {
+  if (fd >= 0 && (!Identify(fd, &identity_) || (entry_ = Register(fd, identity_)) < 0)) {
     close(fd);
     fd = -1;
   }
@@ -73,15 +95,24 @@ void SharedDescriptor::Set(int fd) {
 }
 
 void SharedDescriptor::TakeFrom(SharedDescriptor* other) {
-  const ForkGuard guard;
   identity_ = other->identity_;
-  fd_.store(other->Release(), std::memory_order_relaxed);
+  entry_ = other->entry_;
+  fd_.store(other->fd_.exchange(-1, std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 void SharedDescriptor::Close() {
   const int fd = get();
-  Release();
+  if (fd_.exchange(-1, std::memory_order_relaxed) < 0) return;
+  g_open[entry_].fd.store(0, std::memory_order_relaxed);
   if (fd >= 0) close(fd);
+}
+
+void SharedDescriptor::CloseAllInChild() {
+  for (OpenEntry& entry : g_open) {
+    const int fd = entry.fd.exchange(0, std::memory_order_relaxed);
+    FileIdentity now;
+    if (fd > 0 && Identify(fd, &now) && now == entry.identity) close(fd);
+  }
 }
 
 int SharedDescriptor::FirstLost() { return g_first_lost.load(std::memory_order_relaxed); }

@@ -11,8 +11,10 @@
 // nobody close. What could be lost must be a socket, a file or memory: all eventfds share one
 // inode.
 //
-// Thread: one at a time changes it; the child of a fork, which has one thread, may close its copy.
-// Cost: one system call for each get().
+// A table of the process has all that are open, so that the child of a fork closes them at once.
+//
+// Thread: one at a time changes it. Cost: one system call for each get(); Set() and Close() also go
+// through the table, which is short.
 #ifndef METRICS_SHARED_DESCRIPTOR_H_
 #define METRICS_SHARED_DESCRIPTOR_H_
 
@@ -43,22 +45,26 @@ class SharedDescriptor {
   const FileIdentity& identity() const { return identity_; }
 
   // Takes over `fd`, which was just opened under a ForkGuard, and moves it up: its number is get()
-  // from now on. Keeps errno.
+  // from now on. Closes `fd` if kMostOpen are open. Keeps errno.
   void Set(int fd);
   // Leaves `other` empty.
   void TakeFrom(SharedDescriptor* other);
-  // Exactly once, by the owner or, after a fork, by the child in its own copy: the number leaves
-  // the variable before it is closed, never after. Async-signal-safe.
+  // The number leaves the variable and the table before it is closed, never after. Async-signal-safe.
   void Close();
+
+  // Closes, in the child of a fork, every descriptor that the parent had open. The parent's objects
+  // must not be used afterwards. Async-signal-safe.
+  static void CloseAllInChild();
+  // How many can be open at once in a process.
+  static constexpr int kMostOpen = 4096;
 
   // The first number that was found to be somebody else's, in this process; -1: none.
   static int FirstLost();
 
  private:
-  int Release() { return fd_.exchange(-1, std::memory_order_relaxed); }
-
   // Relaxed: in the child there is one thread, and fork() has ordered everything before it.
   std::atomic<int> fd_{-1};
+  int entry_ = 0;  // of the table, while it is open
   FileIdentity identity_;
 };
 

@@ -267,7 +267,7 @@ int Run(const std::vector<std::string>& arguments) {
     }
   }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(wanted.guard.get());
-  control.CloseDescriptors();
+  control.Close();
   LogLine(LogLevel::kInfo, "the agent ends; the job's processes serve again");
   const bool has_ended = (watch == nullptr || watch->Stop(kCapturePatience)) &&
                          (hangs == nullptr || hangs->Stop(kCapturePatience));

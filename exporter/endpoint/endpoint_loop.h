@@ -2,8 +2,7 @@
 // (which of its processes serves, and what the others hand over) and are answered from the node's
 // segments.
 //
-// Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork;
-// all else on the server's.
+// Thread: Open on the caller's, before there is another; all else on the server's.
 #ifndef EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
 #define EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
 
@@ -37,8 +36,6 @@ class EndpointLoop {
   void StartOver(std::string_view what) noexcept { loop_.StartOver(what); }
   void SayGoodbye() { node_.SayGoodbye(); }
   void Close() { loop_.Close(); }
-  // Async-signal-safe.
-  void CloseDescriptors() { loop_.CloseDescriptors(); }
 
  private:
   class NodeEntrance : public Entrance {
@@ -52,7 +49,6 @@ class EndpointLoop {
     }
     void Handle(const pollfd* polled, Time now) override { node_.Handle(polled, now); }
     void Close() override { node_.Close(); }
-    void CloseDescriptors() override { node_.CloseDescriptors(); }
 
    private:
     Node& node_;

@@ -33,12 +33,13 @@ void Server::SayGoodbye() {
 
 void Server::PrepareFork() { ForkGuard::Lock(); }
 void Server::ParentAfterFork() { ForkGuard::Unlock(); }
-void Server::ResetAfterFork() { ForkGuard::ResetInChild(); }
+void Server::ResetAfterFork() {
+  ForkGuard::ResetInChild();
+  SharedDescriptor::CloseAllInChild();
+}
 
 void Server::AbandonAfterFork() {
-  ForkGuard::ResetInChild();
-  if (thread_ == nullptr) return;
-  thread_->CloseDescriptors();
+  ResetAfterFork();
   thread_ = nullptr;
 }
 

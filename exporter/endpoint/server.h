@@ -88,8 +88,8 @@ class Server {
   // source is left behind with its memory, and closes its descriptors should it ever come back.
   void Stop();
 
-  // For the child of a fork, which has this object but not its thread: closes the inherited
-  // descriptors and makes the object empty, so that destroying it does nothing. Async-signal-safe,
+  // For the child of a fork, which has this object but not its thread: closes all inherited
+  // descriptors of this library and makes the object empty, so that destroying it does nothing. Async-signal-safe,
   // so it may run in a pthread_atfork handler: close() only, no lock, no memory. The parent's
   // server is not affected: there is no descriptor, such as epoll's, whose state the two would
   // share. The thread's memory stays allocated, since it may be in the middle of a change.
@@ -101,7 +101,8 @@ class Server {
   // and the second. Microseconds.
   static void PrepareFork();
   static void ParentAfterFork();
-  static void ResetAfterFork();  // in the child; AbandonAfterFork does it, too
+  // In the child: closes what is inherited. AbandonAfterFork also does it.
+  static void ResetAfterFork();
 
  private:
   Server(ServerThread* thread, uint16_t port, std::string address);

@@ -117,9 +117,4 @@ void ServerThread::SayGoodbyeIfAsked() {
   said_goodbye_.store(true, std::memory_order_release);
 }
 
-void ServerThread::CloseDescriptors() {
-  loop_.CloseDescriptors();
-  wake_.Close();
-}
-
 }  // namespace nccl_pulse

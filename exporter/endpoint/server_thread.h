@@ -4,7 +4,7 @@
 // The Server owns this object until the thread is known to have ended. A thread that is stuck is
 // left behind with the object, and deletes it should it ever come back.
 //
-// Thread: the caller's, one at a time, but for CloseDescriptors in the child of a fork.
+// Thread: the caller's, one at a time.
 #ifndef EXPORTER_ENDPOINT_SERVER_THREAD_H_
 #define EXPORTER_ENDPOINT_SERVER_THREAD_H_
 
@@ -23,7 +23,7 @@ namespace nccl_pulse {
 class ServerThread {
  public:
   explicit ServerThread(ServerOptions options) : loop_(std::move(options)) {}
-  ~ServerThread() { CloseDescriptors(); }
+  ~ServerThread() { loop_.Close(); }
   ServerThread(const ServerThread&) = delete;
   ServerThread& operator=(const ServerThread&) = delete;
 
@@ -33,8 +33,6 @@ class ServerThread {
   void SayGoodbye();
   // False when the thread did not end in time; it then owns this object.
   bool Stop();
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
   static void* Main(void* self);

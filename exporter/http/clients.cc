@@ -141,8 +141,4 @@ void Clients::CloseAll() {
   for (Connection& connection : connections_) connection.Close();
 }
 
-void Clients::CloseDescriptors() {
-  for (Connection& connection : connections_) connection.CloseDescriptor();
-}
-
 }  // namespace nccl_pulse

@@ -1,7 +1,7 @@
 // The clients that are connected: which is let in, whose time is up, and which gives way when all
 // places are taken.
 //
-// Thread: the server's, but for CloseDescriptors.
+// Thread: the server's.
 #ifndef EXPORTER_HTTP_CLIENTS_H_
 #define EXPORTER_HTTP_CLIENTS_H_
 
@@ -46,8 +46,6 @@ class Clients {
   // Another process serves from now on: what is being sent is sent, and that is all.
   void Leave();
   void CloseAll();
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
   void Serve(Connection* connection, short events, Time now);

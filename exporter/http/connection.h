@@ -1,6 +1,6 @@
 // One client's connection: its descriptor, what it has sent, and what is still to be sent to it.
 //
-// Thread: the server's, but for its descriptor, which the child of a fork closes.
+// Thread: the server's.
 #ifndef EXPORTER_HTTP_CONNECTION_H_
 #define EXPORTER_HTTP_CONNECTION_H_
 
@@ -46,8 +46,6 @@ class Connection {
   // Right after Open(), where the bytes do not travel as they are.
   void SetTransport(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
   void Close();
-  // Close() for the child of a fork: the descriptor alone.
-  void CloseDescriptor() { descriptor_.Close(); }
 
   // Receives what has come, once. False when the connection has ended or failed.
   bool Receive(Time now);

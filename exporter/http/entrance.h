@@ -1,7 +1,7 @@
 // Where the clients of a loop come in: a listening socket, which may come and go, and whatever else
 // decides about it on the same thread. An endpoint's is its node (exporter/endpoint).
 //
-// Thread: the server's, but for CloseDescriptors.
+// Thread: the server's.
 #ifndef EXPORTER_HTTP_ENTRANCE_H_
 #define EXPORTER_HTTP_ENTRANCE_H_
 
@@ -31,8 +31,6 @@ class Entrance {
   // `polled` points at what AppendPolled appended.
   virtual void Handle(const pollfd* polled, Time now) = 0;
   virtual void Close() = 0;
-  // Async-signal-safe.
-  virtual void CloseDescriptors() = 0;
 };
 
 // One socket that listens as long as the loop runs.
@@ -46,7 +44,6 @@ class ListeningSocket : public Entrance {
   void AppendPolled(std::vector<pollfd>*, bool) override {}
   void Handle(const pollfd*, Time) override {}
   void Close() override { descriptor_.Close(); }
-  void CloseDescriptors() override { descriptor_.Close(); }
 
  private:
   SharedDescriptor descriptor_;

@@ -114,9 +114,4 @@ void ServerLoop::Close() {
   entrance_.Close();
 }
 
-void ServerLoop::CloseDescriptors() {
-  entrance_.CloseDescriptors();
-  clients_.CloseDescriptors();
-}
-
 }  // namespace nccl_pulse

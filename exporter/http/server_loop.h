@@ -3,8 +3,7 @@
 // one that has spent its own has to wait until the budget fills again. What is answered is a table
 // of handlers; exporter/endpoint/server.h says what the loop owes to the process that it runs in.
 //
-// Thread: constructed on the caller's, before there is another; CloseDescriptors in the child of a
-// fork; all else on the server's.
+// Thread: constructed on the caller's, before there is another; all else on the server's.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
 #define EXPORTER_HTTP_SERVER_LOOP_H_
 
@@ -65,8 +64,6 @@ class ServerLoop {
 
   // With the entrance.
   void Close();
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
   // Where the entries of one round stand in polled_; 0: there is none.

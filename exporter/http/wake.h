@@ -2,7 +2,7 @@
 // process cannot be told from each other (metrics/shared_descriptor.h); not a pipe, which may raise
 // SIGPIPE; and not a stream, whose end is readable for ever when the job has closed the other one.
 //
-// Thread: Signal any; Open before there is a second thread; Close in the child of a fork, too.
+// Thread: Signal any; Open before there is a second thread; Close by its owner.
 #ifndef EXPORTER_HTTP_WAKE_H_
 #define EXPORTER_HTTP_WAKE_H_
 
@@ -24,7 +24,6 @@ class Wake {
   // Never waits. Where the socket is full, there is enough to wake for.
   void Signal() const;
   void Clear() const;
-  // Async-signal-safe.
   void Close();
 
  private:

@@ -178,7 +178,7 @@ void ControlSocket::Log(LogLevel level, const std::string& message) {
   if (options_.log) options_.log(level, message);
 }
 
-void ControlSocket::CloseDescriptors() {
+void ControlSocket::Close() {
   listener_.Close();
   for (Client& client : clients_) client.connection.Close();
 }

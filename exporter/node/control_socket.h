@@ -19,8 +19,7 @@
 // round. Others wait in the kernel's backlog. Nothing here waits.
 //
 // Thread: one, which calls Round again and again (in a job the background thread, never a
-// callback); CloseDescriptors in the child of a fork. Cost of a round without a client: one system
-// call.
+// callback). Cost of a round without a client: one system call.
 #ifndef EXPORTER_NODE_CONTROL_SOCKET_H_
 #define EXPORTER_NODE_CONTROL_SOCKET_H_
 
@@ -68,8 +67,7 @@ class ControlSocket {
   // Answers who asks, and takes back what has lasted long enough. True while somebody is connected.
   bool Round(Time now);
   const std::string& name() const { return name_; }
-  // Async-signal-safe.
-  void CloseDescriptors();
+  void Close();
 
  private:
   struct Client {

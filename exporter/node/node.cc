@@ -382,9 +382,4 @@ void Node::Close() {
   server_.Close();
 }
 
-void Node::CloseDescriptors() {
-  serving_.CloseDescriptors();
-  server_.CloseDescriptor();
-}
-
 }  // namespace nccl_pulse

@@ -36,8 +36,7 @@
 // A segment in private memory cannot be handed over. Its process never joins; it serves on the next
 // free port.
 //
-// Thread: Open on the caller's, before there is another; CloseDescriptors in the child of a fork;
-// all else on the server's.
+// Thread: Open on the caller's, before there is another; all else on the server's.
 #ifndef EXPORTER_NODE_NODE_H_
 #define EXPORTER_NODE_NODE_H_
 
@@ -111,8 +110,6 @@ class Node {
   // stays open: what is counted until the end is still to be read.
   void SayGoodbye();
   void Close();
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
   enum class Role { kElecting, kJoining, kMember, kServing };

@@ -13,10 +13,4 @@ void Peer::Reset() {
   process = ProcessId();
 }
 
-void Peer::CloseDescriptors() {
-  connection.Close();
-  received.Close();
-  segment.CloseDescriptor();
-}
-
 }  // namespace nccl_pulse

@@ -1,6 +1,6 @@
 // One process that is connected to this server, or a free place for one.
 //
-// Thread: the server's, but for the descriptors, which the child of a fork closes.
+// Thread: the server's.
 #ifndef EXPORTER_NODE_PEER_H_
 #define EXPORTER_NODE_PEER_H_
 
@@ -37,8 +37,6 @@ struct Peer {
   bool IsLost() const { return connection.is_lost() || segment.IsLost(); }
   // Frees the place.
   void Reset();
-  // Async-signal-safe.
-  void CloseDescriptors();
 };
 
 }  // namespace nccl_pulse

@@ -44,8 +44,4 @@ Peer* PeerPlaces::MemberThatGivesWay(uid_t newcomer) {
   return newest;
 }
 
-void PeerPlaces::CloseDescriptors() {
-  for (Peer& peer : peers_) peer.CloseDescriptors();
-}
-
 }  // namespace nccl_pulse

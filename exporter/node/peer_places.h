@@ -1,7 +1,7 @@
 // The places that a server has for other processes. When they are taken, the user who has most of
 // them gives way (page_share.h).
 //
-// Thread: the server's, but for CloseDescriptors.
+// Thread: the server's.
 #ifndef EXPORTER_NODE_PEER_PLACES_H_
 #define EXPORTER_NODE_PEER_PLACES_H_
 
@@ -28,11 +28,8 @@ class PeerPlaces {
   // All places of members are taken, and `newcomer` wants one: the newest member of the user who
   // gives way. Null when that is the newcomer's.
   Peer* MemberThatGivesWay(uid_t newcomer);
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
-  // Not resized after the start: the child of a fork goes through it.
   std::vector<Peer> peers_;
 };
 

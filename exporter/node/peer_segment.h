@@ -47,8 +47,6 @@ class PeerSegment {
   // The descriptor is somebody else's by now: it cannot be read any more.
   bool IsLost() const { return memory_.is_lost(); }
   void Close();
-  // For the child of a fork, which has not inherited the mapping.
-  void CloseDescriptor() { memory_.Close(); }
 
  private:
   SharedDescriptor memory_;

@@ -322,6 +322,4 @@ void PeerTable::CloseAll() {
   members_changed_ = false;
 }
 
-void PeerTable::CloseDescriptors() { peers_.CloseDescriptors(); }
-
 }  // namespace nccl_pulse

@@ -20,7 +20,7 @@
 //
 // The parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
 //
-// Thread: the server's, but for CloseDescriptors.
+// Thread: the server's.
 #ifndef EXPORTER_NODE_PEER_TABLE_H_
 #define EXPORTER_NODE_PEER_TABLE_H_
 
@@ -85,8 +85,6 @@ class PeerTable {
   void Read(SnapshotSet* set, Time now, const ReadWish& wish = {});
 
   void CloseAll();
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
   bool TakesUser(uid_t user) const;

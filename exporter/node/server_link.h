@@ -4,7 +4,7 @@
 // It remembers which servers not to ask again: those that refused, and those that closed the
 // connection several times without an answer.
 //
-// Thread: the server's, but for CloseDescriptor.
+// Thread: the server's.
 #ifndef EXPORTER_NODE_SERVER_LINK_H_
 #define EXPORTER_NODE_SERVER_LINK_H_
 
@@ -65,8 +65,6 @@ class ServerLink {
   uid_t user() const { return user_; }
   Time check_at() const { return check_at_; }
   void Close();
-  // Async-signal-safe.
-  void CloseDescriptor() { server_.Close(); }
 
  private:
   SharedDescriptor server_;

@@ -75,11 +75,4 @@ void Serving::Close() {
   peers_.CloseAll();
 }
 
-void Serving::CloseDescriptors() {
-  listener_.Close();
-  name_listener_.Close();
-  peers_.CloseDescriptors();
-  service_file_.CloseDescriptor();
-}
-
 }  // namespace nccl_pulse

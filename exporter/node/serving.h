@@ -1,7 +1,7 @@
 // What the process that serves a node holds: the port, the name of the hand-over's socket, the
 // processes that came, and the file that lists the endpoint.
 //
-// Thread: the server's, but for CloseDescriptors.
+// Thread: the server's.
 #ifndef EXPORTER_NODE_SERVING_H_
 #define EXPORTER_NODE_SERVING_H_
 
@@ -62,8 +62,6 @@ class Serving {
   // Takes back what is announced.
   void SayGoodbye();
   void Close();
-  // Async-signal-safe.
-  void CloseDescriptors();
 
  private:
   const LogFunction log_;

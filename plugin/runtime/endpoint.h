@@ -1,7 +1,7 @@
 // The endpoint of a job's process: the server of exporter/, fed from the process' own segment.
 //
-// Thread: Start under the lock of init; SayGoodbye at the exit; AbandonAfterFork in the child of a
-// fork. Errors: a warning; then nothing is served.
+// Thread: Start under the lock of init; SayGoodbye at the exit. Errors: a warning; then nothing
+// is served.
 #ifndef PLUGIN_RUNTIME_ENDPOINT_H_
 #define PLUGIN_RUNTIME_ENDPOINT_H_
 
@@ -21,10 +21,6 @@ class Endpoint {
 
   void SayGoodbye() {
     if (server_ != nullptr) server_->SayGoodbye();
-  }
-  // Async-signal-safe.
-  void AbandonAfterFork() {
-    if (server_ != nullptr) server_->AbandonAfterFork();
   }
 
  private:

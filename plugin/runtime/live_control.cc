@@ -61,7 +61,7 @@ void LiveControl::Open() {
     socket_.Open(std::move(options));
   } catch (...) {
     // Most likely bad_alloc. Nobody can give commands then.
-    socket_.CloseDescriptors();
+    socket_.Close();
   }
 }
 

@@ -7,8 +7,8 @@
 //   HANG_SECONDS                Process::hang_seconds, which the server's thread reads
 //   LOG_LEVEL                   Log::set_level; callbacks do not log
 //
-// Thread: Open under the lock of init, before the background thread starts; Round on that thread;
-// AbandonAfterFork in the child of a fork. Errors: nothing here throws.
+// Thread: Open under the lock of init, before the background thread starts; Round on that thread.
+// Errors: nothing here throws.
 #ifndef PLUGIN_RUNTIME_LIVE_CONTROL_H_
 #define PLUGIN_RUNTIME_LIVE_CONTROL_H_
 
@@ -27,8 +27,8 @@ class LiveControl {
   void Open();
   // True while somebody asks: the next round should not be late.
   bool Round();
-  // Async-signal-safe.
-  void AbandonAfterFork() { socket_.CloseDescriptors(); }
+  // When no thread will make rounds.
+  void Close() { socket_.Close(); }
 
  private:
   void AddSettings();

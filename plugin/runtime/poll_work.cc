@@ -37,7 +37,7 @@ void PollWork::Start(abi::DebugLogger logger) {
           {relax, [](void* work) { return static_cast<PollWork*>(work)->Round(); },
            [](void* work) { static_cast<PollWork*>(work)->LoseSight(PollerState::kEnded); },
            this})) {
-    control_.AbandonAfterFork();  // nobody would answer
+    control_.Close();  // nobody would answer
     LoseSight(PollerState::kNotStarted);
     process_.log.Warn(
         logger,

@@ -26,8 +26,6 @@ class PollWork {
   // Starts the threads, which use this object for the life of the process. Where the first cannot
   // be started the segment says so; `logger` gets a warning of each.
   void Start(abi::DebugLogger logger);
-  // Async-signal-safe.
-  void AbandonAfterFork() { control_.AbandonAfterFork(); }
 
  private:
   void RelaxCaptures();

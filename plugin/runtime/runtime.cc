@@ -49,13 +49,9 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   tracker->store(nullptr, std::memory_order_relaxed);  // a child has one thread
   InitLock::Reset();
   Poller::ForgetAfterFork();
-  Server::ResetAfterFork();
-  if (g_program != nullptr) {
-    g_program->endpoint.AbandonAfterFork();
-    g_program->poll_work.AbandonAfterFork();
-    g_program->process->segment->AbandonAfterFork();
-  }
-  g_program = nullptr;  // leaked on purpose: freeing could need a lock
+  if (g_program != nullptr) g_program->process->segment->AbandonAfterFork();
+  Server::ResetAfterFork();  // closes all other descriptors
+  g_program = nullptr;       // leaked on purpose: freeing could need a lock
   g_gave_up = false;
 }
 

@@ -68,7 +68,7 @@ class ControlSocketTest : public ::testing::Test {
   }
   ~ControlSocketTest() override {
     Stop();
-    socket_.CloseDescriptors();
+    socket_.Close();
   }
 
   void Open(bool (*credentials)(int, Credentials*) = PeerCredentials) {
@@ -372,11 +372,11 @@ TEST_F(ControlSocketTest, IsAskedByWhatItCallsItself) {
   EXPECT_EQ(hang_seconds_, 30);
 }
 
-// The name goes with the descriptors, as in the child of a fork.
+// The name goes with the descriptors.
 TEST_F(ControlSocketTest, ClosesAll) {
   Open();
   EXPECT_FALSE(IsFree(socket_.name()));
-  socket_.CloseDescriptors();
+  socket_.Close();
   EXPECT_TRUE(IsFree(socket_.name()));
   EXPECT_THAT(Ask({MakeSet("HANG_SECONDS=30")}).problem, HasSubstr("not an NCCL Pulse process"));
 }

@@ -92,6 +92,30 @@ TEST(SharedDescriptor, ClosesItsOwnOnce) {
             "closed");
 }
 
+TEST(SharedDescriptor, ChildOfAForkClosesAllThatAreOpen) {
+  EXPECT_EQ(RunInChild([]() -> std::string {
+              SharedDescriptor closed, first, moved, last, lost;
+              for (SharedDescriptor* each : {&closed, &first, &moved, &last, &lost}) Open(each);
+              closed.Close();
+              SharedDescriptor owner;
+              owner.TakeFrom(&moved);
+              const int numbers[] = {first.get(), owner.get(), last.get()};
+              const int strangers = lost.get();
+              if (dup2(NewSocket(), strangers) != strangers) return "not replaced";
+              SharedDescriptor::CloseAllInChild();
+              for (const int number : numbers) {
+                if (IsOpen(number)) return "left open";
+              }
+              if (!IsOpen(strangers)) return "closed the job's";
+              // The child has descriptors of its own from then on.
+              SharedDescriptor own;
+              Open(&own);
+              SharedDescriptor::CloseAllInChild();
+              return own.get() < 0 ? "closed" : "not known in the child";
+            }),
+            "closed");
+}
+
 // The number that a descriptor gets where the process may have so many.
 std::string NumberWithLimit(rlim_t limit) {
   return RunInChild([&]() -> std::string {

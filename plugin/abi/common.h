@@ -20,6 +20,7 @@
 #ifndef PLUGIN_ABI_COMMON_H_
 #define PLUGIN_ABI_COMMON_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -53,7 +54,12 @@ inline constexpr uint32_t kEventCeSync = 1u << 13;        // since v6
 inline constexpr uint32_t kEventCeBatch = 1u << 14;       // since v6
 inline constexpr uint32_t kEventKernelPhase = 1u << 15;   // since v7
 
-// Event types that exist in API version 1..7.
+// The newest version that is declared here. Arrays by version have one place for each.
+inline constexpr int kNewestVersion = 7;
+template <typename T>
+using ByVersion = std::array<T, kNewestVersion + 1>;  // 0 stays unused
+
+// Event types that exist in API version 1 to kNewestVersion.
 constexpr uint32_t EventsOfVersion(int version) {
   return version >= 7   ? 0xffff
          : version == 6 ? 0x7fff

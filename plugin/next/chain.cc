@@ -75,7 +75,7 @@ NextLibrary g_library;
 bool g_was_loaded = false, g_is_good = false;
 std::array<bool, kMostContexts> g_is_used{};  // places of contexts
 uint32_t g_last_place = 0;
-std::array<const void*, 8> g_own{};  // what this library exports, by version
+abi::ByVersion<const void*> g_own{};  // the structures that this library exports
 
 // Says what a handle from NCCL stands for. One that is not known is ours to count as such.
 HandlePair HandleOf(const void* handle) {
@@ -174,6 +174,7 @@ void** GroupOf(Descriptor* /*descriptor*/, long /*before v5*/) {
 
 template <int kVersion, typename Profiler>
 class Chained {
+  static_assert(kVersion <= abi::kNewestVersion, "raise kNewestVersion in plugin/abi/common.h");
   using Descriptor = typename TypesOf<Profiler>::Descriptor;
   using StateArgs = typename TypesOf<Profiler>::StateArgs;
 
@@ -228,8 +229,9 @@ class Chained {
                       InitOurs init_ours) {
     void* next_context = nullptr;
     const bool has_next = InitNext(&next_context, arguments);
-    void* our_context = nullptr;
-    init_ours(&our_context, has_steps_ ? &our_mask_ : mask);
+    // Ours gets NCCL's own address: the search for its counter starts there (work_search.h).
+    init_ours(context, has_steps_ ? &our_mask_ : mask);
+    void* const our_context = context != nullptr ? *context : nullptr;
     if (mask != nullptr) {
       const uint32_t ours = has_steps_ ? own_events[kVersion].load() : 0;
       __atomic_fetch_or(mask, static_cast<int>(next_events_ | ours), __ATOMIC_RELAXED);
@@ -244,7 +246,7 @@ class Chained {
           absl::StrCat(kVariable, ": no room for another communicator; it has no second profiler"));
       CallNext(Next()->finalize, next_context);
     }
-    if (context != nullptr) *context = joined != nullptr ? joined : our_context;
+    if (joined != nullptr && context != nullptr) *context = joined;
     return abi::kSuccess;
   }
 

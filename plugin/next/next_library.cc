@@ -6,7 +6,7 @@
 
 namespace nccl_pulse {
 
-bool NextLibrary::Load(const char* path, const std::array<const void*, 8>& own,
+bool NextLibrary::Load(const char* path, const abi::ByVersion<const void*>& own,
                        std::string* error) {
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // as NCCL does
   if (library == nullptr) {
@@ -29,7 +29,8 @@ bool NextLibrary::Load(const char* path, const std::array<const void*, 8>& own,
     if (is_complete) profilers_[version] = found;
     is_any |= is_complete;
   }
-  if (!is_any) *error = "it exports no complete ncclProfiler_v1 to v7";
+  if (!is_any)
+    *error = absl::StrCat("it exports no complete ncclProfiler_v1 to v", abi::kNewestVersion);
   return is_any;
 }
 

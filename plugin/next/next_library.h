@@ -6,7 +6,6 @@
 #ifndef PLUGIN_NEXT_NEXT_LIBRARY_H_
 #define PLUGIN_NEXT_NEXT_LIBRARY_H_
 
-#include <array>
 #include <string>
 
 #include "plugin/abi/common.h"
@@ -16,7 +15,7 @@ namespace nccl_pulse {
 class NextLibrary {
  public:
   // `own` holds what this library exports: it is not its own next one. False: `error` says why.
-  bool Load(const char* path, const std::array<const void*, 8>& own, std::string* error);
+  bool Load(const char* path, const abi::ByVersion<const void*>& own, std::string* error);
 
   // The version that an NCCL of `api_version` would use: the newest that both know, as far as its
   // events can be told in that version (5 to 7 in each older one down to 4, others in their own).
@@ -28,7 +27,7 @@ class NextLibrary {
   std::string Versions() const;  // "v4, v5"
 
  private:
-  std::array<abi::AnyProfiler*, 8> profilers_{};  // by version
+  abi::ByVersion<abi::AnyProfiler*> profilers_{};
 };
 
 }  // namespace nccl_pulse

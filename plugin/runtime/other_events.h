@@ -5,16 +5,15 @@
 #ifndef PLUGIN_RUNTIME_OTHER_EVENTS_H_
 #define PLUGIN_RUNTIME_OTHER_EVENTS_H_
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
+#include "plugin/abi/common.h"
 
 namespace nccl_pulse {
 
-[[gnu::visibility("hidden")]] inline std::array<Relaxed<uint32_t>, 8> other_events{};
-[[gnu::visibility("hidden")]] inline std::array<Relaxed<uint32_t>, 8> own_events{};
+[[gnu::visibility("hidden")]] inline abi::ByVersion<Relaxed<uint32_t>> other_events{};
+[[gnu::visibility("hidden")]] inline abi::ByVersion<Relaxed<uint32_t>> own_events{};
 
 }  // namespace nccl_pulse
 

@@ -63,11 +63,13 @@ class LastCalls {
     what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
     LastCallPage* const page = page_.load();
     if (page == nullptr) return;
+    PrepareWrap();
     Append(*page, what, bytes, true);
     TurnPage();
   }
   // The same for a call that is not of the last one's group.
   void NoteFirst(uint64_t what, uint64_t bytes, uint64_t group) {
+    PrepareWrap();
     NoteUsual(what, bytes, group);
     TurnPage();
   }
@@ -138,6 +140,12 @@ class LastCalls {
     entry.Write(next, what, bytes);
     // Those of an earlier group are left without a launch.
     waiting_.store(waiting);
+  }
+  // In front of a call that ends a page, as call number 2^32 does: takes back what that one carries
+  // into the number of collectives, so that each number wraps alone.
+  void PrepareWrap() {
+    if (static_cast<uint32_t>(numbers_.load()) != UINT32_MAX) return;
+    numbers_.store(numbers_.load() - (uint64_t{1} << 32));
   }
   // Behind a call.
   void TurnPage() {

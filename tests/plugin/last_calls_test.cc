@@ -1,12 +1,16 @@
 // The last calls of a communicator, as a reader sees them: what was called, when it was launched,
 // and by which launch.
+#include "metrics/last_calls.h"
+
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "metrics/record_writer.h"
 #include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 
@@ -218,6 +222,38 @@ TEST_IN_CHILD(LastCallsTest, ApiV4) {
   EXPECT_EQ(read.last_calls->front().bytes, 400u);
   EXPECT_EQ(read.last_calls->front().launch, 0u);
   EXPECT_NE(read.last_calls->front().launch_realtime_ns, 0) << "about when it was called";
+}
+
+// After 2^32 calls the number of collectives goes on by one each.
+TEST(LastCallsNumbersTest, EachNumberWrapsAlone) {
+  std::string why;
+  Segment::Options options;
+  options.last_calls = 64;
+  options.series_limit = 1000;
+  const std::unique_ptr<Segment> segment = Segment::Create(options, &why);
+  ASSERT_TRUE(segment != nullptr && segment->PopulateRecord(0)) << why;
+  RecordWriter::Identity identity;
+  identity.comm_id = 1;
+  RecordWriter(*segment, segment->record(0)).Prepare(identity);
+  LastCalls calls{};
+  calls.Begin(*segment, segment->record(0));
+  // So many Sends and two collectives before, which nobody has the time to make.
+  const uint64_t before = uint64_t{2} << 32 | (UINT32_MAX - 2);
+  std::memcpy(reinterpret_cast<char*>(&calls) + 2 * sizeof(uint64_t), &before, sizeof(before));
+  LastCallFields collective{};
+  collective.flags = LastCallBits::kCollective;
+  LastCallFields send{};
+  send.op = kSendName;
+  for (int i = 0; i < 8; ++i) calls.Note(i % 2 == 0 ? send : collective, 0);
+  uint16_t pages[kLastCallPages];
+  ASSERT_NE(segment->record(0).last_call_pages.Read(pages), 0u);
+  // Behind the turn of the pages: the first entries of the first page.
+  for (uint32_t i = 0; i < 5; ++i) {
+    LastCallEntry::Copy copy;
+    const uint64_t numbers = segment->last_calls(pages[0]).entries[i].Read(&copy);
+    EXPECT_EQ(LastCallBits::Number(numbers), i + 1) << i;
+    EXPECT_EQ(LastCallBits::Collectives(numbers), 4 + i / 2) << i;
+  }
 }
 
 }  // namespace

@@ -24,8 +24,6 @@ FLOORS = [
     "metrics/testing",
     "exporter/base",
     "exporter/diagnosis",
-    "exporter/diagnosis/facts",
-    "exporter/diagnosis/waits",
     "exporter/diagnosis/testing",
     "exporter/exposition",
     "exporter/node",

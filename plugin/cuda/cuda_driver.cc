@@ -7,10 +7,7 @@ namespace {
 
 bool FindCalls(void* library, CudaDriver* driver) {
   if (!FindCall(library, "cuCtxGetId", &driver->context_get_id)) {
-    driver->context_get_id = [](CudaContext, uint64_t* id) {
-      *id = 0;
-      return kCudaSuccess;
-    };
+    driver->context_get_id = [](CudaContext, uint64_t*) { return kCudaInvalidContext; };
   }
   return FindCall(library, "cuCtxGetCurrent", &driver->context_get_current) &&
          FindCall(library, "cuCtxSetCurrent", &driver->context_set_current) &&

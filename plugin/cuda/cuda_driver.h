@@ -36,7 +36,8 @@ struct CudaDriver {
   int (*context_get_current)(CudaContext* context);
   int (*context_set_current)(CudaContext context);
   int (*context_get_device)(int* device);
-  // Tells a context from a later one at the same address. 0 with a driver older than CUDA 12.0.
+  // Tells a context from a later one at the same address. Refused with a driver older than CUDA 12.0:
+  // nothing would tell a destroyed context then, and making that one current crashes the application.
   int (*context_get_id)(CudaContext context, uint64_t* id);
   int (*device_get_uuid)(unsigned char* uuid, int device);
   int (*device_get_pci_bus_id)(char* text, int length, int device);
@@ -52,6 +53,17 @@ struct CudaDriver {
   // the process and of its children.
   static const CudaDriver* Load();
 };
+
+// Makes a context current on the calling thread. Returns kCudaSuccess, kCudaInvalidContext when the
+// context has gone or has a successor at its address (cudaDeviceReset), or the driver's answer.
+// The id is asked first: a destroyed context that is made current crashes the application's next
+// call.
+inline int EnterContext(const CudaDriver& driver, CudaContext context, uint64_t id) {
+  uint64_t found = 0;
+  const int result = driver.context_get_id(context, &found);
+  if (result != kCudaSuccess) return result;
+  return found == id ? driver.context_set_current(context) : kCudaInvalidContext;
+}
 
 }  // namespace nccl_pulse
 

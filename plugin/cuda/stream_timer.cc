@@ -230,7 +230,7 @@ uint64_t StreamTimer::TakeLaunches(CommunicatorTimer& timer) {
 StreamTimer::PairState StreamTimer::PollPair(CommunicatorTimer& timer, TimedPair& pair,
                                              bool* entered, uint64_t* duration_ns) {
   float milliseconds = 0;
-  int result = EnterContext(timer, entered);
+  int result = Enter(timer, entered);
   if (result == kCudaSuccess) result = driver_.event_query(pair.end);
   if (result == kCudaNotReady) return PairState::kWaiting;
   if (result == kCudaSuccess) {
@@ -258,7 +258,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   bool is_tail_complete = false;
   uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
   if (before < launched) {
-    if (const int error = EnterContext(timer, entered); error != kCudaSuccess) {
+    if (const int error = Enter(timer, entered); error != kCudaSuccess) {
       return Fail(timer, error);
     }
     const uint32_t armed = timer.armed_markers_.acquire();  // sees the markers
@@ -391,20 +391,15 @@ bool StreamTimer::AskIdle(CommunicatorTimer& timer, uint64_t now_ns, bool* enter
   const bool is_due = timer.launched_.load() != 0 && now_ns >= timer.asked_idle_ns_ + kIdleNs;
   if (!is_due || timer.state() != CommunicatorTimer::kOn) return true;
   timer.asked_idle_ns_ = now_ns;
-  int result = EnterContext(timer, entered);
+  int result = Enter(timer, entered);
   if (result == kCudaSuccess) result = driver_.event_query(timer.tail_.acquire());
   // Any other answer is that of a context that the application has ended, or of a launch since.
   return DriverErrorName(static_cast<uint32_t>(result)) == nullptr || Fail(timer, result);
 }
 
-int StreamTimer::EnterContext(const CommunicatorTimer& timer, bool* entered) {
+int StreamTimer::Enter(const CommunicatorTimer& timer, bool* entered) {
   if (*entered) return kCudaSuccess;
-  // A context that was reset has a successor at the same address, and the addresses of its events
-  // may now belong to the application's new events. The id tells the two apart.
-  uint64_t id = 0;
-  int result = driver_.context_set_current(timer.context_);
-  if (result == kCudaSuccess) result = driver_.context_get_id(timer.context_, &id);
-  if (result == kCudaSuccess && id != timer.context_id_) result = kCudaInvalidContext;
+  const int result = EnterContext(driver_, timer.context_, timer.context_id_);
   *entered = result == kCudaSuccess;
   return result;
 }
@@ -418,7 +413,7 @@ bool StreamTimer::IsOver(const CommunicatorTimer& timer, uint64_t now_ns) {
 void StreamTimer::Destroy(CommunicatorTimer& timer) {
   bool entered = false;
   // If the context is gone, its events went with it.
-  if (EnterContext(timer, &entered) == kCudaSuccess) DestroyEvents(timer);
+  if (Enter(timer, &entered) == kCudaSuccess) DestroyEvents(timer);
   timer.state_.publish(CommunicatorTimer::kOff);  // hands the timer back
 }
 

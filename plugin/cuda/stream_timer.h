@@ -351,7 +351,7 @@ class StreamTimer {
     return &timer.gates_[timer.armed_gates_.load() % kGates];
   }
   // kCudaSuccess, or why not: kCudaInvalidContext when it is another one by now.
-  int EnterContext(const CommunicatorTimer& timer, bool* entered);
+  int Enter(const CommunicatorTimer& timer, bool* entered);
   // With nothing in flight: false when the context is lost.
   bool AskIdle(CommunicatorTimer& timer, uint64_t now_ns, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);

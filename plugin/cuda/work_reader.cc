@@ -38,11 +38,7 @@ void WorkReader::Open(const CudaDriver& driver, const WorkDriver& work, CudaCont
                work.host_allocate(&memory_, kWorkBlockBytes, 0) != kCudaSuccess;
 }
 
-bool WorkReader::Enter() {
-  uint64_t id = 0;
-  return driver_->context_set_current(context_) == kCudaSuccess &&
-         driver_->context_get_id(context_, &id) == kCudaSuccess && id == id_;
-}
+bool WorkReader::Enter() { return EnterContext(*driver_, context_, id_) == kCudaSuccess; }
 
 WorkReader::Copy WorkReader::Fail() {
   is_failed_ = true;

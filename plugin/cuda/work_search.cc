@@ -1,6 +1,6 @@
 #include "plugin/cuda/work_search.h"
 
-#include <sys/uio.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +46,24 @@ void Consider(const WorkDriver& work, CudaAddress at, WorkCandidates* found) {
   found->candidate[found->count++] = candidate;
 }
 
+// Considers the words in front of `end`, the nearest first, until one cannot be read.
+void SearchBefore(const WorkDriver& work, int memory, uintptr_t end, WorkCandidates* found) {
+  const uintptr_t begin = end > kReach ? end - kReach : 0;
+  uint64_t words[kStep / sizeof(uint64_t)];
+  for (uintptr_t to = end; to > begin;) {
+    const uintptr_t from = std::max(begin, (to - 1) & ~(kStep - 1));
+    const size_t bytes = to - from;
+    if (pread(memory, words, bytes, static_cast<off_t>(from)) != static_cast<ssize_t>(bytes)) {
+      return;
+    }
+    for (size_t i = bytes / sizeof(uint64_t); i-- > 0;) {
+      if (found->count == kWorkCandidates) return;
+      Consider(work, words[i], found);
+    }
+    to = from;
+  }
+}
+
 }  // namespace
 
 void FindWorkCandidates(const CudaDriver& driver, const WorkDriver& work, const void* context_at,
@@ -55,22 +73,10 @@ void FindWorkCandidates(const CudaDriver& driver, const WorkDriver& work, const 
       driver.context_get_id(found->context, &found->context_id) != kCudaSuccess) {
     return;
   }
-  const auto end = reinterpret_cast<uintptr_t>(context_at) & ~uintptr_t{7};
-  const uintptr_t begin = end > kReach ? end - kReach : 0;
-  uint64_t words[kStep / sizeof(uint64_t)];
-  for (uintptr_t to = end; to > begin;) {
-    const uintptr_t from = std::max(begin, (to - 1) & ~(kStep - 1));
-    const iovec here{words, to - from};
-    const iovec there{reinterpret_cast<void*>(from), to - from};  // NOLINT
-    if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(to - from)) {
-      return;
-    }
-    for (size_t i = (to - from) / sizeof(uint64_t); i-- > 0;) {
-      if (found->count == kWorkCandidates) return;
-      Consider(work, words[i], found);
-    }
-    to = from;
-  }
+  const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  if (memory < 0) return;
+  SearchBefore(work, memory, reinterpret_cast<uintptr_t>(context_at) & ~uintptr_t{7}, found);
+  close(memory);
 }
 
 }  // namespace nccl_pulse

@@ -50,6 +50,7 @@ void PollWork::Start(abi::DebugLogger logger) {
           "pulse-work",
           {relax, [](void* work) { return static_cast<PollWork*>(work)->ReadCounters(); },
            [](void*) {}, this})) {
+    process_.tracker->GiveUpWork();
     process_.log.Warn(logger,
                       "no thread could be started that reads NCCL's counters of finished work: "
                       "replays of CUDA graphs are not counted");

@@ -25,8 +25,6 @@ void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter
 }
 
 void CountLaunchCallback(const Communicator& communicator, bool is_launch) {
-  const Visit::Stay stay(communicator.parts.load()->launching);
-  if (!communicator.is_live()) return;
   Lane& lane = communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)];
   lane.callbacks[static_cast<int>(CallbackKind::kLaunch)].publish_sum(1);
   if (is_launch) lane.launches.publish_sum(1);

@@ -96,9 +96,13 @@ inline bool Tracker::StartUsualLaunch(uint64_t context, const LaunchEvent& event
 inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event) {
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
+  CommunicatorParts& parts = *communicator->parts.load();
+  const Visit::Stay stay(parts.launching);
+  if (__builtin_expect(communicator->context.load() != context, 0))
+    return 0;  // finalized meanwhile
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
   work_.NoteLaunch(*communicator, captured);
-  LaunchFollower& launches = communicator->parts.load()->launches;
+  LaunchFollower& launches = parts.launches;
   // A followed one counts once it has been made.
   if (__builtin_expect(!captured && launches.is_followed(), 1)) {
     if (__builtin_expect(!launches.knows_thread(), 0)) launches.LearnThread(groups_.Current());
@@ -132,6 +136,8 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   if (__builtin_expect(communicator.context.acquire() != context, 0)) return false;
   if (__builtin_expect(context == 0, 0)) return false;
   CommunicatorParts& parts = *communicator.parts.load();
+  const Visit::Stay stay(parts.reporting);
+  if (__builtin_expect(communicator.context.load() != context, 0)) return false;
   // No launch is in a hurry whose operation needs a handle. Where no events follow the launches,
   // operations tell what is in flight (InflightOperations).
   if (__builtin_expect(parts.launches.is_hurried(), 1)) {
@@ -144,8 +150,6 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
       __builtin_expect(IsMeasured(parts.ring.reported()) != is_measured, 0)) {
     return false;
   }
-  const Visit::Stay stay(parts.reporting);
-  if (__builtin_expect(communicator.context.load() != context, 0)) return false;
   CountOperation(communicator, parts, kind, event);
   parts.ring.PassOver();
   return true;

@@ -76,7 +76,9 @@ Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer:
 }
 
 bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
-                       const WorkFollower& work, uint64_t now_ns) {
+                       const WorkFollower& work, uint64_t now_ns, bool may_destroy) {
+  constexpr uint64_t kStalledNs = 1000000000;
+  is_stalled_ = false;
   CommunicatorParts* const parts = communicator.parts.acquire();
   if (parts == nullptr) return false;
   LaunchFollower& launches = parts->launches;
@@ -99,6 +101,8 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
   if (counts && (!alive || (ends && progress.in_flight))) {
     writer.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }
+  is_stalled_ = alive && progress.oldest_ns != 0 &&
+                now_ns >= std::max(progress.oldest_ns, progress.progress_ns) + kStalledNs;
   launches.NoteLook();
   const bool is_lost = !alive && DriverErrorName(timer.error()) != nullptr;
   if (counts && (alive || is_lost)) {
@@ -118,7 +122,7 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
       }
     }
   }
-  if (ends) stream_timer.Destroy(timer);
+  if (ends && may_destroy) stream_timer.Destroy(timer);
   return progress.in_flight || progress.advanced;
 }
 

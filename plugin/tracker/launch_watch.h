@@ -40,13 +40,16 @@ class Standstill {
 // Of one communicator. Zeroes are its initial state.
 class LaunchWatch {
  public:
-  // Takes up what the events say, into the record. True while launches are in flight, or were until
-  // just now.
+  // Takes up what the events say, into the record. Returns true while launches are in flight, or were
+  // until just now. `may_destroy`: the events of a communicator that is over.
   bool Poll(Instruments& instruments, Communicator& communicator, const WorkFollower& work,
-            uint64_t now_ns);
+            uint64_t now_ns, bool may_destroy);
+  // True if launches had been in flight without progress for a second in the last Poll.
+  bool is_stalled() const { return is_stalled_; }
 
  private:
   Standstill standstill_;
+  bool is_stalled_;
 };
 
 }  // namespace nccl_pulse

@@ -21,7 +21,8 @@
 //
 // Thread: callbacks may come on any thread at any time, concurrently, also for communicators that
 // were finalized. They take no lock, allocate nothing, make no system call (the clock reads a
-// counter, or the vDSO), throw nothing and log nothing. Of what NCCL passes they dereference the
+// counter, or the vDSO), throw nothing and log nothing. One exception: the first launch of a
+// communicator reads memory through /proc/self/mem (work_search.h). Of what NCCL passes they dereference the
 // strings of the event alone. The other methods say below who may call them.
 // Cost: about 150 ns for all callbacks of one eager collective, 280 ns with cold caches
 // (bench/callbacks.cc, docs/timing.md).
@@ -89,6 +90,7 @@ class Tracker {
   // NCCL's own counters of finished work are followed from now on; false: they cannot be. Before
   // the first communicator.
   bool FollowWork(const CudaDriver& driver) { return work_.Begin(driver); }
+  void GiveUpWork() { work_.GiveUp(); }
   // How many of the user's tags are told apart, 0: none. Before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
@@ -193,7 +195,7 @@ class Tracker {
   // Fills a kind's place.
   void LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind);
   // False: it has no cells in lane kLaunch. It is captured, or there is no room for further series.
-  static bool CountCall(const Communicator& communicator, const CallEvent& event,
+  static bool CountCall(const Communicator& communicator, uint64_t context, const CallEvent& event,
                         const CallKind& kind);
   void CountCallInLane(const Communicator& communicator, const CallEvent& event,
                        const CallKind& kind);
@@ -272,7 +274,8 @@ class Tracker {
   ReadyPages pages_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;
-  uint64_t adapted_ns_ = 0;         // background thread
+  bool is_stalled_ = false;         // background thread: launches of some communicator, LaunchWatch
+  uint64_t adapted_ns_ = 0;         // likewise
   double launches_per_second_ = 0;  // as of then
   int sampled_gpus_ = 0;            // likewise; 0: not known yet
 };

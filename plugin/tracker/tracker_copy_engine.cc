@@ -12,7 +12,10 @@ namespace nccl_pulse {
 uint64_t Tracker::StartCopyEngineOperation(uint64_t context, const CopyEngineEvent& event) {
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
-  LaunchFollower& launches = communicator->parts.load()->launches;
+  CommunicatorParts& parts = *communicator->parts.load();
+  const Visit::Stay stay(parts.launching);
+  if (communicator->context.load() != context) return 0;  // finalized meanwhile
+  LaunchFollower& launches = parts.launches;
   const bool can_follow = launches.is_followed();
   const bool captured =
       IsCalledIntoGraph(*communicator, event.parent) ||

@@ -12,7 +12,8 @@ void Tracker::StopGroup(uint64_t ticket) {
   if (context == 0 || Ticket::Generation(ticket) != Ticket::Generation(context)) return;
   communicator.awaited_ends.End();
   CommunicatorParts& parts = *communicator.parts.load();
-  if (!parts.launches.is_followed()) return;
+  const Visit::Stay stay(parts.calling);  // a group ends on the thread that calls
+  if (communicator.context.load() != context || !parts.launches.is_followed()) return;
   const uint64_t made_ns = parts.launches.EndGroup(
       instruments_, communicator, parts.ring, groups_.Current(), Ticket::Operation(ticket) != 0);
   if (made_ns == 0) return;
@@ -28,7 +29,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   CallKind& kind = parts.call_kinds.PlaceOf(event);
   if (!kind.Is(event)) LearnCall(*communicator, event, kind);
   const uint64_t bytes = kind.bytes.load();
-  if (!CountCall(*communicator, event, kind)) CountCallInLane(*communicator, event, kind);
+  if (!CountCall(*communicator, context, event, kind)) CountCallInLane(*communicator, event, kind);
   const OperationMeta meta = OperationMeta::Unpack(kind.meta.load());
   communicator->Writer(instruments_.segment).NoteCall(meta.Pack());
   const uint64_t group = groups_.Current();
@@ -104,15 +105,14 @@ void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event
   kind.func.store(event.func);
 }
 
-bool Tracker::CountCall(const Communicator& communicator, const CallEvent& event,
+bool Tracker::CountCall(const Communicator& communicator, uint64_t context, const CallEvent& event,
                         const CallKind& kind) {
-  CounterPair* const cells = kind.cells.load();
-  if (cells == nullptr || event.captured) return false;
-  CommunicatorParts& parts = *communicator.parts.load();
-  const Visit::Stay stay(parts.calling);
-  if (communicator.is_live()) {
-    CountWithoutClaim(*cells, kind.bytes.load(), *communicator.record);
-  }
+  if (event.captured) return false;
+  const Visit::Stay stay(communicator.parts.load()->calling);
+  if (communicator.context.load() != context) return true;  // finalized meanwhile: not counted
+  CounterPair* const cells = kind.cells.load();  // of this communicator, while the visit lasts
+  if (cells == nullptr) return false;
+  CountWithoutClaim(*cells, kind.bytes.load(), *communicator.record);
   return true;
 }
 
@@ -126,12 +126,15 @@ void Tracker::CountCallInLane(const Communicator& communicator, const CallEvent&
 
 void Tracker::StopLaunch(uint64_t ticket) {
   Communicator& communicator = communicators_.At(ticket);
+  CommunicatorParts* const made = communicator.parts.acquire();  // null: the ticket is made up
+  if (__builtin_expect(made == nullptr, 0)) return Ignore(IgnoredReason::kStaleHandle);
+  CommunicatorParts& parts = *made;
+  const Visit::Stay stay(parts.launching);
   const uint64_t context = communicator.context.acquire();  // sees the events
   if (__builtin_expect(context == 0 || Ticket::Generation(context) != Ticket::Generation(ticket),
                        0)) {
     return Ignore(IgnoredReason::kStaleHandle);
   }
-  CommunicatorParts& parts = *communicator.parts.load();
   parts.launches.Stop(instruments_, communicator, ticket, [&](uint64_t made_ns) {
     parts.last_calls.NoteLaunch(made_ns,
                                 communicator.Writer(instruments_.segment).followed_launches());

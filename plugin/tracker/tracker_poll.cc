@@ -19,10 +19,14 @@ bool Tracker::SettleIdle() {
 bool Tracker::PollLaunches() {
   const uint64_t now_ns = instruments_.clock.NowNs();
   bool in_flight = false;
+  // Destroying an event can wait for kernels that hang.
+  const bool may_destroy = !is_stalled_;
+  is_stalled_ = false;
   for (Communicator& communicator : communicators_) {
     pages_.KeepToSettle();
     if (instruments_.stream_timer != nullptr) {
-      in_flight |= communicator.watch.Poll(instruments_, communicator, work_, now_ns);
+      in_flight |= communicator.watch.Poll(instruments_, communicator, work_, now_ns, may_destroy);
+      is_stalled_ |= communicator.watch.is_stalled();
       PublishUnreportedCalls(communicator);
     }
     FollowOperations(communicator);
@@ -41,6 +45,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   StandingCalls& standing = communicator.standing;
   if (!standing.Look(record_generation, unfinished, parts->launches.unreported(), pending,
                      parts->ring.reported(), communicator.awaited_ends.is_open(),
+                     communicator.is_live() && parts->launches.is_launching(),
                      instruments_.clock)) {
     return;
   }

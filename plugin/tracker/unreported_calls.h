@@ -132,8 +132,12 @@ class StandingCalls {
   // True when there is something to publish. `record_generation`: of the communicator that this is
   // about, another one begins anew. `unfinished`: no more of its last calls can stand, 0 once it has
   // ended. `in_group`: NCCL has not ended the last one (awaited_ends.h).
+  // `is_launching`: a launch was begun and not counted yet. It stands, too, once it has lasted
+  // kLongLaunchNs: NCCL's thread is held in the driver, by a full launch queue or
+  // CUDA_LAUNCH_BLOCKING.
   bool Look(uint32_t record_generation, uint32_t unfinished, const UnreportedCalls& unreported,
-            const PendingCalls& pending, uint64_t operations, bool in_group, const Clock& clock);
+            const PendingCalls& pending, uint64_t operations, bool in_group, bool is_launching,
+            const Clock& clock);
   // It could not be published: the next look is to try again.
   void Retry() { calls_ = ~calls_; }
   uint64_t calls() const { return calls_; }
@@ -141,9 +145,12 @@ class StandingCalls {
   bool are_in_group() const { return are_in_group_; }
 
  private:
+  static constexpr uint64_t kLongLaunchNs = 1000000000;
+
   uint32_t record_generation_;
   uint32_t launch_number_;
-  uint32_t hidden_;  // of a group whose other launches were reported
+  uint64_t launching_since_ns_;  // when a look first saw the launch being made; 0: none is
+  uint32_t hidden_;              // of a group whose other launches were reported
   bool are_in_group_;
   uint64_t calls_;
   uint64_t since_ns_;

@@ -34,6 +34,7 @@ bool WorkFollower::Begin(const CudaDriver& driver) {
   if (instruments_.stream_timer == nullptr) return false;
   driver_ = &driver;
   work_ = WorkDriver::Load();
+  polled_ns_.store(instruments_.clock.NowNs());
   return is_on();
 }
 
@@ -74,7 +75,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
 void WorkFollower::NoteLaunch(const Communicator& communicator, bool captured) {
   Place* const place = PlaceOf(communicator);
   if (place == nullptr) return;
-  if (place->launched.phase.load() == Place::kWanted) Find(communicator, *place);
+  if (place->launched.phase.acquire() == Place::kWanted) Find(communicator, *place);
   if (!captured) return;
   Place::Launched& launched = place->launched;
   launched.captured_calls.store(0);
@@ -83,6 +84,14 @@ void WorkFollower::NoteLaunch(const Communicator& communicator, bool captured) {
 }
 
 void WorkFollower::Find(const Communicator& communicator, Place& place) {
+  // What is found holds memory of the GPU until the reading thread takes it. While that thread is
+  // behind, or held by the driver, a later launch searches.
+  if (instruments_.clock.NowNs() >= polled_ns_.load() + kPolledNs) return;
+  // Relaxed: a bound, which orders nothing.
+  if (untaken_.fetch_add(1, std::memory_order_relaxed) >= kMostUntaken) {
+    untaken_.fetch_sub(1, std::memory_order_relaxed);
+    return;
+  }
   place.found.record_generation = communicator.record_generation.load();
   place.found.owner = place.owner;
   FindWorkCandidates(*driver_, *work_, place.context_at, &place.found.candidates);
@@ -167,9 +176,18 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& p
 bool WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
   bool is_deciding = false;
   communicators_ = &communicators;
-  for (Communicator& communicator : communicators) {
+  const auto count = static_cast<uint32_t>(communicators.end() - communicators.begin());
+  const uint64_t before_ns = polled_ns_.load();
+  const uint64_t earned = now_ns > before_ns ? (now_ns - before_ns) / kNsPerLook : 0;
+  polled_ns_.store(before_ns + earned * kNsPerLook);
+  looks_left_ = static_cast<uint32_t>(std::min<uint64_t>(looks_left_ + earned, kMostLooks));
+  const uint32_t first = first_;
+  for (uint32_t i = 0; i < count; ++i) {
+    const uint32_t at = (first + i) % count;
+    Communicator& communicator = communicators.begin()[at];
     Place* const place = PlaceOf(communicator);
     if (place == nullptr) continue;
+    if (looks_left_ != 0) first_ = at + 1;  // the next round begins behind the last one served
     PollPlace(communicator, *place, now_ns);
     is_deciding |= IsDeciding(communicator, *place, now_ns);
   }
@@ -216,6 +234,7 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
 
 void WorkFollower::TakeCandidates(Place& place) {
   place.taken = place.found;
+  untaken_.fetch_sub(1, std::memory_order_relaxed);  // as in Find
   place.candidate = 0;
   place.launched.phase.publish(Place::kIdle);
   // Else of a communicator that has ended, or is refuted already.
@@ -346,6 +365,8 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
       return;
     }
   }
+  if (looks_left_ == 0) return;  // its turn comes in a later round
+  --looks_left_;
   place.looked_ns = now_ns;
   place.calls_before = communicator.parts.load()->launches.calls();
   const WorkReader::Copy copy = reader.Begin(communicator.index, place.mapping.block(), now_ns);

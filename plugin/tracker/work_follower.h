@@ -9,12 +9,15 @@
 // serialises those of one communicator; Poll and TakeRefuted by the reading thread, "pulse-work".
 // Cost: a load while off. On: two cache lines for each operation that NCCL reports, and once in a
 // communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
-// communicator has captured calls, and else when something new has completed.
+// communicator has captured calls, and else when something new has completed; over all communicators
+// at most one look each kNsPerLook, in turn.
 // Errors: a driver call that does not return stops the reading thread and nothing else; readers of the
-// segment see that (WorkState::kStuck). So does a copy that does not end.
+// segment see that (WorkState::kStuck). So does a copy that does not end. While the reading thread
+// stands, no further communicator is searched.
 #ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
@@ -101,6 +104,8 @@ class WorkFollower {
   // what that needs, or there is no memory.
   bool Begin(const CudaDriver& driver);
   bool is_on() const { return work_ != nullptr; }
+  // There is no reading thread: nothing is searched. Before the first communicator.
+  void GiveUp() { work_ = nullptr; }
   // A communicator was added. `context_at`: where NCCL has the profiler's context, null: not known.
   void Attach(const Communicator& communicator, const void* context_at, const WorkOwner& owner);
 
@@ -146,10 +151,16 @@ class WorkFollower {
 
  private:
   static constexpr uint32_t kMostContexts = 16;
+  // A look takes 50 us at most as a rule: 2 % of a core.
+  static constexpr uint64_t kNsPerLook = 2500000;
+  static constexpr uint32_t kMostLooks = 40;  // in one round
+  // The reading thread makes a round each 100 ms.
+  static constexpr uint64_t kPolledNs = 1000000000;
+  static constexpr uint32_t kMostUntaken = 8;
 
   using Place = WorkPlace;
 
-  // Null: it is not followed. Acquire, twice: sees the parts and the place made.
+  // Returns null if it is not followed. Acquire, twice: sees the parts and the place made.
   static Place* PlaceOf(const Communicator& communicator) {
     return communicator.parts.acquire()->work.acquire();
   }
@@ -196,8 +207,12 @@ class WorkFollower {
   Instruments& instruments_;
   const CudaDriver* driver_ = nullptr;
   const WorkDriver* work_ = nullptr;  // null: off
+  std::atomic<uint32_t> untaken_{0};  // searches whose candidates the reading thread has not taken
+  Relaxed<uint64_t> polled_ns_{0};    // reading thread: when it last made a round, to kNsPerLook
   // Reading thread.
   CommunicatorTable* communicators_ = nullptr;
+  uint32_t looks_left_ = kMostLooks;
+  uint32_t first_ = 0;  // place that the next round begins with
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
   uint32_t untold_ = 0;  // places that are

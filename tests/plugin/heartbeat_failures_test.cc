@@ -137,7 +137,7 @@ TEST(HeartbeatTest, AContextThatIsReset) {
         WaitForPoll();
         if (finalized) comm.Finalize();
         // Not while the poller is in the middle of it: nobody could tell then.
-        if (!idle) gpu.Block("cuCtxSetCurrent");
+        if (!idle) gpu.Block("cuCtxGetId");
         ASSERT_TRUE(WaitUntil([&] { return idle || gpu.IsBlocked(); }));
         gpu.ResetContext(comm.gpu_context());
         for (int i = 0; i < 100; ++i) gpu.CreateEvent(comm.gpu_context());
@@ -151,6 +151,23 @@ TEST(HeartbeatTest, AContextThatIsReset) {
       });
     }
   }
+}
+
+// Making a destroyed context current crashes the application's next call of the driver.
+TEST_WITH_GPU(HeartbeatTest, ADestroyedContextIsNotMadeCurrent) {
+  StreamCommunicator comm(gpu, 1);
+  comm.Run(kMs);
+  WaitForPoll();
+  gpu.Block("cuCtxGetId");
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+  const uint64_t entered = gpu.Calls("cuCtxSetCurrent");
+  gpu.DestroyContext(comm.gpu_context());
+  gpu.Unblock();
+  WaitForPoll();
+  EXPECT_FALSE(comm.Read().has_heartbeat);
+  comm.Finalize();
+  AdvanceClockAndPoll(6 * kSecond);
+  EXPECT_EQ(gpu.Calls("cuCtxSetCurrent"), entered);
 }
 
 TEST_WITH_GPU(HeartbeatTest, NoContextNoHeartbeat) {

@@ -23,6 +23,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "bench/nccl_calls.h"
 #include "tests/plugin/harness.h"
 #include "tests/plugin/hot_path_nets.h"
 
@@ -141,6 +142,30 @@ TEST_IN_CHILD(HotPathTest, TimedCollectivesOnOneThread, kKernel) {
   const Counts before = CountsOfThisThread();
   for (uint64_t i = 0; i < kCollectives; ++i) RunTimed(comm, ++number);
   EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
+}
+
+// A million collectives whose launches CUDA events follow, and then a million whose launches NCCL's
+// counter follows: gates, markers and timed launches among them.
+template <typename Calls>
+void RunOverADriver(Calls& nccl) {
+  void* const context = nccl.Init(1);
+  for (int i = 0; i < 2000; ++i) nccl.EagerCollective(context, static_cast<uint64_t>(i), 2);
+  if (!TrapSystemCalls({})) SkipScenario("seccomp filters are not permitted here");
+  const Counts before = CountsOfThisThread();
+  for (uint64_t i = 0; i < kCollectives; ++i) nccl.EagerCollective(context, 2000 + i, 2);
+  EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
+}
+
+TEST_IN_CHILD(HotPathTest, LaunchesFollowedByEvents) {
+  bench::OpenDriver(bench::CountedCalls::kDriver);
+  bench::NcclCalls<bench::ApiV5> nccl(bench::FindLibrary(kLibrary));
+  RunOverADriver(nccl);
+}
+
+TEST_IN_CHILD(HotPathTest, LaunchesFollowedByTheCounter) {
+  bench::OpenDriver(bench::CountedCalls::kDriver);
+  bench::CountedCalls nccl(bench::FindLibrary(kLibrary));
+  RunOverADriver(nccl);
 }
 
 // What is rare must not block either.

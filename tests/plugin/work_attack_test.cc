@@ -1,10 +1,30 @@
 // What could make a proven counter of finished work say something that is not so.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/syscall.h>
 
+#include <atomic>
+#include <cerrno>
+#include <memory>
 #include <vector>
 
 #include "plugin/abi/profiler_v7.h"
 #include "tests/plugin/work_job.h"
+
+namespace {
+
+// So many threads are still to be had: the limit of a container.
+std::atomic<int> g_threads_left{INT32_MAX};
+
+}  // namespace
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) {
+  static const auto next =
+      reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
+  return g_threads_left-- > 0 ? next(thread, attributes, run, argument) : EAGAIN;
+}
 
 namespace nccl_pulse {
 namespace {
@@ -123,6 +143,78 @@ TEST(WorkAttackTest, ABlockOfTwoCommunicatorsIsOfNeither) {
 }
 
 // What was captured is never instantiated: its communicator launches eagerly, and hangs there.
+// The search starts at NCCL's own member, not at a place that the chained profilers use in between.
+TEST_WITH_JOB(WorkAttackTest, IsProvenBesideASecondProfiler,
+              {"NCCL_PULSE_NEXT_PLUGIN", "tests/plugin/libnext_v5.so"}) {
+  job.Prove();
+}
+
+// Some filters of system calls end the process for process_vm_readv.
+TEST_WITH_JOB(WorkAttackTest, IsFoundWithoutReadingAsADebuggerDoes) {
+  if (!RefuseSystemCalls({{SYS_process_vm_readv, EPERM}, {SYS_ptrace, EPERM}})) {
+    SkipScenario("seccomp filters are not permitted here");
+  }
+  job.Prove();
+}
+
+// Nobody would give back what a search retains.
+TEST_WITH_GPU(WorkAttackTest, NothingIsRetainedWhileNobodyReads) {
+  gpu.Block("cuMemMap");
+  constexpr uint64_t kJobs = 40;
+  std::vector<std::unique_ptr<Job>> jobs;
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  for (uint64_t i = 1; i <= kJobs; ++i) {
+    jobs.push_back(std::make_unique<Job>(gpu, true, context, i));
+    jobs.back()->comm().Run(kMs);
+  }
+  ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
+  const uint64_t retained = gpu.Calls("cuMemRetainAllocationHandle");
+  EXPECT_LE(retained, 2u * 9);  // two allocations each, of the bound and of what was taken
+  AdvanceClock(5 * kSecond);
+  for (uint64_t i = 0; i < kJobs; ++i) jobs[i]->comm().Run(kMs, "AllGather");
+  EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), retained);
+  gpu.Unblock();
+  for (int i = 0; i < 20; ++i) {
+    jobs.back()->See();
+    for (const std::unique_ptr<Job>& job : jobs)
+      job->comm().Run(kMs, i % 2 != 0 ? "AllGather" : "Reduce");
+  }
+  for (const std::unique_ptr<Job>& job : jobs) EXPECT_NE(job->work().state, WorkState::kUnknown);
+}
+
+TEST_WITH_GPU(WorkAttackTest, NothingIsRetainedWithoutAReader) {
+  g_threads_left = 1;  // "pulse-poll"
+  Job job(gpu);
+  g_threads_left = INT32_MAX;
+  for (int i = 0; i < 3; ++i) job.comm().Run(kMs);
+  WaitForPoll();
+  EXPECT_EQ(gpu.Calls("cuMemRetainAllocationHandle"), 0u);
+  EXPECT_EQ(job.comm().Read().launches, 3u);
+}
+
+// Each of them would be read ten times a second.
+TEST_WITH_GPU(WorkAttackTest, ManyCommunicatorsShareABudgetOfLooks) {
+  constexpr uint64_t kJobs = 100, kRounds = 20;
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (uint64_t i = 1; i <= kJobs; ++i) {
+    jobs.push_back(std::make_unique<Job>(gpu, true, context, i));
+    jobs.back()->Capture();
+    if (i % 8 == 0) jobs.back()->See();
+  }
+  jobs.back()->See();
+  const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
+  for (uint64_t i = 0; i < kRounds; ++i) {
+    AdvanceClock(100 * kMs);
+    WaitForReading();
+  }
+  EXPECT_GT(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
+  EXPECT_LE(gpu.Calls("cuMemcpyDtoHAsync_v2") - copies, kRounds * 40 + 40);
+  for (const std::unique_ptr<Job>& job : jobs) {
+    EXPECT_EQ(job->work().state, WorkState::kCalibrating);
+  }
+}
+
 TEST_WITH_JOB(WorkAttackTest, AGraphThatIsNeverMadeHidesNoHang) {
   job.Prove();
   job.Capture();

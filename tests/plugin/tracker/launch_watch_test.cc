@@ -60,14 +60,14 @@ TEST(LaunchWatch, CompletedLaunchesReachTheRecord) {
   LaunchWatch watch{};
   const WorkFollower work(process.instruments);
   const uint64_t now_ns = process.clock.NowNs();
-  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 1));
+  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 1, true));
   EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 0u);
   EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, now_ns);
   process.gpu.is_behind = false;
-  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 2));
+  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 2, true));
   EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 1u);
   EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, 0u);
-  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, now_ns + 3));
+  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, now_ns + 3, true));
 }
 
 TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
@@ -81,7 +81,7 @@ TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
   EXPECT_FALSE(launches.is_followed());
   LaunchWatch watch{};
   const WorkFollower work(process.instruments);
-  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, process.clock.NowNs()));
+  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, process.clock.NowNs(), true));
   EXPECT_EQ(communicator.Writer(process.segment.segment()).completion_source(),
             CompletionSource::kNone);
 }

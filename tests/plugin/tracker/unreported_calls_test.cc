@@ -14,8 +14,9 @@ class UnreportedCallsTest : public ::testing::Test {
  protected:
   UnreportedCallsTest() { clock_.StandAt(1000); }
   bool Look(const PendingCalls& pending, uint64_t operations = 0, uint32_t unfinished = UINT32_MAX,
-            bool in_group = false) {
-    return standing_.Look(1, unfinished, unreported_, pending, operations, in_group, clock_);
+            bool in_group = false, bool is_launching = false) {
+    return standing_.Look(1, unfinished, unreported_, pending, operations, in_group, is_launching,
+                          clock_);
   }
 
   Clock clock_;
@@ -35,6 +36,24 @@ TEST_F(UnreportedCallsTest, CallsSinceTheLastLaunchStand) {
   EXPECT_TRUE(Look({0, 1, kGroup}));
   EXPECT_EQ(standing_.calls(), 0u);
   EXPECT_EQ(standing_.since_ns(), 0u);
+}
+
+// CUDA_LAUNCH_BLOCKING, or a full launch queue: NCCL's thread is held in cuLaunchKernel.
+TEST_F(UnreportedCallsTest, ALaunchThatLastsStandsInsideNccl) {
+  const auto look = [this](uint64_t ns, uint32_t launch, bool is_launching) {
+    clock_.StandAt(ns);
+    return Look({0, launch, kGroup}, 0, UINT32_MAX, false, is_launching);
+  };
+  EXPECT_FALSE(look(1000, 1, true));
+  EXPECT_FALSE(look(900001000, 1, true));  // not yet for long
+  EXPECT_FALSE(look(900002000, 2, true));  // the next one
+  EXPECT_TRUE(look(1900002000, 2, true));
+  EXPECT_EQ(standing_.calls(), 1u);
+  EXPECT_EQ(standing_.since_ns(), 900002000u);
+  EXPECT_TRUE(standing_.are_in_group());
+  EXPECT_TRUE(look(2900002000, 2, false));  // it has been made
+  EXPECT_EQ(standing_.calls(), 0u);
+  EXPECT_FALSE(standing_.are_in_group());
 }
 
 TEST_F(UnreportedCallsTest, AGroupThatHasNotEnded) {

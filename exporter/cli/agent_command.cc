@@ -184,7 +184,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     *wrong = "--drop-families: there is no metric family " + unknown;
   }
   if (!wrong->empty()) return false;
-  options->source = [] { return SnapshotSet(); };
+  options->source = [](const ReadWish&) { return SnapshotSet(); };
   options->log = LogLine;
   options->cpu_share = kAgentCpuShare;
   options->peers.agent = true;

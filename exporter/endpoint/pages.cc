@@ -118,7 +118,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
   wish.order_of_standing_since_ns = RealtimeNs() - kStandsNs;
   const std::chrono::milliseconds hang_after = HangAfter();
   diagnosis_.set_hang_after(hang_after);
-  SnapshotSet set = options_.wish_source ? options_.wish_source(wish) : options_.source();
+  SnapshotSet set = options_.source(wish);
   // What has stopped must not pass for the present by the time at which a hang is called.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});

@@ -23,9 +23,7 @@ struct ServerOptions {
   StaticLabels static_labels;
   Exposition exposition;
   // Called on the server's thread, for each kind of page at most once per kPageLifetime. May throw.
-  std::function<SnapshotSet()> source;
-  // The same, with what is wished beyond it; null: `source`.
-  std::function<SnapshotSet(const ReadWish& wish)> wish_source;
+  std::function<SnapshotSet(const ReadWish& wish)> source;
   LogFunction log;
   // This process' segment, to be handed over to the node's server; null, or empty: it serves
   // itself, on the next free port when another serves. Must outlive the server.

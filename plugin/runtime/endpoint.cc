@@ -14,7 +14,7 @@ namespace nccl_pulse {
 namespace {
 
 // What the endpoint shows of this process: its segment, read as any other process' segment is.
-SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish = {}) {
+SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish) {
   SnapshotSet set(std::vector<ProcessSnapshot>(1));
   std::string error;
   if (ReadSegment(segment.base(), segment.bytes(), &set.processes.front(), &error, {}, nullptr,
@@ -50,8 +50,7 @@ ServerOptions OptionsOf(Process& process) {
   options.exposition = settings.exposition;
   options.hang_after = std::chrono::seconds(settings.hang_seconds);
   options.hang_after_now = [&process] { return std::chrono::seconds(process.hang_seconds.load()); };
-  options.source = [&process] { return ReadOwnSegment(*process.segment); };
-  options.wish_source = [&process](const ReadWish& wish) {
+  options.source = [&process](const ReadWish& wish) {
     return ReadOwnSegment(*process.segment, wish);
   };
   options.log = [&process](LogLevel level, const std::string& message) {

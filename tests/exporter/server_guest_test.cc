@@ -258,7 +258,7 @@ TEST(Server, DescriptorLimitReached) {
   std::mutex mutex;
   std::vector<std::string> messages;
   ServerOptions options;
-  options.source = Example;
+  options.source = Always(Example);
   options.log = [&](LogLevel, const std::string& message) {
     const std::lock_guard<std::mutex> lock(mutex);
     messages.push_back(message);

@@ -33,7 +33,7 @@ constexpr int64_t kHalfASecondNs = 500000000;
 
 TEST(Server, Pages) {
   ServerOptions options;
-  options.source = Example;
+  options.source = Always(Example);
   options.static_labels = {{"cluster", "a"}};
   const auto server = StartServer(options);
   EXPECT_EQ(server->address(), "127.0.0.1:" + std::to_string(server->port()));
@@ -93,8 +93,7 @@ TEST(Server, Pages) {
 TEST(Server, PagesAskForTheOrderOfCallsThatStand) {
   int64_t asked_ns = 0;
   ServerOptions options;
-  options.source = Example;
-  options.wish_source = [&asked_ns](const ReadWish& wish) {
+  options.source = [&asked_ns](const ReadWish& wish) {
     asked_ns = wish.order_of_standing_since_ns;
     return Example();
   };
@@ -207,7 +206,7 @@ TEST(Server, EachFormatIsMadeAtMostOncePerLifetimeWhateverTheEncoding) {
 
 TEST(Server, TheSettingsOfTheExpositionApply) {
   ServerOptions options;
-  options.source = Example;
+  options.source = Always(Example);
   std::string unknown;
   ASSERT_TRUE(ParseDroppedFamilies("nccl_launches_total", &options.exposition, &unknown));
   ASSERT_TRUE(ParseHistograms("native", &options.exposition));
@@ -279,7 +278,7 @@ TEST(Server, ExceptionsOfTheSourceAreAnswersAndLoggedOnce) {
   std::mutex mutex;
   std::vector<std::string> messages;
   ServerOptions options;
-  options.source = [&calls]() -> SnapshotSet {
+  options.source = [&calls](const ReadWish&) -> SnapshotSet {
     const int call = ++calls;
     if (call == 1) throw std::runtime_error("segment is gone");
     if (call == 2) throw 42;
@@ -328,7 +327,7 @@ TEST(Server, ScrapesAtTheSameTime) {
 TEST(Server, PortInUse) {
   const auto first = StartServer(Example);
   ServerOptions options;
-  options.source = Example;
+  options.source = Always(Example);
   options.listen_address = first->address();
   const auto second = StartServer(options);
   EXPECT_GT(second->port(), first->port());

@@ -42,9 +42,14 @@ inline std::unique_ptr<Server> StartServer(ServerOptions options) {
   return server;
 }
 
+// A source that answers every wish with this.
+inline std::function<SnapshotSet(const ReadWish&)> Always(std::function<SnapshotSet()> source) {
+  return [source = std::move(source)](const ReadWish&) { return source(); };
+}
+
 inline std::unique_ptr<Server> StartServer(std::function<SnapshotSet()> source) {
   ServerOptions options;
-  options.source = std::move(source);
+  options.source = Always(std::move(source));
   return StartServer(std::move(options));
 }
 

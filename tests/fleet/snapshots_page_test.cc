@@ -18,7 +18,7 @@ namespace {
 
 TEST(SnapshotsPage, IsWhatTheServerKnows) {
   ServerOptions options;
-  options.source = Example;
+  options.source = Always(Example);
   options.hang_after = std::chrono::seconds(17);
   const auto server = StartServer(std::move(options));
   const Response response = Get(server->port(), "/api/v1/snapshots");
@@ -52,7 +52,7 @@ TEST(SnapshotsPage, TellsOfAProcessThatBecameSlower) {
   latency.size_class = 4;
   int64_t now = 1760000000000000000;
   std::atomic<int> pages = 0;
-  options.source = [&] {
+  options.source = [&](const ReadWish&) {
     const uint64_t steps = ++pages <= 8 ? 40 : 30;  // in 20 seconds
     now += 20'000'000'000;
     communicator.calls[0].calls += steps;

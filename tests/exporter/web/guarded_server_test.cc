@@ -88,7 +88,7 @@ class GuardedServer : public testing::Test {
     ServerOptions options;
     options.guard = WebGuard::Open(path, log, &error);
     ASSERT_NE(options.guard, nullptr) << error;
-    options.source = std::move(source);
+    options.source = Always(std::move(source));
     server_ = StartServer(std::move(options));
     port_ = server_->port();
   }

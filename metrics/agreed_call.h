@@ -1,18 +1,11 @@
 // Agreed calls: all ranks of a communicator pick the same call, without a message, so that its
 // durations can be compared between nodes that are scraped seconds apart.
 //
-// Among the calls that end within a round of 30 s of the wall clock, the one is kept whose hash has
-// the most zeros at its low end. The sampler times calls whose hash has zeros there
-// (plugin/tracker/ sampler.h), so a rank that times fewer calls than another still times this one.
-// A rank that has missed it keeps another call, and has another id; whoever compares leaves it out.
-// So does a rank whose clock puts the call into another round: clocks that differ by a second spoil
-// one round in 30.
-//
-// A record has room for three rounds: the one that goes on, the one that has just ended, of which
-// calls may still come to be known, and the one before, which stands still.
-//
-// One is also kept for each of the last 32 seconds: a communicator that is called hundreds of times
-// a second turns its ring of last timed calls over in less time than passes between the answers of
+// For each of the last 32 seconds of the wall clock, a rank keeps the call whose hash has the most
+// zeros at its low end. The sampler times calls whose hash has zeros there
+// (plugin/tracker/sampler.h), so a rank that times fewer calls than another still times this one. A
+// rank that missed it keeps another call. Without them, a communicator with hundreds of calls a
+// second turns its ring of last timed calls over in less time than passes between the responses of
 // two endpoints, and all of them may be calls of one step of the job.
 //
 // Thread: pure functions.
@@ -25,8 +18,6 @@
 
 namespace nccl_pulse {
 
-inline constexpr int64_t kAgreedRoundNs = 30'000'000'000;
-inline constexpr int kAgreedRounds = 3;
 inline constexpr int64_t kMomentNs = 1'000'000'000;
 inline constexpr int kMoments = 32;
 // The first calls of each kind carry set-up: they are not timed on the stream, and never agreed.
@@ -64,11 +55,6 @@ constexpr bool IsRarer(uint64_t hash, uint64_t other) {
   const uint64_t difference = hash ^ other;
   return (difference & -difference & other) != 0;
 }
-
-// What a double holds exactly.
-constexpr uint64_t AgreedCallId(uint64_t hash) { return hash >> 11; }
-
-constexpr int64_t AgreedRound(int64_t realtime_ns) { return realtime_ns / kAgreedRoundNs; }
 
 // Durations that contain the waiting for other ranks.
 constexpr bool IsAgreedKind(LatencyKind kind) {

@@ -150,7 +150,6 @@ bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
   ReadSeries(*record, out);
   ReadTimedCalls(*record, out);
   ReadLastCalls(*record, out);
-  ReadAgreedCalls(*record, out);
   return record->life.IsSame(view);
 }
 
@@ -398,22 +397,6 @@ void RecordReader::ReadTimedCalls(const CommunicatorRecord& record, Communicator
     const uint64_t before_ns =
         static_cast<uint64_t>(newest_ns) - static_cast<uint64_t>(call.end_realtime_ns);
     if (before_ns < uint64_t{kMoments} * kMomentNs) out->picked_calls.push_back(std::move(call));
-  }
-}
-
-void RecordReader::ReadAgreedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
-  const uint64_t seed = CallSeed(out->comm_id);
-  for (const TimedCall& call : record.agreed_calls) {
-    TimedCall::Copy copy;
-    if (call.Read(&copy) == 0) continue;
-    if (!Take(sizeof(AgreedCallSnapshot))) return;
-    const uint32_t kind = TimedCallKey::Kind(copy.key);
-    if (!IsLatencyKind(kind) || !IsAgreedKind(static_cast<LatencyKind>(kind))) continue;
-    const uint64_t hash =
-        CallHash(seed, OperationRowOf(TimedCallKey::Op(copy.key)),
-                 TimedCallKey::SizeClass(copy.key), TimedCallKey::CallNumber(copy.key));
-    out->agreed_calls.push_back({static_cast<LatencyKind>(kind), AgreedCallId(hash),
-                                 copy.duration_ns, Realtime(copy.end_monotonic_ns)});
   }
 }
 

@@ -171,33 +171,22 @@ void RecordWriter::KeepIfAgreed(uint64_t number, const TimedCallFields& call) {
   if (end_ns < 0) return;
   const uint64_t hash = CallHash(CallSeed(record_.comm_id.load()), OperationRowOf(call.op),
                                  call.size_class, call.call_number);
-  // A moment lies within one round: what is not the rarest of the moment is not that of the round.
-  if (KeepIfRarest(kMomentNs, hash, number, call,
-                   &record_.calls_of_moments[end_ns / kMomentNs % kMoments])) {
-    KeepIfRarest(kAgreedRoundNs, hash, number, call,
-                 &record_.agreed_calls[AgreedRound(end_ns) % kAgreedRounds]);
-  }
-}
-
-// Two threads at once may both find theirs to be rarer, and the other one stays: this rank then has
-// another call than the others for one period.
-bool RecordWriter::KeepIfRarest(int64_t period_ns, uint64_t hash, uint64_t number,
-                                const TimedCallFields& call, TimedCall* kept) {
+  // Two threads at once may both find theirs to be rarer, and the other one stays: this rank then
+  // has another call than the others for one second.
+  TimedCall& kept = record_.calls_of_moments[end_ns / kMomentNs % kMoments];
   TimedCall::Copy before{};
-  if (kept->Read(&before) != 0) {
-    const int64_t offset_ns = segment_.header().realtime_offset_ns.load();
-    const auto period_of = [=](uint64_t end_monotonic_ns) {
-      return (static_cast<int64_t>(end_monotonic_ns) + offset_ns) / period_ns;
-    };
-    const int64_t period = period_of(call.end_monotonic_ns);
-    const int64_t period_before = period_of(before.end_monotonic_ns);
-    if (period_before > period) return false;
+  if (kept.Read(&before) != 0) {
+    const int64_t moment = end_ns / kMomentNs;
+    const int64_t moment_before = (static_cast<int64_t>(before.end_monotonic_ns) +
+                                   segment_.header().realtime_offset_ns.load()) /
+                                  kMomentNs;
+    if (moment_before > moment) return;
     const uint64_t hash_before =
         CallHash(CallSeed(record_.comm_id.load()), OperationRowOf(TimedCallKey::Op(before.key)),
                  TimedCallKey::SizeClass(before.key), TimedCallKey::CallNumber(before.key));
-    if (period_before == period && !IsRarer(hash, hash_before)) return false;
+    if (moment_before == moment && !IsRarer(hash, hash_before)) return;
   }
-  return kept->Write(number, call);
+  kept.Write(number, call);
 }
 
 void RecordWriter::StoreHeartbeat(const Heartbeat& heartbeat) {

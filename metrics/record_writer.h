@@ -81,8 +81,8 @@ class RecordWriter {
 
   // ---- the ring of timed calls ----
 
-  // By whoever holds a lane of the record: a recycler then waits. Keeps it as the agreed call of its
-  // moment and its round, too, if it is one (agreed_call.h).
+  // Holder of a lane of the record: a recycler then waits. Also keeps the call as the agreed one of
+  // its second, if it is one (agreed_call.h).
   void AppendTimedCall(const TimedCallFields& call);
 
   // ---- calls and followed launches; the launching thread, without a lane ----
@@ -148,8 +148,6 @@ class RecordWriter {
  private:
   void GiveRingBack();
   void KeepIfAgreed(uint64_t number, const TimedCallFields& call);
-  bool KeepIfRarest(int64_t period_ns, uint64_t hash, uint64_t number, const TimedCallFields& call,
-                    TimedCall* kept);
   int ClaimLanes();
   void KeepSums();
   void AddToSums(uint32_t op, uint64_t calls, uint64_t bytes);

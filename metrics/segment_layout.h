@@ -9,7 +9,7 @@
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
-//   8 KiB    CommunicatorRecord[]  identity, lanes, series, timed calls                6144 B each
+//   8 KiB    CommunicatorRecord[]  identity, lanes, series, timed calls                6016 B each
 //   ...      Page[]                cells of histograms and counters, last calls        2 KiB each
 //
 //   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
@@ -25,7 +25,6 @@
 //   |               of each lane ---+---+
 //   +-------------------------------+
 //   | TimedCall[32]     ring        |
-//   | TimedCall[3]      agreed      |
 //   | TimedCall[32]     of moments  |
 //   +-------------------------------+
 //
@@ -104,7 +103,7 @@ void ResetFields(Fields&... fields) {
 }
 
 inline constexpr uint64_t kSegmentMagic = 0x31534c554c43434eULL;  // "NCCLULS1" read as bytes
-inline constexpr uint32_t kSegmentVersion = 13;
+inline constexpr uint32_t kSegmentVersion = 14;
 
 inline constexpr int kLanes = 4;
 inline constexpr int kSeriesPerCommunicator = 128;
@@ -375,10 +374,8 @@ struct CommunicatorRecord {
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
-  // Of each round the call that all ranks pick alike: agreed_call.h. By the round's number.
-  TimedCall agreed_calls[kAgreedRounds];
-  TimedCall calls_of_moments[kMoments];  // the same of each moment
-  uint64_t reserved_end;
+  // The call of each second that all ranks pick: agreed_call.h. By the second's number.
+  TimedCall calls_of_moments[kMoments];
 
   // Everything but its life and the claims of its lanes, as if it had never been used. By who holds
   // all lanes. Relaxed: published with the lanes, and with the state.
@@ -396,12 +393,11 @@ struct CommunicatorRecord {
     for (Lane& lane : lanes) lane.Reset();
     for (SeriesEntry& entry : series) entry.Reset();
     for (TimedCall& call : timed_calls) call.Reset();
-    for (TimedCall& call : agreed_calls) call.Reset();
     for (TimedCall& call : calls_of_moments) call.Reset();
   }
 };
 inline constexpr uint64_t kRecordStride = sizeof(CommunicatorRecord);
-static_assert(kRecordStride == 6144 && kRecordStride % 64 == 0,
+static_assert(kRecordStride == 6016 && kRecordStride % 64 == 0,
               "cache lines of two records differ");
 static_assert(offsetof(CommunicatorRecord, followed) ==
                   offsetof(CommunicatorRecord, work_longest_pause_ns) + sizeof(uint64_t),

@@ -190,14 +190,6 @@ struct PeersSnapshot {
   int32_t is_sending_to = -1;
 };
 
-// All ranks picked this call from a round that is over (agreed_call.h).
-struct AgreedCallSnapshot {
-  LatencyKind kind{};
-  uint64_t id = 0;  // the same call on another rank has the same
-  uint64_t duration_ns = 0;
-  int64_t end_realtime_ns = 0;
-};
-
 // The longest pause of a communicator's work that ended (long_wait.h).
 struct LongestWaitSnapshot {
   std::string op;  // what was called last meanwhile, and its size class
@@ -239,7 +231,6 @@ struct CommunicatorSnapshot {
   uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
   CallOrderSnapshot call_order;  // where it was asked for (ReadWish)
   PeersSnapshot peers;           // where they were asked for (ReadWish)
-  std::vector<AgreedCallSnapshot> agreed_calls;
 
   // The application's last call. It is "" before the first call, without callbacks for calls, and
   // while several threads call.

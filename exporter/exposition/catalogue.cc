@@ -128,16 +128,6 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "How long the other ranks of this node waited for this rank: their mean wait in each "
      "collective at which it arrived last, scaled from timed calls to all calls. Not counted while "
      "the rank itself waits for another rank. Restarts at 0 with another server."},
-    {MetricId::kAgreedCall, "nccl_agreed_call_id", MetricType::Gauge, "", kComm,
-     LabelNames("timing"),
-     "Internal, for comparing ranks over nodes: the call of nccl_agreed_call_duration_seconds. All "
-     "ranks pick the same collective of every 30 s. Absent if no other endpoint has ranks of the "
-     "communicator."},
-    {MetricId::kAgreedCallDuration, "nccl_agreed_call_duration_seconds", MetricType::Gauge,
-     "seconds", kComm, LabelNames("timing"),
-     "Duration of the agreed call on this rank, including waiting: the rank with the shortest "
-     "duration "
-     "arrived last."},
     {MetricId::kLastLaunchTimestamp, "nccl_last_launch_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
      "When the last tracked launch was made; absent before the first."},

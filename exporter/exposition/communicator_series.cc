@@ -11,7 +11,6 @@
 #include "exporter/diagnosis/usual_wait.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/classic_buckets.h"
-#include "metrics/agreed_call.h"
 #include "metrics/driver_error.h"
 #include "metrics/size_class.h"
 
@@ -182,17 +181,6 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
                comm.kernel_trust == TrustState::kChecksFailed ? 1 : 0);
   }
   set->SeenCounter(MetricId::kOverflowedOperations, {}, comm.overflowed_operations);
-}
-
-void AddAgreedCalls(const CommunicatorSnapshot& comm, int64_t now_ns, FamilySet* set) {
-  // What ended at the end of a round may be known a moment later.
-  constexpr int64_t kKnownAfterNs = 2'000'000'000;
-  const int64_t round = AgreedRound(now_ns - kKnownAfterNs) - 1;
-  for (const AgreedCallSnapshot& call : comm.agreed_calls) {
-    if (now_ns != 0 && AgreedRound(call.end_realtime_ns) != round) continue;
-    set->Gauge(MetricId::kAgreedCall, {TimingName(call.kind)}, static_cast<double>(call.id));
-    set->Gauge(MetricId::kAgreedCallDuration, {TimingName(call.kind)}, Seconds(call.duration_ns));
-  }
 }
 
 // Two containers behind one endpoint may both have a process 7 with rank 0.

@@ -17,9 +17,6 @@ namespace nccl_pulse {
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
 
-// The call by which ranks are compared over endpoints: that of the last round that is over.
-void AddAgreedCalls(const CommunicatorSnapshot& comm, int64_t now_ns, FamilySet* set);
-
 // The series of one process, but for those of its communicators.
 
 // The label that tells processes with one pid apart; "" where it is not known.

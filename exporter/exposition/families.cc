@@ -61,15 +61,6 @@ bool IsQueued(const DiagnosisResult& diagnosis, const CommunicatorSnapshot& comm
   return std::find(ranks.begin(), ranks.end(), communicator.rank) != ranks.end();
 }
 
-// Ranks that live, by communicator: those that this endpoint lays side by side itself.
-std::unordered_map<uint64_t, int32_t> RanksHere(const std::vector<CommunicatorOfProcess>& all) {
-  std::unordered_map<uint64_t, int32_t> ranks;
-  for (const auto& [process, communicator] : all) {
-    if (IsLive(*process, *communicator)) ++ranks[communicator->comm_id];
-  }
-  return ranks;
-}
-
 void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   for (const RankLoss& loss : diagnosis.losses) {
     set->SetStaticLabels(loss.static_labels);
@@ -131,7 +122,6 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
     set.SetStaticLabels(process->static_labels);
     AddProcess(*process, &set);
   }
-  const std::unordered_map<uint64_t, int32_t> ranks_here = RanksHere(communicators);
   const SameIds same_ids(snapshots);
   for (const auto& [process, communicator] : communicators) {
     set.SetStaticLabels(process->static_labels);
@@ -139,9 +129,6 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
     if (!IsLive(*process, *communicator)) continue;
     if (IsQueued(diagnosis, *communicator, same_ids.NumberOf(*communicator)))
       set.Gauge(MetricId::kActivityQueued, {}, 1);
-    if (ranks_here.at(communicator->comm_id) < communicator->nranks) {
-      AddAgreedCalls(*communicator, now_realtime_ns, &set);
-    }
   }
   for (const CommunicatorDiagnosis& each : diagnosis) AddLosses(each, &set);
   set.SetStaticLabels(snapshots.server_labels);

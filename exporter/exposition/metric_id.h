@@ -38,8 +38,6 @@ enum class MetricId : int {
   kUntimedOperations,
   kUncompletedOperations,
   kStragglerSeconds,
-  kAgreedCall,
-  kAgreedCallDuration,
   kLastLaunchTimestamp,
   kLastCompletionTimestamp,
   kNetworkBytes,

@@ -28,8 +28,6 @@ inline CommunicatorSnapshot ExampleCommunicator() {
   comm.untimed = {{"AllReduce", UntimedReason::kOverlap, 7}};
   comm.uncompleted = {{"Send", 2}};
   comm.sequences = {{"AllReduce", 111}};
-  comm.agreed_calls = {
-      {LatencyKind::kDurationStream, 0x1234567890abc, 1500000, 1760000002500000000}};
   comm.launches = 111;
   comm.has_heartbeat = true;
   comm.launches_completed = 108;

@@ -7,7 +7,6 @@
 #include "exporter/exposition/text_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "metrics/agreed_call.h"
 #include "tests/exporter/example_snapshots.h"
 #include "tests/exporter/families_page.h"
 
@@ -81,36 +80,6 @@ TEST(Families, WhatIsUsualOrQueuedIsSaid) {
   EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_hang_expected")));
   diagnosis[0].queued->ranks = {2};
   EXPECT_THAT(page(), testing::Not(testing::HasSubstr("nccl_work_queued")));
-}
-
-// Only where other ranks are elsewhere, and only what is over and stands still.
-TEST(Families, AgreedCallsOfTheLastRound) {
-  constexpr int64_t kEnd = 1760000002500000000;  // of the example's call
-  const int64_t over = (AgreedRound(kEnd) + 1) * kAgreedRoundNs;
-  constexpr int64_t kSecond = 1000000000;
-  ProcessSnapshot process = ExampleProcess();
-  const auto page_at = [&](int64_t now) {
-    return TextFormat(
-        BuildFamilies(SnapshotSet({process}), {}, ScrapeStats(), {}, PageFormat::kText, {}, now));
-  };
-  const std::string labels = "{comm=\"00ab12cd34ef5678\",rank=\"3\",timing=\"stream\"}";
-  const auto id = testing::HasSubstr("\nnccl_agreed_call_id" + labels + " 320255973460668\n");
-  const auto duration =
-      testing::HasSubstr("\nnccl_agreed_call_duration_seconds" + labels + " 0.0015\n");
-  const auto any = testing::HasSubstr("nccl_agreed_call");
-  EXPECT_THAT(page_at(over - kSecond), testing::Not(any));
-  EXPECT_THAT(page_at(over + kSecond), testing::Not(any)) << "another may come to be known";
-  for (const int64_t after : {3 * kSecond, 31 * kSecond}) {
-    EXPECT_THAT(page_at(over + after), id);
-    EXPECT_THAT(page_at(over + after), duration);
-  }
-  EXPECT_THAT(page_at(over + 33 * kSecond), testing::Not(any));
-  // All of its ranks are here.
-  process.communicators[0].nranks = 1;
-  EXPECT_THAT(page_at(over + 3 * kSecond), testing::Not(any));
-  process.communicators[0].nranks = 8;
-  process.end = ProcessEnd::kLost;
-  EXPECT_THAT(page_at(over + 3 * kSecond), testing::Not(any));
 }
 
 TEST(Families, HangsAndStragglers) {

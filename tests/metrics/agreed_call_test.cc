@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint64_t kComm = 0x5f3759df12345678;
 constexpr uint64_t kMs = 1'000'000;
-constexpr uint64_t kRound = kAgreedRoundNs;
 constexpr auto kStream = LatencyKind::kDurationStream;
 
 // A rank's record. Its process started at another time than the others', so its monotonic clock
@@ -35,15 +34,6 @@ class Rank {
 
   CommunicatorSnapshot Read() { return ::nccl_pulse::Read(segment_.segment()).communicators.at(0); }
 
-  // By round.
-  std::map<int64_t, AgreedCallSnapshot> Agreed() {
-    std::map<int64_t, AgreedCallSnapshot> agreed;
-    for (const AgreedCallSnapshot& call : Read().agreed_calls) {
-      agreed[AgreedRound(call.end_realtime_ns)] = call;
-    }
-    return agreed;
-  }
-
  private:
   const int64_t offset_ns_;
   TestSegment segment_;
@@ -51,72 +41,6 @@ class Rank {
 
 uint64_t HashOf(uint32_t call) {
   return CallHash(CallSeed(kComm), OperationRowOf(kAllReduceName), 4, call);
-}
-
-// One that times everything, one in four, and one in 64; of each call the same end.
-TEST(AgreedCall, RanksThatTimeMoreAndLessHaveTheSame) {
-  const std::vector<int> exponents = {0, 2, 6};
-  std::vector<Rank> ranks;
-  ranks.reserve(exponents.size());
-  for (const int exponent : exponents) ranks.emplace_back(1000 * exponent);
-  for (int64_t round = 100; round < 120; ++round) {
-    for (uint64_t i = 0; i < 3000; ++i) {
-      const auto call = static_cast<uint32_t>(round * 3000 + static_cast<int64_t>(i));
-      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        const uint64_t mask = (uint64_t{1} << exponents[rank]) - 1;
-        if ((HashOf(call) & mask) != 0) continue;
-        ranks[rank].Time(call, static_cast<uint64_t>(round) * kRound + i * 10 * kMs, rank * kMs);
-      }
-    }
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      const AgreedCallSnapshot call = ranks[rank].Agreed().at(round);
-      EXPECT_EQ(call.id, ranks[0].Agreed().at(round).id);
-      EXPECT_EQ(call.kind, kStream);
-      EXPECT_EQ(call.duration_ns, rank * kMs);
-      if (round > 100) {
-        // What is over stands still.
-        EXPECT_EQ(ranks[rank].Agreed().at(round - 1).id, ranks[0].Agreed().at(round - 1).id);
-      }
-    }
-  }
-}
-
-TEST(AgreedCall, WhoMissedItHasAnother) {
-  Rank one(0);
-  Rank other(0);
-  uint32_t rarest = kSetUpCalls;
-  for (uint32_t call = kSetUpCalls; call < 200; ++call) {
-    if (IsRarer(HashOf(call), HashOf(rarest))) rarest = call;
-  }
-  for (uint32_t call = kSetUpCalls; call < 200; ++call) {
-    one.Time(call, 5 * kRound + call * kMs);
-    if (call != rarest) other.Time(call, 5 * kRound + call * kMs);
-  }
-  EXPECT_EQ(one.Agreed().at(5).id, AgreedCallId(HashOf(rarest)));
-  EXPECT_NE(other.Agreed().at(5).id, one.Agreed().at(5).id);
-}
-
-// What does not wait for all ranks, or is no duration, or carries set-up, is not compared.
-TEST(AgreedCall, OfWhatWaitsForAllRanksAlone) {
-  Rank rank(0);
-  rank.Time(0, 7 * kRound);
-  rank.Time(1, 7 * kRound);
-  rank.Time(9, 7 * kRound, kMs, kGroupedName);
-  rank.Time(9, 7 * kRound, kMs, kScatterName);
-  rank.Time(9, 7 * kRound, kMs, kAllReduceName, LatencyKind::kCompletionProxy);
-  EXPECT_TRUE(rank.Agreed().empty());
-  rank.Time(2, 7 * kRound, 3 * kMs, kAllGatherName, LatencyKind::kDurationKernel);
-  EXPECT_EQ(rank.Agreed().at(7).duration_ns, 3 * kMs);
-  EXPECT_EQ(rank.Agreed().at(7).kind, LatencyKind::kDurationKernel);
-}
-
-// A call that is known late does not put a later round's away.
-TEST(AgreedCall, OfAnEarlierRound) {
-  Rank rank(0);
-  rank.Time(5, (kAgreedRounds + 1) * kRound);
-  rank.Time(6, kRound);
-  ASSERT_EQ(rank.Agreed().size(), 1u);
-  EXPECT_EQ(rank.Agreed().begin()->first, kAgreedRounds + 1);
 }
 
 // The numbers of the calls that were picked, by the second in which they ended.
@@ -128,6 +52,54 @@ std::map<int64_t, uint64_t> Picked(Rank* rank) {
   return picked;
 }
 
+// A call that waits for no other rank, that is no duration, or that carries set-up is not kept.
+TEST(CallOfAMoment, OnlyOfCallsThatWaitForAllRanks) {
+  Rank rank(0);
+  const auto fill = [&rank] {  // the ring of last calls
+    for (uint32_t call = 100; call < 132; ++call) rank.Time(call, 20 * kMomentNs);
+  };
+  rank.Time(0, 7 * kMomentNs);
+  rank.Time(1, 8 * kMomentNs);
+  rank.Time(9, 9 * kMomentNs, kMs, kGroupedName);
+  rank.Time(9, 10 * kMomentNs, kMs, kScatterName);
+  rank.Time(9, 11 * kMomentNs, kMs, kAllReduceName, LatencyKind::kCompletionProxy);
+  fill();
+  EXPECT_TRUE(Picked(&rank).empty());
+  rank.Time(2, 12 * kMomentNs, 3 * kMs, kAllGatherName, LatencyKind::kDurationKernel);
+  fill();
+  std::map<int64_t, uint64_t> picked = Picked(&rank);
+  picked.erase(20);
+  EXPECT_EQ(picked, (std::map<int64_t, uint64_t>{{12, 2}}));
+}
+
+TEST(CallOfAMoment, ARankThatMissedItHasAnother) {
+  Rank one(0);
+  Rank other(0);
+  uint32_t rarest = kSetUpCalls;
+  for (uint32_t call = kSetUpCalls; call < 200; ++call) {
+    if (IsRarer(HashOf(call), HashOf(rarest))) rarest = call;
+  }
+  for (uint32_t call = kSetUpCalls; call < 200; ++call) {
+    one.Time(call, 5 * kMomentNs + call * kMs);
+    if (call != rarest) other.Time(call, 5 * kMomentNs + call * kMs);
+  }
+  for (uint32_t call = 200; call < 232; ++call) {
+    one.Time(call, 6 * kMomentNs);
+    other.Time(call, 6 * kMomentNs);
+  }
+  EXPECT_EQ(Picked(&one).at(5), rarest);
+  EXPECT_NE(Picked(&other).at(5), rarest);
+}
+
+// A call that is known late does not replace one of a later turn of the ring.
+TEST(CallOfAMoment, KeepsTheLaterTurn) {
+  Rank rank(0);
+  rank.Time(5, (kMoments + 1) * kMomentNs);
+  rank.Time(6, kMomentNs);
+  for (uint32_t call = 100; call < 132; ++call) rank.Time(call, (kMoments + 2) * kMomentNs);
+  EXPECT_EQ(Picked(&rank), (std::map<int64_t, uint64_t>{{kMoments + 1, 5}}));
+}
+
 // A hundred calls a second: the ring has those of a third of one. Two ranks that are read at
 // different moments have none in common there.
 TEST(CallOfAMoment, RanksThatAreReadOneAfterTheOtherHaveTheSame) {
@@ -136,7 +108,7 @@ TEST(CallOfAMoment, RanksThatAreReadOneAfterTheOtherHaveTheSame) {
   std::map<int64_t, uint64_t> rarest;
   constexpr uint32_t kCalls = 5000;
   for (uint32_t call = kSetUpCalls; call < kCalls; ++call) {
-    const uint64_t end_ns = 90 * kRound + uint64_t{call} * 10 * kMs;
+    const uint64_t end_ns = 2700 * kMomentNs + uint64_t{call} * 10 * kMs;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       // The second times one in four; the third is read a second before the others.
       if (rank == 1 && (HashOf(call) & 3) != 0) continue;

@@ -19,6 +19,9 @@ Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON fo
     quiet     layers; then nothing is replayed for --quiet seconds        nothing
     computes  layers; then rank 1's GPU computes, and rank 0 waits        nothing
     first     rank 1 does not make the job's first call                   rank_not_called, rank 1
+    blocking  CUDA_LAUNCH_BLOCKING=1; then rank 1 makes no more calls     rank 1
+    burst     eager all_reduces; then batch_isend_irecv, without rank 1   rank 1
+    paused    stopped; rank 0's process is paused for 3 s in the hang     rank 1, before and after
     cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
               off and without the plugin
     lives     communicators split, used, finalized or aborted, in one     no error; memory after 10, 50, 100 ...
@@ -26,6 +29,7 @@ Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON fo
     apart     the same in a process for each GPU                          the same
     reset     communicators in one process, whose GPUs are reset as       no error, and proven each time
               soon as these have ended
+    left      the same under communicators that have not ended            no error
 """
 
 import argparse
@@ -34,6 +38,7 @@ import faulthandler
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,9 +46,11 @@ import time
 import urllib.request
 
 PORT = 9481
-LIVES = ("lives", "apart", "reset")
-JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "groups", "stopped", "held", "quiet", "computes", "first")
-STANDING = ("stopped", "held", "quiet", "computes", "first")
+LIVES = ("lives", "apart", "reset", "left")
+JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "groups", "stopped", "held", "quiet", "computes", "first",
+        "blocking", "burst", "paused")
+EAGER = ("first", "blocking", "burst")
+STANDING = ("stopped", "held", "quiet", "computes", "paused", *EAGER)
 LAYERS = 32
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 
@@ -94,6 +101,9 @@ class Rank:
         part = whole[:len(whole) // self.ranks].clone()
         self.dist.reduce_scatter_tensor(part, whole, group=self.shards)
         self.dist.all_gather_into_tensor(whole, part, group=self.shards)
+        self.exchange_stages(small)
+
+    def exchange_stages(self, small):
         for each in self.dist.batch_isend_irecv([
                 self.dist.P2POp(self.dist.isend, small.clone(), (self.rank + 1) % self.ranks, group=self.stages),
                 self.dist.P2POp(self.dist.irecv, small, (self.rank - 1) % self.ranks, group=self.stages)]):
@@ -190,6 +200,16 @@ def run_rank(options):
             job.dist.all_reduce(job.values[SIZES[0]])
         time.sleep(3600)
     job.calibrate()
+    if case in ("blocking", "burst"):
+        small = job.values[SIZES[0]]
+        for _ in range(3000):
+            job.dist.all_reduce(small)
+        print(json.dumps({"event": "stands", "rank": rank, "replayed": 0, "nccl": job.nccl}), flush=True)
+        if rank != 1 and case == "blocking":
+            job.dist.all_reduce(small)
+        elif rank != 1:
+            job.exchange_stages(small)
+        time.sleep(3600)
     graphs = graphs_of(job, case)
     job.replay(graphs, options.seconds, *{"beside": [lambda: job.dist.all_reduce(job.values[SIZES[0]])],
                                           "groups": [job.shard]}.get(case, []))
@@ -208,7 +228,7 @@ def run_rank(options):
                 for _ in range(20):
                     values @ values
                 job.torch.cuda.synchronize()
-        if case == "held" or (case == "stopped" and rank != 1):
+        if case == "held" or (case in ("stopped", "paused") and rank != 1):
             for graph, _ in graphs:
                 graph.replay()
         time.sleep(3600)
@@ -437,13 +457,15 @@ def run_reset(options):
         if options.port:
             states = states_now()
             proven += states.get("proven") == 2
-        for comm in both:
+        for comm in both if options.case == "reset" else ():
             nccl("CommAbort" if resets % 2 else "CommDestroy", comm)
         for i in range(2):
             check("cudaSetDevice", i)
             check("cudaDeviceReset")
+        # An idle communicator's tail is asked once a second.
+        time.sleep(0 if options.case == "reset" else 1.3)
         resets += 1
-    print(json.dumps({"case": "reset", "resets": resets, "proven": proven, "states": states,
+    print(json.dumps({"case": options.case, "resets": resets, "proven": proven, "states": states,
                       "errors": nccl.errors[:5]}), flush=True)
     os._exit(1 if nccl.errors else 0)
 
@@ -531,23 +553,29 @@ def watch(options, case, ranks):
         replayed.append(json.loads(line))
     begin, last, said = time.monotonic(), None, []
     limit = options.quiet if case == "quiet" else options.limit
-    wanted = {"stopped": ("rank_not_begun", [1]), "first": ("rank_not_called", [1])}.get(case)
+    is_named = case in ("stopped", "paused", *EAGER)
+    paused = False
     while time.monotonic() - begin < limit:
         now = hang_now(options.gpus)
         if last is None or now[:2] != last[:2]:
             said.append([round(time.monotonic() - begin, 1), *now])
             last = now
-        if now[:2] == wanted:
+        if now[1] == [1] and (case != "paused" or (paused and time.monotonic() > begin + 24)):
             break
+        if case == "paused" and not paused and time.monotonic() > begin + 13:
+            paused = True
+            ranks[0].send_signal(signal.SIGSTOP)
+            time.sleep(3)
+            ranks[0].send_signal(signal.SIGCONT)
         time.sleep(0.5)
-    if wanted:
-        right = last[:2] == wanted
+    if is_named:
+        right = last[1] == [1]
     elif case in ("quiet", "computes"):
         right = all(each[1] == "nothing" for each in said)
     else:
         right = last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")
     counts = [each and each["operations"] for each in now[3] or []]
-    if case != "first" and options.counters == "on":
+    if case not in EAGER and options.counters == "on":
         right = right and counts == [each["replayed"] for each in replayed]
     nvml = Nvml()
     if not right:
@@ -560,7 +588,8 @@ def watch(options, case, ranks):
 
 def run_job(options, case):
     with tempfile.TemporaryDirectory() as folder:
-        ranks = [start(options, case, rank, os.path.join(folder, "store"))
+        blocks = {"CUDA_LAUNCH_BLOCKING": "1"} if case == "blocking" else {}
+        ranks = [start(options, case, rank, os.path.join(folder, "store"), **blocks)
                  for rank in range(options.gpus)]
         try:
             if case in STANDING:
@@ -610,7 +639,7 @@ def main():
     parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        return {"cost": run_cost, "lives": run_lives, "apart": run_lives, "reset": run_reset}.get(
+        return {"cost": run_cost, "lives": run_lives, "apart": run_lives, "reset": run_reset, "left": run_reset}.get(
             options.case, run_rank)(options)
     for case in options.cases.split(","):
         if case == "cost":

@@ -19,8 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/base/monotonic_clock.h"
-#include "exporter/cli/agent_capture.h"
-#include "exporter/cli/agent_hang.h"
+#include "exporter/cli/agent_watch.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/hang_flags.h"
@@ -152,8 +151,7 @@ std::vector<Flag> Flags() {
 struct Wanted {
   ServerOptions server;
   std::shared_ptr<WebGuard> guard;  // null: everybody may ask
-  bool takes_captures = false;
-  CaptureWatchOptions captures;
+  AutomaticCaptures::Options captures;
   HangProgram::Options on_hang;
   FleetQuestion question;
 };
@@ -200,8 +198,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
 
 bool ReadFlags(Wanted* wanted, std::string* wrong) {
   if (!ReadServerFlags(&wanted->server, wrong) ||
-      !ReadCaptureFlags(flags.captures, flags.listen, wanted->server.hang_after_now,
-                        &wanted->takes_captures, &wanted->captures, wrong) ||
+      !ReadCaptureFlags(flags.captures, flags.listen, &wanted->captures, wrong) ||
       !ReadHangFlags(flags.hang, &wanted->on_hang, wrong) ||
       !ReadFleetFlags(&wanted->question, wrong)) {
     return false;
@@ -250,27 +247,22 @@ int Run(const std::vector<std::string>& arguments) {
   if (!control.Open(control_options)) {
     LogLine(LogLevel::kWarning, "no socket for commands: `pulse set` does not reach this agent");
   }
-  std::unique_ptr<CaptureWatch> watch;
-  std::unique_ptr<AgentHangWatch> hangs;
+  std::unique_ptr<AgentWatch> watch;
   Address own;
-  if (!wanted.takes_captures && wanted.on_hang.path.empty()) {
+  if (wanted.captures.folder.path.empty() && wanted.on_hang.path.empty()) {
     // It need not ask itself.
   } else if (!FindOwnEndpoint(flags.listen, server->port(), is_https, wanted.question.client, &own,
                               &error)) {
     LogLine(LogLevel::kWarning,
             absl::StrCat("no captures are taken, and no program is started on a hang: ", error));
   } else {
-    wanted.captures.endpoint = own;
-    if (wanted.takes_captures) watch = StartCaptureWatch(std::move(wanted.captures), LogLine);
-    if (!wanted.on_hang.path.empty()) {
-      hangs = AgentHangWatch::Start(std::move(wanted.on_hang), own, wanted.question.client);
-    }
+    watch = AgentWatch::Start(std::move(wanted.on_hang), std::move(wanted.captures), own,
+                              wanted.question.client, LogLine);
   }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(wanted.guard.get());
   control.Close();
   LogLine(LogLevel::kInfo, "the agent ends; the job's processes serve again");
-  const bool has_ended = (watch == nullptr || watch->Stop(kCapturePatience)) &&
-                         (hangs == nullptr || hangs->Stop(kCapturePatience));
+  const bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
   server->Stop();
   // A capture that is being taken is left unfinished, under a name that says so, and a program that
   // was started to itself. Their threads use what main would destroy.

@@ -18,8 +18,7 @@
 
 namespace nccl_pulse {
 
-// A wait is usual up to this many times the longest that ended. The same factor stands in
-// deploy/prometheus/recording.yaml.
+// A wait is usual up to this many times the longest that ended.
 inline constexpr double kUsualFactor = 1.5;
 // Shorter ones are no measure, and cost no series.
 inline constexpr uint64_t kLeastLongWaitNs = 5000000000;

@@ -131,6 +131,20 @@ class Finder {
 
 }  // namespace
 
+double SinceOf(const WatchedJob& job) {
+  const std::vector<JobHang>& hangs = job.findings.hangs;
+  return std::min_element(hangs.begin(), hangs.end(),
+                          [](const auto& a, const auto& b) { return a.since_s < b.since_s; })
+      ->since_s;
+}
+
+std::string NameOf(const WatchedJob& job) {
+  if (job.job_id.empty() || job.job_id == "none") {
+    return absl::StrCat("at ", job.endpoints.empty() ? "no endpoint" : job.endpoints.front());
+  }
+  return job.workload == job.job_id ? job.job_id : absl::StrCat(job.job_id, " ", job.workload);
+}
+
 std::string UrlOf(const Address& address) {
   return absl::StrCat(address.is_https ? "https://" : "http://", address.name(), address.path, "/");
 }

@@ -79,6 +79,11 @@ struct WatchState {
   std::vector<WatchedJob> jobs;                            // those in trouble first
 };
 
+// Returns when the oldest hang of a job that hangs began, in Unix time.
+double SinceOf(const WatchedJob& job);
+// Returns the job's name for a log. A job without an ID is named by its first endpoint.
+std::string NameOf(const WatchedJob& job);
+
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);
 

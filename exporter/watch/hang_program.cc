@@ -27,22 +27,6 @@ double Seconds(std::chrono::milliseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-// When the oldest of its hangs began.
-double SinceOf(const WatchedJob& job) {
-  const std::vector<JobHang>& hangs = job.findings.hangs;
-  return std::min_element(hangs.begin(), hangs.end(),
-                          [](const auto& a, const auto& b) { return a.since_s < b.since_s; })
-      ->since_s;
-}
-
-// Jobs without an id are told apart by where they are.
-std::string NameOf(const WatchedJob& job) {
-  if (job.job_id.empty() || job.job_id == "none") {
-    return absl::StrCat("at ", job.endpoints.empty() ? "no endpoint" : job.endpoints.front());
-  }
-  return job.workload == job.job_id ? job.job_id : absl::StrCat(job.job_id, " ", job.workload);
-}
-
 std::string InputOf(const WatchedJob& job) {
   const bool is_certain = std::any_of(job.findings.hangs.begin(), job.findings.hangs.end(),
                                       [](const JobHang& each) { return each.is_certain; });

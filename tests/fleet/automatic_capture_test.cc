@@ -12,151 +12,111 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/fleet/capture_folder.h"
-#include "exporter/fleet/suspicions.h"
-#include "nlohmann/json.hpp"
+#include "exporter/watch/automatic_captures.h"
 
 namespace nccl_pulse {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
-using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr char kOne[] = "00000000000000aa";
-constexpr char kOther[] = "00000000000000bb";
+constexpr double kStart = 1'700'000'000;
 
-Json Communicator(const char* id, Json hang = nullptr, Json straggler = nullptr) {
-  return {{"comm", id}, {"hang", std::move(hang)}, {"straggler", std::move(straggler)}};
+JobHang Hang(const char* comm, double since_s) {
+  JobHang hang;
+  hang.who.comm = comm;
+  hang.since_s = since_s;
+  return hang;
 }
-std::string Page(std::vector<Json> communicators) {
-  const Json page = {{"communicators", std::move(communicators)}};
-  return page.dump();
+JobSlow Slow(const char* host, const char* pid) {
+  JobSlow slow;
+  slow.who.hostname = host;
+  slow.who.pid = pid;
+  return slow;
 }
-const Json kHang = {{"verdict", "rank_not_called"}, {"usual", false}};
-const Json kUsual = {{"verdict", "rank_not_called"}, {"usual", true}};
+WatchedJob Job(const char* id, std::vector<JobHang> hangs, std::vector<JobSlow> stragglers = {}) {
+  WatchedJob job;
+  job.job_id = job.workload = id;
+  job.findings.hangs = std::move(hangs);
+  job.findings.stragglers = std::move(stragglers);
+  return job;
+}
 
-TEST(Suspicions, EachIsNewOnce) {
-  Suspicions suspicions;
-  Suspicions::Time now{};
-  suspicions.Look(Page({Communicator(kOne), Communicator(kOther, kUsual)}), now);
-  EXPECT_THAT(suspicions.New(), IsEmpty());
-  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-  EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"));
-  suspicions.Done();
-  for (int i = 0; i < 100; ++i) {
-    now += seconds(5);
-    suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-    EXPECT_THAT(suspicions.New(), IsEmpty());
+class UncapturedTest : public ::testing::Test {
+ protected:
+  // What is new in a round so many seconds after the start.
+  std::vector<std::string> See(double seconds, std::vector<WatchedJob> jobs) {
+    WatchState state;
+    state.round_s = kStart + seconds;
+    state.jobs = std::move(jobs);
+    uncaptured_.See(state);
+    std::vector<std::string> reasons;
+    for (const Uncaptured::Trouble& each : uncaptured_.fresh()) reasons.push_back(each.reason);
+    return reasons;
   }
-  suspicions.Look(Page({Communicator(kOne, kHang), Communicator(kOther, kHang, {{"rank", 3}})}),
-                  now);
-  EXPECT_THAT(suspicions.New(),
-              UnorderedElementsAre("hang of communicator 00000000000000bb",
-                                   "rank 3 lags in communicator 00000000000000bb"));
+  void Done() { uncaptured_.Done(std::vector<Uncaptured::Trouble>(uncaptured_.fresh())); }
+
+  Uncaptured uncaptured_;
+};
+
+TEST_F(UncapturedTest, EachHangIsNewOnce) {
+  EXPECT_THAT(See(0, {Job("7", {})}), IsEmpty());
+  EXPECT_THAT(See(10, {Job("7", {Hang("aa", kStart)})}), ElementsAre("hang of communicator aa"));
+  EXPECT_THAT(See(12, {Job("7", {Hang("aa", kStart)})}), ElementsAre("hang of communicator aa"))
+      << "no capture was taken yet";
+  Done();
+  EXPECT_THAT(uncaptured_.fresh(), IsEmpty());
+  // It is the same hang if the verdict names another communicator, or was missing for a round.
+  EXPECT_THAT(See(14, {Job("7", {Hang("bb", kStart)})}), IsEmpty());
+  EXPECT_THAT(See(16, {}), IsEmpty());
+  EXPECT_THAT(See(1000, {Job("7", {Hang("aa", kStart)})}), IsEmpty());
+  EXPECT_THAT(See(1002, {Job("7", {Hang("aa", kStart)}), Job("8", {Hang("cc", kStart + 990)})}),
+              ElementsAre("hang of communicator cc"))
+      << "another job";
 }
 
-TEST(Suspicions, AHangThatWasOverIsNewAgain) {
-  Suspicions suspicions;
-  Suspicions::Time now{};
-  suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
-  suspicions.Done();
-  // A page that was missed, or made in a moment without a verdict.
-  now += seconds(5);
-  suspicions.Look(Page({Communicator(kOne)}), now);
-  now += seconds(5);
-  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-  EXPECT_THAT(suspicions.New(), IsEmpty());
-  suspicions.Look(Page({Communicator(kOne)}), now);
-  now += Suspicions::kHangIsOver;
-  suspicions.Look(Page({Communicator(kOne)}), now);
-  suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
-  EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"))
-      << "stragglers come and go";
+TEST_F(UncapturedTest, AHangThatBeganAfterTheCaptureIsNew) {
+  See(10, {Job("7", {Hang("aa", kStart)})});
+  Done();
+  EXPECT_THAT(See(100, {Job("7", {Hang("aa", kStart + 60)})}),
+              ElementsAre("hang of communicator aa"));
 }
 
-// A capture may take longer than a hang needs to be over, and the endpoint may be silent for long.
-TEST(Suspicions, NothingEndsWhileNoPageIsRead) {
-  Suspicions suspicions;
-  Suspicions::Time now{};
-  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-  suspicions.Done();
-  now += 2 * Suspicions::kHangIsOver;
-  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-  EXPECT_THAT(suspicions.New(), IsEmpty()) << "after a long capture";
-  for (int i = 0; i < 10; ++i) {
-    now += Suspicions::kHangIsOver;
-    suspicions.Look("busy", now);
+// A capture may take longer than a hang of another job needs to be reported.
+TEST_F(UncapturedTest, AHangThatIsReportedDuringACaptureIsNew) {
+  See(10, {Job("7", {Hang("aa", kStart)})});
+  const std::vector<Uncaptured::Trouble> taken = uncaptured_.fresh();
+  See(50, {Job("7", {Hang("aa", kStart + 30)}), Job("8", {Hang("bb", kStart + 40)})});
+  uncaptured_.Done(taken);
+  EXPECT_THAT(See(52, {Job("7", {Hang("aa", kStart + 30)}), Job("8", {Hang("bb", kStart + 40)})}),
+              ElementsAre("hang of communicator aa", "hang of communicator bb"));
+}
+
+// Stragglers come and go. A hang need not wait until some time after the capture of one.
+TEST_F(UncapturedTest, AStragglerIsNewAfterHalfAnHour) {
+  const WatchedJob slow = Job("7", {}, {Slow("node7", "42"), Slow("node8", "")});
+  EXPECT_THAT(See(0, {slow}), ElementsAre("pid 42 on host node7 lags", "host node8 lags"));
+  EXPECT_FALSE(uncaptured_.fresh().front().is_hang);
+  Done();
+  EXPECT_THAT(See(100, {}), IsEmpty());
+  EXPECT_THAT(See(200, {slow}), IsEmpty());
+  EXPECT_THAT(See(201 + Uncaptured::kStragglerIsOverS, {slow}),
+              ElementsAre("pid 42 on host node7 lags", "host node8 lags"));
+  EXPECT_THAT(See(2100, {Job("7", {Hang("aa", kStart)}, {Slow("node7", "42")})}),
+              ElementsAre("hang of communicator aa", "pid 42 on host node7 lags"));
+  EXPECT_TRUE(uncaptured_.fresh().front().is_hang);
+}
+
+TEST_F(UncapturedTest, RemembersALimitedNumberOfJobs) {
+  std::vector<WatchedJob> jobs;
+  for (std::size_t i = 0; i <= Uncaptured::kMost; ++i) {
+    jobs.push_back(Job(absl::StrCat(i).c_str(), {Hang("aa", kStart)}));
   }
-  suspicions.Look(Page({Communicator(kOne)}), now);  // made in a moment without a verdict
-  now += seconds(5);
-  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-  EXPECT_THAT(suspicions.New(), IsEmpty()) << "after pages that were none";
-}
-
-// It need not wait until some time after the capture of a straggler.
-TEST(Suspicions, KnowsAHangFromAStraggler) {
-  Suspicions suspicions;
-  const Suspicions::Time now{};
-  suspicions.Look(Page({Communicator(kOne, nullptr, {{"rank", 1}})}), now);
-  EXPECT_FALSE(suspicions.HasNewHang());
-  suspicions.Done();
-  suspicions.Look(Page({Communicator(kOne, kHang, {{"rank", 1}})}), now);
-  EXPECT_TRUE(suspicions.HasNewHang());
-  suspicions.Done();
-  EXPECT_FALSE(suspicions.HasNewHang());
-}
-
-TEST(Suspicions, SaysWhenItIsFull) {
-  Suspicions suspicions;
-  Suspicions::Time now{};
-  std::vector<Json> communicators;
-  for (std::size_t i = 0; i < Suspicions::kMost; ++i) {
-    communicators.push_back(
-        Communicator(absl::StrCat(absl::Hex(i, absl::kZeroPad16)).c_str(), kHang));
-  }
-  suspicions.Look(Page(communicators), now);
-  EXPECT_FALSE(suspicions.is_full());
-  communicators.push_back(Communicator("ffffffffffffffff", kHang));
-  suspicions.Look(Page(communicators), now);
-  EXPECT_TRUE(suspicions.is_full());
-  EXPECT_EQ(suspicions.New().size(), Suspicions::kMost);
-}
-
-TEST(Suspicions, StragglersLeaveRoomForHangs) {
-  Suspicions suspicions;
-  Suspicions::Time now{};
-  std::vector<Json> lagging;
-  for (std::size_t i = 0; i <= Suspicions::kMost; ++i) {
-    lagging.push_back(
-        Communicator(absl::StrCat(absl::Hex(i, absl::kZeroPad16)).c_str(), nullptr, {{"rank", 1}}));
-  }
-  suspicions.Look(Page(lagging), now);
-  EXPECT_TRUE(suspicions.is_full());
-  suspicions.Done();
-  suspicions.Look(Page({Communicator(kOne, kHang)}), now);
-  EXPECT_FALSE(suspicions.is_full());
-  EXPECT_THAT(suspicions.New(), ElementsAre("hang of communicator 00000000000000aa"));
-  suspicions.Look(Page({}), now);
-  now += Suspicions::kStragglerIsOver;
-  suspicions.Look(Page({}), now);  // all are over
-  suspicions.Look(Page(lagging), now);
-  EXPECT_EQ(suspicions.New().size(), Suspicions::kMost) << "what is over takes no room";
-}
-
-TEST(Suspicions, AnyPageIsTaken) {
-  Suspicions suspicions;
-  const Suspicions::Time now{};
-  for (const char* text : {"", "[]", "{}", "{\"communicators\":3}", "{\"communicators\":[3,{}]}",
-                           "{\"communicators\":[{\"comm\":3,\"hang\":{}}]}",
-                           "{\"communicators\":[{\"comm\":\"../x\",\"hang\":{}}]}",
-                           "{\"communicators\":[{\"comm\":\"00000000000000aa\",\"hang\":1,"
-                           "\"straggler\":{\"rank\":\"x\"}}]}"}) {
-    suspicions.Look(text, now);
-    EXPECT_THAT(suspicions.New(), IsEmpty()) << text;
-  }
+  EXPECT_EQ(See(10, jobs).size(), jobs.size());
+  Done();
+  EXPECT_EQ(See(12, jobs).size(), 1u) << "the oldest is forgotten";
 }
 
 class CaptureFolderTest : public ::testing::Test {

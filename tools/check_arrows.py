@@ -24,6 +24,8 @@ FLOORS = [
     "metrics/testing",
     "exporter/base",
     "exporter/diagnosis",
+    "exporter/diagnosis/facts",
+    "exporter/diagnosis/waits",
     "exporter/diagnosis/testing",
     "exporter/exposition",
     "exporter/node",

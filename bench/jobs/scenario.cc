@@ -6,6 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/waits/describe.h"
+#include "exporter/diagnosis/waits/roots.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/snapshot_union.h"
 
@@ -512,8 +515,11 @@ void AddOther(const FaultKind& kind, Scenario* scenario) {
 std::string RootWords(const JobVerdict& verdict) {
   std::string words;
   for (const JobRoot& root : verdict.roots) {
-    absl::StrAppend(&words, HangVerdictName(root.verdict), root.is_usual ? " (usual)" : "", ": ",
-                    root.text, " | ");
+    absl::StrAppend(&words, HangVerdictName(root.verdict), root.is_usual ? " (usual)" : "");
+    for (const JobRank& rank : root.ranks) {
+      absl::StrAppend(&words, " ", rank.process == nullptr ? "?" : rank.process->global_rank);
+    }
+    absl::StrAppend(&words, ": ", root.text, " | ");
   }
   for (const JobStraggler& straggler : verdict.stragglers) {
     absl::StrAppend(&words, "straggler: ", straggler.text, " | ");
@@ -761,7 +767,20 @@ Judged WatchNode(const Scenario& scenario) {
 
 }  // namespace
 
-Judged Judge(const Scenario& scenario) {
+namespace {
+
+// The roots by the graph of waits, in place of those that the verdicts give.
+std::string JudgeByWaits(const SnapshotSet& set, int64_t now, JobVerdict* verdict) {
+  const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
+  const Waits waits = BuildWaits(views, kHangAfterNs, now);
+  verdict->roots = RootsOf(views, waits, FindWaits(views, waits, now));
+  if (!AreAllUsual(*verdict)) verdict->stragglers.clear();
+  return DescribeWaits(views, waits.graph);
+}
+
+}  // namespace
+
+Judged Judge(const Scenario& scenario, Engine engine) {
   if (scenario.is_on_its_node) return WatchNode(scenario);
   JobRunOptions options = scenario.options;
   if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
@@ -774,13 +793,15 @@ Judged Judge(const Scenario& scenario) {
     const bool is_read = Ask(scenario, options, now, &all, &error) &&
                          (scenario.other == nullptr ||
                           Ask(*scenario.other, scenario.other->options, now, &all, &error));
-    if (!is_read) return {Outcome::kWrong, error, looks};
+    if (!is_read) return {Outcome::kWrong, error, looks, ""};
     const SnapshotSet set = all.Take(kHangAfterNs);
     const DiagnosisResult result = diagnosis.Update(set, now);
-    const JobVerdict verdict = JudgeJob(set, result, now);
+    JobVerdict verdict = JudgeJob(set, result, now);
+    std::string graph;
+    if (engine == Engine::kWaits) graph = JudgeByWaits(set, now, &verdict);
     const bool is_last = options.look_again_ns >= options.run_on_ns;
     if (is_last || !IsAnotherLookWorthwhile(result, verdict)) {
-      return {OutcomeOf(scenario, verdict), RootWords(verdict), looks};
+      return {OutcomeOf(scenario, verdict), RootWords(verdict), looks, std::move(graph)};
     }
     options.look_again_ns += kLookEveryNs;
   }

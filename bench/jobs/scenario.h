@@ -54,9 +54,12 @@ struct Judged {
   Outcome outcome{};
   std::string said;  // for a person
   int looks = 1;
+  std::string graph;  // of waits
 };
+enum class Engine { kVerdicts, kWaits };
 // Runs the job, lets each endpoint write what it knows, and diagnoses the union of what was read.
-Judged Judge(const Scenario& scenario);
+// `engine`: who finds hangs.
+Judged Judge(const Scenario& scenario, Engine engine = Engine::kVerdicts);
 
 }  // namespace nccl_pulse
 

@@ -29,6 +29,16 @@ TEST_P(MadeUpJob, IsJudgedRightly) {
   }
 }
 
+// The graph of waits is right where the verdicts are.
+TEST_P(MadeUpJob, IsJudgedRightlyByWaits) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const Scenario scenario = MakeScenario(GetParam(), seed);
+    const Judged judged = Judge(scenario, Engine::kWaits);
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << "seed " << seed << ": " << judged.said << "\n"
+                                               << judged.graph;
+  }
+}
+
 // GPUs of a pipeline stand behind the pause in another order than the time before.
 TEST(MadeUpPause, WhoWaitsBehindItIsUsual) {
   for (const uint64_t seed : {1330u, 2374u}) {

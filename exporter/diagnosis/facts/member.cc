@@ -1,0 +1,120 @@
+#include "exporter/diagnosis/facts/member.h"
+
+#include <algorithm>
+#include <string>
+
+namespace nccl_pulse {
+namespace {
+
+// The activity when the background thread last looked: of a process that stands, now isn't known.
+RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
+  const ProcessSnapshot& process = *rank.process;
+  if (rank.activity.reason != UnknownReason::kPollerStands) return rank.activity;
+  return ActivityOf(process, *rank.communicator,
+                    std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
+}
+
+// A watchdog aborted the communicator: the abort completed a launch that had stood for long.
+bool WaitedUntilAbort(const RankView& rank) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  return communicator.finalized && communicator.last_launch_realtime_ns != 0 &&
+         ElapsedNs(communicator.last_completion_realtime_ns,
+                   communicator.last_launch_realtime_ns) >= kCauseSlackNs;
+}
+
+// Calls made after the oldest one in flight, by the ring of last calls.
+std::optional<uint64_t> CallsBehindFront(const CallOrderSnapshot& order) {
+  const uint32_t at = order.in_flight - order.first;
+  if (order.in_flight == 0 || at >= order.calls.size()) return std::nullopt;
+  return order.calls.size() - 1 - at;
+}
+
+void FindFront(const CommunicatorFacts& facts, bool counts_launches, Member* member) {
+  const CommunicatorSnapshot& communicator = *member->rank->communicator;
+  if (!member->is_in_flight() || member->called == 0) return;
+  if (counts_launches) {
+    member->front = communicator.launches_completed + 1;
+    member->is_front_exact = true;
+    return;
+  }
+  if (const std::optional<uint64_t> behind = CallsBehindFront(communicator.call_order)) {
+    if (*behind < member->called) {
+      member->front = member->called - *behind;
+      member->is_front_exact = true;
+      return;
+    }
+  }
+  const bool is_last_collective = IsCollective(communicator.last_call_op);
+  if (facts.view->has_point_to_point && !(is_last_collective && member->in_flight == 1)) return;
+  // A group of several calls is one launch: at least as many calls as launches are in flight.
+  const uint64_t behind = std::max<uint64_t>(member->in_flight, 1) - 1;
+  member->front = member->called - std::min(behind, member->called - 1);
+}
+
+}  // namespace
+
+Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches) {
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  const RankActivity activity = LastKnownActivity(rank, facts.now_ns);
+  Member member;
+  member.rank = &rank;
+  member.reason = activity.reason;
+  member.launched_ns = SeenInFlightSince(communicator);
+  member.called =
+      counts_launches ? communicator.launches : Total(facts.abandoned.CountWithout(rank));
+  member.in_flight =
+      communicator.launches - std::min(communicator.launches, communicator.launches_completed);
+  const bool is_last_seen_in_flight =
+      activity.reason == UnknownReason::kDriverError && member.launched_ns != 0;
+  if (rank.state == RankView::State::kFinalized) {
+    member.doing = WaitedUntilAbort(rank) ? Doing::kInside : Doing::kIdle;
+    if (member.doing == Doing::kInside) {
+      member.launched_ns = communicator.last_launch_realtime_ns;
+      member.in_flight = 1;
+      member.has_launch = true;
+    }
+  } else if (activity.is_in_flight() || is_last_seen_in_flight) {
+    member.is_in_replay = activity.is_in_replay;
+    member.has_launch = member.launched_ns != 0;
+    member.is_begun = activity.oldest_launch == OldestLaunch::kBegun;
+    member.doing =
+        activity.oldest_launch == OldestLaunch::kNotBegun ? Doing::kNotBegun : Doing::kInside;
+  } else if (activity.is_idle()) {
+    member.doing = Doing::kIdle;
+  } else if (activity.reason == UnknownReason::kLaunchNotReported) {
+    member.doing = Doing::kUnreported;
+  }
+  if (member.is_in_flight()) {
+    // An abort completes what it ends: that is no progress.
+    const bool is_aborted = rank.state == RankView::State::kFinalized;
+    member.since_ns =
+        std::max({member.launched_ns, is_aborted ? 0 : communicator.last_completion_realtime_ns,
+                  communicator.graph_moved_realtime_ns});
+    if (member.is_live()) {
+      member.since_ns = std::max(member.since_ns, facts.view->network_moved_realtime_ns);
+    }
+  } else if (member.doing == Doing::kUnreported) {
+    member.since_ns = activity.since_realtime_ns;
+  }
+  FindFront(facts, counts_launches, &member);
+  return member;
+}
+
+std::optional<LastEvent> LastEventOf(const RankView& rank) {
+  std::optional<LastEvent> first;
+  const auto add = [&first](LastEvent::Kind kind, int64_t at_ns) {
+    if (!first || at_ns < first->at_ns) first = LastEvent{kind, at_ns};
+  };
+  const ProcessSnapshot& process = *rank.process;
+  if (rank.failed != nullptr && !rank.is_failed_by_peer) {
+    add(LastEvent::Kind::kFailed, rank.failed->driver_error_realtime_ns);
+  }
+  if (process.end != ProcessEnd::kLive) {
+    add(LastEvent::Kind::kGone, SeenUntil(process, process.last_poll_realtime_ns));
+  } else if (rank.is_stopped) {
+    add(LastEvent::Kind::kStopped, process.last_poll_realtime_ns);
+  }
+  return first;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,18 @@
+// The graph of waits as lines of text, for tests and for whoever looks for the reason of a finding.
+#ifndef EXPORTER_DIAGNOSIS_WAITS_DESCRIBE_H_
+#define EXPORTER_DIAGNOSIS_WAITS_DESCRIBE_H_
+
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/waits/graph.h"
+
+namespace nccl_pulse {
+
+// A line for each actor: "* GPU of rank 0 of c0: inside -> call 21 of c0 (must)". A star marks the
+// actors that have waited for longer than the threshold.
+std::string DescribeWaits(const std::vector<CommunicatorView>& views, const WaitGraph& graph);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_WAITS_DESCRIBE_H_

@@ -20,7 +20,8 @@ Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON fo
     computes  layers; then rank 1's GPU computes, and rank 0 waits        nothing
     first     rank 1 does not make the job's first call                   rank_not_called, rank 1
     blocking  CUDA_LAUNCH_BLOCKING=1; then rank 1 makes no more calls     rank 1
-    burst     eager all_reduces; then batch_isend_irecv, without rank 1   rank 1
+    burst     eager all_reduces; then batch_isend_irecv, for which rank   a hang; rank 1 or nobody
+              1's GPU is busy
     paused    stopped; rank 0's process is paused for 3 s in the hang     rank 1, before and after
     cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
               off and without the plugin
@@ -207,7 +208,9 @@ def run_rank(options):
         print(json.dumps({"event": "stands", "rank": rank, "replayed": 0, "nccl": job.nccl}), flush=True)
         if rank != 1 and case == "blocking":
             job.dist.all_reduce(small)
-        elif rank != 1:
+        elif case == "burst":
+            for _ in range(60 if rank == 1 else 0):
+                job.torch.cuda._sleep(2_000_000_000)
             job.exchange_stages(small)
         time.sleep(3600)
     graphs = graphs_of(job, case)
@@ -560,7 +563,7 @@ def watch(options, case, ranks):
         if last is None or now[:2] != last[:2]:
             said.append([round(time.monotonic() - begin, 1), *now])
             last = now
-        if now[1] == [1] and (case != "paused" or (paused and time.monotonic() > begin + 24)):
+        if (now[1] == [1] or case == "burst" and now[0] != "nothing") and (case != "paused" or (paused and time.monotonic() > begin + 24)):
             break
         if case == "paused" and not paused and time.monotonic() > begin + 13:
             paused = True
@@ -568,7 +571,9 @@ def watch(options, case, ranks):
             time.sleep(3)
             ranks[0].send_signal(signal.SIGCONT)
         time.sleep(0.5)
-    if is_named:
+    if case == "burst":
+        right = last[0] != "nothing" and last[1] in ([], [1])
+    elif is_named:
         right = last[1] == [1]
     elif case in ("quiet", "computes"):
         right = all(each[1] == "nothing" for each in said)

@@ -20,7 +20,8 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.request
+
+import endpoint
 
 PORT = 9486
 CALLS = 65
@@ -79,8 +80,7 @@ def worker(replays):
     def read_page(is_block):
         time.sleep(PAGE_S)
         if rank == 0:
-            page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=20).read().decode()
-            pages.append((is_block, totals(page, 0)))
+            pages.append((is_block, totals(endpoint.get(PORT, timeout=20), 0)))
 
     def in_blocks(times, work):
         for _ in range(BLOCKS if times else 0):

@@ -29,7 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+import endpoint
 
 LIFE_S = 120
 PORT = 9479
@@ -140,8 +141,7 @@ def environment(options):
 
 def communicators():
     try:
-        with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
-            return json.loads(answer.read())["communicators"]
+        return endpoint.communicators(PORT, timeout=5)
     except (OSError, ValueError):
         return []
 

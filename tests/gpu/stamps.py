@@ -15,14 +15,13 @@ or a count is wrong.
 """
 
 import argparse
-import json
 import os
-import re
 import subprocess
 import sys
 import threading
 import time
-import urllib.request
+
+import endpoint
 
 PORT = 9477
 HANG_SECONDS = 4
@@ -34,29 +33,19 @@ STANDING = {"absent": ("rank_not_begun", [0], (0, 1)),
 
 def sums(name):
     """The metric by rank, over all else."""
-    page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=10).read().decode()
-    totals = {}
-    for labels, value in re.findall(r"^%s\{([^}]*)\} (\S+)$" % name, page, re.M):
-        rank = int(re.search(r'\brank="(\d+)"', labels).group(1))
-        totals[rank] = totals.get(rank, 0) + float(value)
-    return totals
+    return {int(rank): value for (rank,), value in endpoint.metrics(PORT).sums(name, ("rank",)).items()}
 
 
 def durations():
     """What pairs of stamps said of launches: (rank, op, size) -> (count, mean in microseconds)."""
-    page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=10).read().decode()
-    values = {}
-    for what, labels, value in re.findall(
-            r'^nccl_operation_duration_seconds_(count|sum)\{([^}]*timing="graph"[^}]*)\} (\S+)$', page, re.M):
-        key = tuple(re.search(r'\b%s="([^"]*)"' % name, labels).group(1) for name in ("rank", "op", "size"))
-        values.setdefault(key, {})[what] = float(value)
-    return {key: (int(value["count"]), round(value["sum"] / value["count"] * 1e6, 2))
-            for key, value in values.items()}
+    page, by = endpoint.metrics(PORT), ("rank", "op", "size")
+    seconds = page.sums("nccl_operation_duration_seconds_sum", by, timing="graph")
+    return {key: (int(count), round(seconds[key] / count * 1e6, 2)) for key, count in
+            page.sums("nccl_operation_duration_seconds_count", by, timing="graph").items()}
 
 
 def verdicts():
-    page = urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=10).read()
-    return [comm["hang"] for comm in json.loads(page)["communicators"] if comm["hang"]]
+    return [comm["hang"] for comm in endpoint.communicators(PORT) if comm["hang"]]
 
 
 class Stragglers(threading.Thread):
@@ -71,11 +60,10 @@ class Stragglers(threading.Thread):
         while True:
             time.sleep(0.5)
             try:
-                page = json.loads(urllib.request.urlopen(
-                    "http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=10).read())
+                comms = endpoint.communicators(PORT)
             except OSError:
                 continue  # not there yet, or gone
-            for comm in page["communicators"]:
+            for comm in comms:
                 if comm["straggler"]:
                     self.seen.add(comm["straggler"]["rank"])
                     self.texts = [comm["straggler"]["text"]]
@@ -87,8 +75,8 @@ class Stragglers(threading.Thread):
 
 
 def captures():
-    page = urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=10).read().decode()
-    return sorted(re.findall(r'nccl_pulse_graph_captures_total\{[^}]*fate="(\w+)"[^}]*\} (\S+)', page))
+    return sorted((labels["fate"], value)
+                  for labels, value in endpoint.metrics(PORT).select("nccl_pulse_graph_captures_total"))
 
 
 def main():

@@ -25,49 +25,41 @@ of graphs and eager calls (docs/cuda-graphs.md), so the loop runs with NCCL_GRAP
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
-import urllib.request
+
+import endpoint
 
 PORT = 9479
 FLAGS = ("--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUDNN,COLLECTIVES,WHILE,CONDITIONAL "
          "--xla_gpu_graph_min_graph_size=1")
 
 
-def read(path):
-    return urllib.request.urlopen("http://127.0.0.1:%d%s" % (PORT, path), timeout=10).read().decode()
-
-
-def sums(page, name, only=""):
-    """By communicator and rank, over all else; `only` those with this label."""
-    totals = {}
-    for labels, value in re.findall(r"^%s\{([^}]*)\} (\S+)$" % name, page, re.M):
-        if only not in labels:
-            continue
-        key = tuple(re.search(r'\b%s="([^"]*)"' % label, labels).group(1) for label in ("comm", "rank"))
-        totals[key] = totals.get(key, 0) + float(value)
-    return totals
-
-
 def seen():
     """What the endpoint says, as plain values."""
     time.sleep(1)  # the plugin's thread looks ten times a second
-    page = read("/metrics")
-    ranks = [rank for comm in json.loads(read("/api/v1/communicators"))["communicators"] for rank in comm["ranks"]]
+    page = endpoint.metrics(PORT)
+    ranks = [rank for comm in endpoint.communicators(PORT) for rank in comm["ranks"]]
+
+    def sums(name, **fixed):
+        """By communicator and rank, over all else, of the series with these labels."""
+        totals = {}
+        for labels, value in page.select(name, **fixed):
+            key = labels["comm"] + "/" + labels["rank"]
+            totals[key] = totals.get(key, 0) + value
+        return totals
+
     return {
-        "captures": dict(re.findall(r'^nccl_pulse_graph_captures_total\{[^}]*fate="(\w+)"[^}]*\} (\S+)', page, re.M)),
-        "replays": {"/".join(key): value for key, value in sums(page, "nccl_graph_replays_total").items()},
-        "operations": {"/".join(key): value for key, value in sums(page, "nccl_graph_operations_total").items()},
-        "finished": {"/".join(key): value for key, value in sums(page, "nccl_graph_finished_operations_total").items()},
-        "counters": [list(each) for each in re.findall(
-            r'^nccl_pulse_work_counters\{[^}]*state="(\w+)",reason="(\w+)"[^}]*\} (\S+)', page, re.M) if each[2] != "0"],
-        "calls": {"/".join(key): value for key, value in sums(page, "nccl_operations_total").items()},
-        "captured": {"/".join(key): value
-                     for key, value in sums(page, "nccl_operations_total", 'captured="true"').items()},
-        "eager": {"/".join(key): value
-                  for key, value in sums(page, "nccl_operations_total", 'captured="false"').items()},
+        "captures": {labels["fate"]: value for labels, value in page.select("nccl_pulse_graph_captures_total")},
+        "replays": sums("nccl_graph_replays_total"),
+        "operations": sums("nccl_graph_operations_total"),
+        "finished": sums("nccl_graph_finished_operations_total"),
+        "counters": [[labels["state"], labels["reason"], value]
+                     for labels, value in page.select("nccl_pulse_work_counters") if value],
+        "calls": sums("nccl_operations_total"),
+        "captured": sums("nccl_operations_total", captured="true"),
+        "eager": sums("nccl_operations_total", captured="false"),
         "states": sorted({(rank["captured"], rank["state"], rank["unknown"]) for rank in ranks},
                          key=str),
         "idle": [rank["rank"] for rank in ranks if rank["captured"] and rank["state"] == "idle"],

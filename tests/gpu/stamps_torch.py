@@ -9,23 +9,23 @@ must be right. Other options of prove.py's parts are ignored.
 
 import argparse
 import os
-import re
 import subprocess
 import sys
 import time
-import urllib.request
 
+import endpoint
 import torch
 import torch.distributed as dist
 
 CALLS = 64
+PORT = 9478
 
 
 def start(options):
     done = subprocess.run(
         ["torchrun", "--nproc-per-node=%d" % options.gpus, "--master-port=29555", os.path.abspath(__file__)] + sys.argv[1:],
         env=dict(os.environ, NCCL_PROFILER_PLUGIN=os.path.abspath(options.library), NCCL_PULSE_GRAPHS="auto",
-                 NCCL_PULSE_LISTEN="127.0.0.1:9478"),
+                 NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     print(done.stdout, end="")
     if done.returncode:
@@ -79,11 +79,9 @@ def main():
     right = all(bool((output == 1.5).all()) for output in outputs)
     time.sleep(0.5)
     dist.barrier()
-    page = urllib.request.urlopen("http://127.0.0.1:9478/metrics", timeout=10).read().decode()
-    counted = sum(float(v) for v in re.findall(r'^nccl_graph_replays_total\{[^}]*\brank="%d"[^}]*\} (\S+)' % rank,
-                                               page, re.M))
-    operations = sum(float(v) for v in re.findall(
-        r'^nccl_graph_operations_total\{[^}]*\brank="%d"[^}]*\} (\S+)' % rank, page, re.M))
+    page = endpoint.metrics(PORT)
+    counted, operations = (sum(value for _, value in page.select(name, rank=str(rank)))
+                           for name in ("nccl_graph_replays_total", "nccl_graph_operations_total"))
     print("torch rank %d: %d replays in %.2f s, endpoint %d, operations %d of %d; results %s"
           % (rank, replays, seconds, counted, operations, replays * CALLS, "right" if right else "WRONG"), flush=True)
     dist.barrier()

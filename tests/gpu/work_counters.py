@@ -38,13 +38,13 @@ import ctypes
 import faulthandler
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+import endpoint
 
 PORT = 9481
 LIVES = ("lives", "apart", "reset", "left")
@@ -179,11 +179,6 @@ def graphs_of(job, case):
     return [job.capture([SIZES[layer % 3]] * 2) for layer in range(LAYERS)]
 
 
-def communicators():
-    with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
-        return json.loads(answer.read())["communicators"]
-
-
 def own_rank(comms, rank):
     for comm in comms:
         for each in comm["ranks"]:
@@ -236,7 +231,7 @@ def run_rank(options):
                 graph.replay()
         time.sleep(3600)
     time.sleep(0.5)
-    comms = communicators()
+    comms = endpoint.communicators(PORT, timeout=5)
     comm, own = own_rank(comms, rank)
     work = own["work"]
     right = work is not None and work["state"] == "proven" and (
@@ -340,14 +335,10 @@ class Nccl:
 
 def states_now():
     """Communicators by the state of their counters."""
-    with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % PORT, timeout=5) as answer:
-        lines = answer.read().decode().splitlines()
     states = {}
-    for line in lines:
-        if line.startswith("nccl_pulse_work_counters{"):
-            state, reason = re.search('state="(.*?)",reason="(.*?)"', line).groups()
-            name = state if reason == "none" else reason
-            states[name] = states.get(name, 0) + int(line.split()[-1])
+    for labels, value in endpoint.metrics(PORT, timeout=5).select("nccl_pulse_work_counters"):
+        name = labels["state"] if labels["reason"] == "none" else labels["reason"]
+        states[name] = states.get(name, 0) + int(value)
     return states
 
 
@@ -516,7 +507,7 @@ class Nvml:
 
 def hang_now(ranks):
     try:
-        comms = communicators()
+        comms = endpoint.communicators(PORT, timeout=5)
         comm, _ = own_rank(comms, 0)
         all_ranks = [own_rank(comms, rank)[1] for rank in range(ranks)]
     except (OSError, ValueError, IndexError, KeyError) as error:

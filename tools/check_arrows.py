@@ -43,7 +43,7 @@ FLOORS = [
     "plugin/adapter",
     "plugin/next",
     "plugin/example_tuner",
-    "bench/simulation",
+    "simulation",
     "exporter/cli",
 ]
 
@@ -56,7 +56,7 @@ def floor_of(folder):
     if folder in FLOORS:
         return FLOORS.index(folder)
     top = folder.split("/")[0]
-    if top in ("metrics", "plugin", "exporter"):
+    if top in ("metrics", "plugin", "exporter", "simulation"):
         return None
     return len(FLOORS) + (top == "tests")
 

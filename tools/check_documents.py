@@ -20,7 +20,7 @@ LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 LINK_TEXT = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]+\)")
 CODE = re.compile(r"`([^`\n]+)`")
 CITED = re.compile(r"(?<![\w/.])docs/[\w/-]+\.md(?:#[\w-]+)?")
-TREE = re.compile(r"^(?:plugin|metrics|exporter|bench|tests|deploy|tools|docs|third_party)/[\w./*+-]+$")
+TREE = re.compile(r"^(?:plugin|metrics|exporter|simulation|bench|tests|deploy|tools|docs|third_party)/[\w./*+-]+$")
 LABEL = re.compile(r"(?<![\w:/.@])//([\w/.-]*)(?::([\w.+-]+))?")
 VARIABLE = re.compile(r"\bNCCL_PULSE_[A-Z_]*[A-Z]\b")
 

@@ -14,7 +14,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "bench/simulation/ranks.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
@@ -22,6 +21,7 @@
 #include "exporter/cli/status_words.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/node/listener.h"
+#include "simulation/ranks.h"
 
 namespace nccl_pulse {
 namespace {

@@ -61,7 +61,7 @@ std::string FindSimulatedGpu() {
   const std::string name = "libpulse-simulated-gpu.so";
   // In a folder that no dynamic linker searches, so that no other program takes it for its driver.
   const std::string installed = "lib/nccl-pulse/" + name;
-  return Find("bench/simulation/" + name, name, installed, installed);
+  return Find("simulation/" + name, name, installed, installed);
 }
 
 }  // namespace nccl_pulse

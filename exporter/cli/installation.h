@@ -18,7 +18,7 @@ namespace nccl_pulse {
 // Path of the plugin library; "" when it is nowhere.
 std::string FindPluginLibrary();
 
-// Path of the simulated GPU's driver (bench/simulation/driver.cc); "" when it is nowhere.
+// Path of the simulated GPU's driver (simulation/driver.cc); "" when it is nowhere.
 std::string FindSimulatedGpu();
 
 }  // namespace nccl_pulse

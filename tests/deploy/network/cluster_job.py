@@ -8,7 +8,7 @@ import struct
 GPUS = 2  # of a node
 RANK = os.path.join(os.getcwd(), "tests/deploy/network/simulated_rank")
 PLUGIN = os.path.join(os.getcwd(), "plugin/libnccl-profiler-pulse.so")
-DRIVER = os.path.join(os.getcwd(), "bench/simulation/libpulse-simulated-gpu.so")
+DRIVER = os.path.join(os.getcwd(), "simulation/libpulse-simulated-gpu.so")
 
 
 class Job:

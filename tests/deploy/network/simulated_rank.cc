@@ -45,8 +45,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/simulation/callbacks.h"
-#include "bench/simulation/timeline.h"
+#include "simulation/callbacks.h"
+#include "simulation/timeline.h"
 
 namespace nccl_pulse::simulation {
 namespace {

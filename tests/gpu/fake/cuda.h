@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/simulation/stream.h"
+#include "simulation/stream.h"
 
 namespace nccl_pulse::fake {
 

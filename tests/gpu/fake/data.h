@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bench/simulation/callbacks.h"
+#include "simulation/callbacks.h"
 #include "tests/gpu/fake/exchange.h"
 
 namespace nccl_pulse::fake {

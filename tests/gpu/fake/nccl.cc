@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "bench/simulation/callbacks.h"
+#include "simulation/callbacks.h"
 #include "tests/gpu/fake/cuda.h"
 #include "tests/gpu/fake/data.h"
 #include "tests/gpu/fake/exchange.h"

@@ -2,8 +2,8 @@
 // that driver points to one of these.
 //
 // Thread: the timeline any; the rest is the thread's that uses the stream.
-#ifndef BENCH_SIMULATION_STREAM_H_
-#define BENCH_SIMULATION_STREAM_H_
+#ifndef SIMULATION_STREAM_H_
+#define SIMULATION_STREAM_H_
 
 #include <cstdint>
 #include <memory>
@@ -35,4 +35,4 @@ extern "C" void pulseSimulatedDevice(int number);  // NOLINT(readability-identif
 
 }  // namespace nccl_pulse::simulation
 
-#endif  // BENCH_SIMULATION_STREAM_H_
+#endif  // SIMULATION_STREAM_H_

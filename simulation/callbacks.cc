@@ -1,4 +1,4 @@
-#include "bench/simulation/callbacks.h"
+#include "simulation/callbacks.h"
 
 #include <dlfcn.h>
 #include <unistd.h>

@@ -9,16 +9,16 @@
 // so: the communicators are destroyed and made anew, as when a job is started again.
 //
 // Thread: a process for each rank. Cost: 80 collectives a second.
-#ifndef BENCH_SIMULATION_JOB_H_
-#define BENCH_SIMULATION_JOB_H_
+#ifndef SIMULATION_JOB_H_
+#define SIMULATION_JOB_H_
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
 
-#include "bench/simulation/timeline.h"
 #include "plugin/abi/common.h"
+#include "simulation/timeline.h"
 
 namespace nccl_pulse::simulation {
 
@@ -52,4 +52,4 @@ bool RunRank(const JobOptions& options, int rank, SharedJob* shared, const std::
 
 }  // namespace nccl_pulse::simulation
 
-#endif  // BENCH_SIMULATION_JOB_H_
+#endif  // SIMULATION_JOB_H_

@@ -1,4 +1,4 @@
-#include "bench/simulation/timeline.h"
+#include "simulation/timeline.h"
 
 #include <algorithm>
 #include <ctime>

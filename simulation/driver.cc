@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "bench/simulation/stream.h"
+#include "simulation/stream.h"
 
 namespace nccl_pulse::simulation {
 namespace {

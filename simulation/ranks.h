@@ -3,15 +3,15 @@
 //
 // Thread: one; start them before the program has another thread. Cost: four processes. Should this
 // process die, they end, too.
-#ifndef BENCH_SIMULATION_RANKS_H_
-#define BENCH_SIMULATION_RANKS_H_
+#ifndef SIMULATION_RANKS_H_
+#define SIMULATION_RANKS_H_
 
 #include <sys/types.h>
 
 #include <string>
 #include <vector>
 
-#include "bench/simulation/job.h"
+#include "simulation/job.h"
 
 namespace nccl_pulse::simulation {
 
@@ -54,4 +54,4 @@ class Ranks {
 
 }  // namespace nccl_pulse::simulation
 
-#endif  // BENCH_SIMULATION_RANKS_H_
+#endif  // SIMULATION_RANKS_H_

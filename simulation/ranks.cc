@@ -1,4 +1,4 @@
-#include "bench/simulation/ranks.h"
+#include "simulation/ranks.h"
 
 #include <fcntl.h>
 #include <poll.h>

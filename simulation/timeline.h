@@ -12,14 +12,14 @@
 // collective itself: two kernels.
 //
 // Thread: Enqueue one thread of each rank; the rest any. Cost: nanoseconds.
-#ifndef BENCH_SIMULATION_TIMELINE_H_
-#define BENCH_SIMULATION_TIMELINE_H_
+#ifndef SIMULATION_TIMELINE_H_
+#define SIMULATION_TIMELINE_H_
 
 #include <array>
 #include <atomic>
 #include <cstdint>
 
-#include "bench/simulation/stream.h"
+#include "simulation/stream.h"
 
 namespace nccl_pulse::simulation {
 
@@ -81,4 +81,4 @@ class RankTimeline : public Timeline {
 
 }  // namespace nccl_pulse::simulation
 
-#endif  // BENCH_SIMULATION_TIMELINE_H_
+#endif  // SIMULATION_TIMELINE_H_

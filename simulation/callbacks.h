@@ -5,8 +5,8 @@
 //   launching thread       KernelLaunch, Group, Coll, P2p: the application's, or a fresh one
 //                          (non-blocking communicators), or CUDA's (replays of a graph)
 //   progress thread        ProxyOp, KernelCh; one for each communicator
-#ifndef BENCH_SIMULATION_CALLBACKS_H_
-#define BENCH_SIMULATION_CALLBACKS_H_
+#ifndef SIMULATION_CALLBACKS_H_
+#define SIMULATION_CALLBACKS_H_
 
 #include <condition_variable>
 #include <cstdint>
@@ -18,8 +18,8 @@
 #include <thread>
 #include <vector>
 
-#include "bench/simulation/stream.h"
 #include "plugin/abi/profiler_v5.h"
+#include "simulation/stream.h"
 
 namespace nccl_pulse::simulation {
 
@@ -98,4 +98,4 @@ class Profiler {
 
 }  // namespace nccl_pulse::simulation
 
-#endif  // BENCH_SIMULATION_CALLBACKS_H_
+#endif  // SIMULATION_CALLBACKS_H_

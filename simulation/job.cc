@@ -1,4 +1,4 @@
-#include "bench/simulation/job.h"
+#include "simulation/job.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "bench/simulation/callbacks.h"
+#include "simulation/callbacks.h"
 
 namespace nccl_pulse::simulation {
 namespace {

@@ -101,6 +101,7 @@ class Programmer {
 
   std::vector<JobStep> Make() {
     Add({StepKind::kHostWork, -1, -1, "", 0, 2 * kMs});  // the next batch
+    if (layout_.is_ring || layout_.has_broadcasts_alone) return Plain();
     if (layout_.has_broadcast) {
       Collective(GroupKind::kData, "Broadcast", 3, 200 * kUs);
       steps_.back().root = 0;
@@ -135,6 +136,22 @@ class Programmer {
   }
 
  private:
+  std::vector<JobStep> Plain() {
+    for (int i = 0; i < layout_.layers; ++i) {
+      Add({StepKind::kGpuWork, -1, -1, "", 0, 5 * kMs});
+      if (layout_.is_ring) {
+        const int ranks = layout_.ranks();
+        Message(StepKind::kSend, (rank_ + 1) % ranks, GroupKind::kData);
+        Message(StepKind::kReceive, (rank_ + ranks - 1) % ranks, GroupKind::kData);
+      } else {
+        Collective(GroupKind::kData, "Broadcast", 5, 300 * kUs);
+        steps_.back().root = 0;
+      }
+    }
+    Add({StepKind::kSync, -1, -1, "", 0, 0});
+    return std::move(steps_);
+  }
+
   void OneByOne() {
     const int stages = layout_.pipeline;
     const int warm = layout_.sends_wait
@@ -215,7 +232,9 @@ class Programmer {
     if (stage < 0 || stage >= layout_.pipeline) return;
     Place peer = place_;
     peer.pipeline = stage;
-    const int number = RankAt(layout_, peer);
+    Message(kind, RankAt(layout_, peer), group);
+  }
+  void Message(StepKind kind, int number, GroupKind group) {
     const std::vector<int>& members = groups_[group_of_.at(group)].members;
     const auto found = std::find(members.begin(), members.end(), number);
     Add({kind, group_of_.at(group), number, kind == StepKind::kSend ? "Send" : "Recv", 5, 400 * kUs,

@@ -33,6 +33,9 @@ struct JobLayout {
   // Broadcasts, one with each rank as the root. NCCL reports no launch of these Broadcasts. A barrier
   // follows, an AllReduce of four bytes.
   bool has_lists = false;
+  // Data-parallel ranks have no other calls: each sends to the next one and receives from the one before.
+  bool is_ring = false;
+  bool has_broadcasts_alone = false;  // data-parallel ranks have no other calls
   // Messages of a pipeline are large: a Send ends when it has been received. All forward passes come first.
   bool sends_wait = false;
 
@@ -87,6 +90,9 @@ struct JobStep {
   int peer_rank = -1;                  // of Send and Recv: in the group
   bool is_list = false;                // a call with each rank as the root, in one group
   bool is_hidden = false;              // NCCL reports no launch
+  // A Broadcast that the root, or a Reduce that all other ranks leave as soon as their part is done.
+  bool is_left_early = false;
+  uint64_t bytes = 0;  // of a call; 0: the largest of its size class
 };
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);

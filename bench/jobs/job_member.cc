@@ -130,7 +130,7 @@ void JobMember::Count(const char* op, int size_class, uint64_t calls) {
 void JobMember::Remember(const JobStep& step, int64_t now_ns) {
   const uint64_t collective = step.kind == StepKind::kCollective ? ++collectives_ : 0;
   Keep({step.op, step.size_class, collective, snapshot_.launches, kJobStart + now_ns, step.root,
-        step.peer_rank, false});
+        step.peer_rank, false, step.bytes});
 }
 
 int JobMember::CallsOf(const JobStep& step) const { return step.is_list ? snapshot_.nranks : 1; }
@@ -288,7 +288,7 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     call.collective_number = last.collective;
     call.op = last.op;
     call.datatype = "ncclBfloat16";
-    call.bytes = uint64_t{4096} << 2 * last.size_class;
+    call.bytes = last.bytes != 0 ? last.bytes : uint64_t{4096} << 2 * last.size_class;
     call.launch = last.launch;
     call.launch_realtime_ns = last.launch == 0 ? 0 : last.launched_ns;
     call.root = last.root;

@@ -60,6 +60,7 @@ class JobMember {
     int64_t launched_ns;
     int root, peer;
     bool is_of_group;
+    uint64_t bytes = 0;  // 0: the largest of its size class
   };
   struct Timed {
     const char* op;

@@ -70,15 +70,17 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
                           RunningRank* rank) {
   const int node = layout.NodeOf(number);
   ProcessSnapshot process;
-  process.pid = (options.is_other_job ? kOtherPids : 1000) + number % layout.gpus_per_node;
+  process.pid = (options.is_other_job ? kOtherPids : 1000) + 100 * options.attempt +
+                number % layout.gpus_per_node;
   process.plugin_version = "0.1.0";
   process.hostname = absl::StrFormat(options.has_own_hosts ? "other-%03d" : "node-%03d", node);
   process.global_rank = std::to_string(number);
   process.local_rank = std::to_string(number % layout.gpus_per_node);
-  process.job_id = options.job_id;
+  process.job_id =
+      node % 2 == 1 && !options.other_job_id.empty() ? options.other_job_id : options.job_id;
   process.nccl_api_version = 6;
   process.sampling_exponent = options.sampling_exponent;
-  process.start_realtime_ns = kJobStart - int64_t{1000000000};
+  process.start_realtime_ns = kJobStart + options.start_ns - int64_t{1000000000};
   process.poller = PollerState::kRunning;
   const bool is_gone = options.fault == Fault::kProcessGone && number == options.rank;
   process.last_poll_realtime_ns = kJobStart + rank->seen_ns;
@@ -90,10 +92,19 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
     process.end = ProcessEnd::kLost;
     process.end_realtime_ns = kJobStart + rank->seen_ns;
   }
+  if (rank->end != ProcessEnd::kLive) {
+    process.end = rank->end;
+    process.end_realtime_ns = kJobStart + rank->seen_ns;
+  }
   if (options.page_every_ns != 0) MakePage(options, rank->seen_ns, rank);
   process.pace = rank->pace.Told();
   for (auto& [group, member] : rank->memberships) {
+    if (group == options.unmeasured_group) {
+      ++process.ignored[static_cast<std::size_t>(IgnoredReason::kNoRoom)];
+      continue;
+    }
     process.communicators.push_back(member.Take(rank->seen_ns));
+    process.communicators.back().finalized = rank->left_ns <= rank->seen_ns;
     if (rank->driver_error == 0) continue;
     CommunicatorSnapshot& failed = process.communicators.back();
     failed.has_heartbeat = false;

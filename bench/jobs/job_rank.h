@@ -59,7 +59,17 @@ struct RunningRank {
   ProcessPace pace;
   int64_t next_page_ns = kNever;
 
-  std::vector<JobStep>& steps_now() { return is_evaluating ? evaluation : program; }
+  std::vector<Deed> deeds;      // that are still to be done
+  std::vector<JobStep> ending;  // its last step, if it has one
+  bool is_ending = false;
+  int64_t dies_ns = kNever;  // its GPU does nothing from then on
+  int64_t left_ns = kNever;  // `end` has how, kLive: it has finalized its communicators
+  ProcessEnd end{};
+  bool has_aborted = false;
+
+  std::vector<JobStep>& steps_now() {
+    return is_ending ? ending : is_evaluating ? evaluation : program;
+  }
 };
 
 // How much a rank has to do in a step, by the healthy differences between ranks: 1 is usual.

@@ -28,7 +28,11 @@ struct Instance {
   const char* op = nullptr;
   int size_class = 0;
   int root = -1;
+  uint64_t bytes = 0;
   bool is_broken = false;
+  bool has_root = false;
+  int64_t root_begun_ns = 0;
+  std::vector<int> waiting;  // of a call that is left early
   std::vector<int> absent;
 };
 
@@ -77,6 +81,9 @@ class Run {
       ranks_[options.rank].seen_ns = std::min(ranks_[options.rank].seen_ns, options.fault_ns);
     }
     for (int i = 0; i < layout.ranks(); ++i) HideStopped(i);
+    for (RunningRank& rank : ranks_) rank.host_ns = options.start_ns;
+    for (const Deed& deed : options.deeds) Expect(deed);
+    if (options.ending.step >= 0) AddEnding();
     if (Is(Fault::kGpuFails)) FailGpus();
     for (std::size_t i = 0; i < groups.size(); ++i) Join(static_cast<int>(i));
   }
@@ -105,6 +112,92 @@ class Run {
   }
   // Of kLooked and kLongBefore.
   int Other() const { return (options_.rank + 1) % layout_.ranks(); }
+
+  // Schedules a deed.
+  void Expect(const Deed& deed) {
+    RunningRank& rank = ranks_[deed.rank];
+    const bool dies = deed.kind == Deed::Kind::kDies || deed.kind == Deed::Kind::kAborts;
+    if (!dies && deed.kind != Deed::Kind::kStops) {
+      rank.deeds.push_back(deed);
+      return;
+    }
+    if (dies) rank.dies_ns = std::min(rank.dies_ns, deed.at_ns);
+    if (deed.at_ns > rank.seen_ns) return;
+    rank.has_aborted = deed.kind == Deed::Kind::kAborts;
+    if (rank.has_aborted) return;
+    rank.seen_ns = deed.at_ns;
+    if (dies) rank.end = deed.end;
+    if (!dies) rank.run_state = RunState::kStopped;
+  }
+
+  // Does all deeds of the rank that are due.
+  void Do(RunningRank* rank) {
+    rank->is_halted |= rank->host_ns >= rank->dies_ns;
+    for (std::size_t i = 0; i < rank->deeds.size();) {
+      const Deed deed = rank->deeds[i];
+      const bool is_due = deed.step >= 0 ? rank->at == 0 && rank->steps == deed.step + 1
+                                         : rank->host_ns >= deed.at_ns;
+      if (!is_due || deed.kind == Deed::Kind::kSlows) {
+        ++i;
+        continue;
+      }
+      rank->deeds.erase(rank->deeds.begin() + static_cast<std::ptrdiff_t>(i));
+      rank->is_halted |= deed.kind == Deed::Kind::kHalts;
+      rank->is_gpu_to_stick |= deed.kind == Deed::Kind::kSticks;
+      rank->host_ns += deed.for_ns;
+    }
+  }
+
+  double SlownessOf(int number) const {
+    const RunningRank& rank = ranks_[number];
+    double slowness = 1;
+    for (const Deed& deed : rank.deeds) {
+      if (deed.kind != Deed::Kind::kSlows || rank.steps < deed.step || rank.steps > deed.until_step)
+        continue;
+      if (deed.period != 0 && rank.steps / deed.period % 2 != deed.phase) continue;
+      slowness *= deed.factor;
+    }
+    return slowness;
+  }
+
+  // The last call is on the widest group.
+  void AddEnding() {
+    const auto wide = std::max_element(
+        groups_.begin(), groups_.end(),
+        [](const JobGroup& a, const JobGroup& b) { return a.members.size() < b.members.size(); });
+    const JobEnding& ending = options_.ending;
+    for (std::size_t i = 0; i < wide->members.size(); ++i) {
+      const bool is_root = static_cast<int>(i) == ending.root;
+      std::vector<JobStep>& steps = ranks_[wide->members[i]].ending;
+      steps.push_back(
+          {StepKind::kGpuWork, -1, -1, "", 0, is_root ? ending.root_work_ns : ending.work_ns});
+      JobStep call{StepKind::kCollective,
+                   static_cast<int>(wide - groups_.begin()),
+                   -1,
+                   ending.op,
+                   is_root ? ending.root_size_class : ending.size_class,
+                   300 * kUs};
+      call.root = ending.root;
+      call.is_left_early = ending.root >= 0;
+      call.bytes = is_root ? ending.root_bytes : ending.bytes;
+      steps.push_back(call);
+      steps.push_back({StepKind::kSync, -1, -1, "", 0, 0});
+    }
+  }
+
+  void Leave(RunningRank* rank) {
+    rank->is_halted = true;
+    rank->host_ns +=
+        static_cast<int64_t>(random_.Share() * static_cast<double>(options_.ending.within_ns));
+    if (options_.ending.leave == JobEnding::Leave::kStays || rank->host_ns > rank->seen_ns) return;
+    if (options_.ending.leave == JobEnding::Leave::kFinalizes) {
+      rank->left_ns = rank->host_ns;
+      return;
+    }
+    rank->seen_ns = rank->host_ns;
+    rank->end =
+        options_.ending.leave == JobEnding::Leave::kExits ? ProcessEnd::kExit : ProcessEnd::kLost;
+  }
 
   // From some moment on nothing new is known of it.
   void HideStopped(int number) {
@@ -160,7 +253,7 @@ class Run {
       snapshot.nnodes = of.nodes;
       snapshot.gpu = std::to_string(rank % layout_.gpus_per_node);
       snapshot.uuid = absl::StrFormat("GPU-%08x", rank);
-      snapshot.init_realtime_ns = kJobStart;
+      snapshot.init_realtime_ns = kJobStart + options_.start_ns;
       snapshot.has_heartbeat = true;
     }
   }
@@ -190,6 +283,7 @@ class Run {
         Is(Fault::kSlowNode) ||
         (step.kind == StepKind::kHostWork ? Is(Fault::kSlowHost) : Is(Fault::kSlowGpu));
     const double factor = (1 + options_.imbalance * (random_.Share() * 2 - 1)) *
+                          (step.kind == StepKind::kGpuWork ? SlownessOf(number) : 1.0) *
                           (is_slow && rank.host_ns >= options_.fault_ns ? rank.slow : 1.0) *
                           LoadOf(options_, layout_, number, rank.steps);
     return static_cast<int64_t>(static_cast<double>(step.work_ns) * factor);
@@ -198,8 +292,12 @@ class Run {
   void AdvanceHost(int number) {
     RunningRank& rank = ranks_[number];
     while (!rank.is_halted && !rank.waits_for_gpu && rank.host_ns <= end_ns_) {
-      if (rank.at == rank.steps_now().size()) rank.at = 0;
+      if (rank.at == rank.steps_now().size()) {
+        if (rank.is_ending) return Leave(&rank);
+        rank.at = 0;
+      }
       if (rank.at == 0) BeginStep(number);
+      Do(&rank);
       if (rank.is_halted) return;
       if (IsFaulty(number) && Err(number)) return;
       const JobStep& step = rank.steps_now()[rank.at];
@@ -257,6 +355,7 @@ class Run {
     RunningRank& rank = ranks_[number];
     const int step = rank.steps++;
     rank.is_evaluating = IsEvaluation(options_, step);
+    rank.is_ending = step == options_.ending.step;
     if (Is(Fault::kNotMade) && step == options_.change_step) {
       rank.is_halted = true;
       made_ns_ = std::max(made_ns_, rank.host_ns);
@@ -415,6 +514,7 @@ class Run {
       if (item.is_stuck) return;
       const JobStep& step = item.what();
       const int64_t begin_ns = std::max(stream->gpu_ns, item.launched_ns);
+      if (begin_ns >= rank.dies_ns) return;
       switch (step.kind) {
         case StepKind::kHostWork:
         case StepKind::kGpuWork:
@@ -503,9 +603,12 @@ class Run {
       instance.op = step.op;
       instance.size_class = step.size_class;
       instance.root = step.root;
+      instance.bytes = step.bytes;
     }
     instance.is_broken |= std::strcmp(instance.op, step.op) != 0 ||
-                          instance.size_class != step.size_class || instance.root != step.root;
+                          instance.size_class != step.size_class || instance.root != step.root ||
+                          instance.bytes != step.bytes;
+    if (step.is_left_early) return ArriveAndLeave(number, item, &instance);
     if (item.is_absent) {
       instance.absent.push_back(number);
       End(&ranks_[number].streams[of.stream], item.begun_ns);
@@ -533,6 +636,10 @@ class Run {
         ranks_[member].memberships[group].Move(instance.last_begun_ns, end_ns);
       }
     }
+    if (DiesBefore(of, end_ns)) {
+      instance.is_broken = true;
+      return;
+    }
     const std::vector<int> absent = instance.absent;
     const int64_t last_begun_ns = instance.last_begun_ns;
     while (!instances.empty() && instances.front().came == of.members.size()) {
@@ -549,6 +656,40 @@ class Run {
       Finish(member, group, end_ns);
       if (member != number) Wake(member);
     }
+  }
+
+  // Handles a call that each rank leaves when its own part is done.
+  void ArriveAndLeave(int number, const JobItem& item, Instance* instance) {
+    const JobStep& step = item.what();
+    const JobGroup& of = groups_[step.group];
+    const bool is_root = ranks_[number].memberships[step.group].snapshot().rank == step.root;
+    const bool is_reduce = std::strcmp(step.op, "Reduce") == 0;
+    instance->last_begun_ns = std::max(instance->last_begun_ns, item.begun_ns);
+    ++instance->came;
+    if (is_root) {
+      instance->has_root = true;
+      instance->root_begun_ns = item.begun_ns;
+    }
+    if (is_root != is_reduce) {
+      Finish(number, step.group, item.begun_ns + step.work_ns);
+    } else {
+      instance->waiting.push_back(number);
+    }
+    const bool can_end = is_reduce ? instance->came == of.members.size() : instance->has_root;
+    if (!can_end || instance->is_broken) return;
+    for (const int member : std::exchange(instance->waiting, {})) {
+      const int64_t begun_ns = ranks_[member].streams[of.stream].queue.front().begun_ns;
+      Finish(member, step.group,
+             std::max(begun_ns, is_reduce ? instance->last_begun_ns : instance->root_begun_ns) +
+                 step.work_ns);
+      if (member != number) Wake(member);
+    }
+  }
+
+  bool DiesBefore(const JobGroup& group, int64_t end_ns) const {
+    return !options_.deeds.empty() &&
+           std::any_of(group.members.begin(), group.members.end(),
+                       [&](int member) { return ranks_[member].dies_ns < end_ns; });
   }
 
   // Whether one of its ranks is on that rank's node.
@@ -586,9 +727,9 @@ class Run {
            JobRandom(options_.seed + static_cast<uint64_t>(number)).Share() < kShare;
   }
 
-  void End(ProcessSnapshot* process) const {
-    const int64_t now = kJobStart + options_.watchdog_ns;
-    if (options_.watchdog == Watchdog::kKills) {
+  static void End(Watchdog watchdog, int64_t at_ns, ProcessSnapshot* process) {
+    const int64_t now = kJobStart + at_ns;
+    if (watchdog == Watchdog::kKills) {
       process->end = ProcessEnd::kLost;
       process->end_realtime_ns = process->last_poll_realtime_ns = now;
       return;
@@ -628,7 +769,8 @@ class Run {
       const int node = layout_.NodeOf(i);
       if (Is(Fault::kProcessVanished) && i == options_.rank) continue;
       ProcessSnapshot process = ProcessOf(layout_, options_, i, &ranks_[i]);
-      if (IsVictim(i)) End(&process);
+      if (IsVictim(i)) End(options_.watchdog, options_.watchdog_ns, &process);
+      if (ranks_[i].has_aborted) End(Watchdog::kAborts, ranks_[i].dies_ns, &process);
       if (Is(Fault::kNotMade) && i != options_.rank) MakeCommunicator(i, &process);
       SnapshotSet& set = nodes[node].set;
       (process.end == ProcessEnd::kLive ? set.processes : set.ended).push_back(std::move(process));

@@ -75,6 +75,41 @@ enum class Watchdog {
   kAborts,  // its communicators: what was in flight ends, and they are finalized
 };
 
+// An action of one rank, or on it, at a moment or at the beginning of a step.
+struct Deed {
+  enum class Kind : uint8_t {
+    kHalts,   // its program does not go on
+    kSticks,  // its GPU: the next kernel that is not NCCL's does not end
+    kPauses,  // its program, for `for_ns`
+    kStops,   // its process, by a signal
+    kDies,    // its process: `end`
+    kAborts,  // its communicators
+    kSlows,   // its GPU's own work takes `factor` times as long, up to `until_step`
+  };
+  Kind kind{};
+  int rank = 0;
+  int64_t at_ns = 0;  // since the start
+  int step = -1;      // -1: `at_ns` counts
+  int64_t for_ns = 0;
+  ProcessEnd end = ProcessEnd::kLost;
+  double factor = 1;
+  int until_step = INT32_MAX;
+  int period = 0, phase = 0;  // of kSlows: so many steps by turns, in turn 0 or 1; 0: all of them
+};
+
+// The last step of all programs, and how ranks leave afterwards.
+struct JobEnding {
+  int step = -1;  // -1: it has none
+  const char* op = "AllReduce";
+  int size_class = 0, root_size_class = 0;
+  uint64_t bytes = 0, root_bytes = 0;     // 0: by the size class
+  int root = -1;                          // a rank of the group
+  int64_t root_work_ns = 0, work_ns = 0;  // own work of GPUs in front of it
+  enum class Leave : uint8_t { kStays, kFinalizes, kExits, kUnderscoreExits };
+  Leave leave{};
+  int64_t within_ns = 0;  // each rank leaves at most that long after its last work
+};
+
 struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
@@ -104,6 +139,12 @@ struct JobRunOptions {
   int failing_rank = -1;
   int64_t failing_ns = 0;
   int failing_calls = 0;
+  std::vector<Deed> deeds;
+  JobEnding ending;
+  int64_t start_ns = 0;       // when programs begin
+  int attempt = 0;            // processes of each attempt have other numbers
+  int unmeasured_group = -1;  // a communicator beyond the plugin's limit
+  std::string other_job_id;   // of the processes of every second node; "": `job_id`
 };
 
 // What the endpoint of each node knows when it is asked, and when that is, by its clock.

@@ -1,11 +1,17 @@
 #include "bench/jobs/scenario.h"
 
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <map>
-#include <random>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/jobs/families.h"
+#include "bench/jobs/random_layouts.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/waits/describe.h"
 #include "exporter/diagnosis/waits/roots.h"
@@ -22,14 +28,8 @@ constexpr int64_t kLookEveryNs = kSecond;  // as long as `pulse diagnose` pauses
 constexpr int64_t kScrapeEveryNs = 5 * kSecond;
 constexpr int64_t kWatchedNs = 30 * kSecond;
 
-using Generator = std::mt19937_64;
-
 constexpr char kMoreWork[] = "a stage is given more work";
 constexpr char kOrderAhead[] = "wrong order, hosts run ahead";
-
-int64_t Between(Generator* random, int64_t least, int64_t most) {
-  return least + static_cast<int64_t>((*random)() % static_cast<uint64_t>(most - least + 1));
-}
 
 // What jobs it happens to.
 enum class Jobs {
@@ -175,116 +175,6 @@ const std::vector<FaultKind>& Kinds() {
   return *kKinds;
 }
 
-JobLayout MakeLayout(Generator* random) {
-  JobLayout layout;
-  switch (Between(random, 0, 6)) {
-    case 0:
-      layout.name = "data";
-      layout.data = static_cast<int>(8 * Between(random, 2, 6));
-      break;
-    case 1:
-      layout.name = "tensor x data";
-      layout.tensor = 8;
-      layout.data = static_cast<int>(Between(random, 3, 8));
-      break;
-    case 2:
-      layout.name = "tensor x pipeline x data";
-      layout.tensor = 4;
-      layout.pipeline = 1 << Between(random, 1, 2);
-      layout.data = static_cast<int>(2 * Between(random, 2, 3));
-      layout.layers = 1;
-      layout.microbatches = layout.pipeline;
-      break;
-    case 3:
-      layout.name = "pipeline x data";
-      layout.pipeline = 4;
-      layout.data = static_cast<int>(4 * Between(random, 1, 2));
-      layout.layers = 1;
-      layout.microbatches = 4;
-      break;
-    case 4:
-      layout.name = "experts x data";
-      layout.data = static_cast<int>(8 * Between(random, 2, 4));
-      layout.experts = Between(random, 0, 3) == 0 ? layout.data : 8;
-      break;
-    case 5:
-      layout.name = "one rank a node";
-      layout.gpus_per_node = 1;
-      layout.data = static_cast<int>(Between(random, 4, 24));
-      break;
-    default:
-      layout.name = "72 GPUs a node";
-      layout.gpus_per_node = 72;
-      layout.tensor = 8;
-      layout.data = static_cast<int>(9 * Between(random, 2, 3));
-      layout.layers = 1;
-      break;
-  }
-  layout.has_world = Between(random, 0, 3) != 0;
-  layout.slowdown = 1 << Between(random, 0, 5);
-  return layout;
-}
-
-// Each layer has calls of its own, so that those of a step are many, and late alike.
-JobLayout MakeDeepLayout(Generator* random) {
-  JobLayout layout;
-  layout.data = static_cast<int>(8 * Between(random, 2, 4));
-  layout.layers = static_cast<int>(Between(random, 8, 48));
-  layout.is_sharded = Between(random, 0, 1) == 0;
-  if (layout.is_sharded) {
-    layout.name = "sharded data";
-  } else {
-    layout.name = "experts x data";
-    layout.experts = 8;
-  }
-  layout.has_world = Between(random, 0, 3) != 0;
-  return layout;
-}
-
-JobLayout MakeLayoutThatPostsAhead(Generator* random) {
-  JobLayout layout;
-  layout.posts_ahead = true;
-  layout.syncs_often = Between(random, 0, 1) == 0;
-  if (Between(random, 0, 2) == 0) {
-    layout.name = "data, input by Broadcast";
-    layout.data = static_cast<int>(4 * Between(random, 1, 6));
-  } else {
-    layout.name = "overlapped pipeline";
-    layout.tensor = 1 << Between(random, 0, 2);
-    layout.pipeline = 2;
-    layout.data = static_cast<int>(2 * Between(random, 1, 4));
-    layout.layers = 1;
-    layout.microbatches = static_cast<int>(Between(random, 2, 6));
-  }
-  layout.has_world = Between(random, 0, 3) != 0;
-  layout.slowdown = 1 << Between(random, 0, 5);
-  return layout;
-}
-
-JobLayout MakePipeline(Generator* random) {
-  JobLayout layout;
-  layout.name = "pipeline, large messages";
-  layout.sends_wait = true;
-  layout.tensor = 1 << Between(random, 0, 1);
-  layout.pipeline = 4;
-  layout.data = static_cast<int>(2 * Between(random, 1, 3));
-  layout.layers = 1;
-  layout.microbatches = static_cast<int>(Between(random, 2, 6));
-  layout.has_world = Between(random, 0, 3) != 0;
-  layout.slowdown = 1 << Between(random, 0, 5);
-  return layout;
-}
-
-JobLayout MakeExperts(Generator* random) {
-  JobLayout layout;
-  layout.name = "experts x data";
-  layout.data = static_cast<int>(8 * Between(random, 2, 4));
-  layout.experts = Between(random, 0, 3) == 0 ? layout.data : 8;
-  layout.has_world = Between(random, 0, 3) != 0;
-  layout.slowdown = 1 << Between(random, 0, 5);
-  return layout;
-}
-
 JobLayout MakeLayoutFor(Jobs jobs, Generator* random) {
   switch (jobs) {
     case Jobs::kManyLayers:
@@ -298,16 +188,6 @@ JobLayout MakeLayoutFor(Jobs jobs, Generator* random) {
     default:
       return MakeLayout(random);
   }
-}
-
-// Several tensor-parallel groups in each node.
-JobLayout MakeNodeLayout(Generator* random) {
-  JobLayout layout;
-  layout.name = "tensor x data in a node";
-  layout.tensor = 1 << Between(random, 1, 2);
-  layout.data = static_cast<int>(Between(random, 1, 4)) * layout.gpus_per_node / layout.tensor;
-  layout.has_world = Between(random, 0, 3) != 0;
-  return layout;
 }
 
 bool IsOfKind(const JobGroup& group, GroupKind kind) { return group.kind == kind; }
@@ -551,7 +431,40 @@ bool AreAllUsual(const JobVerdict& verdict) {
                      [](const JobRoot& root) { return root.is_usual; });
 }
 
-Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
+bool HasOtherSide(const JobVerdict& verdict) {
+  return std::any_of(verdict.roots.begin(), verdict.roots.end(),
+                     [](const JobRoot& root) { return root.verdict == HangVerdict::kMismatched; });
+}
+
+Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
+                       const JobVerdict& verdict, HealthStatus health, const std::string& said) {
+  const bool is_ok = health == HealthStatus::kOk || health == HealthStatus::kUnused;
+  const bool is_calm = AreAllUsual(verdict);
+  switch (scenario.truth) {
+    case Truth::kNobody:
+      if (!named.empty()) return Outcome::kWrong;
+      return is_calm ? Outcome::kRight : Outcome::kPlace;
+    case Truth::kOk:
+      if (!named.empty()) return Outcome::kWrong;
+      return is_ok ? Outcome::kRight : is_calm ? Outcome::kNothing : Outcome::kPlace;
+    case Truth::kNotOk:
+      if (!named.empty() && named != scenario.culprits) return Outcome::kWrong;
+      return named.empty() && is_ok ? Outcome::kNothing : Outcome::kRight;
+    case Truth::kSides:
+      if (named.empty() && HasOtherSide(verdict)) return Outcome::kRight;
+      break;
+    case Truth::kSlowOrNotCompared:
+      if (named.empty() && is_calm && said.find("not compared") != said.npos)
+        return Outcome::kRight;
+      break;
+    default:
+      break;
+  }
+  return Compare(named, scenario.culprits, !is_calm);
+}
+
+Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Health& health,
+                  const std::string& said) {
   std::set<int> named;
   bool is_place = false;
   for (const JobRoot& root : verdict.roots) {
@@ -563,6 +476,9 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict) {
   }
   for (const JobStraggler& straggler : verdict.stragglers) {
     for (const JobRank& rank : straggler.ranks) named.insert(GlobalRank(scenario, rank));
+  }
+  if (scenario.truth != Truth::kByFault) {
+    return OutcomeByTruth(scenario, named, verdict, health.status, said);
   }
   if (scenario.options.fault == Fault::kQueued || scenario.options.fault == Fault::kMoves) {
     return AreAllUsual(verdict) ? Outcome::kRight : Outcome::kWrong;
@@ -617,12 +533,14 @@ const std::vector<std::string>& FaultNames() {
   static const auto* const kNames = [] {
     auto* names = new std::vector<std::string>;
     for (const FaultKind& kind : Kinds()) names->push_back(kind.name);
+    for (const Family& family : Families()) names->push_back(family.name);
     return names;
   }();
   return *kNames;
 }
 
 Scenario MakeScenario(const std::string& fault, uint64_t seed) {
+  if (const Family* family = FindFamily(fault)) return MakeFamily(*family, seed);
   const auto kind = std::find_if(Kinds().begin(), Kinds().end(),
                                  [&fault](const FaultKind& each) { return fault == each.name; });
   Generator random(seed * 1000 + kind->number);
@@ -723,20 +641,57 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
 
 namespace {
 
-// Adds what the endpoints of a job answer. False, and why: an answer cannot be read.
-bool Ask(const Scenario& scenario, const JobRunOptions& options, int64_t now, SnapshotUnion* all,
-         std::string* error) {
-  const std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
+constexpr auto KeyOf(const ProcessSnapshot& process) {
+  return std::tie(process.hostname, process.pid);
+}
+
+// Adds what the endpoints know of the job before.
+void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
+  std::vector<NodeSnapshot> old = RunJob(before.layout, before.groups, before.options);
+  if (nodes->size() < old.size()) {
+    const int64_t asked_ns = nodes->front().asked_realtime_ns;
+    nodes->resize(old.size());
+    for (NodeSnapshot& node : *nodes) {
+      if (node.asked_realtime_ns == 0) node.asked_realtime_ns = asked_ns;
+    }
+  }
+  for (std::size_t node = 0; node < old.size(); ++node) {
+    SnapshotSet& set = (*nodes)[node].set;
+    for (ProcessSnapshot& process : old[node].set.ended) set.ended.push_back(std::move(process));
+    for (ProcessSnapshot& process : old[node].set.processes) {
+      for (ProcessSnapshot& now : set.processes) {
+        if (KeyOf(now) != KeyOf(process)) continue;
+        std::move(process.communicators.begin(), process.communicators.end(),
+                  std::back_inserter(now.communicators));
+      }
+    }
+  }
+}
+
+// The answers of all endpoints.
+struct Asked {
+  SnapshotUnion all;
+  int64_t longest_hang_after_ns = 0, shortest_hang_after_ns = INT64_MAX;  // of an endpoint
+  std::string error = {};  // an answer cannot be read
+};
+
+void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const JobRunOptions& options,
+         int64_t now, Asked* asked) {
+  std::vector<NodeSnapshot> nodes = RunJob(scenario.layout, scenario.groups, options);
+  if (scenario.before != nullptr) AddBefore(*scenario.before, &nodes);
   for (std::size_t node = 0; node < nodes.size(); ++node) {
     // Old data is not used (docs/detection.md).
-    if (scenario.answers[node] != Answer::kNow) continue;
+    if (node < answers.size() && answers[node] != Answer::kNow) continue;
+    const int64_t hang_after_ns =
+        scenario.hang_after_ns.empty() ? kHangAfterNs : scenario.hang_after_ns[node];
     const std::string text =
-        WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, kHangAfterNs);
+        WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, hang_after_ns);
     SnapshotMessage message;
-    if (!ReadSnapshots(text, now, UINT64_MAX, &message, error)) return false;
-    all->Add(std::move(message));
+    if (!ReadSnapshots(text, now, UINT64_MAX, &message, &asked->error)) return;
+    asked->longest_hang_after_ns = std::max(asked->longest_hang_after_ns, message.hang_after_ns);
+    asked->shortest_hang_after_ns = std::min(asked->shortest_hang_after_ns, message.hang_after_ns);
+    asked->all.Add(std::move(message));
   }
-  return true;
 }
 
 // Whom a node's endpoint names from scrape to scrape.
@@ -770,9 +725,10 @@ Judged WatchNode(const Scenario& scenario) {
 namespace {
 
 // The roots by the graph of waits, in place of those that the verdicts give.
-std::string JudgeByWaits(const SnapshotSet& set, int64_t now, JobVerdict* verdict) {
+std::string JudgeByWaits(const SnapshotSet& set, int64_t hang_after_ns, int64_t now,
+                         JobVerdict* verdict) {
   const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
-  const Waits waits = BuildWaits(views, kHangAfterNs, now);
+  const Waits waits = BuildWaits(views, hang_after_ns, now);
   verdict->roots = RootsOf(views, waits, FindWaits(views, waits, now));
   if (!AreAllUsual(*verdict)) verdict->stragglers.clear();
   return DescribeWaits(views, waits.graph);
@@ -788,20 +744,28 @@ Judged Judge(const Scenario& scenario, Engine engine) {
   for (int looks = 1;; ++looks) {
     const int64_t now =
         kJobStart + options.asked_ns + options.asked_within_ns + options.look_again_ns + kSecond;
-    SnapshotUnion all({});
-    std::string error;
-    const bool is_read = Ask(scenario, options, now, &all, &error) &&
-                         (scenario.other == nullptr ||
-                          Ask(*scenario.other, scenario.other->options, now, &all, &error));
-    if (!is_read) return {Outcome::kWrong, error, looks, ""};
-    const SnapshotSet set = all.Take(kHangAfterNs);
+    const bool is_later = !scenario.answers_later.empty() && looks >= scenario.later_from;
+    Asked asked{SnapshotUnion({scenario.asked_job_id, {}})};
+    Ask(scenario, is_later ? scenario.answers_later : scenario.answers, options, now, &asked);
+    if (scenario.other != nullptr) {
+      Ask(*scenario.other, scenario.other->answers, scenario.other->options, now, &asked);
+    }
+    if (!asked.error.empty()) return {Outcome::kWrong, asked.error, looks, ""};
+    const SnapshotSet set = asked.all.Take(asked.longest_hang_after_ns);
+    diagnosis.set_hang_after(std::chrono::milliseconds(asked.longest_hang_after_ns / kMs));
     const DiagnosisResult result = diagnosis.Update(set, now);
     JobVerdict verdict = JudgeJob(set, result, now);
     std::string graph;
-    if (engine == Engine::kWaits) graph = JudgeByWaits(set, now, &verdict);
+    if (engine == Engine::kWaits) {
+      graph = JudgeByWaits(set, asked.shortest_hang_after_ns, now, &verdict);
+    }
     const bool is_last = options.look_again_ns >= options.run_on_ns;
-    if (is_last || !IsAnotherLookWorthwhile(result, verdict)) {
-      return {OutcomeOf(scenario, verdict), RootWords(verdict), looks, std::move(graph)};
+    const bool is_enough =
+        scenario.answers_later.empty() && !IsAnotherLookWorthwhile(result, verdict);
+    if (is_last || is_enough) {
+      const std::string words = RootWords(verdict);
+      return {OutcomeOf(scenario, verdict, HealthOf(set, result, now), words), words, looks,
+              std::move(graph)};
     }
     options.look_again_ns += kLookEveryNs;
   }

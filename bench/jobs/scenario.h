@@ -20,6 +20,17 @@ namespace nccl_pulse {
 // What an endpoint does when it is asked.
 enum class Answer { kNow, kNone, kStale };
 
+// The verdict that a made-up job must get.
+enum class Truth : uint8_t {
+  kByFault,            // depends on Fault
+  kCulprits,           // the culprits are named, and no other rank
+  kSides,              // likewise, or no rank is named and calls are said to differ
+  kNobody,             // no rank is named, and no hang is reported
+  kOk,                 // likewise, and the job's health is OK
+  kNotOk,              // all culprits are named or no rank, and the job's health is not OK
+  kSlowOrNotCompared,  // the culprits are named, or no rank and "not compared" is said
+};
+
 struct Scenario {
   uint64_t seed = 0;
   JobLayout layout;
@@ -30,6 +41,15 @@ struct Scenario {
   std::set<int> culprits;       // global ranks that are to be named, and nobody else
   // Another job at the same endpoints. Its ranks are numbered from kOtherJob on in `culprits`.
   std::shared_ptr<const Scenario> other;
+  Truth truth = Truth::kByFault;
+  std::vector<int64_t> hang_after_ns;  // of each node's endpoint; empty: the default
+  std::string asked_job_id;            // a filter; "": all jobs
+  // The answers from look number `later_from` on; empty: `answers`.
+  std::vector<Answer> answers_later;
+  int later_from = 0;
+  // The job before this attempt, or before it lost ranks. A process with the pid of one of this job's
+  // processes is the same process, and keeps the communicators of before.
+  std::shared_ptr<const Scenario> before;
   bool is_on_its_node = false;  // the endpoint of the culprit's node is watched, alone
 };
 

@@ -1,0 +1,469 @@
+#include "bench/jobs/families.h"
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+namespace nccl_pulse {
+namespace {
+
+constexpr int64_t kMs = 1000000;
+constexpr int64_t kSecond = 1000 * kMs;
+constexpr int64_t kHangAfterNs = 10 * kSecond;
+
+using Kind = Deed::Kind;
+using Leave = JobEnding::Leave;
+
+// --- Building blocks
+
+// Roughly the longest step.
+int64_t StepNs(const Scenario& s) {
+  const int slots = 2 * s.layout.pipeline - 1;
+  return s.layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
+}
+
+bool Toss(Generator* random) { return Between(random, 0, 1) == 0; }
+
+int AnyRank(const Scenario& s, Generator* random) {
+  return static_cast<int>(Between(random, 0, s.layout.ranks() - 1));
+}
+
+int AnotherRank(const Scenario& s, int rank, Generator* random) {
+  const int other = static_cast<int>(Between(random, 0, s.layout.ranks() - 2));
+  return other + static_cast<int>(other >= rank);
+}
+
+// Draws the job, the culprit, the moment of the fault, and the moment at which endpoints are asked.
+// In between is time enough for a hang.
+void Draw(Scenario* s, Generator* random, JobLayout (*make)(Generator*) = MakeLayout,
+          int least_nodes = 1) {
+  do {
+    s->layout = make(random);
+  } while (s->layout.nodes() < least_nodes);
+  s->groups = GroupsOf(s->layout, s->seed);
+  s->options.rank = AnyRank(*s, random);
+  s->options.fault_ns = Between(random, 3, 8) * StepNs(*s);
+  s->options.asked_ns = s->options.fault_ns + Between(random, 13, 90) * kSecond;
+  s->options.asked_within_ns = Between(random, 0, 1500) * kMs;
+  s->options.imbalance = static_cast<double>(Between(random, 2, 30)) / 100;
+  s->options.is_blocking = Between(random, 0, 4) == 0;
+  s->truth = Truth::kCulprits;
+  s->culprits = {s->options.rank};
+}
+
+Deed& Add(Scenario* s, Kind kind, int rank, int64_t at_ns) {
+  Deed& deed = s->options.deeds.emplace_back();
+  deed.kind = kind;
+  deed.rank = rank;
+  deed.at_ns = at_ns;
+  return deed;
+}
+
+void AddAtStep(Scenario* s, Kind kind, int rank, int step) { Add(s, kind, rank, 0).step = step; }
+
+// Stalls the program or the GPU of the culprit.
+void Stand(Scenario* s, Generator* random) {
+  Add(s, Toss(random) ? Kind::kHalts : Kind::kSticks, s->options.rank, s->options.fault_ns);
+}
+
+void EndNode(Scenario* s, int node, int but, int64_t at_ns, Generator* random) {
+  for (int rank = 0; rank < s->layout.ranks(); ++rank) {
+    if (s->layout.NodeOf(rank) != node || rank == but) continue;
+    Add(s, Kind::kDies, rank, at_ns + Between(random, 0, 200) * kMs).end =
+        Toss(random) ? ProcessEnd::kLost : ProcessEnd::kExit;
+  }
+}
+
+void ForAll(Scenario* s, Kind kind, int but, int64_t at_ns, int step = -1) {
+  for (int rank = 0; rank < s->layout.ranks(); ++rank) {
+    if (rank != but) Add(s, kind, rank, at_ns).step = step;
+  }
+}
+
+// Ends the job with an AllReduce, a Broadcast from rank 0 or a Reduce to it.
+JobEnding& End(Scenario* s, Generator* random, const char* op, Leave leave) {
+  s->layout.has_world = true;
+  s->groups = GroupsOf(s->layout, s->seed);
+  JobEnding& ending = s->options.ending;
+  ending.step = static_cast<int>(Between(random, 3, 8));
+  ending.op = op;
+  ending.root = op == std::string("AllReduce") ? -1 : 0;
+  ending.size_class = ending.root_size_class = static_cast<int>(Between(random, 0, 5));
+  ending.leave = leave;
+  ending.within_ns = Between(random, 0, 2000) * kMs;
+  return ending;
+}
+
+Leave AnyWayToLeave(Generator* random) {
+  constexpr Leave kWays[] = {Leave::kFinalizes, Leave::kExits, Leave::kUnderscoreExits};
+  return kWays[Between(random, 0, 2)];
+}
+
+// Asks several times after so many steps.
+void AskSlow(Scenario* s, Generator* random, int64_t steps) {
+  s->layout.slowdown = 1 << Between(random, 4, 6);
+  s->options.sampling_exponent = static_cast<int>(Between(random, 0, 1));
+  s->options.asked_ns = StepNs(*s) * (steps << s->options.sampling_exponent);
+  s->options.run_on_ns = 4 * kSecond;
+}
+
+Deed& Slow(Scenario* s, int rank, Generator* random) {
+  Deed& deed = Add(s, Kind::kSlows, rank, 0);
+  deed.step = 0;
+  deed.factor = static_cast<double>(Between(random, 14, 25)) / 10;
+  return deed;
+}
+
+// --- Ends of processes
+
+void LauncherEndsANode(Scenario* s, Generator* random) {
+  Draw(s, random, MakeLayout, 2);
+  const int rank = s->options.rank;
+  const int64_t at_ns = s->options.fault_ns;
+  Add(s, Kind::kDies, rank, at_ns);
+  EndNode(s, s->layout.NodeOf(rank), rank, at_ns + Between(random, 50, 2000) * kMs, random);
+}
+
+// A watchdog ends some waiting ranks, before the threshold of the job or after it.
+void Watchdog(Scenario* s, Generator* random, Kind kind, bool ends_nodes) {
+  Draw(s, random, MakeLayout, 2);
+  Stand(s, random);
+  const bool is_threshold_short = Toss(random);
+  const int64_t threshold_ns =
+      is_threshold_short ? kHangAfterNs : Between(random, 60, 300) * kSecond;
+  const int64_t at_ns =
+      s->options.fault_ns +
+      (is_threshold_short ? Between(random, 4, 9) * kSecond : Between(random, 15, 55) * kSecond);
+  s->hang_after_ns.assign(s->layout.nodes(), threshold_ns);
+  s->options.asked_ns = s->options.fault_ns + threshold_ns + Between(random, 3, 60) * kSecond;
+  const int64_t victims = Between(random, 1, std::min(4, s->layout.ranks() - 2));
+  for (int64_t i = 0; i < victims; ++i) {
+    const int victim = AnotherRank(*s, s->options.rank, random);
+    Add(s, kind, victim, at_ns + Between(random, 0, 300) * kMs);
+    if (!ends_nodes) continue;
+    return EndNode(s, s->layout.NodeOf(victim), victim, at_ns + Between(random, 400, 900) * kMs,
+                   random);
+  }
+}
+void WatchdogKills(Scenario* s, Generator* random) { Watchdog(s, random, Kind::kDies, false); }
+void WatchdogAborts(Scenario* s, Generator* random) { Watchdog(s, random, Kind::kAborts, false); }
+// The launcher also ends the culprit if it is on that node.
+void WatchdogAndLauncher(Scenario* s, Generator* random) { Watchdog(s, random, Kind::kDies, true); }
+
+// --- Ends of jobs
+
+// The root of a Reduce still has work of its own, or all other ranks of a Broadcast have.
+void HealthyEnd(Scenario* s, Generator* random) {
+  Draw(s, random);
+  const bool is_reduce = Toss(random);
+  JobEnding& ending = End(s, random, is_reduce ? "Reduce" : "Broadcast", AnyWayToLeave(random));
+  const int64_t work_ns = Between(random, 15, 60) * kSecond;
+  (is_reduce ? ending.root_work_ns : ending.work_ns) = work_ns;
+  s->options.asked_ns = ending.step * StepNs(*s) + work_ns * Between(random, 80, 120) / 100;
+  s->truth = Truth::kNobody;
+}
+
+void AllIsDone(Scenario* s, Generator* random) {
+  Draw(s, random);
+  JobEnding& ending = End(s, random, "AllReduce", Leave::kUnderscoreExits);
+  ending.within_ns = Between(random, 1, 20) * kSecond;
+  s->options.asked_ns = ending.step * StepNs(*s) + Between(random, 0, 30) * kSecond;
+  s->truth = Truth::kOk;
+}
+
+// The root of a Reduce waits for one rank. All others have left.
+void MissingAtTheEnd(Scenario* s, Generator* random) {
+  Draw(s, random);
+  JobEnding& ending = End(s, random, "Reduce", AnyWayToLeave(random));
+  s->options.rank = AnotherRank(*s, 0, random);
+  s->culprits = {s->options.rank};
+  AddAtStep(s, Toss(random) ? Kind::kHalts : Kind::kSticks, s->options.rank, ending.step);
+  s->options.asked_ns = ending.step * StepNs(*s) + Between(random, 13, 90) * kSecond;
+}
+
+void UnequalBroadcast(Scenario* s, Generator* random) {
+  Draw(s, random);
+  JobEnding& ending = End(s, random, "Broadcast", Leave::kStays);
+  if (Toss(random)) {
+    ending.root_size_class = ending.size_class = 4;
+    ending.bytes = uint64_t{1} << 20;
+    ending.root_bytes = 786432;
+  } else {
+    ending.root_size_class = ending.size_class++;
+  }
+  s->options.asked_ns = ending.step * StepNs(*s) + Between(random, 13, 90) * kSecond;
+  s->culprits = {0};
+  s->truth = Truth::kSides;
+}
+
+// --- Waits that are not NCCL's
+
+void SecondHand(Scenario* s, Generator* random) {
+  Draw(s, random);
+  const int step = static_cast<int>(Between(random, 3, 8));
+  AddAtStep(s, Kind::kSticks, s->options.rank, step);
+  AddAtStep(s, Kind::kHalts, AnotherRank(*s, s->options.rank, random), step);
+}
+
+void ForeignKernelOnOne(Scenario* s, Generator* random) {
+  Draw(s, random);
+  const int step = static_cast<int>(Between(random, 3, 8));
+  s->options.is_blocking = false;
+  AddAtStep(s, Kind::kSticks, s->options.rank, step);
+  ForAll(s, Kind::kHalts, s->options.rank, 0, step);
+  // No launch waits for it, so this may be healthy.
+  s->truth = Truth::kNotOk;
+}
+
+void AllStall(Scenario* s, Generator* random) {
+  Draw(s, random);
+  ForAll(s, Kind::kHalts, -1, 0, static_cast<int>(Between(random, 3, 8)));
+  s->culprits = {};
+  s->truth = Truth::kNotOk;
+}
+
+void AllAreStopped(Scenario* s, Generator* random) {
+  Draw(s, random);
+  ForAll(s, Kind::kStops, -1, s->options.fault_ns);
+  s->culprits = {};
+  for (int rank = 0; rank < s->layout.ranks(); ++rank) s->culprits.insert(rank);
+  s->truth = Truth::kNotOk;
+}
+
+void SuspendedBefore(Scenario* s, Generator* random) {
+  Draw(s, random);
+  s->layout.slowdown = 32;
+  const int64_t paused_ns = Between(random, 15, 60) * kSecond;
+  const int64_t at_ns = Between(random, 10, 40) * kSecond;
+  ForAll(s, Kind::kPauses, -1, at_ns);
+  for (Deed& deed : s->options.deeds) deed.for_ns = paused_ns;
+  s->options.fault_ns = at_ns + paused_ns + Between(random, 10, 60) * kSecond;
+  s->options.asked_ns = s->options.fault_ns + Between(random, 13, 60) * kSecond;
+  Stand(s, random);
+}
+
+// --- Jobs that go on without some ranks
+
+// The last ranks die. The others shrink the job or are restarted.
+void GoOn(Scenario* s, Generator* random, bool is_restart, bool hangs_again) {
+  auto before = std::make_shared<Scenario>();
+  before->seed = s->seed;
+  do {
+    Draw(before.get(), random, MakeLayout, 2);
+  } while (before->layout.pipeline > 1 || before->layout.experts > 1);
+  Draw(s, random);
+  s->layout = before->layout;
+  s->layout.data -= static_cast<int>(Between(random, 1, s->layout.data - 2));
+  s->groups = GroupsOf(s->layout, s->seed + 0x5eed);
+  const int64_t died_ns = before->options.fault_ns;
+  const int64_t left_ns = died_ns + Between(random, 3, 40) * kSecond;
+  for (int rank = 0; rank < before->layout.ranks(); ++rank) {
+    const bool stays = rank < s->layout.ranks();
+    Add(before.get(), stays && !is_restart ? Kind::kAborts : Kind::kDies, rank,
+        stays ? left_ns : died_ns + Between(random, 0, 900) * kMs);
+  }
+  s->options.start_ns = left_ns + Between(random, 1, 20) * kSecond;
+  s->options.attempt = is_restart ? 1 : 0;
+  s->options.rank = AnyRank(*s, random);
+  s->culprits = {s->options.rank};
+  s->options.fault_ns = s->options.start_ns + Between(random, 3, 8) * StepNs(*s);
+  s->options.asked_ns = s->options.fault_ns + Between(random, 13, 60) * kSecond;
+  before->options.asked_ns = s->options.asked_ns;
+  s->before = std::move(before);
+  if (hangs_again) {
+    Stand(s, random);
+  } else {
+    s->truth = Truth::kOk;
+  }
+}
+void Shrinks(Scenario* s, Generator* random) { GoOn(s, random, false, false); }
+void ShrinksAndHangs(Scenario* s, Generator* random) { GoOn(s, random, false, true); }
+void Restarts(Scenario* s, Generator* random) { GoOn(s, random, true, false); }
+void RestartsAndHangs(Scenario* s, Generator* random) { GoOn(s, random, true, true); }
+
+// --- What watchers and endpoints know
+
+// The culprit's endpoint and some others are silent in the first looks, or in the last looks.
+void Partial(Scenario* s, Generator* random, bool is_silent_first) {
+  Draw(s, random, MakeLayout, 2);
+  Stand(s, random);
+  std::vector<Answer> some(s->layout.nodes(), Answer::kNow);
+  some[s->layout.NodeOf(s->options.rank)] = Toss(random) ? Answer::kNone : Answer::kStale;
+  const int64_t more = Between(random, 0, s->layout.nodes() - 2);
+  for (int64_t i = 0; i < more; ++i) {
+    some[Between(random, 0, s->layout.nodes() - 1)] = Toss(random) ? Answer::kNone : Answer::kStale;
+  }
+  // A waiting rank's endpoint answers.
+  const auto heard = (s->layout.NodeOf(s->options.rank) + 1) % s->layout.nodes();
+  some[heard] = Answer::kNow;
+  s->answers.assign(s->layout.nodes(), Answer::kNow);
+  s->answers_later = some;
+  if (is_silent_first) std::swap(s->answers, s->answers_later);
+  s->later_from = static_cast<int>(Between(random, 2, 4));
+  s->options.run_on_ns = 6 * kSecond;
+}
+void FallsSilent(Scenario* s, Generator* random) { Partial(s, random, false); }
+void AnswersLater(Scenario* s, Generator* random) { Partial(s, random, true); }
+
+// All ranks have begun a call of a communicator that is not measured, and it does not end.
+void BeyondTheLimit(Scenario* s, Generator* random) {
+  Draw(s, random);
+  s->layout.has_world = true;
+  s->groups = GroupsOf(s->layout, s->seed);
+  const auto world = std::find_if(s->groups.begin(), s->groups.end(), [](const JobGroup& group) {
+    return group.kind == GroupKind::kWorld;
+  });
+  s->options.fault = Fault::kNetworkStuck;
+  s->options.group = s->options.unmeasured_group = static_cast<int>(world - s->groups.begin());
+  s->options.is_blocking = true;
+  s->culprits = {};
+  s->truth = Truth::kNotOk;
+}
+
+// The report is filtered by one of the two ids.
+void TwoIds(Scenario* s, Generator* random) {
+  Draw(s, random, MakeLayout, 2);
+  Stand(s, random);
+  s->options.other_job_id = "4712";
+  s->asked_job_id = Toss(random) ? "4711" : "4712";
+}
+
+void StrangersThreshold(Scenario* s, Generator* random) {
+  Draw(s, random, MakeLayout, 2);
+  Stand(s, random);
+  s->hang_after_ns.assign(s->layout.nodes(), kHangAfterNs);
+  s->hang_after_ns[Between(random, 0, s->layout.nodes() - 1)] = 3600 * kSecond;
+}
+
+// --- Stragglers
+
+JobLayout PlainLayout(Generator* random) {
+  JobLayout layout;
+  layout.data = static_cast<int>(Between(random, 3, 24));
+  layout.layers = static_cast<int>(Between(random, 1, 4));
+  layout.has_world = false;
+  return layout;
+}
+JobLayout Ring(Generator* random) {
+  JobLayout layout = PlainLayout(random);
+  layout.name = "ring";
+  layout.is_ring = true;
+  return layout;
+}
+JobLayout Broadcasts(Generator* random) {
+  JobLayout layout = PlainLayout(random);
+  layout.name = "Broadcasts alone";
+  layout.has_broadcasts_alone = true;
+  return layout;
+}
+
+void SlowInARing(Scenario* s, Generator* random) {
+  Draw(s, random, Ring);
+  AskSlow(s, random, Between(random, 20, 60));
+  Slow(s, s->options.rank, random);
+  s->truth = Truth::kSlowOrNotCompared;
+}
+
+void SlowInBroadcasts(Scenario* s, Generator* random) {
+  Draw(s, random, Broadcasts);
+  AskSlow(s, random, Between(random, 20, 60));
+  Slow(s, s->options.rank, random);
+  s->truth = Truth::kSlowOrNotCompared;
+}
+
+void SlowByTurns(Scenario* s, Generator* random) {
+  Draw(s, random);
+  AskSlow(s, random, Between(random, 60, 120));
+  const int other = AnotherRank(*s, s->options.rank, random);
+  const auto period = static_cast<int>(Between(random, 1, 10));
+  const Deed first = Slow(s, s->options.rank, random);
+  s->options.deeds.front().period = period;
+  Deed second = first;
+  second.rank = other;
+  second.period = period;
+  second.phase = 1;
+  s->options.deeds.push_back(second);
+  s->culprits = {s->options.rank, other};
+  s->truth = Truth::kSlowOrNotCompared;
+}
+
+void TwoSlowNodes(Scenario* s, Generator* random) {
+  do {
+    s->options = {};
+    Draw(s, random, MakeLayout, 4);
+  } while (s->layout.pipeline > 1);
+  AskSlow(s, random, Between(random, 30, 60));
+  const auto first = static_cast<int>(Between(random, 0, s->layout.nodes() - 2));
+  const auto second = static_cast<int>(Between(random, first + 1, s->layout.nodes() - 1));
+  s->culprits = {};
+  for (int rank = 0; rank < s->layout.ranks(); ++rank) {
+    const int node = s->layout.NodeOf(rank);
+    if (node != first && node != second) continue;
+    Slow(s, rank, random).factor = 1.6;
+    s->culprits.insert(rank);
+  }
+  s->truth = Truth::kSlowOrNotCompared;
+}
+
+void Recovered(Scenario* s, Generator* random) {
+  Draw(s, random);
+  const int64_t slow_steps = Between(random, 20, 40);
+  AskSlow(s, random, slow_steps * 6);
+  Slow(s, s->options.rank, random).until_step = static_cast<int>(slow_steps);
+  s->truth = Truth::kOk;
+}
+
+}  // namespace
+
+const std::vector<Family>& Families() {
+  static const auto* const kFamilies = new std::vector<Family>{
+      {"a rank dies, the launcher ends its node", 200, 3, LauncherEndsANode},
+      {"a watchdog kills, any threshold", 201, 4, WatchdogKills},
+      {"a watchdog aborts, any threshold", 202, 5, WatchdogAborts},
+      {"a watchdog kills, the launcher ends that node", 203, 1, WatchdogAndLauncher},
+      {"healthy end, ranks leave early", 210, 2, HealthyEnd},
+      {"healthy end by _exit(0)", 211, 0, AllIsDone},
+      {"a rank is missing at the end, others have left", 212, 5, MissingAtTheEnd},
+      {"Broadcast of unequal sizes, its root is done", 213, 4, UnequalBroadcast},
+      {"GPU stuck, another rank waits for it outside of NCCL", 220, 0, SecondHand},
+      {"GPU stuck, all others wait for it outside of NCCL", 221, 3, ForeignKernelOnOne},
+      {"all hosts stall outside of NCCL", 222, 0, AllStall},
+      {"all processes are stopped", 223, 8, AllAreStopped},
+      {"one stands, all were suspended before", 224, 8, SuspendedBefore},
+      {"shrinks and goes on", 230, 0, Shrinks},
+      {"shrinks, then one stands", 231, 8, ShrinksAndHangs},
+      {"restarts smaller and goes on", 232, 0, Restarts},
+      {"restarts smaller, then one stands", 233, 8, RestartsAndHangs},
+      {"one stands, endpoints fall silent", 240, 2, FallsSilent},
+      {"one stands, endpoints answer later", 241, 8, AnswersLater},
+      {"a communicator beyond the limit stands", 242, 0, BeyondTheLimit},
+      {"one stands, the job has two ids", 243, 4, TwoIds},
+      {"one stands, a stranger's threshold is an hour", 244, 0, StrangersThreshold},
+      {"straggler in a ring of Send and Recv", 250, 0, SlowInARing},
+      {"straggler among Broadcasts alone", 251, 0, SlowInBroadcasts},
+      {"two stragglers by turns", 252, 5, SlowByTurns},
+      {"two slow nodes", 253, 0, TwoSlowNodes},
+      {"a straggler that has recovered", 254, 8, Recovered},
+  };
+  return *kFamilies;
+}
+
+const Family* FindFamily(const std::string& name) {
+  const auto found = std::find_if(Families().begin(), Families().end(),
+                                  [&name](const Family& family) { return name == family.name; });
+  return found == Families().end() ? nullptr : &*found;
+}
+
+Scenario MakeFamily(const Family& family, uint64_t seed) {
+  Generator random(seed * 1000 + family.number);
+  Scenario scenario;
+  scenario.seed = seed;
+  scenario.fault = family.name;
+  scenario.options.seed = random();
+  family.make(&scenario, &random);
+  if (scenario.answers.empty()) scenario.answers.assign(scenario.layout.nodes(), Answer::kNow);
+  return scenario;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,32 @@
+// Families of made-up jobs. The jobs of a family have one fault at random ranks and moments of random
+// layouts. A family says what is done to its jobs, and the verdict that they must get (Truth).
+//
+// Thread: any; constant data.
+#ifndef BENCH_JOBS_FAMILIES_H_
+#define BENCH_JOBS_FAMILIES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/jobs/random_layouts.h"
+#include "bench/jobs/scenario.h"
+
+namespace nccl_pulse {
+
+struct Family {
+  const char* name;
+  uint64_t number;  // the same seeds give the same jobs, whatever is added
+  // The least number of right verdicts on seeds 0 to 7. Raise it with each improvement.
+  int least_right;
+  void (*make)(Scenario* scenario, Generator* random);
+};
+
+const std::vector<Family>& Families();
+// Returns null if no family has that name.
+const Family* FindFamily(const std::string& name);
+Scenario MakeFamily(const Family& family, uint64_t seed);
+
+}  // namespace nccl_pulse
+
+#endif  // BENCH_JOBS_FAMILIES_H_

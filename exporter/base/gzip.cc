@@ -46,7 +46,8 @@ std::optional<std::string> Gzip(std::string_view text) {
   return packed;
 }
 
-std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most) {
+std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most,
+                                        const WorkBudget::Share* share) {
   if (packed.size() > kMostInput) return std::nullopt;
   z_stream stream = {};
   if (inflateInit2(&stream, kGzipWindow) != Z_OK) return std::nullopt;
@@ -57,6 +58,7 @@ std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t mos
   std::array<char, 65536> part;
   int result = Z_OK;
   while (result == Z_OK) {
+    if (share != nullptr && share->IsOver()) return std::nullopt;
     stream.next_out = reinterpret_cast<Bytef*>(part.data());
     stream.avail_out = static_cast<uInt>(part.size());
     result = inflate(&stream, Z_NO_FLUSH);

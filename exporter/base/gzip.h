@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/base/work_budget.h"
+
 namespace nccl_pulse {
 
 // In gzip format, at the cheapest level: a page is mostly repetition, and the time is a core of
@@ -14,9 +16,10 @@ namespace nccl_pulse {
 // Thread: any, no state. Cost: //bench:scrape.
 std::optional<std::string> Gzip(std::string_view text);
 
-// The other direction, of text that has at most `most` bytes. Nothing when it has more, or when
-// this is not one whole gzip stream.
-std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most);
+// Unpacks a text of at most `most` bytes. Nothing: it has more, `packed` is not one whole gzip
+// stream, or unpacking it takes longer than `share`, if that is not null.
+std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most,
+                                        const WorkBudget::Share* share = nullptr);
 
 }  // namespace nccl_pulse
 

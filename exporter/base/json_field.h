@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "metrics/shared_bytes.h"
+#include "exporter/base/plain_text.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -20,12 +20,10 @@ inline const nlohmann::json& At(const nlohmann::json& object, const char* key) {
   return found == object.end() ? *nothing : *found;
 }
 
-// Without anything that could steer a terminal, and at most 4 KiB.
+// Returns the text made plain (plain_text.h); "": the field is no text.
 inline std::string TextAt(const nlohmann::json& object, const char* key) {
   const nlohmann::json& value = At(object, key);
-  if (!value.is_string()) return "";
-  const auto& text = value.get_ref<const std::string&>();
-  return CopyFromShared(text.data(), text.size() < 4096 ? text.size() : 4096);
+  return value.is_string() ? PlainText(value.get_ref<const std::string&>()) : "";
 }
 
 inline int64_t NumberAt(const nlohmann::json& object, const char* key, int64_t otherwise = 0) {

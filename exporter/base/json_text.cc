@@ -1,5 +1,7 @@
 #include "exporter/base/json_text.h"
 
+#include <cstdint>
+
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -12,7 +14,50 @@ std::string Text(const Json& json, int indent) {
 
 }  // namespace
 
-nlohmann::json ParseJson(std::string_view text) {
+std::optional<std::size_t> JsonMemory(std::string_view text) {
+  // Blocks of malloc: a vector or a map with its first place; a node of a map with its key; a place
+  // in a vector, which has three while it grows; a string.
+  constexpr std::size_t kArray = 96, kObject = 80, kMember = 96, kElement = 48, kText = 48;
+  std::size_t bytes = 0;
+  int depth = 0;
+  bool is_in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_in_text) {
+      if (c == '\\') ++i;
+      is_in_text = c != '"';
+      ++bytes;
+      continue;
+    }
+    switch (c) {
+      case '"':
+        is_in_text = true;
+        bytes += kText;
+        break;
+      case '[':
+      case '{':
+        if (++depth > kMostJsonDepth) return std::nullopt;
+        bytes += c == '[' ? kArray : kObject;
+        break;
+      case ']':
+      case '}':
+        --depth;
+        break;
+      case ':':
+        bytes += kMember;
+        break;
+      case ',':
+        bytes += kElement;
+        break;
+      default:
+        break;
+    }
+  }
+  return bytes;
+}
+
+nlohmann::json ParseJson(std::string_view text, std::size_t most_bytes) {
+  if (JsonMemory(text).value_or(SIZE_MAX) > most_bytes) return nlohmann::json::value_t::discarded;
   return nlohmann::json::parse(text.begin(), text.end(), nullptr, false);
 }
 

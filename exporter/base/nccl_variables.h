@@ -6,6 +6,7 @@
 #ifndef EXPORTER_BASE_NCCL_VARIABLES_H_
 #define EXPORTER_BASE_NCCL_VARIABLES_H_
 
+#include <string>
 #include <string_view>
 
 namespace nccl_pulse {
@@ -18,6 +19,18 @@ inline bool IsNcclVariable(std::string_view variable) {
   }
   return false;
 }
+
+// True if the value of a variable with this name is withheld from every output: the endpoint's
+// pages, captures and reports.
+inline bool IsSecretVariable(std::string_view name) {
+  std::string upper(name);
+  for (char& c : upper) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  for (const char* word : {"TOKEN", "SECRET", "PASS", "KEY", "CREDENTIAL", "AUTH", "COOKIE"}) {
+    if (upper.find(word) != upper.npos) return true;
+  }
+  return false;
+}
+inline constexpr std::string_view kWithheld = "(withheld)";
 
 }  // namespace nccl_pulse
 

@@ -170,7 +170,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     *wrong = "--keep is not between 0 and a year";
   } else if (flags.keep_processes < 0 || flags.keep_processes > kMostKeptProcesses) {
     *wrong = "--keep-processes is not between 0 and 100000";
-  } else if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(24), &hang_after, wrong)) {
+  } else if (!ReadHangAfter(std::chrono::hours(24), &hang_after, wrong)) {
     return false;
   } else if (!options->service_directory.empty() && options->service_directory[0] != '/') {
     *wrong = "--file-sd-dir is no absolute path";

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/stop_signal.h"
 #include "exporter/fleet/capture.h"
 #include "exporter/fleet/job_report.h"
 
@@ -51,7 +52,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
                         (default 60s)
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
-  --ras=HOST:PORT       NCCL's RAS, asked once for ranks that no endpoint knows, and for faulty hardware in a hang.
+  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows.
                         off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
 
 Examples:
@@ -72,7 +73,7 @@ bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string
 // Of "processes/17/nccl_log.txt: why" the name of the file, of "stacks: why" that word.
 std::string WhatIsMissing(const std::string& line) {
   std::string what = line.substr(0, line.find(": "));
-  if (!absl::EndsWith(what, ".txt")) return what;
+  if (!absl::EndsWith(what, ".txt") && !absl::EndsWith(what, ".json")) return what;
   return what.substr(what.rfind('/') + 1);  // npos + 1 is 0
 }
 
@@ -132,8 +133,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (options.time_limit < std::chrono::seconds(1) || options.time_limit > std::chrono::hours(1)) {
     return Fail(kUsageError, "--time-limit is not between 1s and 1h");
   }
-  if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(1), &options.look.hang_after,
-                     &error)) {
+  if (!ReadHangAfter(std::chrono::hours(1), &options.look.hang_after, &error)) {
     return Fail(kUsageError, error);
   }
   std::string path = out;
@@ -152,11 +152,16 @@ int Run(const std::vector<std::string>& arguments) {
     return Fail(IsDirectoryNamed() ? kNoAnswer : kUsageError, error);
   }
   options.look.client = question.client;
+  options.look.client.stop = StopOnSignal();
+  options.on_busy = [is_said = false]() mutable {
+    if (std::exchange(is_said, true)) return;
+    Fail(0, "endpoints are busy: waiting for the calls of live ranks. Ctrl-C writes what is there");
+  };
   const Capture capture = CaptureJob(question.endpoints, options);
   if (capture.look.heard == 0) {
     for (const std::string& each : capture.missing) Fail(0, each);
     Fail(0, "no endpoint answers; nothing is written");
-    return FailUnheard(kNoAnswer, question);
+    return FailUnheard(kNoAnswer, question.is_nobody_here);
   }
   if (!capture.bundle.Write(path, &error)) return Fail(kNotWritten, error);
   std::fputs(JobText(capture.look).c_str(), stdout);

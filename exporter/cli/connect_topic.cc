@@ -9,8 +9,8 @@ constexpr char kHelp[] =
 9410 to 9417.
 
 Where the endpoints are:
-  HOST:PORT             also :PORT, HOST (port 9410), https://HOST:PORT; for status also unix:/path. A job's log
-                        shows its address with NCCL_DEBUG=INFO
+  HOST:PORT             also :PORT, HOST (port 9410), https://HOST:PORT, unix:/path, and the URL in a job's log
+                        (NCCL_DEBUG=INFO)
   --endpoint=HOST:PORT  the same
 
 All but status also find many endpoints:
@@ -36,6 +36,8 @@ TLS and passwords:
   --bearer-file=FILE    one line with a token for the endpoints
   --prometheus-credentials-file=FILE  one line user:password for the Prometheus and http_sd only
   --prometheus-bearer-file=FILE  one line with a token for the Prometheus and http_sd only
+  --prometheus-header='NAME: VALUE'  one more header for the Prometheus and http_sd only, such as
+                        'X-Scope-OrgID: my-team' for a Mimir with tenants
   --timeout=DURATION    how long each endpoint may take (default 3s; status: 5s); all are asked at once
 
 Every duration has a unit: 500ms, 5s, 10m, 1h30m.

@@ -17,8 +17,9 @@
 #include "exporter/cli/command.h"
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
-#include "exporter/cli/status_endpoint.h"
+#include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/status_words.h"
+#include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/node/listener.h"
 #include "simulation/ranks.h"
@@ -184,8 +185,7 @@ class Demo {
     const std::string address = AddressIn(message.text);
     if (address.empty() || address == endpoint_) return;
     std::string error;
-    if (!FindStatusEndpoint(address, false, {}, &asked_, &error)) return;
-    asked_.client.patience = kPatience;
+    if (!ParseEndpointAddress(address, false, kDefaultEndpointPort, &asked_, &error)) return;
     endpoint_ = address;
     const bool is_http = absl::StartsWith(address, "http://");
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
@@ -205,7 +205,9 @@ class Demo {
   }
 
   DemoSight Look() const {
-    const FleetAnswer answer = Ask(asked_.address, kCommunicators, asked_.client);
+    FleetClientOptions client;
+    client.patience = kPatience;
+    const FleetAnswer answer = Ask(asked_, kCommunicators, client);
     std::vector<int> pids;
     for (uint32_t rank = 0; rank < simulation::kRanks; ++rank) {
       pids.push_back(ranks_.pid(static_cast<int>(rank)));
@@ -213,7 +215,7 @@ class Demo {
     const std::string problem = ProblemOf(answer, kCommunicators);
     if (problem.empty()) return DemoSight::Of(answer.body, pids);
     DemoSight sight;
-    sight.problem = absl::StrCat(asked_.address.name(), ": ", problem);
+    sight.problem = absl::StrCat(asked_.name(), ": ", problem);
     return sight;
   }
 
@@ -241,7 +243,7 @@ class Demo {
   simulation::Ranks ranks_;
   DemoStory story_;
   std::string endpoint_;  // "": not known yet
-  StatusEndpoint asked_;
+  Address asked_;
   double begin_s_ = 0;
   bool has_no_library_ = false;
 };

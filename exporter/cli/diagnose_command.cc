@@ -37,9 +37,9 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
                         their names
   --job-id=ID           the job with this value of the label job_id (default: everything that the endpoints know)
   --comm=ID             the job with this communicator (16 hexadecimal digits)
-  --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
+  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
-  --ras=HOST:PORT       NCCL's RAS, asked once for ranks that no endpoint knows, and for faulty hardware in a hang.
+  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows.
                         off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
   --json                print everything as JSON
 
@@ -63,7 +63,7 @@ struct Question {
 // On failure returns false and says in `error` what is wrong.
 bool ReadQuestion(Question* question, std::string* error) {
   JobLookOptions& options = question->options;
-  if (!ReadHangAfter(std::chrono::seconds(8), std::chrono::hours(1), &options.hang_after, error)) {
+  if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, error)) {
     return false;
   }
   if (!RasFromFlag(fleet_flags.ras, &options.ras, error) || !ReadFilter(&options.filter, error) ||
@@ -160,7 +160,7 @@ int Run(const std::vector<std::string>& arguments) {
       return Fail(kUsageError, error);
   }
   Print(look);
-  if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet);
+  if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet.is_nobody_here);
   if (question.fleet.is_this_host) {
     std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), is_json ? stderr : stdout);
   }

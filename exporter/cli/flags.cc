@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -113,13 +114,17 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
       std::vector<std::string> names;
       for (const Flag& each : flags) names.emplace_back(each.name);
       const std::string nearest = Nearest(name, names);
-      return absl::StrCat(name, " is no flag of `pulse ", command, "`",
+      return absl::StrCat(given[i].substr(0, given[i].find('=')), " is no flag of `pulse ", command,
+                          "`",
                           nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
     }
     const bool has_value = equals != rest.npos;
     const bool is_switch = std::holds_alternative<bool*>(flag->value);
     const bool has_next = i + 1 < given.size();
-    std::string_view text = has_value ? rest.substr(equals + 1) : has_next ? given[i + 1] : "";
+    // A script with the line ends of Windows leaves a carriage return.
+    std::string_view text = absl::StripAsciiWhitespace(has_value  ? rest.substr(equals + 1)
+                                                       : has_next ? given[i + 1]
+                                                                  : "");
     // People write --watch=5 and --watch 5s.
     bool truth = false;
     if (is_switch && name == "--watch" && LooksLikeTime(text) &&

@@ -13,11 +13,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/status_words.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
-#include "metrics/shared_bytes.h"
 
 namespace nccl_pulse {
 
@@ -68,6 +68,29 @@ std::string WhyNoTls() {
 
 }  // namespace
 
+namespace {
+
+// "NAME: VALUE", for one line of a request's head.
+bool ReadHeader(std::string_view text, std::string* header, std::string* error) {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  const auto is_of_name = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_", c);
+  };
+  const bool is_good = text.empty() || (colon != text.npos && colon != 0 &&
+                                        std::all_of(name.begin(), name.end(), is_of_name) &&
+                                        std::none_of(text.begin(), text.end(), [](char c) {
+                                          return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+                                        }));
+  if (!is_good) {
+    *error = "--prometheus-header is not NAME: VALUE, such as \"X-Scope-OrgID: my-team\"";
+  }
+  *header = std::string(text);
+  return is_good;
+}
+
+}  // namespace
+
 bool ReadClients(FleetQuestion* question, std::string* error) {
   question->client.patience = absl::ToChronoMilliseconds(fleet_flags.timeout);
   if (question->client.patience < std::chrono::milliseconds(100) ||
@@ -90,7 +113,8 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
   // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
   // endpoints are scraped.
   question->is_https = fleet_flags.https || (wants_tls && fleet_flags.prometheus.empty());
-  return ReadCredentials("the endpoints", fleet_flags.credentials_file, fleet_flags.bearer_file,
+  return ReadHeader(fleet_flags.prometheus_header, &question->prometheus_client.header, error) &&
+         ReadCredentials("the endpoints", fleet_flags.credentials_file, fleet_flags.bearer_file,
                          &question->client.authorization, error) &&
          ReadCredentials("the Prometheus", fleet_flags.prometheus_credentials_file,
                          fleet_flags.prometheus_bearer_file,
@@ -98,7 +122,7 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
 }
 
 int Fail(int status, const std::string& text) {
-  std::fprintf(stderr, "pulse: %s\n", CopyFromShared(text.data(), text.size()).c_str());
+  std::fprintf(stderr, "pulse: %s\n", PlainText(text).c_str());
   return status;
 }
 
@@ -113,6 +137,7 @@ std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own) {
         {"--dns", &to.dns},
         {"--prometheus-credentials-file", &to.prometheus_credentials_file},
         {"--prometheus-bearer-file", &to.prometheus_bearer_file},
+        {"--prometheus-header", &to.prometheus_header},
         {"--hang-after", &to.hang_after}}},
       {kJobFlags, {{"--job-id", &to.job_id}, {"--comm", &to.comm}}},
       {kAccessFlags,
@@ -162,12 +187,10 @@ bool ReadFilter(JobFilter* filter, std::string* error) {
 bool ReadFleetFlags(FleetQuestion* question, std::string* error) {
   if (!ReadClients(question, error)) return false;
   for (const std::string& given : fleet_flags.endpoints) {
-    // As `pulse status` takes it: 9410 is a port of this host, like :9410.
-    const bool is_port = !given.empty() && given.find_first_not_of("0123456789") == given.npos;
-    const std::string text = is_port ? absl::StrCat(":", given) : given;
     Address address;
-    if (!ParseAddress(text, question->is_https, &address, error)) return false;
-    if (!address.has_port) address.port = kDefaultEndpointPort;
+    if (!ParseEndpointAddress(given, question->is_https, kDefaultEndpointPort, &address, error)) {
+      return false;
+    }
     question->endpoints.push_back(std::move(address));
   }
   const std::string file = fleet_flags.targets;
@@ -210,13 +233,12 @@ bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::s
                                         question->client.patience, &question->endpoints, error);
 }
 
-bool ReadHangAfter(std::chrono::seconds least, std::chrono::hours most,
-                   std::optional<std::chrono::milliseconds>* hang_after, std::string* error) {
+bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,
+                   std::string* error) {
   if (!fleet_flags.hang_after.has_value()) return true;
   const absl::Duration given = *fleet_flags.hang_after;
-  if (given < absl::FromChrono(least) || given > absl::FromChrono(most)) {
-    *error =
-        absl::StrCat("--hang-after is not between ", least.count(), "s and ", most.count(), "h");
+  if (given < absl::Seconds(1) || given > absl::FromChrono(most)) {
+    *error = absl::StrCat("--hang-after is not between 1s and ", most.count(), "h");
     return false;
   }
   *hang_after = absl::ToChronoMilliseconds(given);
@@ -263,21 +285,28 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
   return HasAuthorities(*question, error);
 }
 
-int FailUnheard(int status, const FleetQuestion& question) {
-  if (!question.is_nobody_here) return status;
-  return Fail(status,
-              absl::StrCat("No address was given: localhost was asked at the ports ",
-                           kDefaultEndpointPort, " to ", kLastLocalPort,
-                           ". Is a job with NCCL Pulse running on this node? Its log says where "
-                           "the metrics are (NCCL_DEBUG=INFO); give that address: "
-                           "HOST:PORT"));
+int FailUnheard(int status, bool is_nobody_here) {
+  return Fail(
+      status,
+      absl::StrCat(is_nobody_here ? absl::StrCat("No address was given: localhost was asked at the "
+                                                 "ports ",
+                                                 kDefaultEndpointPort, " to ", kLastLocalPort, ". ")
+                                  : "",
+                   "Does a job with NCCL Pulse run there? Its log says "
+                   "where the metrics are (NCCL_DEBUG=INFO); give that address: HOST:PORT. "
+                   "Without such a line, check NCCL_PROFILER_PLUGIN"));
 }
 
 int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints) {
-  if (missing_ranks == 0 && silent_endpoints == 0) return 0;
-  return Fail(status,
-              absl::StrCat("INCOMPLETE: it lacks the calls of ", Plural(missing_ranks, "live rank"),
-                           ", and ", Plural(silent_endpoints, "endpoint"), " did not answer"));
+  std::string what;
+  if (missing_ranks != 0) {
+    what = absl::StrCat("calls of ", Plural(missing_ranks, "live rank"), " are missing");
+  }
+  if (silent_endpoints != 0) {
+    absl::StrAppend(&what, what.empty() ? "" : ", and ", Plural(silent_endpoints, "endpoint"),
+                    " did not answer");
+  }
+  return what.empty() ? 0 : Fail(status, absl::StrCat("INCOMPLETE: ", what));
 }
 
 }  // namespace nccl_pulse

@@ -32,7 +32,7 @@ struct FleetFlags {
   bool https = false;
   TlsClientConfig tls;
   std::string credentials_file, bearer_file;
-  std::string prometheus_credentials_file, prometheus_bearer_file;
+  std::string prometheus_credentials_file, prometheus_bearer_file, prometheus_header;
   absl::Duration timeout = absl::Seconds(3);
   std::optional<absl::Duration> hang_after;
 };
@@ -84,9 +84,9 @@ bool IsDirectoryNamed();
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
 
 // --hang-after; nothing where it was not given. Without it each command goes by what it knows better.
-// False, with the reason in `error`, if it is out of these bounds.
-bool ReadHangAfter(std::chrono::seconds least, std::chrono::hours most,
-                   std::optional<std::chrono::milliseconds>* hang_after, std::string* error);
+// False, with the reason in `error`, if it is not between a second and `most`.
+bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,
+                   std::string* error);
 
 // Keeps the first of each, in their order.
 void KeepDifferent(std::vector<Address>* endpoints);
@@ -100,9 +100,9 @@ bool HasAuthorities(const FleetQuestion& question, std::string* error);
 // is wrong.
 bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
 
-// When nobody has answered: prints where this host was asked, if it was, and how to find the right
-// address. Returns the status.
-int FailUnheard(int status, const FleetQuestion& question);
+// When nobody has answered: prints how to find the right address, and where this host was asked if
+// no address was given (`is_nobody_here`). Returns the status.
+int FailUnheard(int status, bool is_nobody_here);
 
 // When a file that was written lacks the calls of live ranks, or endpoints have not answered: says
 // so, and returns the status. 0: nothing is missing.

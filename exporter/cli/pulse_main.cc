@@ -1,5 +1,10 @@
 // The `pulse` program: finds the subcommand, parses its flags, runs it.
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -8,14 +13,18 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "exporter/base/error_text.h"
 #include "exporter/base/version.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/completion.h"
+#include "exporter/cli/fleet_flags.h"
 
 namespace nccl_pulse {
 namespace {
 
 constexpr int kUsageError = 1;
+constexpr int kNotWritten = 5;
 
 const Command* const kCommands[] = {
     &kStatusCommand, &kDiagnoseCommand, &kWatchCommand, &kCaptureCommand, &kTraceCommand,
@@ -49,8 +58,8 @@ int NoSuchCommand(const char* name) {
   std::vector<std::string> names = {"help"};
   for (const Command* command : kCommands) names.emplace_back(command->name);
   const std::string nearest = Nearest(name, names);
-  std::fprintf(stderr, "pulse: no command \"%s\"%s\n", name,
-               nearest.empty() ? "" : ("; did you mean \"" + nearest + "\"?").c_str());
+  Fail(0, absl::StrCat("no command \"", name, "\"",
+                       nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?")));
   if (nearest.empty()) {
     PrintUsage(stderr);
   } else {  // a longer text would scroll it away
@@ -61,6 +70,27 @@ int NoSuchCommand(const char* name) {
 
 bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
+}
+
+// Keeps files and sockets from becoming standard streams that are closed.
+void OccupyStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    // Writing to what is open for reading fails, as it did before.
+    if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
+// Returns `status`, or kNotWritten if something that was printed could not be written.
+int Written(int status) {
+  const bool was_bad = std::ferror(stdout) != 0;
+  if (std::fflush(stdout) == 0 && !was_bad) return status;
+  const int error = was_bad ? 0 : errno;
+  // A reader that has seen enough, as head(1).
+  pollfd out = {STDOUT_FILENO, POLLOUT, 0};
+  if (poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0) return status;
+  return Fail(kNotWritten, absl::StrCat("cannot write to standard output",
+                                        error == 0 ? "" : absl::StrCat(": ", ErrorText(error))));
 }
 
 int Main(int argc, char** argv) {
@@ -103,8 +133,8 @@ int Main(int argc, char** argv) {
   std::vector<std::string> rest;
   const std::string problem = ReadFlags(command->name, command->flags(), arguments, &rest);
   if (!problem.empty()) {
-    std::fprintf(stderr, "pulse: %s\n`pulse help %s` says more.\n", problem.c_str(), command->name);
-    return kUsageError;
+    Fail(kUsageError, problem);
+    return Fail(kUsageError, absl::StrCat("`pulse help ", command->name, "` lists the flags"));
   }
   // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end
   // the program. The demo prints for good, and ends with who reads it.
@@ -118,4 +148,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace nccl_pulse
 
-int main(int argc, char** argv) { return nccl_pulse::Main(argc, argv); }
+int main(int argc, char** argv) {
+  nccl_pulse::OccupyStandardStreams();
+  return nccl_pulse::Written(nccl_pulse::Main(argc, argv));
+}

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "metrics/shared_bytes.h"
+#include "exporter/base/plain_text.h"
 
 namespace nccl_pulse {
 namespace {
@@ -22,8 +22,7 @@ void LogLine(LogLevel level, const std::string& message) {
   // It may have what an endpoint said: nothing of it may steer a terminal.
   std::string line =
       absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
-                   level == LogLevel::kInfo ? " info: " : " warning: ",
-                   CopyFromShared(message.data(), message.size()));
+                   level == LogLevel::kInfo ? " info: " : " warning: ", PlainText(message));
   if (line.size() >= kMostLineBytes) line.resize(kMostLineBytes - 1);
   line += '\n';
   pollfd out = {STDERR_FILENO, POLLOUT, 0};

@@ -71,8 +71,10 @@ Exit status: 0 all have changed; 1 bad usage; 2 no process to ask, or none has c
 // The sockets of those that are to be changed, where neither --pid nor --all says it: of the job
 // that was asked for, or of the only one. False, with what there is in `error`, where there are
 // several. `answers` gets those that have not answered, and may be of any job.
+// `known` gets the jobs that there are, where the one that was asked for is not among them.
 bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
-             std::vector<ControlAnswer>* answers, std::string* error) {
+             std::vector<ControlAnswer>* answers, std::set<std::string>* known,
+             std::string* error) {
   ControlQuestion who;
   who.commands = {MakeMessage(MessageType::kListSettings)};
   who.patience = question.patience;
@@ -84,7 +86,10 @@ bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
     }
     std::string owner = answer.replies.front().text;
     if (owner.empty()) owner = OwnerWords("");
-    if (!job_id.empty() && owner != OwnerWords(job_id)) continue;
+    if (!job_id.empty() && owner != OwnerWords(job_id)) {
+      known->insert(std::move(owner));
+      continue;
+    }
     names->push_back(answer.name);
     if (owner != kAgentOwner) ++jobs[{answer.user, owner}];
   }
@@ -186,10 +191,11 @@ int Run(const std::vector<std::string>& arguments) {
     return Fail(kUsageError, "--job-id, --pid and --all exclude each other");
   }
   std::vector<ControlAnswer> answers;
+  std::set<std::string> known;
   bool is_anybody_asked = true;
   if (given_pids.empty() && !is_all) {
     std::string error;
-    if (!FindJob(question, &question.names, &answers, &error)) {
+    if (!FindJob(question, &question.names, &answers, &known, &error)) {
       return Fail(kUsageError, error);
     }
     is_anybody_asked = !question.names.empty();
@@ -198,9 +204,11 @@ int Run(const std::vector<std::string>& arguments) {
     for (ControlAnswer& answer : AskProcesses(question)) answers.push_back(std::move(answer));
   }
   if (answers.empty()) {
-    return Fail(kNobody, absl::StrCat("no process with NCCL Pulse ",
-                                      job_id.empty() ? "of this user" : "of this job",
-                                      " runs on this node (in this network namespace)"));
+    return Fail(
+        kNobody,
+        absl::StrCat("no process with NCCL Pulse ", job_id.empty() ? "of this user" : "of this job",
+                     " runs on this node (in this network namespace)",
+                     known.empty() ? "" : "; known: ", absl::StrJoin(known, ", ")));
   }
   return Print(answers);
 }

@@ -22,8 +22,8 @@
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/local_endpoints.h"
-#include "exporter/cli/status_endpoint.h"
 #include "exporter/cli/status_table.h"
+#include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "nlohmann/json.hpp"
 
@@ -96,40 +96,28 @@ was lost or doesn't run, a communicator's work can't be seen, or another endpoin
 What verdicts mean: docs/debug-a-hang.md.
 )";
 
-// Null if there is nothing to show; what is wrong has been printed.
-std::optional<Json> Look(const StatusEndpoint& from) {
-  const std::string endpoint = from.address.name();
-  const FleetAnswer answer = Ask(from.address, "/api/v1/communicators", from.client);
-  if (!answer.error.empty()) {
-    std::fprintf(stderr, "pulse: no answer from %s: %s\n", endpoint.c_str(), answer.error.c_str());
+struct StatusEndpoint {
+  Address address;
+  FleetClientOptions client;
+};
+
+// Returns nothing if there is nothing to show; what is wrong has been printed. `is_nobody_here`: no
+// address was given, and no endpoint was found.
+std::optional<Json> Look(const StatusEndpoint& from, bool is_nobody_here = false) {
+  constexpr char kPath[] = "/api/v1/communicators";
+  const FleetAnswer answer = Ask(from.address, kPath, from.client);
+  if (const std::string problem = ProblemOf(answer, kPath); !problem.empty()) {
+    const bool wants_password = answer.status == 401 && !answer.had_credentials;
+    Fail(0, absl::StrCat("no answer from ", from.address.name(), ": ", problem,
+                         wants_password ? ": --credentials-file=FILE or --bearer-file=FILE" : ""));
     // A failure of TLS means that the endpoint was found.
-    if (!from.address.is_https) {
-      std::fputs(
-          "Does a job with NCCL Pulse run there? Its log says where the metrics are "
-          "(NCCL_DEBUG=INFO): "
-          "pulse status HOST:PORT\n",
-          stderr);
-    }
-    return std::nullopt;
-  }
-  if (answer.status == 401) {
-    std::fprintf(
-        stderr, "pulse: %s %s: --credentials-file=FILE or --bearer-file=FILE\n", endpoint.c_str(),
-        from.client.authorization.empty() ? "asks for a password" : "refuses these credentials");
-    return std::nullopt;
-  }
-  if (answer.status != 200) {
-    std::fprintf(stderr, "pulse: %s answers with status %d: %s\n", endpoint.c_str(), answer.status,
-                 answer.status == 404 ? "does another program listen there?"
-                                      : answer.body.substr(0, answer.body.find('\0')).c_str());
+    if (!answer.error.empty() && !from.address.is_https) FailUnheard(0, is_nobody_here);
     return std::nullopt;
   }
   Json page = ParseJson(answer.body);
   if (!page.is_object() || !page.contains("communicators")) {
-    std::fprintf(
-        stderr,
-        "pulse: the answer of %s is not from NCCL Pulse: does another program listen there?\n",
-        endpoint.c_str());
+    Fail(0, absl::StrCat("the answer of ", from.address.name(),
+                         " is not from NCCL Pulse: does another program listen there?"));
     return std::nullopt;
   }
   page["age_seconds"] = answer.age.count();
@@ -143,21 +131,15 @@ winsize ScreenSize() {
   return size;
 }
 
-// The last calls of a communicator, or why there are none.
+// Prints the last calls of a communicator, or why there are none.
 void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
-  const FleetAnswer answer =
-      Ask(from.address, absl::StrCat("/api/v1/communicators/", comm, "/calls"), from.client);
-  if (!answer.error.empty()) {
-    std::fprintf(stderr, "pulse: no answer from %s: %s\n", from.address.name().c_str(),
-                 answer.error.c_str());
-    return;
-  }
+  const std::string path = absl::StrCat("/api/v1/communicators/", comm, "/calls");
+  const FleetAnswer answer = Ask(from.address, path, from.client);
   const Json page = ParseJson(answer.body);
-  if (answer.status != 200 || !page.is_object()) {
-    std::fprintf(stderr, "pulse: no last calls of communicator %s: %s\n", comm.c_str(),
-                 answer.status == 404   ? "the endpoint does not know it, or is an older version"
-                 : answer.status == 503 ? "the endpoint has no processor time left for them now"
-                                        : "the endpoint's answer is not understood");
+  std::string problem = ProblemOf(answer, path);
+  if (problem.empty() && !page.is_object()) problem = "the answer is not from NCCL Pulse";
+  if (!problem.empty()) {
+    Fail(0, absl::StrCat("no last calls of communicator ", comm, ": ", problem));
     return;
   }
   constexpr std::size_t kLines = 12;
@@ -212,7 +194,7 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
   while (true) {
     std::optional<Json> page = Look(endpoint);
     if (page && json) {
-      std::printf("%s\n", page->dump().c_str());
+      std::printf("%s\n", JsonText(*page).c_str());
     } else if (page) {
       const std::string table = StatusTable(*page, before ? &*before : nullptr, ForScreen(options));
       // From the top of the screen. Nothing of the last look remains below it.
@@ -220,7 +202,7 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
                   terminal ? "" : "\n");
     }
     std::fflush(stdout);
-    if (std::ferror(stdout) != 0) return 0;  // nobody reads it any longer
+    if (std::ferror(stdout) != 0) return 0;  // main() says why
     before = std::move(page);
     absl::SleepFor(interval);
   }
@@ -236,16 +218,14 @@ std::string FirstOfThisHost(bool* is_one_left_out) {
   // What is the matter with it is said when it is asked.
   if (found.empty()) return silent.empty() ? "" : silent.front().address.name();
   for (const SilentPort& port : silent) {
-    std::fprintf(stderr, "pulse: %s is left out: %s\n", port.address.name().c_str(),
-                 port.why.c_str());
+    Fail(0, absl::StrCat(port.address.name(), " is left out: ", port.why));
   }
   *is_one_left_out = !silent.empty();
   std::string others;
   for (std::size_t i = 1; i < found.size(); ++i) absl::StrAppend(&others, " :", found[i].port);
   if (!others.empty() || found.front().port != kDefaultEndpointPort) {
-    std::fprintf(stderr, "pulse: no address was given: this is %s%s%s\n",
-                 found.front().name().c_str(),
-                 others.empty() ? "" : "; other endpoints of this host:", others.c_str());
+    Fail(0, absl::StrCat("no address was given: this is ", found.front().name(),
+                         others.empty() ? "" : "; other endpoints of this host:", others));
   }
   return found.front().name();
 }
@@ -280,27 +260,22 @@ int Run(const std::vector<std::string>& arguments) {
   const std::string& color = flags.color;
   std::string address = flags.endpoint;
   if (arguments.size() > 1 || (!arguments.empty() && !address.empty())) {
-    std::fprintf(stderr, "pulse: status takes one endpoint\n");
-    return kUsageError;
+    return Fail(kUsageError, "status takes one endpoint");
   }
   if (!arguments.empty()) address = arguments.front();
   if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {
-    std::fprintf(
-        stderr, "pulse: --interval must be between 250ms (an endpoint answers no faster) and 1h\n");
-    return kUsageError;
+    return Fail(kUsageError,
+                "--interval must be between 250ms (an endpoint answers no faster) and 1h");
   }
   if (color != "auto" && color != "always" && color != "never") {
-    std::fprintf(stderr, "pulse: --color=%s: must be auto, always or never\n", color.c_str());
-    return kUsageError;
+    return Fail(kUsageError, absl::StrCat("--color=", color, ": must be auto, always or never"));
   }
   const std::string& calls_of = flags.calls_of;
   if (!calls_of.empty() && !IsCommunicatorId(calls_of)) {
-    std::fprintf(stderr, "pulse: --calls-of=%s: not 16 hexadecimal digits\n", calls_of.c_str());
-    return kUsageError;
+    return Fail(kUsageError, absl::StrCat("--calls-of=", calls_of, ": not 16 hexadecimal digits"));
   }
   if ((!calls_of.empty() || flags.calls) && (json || flags.watch)) {
-    std::fputs("pulse: --calls goes neither with --json nor with --watch\n", stderr);
-    return kUsageError;
+    return Fail(kUsageError, "--calls goes neither with --json nor with --watch");
   }
   FleetQuestion question;
   std::string problem;
@@ -311,26 +286,25 @@ int Run(const std::vector<std::string>& arguments) {
   bool is_one_left_out = false;
   if (is_search) address = FirstOfThisHost(&is_one_left_out);
   const bool is_nobody_here = is_search && address.empty();
+  if (address.empty()) address = absl::StrCat("localhost:", kDefaultEndpointPort);
   StatusEndpoint endpoint;
-  if (!FindStatusEndpoint(address, question.is_https, question.client, &endpoint, &problem)) {
-    std::fprintf(stderr, "pulse: %s\n", problem.c_str());
-    return kUsageError;
+  endpoint.client = question.client;
+  question.endpoints.resize(1);
+  Address& asked = question.endpoints.front();
+  if (!ParseEndpointAddress(address, question.is_https, kDefaultEndpointPort, &asked, &problem) ||
+      !HasAuthorities(question, &problem)) {
+    return Fail(kUsageError, problem);
   }
+  endpoint.address = asked;
   StatusOptions options;
   options.color = UseColor(color);
   options.all = flags.all;
   if (flags.watch) return Watch(endpoint, json, options, interval);
 
-  std::optional<Json> page = Look(endpoint);
-  if (!page) {
-    if (is_nobody_here) {
-      std::fprintf(stderr, "No address was given: localhost was asked at the ports %d to %d.\n",
-                   kDefaultEndpointPort, kLastLocalPort);
-    }
-    return kNoAnswer;
-  }
+  std::optional<Json> page = Look(endpoint, is_nobody_here);
+  if (!page) return kNoAnswer;
   if (json) {
-    std::printf("%s\n", page->dump(2).c_str());
+    std::printf("%s\n", JsonText(*page, 2).c_str());
     return ExitStatus(*page, is_one_left_out);
   }
   // A second look, for the rates.

@@ -1,8 +1,6 @@
 // pulse trace: a timeline of a job's calls for ui.perfetto.dev, of a job that runs or of a capture.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -15,6 +13,7 @@
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/status_words.h"
+#include "exporter/cli/stop_signal.h"
 #include "exporter/timeline/captured.h"
 #include "exporter/timeline/timeline.h"
 #include "exporter/timeline/trace_file.h"
@@ -73,9 +72,6 @@ incomplete: calls of live ranks are missing, or an endpoint didn't answer; 5 cou
 left of it. What tracks mean: docs/debug-a-slow-job.md.
 )";
 
-std::atomic<bool> stop_asked{false};
-void AskToStop(int /*signal*/) { stop_asked.store(true); }
-
 void PrintClocks(const Observation& seen, std::FILE* said) {
   for (std::size_t i = 0; i < seen.endpoints.size() && i < seen.clocks.size(); ++i) {
     std::fprintf(said, "  clock of %s: %s\n", seen.endpoints[i].c_str(),
@@ -94,7 +90,8 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
   JobLookOptions options;
   options.client = question.client;
-  if (!ReadHangAfter(std::chrono::seconds(1), std::chrono::hours(1), &options.hang_after, &error)) {
+  options.client.stop = StopOnSignal();
+  if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, &error)) {
     return Fail(kUsageError, error);
   }
   JobWatch watch(question.endpoints, options);
@@ -102,7 +99,7 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   if (watch.heard() == 0) {
     for (const std::string& note : watch.Take().notes) Fail(0, note);
     Fail(0, "no endpoint answers; nothing is written");
-    return FailUnheard(kNothingRead, question);
+    return FailUnheard(kNothingRead, question.is_nobody_here);
   }
   std::fprintf(
       said,
@@ -117,12 +114,15 @@ int Watch(int every, std::FILE* said, Observation* seen) {
       static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
   if (every != 0) CloserLook::PrintCost(said);
   std::fflush(said);
-  std::signal(SIGINT, AskToStop);
   const std::chrono::milliseconds window = absl::ToChronoMilliseconds(duration);
   CloserLook closer(every, question.client.patience);
   if (every != 0) closer.Begin(watch.processes(), question.endpoints, window, said);
   std::fflush(said);
-  watch.Watch(window, stop_asked);
+  watch.Watch(window, [said](std::size_t unread) {
+    std::fprintf(said, "Reading the calls of %s more: endpoints are busy. Ctrl-C skips them.\n",
+                 Plural(unread, "live communicator").c_str());
+    std::fflush(said);
+  });
   if (every != 0) closer.End();
   *seen = watch.Take();
   seen->notes.insert(seen->notes.end(), closer.notes().begin(), closer.notes().end());

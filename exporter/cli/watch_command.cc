@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
-constexpr std::chrono::milliseconds kProgramPatience{500};
+constexpr std::chrono::milliseconds kPatience{500};
 
 // The flags.
 std::string listen_address = ":9420";  // NOLINT(cert-err58-cpp)
@@ -42,7 +42,7 @@ it gives the verdict of `pulse diagnose`. It holds no state; a second one beside
 Addresses of endpoints (they must be given), TLS and passwords: `pulse help connect`. Files and directories are read
 again every 10 s.
 
-  --hang-after=DURATION time without progress that counts as a hang, 8s to 1h (default: the endpoints'
+  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
 
 What to do in a hang (docs/on-hang.md has examples):
@@ -100,8 +100,7 @@ int Run(const std::vector<std::string>& arguments) {
   // What is wrong with the flags themselves is said at once; a directory may not answer yet.
   FleetQuestion question;
   HangProgram::Options on_hang;
-  if (!ReadHangAfter(std::chrono::seconds(8), std::chrono::hours(1),
-                     &options.watcher.look.hang_after, &error) ||
+  if (!ReadHangAfter(std::chrono::hours(1), &options.watcher.look.hang_after, &error) ||
       !ReadFleetFlags(&question, &error) || !ReadHangFlags(hang_flags, &on_hang, &error)) {
     return Fail(kUsageError, error);
   }
@@ -127,9 +126,9 @@ int Run(const std::vector<std::string>& arguments) {
                    "://", absl::StrReplaceAll(service->address(), {{"[::]", "localhost"}}), "/"));
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) Reload(guard.get());
-  service = nullptr;
-  // A program that still works is left to itself; its thread uses what main would destroy.
-  if (program != nullptr && !program->Stop(kProgramPatience)) std::_Exit(0);
+  // A round or a program that still works is left to itself; its thread uses what main would destroy.
+  const bool has_ended = service->Stop(kPatience);
+  if ((program != nullptr && !program->Stop(kPatience)) || !has_ended) std::_Exit(0);
   return 0;
 }
 

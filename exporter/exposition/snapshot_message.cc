@@ -263,14 +263,22 @@ class Writer {
 };
 
 struct TooLarge {};
+struct TooSlow {};
 
 // More than can be.
 struct TooMany : std::exception {};
 
-// How much memory may still be taken.
+// How much memory, and processor time, may still be taken.
 class Room {
  public:
-  explicit Room(uint64_t bytes) : bytes_(bytes) {}
+  Room(uint64_t bytes, const WorkBudget::Share* share) : bytes_(bytes), share_(share) {}
+  // For each field: those that are read over one another take no memory.
+  void CountField() {
+    constexpr uint64_t kFieldsBetweenLooks = 4096;
+    if (++fields_ % kFieldsBetweenLooks == 0 && share_ != nullptr && share_->IsOver()) {
+      throw TooSlow();
+    }
+  }
   void Take(uint64_t bytes) {
     if (bytes > bytes_) throw TooLarge();
     bytes_ -= bytes;
@@ -280,6 +288,8 @@ class Room {
 
  private:
   uint64_t bytes_;
+  uint64_t fields_ = 0;
+  const WorkBudget::Share* const share_;
 };
 
 class Reader {
@@ -293,6 +303,7 @@ class Reader {
   void Read(T& message) {
     while (in_.next()) {
       is_read_ = false;
+      room_->CountField();
       FieldsOf(*this, message);
       if (!is_read_) in_.skip();
     }
@@ -410,9 +421,10 @@ std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int6
 }
 
 bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns,
-                   uint64_t most_bytes, SnapshotMessage* message, std::string* error) {
+                   uint64_t most_bytes, SnapshotMessage* message, std::string* error,
+                   const WorkBudget::Share* share) {
   *message = SnapshotMessage();
-  Room room(most_bytes);
+  Room room(most_bytes, share);
   try {
     const protozero::data_view data(text.data(), text.size());
     const Start start = ReadStart(data);
@@ -437,6 +449,8 @@ bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns
     return true;
   } catch (const TooLarge&) {
     *error = kTooLarge;
+  } catch (const TooSlow&) {
+    *error = "snapshots that take too long to read";
   } catch (const std::exception&) {
     *error = "damaged snapshots";
   }

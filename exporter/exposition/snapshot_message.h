@@ -27,6 +27,7 @@
 #include <string>
 #include <string_view>
 
+#include "exporter/base/work_budget.h"
 #include "exporter/diagnosis/snapshot_set.h"
 
 namespace nccl_pulse {
@@ -44,10 +45,11 @@ struct SnapshotMessage {
 std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int64_t hang_after_ns);
 
 // `now_realtime_ns`: where to put the moment of writing; none: where the endpoint's clock had it.
-// `most_bytes`: that the set may take in memory. False with what is wrong in `error`, to be put
-// behind "it answers with"; the message is then empty.
+// `most_bytes`: that the set may take in memory. `share`: of processor time; null: no limit. False
+// with what is wrong in `error`, to be put behind "it answers with"; the message is then empty.
 bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns,
-                   uint64_t most_bytes, SnapshotMessage* message, std::string* error);
+                   uint64_t most_bytes, SnapshotMessage* message, std::string* error,
+                   const WorkBudget::Share* share = nullptr);
 
 }  // namespace nccl_pulse
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -64,6 +65,32 @@ bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
   }
   if (port < 1 || port > 65535) return fail("the port is not between 1 and 65535");
   address->port = static_cast<uint16_t>(port);
+  return true;
+}
+
+bool ParseEndpointAddress(std::string_view text, bool otherwise_https, uint16_t otherwise_port,
+                          Address* address, std::string* error) {
+  text = absl::StripAsciiWhitespace(text);
+  std::string_view socket = text;
+  if (absl::ConsumePrefix(&socket, "unix:") && absl::StartsWith(socket, "/")) {
+    *address = Address();
+    address->is_https = otherwise_https;
+    address->host = "localhost";
+    address->unix_path = std::string(socket);
+    return true;
+  }
+  const bool is_port = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+  std::string url(text.substr(0, text.find_first_of("?#")));
+  if (is_port) url.insert(0, ":");
+  if (!ParseAddress(url, otherwise_https, address, error)) {
+    absl::StrAppend(error, ": write HOST:PORT, https://HOST:PORT or unix:/PATH");
+    return false;
+  }
+  for (const std::string_view page : {"/metrics", "/api/v1", "/healthz"}) {
+    const std::size_t at = absl::StrCat(address->path, "/").rfind(absl::StrCat(page, "/"));
+    if (at != std::string::npos) address->path.erase(at);
+  }
+  if (!address->has_port) address->port = otherwise_port;
   return true;
 }
 

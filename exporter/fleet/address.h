@@ -30,6 +30,13 @@ struct Address {
 bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
                   std::string* error);
 
+// Parses the address of an endpoint. Besides the above it may be a port of this host ("9410"),
+// "unix:/path", or the URL of one of its pages, such as the one in a job's log
+// ("http://host:9410/metrics"): the page is dropped, and a path before it is kept.
+// `otherwise_port`: of an address without port and scheme.
+bool ParseEndpointAddress(std::string_view text, bool otherwise_https, uint16_t otherwise_port,
+                          Address* address, std::string* error);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_FLEET_ADDRESS_H_

@@ -16,6 +16,7 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/http_client.h"
@@ -23,7 +24,6 @@
 #include "exporter/fleet/local_process.h"
 #include "exporter/fleet/run_program.h"
 #include "exporter/flight_recorder/writer.h"
-#include "metrics/shared_bytes.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -31,8 +31,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Text of the pages that the dumps are made of; in memory they take several times as much.
-constexpr std::size_t kMostPageBytes = 128 << 20;
+// Memory of the pages that the dumps are made of.
+constexpr std::size_t kMostPageBytes = 512 << 20;
 constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
 constexpr std::size_t kMostMissingBytes = 1 << 20;
 constexpr std::size_t kMostEndpointName = 48;
@@ -54,9 +54,11 @@ class Capturer {
     }
     if (capture_.look.heard > 0) {
       NoteHeard();
-      AskPages();
-      AskCalls();
+      AskPages("/api/v1/communicators");
+      AskCalls(/*live=*/true);
       AddClocks();
+      if (!options_.is_flight_recorder) AskPages("/metrics");
+      AskCalls(/*live=*/false);
       Guard("dumps and verdict", [this] {
         if (options_.is_flight_recorder) return AddDumps();
         Add("verdict.txt", JobText(capture_.look));
@@ -83,7 +85,7 @@ class Capturer {
   // Part of it may be what an endpoint said.
   void MissLine(const std::string& line) {
     constexpr std::size_t kMostLine = 1000;
-    std::string plain = CopyFromShared(line.data(), std::min(line.size(), kMostLine));
+    std::string plain = PlainText(line, kMostLine);
     missing_bytes_ += plain.size() + 1;
     if (missing_bytes_ > kMostMissingBytes) {
       ++more_missing_;
@@ -122,12 +124,14 @@ class Capturer {
     std::string target;
     std::string what;  // of the answer
   };
-  // Who fails once is not asked again: each time could take as long.
+  // Endpoints that fail are not asked again: each time could take as long. `is_urgent`: busy ones
+  // are asked again while there is time.
   template <typename Take>
-  void Ask(const std::vector<Question>& questions, Take take) {
+  void Ask(const std::vector<Question>& questions, bool is_urgent, Take take) {
     std::vector<FleetRequest> requests;
     std::vector<const Question*> asked;
-    const auto left = std::chrono::duration_cast<milliseconds>(asking_end_ - steady_clock::now());
+    const steady_clock::time_point now = steady_clock::now();
+    const auto left = std::chrono::duration_cast<milliseconds>(asking_end_ - now);
     for (const Question& each : questions) {
       if (left.count() <= 0) {
         Miss(each.what, "there was no time left (--time-limit)");
@@ -141,55 +145,37 @@ class Capturer {
     if (requests.empty()) return;
     FleetClientOptions client = options_.look.client;
     client.patience = std::min(client.patience, left);
+    client.retry_until = is_urgent ? asking_end_ : now;
+    client.on_busy = options_.on_busy;
     AskAll(requests, client, [&](std::size_t index, FleetAnswer answer) {
       const Question& question = *asked[index];
       if (!answer.error.empty()) heard_.erase(question.endpoint);
-      if (!IsGood(question.what, answer)) return;
+      const std::string problem = ProblemOf(answer, question.target);
+      if (!problem.empty()) return Miss(question.what, problem);
       Guard(question.what, [&] { take(question, std::move(answer.body)); });
     });
   }
 
   void Add(const std::string& name, std::string content) {
-    if (capture_.bundle.bytes() + page_bytes_ + content.size() > options_.most_bytes) {
+    if (capture_.bundle.bytes() + content.size() > options_.most_bytes) {
       return Miss(name, "the capture has reached its limit of size");
     }
     capture_.bundle.Add(name, std::move(content));
   }
 
-  // "" when the answer is good; else what is wrong, which is noted.
-  bool IsGood(const std::string& what, const FleetAnswer& answer) {
-    if (!answer.error.empty()) {
-      Miss(what, answer.error);
-    } else if (answer.status == 503) {
-      Miss(what, "the endpoint has no processor time left for it (503)");
-    } else if (answer.status == 404) {
-      Miss(what, "the endpoint does not have it (404): an older version, or it is gone by now");
-    } else if (answer.status != 200) {
-      Miss(what, absl::StrCat("the endpoint answers with status ", answer.status));
-    } else {
-      return true;
-    }
-    return false;
-  }
-
-  void AskPages() {
+  void AskPages(const std::string& target) {
     std::vector<Question> questions;
     for (const std::size_t endpoint : heard_) {
-      for (const char* target : {"/api/v1/communicators", "/metrics"}) {
-        const bool is_metrics = target == std::string("/metrics");
-        if (is_metrics && options_.is_flight_recorder) continue;
-        questions.push_back(
-            {endpoint, target, absl::StrCat(target, " of ", endpoints_[endpoint].name())});
-      }
+      questions.push_back(
+          {endpoint, target, absl::StrCat(target, " of ", endpoints_[endpoint].name())});
     }
-    Ask(questions, [&](const Question& question, std::string body) {
-      if (question.target == "/metrics") {
-        Add(absl::StrCat(FolderOf(question.endpoint), "/metrics.txt"), std::move(body));
-        return;
-      }
-      NoteCommunicators(question.endpoint, body);
+    Ask(questions, /*is_urgent=*/true, [&](const Question& question, std::string body) {
+      const bool is_metrics = target == "/metrics";
+      if (!is_metrics) NoteCommunicators(question.endpoint, body);
       if (options_.is_flight_recorder) return;
-      Add(absl::StrCat(FolderOf(question.endpoint), "/communicators.json"), std::move(body));
+      Add(absl::StrCat(FolderOf(question.endpoint),
+                       is_metrics ? "/metrics.txt" : "/communicators.json"),
+          std::move(body));
     });
   }
 
@@ -222,7 +208,7 @@ class Capturer {
       return Miss(absl::StrCat("/api/v1/communicators of ", name),
                   "the answer is not from NCCL Pulse");
     }
-    // First those that hang, then those with live ranks: the endpoint may have no time for all.
+    // Those that hang come first, then the others with live ranks.
     std::vector<std::pair<std::tuple<bool, bool>, std::string>> found;
     for (const Json& each : communicators) {
       const std::string comm = TextAt(each, "comm");
@@ -243,29 +229,32 @@ class Capturer {
            absl::StrCat("it has more than ", kMostCommunicators));
       found.resize(kMostCommunicators);
     }
-    for (auto& [hangs, comm] : found) communicators_[endpoint].push_back(std::move(comm));
-  }
-
-  // One communicator of each endpoint at a time.
-  void AskCalls() {
-    for (std::size_t turn = 0; turn < kMostCommunicators; ++turn) {
-      std::vector<Question> questions;
-      for (const auto& [endpoint, comms] : communicators_) {
-        if (turn >= comms.size()) continue;
-        questions.push_back({endpoint,
-                             absl::StrCat("/api/v1/communicators/", comms[turn], "/calls"),
-                             absl::StrCat("last calls of communicator ", comms[turn], " at ",
-                                          endpoints_[endpoint].name())});
-      }
-      if (questions.empty()) return;
-      Ask(questions, [&](const Question& question, std::string body) {
-        TakeCalls(question, communicators_[question.endpoint][turn], std::move(body));
-      });
+    for (auto& [order, comm] : found) {
+      communicators_[endpoint].push_back({std::move(comm), std::get<1>(order)});
     }
   }
 
+  void AskCalls(bool live) {
+    std::vector<Question> questions;
+    std::vector<std::string> comms;
+    for (const auto& [endpoint, all] : communicators_) {
+      for (const Communicator& each : all) {
+        if (each.is_live != live) continue;
+        comms.push_back(each.comm);
+        questions.push_back({endpoint, absl::StrCat("/api/v1/communicators/", each.comm, "/calls"),
+                             absl::StrCat("last calls of communicator ", each.comm, " at ",
+                                          endpoints_[endpoint].name())});
+      }
+    }
+    Ask(questions, live, [&](const Question& question, std::string body) {
+      TakeCalls(question, comms[static_cast<std::size_t>(&question - questions.data())],
+                std::move(body));
+    });
+  }
+
   void TakeCalls(const Question& question, const std::string& comm, std::string body) {
-    if (options_.is_flight_recorder && page_bytes_ + body.size() > kMostPageBytes) {
+    const std::size_t bytes = JsonMemory(body).value_or(0);
+    if (options_.is_flight_recorder && page_bytes_ + bytes > kMostPageBytes) {
       return Miss(question.what, "the capture has reached its limit of size");
     }
     Json page = ParseJson(body);
@@ -289,7 +278,7 @@ class Capturer {
       Add(absl::StrCat(FolderOf(question.endpoint), "/calls/", comm, ".json"), std::move(body));
       return;
     }
-    page_bytes_ += body.size();
+    page_bytes_ += bytes;
     pages_.push_back(std::move(page));
   }
 
@@ -298,7 +287,7 @@ class Capturer {
     live_.erase({comm, NumberAt(rank, "rank", -1)});
     const auto text = [&rank](const char* key) {
       const auto found = rank.find(key);
-      return found == rank.end() ? "" : found->dump();
+      return found == rank.end() ? "" : JsonText(*found);
     };
     callers_.emplace(text("hostname"), text("pid"), text("pid_namespace"));
     capture_.sources = callers_.size();
@@ -344,8 +333,8 @@ class Capturer {
     RasReport report = capture_.look.ras_address.empty()
                            ? AskRas(*ras, options_.look.client.patience)
                            : capture_.look.ras;
-    if (!report.error.empty()) Miss("ras.txt", report.error);
-    if (!report.text.empty()) Add("ras.txt", std::move(report.text));
+    if (!report.error.empty()) Miss("ras.json", report.error);
+    if (!report.json.empty()) Add("ras.json", std::move(report.json));
   }
 
   void AddProcesses() {
@@ -405,7 +394,11 @@ class Capturer {
   Capture capture_;
   steady_clock::time_point asking_end_, end_;
   std::set<std::size_t> heard_;  // endpoints, and not failed since
-  std::map<std::size_t, std::vector<std::string>> communicators_;  // by endpoint
+  struct Communicator {
+    std::string comm;
+    bool is_live;
+  };
+  std::map<std::size_t, std::vector<Communicator>> communicators_;  // by endpoint
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;

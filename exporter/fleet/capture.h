@@ -1,5 +1,10 @@
-// Everything that endpoints and this host know about a job, as files: the work of `pulse capture`.
-// What could not be had is listed with the reason, among the files.
+// Collects everything that endpoints and this host know about a job, as files: the work of `pulse
+// capture`. What is missing is listed with the reason, among the files.
+//
+// Endpoints have little processor time for clients, and a job that hangs may be ended soon. So the
+// last calls of live ranks come first, hangs before the rest, and busy endpoints are asked until
+// they are there. Then follow metrics, and ended communicators as far as endpoints have time for
+// them.
 //
 // Thread: the caller's; blocks. Memory: of the files, and as LookAtJob.
 #ifndef EXPORTER_FLEET_CAPTURE_H_
@@ -7,6 +12,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,7 +28,9 @@ struct CaptureOptions {
   std::chrono::milliseconds program_patience{15000};
   // Half of it for what endpoints are asked beyond the verdict, the rest for programs.
   std::chrono::milliseconds time_limit{60000};
-  bool is_flight_recorder = false;                  // dumps for torchfrtrace alone
+  bool is_flight_recorder = false;  // dumps for torchfrtrace alone
+  // Is called when endpoints are too busy to answer at once, and are asked again.
+  std::function<void()> on_busy;
   std::size_t most_bytes = std::size_t{512} << 20;  // of all files together
 };
 

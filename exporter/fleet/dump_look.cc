@@ -19,6 +19,8 @@
 namespace nccl_pulse {
 namespace {
 
+constexpr std::size_t kMostMissing = 200'000;  // ranks; each takes about 2 KiB
+
 using flight_recorder::Dump;
 
 constexpr std::size_t kMostListed = 16;
@@ -91,6 +93,11 @@ bool LookAtDumps(const std::string& path, JobLook* look, std::string* error) {
       flight_recorder::MakeSnapshots(folder.dumps, now_ns, common);
   look->set = std::move(snapshots.set);
   const std::set<int32_t> missing = RanksWithoutDump(folder.dumps);
+  if (missing.size() > kMostMissing) {
+    *error = absl::StrCat(path, ": by the dumps' process groups, more than ", kMostMissing,
+                          " ranks have no dump");
+    return false;
+  }
   for (const int32_t rank : missing) {
     ProcessSnapshot& process = look->set.ended.emplace_back();
     process.is_of_dump = true;

@@ -4,11 +4,14 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/fleet/http_exchange.h"
 #include "exporter/fleet/resolver.h"
 
@@ -39,7 +42,7 @@ std::size_t MostAtOnce(std::size_t wanted) {
 }
 
 struct Open {
-  std::size_t index;
+  std::size_t server, index;
   std::unique_ptr<Exchange> exchange;
 };
 
@@ -47,88 +50,193 @@ const std::string& HostToFind(const Address& address) {
   return address.ip.empty() ? address.host : address.ip;
 }
 
-std::string DescribeStatus(int status, std::string_view path) {
-  switch (status) {
+std::string DescribeStatus(const FleetAnswer& answer, std::string_view path) {
+  switch (answer.status) {
     case 401:
     case 403:
-      return absl::StrCat("it does not accept these credentials (", status, ")");
+      return absl::StrCat(answer.had_credentials ? "it does not accept these credentials ("
+                                                 : "it asks for a password or a token (",
+                          answer.status, ")");
     case 404:
       return absl::StrCat("it has no ", path, " (404): an older version, or another program");
     case 503:
       return "it has no processor time left for an answer (503)";
     default:
-      return absl::StrCat("it answers with status ", status);
+      return absl::StrCat("it answers with status ", answer.status);
   }
 }
+
+// Returns ": " and the first line of an error's body, if that says more than the status. Other
+// programs answer with pages of HTML.
+std::string ReasonIn(const FleetAnswer& answer) {
+  constexpr std::size_t kMostReasonBytes = 200;
+  const std::string_view line = std::string_view(answer.body).substr(0, answer.body.find('\n'));
+  const bool is_reason = !line.empty() && line.front() != '<' && answer.status != 404 &&
+                         answer.status != 503 &&
+                         !absl::StartsWith(line, absl::StrCat(answer.status));
+  return is_reason ? absl::StrCat(": ", PlainText(line, kMostReasonBytes)) : "";
+}
+
+// Drops the longest answers, whose bytes are `sum` together, until `most` bytes hold the rest.
+// Returns the new sum.
+std::size_t FitInto(std::size_t most, std::size_t sum, const std::vector<Open>& open) {
+  const auto held = [](const Open& each) {
+    return each.exchange == nullptr ? 0 : each.exchange->held_bytes();
+  };
+  while (sum > most) {
+    const auto longest = std::max_element(
+        open.begin(), open.end(), [&](const Open& a, const Open& b) { return held(a) < held(b); });
+    const std::size_t bytes = held(*longest);
+    longest->exchange->Drop("its answer is too large beside the others'");
+    sum -= std::min(sum, bytes);
+    if (bytes == 0) break;
+  }
+  return sum;
+}
+
+class Asking {
+ public:
+  using Done = std::function<void(std::size_t index, FleetAnswer answer)>;
+
+  Asking(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
+         const Done& done)
+      : requests_(requests),
+        options_(options),
+        done_(done),
+        most_(MostAtOnce(options.most_at_once)),
+        most_held_(options.most_bytes_together / 2) {  // and as much for one unpacked
+    std::set<std::string> hosts;
+    std::map<std::string, std::size_t> servers;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const Address& address = requests[i].address;
+      if (address.unix_path.empty()) hosts.insert(HostToFind(address));
+      const auto [server, is_new] =
+          servers.try_emplace(absl::StrCat(address.name(), "/", address.ip), servers_.size());
+      if (is_new) servers_.emplace_back();
+      servers_[server->second].push_back(i);
+    }
+    for (std::size_t i = 0; i < servers_.size(); ++i) ready_.push_back(i);
+    resolved_ = ResolveHosts(hosts, options.patience);
+  }
+
+  void Run() {
+    while (!ready_.empty() || !open_.empty()) {
+      if (options_.stop != nullptr && options_.stop->load()) return Stop();
+      const Time now = steady_clock::now();
+      while (!ready_.empty() && open_.size() < most_) Begin(now);
+      if (!open_.empty()) GoOn(now);
+    }
+  }
+
+ private:
+  void Begin(Time now) {
+    const std::size_t server = ready_.front();
+    ready_.pop_front();
+    const std::size_t index = servers_[server].front();
+    servers_[server].pop_front();
+    const Address& address = requests_[index].address;
+    const ResolvedHost host = address.unix_path.empty() ? resolved_.at(HostToFind(address))
+                                                        : ResolvePath(address.unix_path);
+    if (host.addresses.empty()) {
+      FleetAnswer failed;
+      failed.error = host.error;
+      return End(server, index, std::move(failed));
+    }
+    auto exchange = std::make_unique<Exchange>(requests_[index], options_, host.addresses, now);
+    if (exchange->Go(now)) return End(server, index, exchange->TakeAnswer(most_held_));
+    open_.push_back({server, index, std::move(exchange)});
+  }
+
+  // Hands on an answer, and lets the server's next request follow.
+  void End(std::size_t server, std::size_t index, FleetAnswer answer) {
+    std::deque<std::size_t>& rest = servers_[server];
+    if (answer.error.empty() && answer.status != 503) {
+      if (!rest.empty()) ready_.push_back(server);
+    } else {
+      FleetAnswer same = answer;
+      same.body.clear();
+      for (const std::size_t each : std::exchange(rest, {})) done_(each, same);
+    }
+    done_(index, std::move(answer));
+  }
+
+  void Stop() {
+    for (Open& each : open_) each.exchange->Drop("it was not waited for any longer");
+    EndEnded();
+    for (const std::deque<std::size_t>& rest : servers_) {
+      FleetAnswer stopped;
+      stopped.error = "it was not asked any longer";
+      for (const std::size_t each : rest) done_(each, stopped);
+    }
+  }
+
+  void GoOn(Time now) {
+    std::vector<pollfd> polled;
+    // Until a signal's flag is seen.
+    Time wake = options_.stop == nullptr ? Time::max() : now + milliseconds(100);
+    std::size_t held = 0;
+    for (const Open& each : open_) {
+      polled.push_back({each.exchange->fd(), each.exchange->poll_events(), 0});
+      wake = std::min(wake, each.exchange->end());
+      if (each.exchange->fd() < 0) wake = std::min(wake, each.exchange->wake());
+      held += each.exchange->held_bytes();
+    }
+    const auto wait = duration_cast<milliseconds>(wake - now) + milliseconds(1);
+    poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(wait.count(), 0)));
+    now = steady_clock::now();
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+      Exchange& exchange = *open_[i].exchange;
+      if (exchange.has_ended()) continue;  // dropped for another one
+      const bool is_due = polled[i].revents != 0 || (polled[i].fd < 0 && exchange.wake() <= now);
+      const std::size_t before = exchange.held_bytes();
+      if (is_due) exchange.Go(now);
+      if (is_due && exchange.is_pausing() && options_.on_busy) options_.on_busy();
+      if (exchange.end() <= now) exchange.GiveUp();
+      held -= std::min(held, before);
+      if (exchange.has_ended()) {
+        EndOne(&open_[i]);
+      } else {
+        held = FitInto(most_held_, held + exchange.held_bytes(), open_);
+      }
+    }
+    EndEnded();
+  }
+
+  void EndOne(Open* one) {
+    FleetAnswer answer = one->exchange->TakeAnswer(most_held_);
+    one->exchange = nullptr;
+    End(one->server, one->index, std::move(answer));
+  }
+
+  void EndEnded() {
+    for (Open& each : open_) {
+      if (each.exchange != nullptr && each.exchange->has_ended()) EndOne(&each);
+    }
+    open_.erase(std::remove_if(open_.begin(), open_.end(),
+                               [](const Open& each) { return each.exchange == nullptr; }),
+                open_.end());
+  }
+
+  const std::vector<FleetRequest>& requests_;
+  const FleetClientOptions& options_;
+  const Done& done_;
+  const std::size_t most_, most_held_;
+  std::map<std::string, ResolvedHost> resolved_;
+  std::vector<std::deque<std::size_t>> servers_;  // of each, the requests that were not sent
+  std::deque<std::size_t> ready_;                 // servers that the next one can be sent to
+  std::vector<Open> open_;
+};
 
 }  // namespace
 
 std::string ProblemOf(const FleetAnswer& answer, std::string_view path) {
   if (!answer.error.empty()) return answer.error;
-  return answer.status == 200 ? "" : DescribeStatus(answer.status, path);
+  return answer.status == 200 ? "" : absl::StrCat(DescribeStatus(answer, path), ReasonIn(answer));
 }
 
 void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions& options,
             const std::function<void(std::size_t index, FleetAnswer answer)>& done) {
-  std::set<std::string> hosts;
-  for (const FleetRequest& request : requests) {
-    if (request.address.unix_path.empty()) hosts.insert(HostToFind(request.address));
-  }
-  const std::map<std::string, ResolvedHost> resolved = ResolveHosts(hosts, options.patience);
-  const std::size_t most = MostAtOnce(options.most_at_once);
-  std::vector<Open> open;
-  std::vector<pollfd> polled;
-  std::size_t next = 0;
-  while (next < requests.size() || !open.empty()) {
-    Time now = steady_clock::now();
-    while (next < requests.size() && open.size() < most) {
-      const std::size_t index = next++;
-      const Address& address = requests[index].address;
-      const ResolvedHost host = address.unix_path.empty() ? resolved.at(HostToFind(address))
-                                                          : ResolvePath(address.unix_path);
-      if (host.addresses.empty()) {
-        FleetAnswer failed;
-        failed.error = host.error;
-        done(index, std::move(failed));
-        continue;
-      }
-      auto exchange = std::make_unique<Exchange>(requests[index], options, host.addresses,
-                                                 now + options.patience);
-      if (exchange->Go(now)) {
-        done(index, exchange->TakeAnswer());
-      } else {
-        open.push_back({index, std::move(exchange)});
-      }
-    }
-    if (open.empty()) continue;
-    polled.clear();
-    Time wake = Time::max();
-    for (const Open& each : open) {
-      polled.push_back({each.exchange->fd(), each.exchange->poll_events(), 0});
-      wake = std::min(wake, each.exchange->end());
-      if (each.exchange->fd() < 0) wake = std::min(wake, each.exchange->wake());
-    }
-    const auto wait = duration_cast<milliseconds>(wake - now) + milliseconds(1);
-    poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(wait.count(), 0)));
-    now = steady_clock::now();
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < open.size(); ++i) {
-      Exchange& exchange = *open[i].exchange;
-      const bool is_due = polled[i].revents != 0 || (polled[i].fd < 0 && exchange.wake() <= now);
-      bool has_ended = is_due && exchange.Go(now);
-      if (!has_ended && exchange.end() <= now) {
-        exchange.GiveUp();
-        has_ended = true;
-      }
-      if (has_ended) {
-        done(open[i].index, exchange.TakeAnswer());
-        continue;
-      }
-      if (kept != i) open[kept] = std::move(open[i]);
-      ++kept;
-    }
-    open.resize(kept);
-  }
+  Asking(requests, options, done).Run();
 }
 
 FleetAnswer Ask(const Address& address, const std::string& target,

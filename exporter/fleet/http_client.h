@@ -1,19 +1,27 @@
-// One GET of many servers at once, from one poll loop: each has its own time limit, an answer has a
-// largest size, and failures are worded for people. No redirect is followed.
+// Sends one GET to many servers at once, from one poll loop.
 //
-// Thread: the caller's; blocks until all have answered or failed. Memory: what is being received,
-// at most `most_at_once` answers; each is handed on when it is there.
+// Each server has its own time limit, and failures are worded for people. No redirect is followed.
+// Answers are limited one by one and together, packed and unpacked: if they exceed the limit
+// together, the longest that is not complete yet is dropped, and the others go on. A server is sent
+// one request at a time; after one that failed, or that it stayed busy for, it is not sent the rest,
+// which fail alike. A busy server (503) is asked again when it says so (Retry-After).
+//
+// Thread: the caller's; blocks until all have answered or failed. Memory: `most_bytes_together`;
+// each answer is handed on when it is complete.
 #ifndef EXPORTER_FLEET_HTTP_CLIENT_H_
 #define EXPORTER_FLEET_HTTP_CLIENT_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "exporter/base/work_budget.h"
 #include "exporter/fleet/address.h"
 #include "exporter/web/tls_client.h"
 
@@ -25,8 +33,9 @@ struct FleetRequest {
 };
 
 struct FleetAnswer {
-  std::string error;          // "" when there is an answer of HTTP
-  bool is_connected = false;  // the server took the connection
+  std::string error;             // "" when there is an answer of HTTP
+  bool is_connected = false;     // the server took the connection
+  bool had_credentials = false;  // the request had
   int status = 0;
   std::string body;             // unpacked
   std::chrono::seconds age{0};  // as the server says it
@@ -34,10 +43,17 @@ struct FleetAnswer {
 
 struct FleetClientOptions {
   std::chrono::milliseconds patience{3000};  // of each, from its turn on
-  std::size_t most_bytes = 8 << 20;          // of an answer on the wire
+  // Until when a busy server is asked again; nothing: within the patience of the request.
+  std::optional<std::chrono::steady_clock::time_point> retry_until;
+  std::function<void()> on_busy;            // called each time that a server is asked again later
+  const std::atomic<bool>* stop = nullptr;  // once set, requests without an answer fail
+  std::size_t most_bytes = 8 << 20;         // of an answer on the wire
   std::size_t most_unpacked_bytes = 48 << 20;
+  std::size_t most_bytes_together = std::size_t{256} << 20;  // of all answers, and one unpacked
   std::size_t most_at_once = 2048;  // less where the process may not have as many descriptors
   std::string authorization;        // that header's value; "": none
+  std::string header;               // one more line, "NAME: VALUE"; "": none
+  WorkBudget* budget = nullptr;     // unpacking counts against it; null: no limit
   // For https. Null where no address is.
   std::shared_ptr<const TlsClient> tls;
 };
@@ -53,7 +69,8 @@ void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions&
 FleetAnswer Ask(const Address& address, const std::string& target,
                 const FleetClientOptions& options);
 
-// Says why an endpoint did not answer when it was asked for this path; "": it did, with status 200.
+// Returns why a server did not answer a request for this path, with the reason that it gives; "": it
+// did, with status 200.
 std::string ProblemOf(const FleetAnswer& answer, std::string_view path);
 
 }  // namespace nccl_pulse

@@ -42,8 +42,11 @@ int64_t SecondsOf(std::string_view text) {
 }  // namespace
 
 Exchange::Exchange(const FleetRequest& request, const FleetClientOptions& options,
-                   std::vector<sockaddr_storage> addresses, Time end)
-    : request_(request), options_(options), addresses_(std::move(addresses)), end_(end) {}
+                   std::vector<sockaddr_storage> addresses, Time now)
+    : request_(request),
+      options_(options),
+      addresses_(std::move(addresses)),
+      end_(now + options.patience) {}
 
 Exchange::~Exchange() { Close(); }
 
@@ -61,6 +64,7 @@ short Exchange::poll_events() const {
 
 bool Exchange::Fail(std::string error) {
   Close();
+  incoming_ = std::string();
   state_ = State::kEnded;
   const bool is_connected = answer_.is_connected;
   answer_ = FleetAnswer();
@@ -81,8 +85,10 @@ void Exchange::GiveUp() {
       Fail(incoming_.empty() ? "it accepts connections, but does not answer in time"
                              : "its answer did not end in time");
       break;
-    default:
+    case State::kPausing:
       Fail("it has no processor time left for an answer (503)");
+      break;
+    case State::kEnded:
       break;
   }
 }
@@ -126,6 +132,7 @@ bool Exchange::FinishConnect() {
     return false;
   }
   answer_.is_connected = true;
+  answer_.had_credentials = !options_.authorization.empty();
   const Address& address = request_.address;
   if (address.is_https) tls_ = options_.tls->Connect(fd_, address.host);
   outgoing_ =
@@ -134,7 +141,7 @@ bool Exchange::FinishConnect() {
                    options_.authorization.empty()
                        ? ""
                        : absl::StrCat("Authorization: ", options_.authorization, "\r\n"),
-                   "\r\n");
+                   options_.header, options_.header.empty() ? "" : "\r\n", "\r\n");
   sent_ = 0;
   state_ = State::kSending;
   return true;
@@ -224,31 +231,47 @@ bool Exchange::Parse(Time now) {
     return Fail(absl::StrCat("its answer is larger than ", options_.most_bytes >> 20, " MiB"));
   }
   if (has_length && text.size() < head_end + 4 + length) return Fail("its answer ended too early");
-  const int64_t again = SecondsOf(Header(head, "retry-after"));
-  if (status == 503 && again > 0 && !was_told_to_wait_ &&
-      now + std::chrono::seconds(again) < end_) {
-    was_told_to_wait_ = true;
+  // A server of another version may not say when.
+  const std::chrono::seconds again(
+      std::max<int64_t>(SecondsOf(Header(head, "retry-after")), options_.retry_until ? 1 : 0));
+  if (status == 503 && again.count() > 0 && now + again < options_.retry_until.value_or(end_)) {
     Close();
+    incoming_ = std::string();
+    has_head_ = false;
+    wanted_ = 0;
     next_address_ = 0;
-    wake_ = now + std::chrono::seconds(again);
+    wake_ = now + again;
+    if (options_.retry_until) end_ = wake_ + options_.patience;
     state_ = State::kPausing;
     return false;
   }
   answer_.status = status;
   answer_.age = std::chrono::seconds(SecondsOf(Header(head, "age")));
-  answer_.body = incoming_.substr(head_end + 4, has_length ? length : std::string::npos);
-  if (Header(head, "content-encoding") == "gzip") {
-    std::optional<std::string> unpacked = GunzipAtMost(answer_.body, options_.most_unpacked_bytes);
-    if (!unpacked) {
-      return Fail(absl::StrCat("its answer cannot be unpacked, or has more than ",
-                               options_.most_unpacked_bytes >> 20, " MiB"));
-    }
-    answer_.body = *std::move(unpacked);
-  }
+  is_packed_ = Header(head, "content-encoding") == "gzip";
   Close();
-  incoming_ = std::string();
+  if (has_length) incoming_.resize(head_end + 4 + length);
+  incoming_.erase(0, head_end + 4);
+  answer_.body = std::exchange(incoming_, std::string());
   state_ = State::kEnded;
   return true;
+}
+
+FleetAnswer Exchange::TakeAnswer(std::size_t most_bytes) {
+  if (!std::exchange(is_packed_, false)) return std::move(answer_);
+  most_bytes = std::min(most_bytes, options_.most_unpacked_bytes);
+  std::optional<WorkBudget::Share> share;
+  if (options_.budget != nullptr) share.emplace(options_.budget);
+  std::optional<std::string> unpacked =
+      GunzipAtMost(answer_.body, most_bytes, share ? &*share : nullptr);
+  if (unpacked) {
+    answer_.body = *std::move(unpacked);
+  } else if (share && share->IsOver()) {
+    Fail("its answer takes too long to unpack");
+  } else {
+    Fail(
+        absl::StrCat("its answer cannot be unpacked, or has more than ", most_bytes >> 20, " MiB"));
+  }
+  return std::move(answer_);
 }
 
 }  // namespace nccl_pulse

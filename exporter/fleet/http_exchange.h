@@ -22,7 +22,7 @@ class Exchange {
 
   // `addresses` are tried in their order.
   Exchange(const FleetRequest& request, const FleetClientOptions& options,
-           std::vector<sockaddr_storage> addresses, Time end);
+           std::vector<sockaddr_storage> addresses, Time now);
   ~Exchange();
   Exchange(const Exchange&) = delete;
 
@@ -34,9 +34,15 @@ class Exchange {
 
   // Goes on as far as it can. True when it has ended: the answer is there, or an error.
   bool Go(Time now);
-  // Its time is over.
+  bool is_pausing() const { return state_ == State::kPausing; }
+  bool has_ended() const { return state_ == State::kEnded; }
+  // Its time is over. Nothing happens if it has ended.
   void GiveUp();
-  FleetAnswer TakeAnswer() { return std::move(answer_); }
+  // Ends it with this error in place of an answer.
+  void Drop(std::string error) { Fail(std::move(error)); }
+  std::size_t held_bytes() const { return incoming_.capacity() + answer_.body.capacity(); }
+  // Unpacks the answer, within this many bytes.
+  FleetAnswer TakeAnswer(std::size_t most_bytes);
 
  private:
   enum class State { kConnecting, kSending, kReceiving, kPausing, kEnded };
@@ -53,7 +59,7 @@ class Exchange {
   const FleetRequest& request_;
   const FleetClientOptions& options_;
   const std::vector<sockaddr_storage> addresses_;
-  const Time end_;
+  Time end_;
   std::size_t next_address_ = 0;
   State state_ = State::kConnecting;
   int fd_ = -1;
@@ -61,7 +67,7 @@ class Exchange {
   std::string outgoing_, incoming_;
   std::size_t sent_ = 0;
   std::size_t wanted_ = 0;  // bytes of head and body together; 0: until the server closes
-  bool has_head_ = false, was_told_to_wait_ = false;
+  bool has_head_ = false, is_packed_ = false;
   Time wake_ = Time::max();
   FleetAnswer answer_;
 };

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
@@ -60,10 +61,11 @@ Json RootJson(const JobRoot& root) {
 }
 
 Json RasJson(const JobLook& look) {
-  if (look.ras.text.empty() && look.ras.error.empty()) return nullptr;
+  const std::string& json = look.ras.json;
+  if (json.empty() && look.ras.error.empty()) return nullptr;
   return {{"address", look.ras_address},
           {"error", TextOrNull(look.ras.error)},
-          {"report", TextOrNull(look.ras.text)}};
+          {"report", TextOrNull(PlainLines(json))}};
 }
 
 Json EndpointsJson(const JobLook& look) {

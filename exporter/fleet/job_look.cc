@@ -43,7 +43,13 @@ class Look {
     std::vector<FleetRequest> requests;
     requests.reserve(endpoints_.size());
     for (const Address& address : endpoints_) requests.push_back({address, "/api/v1/snapshots"});
-    options_.ask(requests, options_.client, [this](std::size_t index, FleetAnswer answer) {
+    FleetClientOptions client = options_.client;
+    client.budget = &budget_;
+    client.most_bytes_together =
+        std::min<std::size_t>(client.most_bytes_together, options_.most_bytes / 2);
+    unanswered_ = requests.size();
+    options_.ask(requests, client, [this](std::size_t index, FleetAnswer answer) {
+      --unanswered_;
       const std::string problem = Take(index, answer);
       if (problem.empty()) {
         ++look_.heard;
@@ -60,6 +66,7 @@ class Look {
     look_.endpoint_of = std::move(endpoint_of_);
     look_.hang_after_ns = longest_ns_;
     look_.shortest_hang_after_ns = std::min(shortest_ns_, longest_ns_);
+    look_.other_jobs = all_.other_jobs();
     look_.set = all_.Take(longest_ns_);
     diagnosis_->set_hang_after(Milliseconds(longest_ns_));
     look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
@@ -77,8 +84,8 @@ class Look {
     }
     SnapshotMessage message;
     std::string error;
-    const uint64_t room = std::min(kMostEndpointBytes, options_.most_bytes - taken_);
-    if (!ReadSnapshots(answer.body, look_.now_realtime_ns, room, &message, &error)) {
+    const WorkBudget::Share share(&budget_);
+    if (!ReadSnapshots(answer.body, look_.now_realtime_ns, Room(), &message, &error, &share)) {
       return absl::StrCat("it answers with ", error);
     }
     taken_ += message.bytes;
@@ -95,12 +102,21 @@ class Look {
     return "";
   }
 
+  // What this endpoint may take, so that something is left for each of the others.
+  uint64_t Room() const {
+    const uint64_t left = options_.most_bytes - taken_;
+    const uint64_t each =
+        std::min<uint64_t>(kReservedBytes, options_.most_bytes / endpoints_.size());
+    return std::min(kMostEndpointBytes, left - std::min(left, unanswered_ * each));
+  }
+
   const std::vector<Address>& endpoints_;
   const JobLookOptions& options_;
   Diagnosis* diagnosis_;
   SnapshotUnion all_;
   std::shared_ptr<JobLook::EndpointOf> endpoint_of_ = std::make_shared<JobLook::EndpointOf>();
-  uint64_t taken_ = 0;
+  WorkBudget budget_{options_.most_time};
+  uint64_t taken_ = 0, unanswered_ = 0;
   int64_t shortest_ns_ = INT64_MAX, longest_ns_ = 0;  // that an endpoint goes by
   JobLook look_;
 };
@@ -163,15 +179,6 @@ void NoteEarlyHangs(JobLook* look) {
           DurationWords(look->hang_after_ns), DurationWords(shortest_ns)));
 }
 
-// What NCCL's RAS holds against the hardware of a job that hangs.
-void NoteFaults(const Address& ras, const JobLookOptions& options, JobLook* look) {
-  std::set<uint64_t> comm_ids;
-  for (const CommunicatorDiagnosis& each : look->diagnosis) comm_ids.insert(each.comm_id);
-  std::vector<std::string> faults = AskRasForFaults(ras, options.client.patience, comm_ids);
-  for (std::string& fault : faults) fault.insert(0, "NCCL's RAS: ");
-  look->health.notes.insert(look->health.notes.begin(), faults.begin(), faults.end());
-}
-
 }  // namespace
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
@@ -208,7 +215,6 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     look.ras_address = options.ras->name();
     look.ras = AskRas(*options.ras, options.client.patience);
   }
-  if (options.ras.has_value() && !before.empty()) NoteFaults(*options.ras, options, &look);
   look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
   return look;
 }

@@ -9,8 +9,10 @@
 // endpoint keeps the last 32 of each communicator. Not where looks take longer than the pauses
 // between them.
 //
-// Thread: the caller's; blocks. Memory: kMostMemoryBytes of snapshots, whatever endpoints answer;
-// who does not fit has not answered, as far as the verdict goes.
+// Thread: the caller's; blocks. Memory: `most_bytes` of snapshots and half of that for answers being
+// received, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
+// and WorkBudget::kLeastShare for each. An endpoint that exceeds its part has not answered, as far
+// as the verdict goes; kReservedBytes are kept for each of the others.
 #ifndef EXPORTER_FLEET_JOB_LOOK_H_
 #define EXPORTER_FLEET_JOB_LOOK_H_
 
@@ -21,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +37,11 @@
 
 namespace nccl_pulse {
 
-// All endpoints together may take so much memory, and one so much.
+// Memory for the snapshots of all endpoints, of one, and of one that the others cannot take away: 8
+// ranks with 3 communicators each take 112 KiB.
 inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;
 inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
+inline constexpr uint64_t kReservedBytes = uint64_t{128} << 10;
 // An answer that an endpoint made longer ago (header Age) is not used: what its ranks have called
 // since then would be held against them.
 inline constexpr std::chrono::seconds kMostAge{3};
@@ -47,7 +52,8 @@ struct JobLook {
   std::size_t heard = 0;      // of them ...
   // ... and of the others, by what was wrong, who.
   std::map<std::string, std::vector<std::string>> unheard;
-  std::size_t without_job = 0;  // heard, and they know of nothing of interest
+  std::size_t without_job = 0;       // heard, and they know of nothing of interest
+  std::set<std::string> other_jobs;  // ids that the filter left out, some of them
   // It has, for each process by host and pid, the endpoint that spoke of it, by its place among those
   // asked.
   using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
@@ -76,6 +82,7 @@ struct JobLookOptions {
   std::chrono::milliseconds pause{1000};  // before another look
   int most_looks = 1;                     // where nothing hangs, or kLooksForStragglers
   uint64_t most_bytes = kMostMemoryBytes;
+  std::chrono::milliseconds most_time{10000};
   std::optional<Address> ras;  // NCCL's, asked once for ranks that no endpoint knows
   AskFunction ask = AskAll;
 };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/job_words.h"
@@ -107,14 +108,15 @@ std::string EndpointsText(const JobLook& look) {
   return text;
 }
 
-// What NCCL says of the ranks that no endpoint knows, beside the others.
+// RAS' report, which may know ranks that no endpoint knows.
 std::string RasText(const JobLook& look) {
-  if (look.ras.text.empty() && look.ras.error.empty()) return "";
+  if (look.ras.json.empty() && look.ras.error.empty()) return "";
   std::string text =
       absl::StrCat("\nNCCL's RAS at ", look.ras_address, ", of the job that it belongs to",
                    look.ras.error.empty() ? "" : absl::StrCat(" (", look.ras.error, ")"), ":\n");
   std::size_t lines = 0;
-  for (const std::string_view line : absl::StrSplit(look.ras.text, '\n', absl::SkipEmpty())) {
+  const std::string plain = PlainLines(look.ras.json);
+  for (const std::string_view line : absl::StrSplit(plain, '\n', absl::SkipEmpty())) {
     if (++lines <= kMostRasLines) absl::StrAppend(&text, "  | ", line, "\n");
   }
   if (lines > kMostRasLines) {

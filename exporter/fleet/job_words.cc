@@ -134,7 +134,12 @@ std::string Sentence(const JobLook& look) {
                               : "UNKNOWN  No endpoint answered.";
     }
     if (verdict.processes == 0) {
-      return absl::StrCat("UNKNOWN  No process of this job is known to the endpoints.", unheard);
+      return absl::StrCat(
+          "UNKNOWN  No process of this job is known to the endpoints.",
+          look.other_jobs.empty()
+              ? ""
+              : absl::StrCat(" Known jobs: ", absl::StrJoin(look.other_jobs, ", "), "."),
+          unheard);
     }
     const std::string summary =
         look.health.summary.empty() ? "No hang is suspected." : look.health.summary;

@@ -16,12 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/nccl_variables.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
 #include "exporter/node/handover.h"
 
@@ -153,7 +155,10 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
   std::string log;
   for (const std::string_view variable : absl::StrSplit(environment, '\0')) {
     if (!is_setting(variable)) continue;
-    absl::StrAppend(&local.settings, variable, "\n");
+    const std::string_view name = variable.substr(0, variable.find('='));
+    absl::StrAppend(
+        &local.settings,
+        IsSecretVariable(name) ? absl::StrCat(name, "=", kWithheld) : PlainText(variable), "\n");
     if (absl::StartsWith(variable, "NCCL_DEBUG_FILE=")) log = variable.substr(16);
   }
   ReadLog(folder.get(), user, process, log, &local);
@@ -170,7 +175,8 @@ std::string HostName() {
 
 std::string NodeName() {
   const char* name = std::getenv("NCCL_PULSE_NODE_NAME");  // NOLINT(concurrency-mt-unsafe)
-  return name == nullptr || *name == '\0' ? HostName() : name;
+  const std::string_view text = absl::StripAsciiWhitespace(name == nullptr ? "" : name);
+  return text.empty() ? HostName() : std::string(text);
 }
 
 bool IsOwnName(std::string_view hostname) {

@@ -6,18 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
-#include <iterator>
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "exporter/fleet/resolver.h"
-#include "metrics/shared_bytes.h"
 
 namespace nccl_pulse {
 namespace {
@@ -26,7 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint16_t kRasPort = 28028;
 constexpr std::size_t kMostLineBytes = 256;
-constexpr std::size_t kMostFindingBytes = 2048;  // 1024 of a finding, and where it is from
 
 class Conversation {
  public:
@@ -64,10 +60,10 @@ class Conversation {
     return send(fd_, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
   }
 
-  // A line without its end; false when there is none in time.
-  bool Hear(std::string* line, std::size_t most_bytes = kMostLineBytes) {
+  // Receives a line, without its end. False if none comes in time.
+  bool Hear(std::string* line) {
     while (read_.find('\n') == read_.npos) {
-      if (read_.size() > most_bytes || !Read()) return false;
+      if (read_.size() > kMostLineBytes || !Read()) return false;
     }
     const std::size_t end = read_.find('\n');
     *line = read_.substr(0, end);
@@ -128,59 +124,19 @@ bool Greet(const Address& address, std::chrono::milliseconds patience, Conversat
          absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ");
 }
 
-// RAS waits so long for other processes' answers, and as long again if one is slow.
+// Sends a command that RAS answers with one line. False if it does not answer.
+bool Command(Conversation* with, std::string_view command, bool* is_ok) {
+  std::string line;
+  if (!with->Say(absl::StrCat(command, "\n")) || !with->Hear(&line)) return false;
+  *is_ok = line == "OK";
+  return true;
+}
+
+// RAS waits this long for other processes, and as long again if one is slow.
 bool SetTimeout(Conversation* with) {
   const int64_t wait_s = std::max<int64_t>(1, with->LeftMs() / 3000);
-  std::string line;
-  return with->Say(absl::StrCat("TIMEOUT ", wait_s, "\n")) && with->Hear(&line) && line == "OK";
-}
-
-// The finding in a line of RAS' diagnostics, with its tag; "": it is none.
-std::string_view FindingIn(std::string_view line) {
-  constexpr std::string_view kMark = " NCCL DIAG ";
-  const std::size_t mark = line.find(kMark);
-  if (mark == line.npos) return "";
-  line.remove_prefix(mark + kMark.size());
-  return absl::StartsWith(line, "[") ? line : "";
-}
-
-bool IsOfOneOf(std::string_view finding, const std::set<uint64_t>& comm_ids) {
-  constexpr std::string_view kComm = "in comm 0x";
-  const std::size_t comm = finding.find(kComm);
-  if (comm == finding.npos) return false;
-  finding.remove_prefix(comm + kComm.size());
-  uint64_t id = 0;
-  return absl::SimpleHexAtoi(finding.substr(0, finding.find_first_not_of("0123456789abcdef")),
-                             &id) &&
-         comm_ids.count(id) != 0;
-}
-
-// What a finding holds against hardware, without its tag; "": nothing. RAS marks faults as [INFO],
-// and with them what it could not find out.
-std::string_view FaultIn(std::string_view finding) {
-  if (!absl::ConsumePrefix(&finding, "[INFO] ")) return "";
-  const auto is_any = [](const auto& list, auto is) {
-    return std::any_of(std::begin(list), std::end(list), is);
-  };
-  constexpr std::string_view kHardware[] = {"ECC: ",     "NVLink: ",        "Xid ",
-                                            "SXid ",     "GPU inventory: ", "CUDA driver version: ",
-                                            "Net device"};
-  constexpr std::string_view kHarmless[] = {"unavailable",    "incomplete",     "consistent",
-                                            "no uncorrected", "skipped across", "not inspected"};
-  const bool is_fault =
-      is_any(kHardware, [&](std::string_view each) { return absl::StartsWith(finding, each); }) &&
-      !is_any(kHarmless, [&](std::string_view each) { return absl::StrContains(finding, each); });
-  return is_fault ? finding : "";
-}
-
-// Lines that cannot steer a terminal.
-std::string Plain(const std::string& text) {
-  std::string plain;
-  for (const std::string_view line : absl::StrSplit(text, '\n')) {
-    absl::StrAppend(&plain, CopyFromShared(line.data(), line.size()), "\n");
-  }
-  while (absl::EndsWith(plain, "\n\n")) plain.pop_back();
-  return plain;
+  bool is_ok = false;
+  return Command(with, absl::StrCat("TIMEOUT ", wait_s), &is_ok) && is_ok;
 }
 
 }  // namespace
@@ -190,7 +146,8 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
   std::string from = text;
   if (const char* set = std::getenv("NCCL_RAS_ADDR");
       from.empty()) {  // NOLINT(concurrency-mt-unsafe)
-    from = set == nullptr || *set == '\0' ? "localhost" : set;
+    from = absl::StripAsciiWhitespace(set == nullptr ? "" : set);
+    if (from.empty()) from = "localhost";
   }
   Address parsed;
   if (absl::StrContains(from, "/") || !ParseAddress(from, false, &parsed, error)) {
@@ -206,43 +163,18 @@ RasReport AskRas(const Address& address, std::chrono::milliseconds patience) {
   RasReport report;
   Conversation with(patience);
   if (!Greet(address, patience, &with)) return report;
-  if (!SetTimeout(&with) || !with.Say("VERBOSE STATUS\n")) {
+  bool is_ok = false;
+  if (!Command(&with, "SET FORMAT json", &is_ok)) {
+    report.error = "it does not answer in time";
+  } else if (!is_ok) {
+    report.error =
+        "NCCL is older than 2.28.7: it has no JSON report, and its text report can crash the job";
+  } else if (!SetTimeout(&with) || !with.Say("STATUS\n")) {
     report.error = "it does not answer as NCCL's RAS does";
-    return report;
-  }
-  const bool is_whole = with.HearAll(&report.text);
-  report.text = report.text.empty() ? "" : Plain(report.text);
-  if (!is_whole) {
-    report.error = report.text.empty() ? "it does not answer in time" : "the report is not whole";
+  } else if (!with.HearAll(&report.json)) {
+    report.error = report.json.empty() ? "it does not answer in time" : "the report is not whole";
   }
   return report;
-}
-
-std::vector<std::string> AskRasForFaults(const Address& address, std::chrono::milliseconds patience,
-                                         const std::set<uint64_t>& comm_ids) {
-  std::vector<std::string> faults;
-  Conversation with(patience);
-  if (!Greet(address, patience, &with) || !SetTimeout(&with) || !with.Say("DIAGNOSTICS\n")) {
-    return faults;
-  }
-  std::string line;
-  bool is_of_job = false;
-  for (std::size_t bytes = 0; bytes < kMostRasBytes && with.Hear(&line, kMostFindingBytes);
-       bytes += line.size() + 1) {
-    // Older ones do not know the command, and wait for another.
-    if (absl::StartsWith(line, "ERROR") || absl::StartsWith(line, "BUSY")) break;
-    const std::string_view finding = FindingIn(line), fault = FaultIn(finding);
-    const bool has_comm = absl::StrContains(finding, "in comm 0x");
-    const bool is_ours = IsOfOneOf(finding, comm_ids);
-    is_of_job |= is_ours;
-    const bool is_wanted = !fault.empty() && (is_ours || !has_comm);
-    if (is_wanted && faults.size() < kMostRasFindings) {
-      faults.push_back(CopyFromShared(fault.data(), fault.size()));
-    }
-  }
-  // An Xid names a host, not a communicator: the others say whose RAS this is.
-  if (!is_of_job) faults.clear();
-  return faults;
 }
 
 }  // namespace nccl_pulse

@@ -65,7 +65,11 @@ std::size_t SnapshotUnion::Add(SnapshotMessage message) {
   std::size_t wanted = 0;
   for (auto* processes : {&message.set.processes, &message.set.ended}) {
     for (ProcessSnapshot& process : *processes) {
-      if (!IsWanted(process)) continue;
+      if (!IsWanted(process)) {
+        const bool is_named = !process.job_id.empty() && other_jobs_.size() < kMostOtherJobs;
+        if (is_named) other_jobs_.insert(std::move(process.job_id));
+        continue;
+      }
       ++wanted;
       process.communicators.shrink_to_fit();  // a large job has tens of thousands
       set_.processes.push_back(std::move(process));

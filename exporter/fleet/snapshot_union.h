@@ -10,8 +10,10 @@
 #ifndef EXPORTER_FLEET_SNAPSHOT_UNION_H_
 #define EXPORTER_FLEET_SNAPSHOT_UNION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "exporter/diagnosis/snapshot_set.h"
@@ -36,11 +38,16 @@ class SnapshotUnion {
   // Of what was added; after that there is nothing. `hang_after_ns`: of the diagnosis that follows.
   SnapshotSet Take(int64_t hang_after_ns);
 
+  // Returns ids of jobs that the filter left out, kMostOtherJobs at most.
+  static constexpr std::size_t kMostOtherJobs = 16;
+  const std::set<std::string>& other_jobs() const { return other_jobs_; }
+
  private:
   bool IsWanted(const ProcessSnapshot& process) const;
 
   const JobFilter filter_;
   SnapshotSet set_;
+  std::set<std::string> other_jobs_;
 };
 
 }  // namespace nccl_pulse

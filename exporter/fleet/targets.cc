@@ -3,7 +3,9 @@
 #include <netdb.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cerrno>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
@@ -11,8 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/error_text.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/fleet/resolver.h"
@@ -23,12 +27,16 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostFileBytes = 16 << 20;
+constexpr std::size_t kMostFileBytes = 4 << 20;
+constexpr std::size_t kMostPrometheusBytes = 32 << 20;
+constexpr std::size_t kMostPrometheusMemory = 96 << 20;  // of the values in an answer
 constexpr std::size_t kMostSaidBytes = 200;
 
 bool AddTarget(std::string text, bool is_https, std::vector<Address>* targets, std::string* error) {
   Address address;
-  if (!ParseAddress(text, is_https, &address, error)) return false;
+  // Prometheus takes no address without a port, so none is assumed.
+  const uint16_t port = is_https ? 443 : 80;
+  if (!ParseEndpointAddress(text, is_https, port, &address, error)) return false;
   targets->push_back(std::move(address));
   return true;
 }
@@ -106,7 +114,7 @@ class Prometheus {
     if (found.empty()) {
       *error = absl::StrCat("it has no series nccl_communicator_info",
                             matchers.empty() ? "" : absl::StrCat("{", matchers, "}"),
-                            " of the last 15 minutes");
+                            " of the last 15 minutes", KnownJobs());
       return false;
     }
     return Locate(found, targets, error);
@@ -121,13 +129,13 @@ class Prometheus {
       *error = answer.error;
       return false;
     }
-    *json = ParseJson(answer.body);
+    *json = ParseJson(answer.body, kMostPrometheusMemory);
     *status = answer.status;
-    if (answer.status == 401 || answer.status == 403) {
-      *error = absl::StrCat("it does not accept these credentials (", answer.status, ")");
-      return false;
-    }
-    return true;
+    if (json->is_object()) return true;
+    const std::string problem = ProblemOf(answer, target.substr(0, target.find('?')));
+    *error =
+        problem.empty() ? "it answers, but not as Prometheus does: is the address right?" : problem;
+    return false;
   }
 
   bool Series(const std::string& matchers, std::vector<Json>* found, std::string* error) const {
@@ -138,11 +146,6 @@ class Prometheus {
     Json json;
     int status = 0;
     if (!Get("/api/v1/query?query=" + Escaped(query), &json, &status, error)) return false;
-    if (!json.is_object()) {
-      *error = absl::StrCat("it answers with status ", status,
-                            " and not as Prometheus does: is the address right?");
-      return false;
-    }
     if (TextAt(json, "status") != "success") {
       *error = absl::StrCat("it refuses the query (status ", status, "): ",
                             At(json, "error").is_string()
@@ -159,12 +162,28 @@ class Prometheus {
     return true;
   }
 
+  // "; known jobs: my-run, 9", where one was asked for; or "".
+  std::string KnownJobs() const {
+    constexpr std::size_t kMostNamed = 16;
+    std::vector<Json> found;
+    std::string error;
+    if (question_.job_id.empty() || !Series("", &found, &error)) return "";
+    std::set<std::string> jobs;
+    for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
+    jobs.erase("");
+    const std::size_t more = jobs.size() > kMostNamed ? jobs.size() - kMostNamed : 0;
+    while (jobs.size() > kMostNamed) jobs.erase(std::prev(jobs.end()));
+    return jobs.empty() ? ""
+                        : absl::StrCat("; known jobs: ", absl::StrJoin(jobs, ", "),
+                                       more == 0 ? "" : absl::StrCat(" and ", more, " more"));
+  }
+
   // Finds out where those are scraped.
   bool Locate(const std::vector<Json>& found, std::vector<Address>* targets, std::string* error) {
     std::map<std::pair<std::string, std::string>, std::string> scraped;
     Json json;
     int status = 0;
-    if (Get("/api/v1/targets?state=active", &json, &status, error) && json.is_object()) {
+    if (Get("/api/v1/targets?state=active", &json, &status, error)) {
       ReadScraped(json, &scraped);
     }
     error->clear();
@@ -228,16 +247,17 @@ bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Add
 
 bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<Address>* targets,
                      std::string* error) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.empty() && !file.eof()) {
-    *error = absl::StrCat("cannot read ", path);
+    *error = absl::StrCat("cannot read ", path, ": ", ErrorText(errno));
     return false;
   }
   if (text.size() > kMostFileBytes) {
-    *error = absl::StrCat(path, " is larger than 16 MiB");
+    *error = absl::StrCat(path, " is larger than ", kMostFileBytes >> 20, " MiB");
     return false;
   }
   if (ParseTargets(text, otherwise_https, targets, error)) return true;
@@ -251,11 +271,16 @@ bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOpt
   one.most_bytes = one.most_unpacked_bytes = kMostFileBytes;
   FleetAnswer answer = Ask(url, url.path.empty() ? "/" : "", one);
   answer.error = ProblemOf(answer, url.path);
-  // Nobody is there: that is no error of a directory, as it is one of a file.
-  const bool is_empty = answer.error.empty() && ParseJson(answer.body).empty();
-  if (answer.error.empty() &&
-      (is_empty || ParseTargets(answer.body, otherwise_https, targets, &answer.error))) {
-    return true;
+  if (answer.error.empty()) {
+    // The parser of YAML, which knows no limits, is for files.
+    const Json groups = ParseJson(answer.body, kMostFileBytes);
+    // An empty list is no error of a directory, as it is one of a file.
+    if (groups.is_array() && groups.empty()) return true;
+    if (groups.is_discarded()) {
+      answer.error = "it does not answer with a list of groups in JSON";
+    } else if (ParseTargets(answer.body, otherwise_https, targets, &answer.error)) {
+      return true;
+    }
   }
   *error = absl::StrCat("http_sd at ", url.name(), url.path, ": ", answer.error);
   return false;
@@ -288,7 +313,7 @@ bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_p
 bool FindTargets(const PrometheusQuestion& question, const FleetClientOptions& options,
                  std::vector<Address>* targets, std::string* error) {
   FleetClientOptions one = options;
-  one.most_bytes = one.most_unpacked_bytes = std::size_t{64} << 20;
+  one.most_bytes = one.most_unpacked_bytes = kMostPrometheusBytes;
   if (Prometheus(question, one).Find(targets, error)) return true;
   *error = absl::StrCat("Prometheus at ", question.prometheus.name(), ": ", *error);
   return false;

@@ -11,12 +11,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/flight_recorder/entries.h"
 #include "exporter/flight_recorder/json_reader.h"
 #include "exporter/flight_recorder/names.h"
 #include "exporter/flight_recorder/pickle_reader.h"
 #include "exporter/flight_recorder/values.h"
-#include "metrics/shared_bytes.h"
 
 namespace nccl_pulse::flight_recorder {
 namespace {
@@ -26,10 +26,10 @@ constexpr int64_t kMostNumber = int64_t{1} << 53;
 // Of a dump: a pickle can have one long list in very many places.
 constexpr std::size_t kMostSteps = 100'000'000;
 constexpr std::size_t kMostText = 256;
+constexpr std::size_t kBytesOfMembership = 1024;  // most of it is the rank's snapshot
+constexpr char kTooMuch[] = "it and the dumps before it take too much memory";
 
-std::string Printable(std::string_view text) {
-  return CopyFromShared(text.data(), std::min(text.size(), kMostText));
-}
+std::string Printable(std::string_view text) { return PlainText(text, kMostText); }
 
 // "[0, 4, 8]"
 bool ParseRanks(std::string_view text, std::vector<int32_t>* ranks) {
@@ -98,6 +98,8 @@ class Reader {
         return Fail(absl::StrCat("it does not say which ranks group ", name, " has"));
       group_indices_.emplace(name, dump_->groups.size());
       dump_->groups.emplace_back().group = group;
+      common_->Count(kBytesOfMembership);
+      if (common_->is_full()) return Fail(kTooMuch);
     }
     entries_.resize(dump_->groups.size());
     return true;
@@ -233,6 +235,7 @@ class Reader {
     Common::Kind kind;
     if (!FindKind(entry, name, call, &kind)) return false;
     call.kind = common_->KindIndex(std::move(kind));
+    if (common_->is_full()) return Fail(kTooMuch);
     entries_[group->second].push_back(call);
     return true;
   }
@@ -379,7 +382,11 @@ uint32_t Common::KindIndex(Kind kind) {
   const auto next = static_cast<uint32_t>(kinds_.size());
   const auto [found, inserted] =
       kind_indices_.try_emplace(std::tuple(kind.op, kind.datatype, kind.bytes), next);
-  if (inserted) kinds_.push_back(std::move(kind));
+  constexpr std::size_t kBytesOfKind = 384;  // here and in the map, without long names
+  if (inserted) {
+    Count(kBytesOfKind + 2 * (kind.op.size() + kind.datatype.size()));
+    kinds_.push_back(std::move(kind));
+  }
   return found->second;
 }
 
@@ -392,6 +399,10 @@ const Group* Common::FindGroup(std::string_view name, std::string_view desc,
     group.name = name;
     group.desc = desc;
     if (!ParseRanks(ranks, &group.ranks)) group.ranks.clear();
+    // The verdict copies the ranks of a group, and sorts those of all groups into a set.
+    constexpr std::size_t kBytesOfGroup = 512, kBytesOfRank = 64;
+    Count(kBytesOfGroup + 2 * name.size() + desc.size() + ranks.size() +
+          group.ranks.size() * kBytesOfRank);
   }
   return group.ranks.empty() ? nullptr : &group;
 }

@@ -43,9 +43,17 @@ struct Group {
   std::vector<int32_t> ranks;  // of the job, by their number in the group
 };
 
-// What many dumps have in common, kept once.
+// What many dumps have in common, kept once, and what all of them together may take in memory.
 class Common {
  public:
+  static constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+
+  explicit Common(std::size_t most_bytes = kMostBytes) : most_bytes_(most_bytes) {}
+
+  // Counts memory that a dump keeps. Groups and kinds are counted by the functions below.
+  void Count(std::size_t bytes) { bytes_ += bytes; }
+  bool is_full() const { return bytes_ > most_bytes_; }
+
   using Kind = CallOrderSnapshot::Kind;
 
   uint32_t KindIndex(Kind kind);
@@ -58,6 +66,8 @@ class Common {
   std::vector<Kind> kinds_;
   std::map<std::tuple<std::string, std::string, uint64_t>, uint32_t> kind_indices_;
   std::map<std::pair<std::string, std::string>, Group> groups_;
+  const std::size_t most_bytes_;
+  std::size_t bytes_ = 0;
 };
 
 enum class State : uint8_t { kScheduled, kStarted, kCompleted };

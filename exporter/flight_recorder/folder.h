@@ -8,7 +8,7 @@
 // the same run and moment as the newest ones: its groups are others, or others have completed with
 // it what it has not called.
 //
-// Thread: any, no state. Memory: one file and its values at a time, and what is kept of all.
+// Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes of all.
 #ifndef EXPORTER_FLIGHT_RECORDER_FOLDER_H_
 #define EXPORTER_FLIGHT_RECORDER_FOLDER_H_
 

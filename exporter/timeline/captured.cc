@@ -22,6 +22,7 @@
 #include "exporter/base/gzip.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/plain_text.h"
 
 namespace nccl_pulse {
 namespace {
@@ -168,15 +169,15 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
     if (name == "missing.txt") {
       for (const std::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
         if (absl::StartsWith(line, "last calls") || absl::StartsWith(line, "endpoint ")) {
-          seen->notes.push_back(CopyFromShared(line.data(), line.size()));
+          seen->notes.push_back(PlainText(line));
         }
       }
       continue;
     }
     Json page = ParseJson(text);
     if (!page.is_object()) {
-      seen->notes.push_back(absl::StrCat(CopyFromShared(name.data(), name.size()),
-                                         " of the capture is broken, and left out"));
+      seen->notes.push_back(
+          absl::StrCat(PlainText(name), " of the capture is broken, and left out"));
       continue;
     }
     if (name == "verdict.json") {
@@ -189,7 +190,7 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
     const std::size_t index = endpoint->second;
     if (is_new) {
       const std::string plain = EndpointName(parts[1]);
-      seen->endpoints.push_back(CopyFromShared(plain.data(), plain.size()));
+      seen->endpoints.push_back(PlainText(plain));
       seen->clocks.emplace_back();
       seen->communicators.emplace_back();
     }
@@ -199,8 +200,8 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
       seen->clocks[index] = ReadClock(page);
     } else if (parts[2] == "calls" && parts.size() == 4) {
       if (seen->recording.AddCalls(index, page, TimeHere(page, files, parts[1])) == 0) {
-        seen->notes.push_back(absl::StrCat(CopyFromShared(name.data(), name.size()),
-                                           " of the capture is broken, and left out"));
+        seen->notes.push_back(
+            absl::StrCat(PlainText(name), " of the capture is broken, and left out"));
       } else {
         ++seen->looks;
       }

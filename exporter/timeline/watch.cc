@@ -24,7 +24,9 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kAgainAfter{1000};    // an endpoint that failed
 constexpr milliseconds kLookPatience{1000};  // others wait meanwhile
-constexpr int kLateLooks = 3;  // so many times the client's patience, for who was never looked at
+// How often the client's patience a busy endpoint is asked for the calls of live ranks, if none were
+// read before.
+constexpr int kLateLooks = 10;
 constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // until somebody who wants it to stop is heard
 constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
@@ -155,15 +157,13 @@ void JobWatch::NoteCommunicators(std::size_t endpoint, const Json& page) {
   one.communicators.resize(kMostCommunicators);
 }
 
-void JobWatch::Look(const std::vector<Question>& questions, milliseconds patience) {
+void JobWatch::Look(const std::vector<Question>& questions, const FleetClientOptions& client) {
   if (questions.empty()) return;
   std::vector<FleetRequest> requests;
   for (const Question& each : questions) {
     requests.push_back(
         {addresses_[each.endpoint], absl::StrCat("/api/v1/communicators/", each.comm, "/calls")});
   }
-  FleetClientOptions client = options_.client;
-  client.patience = std::min(client.patience, patience);
   AskAll(requests, client, [&](std::size_t index, const FleetAnswer& answer) {
     const Question& question = questions[index];
     Endpoint& endpoint = endpoints_[question.endpoint];
@@ -172,13 +172,11 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
         all.begin(), all.end(), [&](const Communicator& each) { return each.id == question.comm; });
     if (comm == all.end()) return;
     const Time was_due = comm->due;
-    comm->due = comm->is_live ? steady_clock::now() + kLookEvery : Time::max();
-    // The client has waited as long as it may.
-    if (answer.status == 503 || answer.error.find("(503)") != std::string::npos) {
+    comm->due = steady_clock::now() + kLookEvery;
+    if (answer.status == 503) {
       ++refused_;
-      endpoint.refuses = true;
       endpoint.due = steady_clock::now() + kLookEvery;
-      if (comm->is_live) comm->due = was_due;
+      comm->due = was_due;
     } else if (!answer.error.empty()) {
       NoteFailure(question.endpoint, answer.error);
     } else if (answer.status == 404) {
@@ -190,9 +188,7 @@ void JobWatch::Look(const std::vector<Question>& questions, milliseconds patienc
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");
     } else {
       endpoint.failure.clear();
-      endpoint.refuses = false;
       comm->is_seen = true;
-      comm->is_done = !comm->is_live;
       ++seen_.looks;
     }
   });
@@ -204,63 +200,64 @@ void JobWatch::LookAtDue(Time now) {
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     Endpoint& endpoint = endpoints_[i];
     if (endpoint.communicators.empty() || endpoint.due > now) continue;
-    const Communicator& first =
-        *std::min_element(endpoint.communicators.begin(), endpoint.communicators.end(),
-                          [now](const Communicator& a, const Communicator& b) {
-                            const bool is_a_due = a.due <= now, is_b_due = b.due <= now;
-                            return std::tuple(!is_a_due, is_a_due && !a.is_live, a.due) <
-                                   std::tuple(!is_b_due, is_b_due && !b.is_live, b.due);
-                          });
-    if (first.due <= now) {
-      questions.push_back({i, first.id});
+    // An ended one has no new calls: it is asked for in the end.
+    const auto first =
+        std::min_element(endpoint.communicators.begin(), endpoint.communicators.end(),
+                         [](const Communicator& a, const Communicator& b) {
+                           return std::tuple(!a.is_live, a.due) < std::tuple(!b.is_live, b.due);
+                         });
+    if (!first->is_live) continue;
+    if (first->due <= now) {
+      questions.push_back({i, first->id});
     } else {
-      next = std::min(next, first.due);
+      next = std::min(next, first->due);
     }
   }
   if (questions.empty()) {
     std::this_thread::sleep_until(next);
   } else {
-    Look(questions, kLookPatience);
+    FleetClientOptions client = options_.client;
+    client.patience = std::min(client.patience, kLookPatience);
+    client.retry_until = now;
+    Look(questions, client);
   }
 }
 
-bool JobWatch::HasUnseen() const {
-  return std::any_of(endpoints_.begin(), endpoints_.end(), [](const Endpoint& endpoint) {
-    const std::vector<Communicator>& all = endpoint.communicators;
-    return std::any_of(all.begin(), all.end(),
-                       [](const Communicator& each) { return each.is_live && !each.is_seen; });
-  });
+std::size_t JobWatch::LiveUnseen() const {
+  std::size_t unseen = 0;
+  for (const Endpoint& endpoint : endpoints_) {
+    for (const Communicator& each : endpoint.communicators) {
+      if (each.is_live && !each.is_seen) ++unseen;
+    }
+  }
+  return unseen;
 }
 
 void JobWatch::LookAtAll() {
-  std::vector<std::vector<Communicator>> all(endpoints_.size());
-  std::size_t most = 0;
+  enum { kUnseen, kSeen, kEnded, kKinds };
+  std::vector<Question> questions[kKinds];
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    all[i] = endpoints_[i].communicators;
-    std::stable_sort(all[i].begin(), all[i].end(), [](const auto& a, const auto& b) {
-      return std::tuple(!a.is_live, a.is_seen) < std::tuple(!b.is_live, b.is_seen);
-    });
-    most = std::max(most, all[i].size());
-  }
-  for (std::size_t turn = 0; turn < most; ++turn) {
-    std::vector<Question> questions;
-    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      // Who fails is not asked once more for each of its communicators.
-      if (turn >= all[i].size() || !endpoints_[i].failure.empty()) continue;
-      const Communicator& comm = all[i][turn];
-      if (comm.is_done || (!comm.is_live && endpoints_[i].refuses)) continue;
-      questions.push_back({i, comm.id});
+    // An endpoint that fails is not asked once more for each of its communicators.
+    if (!endpoints_[i].failure.empty()) continue;
+    for (const Communicator& each : endpoints_[i].communicators) {
+      questions[!each.is_live ? kEnded : each.is_seen ? kSeen : kUnseen].push_back({i, each.id});
     }
-    Look(questions, turn == 0 ? options_.client.patience : kLookPatience);
+  }
+  for (int kind = 0; kind < kKinds; ++kind) {
+    FleetClientOptions client = options_.client;
+    if (kind == kUnseen) client.retry_until = steady_clock::now() + kLateLooks * client.patience;
+    if (kind == kEnded) client.retry_until = steady_clock::now();
+    Look(questions[kind], client);
   }
 }
 
-void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
+void JobWatch::Watch(milliseconds window, const std::function<void(std::size_t)>& tell) {
   const Time end = steady_clock::now() + window;
   Time communicators_due = steady_clock::now() + kCommunicatorsEvery;
-  const Time last = end + kLateLooks * options_.client.patience;
-  const auto goes_on = [&](Time now) { return now < end || (now < last && HasUnseen()); };
-  for (Time now = steady_clock::now(); goes_on(now) && !stop.load(); now = steady_clock::now()) {
+  const auto is_stopped = [this] {
+    return options_.client.stop != nullptr && options_.client.stop->load();
+  };
+  for (Time now = steady_clock::now(); now < end && !is_stopped(); now = steady_clock::now()) {
     if (now >= communicators_due) {
       AskCommunicators();
       communicators_due = now + kCommunicatorsEvery;
@@ -269,6 +266,7 @@ void JobWatch::Watch(milliseconds window, const std::atomic<bool>& stop) {
   }
   seen_.recording.SetEnd(ArrivalNs());
   AskCommunicators();
+  if (const std::size_t unseen = LiveUnseen(); unseen != 0 && tell) tell(unseen);
   LookAtAll();
   MeasureClocksAgain();
   if (refused_ != 0) {

@@ -1,23 +1,26 @@
-// Watches a running job for a while: asks its endpoints for their ranks' last calls, again and again.
+// Watches a running job for a while: polls its endpoints for their ranks' last calls.
 //
-// One communicator of an endpoint at a time, each that lives about every kLookEvery: an endpoint makes
-// no newer page in between, and the calls that were timed stay for about as long. It gives these pages
-// little processor time (exporter/http/page_cache.h), so a communicator that has ended is asked for
-// once, when no other is due. What was refused stays first in line, and calls that were pushed out
-// meanwhile are a gap. An endpoint that fails is asked again every second.
+// One communicator of an endpoint is asked for at a time, each live one about every kLookEvery: an
+// endpoint makes no newer page in between, and the calls that were timed stay for about as long. An
+// endpoint gives these pages little processor time (exporter/http/page_cache.h). So ended
+// communicators are asked for once, in the end, as far as there is time for them. A refused live one
+// stays first in line, and calls that were pushed out meanwhile are a gap. An endpoint that fails is
+// asked again every second.
 //
-// Thread: the caller's; blocks. Memory: of the recording, and a page of each endpoint.
+// Thread: the caller's; blocks, until `options.client.stop` is set. Memory: of the recording, and a
+// page of each endpoint.
 #ifndef EXPORTER_TIMELINE_WATCH_H_
 #define EXPORTER_TIMELINE_WATCH_H_
 
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "exporter/fleet/address.h"
+#include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/timeline/job_process.h"
 #include "exporter/timeline/observation.h"
@@ -41,9 +44,9 @@ class JobWatch {
   // Those that live, each once.
   std::vector<JobProcess> processes() const;
 
-  // Looks until the time is over, and longer while a live communicator was never looked at, or until
-  // `stop` is set. Then it looks once more, and takes the verdict on the job.
-  void Watch(std::chrono::milliseconds window, const std::atomic<bool>& stop);
+  // Polls until the time is over, then reads the live communicators that were not read yet, and
+  // takes the verdict on the job. `tell` gets their number if there are any.
+  void Watch(std::chrono::milliseconds window, const std::function<void(std::size_t unread)>& tell);
   Observation Take() { return std::move(seen_); }
 
  private:
@@ -51,15 +54,13 @@ class JobWatch {
   struct Communicator {
     std::string id;
     bool is_live = true;
-    bool is_seen = false;  // was looked at,
-    bool is_done = false;  // since it has ended
+    bool is_seen = false;  // was looked at
     Time due{};
   };
   struct Endpoint {
     std::vector<Communicator> communicators;
-    Time due{};            // not before: it failed
-    std::string failure;   // "": it answers
-    bool refuses = false;  // it had no processor time for the last one
+    Time due{};           // not before: it failed
+    std::string failure;  // "": it answers
     bool has_too_many = false;
   };
   struct Question {
@@ -72,9 +73,9 @@ class JobWatch {
   void AskCommunicators();
   void NoteCommunicators(std::size_t endpoint, const nlohmann::json& page);
   void LookAtDue(Time now);
-  bool HasUnseen() const;
+  std::size_t LiveUnseen() const;
   void LookAtAll();
-  void Look(const std::vector<Question>& questions, std::chrono::milliseconds patience);
+  void Look(const std::vector<Question>& questions, const FleetClientOptions& client);
   void Note(std::string note);
   void NoteFailure(std::size_t endpoint, const std::string& reason);
 

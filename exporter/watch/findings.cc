@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/exposition/static_labels.h"
@@ -87,7 +88,8 @@ class Finder {
   bool IsSilenced(const JobRoot& root) const {
     bool is_silenced = false;
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
-      is_silenced = is_silenced || LabelValue(process.static_labels, "hang_alert") == "off";
+      is_silenced = is_silenced ||
+                    absl::EqualsIgnoreCase(LabelValue(process.static_labels, "hang_alert"), "off");
     });
     return is_silenced;
   }

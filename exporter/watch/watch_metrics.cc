@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/base/plain_text.h"
 #include "exporter/exposition/text_format.h"
-#include "metrics/shared_bytes.h"
 
 namespace nccl_pulse {
 namespace {
@@ -28,7 +28,7 @@ class Gauges {
     prometheus::ClientMetric metric;
     for (const auto& [name, text] : labels) {
       // It may be what an endpoint said: nothing of it may break the page.
-      std::string safe = CopyFromShared(text.data(), text.size());
+      std::string safe = PlainText(text);
       if (!safe.empty()) metric.label.push_back({name, std::move(safe)});
     }
     metric.gauge.value = value;

@@ -124,9 +124,7 @@ class WatchService::Impl {
         loop_(LoopOptions(), &entrance_) {}
 
   ~Impl() {
-    stopping_ = true;
-    wake_.Signal();
-    desk_.Wake();
+    BeginStop();
     for (std::thread* thread : {&serving_, &watching_}) {
       if (thread->joinable()) thread->join();
     }
@@ -154,7 +152,19 @@ class WatchService::Impl {
 
   const std::string& address() const { return address_; }
 
+  bool Stop(std::chrono::milliseconds patience) {
+    BeginStop();
+    std::unique_lock<std::mutex> lock(mutex_);
+    return watched_.wait_for(lock, patience, [this] { return has_watched_; });
+  }
+
  private:
+  void BeginStop() {
+    stopping_ = true;
+    wake_.Signal();
+    desk_.Wake();
+  }
+
   ServerLoop::Options LoopOptions() {
     ServerLoop::Options loop;
     loop.guard = options_.guard;
@@ -273,6 +283,9 @@ class WatchService::Impl {
       JobFilter filter;
       while (desk_.Next(next, stopping_, &filter)) Look(filter);
     }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    has_watched_ = true;
+    watched_.notify_all();
   }
 
   void Look(const JobFilter& filter) {
@@ -303,6 +316,9 @@ class WatchService::Impl {
   std::string address_;
   // Set before wake_ and the desk are signalled, which order it.
   std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::condition_variable watched_;
+  bool has_watched_ = false;  // guarded by mutex_: the watching thread has done its work
   std::thread serving_, watching_;
 };
 
@@ -315,6 +331,8 @@ std::unique_ptr<WatchService> WatchService::Start(Options options, std::string* 
 WatchService::WatchService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 WatchService::~WatchService() = default;
+
+bool WatchService::Stop(std::chrono::milliseconds patience) { return impl_->Stop(patience); }
 
 const std::string& WatchService::address() const { return impl_->address(); }
 

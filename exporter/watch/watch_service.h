@@ -46,6 +46,10 @@ class WatchService {
   // Waits for a round that is under way.
   ~WatchService();
 
+  // Stops serving and polling. False if a round did not end in time: it waits for endpoints or a name
+  // server, and this object must not be destroyed before it has ended.
+  bool Stop(std::chrono::milliseconds patience);
+
   const std::string& address() const;
 
  private:

@@ -26,6 +26,16 @@ constexpr std::chrono::minutes kRemembered{10};
 constexpr milliseconds kMargin{100};
 constexpr seconds kLookAgainSoon{3};
 constexpr std::size_t kLooksAtOnce = 4;
+// A round takes 2 s.
+constexpr milliseconds kMostLookTime{1000};
+
+// Memory for the snapshots of all looks at once. With the answers being received it stays below the
+// 384 MiB of deploy/kubernetes/watch.
+uint64_t MostBytes(std::size_t endpoints) {
+  constexpr uint64_t kForHostile = uint64_t{96} << 20;
+  constexpr uint64_t kMost = uint64_t{256} << 20;
+  return std::min(kMost, kForHostile + endpoints * kReservedBytes);
+}
 constexpr int kLooksForOneStraggler = 2;
 
 // What launchers write where they have no id is none: torchrun's jobs are all called "none".
@@ -214,7 +224,7 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
   // Not while a hang might have to wait for it.
   if (for_stragglers.first != nullptr && due.empty() && next_due_ > now + kLookAgainSoon) {
     for_stragglers.second->stragglers_at = now;
-    Look(*for_stragglers.first, /*is_for_stragglers=*/true, kMostMemoryBytes,
+    Look(*for_stragglers.first, /*is_for_stragglers=*/true, MostBytes(endpoints_.size()),
          for_stragglers.second);
   }
   looked_ = std::move(looked);
@@ -227,7 +237,8 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
     for (std::size_t i = begin; i < begin + together; ++i) {
       looks.push_back(std::async(std::launch::async, [this, together, each = due[i]] {
         // Of jobs that share the memory none is as large as the largest.
-        Look(*each.first, /*is_for_stragglers=*/false, kMostMemoryBytes / together, each.second);
+        Look(*each.first, /*is_for_stragglers=*/false, MostBytes(endpoints_.size()) / together,
+             each.second);
       }));
     }
     for (std::future<void>& each : looks) each.get();
@@ -247,6 +258,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   options.client = client_;
   options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
   options.most_bytes = most_bytes;
+  options.most_time = kMostLookTime;
   std::vector<Address> asked;
   std::vector<std::size_t> silent;
   for (const std::size_t each : group) {
@@ -310,6 +322,8 @@ JobLook Watcher::Ask(const JobFilter& filter) const {
   JobLookOptions options = options_.look;
   options.client = client_;
   options.filter = filter;
+  options.most_bytes = MostBytes(endpoints_.size());
+  options.most_time = kMostLookTime;
   options.most_looks = kLooksForOneStraggler;
   return LookAtJob(filter.job_id.empty() || of_job.empty() ? all : of_job, options);
 }

@@ -17,7 +17,7 @@ namespace nccl_pulse {
 namespace {
 
 // What launchers say that know no id: torchrun without --rdzv-id says "none".
-bool IsPlaceholder(const char* value) {
+bool IsPlaceholder(std::string_view value) {
   for (const char* placeholder : {"", "none", "null", "default", "n/a", "unknown"}) {
     if (absl::EqualsIgnoreCase(value, placeholder)) return true;
   }
@@ -27,7 +27,10 @@ bool IsPlaceholder(const char* value) {
 std::string FirstSet(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const char* value = getenv(name);
-    if (value != nullptr && !IsPlaceholder(value)) return value;
+    if (value == nullptr) continue;
+    // A file of variables with the line ends of Windows leaves a carriage return.
+    const std::string_view text = absl::StripAsciiWhitespace(value);
+    if (!IsPlaceholder(text)) return std::string(text);
   }
   return "";
 }

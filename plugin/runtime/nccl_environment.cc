@@ -6,7 +6,6 @@
 #include <map>
 #include <string_view>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/nccl_variables.h"
@@ -18,20 +17,13 @@ namespace {
 constexpr std::size_t kMostValueBytes = 48, kMostNameBytes = 48;
 constexpr std::string_view kMore = " ...";
 
-bool IsSecret(std::string_view name) {
-  for (const char* word : {"TOKEN", "SECRET", "PASS", "KEY", "CREDENTIAL", "AUTH", "COOKIE"}) {
-    if (absl::StrContains(absl::AsciiStrToUpper(name), word)) return true;
-  }
-  return false;
-}
-
 bool IsCompared(std::string_view name) {
   if (name == "TORCHCOMM_RANK" || name == "TORCHCOMM_SIZE") return false;  // a rank's own
   return IsNcclVariable(name) && !absl::StartsWith(name, "NCCL_PULSE_");
 }
 
 std::string Shown(std::string_view name, std::string_view value) {
-  if (IsSecret(name)) return "(withheld)";
+  if (IsSecretVariable(name)) return std::string(kWithheld);
   const bool is_long = value.size() > kMostValueBytes;
   std::string shown(value.substr(0, kMostValueBytes));
   std::replace_if(

@@ -132,7 +132,7 @@ bool ParseLabels(const std::string& value, Settings* settings) {
     const std::pair<std::string_view, std::string_view> label =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
     const std::string_view name = absl::StripAsciiWhitespace(label.first);
-    const std::string_view text = absl::StripAsciiWhitespace(label.second);
+    std::string text(absl::StripAsciiWhitespace(label.second));
     const bool printable = std::all_of(text.begin(), text.end(), absl::ascii_isprint);
     if (!absl::StrContains(part, '=') || !IsLabelName(name) || !printable || labels.size() >= 16) {
       return false;
@@ -148,12 +148,16 @@ bool ParseLabels(const std::string& value, Settings* settings) {
       leave_out("has no value, and is left out");
       continue;
     }
+    if (name == "hang_alert") {  // alerts and `pulse watch` know this label
+      absl::AsciiStrToLower(&text);
+      if (text != "off") leave_out("silences nothing: only hang_alert=off does");
+    }
     const auto [label_of_name, is_new] = labels.try_emplace(std::string(name));
     if (!is_new) leave_out("names a label a second time: this value is used, not the one before");
     if (text.size() > kMaxLabelValueBytes) {
       leave_out(absl::StrCat("is cut to ", kMaxLabelValueBytes, " bytes"));
     }
-    label_of_name->second = std::string(text.substr(0, kMaxLabelValueBytes));
+    label_of_name->second = text.substr(0, kMaxLabelValueBytes);
   }
   settings->labels = std::move(labels);
   settings->label_problems = std::move(unused);

@@ -390,7 +390,7 @@ class SourcesTest(DiagnoseCase):
             return self.endpoint(lambda handler: reply(handler, body, status))
         for server, reason in (
                 (says(b"<html>"), "not as Prometheus does"),
-                (says(b"", 401), "does not accept these credentials (401)"),
+                (says(b"no org id\n", 401), "it asks for a password or a token (401): no org id"),
                 (says(b'{"status":"error","error":"parse error"}', 400), "parse error"),
                 (says(b'{"status":"success"}'), "no result"),
                 (says(b'{"status":5}'), "refuses the query"),

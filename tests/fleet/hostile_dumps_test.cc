@@ -177,5 +177,40 @@ TEST(HostileDumps, EveryOpcodeThatRunsSomething) {
   }
 }
 
+// The dump of a rank in groups of other names than those of other dumps, each with many ranks.
+std::string DumpWithGroups(int dump, int groups, int ranks) {
+  std::string list = "[0";
+  for (int i = 1; i < ranks; ++i) list += "," + std::to_string(i);
+  list += "]";
+  std::string text = R"({"version":"2.5","entries":[],"pg_config":{)";
+  for (int i = 0; i < groups; ++i) {
+    text += (i == 0 ? "\"" : ",\"") + std::to_string(dump) + "g" + std::to_string(i) +
+            R"(":{"desc":"d","ranks":")" + list + "\"}";
+  }
+  return text + "}}";
+}
+
+// Small files can have many ranks in many groups, and each file can have other ones.
+TEST(HostileDumps, TakeNoMoreMemoryTogetherThanTheyMay) {
+  flight_recorder::Common common(std::size_t{16} << 20);
+  int read = 0, refused = 0;
+  for (int i = 0; i < 20; ++i) {
+    flight_recorder::Dump dump;
+    std::string error;
+    if (ParseDump(DumpWithGroups(i, 8, 4000), &common, &dump, &error) == Parsed::kDump) {
+      ++read;
+    } else {
+      ++refused;
+      EXPECT_EQ(error, "it and the dumps before it take too much memory");
+    }
+  }
+  EXPECT_GT(read, 3);
+  EXPECT_GT(refused, 3);
+  flight_recorder::Dump dump;
+  std::string error;
+  flight_recorder::Common other;
+  EXPECT_EQ(ParseDump(DumpWithGroups(0, 8, 4000), &other, &dump, &error), Parsed::kDump) << error;
+}
+
 }  // namespace
 }  // namespace nccl_pulse

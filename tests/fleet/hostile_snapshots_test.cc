@@ -1,5 +1,6 @@
 // What an endpoint may answer to make `pulse diagnose` stumble: messages with many bytes changed,
 // put together to a job, judged and put into words.
+#include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
@@ -142,6 +143,54 @@ TEST(HostileSnapshots, AreReadJudgedAndPutIntoWords) {
       JudgeWhatIsHostile(round, nodes, &read);
   }
   EXPECT_GT(read, kRounds);
+}
+
+// Millions of fields that no version knows take no memory, but time.
+TEST(HostileSnapshots, AreReadWithinTheirShareOfTheTime) {
+  std::string text = WriteSnapshots({}, 1, 1);
+  for (int i = 0; i < 2 << 20; ++i) text.append("\x28\x01");
+  SnapshotMessage message;
+  std::string error;
+  WorkBudget budget(std::chrono::nanoseconds(0));
+  const WorkBudget::Share share(&budget);
+  EXPECT_FALSE(ReadSnapshots(text, 1, kRoom, &message, &error, &share));
+  EXPECT_EQ(error, "snapshots that take too long to read");
+}
+
+// One after the other, endpoints whose snapshots take all the memory that they may.
+TEST(HostileSnapshots, LeaveMemoryForTheOtherEndpoints) {
+  SnapshotSet large, small;
+  large.processes.resize(1);
+  large.processes[0].hostname = "evil";
+  large.processes[0].communicators.resize(20000);
+  for (CommunicatorSnapshot& each : large.processes[0].communicators) each.comm_id = 1;
+  small.processes.resize(8);
+  for (ProcessSnapshot& each : small.processes) {
+    each.hostname = "good";
+    each.pid = static_cast<int32_t>(&each - small.processes.data()) + 1;
+    each.communicators.resize(3);
+  }
+  constexpr std::size_t kEndpoints = 12;
+  std::vector<Address> endpoints(kEndpoints);
+  JobLookOptions options;
+  options.most_bytes = uint64_t{64} << 20;
+  options.ask = [&](const auto& requests, const auto& client, const auto& done) {
+    EXPECT_LE(client.most_bytes_together, options.most_bytes);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      FleetAnswer answer;
+      answer.status = 200;
+      answer.body = WriteSnapshots(i + 1 == requests.size() ? small : large, 1, 10000000000);
+      done(i, std::move(answer));
+    }
+  };
+  const JobLook look = LookAtJob(endpoints, options);
+  EXPECT_LT(look.heard, kEndpoints / 2);
+  for (const auto& [problem, names] : look.unheard) {
+    EXPECT_EQ(problem, "it answers with more than it is given room for");
+  }
+  std::size_t honest = 0;
+  for (const ProcessSnapshot& each : look.set.processes) honest += each.hostname == "good" ? 1 : 0;
+  EXPECT_EQ(honest, small.processes.size());
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -31,7 +33,9 @@ constexpr seconds kPatience{30};
 // Gives one answer to each connection, in this order, and keeps what was asked.
 class Answers {
  public:
-  explicit Answers(std::vector<std::string> answers) : answers_(std::move(answers)) {
+  // `holds`: keeps each connection until the client closes it.
+  explicit Answers(std::vector<std::string> answers, bool holds = false)
+      : answers_(std::move(answers)), holds_(holds) {
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in address = {};
     address.sin_family = AF_INET;
@@ -46,11 +50,11 @@ class Answers {
   }
   ~Answers() { Asked(); }
 
-  FleetAnswer Get() const {
-    FleetClientOptions options;
+  FleetAnswer Get(FleetClientOptions options = {}) const {
     options.patience = kPatience;
     return Ask(endpoint_, "/x", options);
   }
+  const Address& endpoint() const { return endpoint_; }
   // Those who asked; nobody is answered from then on.
   const std::vector<std::string>& Asked() {
     if (thread_.joinable()) {
@@ -75,11 +79,14 @@ class Answers {
       }
       asked_.push_back(request);
       send(connection, answer.data(), answer.size(), MSG_NOSIGNAL);
+      while (holds_ && recv(connection, buffer.data(), buffer.size(), 0) > 0) {
+      }
       close(connection);
     }
   }
 
   const std::vector<std::string> answers_;
+  const bool holds_;
   std::vector<std::string> asked_;
   Address endpoint_;
   int listener_ = -1;
@@ -115,16 +122,107 @@ TEST(HttpClient, WhatCannotBeUnpackedIsNoAnswer) {
   }
 }
 
-TEST(HttpClient, ComesBackOnceWhenItIsTold) {
-  const std::string busy = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n";
-  Answers patient({busy, Page("", "text"), busy});
+constexpr char kBusy[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\r\n";
+
+TEST(HttpClient, ComesBackWhenItIsTold) {
+  Answers patient({kBusy, kBusy, Page("", "text"), kBusy});
   const FleetAnswer answer = patient.Get();
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.body, "text");
-  EXPECT_EQ(patient.Asked().size(), 2u);
-  Answers always({busy, busy, busy});
-  EXPECT_EQ(always.Get().status, 503);
-  EXPECT_EQ(always.Asked().size(), 2u);
+  EXPECT_EQ(patient.Asked().size(), 3u);
+}
+
+TEST(HttpClient, ComesBackToABusyServerThatDoesNotSayWhen) {
+  Answers busy({"HTTP/1.1 503 No\r\n\r\n", Page("", "text")});
+  FleetClientOptions options;
+  options.retry_until = std::chrono::steady_clock::now() + kPatience;
+  EXPECT_EQ(busy.Get(options).body, "text");
+  options.retry_until = std::chrono::steady_clock::now();
+  Answers once({kBusy, kBusy});
+  EXPECT_EQ(once.Get(options).status, 503);
+  EXPECT_EQ(once.Asked().size(), 1u);
+}
+
+TEST(HttpClient, SendsAServerOneRequestAtATimeAndNoneAfterAFailure) {
+  Answers good({Page("", "0"), Page("", "1"), Page("", "2")});
+  Answers bad({"no HTTP", Page("", "1"), Page("", "2")});
+  std::vector<FleetRequest> requests;
+  for (const char* target : {"/0", "/1", "/2"}) {
+    requests.push_back({good.endpoint(), target});
+    requests.push_back({bad.endpoint(), target});
+  }
+  std::vector<FleetAnswer> answers(requests.size());
+  FleetClientOptions options;
+  options.patience = kPatience;
+  AskAll(requests, options,
+         [&](std::size_t index, FleetAnswer answer) { answers[index] = std::move(answer); });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(answers[2 * i].body, std::to_string(i));
+    EXPECT_EQ(answers[2 * i + 1].error, "its answer is not HTTP");
+  }
+  EXPECT_EQ(good.Asked().size(), 3u);
+  EXPECT_EQ(bad.Asked().size(), 1u);
+}
+
+// What many servers send, and never end, takes no more memory than one may.
+TEST(HttpClient, DropsTheLongestAnswersThatAreNotComplete) {
+  const std::string part =
+      absl::StrCat("HTTP/1.1 200 OK\r\nContent-Length: 9000000\r\n\r\n", std::string(400000, 'x'));
+  constexpr std::size_t kServers = 8;
+  std::vector<std::unique_ptr<Answers>> servers;
+  std::vector<FleetRequest> requests;
+  for (std::size_t i = 0; i < kServers; ++i) {
+    servers.push_back(std::make_unique<Answers>(std::vector<std::string>{part}, /*holds=*/true));
+    requests.push_back({servers.back()->endpoint(), "/x"});
+  }
+  std::atomic<bool> stop{false};
+  FleetClientOptions options;
+  options.patience = kPatience;
+  options.most_bytes_together = 4 << 20;
+  options.stop = &stop;
+  std::size_t dropped = 0;
+  AskAll(requests, options, [&](std::size_t /*index*/, const FleetAnswer& answer) {
+    if (answer.error != "its answer is too large beside the others'") return;
+    // Four of them fit into 2 MiB, which is what is not kept for unpacking.
+    if (++dropped == kServers - 5) stop = true;
+  });
+  EXPECT_GE(dropped, kServers - 5);
+}
+
+TEST(HttpClient, UnpacksNoMoreThanAllAnswersMayTake) {
+  const std::string page = Page("Content-Encoding: gzip\r\n", *Gzip(std::string(3 << 20, 'x')));
+  Answers server({page, page});
+  FleetClientOptions options;
+  EXPECT_EQ(server.Get(options).body.size(), 3u << 20);
+  options.most_bytes_together = 4 << 20;
+  EXPECT_THAT(server.Get(options).error, HasSubstr("or has more than 2 MiB"));
+}
+
+TEST(HttpClient, UnpacksWithinItsShareOfTheTime) {
+  Answers server({Page("Content-Encoding: gzip\r\n", *Gzip(std::string(100 << 20, 'x')))});
+  WorkBudget budget(std::chrono::nanoseconds(0));
+  FleetClientOptions options;
+  options.most_unpacked_bytes = 200 << 20;
+  options.most_bytes_together = 400 << 20;
+  options.budget = &budget;
+  EXPECT_EQ(server.Get(options).error, "its answer takes too long to unpack");
+}
+
+TEST(HttpClient, SaysWhyAServerRefuses) {
+  Answers mimir({"HTTP/1.1 401 Unauthorized\r\n\r\nno org id\n"});
+  EXPECT_EQ(ProblemOf(mimir.Get(), "/x"), "it asks for a password or a token (401): no org id");
+  Answers hostile({absl::StrCat("HTTP/1.1 500 No\r\n\r\n\x1b[2J", std::string(1 << 20, 'x'))});
+  const std::string problem = ProblemOf(hostile.Get(), "/x");
+  EXPECT_THAT(problem, HasSubstr("it answers with status 500: ?[2Jxxx"));
+  EXPECT_LT(problem.size(), 300u);
+}
+
+TEST(HttpClient, SendsOneMoreHeader) {
+  Answers server({Page("", "text")});
+  FleetClientOptions options;
+  options.header = "X-Scope-OrgID: team-a";
+  EXPECT_EQ(server.Get(options).body, "text");
+  EXPECT_THAT(server.Asked().at(0), HasSubstr("\r\nX-Scope-OrgID: team-a\r\n"));
 }
 
 TEST(HttpClient, DoesNotComeBackLaterThanItMayWait) {

@@ -36,8 +36,14 @@ class Program {
  public:
   explicit Program(const std::string& log) {
     const std::string variable = absl::StrCat("NCCL_DEBUG_FILE=", log);
-    const char* const environment[] = {variable.c_str(), "TORCHCOMM_ABORT_ON_ERROR=0",
-                                       "TORCH_DIST_INIT_BARRIER=1", "TORCH_HOME=/home", nullptr};
+    const char* const environment[] = {variable.c_str(),
+                                       "TORCHCOMM_ABORT_ON_ERROR=0",
+                                       "TORCH_DIST_INIT_BARRIER=1",
+                                       "TORCH_HOME=/home",
+                                       "NCCL_MY_TOKEN=s3cr3t",
+                                       "TORCH_NCCL_password=s3cr3t",
+                                       "NCCL_ODD=a\nRANK=\x1b[2J",
+                                       nullptr};
     int begun[2];
     EXPECT_EQ(pipe2(begun, O_CLOEXEC), 0);
     pid_ = fork();
@@ -88,9 +94,10 @@ class LocalProcessTest : public ::testing::Test {
 TEST_F(LocalProcessTest, TheLogIsRead) {
   std::ofstream(path_) << "NCCL INFO Bootstrap";
   const LocalProcess read = Program(path_).Read();
-  EXPECT_EQ(read.settings,
-            absl::StrCat("NCCL_DEBUG_FILE=", path_,
-                         "\nTORCHCOMM_ABORT_ON_ERROR=0\nTORCH_DIST_INIT_BARRIER=1\n"));
+  EXPECT_EQ(read.settings, absl::StrCat("NCCL_DEBUG_FILE=", path_,
+                                        "\nTORCHCOMM_ABORT_ON_ERROR=0\nTORCH_DIST_INIT_BARRIER=1\n"
+                                        "NCCL_MY_TOKEN=(withheld)\nTORCH_NCCL_password=(withheld)\n"
+                                        "NCCL_ODD=a?RANK=?[2J\n"));
   EXPECT_EQ(read.log, "NCCL INFO Bootstrap");
   EXPECT_EQ(read.log_error, "");
 }

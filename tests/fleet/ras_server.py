@@ -1,39 +1,31 @@
 """What listens where NCCL's RAS does.
 
-The made-up report has the form of NCCL 2.28's (NVIDIA's guide, "RAS"); nothing reads it but people.
+The made-up report has the form of NCCL 2.28.9's JSON, whose missing ranks lack a comma; nothing reads it but people.
 """
 
 import socket
 import threading
 
 REPORT = """\
-NCCL version 2.28.3 compiled with CUDA 12.9
-
-Communicators... (0.00s)
-=============
-
-Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
-    #  in group  per comm  per node  per comm  in group
-    0         1         4         8        32        32   RUNNING  INCOMPLETE
-
-Errors
-======
-
-INCOMPLETE
-  Missing communicator data from 1 job process
-  Process 3487984 on node 172.16.64.213 managing GPU 5
+{
+  "nccl_version": "2.28.9",
+  "communicators_count": 1,
+  "communicators": [{"hash": "0x68dffeadac8cd14b", "size": 32, "ranks_count": 31, "missing_ranks_count": 1,
+    "missing_ranks": [{"rank": 5, "host": "172.16.64.213", "pid": 3487984, "cuda_dev": 5, "nvml_dev": 5
+      "status": {"unresponsive": true, "considered_dead": false}}]}]
+}
 """
 
 
 class Ras:
     """Answers each line by what `answers` has for it, and closes after the report."""
 
-    def __init__(self, report=REPORT, answers=(), closes=True, faults=None):
-        """`faults`: of DIAGNOSTICS; None: this NCCL is older and does not know it."""
-        self.answers = {"CLIENT PROTOCOL": b"SERVER PROTOCOL 2\n", "TIMEOUT": b"OK\n",
-                        "VERBOSE STATUS": report.encode(), **dict(answers)}
-        if faults is not None:
-            self.answers["DIAGNOSTICS"] = faults.encode()
+    def __init__(self, report=REPORT, answers=(), closes=True, is_old=False):
+        """`report`: bytes or text. `is_old`: NCCL before 2.28.7, which has no JSON."""
+        self.answers = {"CLIENT PROTOCOL": b"SERVER PROTOCOL 2\n", "TIMEOUT": b"OK\n", "SET FORMAT json": b"OK\n",
+                        "STATUS": report if isinstance(report, bytes) else report.encode(), **dict(answers)}
+        if is_old:
+            del self.answers["SET FORMAT json"]
         self.closes, self.heard = closes, []
         self.server = socket.create_server(("127.0.0.1", 0))
         self.flag = "--ras=127.0.0.1:%d" % self.server.getsockname()[1]
@@ -52,7 +44,7 @@ class Ras:
                         self.heard.append(text)
                         key = next((key for key in self.answers if text.startswith(key)), None)
                         client.sendall(self.answers.get(key, b"ERROR: Unknown command\n"))
-                        if key in ("VERBOSE STATUS", "DIAGNOSTICS") and self.closes:
+                        if key == "STATUS" and self.closes:
                             break
                 except OSError:
                     pass

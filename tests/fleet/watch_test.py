@@ -1,6 +1,7 @@
 """pulse watch: its pages, Alertmanager's webhook, how it finds endpoints, and whatever else is sent there."""
 
 import concurrent.futures
+import gzip
 import http.client
 import json
 import os
@@ -239,7 +240,7 @@ class WatchTest(DiagnoseCase):
             self.assertIn("nccl_watch_find_failed 0\n", self.ask(port, "/metrics")[2])
         refusing = self.endpoint(lambda handler: reply(handler, b"", status=401))
         port, _ = self.watch("--http-sd=" + refusing.name)
-        self.wait_for(lambda: "does not accept these credentials (401)" in self.ask(port, "/")[2], "it says so")
+        self.wait_for(lambda: "it asks for a password or a token (401)" in self.ask(port, "/")[2], "it says so")
         # A name with addresses: here one.
         port, _ = self.watch("--dns=localhost:%d" % endpoints[0].server_address[1])
         self.wait_for(lambda: 'state="answered"} 1\n' in self.ask(port, "/metrics")[2], "the name is found")
@@ -261,6 +262,96 @@ class WatchTest(DiagnoseCase):
         os.close(full)
         self.assertIn("global rank %d" % culprit, self.ask(port, "/?job_id=4711")[2])
 
+    # What endpoints send, all of them together. The limit is that of deploy/kubernetes/watch before it had room for
+    # as much as they can send.
+    MOST_MEMORY_KIB = 256 << 10
+
+    @staticmethod
+    def resources(process):
+        """(largest memory in KiB, processor time in seconds)"""
+        with open("/proc/%d/status" % process.pid, encoding="ascii") as file:
+            peak = int(next(line.split()[1] for line in file if line.startswith("VmHWM")))
+        with open("/proc/%d/stat" % process.pid, encoding="ascii") as file:
+            times = file.read().rpartition(")")[2].split()[11:13]
+        return peak, sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+    def rounds(self, port, count):
+        """Waits for so many rounds."""
+        seen = set()
+
+        def is_done():
+            seen.update(line for line in self.ask(port, "/metrics")[2].splitlines()
+                        if line.startswith("nccl_watch_round_timestamp_seconds "))
+            return len(seen) > count
+        self.wait_for(is_done, "rounds go on")
+
+    def beside_hostile(self, count, answer, most_memory_kib=MOST_MEMORY_KIB, most_seconds_of_round=5):
+        """Watches an honest job that hangs, and `count` endpoints of another one that answer with `answer`."""
+        _, culprit, arguments = self.hung_job()
+        summary = self.answering(b"")
+
+        def hostile(handler):
+            handler.path = handler.path[handler.path.index("/api"):]
+            if handler.path != "/api/v1/summary":
+                return answer(handler)
+            summary(handler)
+        name = self.endpoint(hostile).name
+        # Before the honest ones, and as part of their job.
+        port, process = self.watch(*("%s/%d" % (name, i) for i in range(count)), *arguments, stderr=subprocess.DEVNULL)
+        self.rounds(port, 3)
+        before = self.resources(process)[1]
+        self.rounds(port, 2)
+        peak, after = self.resources(process)
+        self.assertLess(peak, most_memory_kib)
+        self.assertLess((after - before) / 2, most_seconds_of_round)
+        self.wait_for(lambda: 'global_rank="%d"' % culprit in self.ask(port, "/metrics")[2], "the honest job is judged")
+        process.terminate()
+        self.assertEqual(process.wait(PATIENCE_S), 0)
+
+    @staticmethod
+    def packed(page):
+        body = gzip.compress(page, 1)
+        return lambda handler: reply(handler, body, headers=[("Content-Encoding", "gzip")])
+
+    def test_large_answers_that_never_end(self):
+        done = threading.Event()
+        self.addCleanup(done.set)
+        part = b"x" * ((8 << 20) - 4096)
+
+        def answer(handler):
+            handler.send_response(200)
+            handler.send_header("Content-Length", str(8 << 20))
+            handler.end_headers()
+            handler.wfile.write(part)
+            done.wait(PATIENCE_S)
+        self.beside_hostile(100, answer)
+
+    def test_small_answers_that_take_much_memory(self):
+        communicators = b"\x9a\x01\x03\x08\xab\x01" * 30_000  # field 19, with field 1
+        process = b"\x22\x01h" + communicators                # field 4 and these
+        length, left = b"", len(process)
+        while left >= 128:
+            length, left = length + bytes([left & 127 | 128]), left >> 7
+        page = self.pages("healthy")[0][0] + b"\x42" + length + bytes([left]) + process
+        self.beside_hostile(40, self.packed(page))
+
+    def test_small_answers_that_take_much_time(self):
+        self.beside_hostile(30, self.packed(self.pages("healthy")[0][0] + b"\x28\x01" * 12_000_000))
+
+    def test_sigterm_ends_a_round_that_waits(self):
+        asked, done = threading.Event(), threading.Event()
+        self.addCleanup(done.set)
+
+        def answer(_):
+            asked.set()
+            done.wait()
+        for arguments in ([self.endpoint(answer).name], ["--prometheus=http://" + self.endpoint(answer).name]):
+            asked.clear()
+            _, process = self.watch("--timeout=5m", *arguments, stderr=subprocess.DEVNULL)
+            self.assertTrue(asked.wait(PATIENCE_S))
+            process.terminate()
+            self.assertEqual(process.wait(PATIENCE_S), 0)
+
     def test_bad_usage(self):
         _, _, arguments = self.hung_job()
 
@@ -273,7 +364,7 @@ class WatchTest(DiagnoseCase):
                 status, error = run("--listen=" + address, *arguments)
                 self.assertEqual(status, 2)
                 self.assertIn(text, error)
-        for given, text in (([], "needs the endpoints' addresses"), (["--hang-after=1s", *arguments], "8s and 1h"),
+        for given, text in (([], "needs the endpoints' addresses"), (["--hang-after=100ms", *arguments], "1s and 1h"),
                             (["--targets=/nothing"], "cannot read"),
                             (["--on-hang=sh", *arguments], "no absolute path"),
                             (["--on-hang=/no/such", *arguments], "No such file"),

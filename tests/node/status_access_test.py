@@ -149,7 +149,7 @@ class StatusTest(WebCase):
         code, output = self.status(endpoint)
         self.assertEqual((code, "asks for a password" in output), (2, True), output)
         code, output = self.status(endpoint, "--credentials-file=" + self.file("wrong"))
-        self.assertEqual((code, "refuses these credentials" in output), (2, True), output)
+        self.assertEqual((code, "does not accept these credentials" in output), (2, True), output)
         for wrong in ((), ("--bearer-file=" + self.file("wrong"),)):
             self.assertEqual(self.status(endpoint, *wrong)[0], 2)
         code, output = self.status("https://" + endpoint, "--ca-cert=" + self.file("ca.pem"))

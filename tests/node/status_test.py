@@ -203,11 +203,11 @@ class EndpointTest(unittest.TestCase):
         code, output, errors = status("--endpoint=127.0.0.1:1")
         self.assertEqual((code, output), (2, ""))
         self.assertIn("pulse: no answer from 127.0.0.1:1: Connection refused", errors)
-        self.assertIn("pulse status HOST:PORT", errors)
+        self.assertIn("give that address: HOST:PORT", errors)
 
     def test_another_program_answers(self):
         for answer, expected in ((b"SSH-2.0-x\r\n", "is not HTTP"),
-                                 (b"HTTP/1.1 404 Not Found\r\n\r\n", "status 404"),
+                                 (b"HTTP/1.1 404 Not Found\r\n\r\n", "(404): an older version, or another program"),
                                  (b"HTTP/1.1 200 OK\r\n\r\nhello", "is not from NCCL Pulse"),
                                  (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
                                   "ended too early")):
@@ -254,8 +254,9 @@ class EndpointTest(unittest.TestCase):
                                     (["--endpoint="], "--endpoint= has no address: write --endpoint=HOST:PORT"),
                                     (["--endpont=x"], "did you mean --endpoint?"),
                                     (["--web-config=x"], "--web-config is no flag of `pulse status`"),
+                                    (["-w"], "pulse: -w is no flag of `pulse status`\npulse: `pulse help status` lists the flags\n"),
                                     (["a:b:c"], '"a:b:c": write an IPv6 address in brackets'),
-                                    (["host:99999"], "the port is not between 1 and 65535: write host:port"),
+                                    (["host:99999"], "the port is not between 1 and 65535: write HOST:PORT"),
                                     (["--credentials-file=x", "--bearer-file=y"], "a password or a token for the endpoints, not both"),
                                     (["--timeout=1h"], "--timeout is not between 100ms and 5m"),
                                     (["--cert=x", "localhost:1"], "--cert and --key belong together"),

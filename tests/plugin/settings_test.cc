@@ -145,6 +145,7 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
            Case{"le=1", R"("le=1" has the name of a label that metrics have)", ""},
            Case{"a=b,a=c", R"("a=c" names a label a second time: this value is used)", "a=c"},
            Case{"a=,b=c", R"("a=" has no value, and is left out)", "b=c"},
+           Case{"hang_alert=no", R"("hang_alert=no" silences nothing)", "hang_alert=no"},
            Case{"a=" + long_value, "is cut to 128 bytes", "a=" + long_value.substr(0, 128)},
        }) {
     RunInChild({{"NCCL_PULSE_LABELS", each.value}}, [&each] {
@@ -158,6 +159,17 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
       EXPECT_EQ(ReadSnapshot().static_labels, each.labels);
     });
   }
+}
+
+// As people and files of variables with the line ends of Windows write them.
+TEST_IN_CHILD(SettingsTest, HangAlertIsKnownInAnyCase,
+              {"NCCL_PULSE_LABELS", "workload=llama,hang_alert=OFF\r"}, {"SLURM_JOB_ID", "4711\r"},
+              {"RANK", "0\r"}) {
+  NcclCommunicator comm(1);
+  EXPECT_TRUE(TakeWarnings().empty());
+  EXPECT_EQ(ReadSnapshot().static_labels, "hang_alert=off,workload=llama");
+  EXPECT_EQ(ReadSnapshot().job_id, "4711");
+  EXPECT_EQ(ReadSnapshot().global_rank, "0");
 }
 
 TEST(SettingsTest, NcclsVariablesArePublished) {

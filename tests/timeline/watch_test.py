@@ -179,10 +179,11 @@ class WatchTest(TraceCase):
         page = calls_page(1, rank(0, [call(1, 1)]), rank(1, None, missing="off"))
         endpoint = self.endpoint(page, by_comm={other: 503}, communicators=self.communicators(
             **{"_" + made_up.COMM: True, "_" + other: True}))
-        self.trace("--duration=0.1s", "--endpoint=" + endpoint.name, status=4)
-        self.assertIn("INCOMPLETE: it lacks the calls of 3 live ranks, and 0 endpoints did not answer", self.said)
+        self.trace("--duration=0.1s", "--timeout=200ms", "--endpoint=" + endpoint.name, status=4)
+        self.assertIn("Reading the calls of 1 live communicator more: endpoints are busy.", self.said)
+        self.assertIn("INCOMPLETE: calls of 3 live ranks are missing\n", self.said)
         self.trace("--duration=0.1s", "--endpoint=" + self.endpoint(page).name, "--endpoint=127.0.0.1:1", status=4)
-        self.assertIn("of 0 live ranks, and 1 endpoint did not answer", self.said)
+        self.assertIn("INCOMPLETE: 1 endpoint did not answer", self.said)
 
     def test_no_processor_time(self):
         busy = self.endpoint(calls_page(1, rank(0, [call(1, 1)]), nranks=2), 503)

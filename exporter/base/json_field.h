@@ -5,6 +5,7 @@
 #define EXPORTER_BASE_JSON_FIELD_H_
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -21,9 +22,10 @@ inline const nlohmann::json& At(const nlohmann::json& object, const char* key) {
 }
 
 // Returns the text made plain (plain_text.h); "": the field is no text.
-inline std::string TextAt(const nlohmann::json& object, const char* key) {
+inline std::string TextAt(const nlohmann::json& object, const char* key,
+                          std::size_t most = kMostPlainBytes) {
   const nlohmann::json& value = At(object, key);
-  return value.is_string() ? PlainText(value.get_ref<const std::string&>()) : "";
+  return value.is_string() ? PlainText(value.get_ref<const std::string&>(), most) : "";
 }
 
 inline int64_t NumberAt(const nlohmann::json& object, const char* key, int64_t otherwise = 0) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/json_field.h"
+#include "exporter/base/plain_text.h"
 #include "exporter/base/size_words.h"
 #include "nlohmann/json.hpp"
 
@@ -21,12 +22,7 @@ double Number(const Json& value, double otherwise) {
 
 std::string Text(const Json& value) {
   if (value.is_number_integer()) return absl::StrCat(value.get<int64_t>());
-  if (!value.is_string()) return "";
-  std::string text = value.get<std::string>();
-  std::replace_if(
-      text.begin(), text.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
+  return value.is_string() ? PlainText(value.get_ref<const std::string&>()) : "";
 }
 
 std::vector<Json> List(const Json& value) {

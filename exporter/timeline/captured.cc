@@ -32,7 +32,8 @@ using Json = nlohmann::json;
 using Files = std::map<std::string, std::string>;
 
 constexpr std::size_t kMostBytes = 512 << 20;
-constexpr std::size_t kBlock = 512;  // of a tar file (POSIX.1-2001, ustar)
+constexpr std::size_t kMostPageBytes = 512 << 20;  // memory of the pages that are kept
+constexpr std::size_t kBlock = 512;                // of a tar file (POSIX.1-2001, ustar)
 
 // What the timeline is made of; the rest of a capture is not read.
 bool IsWanted(std::string_view name) {
@@ -165,6 +166,7 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
       S_ISDIR(status.st_mode) ? ReadFolder(path, &files, error) : ReadArchive(path, &files, error);
   if (!is_read) return false;
   std::map<std::string, std::size_t> endpoints;
+  std::size_t left = kMostPageBytes;
   for (const auto& [name, text] : files) {
     if (name == "missing.txt") {
       for (const std::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
@@ -174,13 +176,15 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
       }
       continue;
     }
-    Json page = ParseJson(text);
+    Json page = ParseJson(text, std::min(left, kMostJsonBytes));
     if (!page.is_object()) {
       seen->notes.push_back(
-          absl::StrCat(PlainText(name), " of the capture is broken, and left out"));
+          absl::StrCat(PlainText(name), " of the capture is broken or too large, and left out"));
       continue;
     }
+    const std::size_t bytes = JsonMemory(text).value_or(0);
     if (name == "verdict.json") {
+      left -= bytes;
       seen->verdict = std::move(page);
       continue;
     }
@@ -195,6 +199,7 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
       seen->communicators.emplace_back();
     }
     if (parts[2] == "communicators.json") {
+      left -= bytes;
       seen->communicators[index] = std::move(page);
     } else if (parts[2] == "clock.json") {
       seen->clocks[index] = ReadClock(page);

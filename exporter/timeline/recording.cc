@@ -10,6 +10,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr std::size_t kMostWord = 64;  // bytes of an operation's name, a state
+constexpr std::size_t kMostName = 256;
+
 uint64_t CountAt(const Json& object, const char* key) {
   return static_cast<uint64_t>(std::max<int64_t>(0, NumberAt(object, key)));
 }
@@ -19,9 +22,9 @@ SeenCall ReadCall(const Json& json, int64_t seen_ns) {
   SeenCall call;
   call.number = CountAt(json, "number");
   call.collective = CountAt(json, "collective");
-  call.op = TextAt(json, "op");
-  call.datatype = TextAt(json, "datatype");
-  call.stream = TextAt(json, "stream");
+  call.op = TextAt(json, "op", kMostWord);
+  call.datatype = TextAt(json, "datatype", kMostWord);
+  call.stream = TextAt(json, "stream", kMostWord);
   call.bytes = CountAt(json, "bytes");
   call.group = CountAt(json, "group");
   call.seen_ns = seen_ns;
@@ -39,7 +42,7 @@ void UpdateCall(const Json& json, int64_t time_ns, bool is_newer, SeenCall* call
   }
   if (!is_newer && time_ns <= call->updated_ns) return;
   call->updated_ns = time_ns;
-  call->state = TextAt(json, "state");
+  call->state = TextAt(json, "state", kMostWord);
   const Json& begun = At(json, "begun");
   call->begun = begun.is_boolean() ? std::optional<bool>(begun.get<bool>()) : std::nullopt;
 }
@@ -105,19 +108,21 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t a
   end_ns_ = std::max(end_ns_, time_ns);
   for (const Json& each : ranks) {
     if (!each.is_object()) continue;
-    const Key key(comm, TextAt(each, "hostname"), NumberAt(each, "pid"), NumberAt(each, "rank"));
+    const Key key(comm, TextAt(each, "hostname", kMostName), NumberAt(each, "pid"),
+                  NumberAt(each, "rank"));
+    if (ranks_.size() >= kMostRanks && ranks_.count(key) == 0) continue;
     SeenRank& rank = ranks_[key];
     rank.endpoint = endpoint;
     rank.comm = comm;
-    rank.name = TextAt(page, "name");
+    rank.name = TextAt(page, "name", kMostName);
     rank.nranks = NumberAt(page, "nranks");
     rank.hostname = std::get<1>(key);
     rank.pid = std::get<2>(key);
     rank.pid_namespace = NumberAt(each, "pid_namespace");
     rank.rank = std::get<3>(key);
-    rank.global_rank = TextAt(each, "global_rank");
-    rank.gpu = TextAt(each, "gpu");
-    rank.missing = TextAt(each, "missing");
+    rank.global_rank = TextAt(each, "global_rank", kMostName);
+    rank.gpu = TextAt(each, "gpu", kMostName);
+    rank.missing = TextAt(each, "missing", kMostName);
     AddRank(&rank, At(each, "calls"), time_ns, arrived_ns);
   }
   return time_ns;

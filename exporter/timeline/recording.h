@@ -5,7 +5,7 @@
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
-// Thread: one. Memory: about 300 bytes a call, at most kMostCalls. Beyond that each new call takes
+// Thread: one. Memory: about 300 bytes a call and 1 KiB a rank, at most kMostCalls and kMostRanks. Beyond that each new call takes
 // the place of the oldest one of its rank, or, where its rank has less than its share, of the rank
 // that has most.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
@@ -25,6 +25,7 @@
 namespace nccl_pulse {
 
 inline constexpr std::size_t kMostCalls = 500000;
+inline constexpr std::size_t kMostRanks = 500000;  // further ones are left out
 inline constexpr int64_t kMostUnseenNs = 1'000'000'000;
 
 struct SeenCall {

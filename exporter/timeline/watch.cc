@@ -31,6 +31,7 @@ constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // until somebody who wants it to stop is heard
 constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
 constexpr std::size_t kMostNotes = 1000;
+constexpr std::size_t kMostPageBytes = 512 << 20;  // of all endpoints' pages of communicators
 
 // No step of the wall clock changes it.
 int64_t ArrivalNs() {
@@ -119,13 +120,19 @@ void JobWatch::AskCommunicators() {
   ranks_ = 0;
   AskAll(requests, options_.client, [this](std::size_t index, const FleetAnswer& answer) {
     Endpoint& endpoint = endpoints_[index];
-    if (!answer.error.empty()) return NoteFailure(index, answer.error);
-    Json page = answer.status == 200 ? ParseJson(answer.body) : Json();
+    const std::string problem = ProblemOf(answer, "/api/v1/communicators");
+    if (!problem.empty()) return NoteFailure(index, problem);
+    Json page = ParseJson(answer.body);
     if (!At(page, "communicators").is_array()) {
-      return NoteFailure(index, answer.status == 200
-                                    ? "the answer is not from NCCL Pulse"
-                                    : absl::StrCat("it answers with status ", answer.status));
+      return NoteFailure(index, "the answer is not from NCCL Pulse");
     }
+    const std::size_t others = page_bytes_ - endpoint.page_bytes;
+    const std::size_t bytes = JsonMemory(answer.body).value_or(0);
+    if (others + bytes > kMostPageBytes) {
+      return NoteFailure(index, "its communicators take too much memory beside the others'");
+    }
+    page_bytes_ = others + bytes;
+    endpoint.page_bytes = bytes;
     endpoint.failure.clear();
     NoteCommunicators(index, page);
     seen_.communicators[index] = std::move(page);
@@ -177,12 +184,11 @@ void JobWatch::Look(const std::vector<Question>& questions, const FleetClientOpt
       ++refused_;
       endpoint.due = steady_clock::now() + kLookEvery;
       comm->due = was_due;
-    } else if (!answer.error.empty()) {
-      NoteFailure(question.endpoint, answer.error);
     } else if (answer.status == 404) {
       all.erase(comm);
-    } else if (answer.status != 200) {
-      NoteFailure(question.endpoint, absl::StrCat("it answers with status ", answer.status));
+    } else if (const std::string problem = ProblemOf(answer, requests[index].target);
+               !problem.empty()) {
+      NoteFailure(question.endpoint, problem);
     } else if (seen_.recording.AddCalls(question.endpoint, ParseJson(answer.body), ArrivalNs()) ==
                0) {
       NoteFailure(question.endpoint, "the answer is not from NCCL Pulse");

@@ -62,6 +62,7 @@ class JobWatch {
     Time due{};           // not before: it failed
     std::string failure;  // "": it answers
     bool has_too_many = false;
+    std::size_t page_bytes = 0;  // of its page of communicators
   };
   struct Question {
     std::size_t endpoint;
@@ -83,7 +84,8 @@ class JobWatch {
   const JobLookOptions& options_;
   std::vector<Endpoint> endpoints_;
   std::size_t ranks_ = 0;
-  std::size_t refused_ = 0;  // for lack of processor time
+  std::size_t page_bytes_ = 0;  // of all endpoints
+  std::size_t refused_ = 0;     // for lack of processor time
   Observation seen_;
 };
 

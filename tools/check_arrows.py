@@ -35,6 +35,7 @@ FLOORS = [
     "exporter/web",
     "exporter/flight_recorder",
     "exporter/fleet",
+    "exporter/outside",
     "exporter/watch",
     "exporter/timeline",
     "plugin/cuda",

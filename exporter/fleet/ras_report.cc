@@ -72,11 +72,13 @@ class Conversation {
   }
 
   // All until the other side closes. False: it did not, or said too much.
-  bool HearAll(std::string* text) {
-    while (read_.size() <= kMostRasBytes && Read()) {
+  bool HearAll(std::size_t most_bytes, std::string* text) {
+    while (read_.size() <= most_bytes && Read()) {
     }
-    *text = read_.substr(0, kMostRasBytes);
-    return is_closed_ && read_.size() <= kMostRasBytes;
+    const bool is_whole = is_closed_ && read_.size() <= most_bytes;
+    read_.resize(std::min(read_.size(), most_bytes));
+    *text = std::move(read_);
+    return is_whole;
   }
 
  private:
@@ -112,15 +114,16 @@ class Conversation {
 };
 
 // False: whoever listens there is not RAS.
-bool Greet(const Address& address, std::chrono::milliseconds patience, Conversation* with) {
+bool Greet(const Address& address, std::chrono::milliseconds patience, Conversation* with,
+           bool* is_connected) {
   const auto hosts = ResolveHosts({address.host}, patience);
   const auto found = hosts.find(address.host);
   if (found == hosts.end()) return false;
-  const bool is_connected =
+  *is_connected =
       std::any_of(found->second.addresses.begin(), found->second.addresses.end(),
                   [&](const sockaddr_storage& each) { return with->Connect(each, address.port); });
   std::string line;
-  return is_connected && with->Say("CLIENT PROTOCOL 2\n") && with->Hear(&line) &&
+  return *is_connected && with->Say("CLIENT PROTOCOL 2\n") && with->Hear(&line) &&
          absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ");
 }
 
@@ -159,10 +162,11 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
   return true;
 }
 
-RasReport AskRas(const Address& address, std::chrono::milliseconds patience) {
+RasReport AskRas(const Address& address, std::chrono::milliseconds patience,
+                 std::size_t most_bytes) {
   RasReport report;
   Conversation with(patience);
-  if (!Greet(address, patience, &with)) return report;
+  if (!Greet(address, patience, &with, &report.is_connected)) return report;
   bool is_ok = false;
   if (!Command(&with, "SET FORMAT json", &is_ok)) {
     report.error = "it does not answer in time";
@@ -171,7 +175,7 @@ RasReport AskRas(const Address& address, std::chrono::milliseconds patience) {
         "NCCL is older than 2.28.7: it has no JSON report, and its text report can crash the job";
   } else if (!SetTimeout(&with) || !with.Say("STATUS\n")) {
     report.error = "it does not answer as NCCL's RAS does";
-  } else if (!with.HearAll(&report.json)) {
+  } else if (!with.HearAll(most_bytes, &report.json)) {
     report.error = report.json.empty() ? "it does not answer in time" : "the report is not whole";
   }
   return report;

@@ -18,7 +18,7 @@
 // "missing_ranks", so it may be invalid JSON. It has no completions, Send, Recv or graph replays, and
 // no verdict depends on it. Source: NCCL 2.24 to 2.32, src/ras/client.cc, src/ras/client_support.cc.
 //
-// Thread: any; blocks, for `patience` at most. Memory: kMostRasBytes.
+// Thread: any; blocks, for `patience` at most. Memory: `most_bytes`.
 #ifndef EXPORTER_FLEET_RAS_REPORT_H_
 #define EXPORTER_FLEET_RAS_REPORT_H_
 
@@ -36,13 +36,17 @@ inline constexpr std::size_t kMostRasBytes = std::size_t{1} << 20;
 struct RasReport {
   std::string json;   // the bytes that RAS sent; "": none, or the listener is not RAS
   std::string error;  // of a listener that is RAS
+  // Something accepted the connection. All processes of a user on a node share the port, so one that
+  // is stopped may have been picked: another connection may be answered.
+  bool is_connected = false;
 };
 
 // `text`: "host", "host:port", "[::1]:port"; "off": RAS is not asked; "": NCCL_RAS_ADDR, or RAS'
 // default address. Returns false with the reason in `error`.
 bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::string* error);
 
-RasReport AskRas(const Address& address, std::chrono::milliseconds patience);
+RasReport AskRas(const Address& address, std::chrono::milliseconds patience,
+                 std::size_t most_bytes = kMostRasBytes);
 
 }  // namespace nccl_pulse
 

@@ -22,6 +22,14 @@ struct Sample {
   unsigned value;
 };
 static_assert(sizeof(Sample) == 16 && offsetof(Sample, value) == 8);
+struct ProcessInfo {  // nvmlProcessInfo_v2_t, which _v3 fills
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+static_assert(sizeof(ProcessInfo) == 24);
+
+constexpr unsigned kMostGpus = 64, kMostProcesses = 64;
 
 constexpr std::size_t kMostSamples = 256;
 constexpr int kLeastSamples = 10;  // two seconds
@@ -40,6 +48,8 @@ struct GpuUses::Nvml {
   int (*get_samples)(Device device, int type, unsigned long long since_us, int* value_type,
                      unsigned* count, Sample* samples) = nullptr;
   int (*get_processes)(Device device, unsigned* count, void* processes) = nullptr;
+  int (*get_count)(unsigned* count) = nullptr;
+  int (*get_by_index)(unsigned index, Device* device) = nullptr;
   bool is_there = false;
 
   Nvml() {
@@ -52,12 +62,17 @@ struct GpuUses::Nvml {
     is_there = find("nvmlInit_v2", &initialize) && find("nvmlDeviceGetHandleByUUID", &get_handle) &&
                find("nvmlDeviceGetSamples", &get_samples) &&
                find("nvmlDeviceGetComputeRunningProcesses_v3", &get_processes) &&
-               initialize() == kSuccess;
+               find("nvmlDeviceGetCount_v2", &get_count) &&
+               find("nvmlDeviceGetHandleByIndex_v2", &get_by_index) && initialize() == kSuccess;
   }
 
   GpuUse Ask(const std::string& uuid, int64_t since_ns) const {
     Device device = nullptr;
     if (!is_there || get_handle(uuid.c_str(), &device) != kSuccess) return GpuUse::kUnknown;
+    return Ask(device, since_ns);
+  }
+
+  GpuUse Ask(Device device, int64_t since_ns) const {
     unsigned processes = 0;  // that there is room for: the answer is how many there are
     const int result = get_processes(device, &processes, nullptr);
     if (result != kSuccess && result != kInsufficientSize) return GpuUse::kUnknown;
@@ -69,6 +84,17 @@ struct GpuUses::Nvml {
     const Range memory = Samples(device, kOfMemory, since_ns);
     if (memory.count < kLeastSamples) return GpuUse::kUnknown;
     return memory.most <= kMemoryPercent ? GpuUse::kBusy : GpuUse::kMixed;
+  }
+
+  std::vector<int32_t> PidsOn(Device device) const {
+    std::array<ProcessInfo, kMostProcesses> infos{};
+    unsigned count = kMostProcesses;
+    std::vector<int32_t> pids;
+    if (get_processes(device, &count, infos.data()) != kSuccess) return pids;
+    for (unsigned i = 0; i < std::min(count, kMostProcesses); ++i) {
+      pids.push_back(static_cast<int32_t>(infos[i].pid));
+    }
+    return pids;
   }
 
  private:
@@ -131,6 +157,20 @@ void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet*
       }
     }
   }
+}
+
+std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
+  if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
+  std::vector<HostGpu> gpus;
+  unsigned count = 0;
+  if (!nvml_->is_there || nvml_->get_count(&count) != kSuccess) return gpus;
+  for (unsigned i = 0; i < std::min(count, kMostGpus); ++i) {
+    Device device = nullptr;
+    if (nvml_->get_by_index(i, &device) != kSuccess) continue;
+    gpus.push_back(
+        {static_cast<int>(i), nvml_->Ask(device, since_realtime_ns), nvml_->PidsOn(device)});
+  }
+  return gpus;
 }
 
 }  // namespace nccl_pulse

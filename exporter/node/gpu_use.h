@@ -16,11 +16,19 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "exporter/diagnosis/snapshot_set.h"
 #include "metrics/kinds.h"
 
 namespace nccl_pulse {
+
+// A GPU of this host, as NVML sees it.
+struct HostGpu {
+  int index = 0;  // NVML's
+  GpuUse use{};
+  std::vector<int32_t> pids;  // that have a context on it, as this host counts them
+};
 
 class GpuUses {
  public:
@@ -31,6 +39,9 @@ class GpuUses {
 
   // Says of all communicators whose counter has stood for that long what their GPUs have run meanwhile.
   void Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set);
+
+  // Returns what every GPU of this host has run since then; empty without NVML.
+  std::vector<HostGpu> OfHost(int64_t since_realtime_ns);
 
  private:
   struct Nvml;

@@ -13,9 +13,21 @@ int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   *device = &g_fake;
   return g_fake.uuid == uuid ? 0 : 6;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count, void*) {
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = 1;
+  return 0;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  *device = &g_fake;
+  return index == 0 ? 0 : 2;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count,
+                                            nccl_pulse::FakeNvml::Process* infos) {
+  const unsigned room = infos == nullptr ? 0 : *count;
   *count = g_fake.processes;
-  return g_fake.processes == 0 ? 0 : 7;
+  if (g_fake.processes > room) return 7;
+  for (unsigned i = 0; i < g_fake.processes; ++i) infos[i].pid = 1000 + i;
+  return 0;
 }
 int nvmlDeviceGetSamples(void*, int type, unsigned long long since_us, int*, unsigned* count,
                          nccl_pulse::FakeNvml::Sample* samples) {

@@ -12,6 +12,11 @@ struct FakeNvml {
     unsigned long long time_us;
     unsigned long long value;
   };
+  struct Process {
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance;
+  };
   std::string uuid = "GPU-1";
   unsigned processes = 1;
   std::vector<Sample> samples, memory;

@@ -111,6 +111,20 @@ TEST(GpuUse, SharedWithOtherProcesses) {
   EXPECT_EQ(Ask(), GpuUse::kShared);
 }
 
+TEST(GpuUse, OfAllGpusOfTheHost) {
+  Sample(0, 0, 100);
+  const std::vector<HostGpu> gpus = GpuUses().OfHost(kMoved + 2 * kSecond);
+  ASSERT_EQ(gpus.size(), 1U);
+  EXPECT_EQ(gpus[0].index, 0);
+  EXPECT_EQ(gpus[0].use, GpuUse::kBusy);
+  EXPECT_EQ(gpus[0].pids, (std::vector<int32_t>{1000}));
+  Nvml().processes = 2;
+  EXPECT_EQ(GpuUses().OfHost(kMoved)[0].use, GpuUse::kShared);
+  EXPECT_EQ(GpuUses().OfHost(kMoved)[0].pids, (std::vector<int32_t>{1000, 1001}));
+  Nvml().processes = 0;  // it was killed
+  EXPECT_TRUE(GpuUses().OfHost(kMoved)[0].pids.empty());
+}
+
 TEST(GpuUse, UnknownGpuAndTooFewSamples) {
   Sample(0, 0, 0);
   Nvml().uuid = "GPU-2";

@@ -1,0 +1,248 @@
+#include "exporter/outside/host_processes.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "exporter/base/plain_text.h"
+#include "exporter/base/proc_stat.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr std::size_t kMostPids = 65536;
+constexpr std::size_t kMostValueBytes = 256;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// Passes up to `limit` bytes of the file on in pieces, until `take` returns false.
+template <typename Take>
+void ReadPieces(int folder, const char* name, std::size_t limit, const Take& take) {
+  const Descriptor file(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.get() < 0) return;
+  char buffer[16384];
+  for (std::size_t done = 0; done < limit;) {
+    const ssize_t n = read(file.get(), buffer, std::min(sizeof(buffer), limit - done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0 || !take(std::string_view(buffer, static_cast<std::size_t>(n)))) return;
+    done += static_cast<std::size_t>(n);
+  }
+}
+
+std::string ReadWhole(int folder, const char* name, std::size_t limit) {
+  std::string text;
+  ReadPieces(folder, name, limit, [&text](std::string_view piece) {
+    text.append(piece);
+    return true;
+  });
+  return text;
+}
+
+// True if it has NCCL loaded.
+bool ReadMaps(int folder, HostProcess* process) {
+  constexpr std::string_view kNccl = "/libnccl.so", kPlugin = "libnccl-profiler-pulse";
+  bool has_nccl = false;
+  std::string text;  // the last piece, and the end of the one before
+  ReadPieces(folder, "maps", kMostMapsBytes, [&](std::string_view piece) {
+    text.erase(0, text.size() - std::min(text.size(), kPlugin.size() - 1));
+    text.append(piece);
+    has_nccl |= absl::StrContains(text, kNccl);
+    process->has_plugin |= absl::StrContains(text, kPlugin);
+    return !(has_nccl && process->has_plugin);
+  });
+  return has_nccl;
+}
+
+RunState StateOf(int folder) {
+  constexpr std::size_t kState = 3, kThreads = 20;
+  const ProcStat stat(ReadWhole(folder, "stat", 4096));
+  const std::string_view state = stat.Field(kState);
+  if (state.size() != 1) return RunState::kEnded;
+  int threads = 0;
+  switch (state[0]) {
+    case 'T':
+      return RunState::kStopped;
+    case 't':
+      return RunState::kTraced;
+    case 'D':
+      return RunState::kUninterruptible;
+    case 'X':
+      return RunState::kEnded;
+    case 'Z':  // the first thread may end before the others
+      return absl::SimpleAtoi(stat.Field(kThreads), &threads) && threads > 1 ? RunState::kRunning
+                                                                             : RunState::kEnded;
+    default:
+      return RunState::kRunning;
+  }
+}
+
+// The last number of the line NSpid: the pid in the innermost namespace.
+int32_t OwnPid(int folder, int32_t pid) {
+  for (const std::string_view line : absl::StrSplit(ReadWhole(folder, "status", 16384), '\n')) {
+    if (!absl::StartsWith(line, "NSpid:")) continue;
+    int32_t own = 0;
+    const std::vector<std::string_view> pids =
+        absl::StrSplit(line.substr(6), absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    if (!pids.empty() && absl::SimpleAtoi(pids.back(), &own)) return own;
+  }
+  return pid;
+}
+
+void ReadEnvironment(int folder, HostProcess* process) {
+  std::string enabled;
+  const std::pair<std::string_view, std::string*> wanted[] = {
+      {"RANK=", &process->global_rank},
+      {"WORLD_SIZE=", &process->world_size},
+      {"SLURM_JOB_ID=", &process->slurm_job_id},
+      {"NCCL_RAS_ADDR=", &process->ras_address},
+      {"NCCL_RAS_ENABLE=", &enabled},
+  };
+  const std::string environment = ReadWhole(folder, "environ", kMostEnvironBytes);
+  for (const std::string_view variable : absl::StrSplit(environment, '\0')) {
+    for (const auto& [prefix, value] : wanted) {
+      if (!absl::StartsWith(variable, prefix)) continue;
+      *value = PlainText(variable.substr(prefix.size(), kMostValueBytes));
+    }
+  }
+  process->is_ras_off = enabled == "0";
+}
+
+bool ReadProcess(int proc, int32_t pid, HostProcess* process) {
+  const Descriptor folder(
+      openat(proc, absl::StrCat(pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat status {};
+  if (folder.get() < 0 || fstat(folder.get(), &status) != 0) return false;
+  process->pid = pid;
+  process->user = status.st_uid;
+  if (!ReadMaps(folder.get(), process)) return false;
+  process->state = StateOf(folder.get());
+  process->own_pid = OwnPid(folder.get(), pid);
+  ReadEnvironment(folder.get(), process);
+  return process->state != RunState::kEnded;
+}
+
+std::vector<int32_t> PidsIn(const std::string& proc) {
+  std::vector<int32_t> pids;
+  DIR* const folder = opendir(proc.c_str());
+  if (folder == nullptr) return pids;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of its own.
+  while (const dirent* entry = readdir(folder)) {
+    int32_t pid = 0;
+    if (absl::SimpleAtoi(entry->d_name, &pid) && pid > 0 && pids.size() < kMostPids) {
+      pids.push_back(pid);
+    }
+  }
+  closedir(folder);
+  std::sort(pids.begin(), pids.end());
+  return pids;
+}
+
+// What the reading threads share with the caller, which doesn't wait for all of them.
+struct Scan {
+  std::mutex mutex;
+  std::condition_variable has_news;
+  std::vector<int32_t> pids;
+  std::size_t next = 0;  // among the pids
+  std::size_t read = 0;
+  std::vector<HostProcess> found;
+};
+
+std::atomic<int> g_readers{0};
+
+void ReadOn(const std::shared_ptr<Scan>& scan, int proc) {
+  const Descriptor folder(proc);
+  std::unique_lock<std::mutex> lock(scan->mutex);
+  while (scan->next < scan->pids.size() && scan->found.size() < kMostProcesses) {
+    const int32_t pid = scan->pids[scan->next++];
+    lock.unlock();
+    HostProcess process;
+    const bool is_found = ReadProcess(folder.get(), pid, &process);
+    lock.lock();
+    ++scan->read;
+    if (is_found) scan->found.push_back(std::move(process));
+    scan->has_news.notify_all();
+  }
+  g_readers.fetch_sub(1);
+}
+
+bool StartReader(const std::shared_ptr<Scan>& scan, const std::string& proc) {
+  if (g_readers.fetch_add(1) < kMostLost) {
+    const int folder = open(proc.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    try {
+      if (folder >= 0) std::thread([scan, folder] { ReadOn(scan, folder); }).detach();
+      if (folder >= 0) return true;
+    } catch (const std::system_error&) {
+      close(folder);
+    }
+  }
+  g_readers.fetch_sub(1);
+  return false;
+}
+
+}  // namespace
+
+HostProcesses FindNcclProcesses(std::chrono::milliseconds patience, const std::string& proc) {
+  constexpr std::chrono::milliseconds kPatienceOfOne{500};
+  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto scan = std::make_shared<Scan>();
+  scan->pids = PidsIn(proc);
+  bool is_reading = StartReader(scan, proc);
+  std::unique_lock<std::mutex> lock(scan->mutex);
+  const auto is_done = [&scan] {
+    return scan->read == scan->pids.size() || scan->found.size() >= kMostProcesses;
+  };
+  while (is_reading && !is_done() && std::chrono::steady_clock::now() < end) {
+    const std::size_t read = scan->read;
+    scan->has_news.wait_until(lock,
+                              std::min(end, std::chrono::steady_clock::now() + kPatienceOfOne),
+                              [&] { return is_done() || scan->read != read; });
+    // One that doesn't return is left behind, and another thread goes on with the next pid.
+    if (scan->read == read && !is_done()) {
+      if (scan->next == scan->pids.size()) break;
+      is_reading = StartReader(scan, proc);
+    }
+  }
+  HostProcesses result;
+  result.processes = scan->found;
+  result.unread = is_done() ? 0 : scan->pids.size() - scan->read;
+  scan->next = scan->pids.size();
+  std::sort(result.processes.begin(), result.processes.end(),
+            [](const HostProcess& a, const HostProcess& b) { return a.pid < b.pid; });
+  return result;
+}
+
+RunState RunStateIn(const std::string& proc, int32_t pid) {
+  const Descriptor folder(
+      open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  return folder.get() < 0 ? RunState::kEnded : StateOf(folder.get());
+}
+
+}  // namespace nccl_pulse::outside

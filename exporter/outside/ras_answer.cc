@@ -1,0 +1,134 @@
+#include "exporter/outside/ras_answer.h"
+
+#include <algorithm>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
+#include "exporter/base/json_field.h"
+#include "exporter/base/json_text.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+using Json = nlohmann::json;
+
+// NCCL 2.28.7 and 2.28.9 omit the comma after "nvml_dev" in "missing_ranks" (mended in 2.29.2).
+void AddMissingCommas(std::string* text) {
+  constexpr std::string_view kKey = "\"nvml_dev\":";
+  std::string mended;
+  std::size_t copied = 0;
+  for (std::size_t at = text->find(kKey); at != text->npos; at = text->find(kKey, at)) {
+    at = text->find_first_not_of(" \t", at + kKey.size());
+    if (at != text->npos) at = text->find_first_not_of("-0123456789", at);
+    if (at == text->npos) break;
+    const std::size_t next = text->find_first_not_of(" \t\r\n", at);
+    if (next == text->npos || (*text)[next] != '"') continue;
+    mended.append(*text, copied, at - copied);
+    mended += ',';
+    copied = at;
+  }
+  if (copied == 0) return;
+  mended.append(*text, copied);
+  *text = std::move(mended);
+}
+
+// A number in hexadecimal digits; 0: none.
+uint64_t HashAt(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  std::string text = TextAt(object, key);
+  std::string_view digits = text;
+  absl::ConsumePrefix(&digits, "0x");
+  uint64_t hash = 0;
+  return digits.size() <= 16 && absl::SimpleHexAtoi(digits, &hash) ? hash : 0;
+}
+
+bool IsSet(const Json& object, const char* key) {
+  const Json& value = At(object, key);
+  return value.is_boolean() ? value.get<bool>() : NumberAt(object, key) != 0;
+}
+
+int32_t SmallAt(const Json& object, const char* key, int32_t otherwise) {
+  const int64_t number = NumberAt(object, key, otherwise);
+  return number < 0 || number > INT32_MAX ? otherwise : static_cast<int32_t>(number);
+}
+
+RasRank ReadRank(const Json& json, bool is_missing) {
+  RasRank rank;
+  rank.rank = SmallAt(json, "rank", -1);
+  rank.host = TextAt(json, "host", 256);
+  rank.pid = SmallAt(json, "pid", 0);
+  rank.nvml_dev = SmallAt(json, "nvml_dev", -1);
+  const Json& status = At(json, "status");
+  rank.is_missing = is_missing;
+  rank.is_dead = is_missing && IsSet(status, "considered_dead");
+  rank.is_creating = !is_missing && NumberAt(status, "init_state") != 0;
+  rank.has_left = IsSet(status, "finalize_called") || IsSet(status, "destroy_flag") ||
+                  IsSet(status, "abort_flag");
+  rank.async_error = SmallAt(status, "async_error", 0);
+  const Json& counts = At(json, "collective_counts");
+  for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+    rank.counts[op] =
+        static_cast<uint64_t>(std::max<int64_t>(0, NumberAt(counts, kCountedOps[op])));
+  }
+  return rank;
+}
+
+}  // namespace
+
+bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
+  *answer = RasAnswer();
+  AddMissingCommas(&text);
+  const Json json = ParseJson(text);
+  const Json& communicators = At(json, "communicators");
+  if (!communicators.is_array()) {
+    *error = "its report is not the JSON that NCCL 2.28.7 and later write";
+    return false;
+  }
+  answer->nccl_version = TextAt(json, "nccl_version", 32);
+  std::size_t room = kMostAnswerRanks;
+  std::set<uint64_t> ids;
+  for (const Json& each : communicators) {
+    RasCommunicator communicator;
+    communicator.id = HashAt(each, "hash");
+    if (communicator.id != 0 && !ids.insert(communicator.id).second) {
+      communicator.id ^= HashAt(each, "secondary_hash") | 1;
+      if (!ids.insert(communicator.id).second) continue;
+    }
+    communicator.size = SmallAt(each, "size", 0);
+    for (const char* list : {"ranks", "missing_ranks"}) {
+      const Json& ranks = At(each, list);
+      if (!ranks.is_array()) continue;
+      for (const Json& rank : ranks) {
+        if (room == 0) {
+          *error = "its report has more ranks than can be compared";
+          return false;
+        }
+        --room;
+        communicator.ranks.push_back(ReadRank(rank, list[0] == 'm'));
+        communicator.is_creating |= communicator.ranks.back().is_creating;
+      }
+    }
+    auto& ranks = communicator.ranks;
+    ranks.erase(std::remove_if(ranks.begin(), ranks.end(),
+                               [&communicator](const RasRank& rank) {
+                                 return rank.rank < 0 || rank.rank >= communicator.size;
+                               }),
+                ranks.end());
+    std::stable_sort(ranks.begin(), ranks.end(),
+                     [](const RasRank& a, const RasRank& b) { return a.rank < b.rank; });
+    ranks.erase(std::unique(ranks.begin(), ranks.end(),
+                            [](const RasRank& a, const RasRank& b) { return a.rank == b.rank; }),
+                ranks.end());
+    if (communicator.id == 0 || communicator.is_creating) answer->proves_absence = false;
+    if (communicator.id != 0 && !ranks.empty()) {
+      answer->communicators.push_back(std::move(communicator));
+    }
+  }
+  return true;
+}
+
+}  // namespace nccl_pulse::outside

@@ -1,0 +1,60 @@
+// Reads the JSON report of NCCL's RAS into plain values (src/ras/client_support.cc, NCCL 2.28.7 to
+// 2.32.3; docs/without-the-plugin.md).
+//
+// A count is the number of launches by the host (comm->seqNumber, raised in ncclLaunchPrepare). It
+// lacks Send and Recv, replays of CUDA graphs, and copy-engine collectives.
+//
+// Thread: any, no state. Memory: kMostJsonBytes of values while it parses. The report may hold
+// anything: texts are made plain, numbers are checked, and lists are bounded.
+#ifndef EXPORTER_OUTSIDE_RAS_ANSWER_H_
+#define EXPORTER_OUTSIDE_RAS_ANSWER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace nccl_pulse::outside {
+
+inline constexpr std::size_t kMostAnswerBytes = std::size_t{32} << 20;
+inline constexpr std::size_t kMostAnswerRanks = std::size_t{1} << 18;  // of all communicators
+
+inline constexpr std::array<const char*, 5> kCountedOps = {"Broadcast", "Reduce", "AllGather",
+                                                           "ReduceScatter", "AllReduce"};
+using Counts = std::array<uint64_t, kCountedOps.size()>;
+
+struct RasRank {
+  int32_t rank = 0;
+  std::string host;   // address on the bootstrap network
+  int32_t pid = 0;    // in its own PID namespace
+  int nvml_dev = -1;  // NVML's index of its GPU
+  Counts counts{};
+  bool is_missing = false;  // it did not answer the others
+  bool is_dead = false;     // of a missing rank: RAS has given it up
+  bool is_creating = false;
+  bool has_left = false;  // finalized, destroyed or aborted
+  int async_error = 0;    // ncclResult_t
+};
+
+struct RasCommunicator {
+  uint64_t id = 0;  // that the profiler API has as commId
+  int32_t size = 0;
+  std::vector<RasRank> ranks;  // in order, each once
+  bool is_creating = false;    // some rank is
+};
+
+struct RasAnswer {
+  std::string nccl_version;
+  std::vector<RasCommunicator> communicators;  // without those that have no ranks or no id
+  // False while a communicator is being created: RAS then counts ranks as missing that are not
+  // (rasCollCommsInit in src/ras/collectives.cc, 2.27.3 to 2.32.3).
+  bool proves_absence = true;
+};
+
+// On failure returns false, with the reason in `error`.
+bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error);
+
+}  // namespace nccl_pulse::outside
+
+#endif  // EXPORTER_OUTSIDE_RAS_ANSWER_H_

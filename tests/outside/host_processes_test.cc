@@ -1,0 +1,106 @@
+// Processes with NCCL in a /proc that the test makes up.
+#include "exporter/outside/host_processes.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr char kNccl[] =
+    "7f0000000000-7f0000001000 r-xp 00000000 08:01 42  /opt/nccl/lib/libnccl.so.2.28.9\n";
+constexpr char kPlugin[] =
+    "7f0000002000-7f0000003000 r-xp 00000000 08:01 43  /opt/pulse/libnccl-profiler-pulse.so\n";
+
+class HostProcessesTest : public ::testing::Test {
+ protected:
+  HostProcessesTest() {
+    std::string made = ::testing::TempDir() + "/procXXXXXX";
+    root_ = mkdtemp(made.data());
+  }
+
+  void Add(int pid, const std::string& maps, char state = 'S', const std::string& environ = "",
+           int own_pid = 0) const {
+    const std::string folder = absl::StrCat(root_, "/", pid);
+    mkdir(folder.c_str(), 0755);
+    std::ofstream(folder + "/maps") << maps;
+    std::ofstream(folder + "/stat") << pid << " (python) r) " << state << " 1 1 1 0 -1 0 0 0 0 0 "
+                                    << "0 0 0 0 20 0 " << (state == 'Z' ? 1 : 64) << " 0 12345 0 0";
+    std::ofstream(folder + "/status") << "Name:\tpython\nNSpid:\t" << pid
+                                      << (own_pid == 0 ? "" : absl::StrCat("\t", own_pid)) << "\n";
+    std::ofstream(folder + "/environ") << environ;
+  }
+  HostProcesses Find() const { return FindNcclProcesses(std::chrono::seconds(60), root_); }
+
+  std::string root_;
+};
+
+TEST_F(HostProcessesTest, OnesWithNccl) {
+  const std::string long_maps(100000, 'x');
+  Add(30, long_maps + "\n" + kNccl + long_maps, 'T',
+      std::string("RANK=3\0WORLD_SIZE=4\0SECRET=1\0SLURM_JOB_ID=77\0NCCL_RAS_ADDR=a:1\0", 66));
+  Add(31, std::string(kNccl) + kPlugin, 'R', "", 7);
+  Add(32, "7f00-7f01 r-xp 0 0 0  /usr/lib/libc.so.6\n");
+  Add(33, kNccl, 'Z');
+  mkdir((root_ + "/self").c_str(), 0755);
+  const HostProcesses found = Find();
+  EXPECT_EQ(found.unread, 0U);
+  ASSERT_EQ(found.processes.size(), 2U);
+  const HostProcess& stopped = found.processes[0];
+  EXPECT_EQ(stopped.pid, 30);
+  EXPECT_EQ(stopped.own_pid, 30);
+  EXPECT_EQ(stopped.state, RunState::kStopped);
+  EXPECT_EQ(stopped.global_rank, "3");
+  EXPECT_EQ(stopped.world_size, "4");
+  EXPECT_EQ(stopped.slurm_job_id, "77");
+  EXPECT_EQ(stopped.ras_address, "a:1");
+  EXPECT_FALSE(stopped.has_plugin);
+  const HostProcess& measured = found.processes[1];
+  EXPECT_TRUE(measured.has_plugin);
+  EXPECT_EQ(measured.own_pid, 7);
+  EXPECT_EQ(measured.state, RunState::kRunning);
+}
+
+// A library's name across the border of two reads is found.
+TEST_F(HostProcessesTest, NamesAcrossReads) {
+  for (std::size_t i = 0; i < 12; ++i) {
+    Add(static_cast<int>(100 + i), std::string(16384 - i, 'x') + "/libnccl.so.2\n");
+  }
+  EXPECT_EQ(Find().processes.size(), 12U);
+}
+
+TEST_F(HostProcessesTest, ValuesCantSteerATerminalAndAreShort) {
+  Add(40, kNccl, 'S', "RANK=\x1b[2J" + std::string(100000, '9') + std::string("\0X=1", 4));
+  const HostProcesses found = Find();
+  ASSERT_EQ(found.processes.size(), 1U);
+  EXPECT_EQ(found.processes[0].global_rank.find('\x1b'), std::string::npos);
+  EXPECT_LE(found.processes[0].global_rank.size(), 512U);
+}
+
+// Links in place of files are not followed: only /proc itself makes them.
+TEST_F(HostProcessesTest, NoLinkIsFollowed) {
+  const std::string elsewhere = root_ + "/elsewhere";
+  std::ofstream(elsewhere) << kNccl;
+  mkdir((root_ + "/50").c_str(), 0755);
+  ASSERT_EQ(symlink(elsewhere.c_str(), (root_ + "/50/maps").c_str()), 0);
+  Add(51, kNccl);
+  ASSERT_EQ(symlink((root_ + "/51").c_str(), (root_ + "/52").c_str()), 0);
+  const HostProcesses found = Find();
+  ASSERT_EQ(found.processes.size(), 1U);
+  EXPECT_EQ(found.processes[0].pid, 51);
+}
+
+TEST_F(HostProcessesTest, NoSuchFolder) {
+  const HostProcesses found = FindNcclProcesses(std::chrono::seconds(60), root_ + "/none");
+  EXPECT_TRUE(found.processes.empty());
+}
+
+}  // namespace
+}  // namespace nccl_pulse::outside

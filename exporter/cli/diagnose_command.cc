@@ -11,6 +11,7 @@
 #include "exporter/fleet/dump_look.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"
+#include "exporter/outside/outside_look.h"
 
 namespace nccl_pulse {
 namespace {
@@ -30,6 +31,9 @@ constexpr char kHelp[] =
 Asks all endpoints of a job and names the rank that blocks it: host, GPU, pid, since when, and what to do
 first. Tables of the suspects and of the waiting processes follow. The job is not modified.
 
+Without an address, the endpoints of this host are asked. Jobs on this host whose processes run without NCCL
+Pulse are diagnosed by NCCL's RAS, NVML and /proc, in 15 s: docs/without-the-plugin.md.
+
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
   --flight-recorder=DIR read dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON) of all
@@ -39,13 +43,15 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
   --comm=ID             the job with this communicator (16 hexadecimal digits)
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the longest if they differ)
-  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows.
-                        off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
+  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows, and twice for
+                        jobs without NCCL Pulse. off: don't ask (default: NCCL_RAS_ADDR of the processes or of
+                        this shell, or localhost:28028)
   --json                print everything as JSON
 
 Endpoints that don't answer are listed with the reason. A missing answer never counts as healthy.
 
 Examples:
+  pulse diagnose
   pulse diagnose node-1 node-2
   pulse diagnose --prometheus=http://prometheus:9090 --job-id=my-run
   pulse diagnose --flight-recorder=/tmp/dumps/nccl_trace_rank_
@@ -96,6 +102,15 @@ Asked Ask(Question* asked, JobLook* look, std::string* error) {
   }
   *look = LookAtJob(question.fleet.endpoints, question.options);
   return Asked::kLooked;
+}
+
+// Diagnoses this host's jobs without the plugin; prints nothing else of them.
+outside::Looks LookAtRest(const Question& question) {
+  outside::Options options;
+  options.asks_ras = question.options.ras.has_value();
+  if (!fleet_flags.ras.empty()) options.ras = question.options.ras;
+  options.hang_after = question.options.hang_after.value_or(options.hang_after);
+  return outside::LookFromOutside(options, outside::SourcesOfThisHost());
 }
 
 // A job of many nodes has more endpoints than this host's.
@@ -150,6 +165,9 @@ int Run(const std::vector<std::string>& arguments) {
   Question question;
   std::string error;
   if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
+  const bool is_here = !IsAnyNamed();
+  outside::Looks rest;
+  if (is_here) rest = LookAtRest(question);
   JobLook look;
   switch (Ask(&question, &look, &error)) {
     case Asked::kLooked:
@@ -159,12 +177,24 @@ int Run(const std::vector<std::string>& arguments) {
     case Asked::kBadUsage:
       return Fail(kUsageError, error);
   }
-  Print(look);
-  if (look.heard == 0) return FailUnheard(kNoAnswer, question.fleet.is_nobody_here);
-  if (question.fleet.is_this_host) {
-    std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), is_json ? stderr : stdout);
+  int status = look.heard == 0 && !rest.jobs.empty() ? 0 : StatusOf(look);
+  if (look.heard != 0 || rest.jobs.empty()) {
+    Print(look);
+    if (look.heard != 0 && question.fleet.is_this_host) {
+      std::fputs(WhoWasAsked(question.fleet.endpoints).c_str(), is_json ? stderr : stdout);
+    }
   }
-  return StatusOf(look);
+  for (const JobLook& each : rest.jobs) {
+    Print(each);
+    // A hang before what is incomplete, and that before no finding.
+    const int of_job = StatusOf(each);
+    if (of_job == kHangFound || status == 0) status = of_job;
+  }
+  for (const std::string& note : rest.notes) std::fputs((note + "\n").c_str(), stderr);
+  if (look.heard == 0 && rest.jobs.empty()) {
+    return FailUnheard(kNoAnswer, question.fleet.is_nobody_here);
+  }
+  return status;
 }
 
 }  // namespace

@@ -104,6 +104,7 @@ std::string JobJson(const JobLook& look) {
                      {"finding", JobFindingName(FindingOfJob(look))},
                      {"health", HealthStatusName(look.health.status)},
                      {"sentence", Sentence(look)},
+                     {"outside", TextOrNull(look.outside)},
                      {"roots", std::move(roots)},
                      {"stragglers", std::move(stragglers)},
                      {"doubt", TextOrNull(look.verdict.doubt)},

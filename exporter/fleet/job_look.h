@@ -48,6 +48,9 @@ inline constexpr std::chrono::seconds kMostAge{3};
 
 struct JobLook {
   bool is_of_dumps = false;  // of PyTorch's Flight Recorder (dump_look.h): not endpoints, but files
+  // Of a job that is diagnosed from outside (exporter/outside): a sentence, where its facts come
+  // from. "": of endpoints or dumps.
+  std::string outside;
   std::size_t endpoints = 0;  // that were asked
   std::size_t heard = 0;      // of them ...
   // ... and of the others, by what was wrong, who.

@@ -87,6 +87,7 @@ std::string WaitsTable(const JobLook& look) {
 }
 
 std::string EndpointsText(const JobLook& look) {
+  if (!look.outside.empty()) return "";
   std::string text = "\n";
   if (look.heard != 0) {  // else the first line says it
     absl::StrAppend(&text, look.heard, " of ", look.endpoints,
@@ -142,7 +143,9 @@ std::string JobSentence(const JobLook& look) { return Sentence(look); }
 
 std::string JobText(const JobLook& look) {
   std::string text = absl::StrCat(Sentence(look), "\n");
+  if (!look.outside.empty()) absl::StrAppend(&text, "      ", look.outside, "\n");
   for (const JobRoot& root : look.verdict.roots) {
+    if (!look.outside.empty() && &root == look.verdict.roots.data()) continue;  // said above
     absl::StrAppend(&text, "      ", root.text, "\n");
     if (&root - look.verdict.roots.data() >= 3) break;
   }

@@ -124,7 +124,23 @@ std::string RankWords(const JobRank& rank) {
       gpu.empty() ? "" : absl::StrCat("GPU ", gpu, ", "), "pid ", PidWords(*rank.process), ")");
 }
 
+namespace {
+
+// The texts of a job that is diagnosed from outside are whole sentences already.
+std::string SentenceFromOutside(const JobLook& look) {
+  const JobVerdict& verdict = look.verdict;
+  if (verdict.roots.empty()) {
+    return absl::StrCat(FindingOfJob(look) == JobFinding::kNone ? "OK  " : "INCOMPLETE  ",
+                        look.health.summary);
+  }
+  const JobRoot& root = verdict.roots.front();
+  return absl::StrCat("HANG  ", root.text, " Next: ", FirstStep(root), ".", Others(verdict));
+}
+
+}  // namespace
+
 std::string Sentence(const JobLook& look) {
+  if (!look.outside.empty()) return SentenceFromOutside(look);
   const JobVerdict& verdict = look.verdict;
   const std::string unheard = Unheard(look);
   const std::string unseen = Unseen(look);

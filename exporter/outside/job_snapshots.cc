@@ -1,0 +1,348 @@
+#include "exporter/outside/job_snapshots.h"
+
+#include <algorithm>
+#include <string_view>
+#include <tuple>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/base/disjoint_sets.h"
+#include "exporter/diagnosis/rank_view.h"
+#include "metrics/text_hash.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+enum class Motion { kMoved, kStood, kUnclear };
+
+Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
+  if (before == nullptr || before->is_creating || after.is_creating) return Motion::kUnclear;
+  if (WentBack(*before, after)) return Motion::kUnclear;
+  std::map<int32_t, const RasRank*> by_rank;
+  for (const RasRank& rank : before->ranks) by_rank.emplace(rank.rank, &rank);
+  bool is_any_known = false;
+  for (const RasRank& rank : after.ranks) {
+    const auto found = by_rank.find(rank.rank);
+    if (rank.is_missing || found == by_rank.end() || found->second->is_missing) continue;
+    is_any_known = true;
+    if (rank.counts != found->second->counts) return Motion::kMoved;
+  }
+  return is_any_known ? Motion::kStood : Motion::kUnclear;
+}
+
+uint64_t Total(const Counts& counts) {
+  uint64_t total = 0;
+  for (const uint64_t count : counts) total += std::min(count, UINT64_MAX - total);
+  return total;
+}
+
+bool IsStopped(RunState state) { return state == RunState::kStopped || state == RunState::kTraced; }
+
+bool Has(const HostGpu& gpu, int32_t pid) {
+  return std::find(gpu.pids.begin(), gpu.pids.end(), pid) != gpu.pids.end();
+}
+
+// One communicator of a job, and what its ranks are known to do.
+struct Group {
+  RasCommunicator communicator;
+  Motion motion{};
+  bool has_counts = true;
+  std::vector<PlaceFacts*> facts;  // of each rank
+  Counts least{};                  // of the ranks that answered
+  bool is_unequal = false;         // some rank has launched more of what waits for all
+  std::size_t busy = 0, idle = 0;
+  bool has_event = false;  // a rank is stopped, gone or missing
+
+  bool IsAhead(const RasRank& rank) const {
+    for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+      if (WaitsForAll(kCountedOps[op]) && rank.counts[op] > least[op]) return true;
+    }
+    return false;
+  }
+  bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
+};
+
+class Maker {
+ public:
+  explicit Maker(const Observation& seen) : seen_(seen) {
+    for (const HostProcess& process : seen.processes)
+      by_own_pid_[process.own_pid].push_back(&process);
+    // A pid that isn't here has ended only if this is the namespace in which it counts.
+    for (const auto& [id, communicator] : seen.after) {
+      for (const RasRank& rank : communicator.ranks) {
+        if (const HostProcess* local = Local(rank)) {
+          covered_.insert(local->pid);
+          if (local->pid == local->own_pid) hosts_.insert(rank.host);
+        }
+      }
+    }
+  }
+
+  std::vector<Job> Make() {
+    for (const auto& [id, communicator] : seen_.after) {
+      const auto before = seen_.before.find(id);
+      Add(communicator,
+          MotionOf(before == seen_.before.end() ? nullptr : &before->second, communicator), true);
+    }
+    AddUnknownToRas();
+    std::map<std::size_t, std::vector<Group*>> jobs;
+    for (std::size_t i = 0; i < groups_.size(); ++i) jobs[sets_.SetOf(i)].push_back(&groups_[i]);
+    std::vector<Job> made;
+    for (auto& [set, groups] : jobs) made.push_back(MakeJob(groups));
+    return made;
+  }
+
+ private:
+  // The process of this host; null: it is on another one, or can't be told apart.
+  const HostProcess* Local(const RasRank& rank) const {
+    if (seen_.addresses.count(rank.host) == 0) return nullptr;
+    const auto found = by_own_pid_.find(rank.pid);
+    return found == by_own_pid_.end() || found->second.size() != 1 ? nullptr
+                                                                   : found->second.front();
+  }
+
+  const HostProcess* ByPid(int32_t pid) const {
+    const auto found =
+        std::lower_bound(seen_.processes.begin(), seen_.processes.end(), pid,
+                         [](const HostProcess& each, int32_t wanted) { return each.pid < wanted; });
+    return found != seen_.processes.end() && found->pid == pid ? &*found : nullptr;
+  }
+
+  PlaceFacts* FactsOf(const RasRank& rank, const HostProcess* local) {
+    const auto [found, is_new] = facts_.try_emplace(PlaceOf(rank));
+    PlaceFacts& facts = found->second;
+    facts.is_missing |= rank.is_missing && (seen_.proves_absence || rank.is_dead);
+    facts.is_dead |= rank.is_dead;
+    if (!is_new) return &facts;
+    facts.gpu = rank.nvml_dev;
+    facts.local = local;
+    if (local == nullptr) {
+      if (rank.is_missing && hosts_.count(rank.host) != 0 && by_own_pid_.count(rank.pid) == 0) {
+        facts.state = RunState::kEnded;
+      }
+      return &facts;
+    }
+    facts.state = local->state;
+    for (const HostGpu& gpu : seen_.gpus) {
+      const bool is_its = rank.nvml_dev >= 0 ? gpu.index == rank.nvml_dev : Has(gpu, local->pid);
+      if (!is_its) continue;
+      facts.gpu = gpu.index;
+      facts.gpu_use = gpu.use;
+    }
+    return &facts;
+  }
+
+  void Add(const RasCommunicator& communicator, Motion motion, bool has_counts) {
+    const std::size_t own = sets_.Add();
+    Group& group = groups_.emplace_back();
+    group.communicator = communicator;
+    group.motion = motion;
+    group.has_counts = has_counts;
+    bool is_first = true;
+    for (const RasRank& rank : communicator.ranks) {
+      const HostProcess* const local = has_counts ? Local(rank) : ByPid(rank.pid);
+      PlaceFacts* const facts = FactsOf(rank, local);
+      group.facts.push_back(facts);
+      sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
+      group.has_event |= rank.is_missing || IsStopped(facts->state);
+      if (rank.is_missing || rank.has_left) continue;
+      group.busy += facts->gpu_use == GpuUse::kBusy ? 1 : 0;
+      group.idle += facts->gpu_use == GpuUse::kIdle ? 1 : 0;
+      for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+        group.least[op] = is_first ? rank.counts[op] : std::min(group.least[op], rank.counts[op]);
+      }
+      is_first = false;
+    }
+    for (const RasRank& rank : communicator.ranks) {
+      group.is_unequal |= !rank.is_missing && !rank.has_left && group.IsAhead(rank);
+    }
+  }
+
+  void AddUnknownToRas() {
+    std::map<std::tuple<uid_t, std::string, std::string>, std::vector<const HostProcess*>> jobs;
+    for (const HostProcess& process : seen_.processes) {
+      if (covered_.count(process.pid) != 0 || seen_.gpus.empty()) continue;
+      if (process.has_plugin || !MayBeRank(process, seen_.gpus)) continue;
+      jobs[{process.user, process.slurm_job_id, process.world_size}].push_back(&process);
+    }
+    for (const auto& [key, processes] : jobs) {
+      if (processes.size() < 2) continue;
+      RasCommunicator communicator;
+      communicator.id = TextHash(absl::StrCat(std::get<0>(key), "\n", std::get<1>(key), "\n",
+                                              std::get<2>(key), "\nwithout RAS")) |
+                        1;
+      std::set<int32_t> ranks;
+      for (const HostProcess* process : processes) {
+        int32_t number = 0;
+        if (absl::SimpleAtoi(process->global_rank, &number) && number >= 0) ranks.insert(number);
+      }
+      const bool are_known = ranks.size() == processes.size();
+      for (const HostProcess* process : processes) {
+        RasRank rank;
+        rank.rank = static_cast<int32_t>(communicator.ranks.size());
+        if (are_known && !absl::SimpleAtoi(process->global_rank, &rank.rank)) continue;
+        rank.host = seen_.hostname;
+        rank.pid = process->pid;
+        communicator.ranks.push_back(std::move(rank));
+      }
+      communicator.size = static_cast<int32_t>(communicator.ranks.size());
+      Add(communicator, Motion::kStood, false);
+    }
+  }
+
+  Job MakeJob(const std::vector<Group*>& groups) {
+    Job job;
+    job.set.is_of_all_nodes = true;
+    std::map<std::pair<std::string, int32_t>, ProcessSnapshot> processes;
+    for (const Group* group : groups) {
+      job.moved += group->motion == Motion::kMoved ? 1 : 0;
+      job.has_counts |= group->has_counts;
+      std::set<std::string> hosts;
+      for (const RasRank& rank : group->communicator.ranks) hosts.insert(rank.host);
+      for (std::size_t i = 0; i < group->communicator.ranks.size(); ++i) {
+        const RasRank& rank = group->communicator.ranks[i];
+        const PlaceFacts& facts = *group->facts[i];
+        job.places[PlaceOf(rank)] = facts;
+        if (IsDoubtful(rank, facts) || IsUnseen(facts)) continue;
+        CommunicatorSnapshot communicator = SnapshotOf(*group, i);
+        communicator.nnodes = static_cast<int32_t>(hosts.size());
+        const auto [found, is_new] = processes.try_emplace({rank.host, rank.pid});
+        if (is_new) found->second = SnapshotOf(rank, facts);
+        found->second.communicators.push_back(std::move(communicator));
+      }
+      job.communicators.emplace(group->communicator.id, group->communicator);
+    }
+    for (const auto& [place, facts] : job.places) {
+      if (facts.is_missing) continue;
+      ++(facts.gpu_use == GpuUse::kBusy   ? job.busy
+         : facts.gpu_use == GpuUse::kIdle ? job.idle
+                                          : job.unclear);
+    }
+    for (auto& [name, process] : processes) job.set.processes.push_back(std::move(process));
+    return job;
+  }
+
+  // RAS misses it, and nothing says whether it is gone or stopped.
+  static bool IsUnseen(const PlaceFacts& facts) {
+    return facts.is_missing && !facts.is_dead && facts.state != RunState::kEnded &&
+           !IsStopped(facts.state);
+  }
+  // RAS misses it in an answer that proves no absence.
+  static bool IsDoubtful(const RasRank& rank, const PlaceFacts& facts) {
+    return rank.is_missing && !facts.is_missing && facts.state != RunState::kEnded &&
+           !IsStopped(facts.state);
+  }
+
+  ProcessSnapshot SnapshotOf(const RasRank& rank, const PlaceFacts& facts) const {
+    constexpr int64_t kLongNs = 2 * kStoppedAfterNs;
+    ProcessSnapshot process;
+    process.hostname = rank.host;
+    process.pid = rank.pid;
+    process.poller = PollerState::kRunning;
+    process.last_poll_realtime_ns = seen_.now_ns;
+    process.run_state = facts.state;
+    if (facts.local != nullptr) {
+      process.seen_pid = facts.local->pid;
+      process.global_rank = facts.local->global_rank;
+      process.job_id = facts.local->slurm_job_id;
+    }
+    if (facts.is_dead || facts.state == RunState::kEnded) {
+      process.end = ProcessEnd::kLost;
+      process.end_realtime_ns = seen_.before_ns;
+    } else if (IsStopped(facts.state)) {
+      process.last_poll_realtime_ns = std::min(seen_.before_ns, seen_.now_ns - kLongNs);
+    }
+    return process;
+  }
+
+  CommunicatorSnapshot SnapshotOf(const Group& group, std::size_t at) const {
+    const RasRank& rank = group.communicator.ranks[at];
+    const PlaceFacts& facts = *group.facts[at];
+    CommunicatorSnapshot made;
+    made.comm_id = group.communicator.id;
+    made.rank = rank.rank;
+    made.nranks = NumberOfRanks(group);
+    made.gpu = facts.gpu < 0 ? "" : absl::StrCat(facts.gpu);
+    made.finalized = rank.has_left;
+    made.init_realtime_ns = 1;
+    std::size_t most = kCountedOps.size();
+    for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+      if (rank.counts[op] == 0) continue;
+      made.calls.push_back({kCountedOps[op], -1, "", false, rank.counts[op], 0});
+      const bool is_better = WaitsForAll(kCountedOps[op]) &&
+                             (most == kCountedOps.size() || rank.counts[op] > rank.counts[most]);
+      if (is_better) most = op;
+    }
+    if (most != kCountedOps.size()) made.last_call_op = kCountedOps[most];
+    made.last_call_size_class = -1;
+    made.launches = Total(rank.counts);
+    made.has_heartbeat = true;
+    made.launches_completed = made.launches;
+    made.last_completion_realtime_ns = made.last_launch_realtime_ns = seen_.before_ns;
+    if (group.motion == Motion::kMoved || rank.is_missing || rank.has_left) return made;
+    const bool is_busy = facts.gpu_use == GpuUse::kBusy;
+    if (group.motion == Motion::kStood && group.is_unequal) {
+      if (group.IsAhead(rank)) {
+        made.launches_completed = std::min(Total(group.least), made.launches - 1);
+        made.oldest_inflight_realtime_ns = seen_.before_ns;
+      }
+      return made;
+    }
+    const bool is_told = group.HasIdleFew() || (group.has_event && group.busy != 0);
+    if (group.motion == Motion::kStood && is_told && is_busy && !IsStopped(facts.state)) {
+      // Some work that its rank has launched and the idle ones have not.
+      made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
+      made.last_call_op = kUnknownCollective;
+      ++made.launches;
+      made.oldest_inflight_realtime_ns = seen_.before_ns;
+      return made;
+    }
+    made.has_heartbeat = group.motion == Motion::kStood && facts.gpu_use == GpuUse::kIdle;
+    return made;
+  }
+
+  // Without doubtful ranks.
+  static int32_t NumberOfRanks(const Group& group) {
+    int32_t known = 0;
+    for (std::size_t i = 0; i < group.facts.size(); ++i) {
+      known += IsDoubtful(group.communicator.ranks[i], *group.facts[i]) ? 0 : 1;
+    }
+    return known;
+  }
+
+  const Observation& seen_;
+  std::map<int32_t, std::vector<const HostProcess*>> by_own_pid_;
+  std::set<std::string> hosts_;  // addresses of this host in whose namespace pids are known
+  std::set<int32_t> covered_;    // pids that RAS knows
+  std::map<Place, PlaceFacts> facts_;
+  std::map<std::pair<std::string, int32_t>, std::size_t> group_of_;
+  std::vector<Group> groups_;
+  DisjointSets sets_;
+};
+
+}  // namespace
+
+bool WentBack(const RasCommunicator& before, const RasCommunicator& after) {
+  std::map<int32_t, const RasRank*> by_rank;
+  for (const RasRank& rank : before.ranks) {
+    if (!rank.is_missing) by_rank.emplace(rank.rank, &rank);
+  }
+  return std::any_of(after.ranks.begin(), after.ranks.end(), [&by_rank](const RasRank& rank) {
+    const auto found = by_rank.find(rank.rank);
+    if (rank.is_missing || found == by_rank.end()) return false;
+    for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+      if (rank.counts[op] < found->second->counts[op]) return true;
+    }
+    return false;
+  });
+}
+
+bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {
+  return gpus.empty() || std::any_of(gpus.begin(), gpus.end(), [&process](const HostGpu& gpu) {
+           return Has(gpu, process.pid);
+         });
+}
+
+std::vector<Job> JobsOf(const Observation& seen) { return Maker(seen).Make(); }
+
+}  // namespace nccl_pulse::outside

@@ -1,0 +1,319 @@
+#include "exporter/outside/outside_look.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <future>
+#include <map>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/outside/job_snapshots.h"
+#include "exporter/outside/known_faults.h"
+#include "exporter/outside/outside_words.h"
+#include "exporter/outside/ras_answer.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr int kAtOnce = 2;  // questions at one address: a stopped process may be picked
+constexpr int kMostRounds = 3;
+constexpr std::size_t kMostAddresses = 16;
+constexpr int64_t kLeastGpuWindowNs = 3000000000;
+constexpr int64_t kMostGpuWindowNs = 12000000000;
+
+std::set<std::string> OwnAddresses() {
+  std::set<std::string> addresses;
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return addresses;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (each->ifa_addr == nullptr) continue;
+    const int family = each->ifa_addr->sa_family;
+    const void* from = nullptr;
+    if (family == AF_INET) from = &reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr;
+    if (family == AF_INET6) {
+      from = &reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr;
+    }
+    if (from != nullptr && inet_ntop(family, from, text, sizeof(text)) != nullptr) {
+      addresses.insert(text);
+    }
+  }
+  freeifaddrs(list);
+  return addresses;
+}
+
+bool IsLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" ||
+         (absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == host.npos);
+}
+
+// One state of what RAS knows, from several answers.
+struct Heard {
+  Communicators communicators;
+  bool proves_absence = true;
+  bool is_any = false;
+  std::string nccl_version;
+  std::map<std::string, std::string> errors;  // by address
+
+  void Add(const RasAnswer& answer) {
+    is_any = true;
+    proves_absence &= answer.proves_absence;
+    nccl_version = answer.nccl_version;
+    const auto present = [](const RasCommunicator& each) {
+      return std::count_if(each.ranks.begin(), each.ranks.end(),
+                           [](const RasRank& rank) { return !rank.is_missing; });
+    };
+    for (const RasCommunicator& each : answer.communicators) {
+      const auto [found, is_new] = communicators.try_emplace(each.id, each);
+      if (!is_new && present(each) > present(found->second)) found->second = each;
+    }
+  }
+};
+
+class Look {
+ public:
+  Look(const Options& options, const Sources& sources) : options_(options), sources_(sources) {}
+
+  Looks Make() {
+    Looks looks;
+    Observation seen;
+    seen.addresses = sources_.addresses;
+    seen.hostname = sources_.hostname;
+    const int64_t start_ns = sources_.now_realtime_ns();
+    HostProcesses here = sources_.processes();
+    seen.processes = here.processes;
+    seen.gpus = sources_.gpus(start_ns - kMostGpuWindowNs);
+    for (const HostProcess& process : seen.processes) looks.processes += process.has_plugin ? 0 : 1;
+    FindAddresses(seen);
+    if (here.unread != 0) {
+      looks.notes.push_back(
+          absl::StrCat(here.unread, " processes' files in /proc did not answer."));
+    }
+    if (looks.processes == 0 && !options_.ras) return looks;
+    seen.gpus = sources_.gpus(start_ns - kMostGpuWindowNs);
+    FindAddresses(seen);
+
+    Heard before = Ask(seen);
+    seen.before_ns = sources_.now_realtime_ns();
+    if (!before.is_any && !HasRanks(seen)) {
+      AddErrors(before, &looks);
+      return looks;
+    }
+    constexpr std::chrono::milliseconds kSlack{200};
+    sources_.wait(options_.hang_after + kSlack);
+    Heard after = Ask(seen);
+    if (IsAnyBack(before, after)) after = Ask(seen);
+    seen.processes = sources_.processes().processes;
+    seen.now_ns = sources_.now_realtime_ns();
+    seen.gpus = sources_.gpus(seen.now_ns - std::clamp(seen.now_ns - seen.before_ns,
+                                                       kLeastGpuWindowNs, kMostGpuWindowNs));
+    seen.before = std::move(before.communicators);
+    seen.after = std::move(after.communicators);
+    seen.proves_absence = before.proves_absence && after.proves_absence;
+    AddErrors(after, &looks);
+    for (Job& job : JobsOf(seen)) {
+      if (job.places.size() < 2 || IsMeasured(job)) continue;
+      looks.jobs.push_back(Judge(std::move(job), seen, after));
+      looks.jobs.back().seconds = static_cast<double>(seen.now_ns - start_ns) / 1e9;
+    }
+    return looks;
+  }
+
+ private:
+  static bool HasRanks(const Observation& seen) {
+    return !seen.gpus.empty() &&
+           std::count_if(seen.processes.begin(), seen.processes.end(), [&](const auto& each) {
+             return !each.has_plugin && MayBeRank(each, seen.gpus);
+           }) > 1;
+  }
+
+  // The variable is another user's text: root connects to no address of another host for it.
+  void FindAddresses(const Observation& seen) {
+    if (!options_.asks_ras) return;
+    const auto add = [this](const Address& address) {
+      if (addresses_.size() < kMostAddresses) addresses_.emplace(address.name(), address);
+    };
+    if (options_.ras) return add(*options_.ras);
+    for (const HostProcess& process : seen.processes) {
+      std::optional<Address> address;
+      std::string error;
+      if (process.has_plugin || process.is_ras_off) continue;
+      const std::string& text = process.ras_address;
+      const bool is_known = RasFromFlag(text.empty() ? "localhost" : text, &address, &error);
+      if (!is_known || !address) continue;
+      if (process.user == geteuid() || IsLoopback(address->host)) add(*address);
+    }
+  }
+
+  // All addresses at once, and again where a process of this host is in no answer.
+  Heard Ask(const Observation& seen) {
+    Heard heard;
+    std::map<std::string, Address> open = addresses_;
+    for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
+      std::vector<std::pair<std::string, std::future<RasReport>>> asked;
+      for (const auto& [name, address] : open) {
+        for (int i = 0; i < kAtOnce; ++i) {
+          try {
+            asked.emplace_back(name, std::async(std::launch::async, sources_.ask_ras, address));
+          } catch (const std::system_error&) {  // no thread
+          }
+        }
+      }
+      std::map<std::string, Address> again;
+      for (auto& [name, future] : asked) {
+        RasReport report = future.get();
+        RasAnswer answer;
+        std::string error = report.error;
+        if (error.empty() && report.json.empty()) {
+          error = report.is_connected ? "it does not answer" : "nothing listens there";
+        }
+        if (error.empty() && ReadRasAnswer(std::move(report.json), &answer, &error)) {
+          heard.Add(answer);
+          heard.errors.erase(name);
+          answered_.insert(name);
+        } else if (answered_.count(name) == 0) {
+          heard.errors[name] = error;
+        }
+        if (report.is_connected) again.emplace(name, open[name]);
+      }
+      // A killed or old process stays out of all answers, so this ends after a few rounds.
+      const bool is_failed = std::any_of(again.begin(), again.end(), [&heard](const auto& each) {
+        return heard.errors.count(each.first) != 0;
+      });
+      if (!is_failed && AreAllKnown(seen, heard)) break;
+      open = std::move(again);
+    }
+    return heard;
+  }
+
+  static bool AreAllKnown(const Observation& seen, const Heard& heard) {
+    std::set<int32_t> pids;
+    for (const auto& [id, communicator] : heard.communicators) {
+      for (const RasRank& rank : communicator.ranks) {
+        if (seen.addresses.count(rank.host) != 0) pids.insert(rank.pid);
+      }
+    }
+    return std::all_of(seen.processes.begin(), seen.processes.end(), [&](const HostProcess& each) {
+      return each.has_plugin || each.is_ras_off || !MayBeRank(each, seen.gpus) ||
+             pids.count(each.own_pid) != 0;
+    });
+  }
+
+  static bool IsAnyBack(const Heard& before, const Heard& after) {
+    return std::any_of(
+        after.communicators.begin(), after.communicators.end(), [&](const auto& each) {
+          const auto found = before.communicators.find(each.first);
+          return found != before.communicators.end() && WentBack(found->second, each.second);
+        });
+  }
+
+  static void AddErrors(const Heard& heard, Looks* looks) {
+    for (const auto& [name, error] : heard.errors) {
+      looks->notes.push_back(absl::StrCat("NCCL's RAS at ", name, ": ", error, "."));
+    }
+  }
+
+  // Endpoints know all of its processes that are here.
+  static bool IsMeasured(const Job& job) {
+    bool is_any_local = false;
+    for (const auto& [place, facts] : job.places) {
+      if (facts.local == nullptr) continue;
+      if (!facts.local->has_plugin) return false;
+      is_any_local = true;
+    }
+    return is_any_local;
+  }
+
+  JobLook Judge(Job job, const Observation& seen, const Heard& heard) const {
+    JobLook look;
+    look.endpoints = look.heard = 1;
+    look.looks = 2;
+    look.now_realtime_ns = seen.now_ns;
+    look.hang_after_ns = look.shortest_hang_after_ns =
+        std::chrono::nanoseconds(options_.hang_after).count();
+    look.set = std::move(job.set);
+    look.diagnosis = Diagnosis(options_.hang_after).Update(look.set, seen.now_ns);
+    look.verdict = JudgeJob(look.set, look.diagnosis, seen.now_ns);
+    const int64_t stood_ns = seen.now_ns - seen.before_ns;
+    NameUnseen(job, &look);
+    for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
+    look.health.communicators = job.communicators.size();
+    look.health.ranks = job.places.size();
+    const bool are_known = job.moved != 0 || (job.busy == 0 && job.unclear == 0);
+    look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
+                         : are_known                 ? HealthStatus::kOk
+                                                     : HealthStatus::kIncomplete;
+    look.health.summary = SummaryWords(job, stood_ns);
+    const std::string version = job.has_counts ? heard.nccl_version : "";
+    look.outside = SourceWords(job, version, !seen.gpus.empty());
+    if (!look.verdict.roots.empty()) look.health.notes = KnownFaults(version);
+    return look;
+  }
+
+  // Ranks that RAS misses have no snapshot: their host and pid come from its list.
+  static void NameUnseen(const Job& job, JobLook* look) {
+    std::map<std::pair<uint64_t, int32_t>, std::size_t> at;
+    for (JobRoot& root : look->verdict.roots) {
+      for (const JobRank& rank : root.ranks) {
+        const auto found = job.communicators.find(rank.comm_id);
+        if (rank.process != nullptr || found == job.communicators.end()) continue;
+        for (const RasRank& each : found->second.ranks) {
+          if (each.rank != rank.rank) continue;
+          at.emplace(std::pair(rank.comm_id, rank.rank), look->set.ended.size());
+          ProcessSnapshot& process = look->set.ended.emplace_back();
+          process.hostname = each.host;
+          process.pid = each.pid;
+          process.communicators.emplace_back().gpu =
+              each.nvml_dev < 0 ? "" : absl::StrCat(each.nvml_dev);
+        }
+      }
+    }
+    for (JobRoot& root : look->verdict.roots) {
+      for (JobRank& rank : root.ranks) {
+        const auto found = at.find({rank.comm_id, rank.rank});
+        if (rank.process != nullptr || found == at.end()) continue;
+        rank.process = &look->set.ended[found->second];
+        rank.communicator = &rank.process->communicators.front();
+      }
+    }
+  }
+
+  const Options& options_;
+  const Sources& sources_;
+  std::map<std::string, Address> addresses_;
+  std::set<std::string> answered_;
+};
+
+}  // namespace
+
+Sources SourcesOfThisHost() {
+  Sources sources;
+  const auto gpus = std::make_shared<GpuUses>();
+  sources.processes = [] { return FindNcclProcesses(std::chrono::seconds(3)); };
+  sources.gpus = [gpus](int64_t since_ns) { return gpus->OfHost(since_ns); };
+  sources.ask_ras = [](const Address& address) {
+    return AskRas(address, kRasPatience, kMostAnswerBytes);
+  };
+  sources.wait = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };
+  sources.now_realtime_ns = [] { return RealtimeNs(); };
+  sources.addresses = OwnAddresses();
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  sources.hostname = name;
+  return sources;
+}
+
+Looks LookFromOutside(const Options& options, const Sources& sources) {
+  return Look(options, sources).Make();
+}
+
+}  // namespace nccl_pulse::outside

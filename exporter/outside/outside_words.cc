@@ -1,0 +1,186 @@
+#include "exporter/outside/outside_words.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "exporter/diagnosis/words.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr std::size_t kMostNamed = 4;
+constexpr char kOfJob[] = " of a job without NCCL Pulse";
+
+struct Named {
+  const RasCommunicator* communicator = nullptr;
+  const RasRank* rank = nullptr;
+  const PlaceFacts* facts = nullptr;
+};
+
+Named Find(const JobRank& named, const Job& job) {
+  const auto communicator = job.communicators.find(named.comm_id);
+  if (communicator == job.communicators.end()) return {};
+  for (const RasRank& rank : communicator->second.ranks) {
+    if (rank.rank != named.rank) continue;
+    const auto facts = job.places.find(PlaceOf(rank));
+    if (facts == job.places.end()) return {};
+    return {&communicator->second, &rank, &facts->second};
+  }
+  return {};
+}
+
+// "rank 1 (10.0.3.7, GPU 1, pid 1018)"
+std::string Name(const Named& named) {
+  const PlaceFacts& facts = *named.facts;
+  const bool has_global = facts.local != nullptr && !facts.local->global_rank.empty();
+  const int32_t pid = facts.local != nullptr ? facts.local->pid : named.rank->pid;
+  return absl::StrCat(has_global ? absl::StrCat("global rank ", facts.local->global_rank)
+                                 : absl::StrCat("rank ", named.rank->rank),
+                      " (", named.rank->host,
+                      facts.gpu < 0 ? "" : absl::StrCat(", GPU ", facts.gpu), ", pid ", pid, ")");
+}
+
+// The counts by which ranks differ: "13,990 AllReduce, the others 14,000". "": they don't.
+std::string CountWords(const RasCommunicator& communicator, const RasRank& rank) {
+  std::vector<std::string> parts;
+  for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+    uint64_t least = UINT64_MAX;
+    uint64_t most = 0;
+    for (const RasRank& other : communicator.ranks) {
+      if (other.is_missing || other.counts[op] == rank.counts[op]) continue;
+      least = std::min(least, other.counts[op]);
+      most = std::max(most, other.counts[op]);
+    }
+    if (least > most) continue;
+    parts.push_back(absl::StrCat(
+        Grouped(rank.counts[op]), " ", kCountedOps[op], ", ",
+        parts.empty() ? "the others " : "others ",
+        least == most ? Grouped(most) : absl::StrCat(Grouped(least), " to ", Grouped(most))));
+  }
+  return absl::StrJoin(parts, "; ");
+}
+
+std::string GpuWords(const std::vector<Named>& named, const Job& job) {
+  const auto is_use = [&named](GpuUse use) {
+    return std::all_of(named.begin(), named.end(),
+                       [use](const Named& each) { return each.facts->gpu_use == use; });
+  };
+  const bool is_one = named.size() == 1;
+  const std::string others = job.busy == 0 ? ""
+                                           : absl::StrCat("; ", job.busy, " other",
+                                                          job.busy == 1 ? " is" : "s are", " busy");
+  if (is_use(GpuUse::kIdle)) {
+    return absl::StrCat(is_one ? " Its GPU runs nothing" : " Their GPUs run nothing", others, ".");
+  }
+  if (is_use(GpuUse::kBusy)) {
+    return absl::StrCat(is_one ? " Its GPU is busy" : " Their GPUs are busy",
+                        ": its work may wait for something else.");
+  }
+  return job.busy == 0 && job.idle == 0 ? " Its GPU isn't known here: NVML sees this host alone."
+                                        : "";
+}
+
+std::string Verb(bool is_one, const char* one, const char* several) {
+  return is_one ? one : several;
+}
+
+std::string StoppedWords(const Named& named) {
+  return named.facts->state == RunState::kTraced ? "held by a debugger (state t)"
+                                                 : "stopped by a signal (state T)";
+}
+
+}  // namespace
+
+std::string Grouped(uint64_t number) {
+  std::string digits = absl::StrCat(number);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return digits;
+}
+
+std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
+  const std::string tail =
+      absl::StrCat(", and nothing has moved for ", DurationWords(stood_ns), ".");
+  std::vector<Named> named;
+  for (const JobRank& rank : root.ranks) {
+    const Named found = Find(rank, job);
+    if (found.rank != nullptr) named.push_back(found);
+  }
+  if (named.empty()) {
+    return absl::StrCat("no rank is named", kOfJob,
+                        ": its ranks wait, and which rank they wait for can't be seen from outside",
+                        tail);
+  }
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < named.size() && i < kMostNamed; ++i) names.push_back(Name(named[i]));
+  if (named.size() > kMostNamed) names.push_back(absl::StrCat(named.size() - kMostNamed, " more"));
+  const std::string who = absl::StrCat(absl::StrJoin(names, "; "), kOfJob, " ");
+  const bool is_one = named.size() == 1;
+  const Named& first = named.front();
+  switch (root.verdict) {
+    case HangVerdict::kProcessStopped:
+      return absl::StrCat(who, Verb(is_one, "is ", "are "), StoppedWords(first), tail);
+    case HangVerdict::kProcessGone:
+      return absl::StrCat(who, Verb(is_one, "has", "have"), " ended",
+                          first.facts->is_dead
+                              ? " (NCCL's RAS considers it dead)"
+                              : " (its pid is gone, and NCCL's RAS gets no answer)",
+                          tail);
+    case HangVerdict::kRankNotSeen:
+      return absl::StrCat(who, Verb(is_one, "does", "do"),
+                          " not answer NCCL's RAS (stopped, gone or unreachable)", tail);
+    case HangVerdict::kMismatched:
+      return absl::StrCat(who, Verb(is_one, "has", "have"), " launched other collectives (",
+                          CountWords(*first.communicator, *first.rank), ")", tail,
+                          GpuWords(named, job));
+    default:
+      break;
+  }
+  const std::string counts = CountWords(*first.communicator, *first.rank);
+  if (!counts.empty()) {
+    return absl::StrCat(who, Verb(is_one, "has", "have"), " launched ", counts, tail,
+                        GpuWords(named, job));
+  }
+  return absl::StrCat(who, Verb(is_one, "has a GPU that runs", "have GPUs that run"),
+                      " nothing, while ", job.busy, Verb(job.busy == 1, " other is", " others are"),
+                      " busy", tail,
+                      job.has_counts ? " All have launched as many collectives." : "");
+}
+
+std::string SummaryWords(const Job& job, int64_t stood_ns) {
+  const std::string time = DurationWords(stood_ns);
+  if (job.moved != 0) {
+    return absl::StrCat("A job without NCCL Pulse launches collectives: ", job.moved, " of ",
+                        job.communicators.size(), " communicators moved within ", time, ".");
+  }
+  if (job.idle != 0 && job.busy == 0 && job.unclear == 0) {
+    return absl::StrCat("The GPUs of a job without NCCL Pulse have run nothing for ", time,
+                        ": no rank waits inside NCCL.");
+  }
+  return absl::StrCat(
+      "A job without NCCL Pulse has launched no counted collective for ", time, ". ",
+      job.busy + job.idle == 0 ? "Whether its GPUs wait can't be seen here."
+      : job.busy == job.places.size()
+          ? "Its GPUs are all busy: they wait for each other, or replay CUDA graphs, which aren't "
+            "counted."
+          : "Whether its GPUs wait isn't known: replays of CUDA graphs, Send and Recv aren't "
+            "counted.");
+}
+
+std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml) {
+  std::string from = "/proc";
+  if (has_nvml) from = "NVML and /proc";
+  if (job.has_counts) {
+    from = absl::StrCat("NCCL's RAS",
+                        nccl_version.empty() ? "" : absl::StrCat(" (", nccl_version, ")"),
+                        has_nvml ? ", " : " and ", from);
+  }
+  return absl::StrCat("From ", from,
+                      ". Sizes, times and calls in graphs need the plugin: "
+                      "NCCL_PROFILER_PLUGIN=pulse.");
+}
+
+}  // namespace nccl_pulse::outside

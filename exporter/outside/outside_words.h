@@ -1,0 +1,30 @@
+// Sentences for jobs that are diagnosed from outside. They say what was counted and where it comes
+// from, and no more.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_OUTSIDE_OUTSIDE_WORDS_H_
+#define EXPORTER_OUTSIDE_OUTSIDE_WORDS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "exporter/diagnosis/job_verdict.h"
+#include "exporter/outside/job_snapshots.h"
+
+namespace nccl_pulse::outside {
+
+// "rank 1 (10.0.3.7, GPU 1, pid 1018) of a job without NCCL Pulse has launched 13,990 AllReduce, the
+// others 14,000, and nothing has moved for 11 s. Its GPU runs nothing; the other 3 are busy."
+std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
+
+// Of a job in which nothing is named.
+std::string SummaryWords(const Job& job, int64_t stood_ns);
+
+// "From NCCL's RAS (2.28.9), NVML and /proc. ..."
+std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml);
+
+std::string Grouped(uint64_t number);  // "13,990"
+
+}  // namespace nccl_pulse::outside
+
+#endif  // EXPORTER_OUTSIDE_OUTSIDE_WORDS_H_

@@ -1,0 +1,97 @@
+"""`pulse diagnose` on jobs without the plugin: the program itself, against a stand-in for NCCL's RAS."""
+
+import json
+import os
+import subprocess
+import threading
+import unittest
+
+from tests import running
+from tests.fleet.ras_server import Ras
+
+PULSE = os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"), "exporter/pulse")
+FAST = "--hang-after=1s"
+
+
+def rank(number, count, missing=False):
+    """As NCCL 2.28.9 writes it, with the comma that it forgets."""
+    who = '{"rank": %d, "host": "192.0.2.7", "pid": %d, "cuda_dev": %d, "nvml_dev": %d' % (number, 100 + number, number,
+                                                                                          number)
+    if missing:
+        return who + '\n "status": {"unresponsive": true, "considered_dead": true}}'
+    return who + (', "status": {"init_state": 0, "async_error": 0}, "collective_counts": {"Broadcast": 0, "Reduce": 0, '
+                  '"AllGather": 0, "ReduceScatter": 0, "AllReduce": %d}}' % count)
+
+
+def report(counts, missing=()):
+    return ('{"nccl_version": "2.28.9", "communicators": [{"hash": "0x51", "secondary_hash": "0x1", "size": %d, '
+            '"ranks": [%s], "missing_ranks": [%s]}]}' %
+            (len(counts) + len(missing), ", ".join(rank(i, count) for i, count in enumerate(counts)),
+             ", ".join(rank(i, 0, True) for i in missing)))
+
+
+class DiagnoseOutsideTest(unittest.TestCase):
+
+    def diagnose(self, ras, *flags):
+        """The verdict on the job that RAS knows. Something else on this host may have one of its own."""
+        run = subprocess.run([PULSE, "diagnose", ras.flag, FAST, "--json", *flags], capture_output=True, text=True,
+                             check=False)
+        decoder, verdicts, at = json.JSONDecoder(), [], 0
+        while run.stdout[at:].strip():
+            at += len(run.stdout[at:]) - len(run.stdout[at:].lstrip())
+            verdict, length = decoder.raw_decode(run.stdout[at:])
+            verdicts.append(verdict)
+            at += length
+        return run, [verdict for verdict in verdicts if verdict["outside"]]
+
+    def ras(self, *arguments, **options):
+        ras = Ras(*arguments, **options)
+        self.addCleanup(ras.server.close)
+        return ras
+
+    def test_a_rank_that_has_launched_fewer(self):
+        ras = self.ras(report([500, 499, 500]))
+        run, verdicts = self.diagnose(ras)
+        self.assertEqual((run.returncode, len(verdicts)), (3, 1), run.stderr)
+        verdict = verdicts[0]
+        self.assertEqual(verdict["finding"], "hang")
+        self.assertIn("rank 1 (192.0.2.7, GPU 1, pid 101) of a job without NCCL Pulse has launched 499 AllReduce, the "
+                      "others 500", verdict["sentence"])
+        self.assertEqual([each["rank"] for each in verdict["roots"][0]["ranks"]], [1])
+        self.assertTrue(verdict["outside"].startswith("From NCCL's RAS (2.28.9)"), verdict["outside"])
+        # Only what is harmless is sent.
+        self.assertEqual({line.split()[0] for line in ras.heard}, {"CLIENT", "SET", "TIMEOUT", "STATUS"})
+        self.assertEqual(ras.heard.count("SET FORMAT json"), ras.heard.count("STATUS"))
+
+    def test_a_job_that_moves(self):
+        ras = self.ras()
+        lock = threading.Lock()
+        counts = iter(range(500, 100000))
+
+        class Moving(dict):
+            def get(self, key, otherwise=None):
+                if key != "STATUS":
+                    return super().get(key, otherwise)
+                with lock:
+                    count = next(counts)
+                return report([count, count, count]).encode()
+
+        ras.answers = Moving(ras.answers)
+        run, verdicts = self.diagnose(ras)
+        self.assertEqual((run.returncode, [verdict["finding"] for verdict in verdicts]), (0, ["none"]), run.stdout)
+
+    def test_an_old_nccl_is_not_asked_for_a_report(self):
+        ras = self.ras(is_old=True)
+        run, verdicts = self.diagnose(ras)
+        self.assertEqual((run.returncode, verdicts), (2, []))
+        self.assertIn("NCCL is older than 2.28.7", run.stderr)
+        self.assertNotIn("STATUS", ras.heard)
+
+    def test_whatever_listens(self):
+        for report_text in ("", "{}", "[" * 100000, '{"communicators": [{}]}', "\xff" * 1000):
+            run, verdicts = self.diagnose(self.ras(report_text))
+            self.assertEqual((run.returncode, verdicts), (2, []), report_text[:40])
+
+
+if __name__ == "__main__":
+    running.main(at_once=4)

@@ -1,0 +1,436 @@
+// Verdicts on made-up jobs without the plugin, by the engine that judges all jobs: what RAS, NVML and
+// /proc say is given, and a clock that only waits.
+#include "exporter/outside/outside_look.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/outside/known_faults.h"
+#include "exporter/outside/ras_answer.h"
+#include "tests/outside/made_up_ras.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr char kHere[] = "10.0.3.7";
+
+// Four ranks on this host, whose processes and GPUs are numbered alike, unless a test changes it.
+struct Host {
+  std::vector<MadeUpCommunicator> before, after;
+  std::vector<HostProcess> processes;
+  std::vector<HostGpu> gpus;
+  Options options;
+  // Called for each question, by number from 0.
+  std::function<RasReport(int)> answer;
+  std::atomic<int> asked{0};
+  std::atomic<int64_t> now_ns{int64_t{1760000000} * 1000000000};
+  std::atomic<bool> has_waited{false};
+  std::mutex mutex;
+  std::set<std::string> addresses_asked;
+
+  explicit Host(int ranks = 4, uint64_t all_reduces = 14000) {
+    before = {World(ranks, all_reduces)};
+    after = before;
+    for (int i = 0; i < ranks; ++i) {
+      HostProcess process;
+      process.pid = process.own_pid = 1000 + i;
+      process.state = RunState::kRunning;
+      process.world_size = absl::StrCat(ranks);
+      processes.push_back(process);
+      gpus.push_back({i, GpuUse::kBusy, {1000 + i}});
+    }
+    answer = [this](int) {
+      return RasReport{RasText(has_waited ? after : before, false), "", true};
+    };
+  }
+
+  // Of both answers.
+  MadeUpRank& Rank(int rank, int communicator = 0) { return before[communicator].ranks[rank]; }
+  void Stand() { after = before; }
+
+  Looks Look() {
+    Sources sources;
+    sources.processes = [this] { return HostProcesses{processes, 0}; };
+    sources.gpus = [this](int64_t) { return gpus; };
+    sources.ask_ras = [this](const Address& address) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      addresses_asked.insert(address.name());
+      return answer(asked++);
+    };
+    sources.wait = [this](std::chrono::milliseconds time) {
+      now_ns += std::chrono::nanoseconds(time).count();
+      has_waited = true;
+    };
+    sources.now_realtime_ns = [this] { return now_ns.load(); };
+    sources.addresses = {kHere, "127.0.0.1"};
+    sources.hostname = "node-7";
+    return LookFromOutside(options, sources);
+  }
+
+  // Of the only job.
+  std::string Sentence() {
+    looks = Look();
+    EXPECT_EQ(looks.jobs.size(), 1U);
+    return looks.jobs.empty() ? "" : JobSentence(looks.jobs.front());
+  }
+  Looks looks;
+};
+
+std::vector<int32_t> Named(const JobLook& look) {
+  std::vector<int32_t> ranks;
+  for (const JobRoot& root : look.verdict.roots) {
+    for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+TEST(OutsideLook, ARankThatHasLaunchedFewer) {
+  Host host;
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  host.gpus[1].use = GpuUse::kIdle;
+  EXPECT_EQ(
+      host.Sentence(),
+      "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched 13,990 "
+      "AllReduce, the others 14,000, and nothing has moved for 10 s. Its GPU runs nothing; 3 "
+      "others "
+      "are busy. Next: py-spy dump --pid 1001 on 10.0.3.7: what its program does.");
+  const std::string text = JobText(host.looks.jobs[0]);
+  EXPECT_NE(
+      text.find(
+          "\n      From NCCL's RAS (2.28.9), NVML and /proc. Sizes, times and calls in graphs "
+          "need the plugin: NCCL_PROFILER_PLUGIN=pulse.\n"),
+      text.npos)
+      << text;
+  EXPECT_NE(text.find("Known bug of NCCL 2.28.9: replays of CUDA graphs"), text.npos) << text;
+  EXPECT_EQ(FindingOfJob(host.looks.jobs[0]), JobFinding::kHang);
+}
+
+// RAS counts neither Send and Recv nor replays of graphs: NVML tells.
+TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
+  for (const uint64_t counts : {uint64_t{0}, uint64_t{14000}}) {
+    Host host(4, counts);
+    host.gpus[1].use = GpuUse::kIdle;
+    EXPECT_EQ(
+        host.Sentence(),
+        "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has a GPU that runs "
+        "nothing, while 3 others are busy, and nothing has moved for 10 s. All have launched as "
+        "many "
+        "collectives. Next: py-spy dump --pid 1001 on 10.0.3.7: what its program does.");
+  }
+}
+
+TEST(OutsideLook, OfTwoRanksTheIdleOne) {
+  Host host(2, 0);
+  host.gpus[0].use = GpuUse::kIdle;
+  host.Sentence();
+  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{0}));
+}
+
+TEST(OutsideLook, MostIdleNamesNobody) {
+  Host host;
+  for (int i = 0; i < 3; ++i) host.gpus[i].use = GpuUse::kIdle;
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+}
+
+TEST(OutsideLook, AStoppedProcess) {
+  Host host;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes[2].state = RunState::kStopped;
+  host.gpus[2].use = GpuUse::kIdle;
+  EXPECT_EQ(
+      host.Sentence(),
+      "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is stopped by a signal "
+      "(state T), and nothing has moved for 10 s. Next: cat /proc/1002/status /proc/1002/stack on "
+      "10.0.3.7: what stops it.");
+}
+
+TEST(OutsideLook, AProcessThatIsGone) {
+  Host host;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes.erase(host.processes.begin() + 2);
+  host.gpus[2] = {2, GpuUse::kUnknown, {}};
+  EXPECT_EQ(
+      host.Sentence(),
+      "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse has ended (its pid is "
+      "gone, and NCCL's RAS gets no answer), and nothing has moved for 10 s. Next: its log, and "
+      "dmesg "
+      "on 10.0.3.7: why it ended.");
+}
+
+TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
+  Host host;
+  host.Rank(3).host = "10.0.3.8";
+  host.Rank(3).is_missing = host.Rank(3).is_dead = true;
+  host.Stand();
+  host.processes.pop_back();
+  host.gpus.pop_back();
+  EXPECT_NE(host.Sentence().find(
+                "rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse has ended "
+                "(NCCL's RAS considers it dead)"),
+            std::string::npos);
+}
+
+// It may be stopped, gone, or cut off: nothing here tells.
+TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
+  Host host;
+  host.Rank(3).host = "10.0.3.8";
+  host.Rank(3).is_missing = true;
+  host.Stand();
+  host.processes.pop_back();
+  host.gpus.pop_back();
+  EXPECT_NE(host.Sentence().find(
+                "HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse does "
+                "not answer NCCL's RAS (stopped, gone or unreachable)"),
+            std::string::npos)
+      << host.Sentence();
+}
+
+// While a communicator is created, RAS blames ranks that are there.
+TEST(OutsideLook, ACommunicatorThatIsBeingCreatedAccusesNobody) {
+  Host host;
+  host.Rank(1).is_missing = true;
+  MadeUpCommunicator created;
+  created.hash = "0x0";
+  host.before.push_back(created);
+  host.Stand();
+  host.Sentence();
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+}
+
+TEST(OutsideLook, AJobThatMoves) {
+  Host host;
+  for (MadeUpRank& rank : host.after[0].ranks) rank.all_reduces += 300 + rank.rank;
+  EXPECT_EQ(
+      host.Sentence(),
+      "OK  A job without NCCL Pulse launches collectives: 1 of 1 communicators moved within 10 s.");
+  EXPECT_EQ(FindingOfJob(host.looks.jobs[0]), JobFinding::kNone);
+}
+
+TEST(OutsideLook, AnIdleJob) {
+  Host host;
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  EXPECT_EQ(host.Sentence(),
+            "OK  The GPUs of a job without NCCL Pulse have run nothing for 10 s: no rank waits "
+            "inside NCCL.");
+}
+
+// Replays of graphs look so: nothing is counted, and the GPUs use their memory.
+TEST(OutsideLook, GpusThatComputeAreNoHang) {
+  Host host;
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+  host.gpus[1].use = GpuUse::kIdle;
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+}
+
+// They may as well replay CUDA graphs that stay in the cache.
+TEST(OutsideLook, AllBusyWithEqualCountsIsNoHang) {
+  Host host;
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  A job without NCCL Pulse has launched no counted collective for 10 s. Its "
+            "GPUs are "
+            "all busy: they wait for each other, or replay CUDA graphs, which aren't counted.");
+}
+
+// A root may leave a Broadcast before the others come: it doesn't wait.
+TEST(OutsideLook, BroadcastsAloneProveNoWait) {
+  Host host;
+  host.Rank(0).broadcasts = 10;
+  host.Stand();
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+}
+
+TEST(OutsideLook, WithoutNvmlCountsStillTell) {
+  Host host;
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  host.gpus.clear();
+  EXPECT_NE(host.Sentence().find("has launched 13,990 AllReduce, the others 14,000"),
+            std::string::npos);
+  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{1}));
+  Host alike(4, 0);
+  alike.gpus.clear();
+  EXPECT_EQ(alike.Sentence().substr(0, 12), "INCOMPLETE  ");
+}
+
+// Ranks 0 and 1, and 2 and 3, are a communicator each, and 0 and 2, and 1 and 3. Rank 3 is behind in
+// both of its own; rank 1 waits for it, and 0 for 1.
+TEST(OutsideLook, OverCommunicatorsTheRootIsNamed) {
+  Host host;
+  host.before.clear();
+  const auto pair = [&host](const char* hash, int a, int b, uint64_t of_a, uint64_t of_b) {
+    MadeUpCommunicator made = World(2, 0);
+    made.hash = hash;
+    for (const int i : {0, 1}) {
+      made.ranks[i].pid = 1000 + (i == 0 ? a : b);
+      made.ranks[i].gpu = i == 0 ? a : b;
+      made.ranks[i].all_reduces = i == 0 ? of_a : of_b;
+    }
+    host.before.push_back(made);
+  };
+  pair("0xa", 0, 1, 51, 50);
+  pair("0xb", 1, 3, 71, 70);
+  pair("0xc", 2, 3, 91, 90);
+  host.Stand();
+  host.gpus[3].use = GpuUse::kIdle;
+  EXPECT_NE(host.Sentence().find("HANG  rank 1 (10.0.3.7, GPU 3, pid 1003)"), std::string::npos)
+      << host.Sentence();
+}
+
+// All processes of a user share the port: a stopped one accepts, and does not answer.
+TEST(OutsideLook, AProcessThatDoesNotAnswerIsAskedAgain) {
+  Host host;
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  const auto honest = host.answer;
+  host.answer = [honest](int number) {
+    return number < 2 ? RasReport{"", "", true} : honest(number);
+  };
+  EXPECT_NE(host.Sentence().find("has launched 13,990"), std::string::npos);
+  EXPECT_TRUE(host.looks.notes.empty());
+}
+
+TEST(OutsideLook, CountsThatStepBackAreAskedForAgain) {
+  Host host;
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  const auto honest = host.answer;
+  int wrong = 0;
+  host.answer = [&](int number) {
+    if (!host.has_waited || wrong == 2) return honest(number);
+    ++wrong;
+    return RasReport{RasText({World(4, 0)}), "", true};
+  };
+  EXPECT_NE(host.Sentence().find("has launched 13,990"), std::string::npos);
+  // One that stays wrong proves nothing.
+  Host zero;
+  zero.after = {World(4, 0)};
+  for (HostGpu& gpu : zero.gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_EQ(zero.Sentence().substr(0, 12), "INCOMPLETE  ");
+}
+
+TEST(OutsideLook, EachJobHasAVerdict) {
+  Host host(8);
+  MadeUpCommunicator first = World(4, 100), second = World(4, 200);
+  second.hash = "0xffffffffffffffff";
+  for (int i = 0; i < 4; ++i) second.ranks[i].pid = 1004 + i, second.ranks[i].gpu = 4 + i;
+  second.ranks[3].all_reduces = 199;
+  for (const bool are_apart : {false, true}) {
+    host.before = {first, second};
+    host.Stand();
+    host.after[0].ranks[0].all_reduces = 120;
+    host.has_waited = false;
+    if (are_apart) {
+      // Jobs don't know each other: each question is answered by one of them.
+      host.answer = [&host](int number) {
+        const auto& now = host.has_waited ? host.after : host.before;
+        return RasReport{RasText({now[number / 2 % 2]}), "", true};
+      };
+    }
+    const Looks looks = host.Look();
+    ASSERT_EQ(looks.jobs.size(), 2U);
+    EXPECT_EQ(JobSentence(looks.jobs[0]).substr(0, 4), "OK  ");
+    EXPECT_EQ(Named(looks.jobs[1]), (std::vector<int32_t>{3}));
+  }
+}
+
+TEST(OutsideLook, BeforeNccl2287NvmlAndProcTell) {
+  Host host;
+  host.answer = [](int) { return RasReport{"", "NCCL is older than 2.28.7", true}; };
+  for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
+  host.gpus[3].use = GpuUse::kIdle;
+  EXPECT_NE(host.Sentence().find(
+                "HANG  global rank 3 (node-7, GPU 3, pid 1003) of a job without NCCL Pulse "
+                "has a GPU that runs nothing"),
+            std::string::npos)
+      << host.Sentence();
+  ASSERT_EQ(host.looks.notes.size(), 1U);
+  EXPECT_EQ(host.looks.notes[0], "NCCL's RAS at localhost:28028: NCCL is older than 2.28.7.");
+  EXPECT_EQ(host.looks.jobs[0].outside.substr(0, 20), "From NVML and /proc.");
+  host.processes[3].state = RunState::kStopped;
+  EXPECT_NE(host.Sentence().find("is stopped by a signal"), std::string::npos);
+}
+
+// A launcher and PyTorch's workers for data have NCCL loaded, and no context on a GPU.
+TEST(OutsideLook, ProcessesWithoutAGpuAreNoRanks) {
+  Host host;
+  host.answer = [](int) { return RasReport(); };
+  for (int i = 0; i < 20; ++i) {
+    HostProcess worker = host.processes[i % 4];
+    worker.pid = worker.own_pid = 2000 + i;
+    host.processes.push_back(worker);
+  }
+  host.gpus[0].use = GpuUse::kIdle;
+  host.Sentence();
+  EXPECT_EQ(host.looks.jobs[0].health.ranks, 4U);
+}
+
+TEST(OutsideLook, ProcessesWithThePluginAreLeftToTheirEndpoint) {
+  Host host;
+  for (HostProcess& process : host.processes) process.has_plugin = true;
+  EXPECT_TRUE(host.Look().jobs.empty());
+  EXPECT_EQ(host.asked, 0);
+  // One rank without it: the job is judged from outside, too.
+  host.processes[1].has_plugin = false;
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  EXPECT_NE(host.Sentence().find("rank 1 "), std::string::npos);
+}
+
+TEST(OutsideLook, AJobOfOneGpuIsNotMentioned) {
+  Host host(1);
+  EXPECT_TRUE(host.Look().jobs.empty());
+}
+
+// Root connects nowhere else because another user's variable says so.
+TEST(OutsideLook, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
+  Host host;
+  host.processes[0].ras_address = "10.9.9.9:1234";
+  host.processes[0].user = geteuid() + 1;
+  host.processes[1].ras_address = "127.0.0.1:29000";
+  host.processes[1].user = geteuid() + 1;
+  host.processes[2].ras_address = "10.0.3.7:29001";
+  host.processes[2].user = geteuid();
+  host.processes[3].ras_address = "a/b";
+  host.processes[3].user = geteuid();
+  host.Look();
+  EXPECT_EQ(host.addresses_asked, (std::set<std::string>{"127.0.0.1:29000", "10.0.3.7:29001"}));
+  host.addresses_asked.clear();
+  host.options.asks_ras = false;
+  host.Look();
+  EXPECT_TRUE(host.addresses_asked.empty());
+}
+
+TEST(OutsideLook, ManyRanks) {
+  Host host(4);
+  host.before = {World(4096, 500)};
+  for (int i = 4; i < 4096; ++i) host.Rank(i).host = absl::StrCat("10.1.", i / 256, ".", i % 256);
+  host.Rank(3000).all_reduces = 499;
+  host.Stand();
+  host.Sentence();
+  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{3000}));
+}
+
+TEST(KnownFaults, AreOfTheirReleases) {
+  EXPECT_TRUE(KnownFaults("").empty());
+  EXPECT_TRUE(KnownFaults("x.y.z").empty());
+  EXPECT_TRUE(KnownFaults("2.20.5").empty());
+  EXPECT_GE(KnownFaults("2.28.9+cuda12.8").size(), 2U);
+  for (const std::string& fault : KnownFaults("2.30.7")) {
+    EXPECT_EQ(fault.find("CUDA graphs"), fault.npos) << fault;
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse::outside

@@ -20,18 +20,21 @@ namespace nccl_pulse {
 // answer is never taken for one about another launch. 0: not known.
 //
 //   bit  63                       2 1                             0
-//        |  number of the launch  | OldestLaunch, or kIsAtLaunch  |
+//        |  number of the launch  | OldestLaunch, or one of these |
 //                    62                           2
 struct OldestLaunchBits {
+  static constexpr uint64_t kIsUntold = 0;
   // The GPU has begun that launch and has not completed it.
   static constexpr uint64_t kIsAtLaunch = 3;
 
   static constexpr uint64_t Pack(uint64_t launch, OldestLaunch oldest, bool is_at_launch) {
     if (oldest == OldestLaunch::kUnknown) return 0;
+    if (oldest == OldestLaunch::kUntold) return launch << 2 | kIsUntold;
     return launch << 2 | (is_at_launch ? kIsAtLaunch : static_cast<uint64_t>(oldest));
   }
   static constexpr OldestLaunch Of(uint64_t launch, uint64_t bits) {
     if (bits >> 2 != launch) return OldestLaunch::kUnknown;
+    if ((bits & 3) == kIsUntold) return OldestLaunch::kUntold;
     return IsAtLaunch(launch, bits) ? OldestLaunch::kBegun : static_cast<OldestLaunch>(bits & 3);
   }
   static constexpr bool IsAtLaunch(uint64_t launch, uint64_t bits) {

@@ -57,8 +57,9 @@ enum class CompletionSource : uint8_t {
 };
 
 // What is known of the oldest launch in flight. Begun: the GPU has come to it, all work before it
-// on its stream is done.
-enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2 };
+// on its stream is done. Untold: it has no event, and the counter that would tell its end is lost;
+// so it may as well be complete.
+enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2, kUntold = 3 };
 
 // Whether the background thread, which learns that work has ended, exists.
 enum class PollerState : uint8_t {

@@ -49,7 +49,8 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
   // What is not known to have completed is told only while somebody looks.
   const bool is_seen = activity.reason != UnknownReason::kPollerStands &&
                        activity.reason != UnknownReason::kPollerNotStarted &&
-                       activity.reason != UnknownReason::kNoCompletions;
+                       activity.reason != UnknownReason::kNoCompletions &&
+                       activity.reason != UnknownReason::kCounterLost;
   uint64_t launches_before_next = communicator.launches;  // of the next group
   uint64_t of_group = 0;  // the group's launch, until that is known of the call before
   uint64_t unreported = communicator.unreported_calls;

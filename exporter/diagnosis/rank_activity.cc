@@ -45,6 +45,7 @@ constexpr ReasonEntry kReasons[kUnknownReasons] = {
     {"driver_error", "the GPU's driver answers with an error"},
     {"counter_stuck",
      "it uses CUDA graphs, and the driver call that reads their progress does not return"},
+    {"counter_lost", "NCCL's counter of finished work was lost before its last launches ended"},
 };
 const ReasonEntry& ReasonOf(UnknownReason reason) {
   return kReasons[static_cast<std::size_t>(reason)];
@@ -118,6 +119,10 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
+  if (communicator.oldest_launch == OldestLaunch::kUntold &&
+      communicator.launches > communicator.launches_completed) {
+    return Unknown(UnknownReason::kCounterLost, communicator.last_launch_realtime_ns);
+  }
   if (communicator.captured) {
     const int64_t moved = communicator.work.moved_realtime_ns;
     if (communicator.work.state == WorkState::kStuck) {
@@ -150,7 +155,10 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
   }
   // The two were not read at the same moment: launches are counted at once, completions at the last
   // look.
-  if (communicator.launches <= communicator.launches_completed) return 0;
+  if (communicator.launches <= communicator.launches_completed ||
+      communicator.oldest_launch == OldestLaunch::kUntold) {
+    return 0;
+  }
   return communicator.oldest_inflight_realtime_ns != 0 ? communicator.oldest_inflight_realtime_ns
                                                        : communicator.last_launch_realtime_ns;
 }

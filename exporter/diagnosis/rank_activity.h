@@ -42,8 +42,9 @@ enum class UnknownReason : uint8_t {
   kPollerEnded,        // with exit(), which the process is in
   kDriverError,        // the driver answers with an error from which the context does not recover
   kCounterStuck,  // captured, and the driver does not return from reading the counter of its work
+  kCounterLost,  // its last launches have no events, and the counter of its work was lost meanwhile
 };
-inline constexpr int kUnknownReasons = 10;
+inline constexpr int kUnknownReasons = 11;
 const char* UnknownReasonName(UnknownReason reason);
 const char* UnknownReasonWords(UnknownReason reason);  // for people
 

@@ -64,7 +64,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "reported the launch of a call; captured: calls went into CUDA graphs; no_completions: the "
      "end of work is not reported; poller_not_started, poller_stands: the background thread does "
      "not run; poller_ended: the process is in exit(); counter_stuck: the driver call that reads "
-     "the progress of CUDA graphs does not return; driver_error: see "
+     "the progress of CUDA graphs does not return; counter_lost: NCCL's counter of finished work "
+     "was lost before the last launches ended; driver_error: see "
      "nccl_driver_error_timestamp_seconds; event_mask_changed: another program switched events "
      "off."},
     {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",

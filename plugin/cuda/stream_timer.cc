@@ -13,8 +13,10 @@ constexpr uint64_t kRetirementNs = 5000000000;
 // work goes on, and still an answer in time for a suspected hang.
 constexpr uint64_t kStandstillNs = 100000000;
 constexpr uint64_t kIdleNs = 1000000000;
-// A counter that has said nothing for so long is not relied on, and after twice that is given up.
+// A counter that has said nothing for so long is not relied on, and after twice that is lost.
 constexpr uint64_t kCountedNs = 1000000000;
+// A longer pause between two looks is not the counter's: the process was stopped meanwhile.
+constexpr uint64_t kLongestLookNs = 200000000;
 
 }  // namespace
 
@@ -63,6 +65,8 @@ bool StreamTimer::Attach(CommunicatorTimer& timer, bool with_pairs) {
   timer.launched_.store(0);
   timer.tail_launch_.store(0);
   timer.is_counted_.store(false);
+  timer.may_not_count_.store(false);
+  timer.counted_ns_ = timer.uncounted_for_ns_ = timer.looked_ns_ = 0;
   timer.armed_markers_.store(0);
   timer.cleared_markers_.store(0);
   timer.marker_spacing_ns_.store(kMarkerSpacingNs);
@@ -220,6 +224,24 @@ bool StreamTimer::Poll(CommunicatorTimer& timer, const CountedLaunches& counted,
   return !timer.failed_.load() && PollHeartbeat(timer, counted, now_ns, &entered, progress);
 }
 
+void CommunicatorTimer::SetCounted(bool is_counted) {
+  is_counted = is_counted && !may_not_count_.load();
+  // Rarely: the launching thread has that line. Being late is harmless.
+  if (is_counted_.load() == is_counted) return;
+  is_counted_.store(is_counted);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // see StopCounting
+  if (may_not_count_.load()) is_counted_.store(false);
+}
+
+uint64_t CommunicatorTimer::UncountedFor(const CountedLaunches& counted, uint64_t now_ns) {
+  const bool is_new = counted.counted_ns > counted_ns_;
+  const uint64_t passed_ns = now_ns - std::min(looked_ns_, now_ns);
+  uncounted_for_ns_ = is_new ? 0 : uncounted_for_ns_ + std::min(passed_ns, kLongestLookNs);
+  counted_ns_ = std::max(counted_ns_, counted.counted_ns);
+  looked_ns_ = now_ns;
+  return uncounted_for_ns_;
+}
+
 uint64_t StreamTimer::TakeLaunches(CommunicatorTimer& timer) {
   const uint64_t launched = timer.launched_.load();  // for a rate: needs no order
   const uint64_t taken = launched - timer.taken_launches_;
@@ -251,10 +273,9 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   const uint64_t last_launch_ns = timer.last_launch_ns_.load();
   const uint64_t before = timer.completed_.load();  // only this thread writes it
   uint64_t by_events = timer.by_events_.load();     // as is this
-  const bool is_counted = counted.counted_ns != 0 && now_ns < counted.counted_ns + kCountedNs;
-  // Only this thread writes it, and rarely: the launching thread has that line. Being late is
-  // harmless.
-  if (timer.is_counted_.load() != is_counted) timer.is_counted_.store(is_counted);
+  timer.SetCounted(counted.counted_ns != 0 && now_ns < counted.counted_ns + kCountedNs);
+  const bool is_counter_lost =
+      timer.UncountedFor(counted, now_ns) >= 2 * kCountedNs || counted.counted_ns == 0;
   bool is_tail_complete = false;
   uint64_t waiting_ns = 0;  // when the oldest launch with a waiting marker was made
   if (before < launched) {
@@ -294,10 +315,6 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   if (counted.counted_ns != 0) {
     completed = std::max(completed, std::min(counted.completed, launched));
   }
-  // Nobody tells of what comes behind the tail.
-  const bool is_given_up =
-      !is_counted && now_ns >= std::max(last_launch_ns, counted.counted_ns) + 2 * kCountedNs;
-  if (is_tail_complete && is_given_up) completed = launched;
   Front front{completed};
   const uint64_t known_ns = timer.oldest_ns_.load();  // only this thread writes it
   if (before < launched) {
@@ -313,6 +330,10 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
       progress->is_at_oldest = front.standing == completed + 1;
     }
     if (front.waiting == completed + 1) progress->oldest = OldestLaunch::kNotBegun;
+    // Behind a tail that is complete no launch has one: nobody tells of them.
+    if (progress->oldest == OldestLaunch::kUnknown && is_tail_complete && is_counter_lost) {
+      progress->oldest = OldestLaunch::kUntold;
+    }
     // Its own gate gives the exact time. Otherwise, if nothing completed since the last look, the
     // oldest launch is the same as then. Otherwise it lies between the last marker and the next, or
     // between the last marker and the newest launch.
@@ -323,14 +344,14 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
                 : known_ns != 0 && completed == before ? known_ns
                 : waiting_ns != 0                      ? waiting_ns
                                                        : last_launch_ns;
-    progress->in_flight = true;
+    if (progress->oldest != OldestLaunch::kUntold) progress->in_flight = true;
   }
   if (completed != before) timer.progress_ns_ = now_ns;
   timer.oldest_ns_.store(oldest_ns);  // only this thread writes it
   timer.completed_.store(completed);
   timer.by_events_.store(by_events);
   progress->completed = completed;
-  progress->oldest_ns = oldest_ns;
+  progress->oldest_ns = progress->oldest == OldestLaunch::kUntold ? 0 : oldest_ns;
   progress->progress_ns = timer.progress_ns_;
   progress->advanced = completed != before;
   return true;

@@ -25,8 +25,9 @@
 // Where NCCL's own counter tells which launches are complete (work_proof.h), a launch in a hurry,
 // less than 100 us after the one before, has no tail: an event is half of what a callback costs.
 // If its operation is reported next, it has no stop either (launch_follower.h). Markers and gates go
-// on, with a tail behind their launches. If the counter is lost meanwhile, what the last tail does
-// not cover is taken to be complete after 2 s: silence rather than a false hang.
+// on, with a tail behind their launches. If the counter is refuted, or is not read for 2 s in which
+// this process ran, launches behind a complete tail are OldestLaunch::kUntold: neither complete nor
+// in flight, until a tail stands behind them or the counter is read.
 //
 // Gates tell a rank whose GPU does not come to a launch from those that wait in it: work that the
 // application put before it on the stream does not end. A gate is two events without timing around
@@ -124,6 +125,14 @@ class CommunicatorTimer {
   // What the driver answered when it first refused a call; 0: it has not.
   uint32_t error() const { return error_.load(); }
   int device() const { return device_; }
+  // Launching thread. From now on some launches may not count, or NCCL may not report them: each has
+  // a tail, and the counter tells of those before alone.
+  [[gnu::cold, gnu::noinline]] void StopCounting() {
+    may_not_count_.store(true);
+    // With the one in SetCounted: either that thread finds `may_not_count_`, or this store is last.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    is_counted_.store(false);
+  }
   // Launches that are complete by events alone. Any thread.
   uint64_t completed_by_events() const { return by_events_.load(); }
 
@@ -136,7 +145,7 @@ class CommunicatorTimer {
   Ordered<uint32_t> state_;
   Relaxed<bool> failed_;  // any thread: the driver refused a call; nothing is asked of it again
   Relaxed<uint8_t> gate_;
-  Relaxed<bool> is_counted_;  // poller, and who fails: a launch in a hurry needs no tail
+  Relaxed<bool> is_counted_;  // poller, and who stops that: a launch in a hurry needs no tail
   // Launching thread: all that a launch touches which needs no marker.
   Ordered<CudaEvent> tail_;
   Ordered<uint64_t> tail_launch_;  // `tail_` stands behind that many
@@ -169,7 +178,17 @@ class CommunicatorTimer {
   uint64_t begun_;               // poller: number of the newest launch known to have begun
   uint64_t progress_ns_;         // poller: when it last saw a completion
   uint64_t asked_idle_ns_;       // poller: when it last asked with nothing in flight
+  // Poller: the last CountedLaunches::counted_ns, for how long no newer one came while this process
+  // ran, and the last look.
+  uint64_t counted_ns_;
+  uint64_t uncounted_for_ns_;
+  uint64_t looked_ns_;
+  Relaxed<bool> may_not_count_;  // launching thread: StopCounting
 
+  // Poller.
+  void SetCounted(bool is_counted);
+  // Poller. Returns for how long the counter has told nothing.
+  uint64_t UncountedFor(const CountedLaunches& counted, uint64_t now_ns);
   uint32_t BitOf(const LaunchGate& gate) const {
     return 1u << (&gate == &newest_gate_ ? kGates : static_cast<uint32_t>(&gate - gates_));
   }
@@ -264,7 +283,7 @@ class StreamTimer {
     uint64_t completed = 0;
     uint64_t oldest_ns = 0;    // when the oldest in flight was launched, 0: none
     uint64_t progress_ns = 0;  // when a completion was last seen
-    bool in_flight = false;    // launches or pairs
+    bool in_flight = false;    // launches or pairs; not those that are kUntold
     bool advanced = false;     // launches completed since the last look
     OldestLaunch oldest = OldestLaunch::kUnknown;
     bool is_at_oldest = false;  // of kBegun: it is known not to be complete

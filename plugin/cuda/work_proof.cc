@@ -19,6 +19,14 @@ uint64_t Sum(const char* block, size_t word) {
   return sum;
 }
 
+uint64_t Most(const char* block, size_t word) {
+  uint64_t most = 0;
+  for (size_t channel = 0; channel < kWorkChannels; ++channel) {
+    most = std::max(most, Word(block, channel, word));
+  }
+  return most;
+}
+
 bool AreOthersPossible(const WorkLook& look) { return look.is_captured || look.may_hide; }
 
 }  // namespace
@@ -32,7 +40,8 @@ bool WorkProof::IsBlock(const char* block, uint64_t at, const WorkOwner& owner) 
          head[2] < owner.nnodes && head[3] == owner.nnodes && channels == at + kWorkChannelsAt;
 }
 
-void WorkProof::Begin(uint64_t at, const WorkOwner& owner) {
+void WorkProof::Begin(uint64_t at, const WorkOwner& owner, size_t known_word) {
+  known_word_ = known_word;
   at_ = at;
   owner_ = owner;
   words_ = (uint64_t{1} << kWorkWords) - 1;
@@ -42,12 +51,16 @@ void WorkProof::Begin(uint64_t at, const WorkOwner& owner) {
 void WorkProof::Take(const char* block, const WorkLook& look) {
   if (!IsBlock(block, at_, owner_)) return Refute(WorkRefutal::kMoved);
   is_settled_ = false;
-  is_finished_known_ = !look.is_captured && !look.has_hidden;
   if (state_ == WorkState::kCalibrating) {
     Calibrate(block, look);
   } else if (state_ == WorkState::kProven) {
     Check(block, look);
   }
+  if (state_ == WorkState::kProven && !look.is_captured) {
+    is_base_known_ = true;
+    others_before_capture_ = candidates_[word_].others;
+  }
+  is_finished_known_ = is_base_known_ && !look.has_hidden;
   seen_ = look.before;
   seen_after_ = look.after;
   completed_ = look.completed;
@@ -68,48 +81,79 @@ void WorkProof::Prove(size_t word, const char* block, const WorkLook& look) {
   CountOperations(Word(block, 0, word), look, false);
 }
 
+WorkProof::Eager::Eager(const WorkLook& look)
+    : least_work(look.completed_work), most_work(look.after.work) {
+  const uint64_t in_flight = look.before.launches - std::min(look.completed, look.before.launches);
+  least_first = look.before.alone - std::min(in_flight, look.before.alone);
+  most_first = look.after.alone + look.after.grouped;
+}
+
+bool WorkProof::Fits(uint64_t grown, uint64_t grown_first, const Eager& now,
+                     const WorkLook& look) const {
+  const Eager& then = replays_.eager;
+  const uint64_t slack = now.most_work - now.least_work + then.most_work - then.least_work;
+  const uint64_t slack_first =
+      now.most_first - now.least_first + then.most_first - then.least_first;
+  // Signed: what an eager launch was counted for may be more than what has been counted since.
+  const auto least_replayed = static_cast<int64_t>(grown - (now.most_work - then.least_work));
+  const auto most_replayed = static_cast<int64_t>(grown - now.least_work + then.most_work);
+  const auto least_launches =
+      static_cast<int64_t>(grown_first - (now.most_first - then.least_first));
+  const auto most_launches = static_cast<int64_t>(grown_first - now.least_first + then.most_first);
+  if (least_launches < static_cast<int64_t>(kReplayedLaunches) || kLeastWeight * slack > grown ||
+      kLeastWeight * slack_first > grown_first) {
+    return false;
+  }
+  const int64_t least = look.may_hide ? 1 : look.least_channels;
+  const int64_t most = look.may_hide ? kWorkChannels : look.most_channels;
+  return grown_first <= (look.now_ns - replays_.now_ns) / kLeastLaunchNs &&
+         most_replayed >= least * (least_launches - 1) &&
+         least_replayed <= most * (most_launches + 1);
+}
+
 void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
+  const Eager eager(look);
   std::array<uint64_t, kWorkWords> sum;
   std::array<uint64_t, kWorkWords> first;
-  for (size_t word = 0; word < kWorkWords; ++word) {
-    sum[word] = Sum(block, word);
-    first[word] = Word(block, 0, word);
-  }
   Replays& last = replays_;
-  const bool is_comparable = last.words != 0 && last.work == look.before.work;
-  const uint64_t most_launches = (look.now_ns - last.now_ns) / kLeastLaunchNs;
+  const bool is_comparable = last.words != 0;
   uint64_t fit = 0;
   uint64_t changed = 0;
-  for (size_t word = 0; is_comparable && word < kWorkWords; ++word) {
+  for (size_t word = 0; word < kWorkWords; ++word) {
     const uint64_t bit = uint64_t{1} << word;
-    const uint64_t grown = sum[word] - last.sum[word];
-    const uint64_t launches = first[word] - last.first[word];
-    if (grown == 0 && launches == 0) continue;
+    sum[word] = Sum(block, word);
+    first[word] = Word(block, 0, word);
+    if (!is_comparable || (sum[word] == last.sum[word] && first[word] == last.first[word])) {
+      continue;
+    }
     changed |= bit;
-    // A copy may find a launch on some of its channels.
-    if (launches >= kReplayedLaunches && launches <= most_launches &&
-        sum[word] >= look.before.work && grown >= look.least_channels * (launches - 1) &&
-        grown <= look.most_channels * (launches + 1)) {
+    if (sum[word] >= eager.least_work && first[word] >= eager.least_first &&
+        // A copy may find a launch on some of its channels. One of several need not use channel 0.
+        Most(block, word) <= first[word] + 1 + look.after.grouped &&
+        Fits(sum[word] - last.sum[word], first[word] - last.first[word], eager, look)) {
       fit |= bit;
     }
   }
   // Too few replays since, or what changes is no counter.
   if (is_comparable && fit == 0) return;
-  last.words = is_comparable ? last.words & fit : words_;
+  last.words = (is_comparable ? last.words & fit : words_) & ~missed_;
   const bool is_alone = changed == last.words && (changed & (changed - 1)) == 0;
   last.matches = is_comparable && is_alone ? last.matches + 1 : 0;
-  last.work = look.before.work;
+  last.eager = eager;
   last.now_ns = look.now_ns;
   last.sum = sum;
   last.first = first;
-  if (last.matches < kReplayMatches) return;
+  const bool is_known = known_word_ != kNoWord && last.words == uint64_t{1} << known_word_;
+  if (last.matches < (is_known ? kKnownWordMatches : kReplayMatches)) return;
   const auto word = static_cast<size_t>(__builtin_ctzll(last.words));
-  candidates_[word].others = sum[word] - look.before.work;
+  // At least so much: a quiet look will tell.
+  candidates_[word].others = sum[word] - std::min(sum[word], eager.most_work);
   Prove(word, block, look);
 }
 
 void WorkProof::Calibrate(const char* block, const WorkLook& look) {
-  if (look.most_channels != 0 && !look.is_group_captured && !look.may_hide && IsQuiet(look)) {
+  if (look.is_captured && !look.is_group_captured && IsReported(look) &&
+      (look.most_channels != 0 || look.may_hide)) {
     CalibrateByReplays(block, look);
     if (state_ == WorkState::kProven) return;
   }
@@ -127,11 +171,14 @@ void WorkProof::Calibrate(const char* block, const WorkLook& look) {
     const uint64_t sum = Sum(block, word);
     if (sum == candidate.others + work) {
       is_settled_ = true;
+      if (!AreOthersPossible(look)) missed_ &= ~bit;
       if (++candidate.matches == kMatches) proven = word;
-      if (!look.is_captured) candidate.SetBase(Word(block, 0, word), look);
+      if (!look.is_captured && look.after.hidden == 0)
+        candidate.SetBase(Word(block, 0, word), look);
     } else if (AreOthersPossible(look) && sum > candidate.others + work) {
       candidate.others = sum - work;
     } else {
+      missed_ |= bit;
       continue;
     }
     fit |= bit;
@@ -160,8 +207,8 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
   }
   const bool is_exact = sum == others + look.before.work;
   const bool is_quiet = IsQuiet(look);
-  const bool is_finished =
-      is_finished_known_ && IsStill(look) && look.before.reported == look.before.launches;
+  const bool is_finished = !look.is_captured && !look.has_hidden && IsStill(look) &&
+                           look.before.reported == look.before.launches;
   is_settled_ = is_exact && (is_quiet || is_finished);
   if (is_quiet && !is_exact) {
     if (sum > others + look.before.work && AreOthersPossible(look)) {
@@ -185,14 +232,15 @@ void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_ex
   first_ = first;
   Candidate& counter = candidates_[word_];
   if (!look.is_captured) {
-    if (is_exact) counter.SetBase(first, look);
+    // What is hidden may not have finished.
+    if (is_exact && look.after.hidden == 0) counter.SetBase(first, look);
     return;
   }
   // Without a base: from the communicator's first launch on, when the counter was 0.
   are_operations_known_ =
-      !look.is_group_captured && !look.may_hide && look.after.grouped == counter.base_grouped;
+      !look.is_group_captured && !look.hides_others && look.after.grouped == counter.base_grouped;
   if (!are_operations_known_ || !IsReported(look)) return;
-  const uint64_t eager = counter.base + look.after.alone;
+  const uint64_t eager = counter.base + look.after.alone + look.after.hidden;
   // Some of the eager launches may still be in flight.
   if (first > eager) operations_ = std::max(operations_, first - eager);
 }

@@ -21,8 +21,8 @@
 //   kLocated      one of these has the head and the pointer above              kCalibrating
 //   kCalibrating  three times, with more work each time: all launches are      kProven
 //                 complete by CUDA events, and a word's sum is their work; or
-//                 kReplayMatches times the only word that replays changed grew
-//                 as their launches do, and no eager launch spoke against it
+//                 kReplayMatches times the only word that changed grew as
+//                 replays and eager launches together must have it grow
 //   any           a contradiction (WorkRefutal)                                kRefuted
 //
 // A look is judged so, where `others` is what else was counted until the last quiet look: replays of
@@ -34,10 +34,23 @@
 // A look is not quiet if a launch had begun and its operation was not reported: its thread may have
 // lost the processor, and the GPU may have ended it.
 //
-// A communicator may launch only in graphs, as JAX does with command buffers. Each lone collective uses
-// channel 0, and n channels in all, where n lies between the least and the most of those captured. So when
-// channel 0 grows by d, the sum grows by least * d to most * d, give or take a launch that is under way.
-// No launch takes less than kLeastLaunchNs, so no clock passes for the counter.
+// A communicator may hardly launch outside of graphs, or never be quiet: an engine replays without a
+// pause, with eager calls between. Two looks are then compared within bounds (CalibrateByReplays):
+//
+//   eager work that has finished    at least that of the launches that events show to be complete
+//                                   before the copy, at most that of all that were launched behind it
+//   replays                         each lone collective uses channel 0 once, and n channels in all,
+//                                   where n lies between the least and the most of those captured.
+//                                   So if channel 0 counts r of them, the sum grows by least * r to
+//                                   most * r, give or take a launch that is under way at either look
+//   Broadcasts not reported         as replays, of 1 to 64 channels each (finished_calls.h)
+//
+// No channel grows faster than channel 0, and no launch takes less than kLeastLaunchNs: no clock passes for
+// the counter. Two looks say nothing while what is in flight at them outweighs what was replayed
+// between: the first of the two waits for a later one.
+//
+// What one communicator has proven holds for the NCCL that others have loaded, too, as a rule. Its word
+// needs fewer looks on these (kKnownWordMatches), and no word goes without.
 //
 // Work that was launched is known when NCCL has reported its operations, microseconds later.
 //
@@ -77,18 +90,21 @@ struct LaunchedWork {
   uint64_t grouped = 0;   // operations that shared a launch
   uint64_t launches = 0;  // that events follow
   uint64_t reported = 0;  // `launches`, when nothing of them was to be reported any more
+  uint64_t hidden = 0;    // Broadcasts that were called, where NCCL reports nothing else of them
 };
 
 struct WorkLook {
-  LaunchedWork before, after;  // the copy
-  uint64_t completed = 0;      // launches, by events; before the copy
-  bool is_launching = false;   // behind the copy a launch had begun, and was not made or reported
-  bool is_captured = false;    // some calls were captured into a graph
+  LaunchedWork before, after;   // the copy
+  uint64_t completed = 0;       // launches, by events; before the copy
+  uint64_t completed_work = 0;  // what these have done, at least
+  bool is_launching = false;    // behind the copy a launch had begun, and was not made or reported
+  bool is_captured = false;     // some calls were captured into a graph
   bool is_group_captured = false;  // of these some share a launch, or may not count
   uint32_t least_channels = 0;     // of a captured operation
   uint32_t most_channels = 0;      // 0: none was reported
   bool may_hide = false;           // some launches may not have been reported
   bool has_hidden = false;         // and others may stand behind these
+  bool hides_others = false;       // among them others than of a lone Broadcast
   uint64_t now_ns = 0;
 };
 
@@ -96,10 +112,13 @@ class WorkProof {
  public:
   // So many quiet looks, each with new work.
   static constexpr uint32_t kMatches = 3;
-  // So many looks in a row, with so many replayed launches each.
+  // So many looks, with so many replayed launches each.
   static constexpr uint32_t kReplayMatches = 8;
+  static constexpr uint32_t kKnownWordMatches = 4;
   static constexpr uint64_t kReplayedLaunches = 8;
   static constexpr uint64_t kLeastLaunchNs = 2000;
+  // So many times what is in flight has to grow between two looks.
+  static constexpr uint64_t kLeastWeight = 4;
   // No pause counts longer.
   static constexpr uint64_t kLongestPauseNs = 600000000000;
 
@@ -115,8 +134,10 @@ class WorkProof {
   // Whether `block` is one of that owner's, at the address `at` where NCCL has it.
   static bool IsBlock(const char* block, uint64_t at, const WorkOwner& owner);
 
-  // A block was found at that address.
-  void Begin(uint64_t at, const WorkOwner& owner);
+  static constexpr size_t kNoWord = kWorkWords;
+
+  // A block was found at that address. `known_word`: that another communicator has proven.
+  void Begin(uint64_t at, const WorkOwner& owner, size_t known_word = kNoWord);
   // What a copy of it says. The state afterwards is the answer.
   void Take(const char* block, const WorkLook& look);
   void Refute(WorkRefutal refutal) {
@@ -127,15 +148,17 @@ class WorkProof {
 
   WorkState state() const { return state_; }
   WorkRefutal refutal() const { return refutal_; }
+  size_t word() const { return word_; }  // once proven
   // Whether a copy taken now could tell anything new.
   bool IsNews(const LaunchedWork& work, uint64_t completed, bool is_captured) const {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
   // These say, once it is proven, how much work of eager launches the last look found finished. That
-  // is known where nothing else is counted.
+  // is known where nothing else is counted. Once calls are captured, more may be of replays: it is
+  // good for launches made before, which NCCL finishes before any replay.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
-  uint64_t finished_work() const { return sum_ - candidates_[word_].others; }
+  uint64_t finished_work() const { return sum_ - others_before_capture_; }
   // Once proven: what the last look found counted, and of that on channel 0.
   uint64_t sum() const { return sum_; }
   uint64_t first() const { return first_; }
@@ -151,6 +174,15 @@ class WorkProof {
  private:
   void Calibrate(const char* block, const WorkLook& look);
   void CalibrateByReplays(const char* block, const WorkLook& look);
+  // The bounds of eager work at a look, and of launches on channel 0.
+  struct Eager {
+    uint64_t least_work = 0, most_work = 0;
+    uint64_t least_first = 0, most_first = 0;
+    explicit Eager(const WorkLook& look);
+    Eager() = default;
+  };
+  // True if that growth of a word is the counter's, by the bounds above.
+  bool Fits(uint64_t grown, uint64_t grown_first, const Eager& now, const WorkLook& look) const;
   // This word is the counter.
   void Prove(size_t word, const char* block, const WorkLook& look);
   void Check(const char* block, const WorkLook& look);
@@ -170,7 +202,7 @@ class WorkProof {
   struct Candidate {
     uint64_t others = 0;
     // Channel 0 without eager launches that are alone, and the others, before the first capture.
-    uint64_t base = 0, base_grouped = 0;
+    uint64_t base = 0, base_grouped = 0;  // and without hidden Broadcasts: at 0 then
     uint32_t matches = 0;
     void SetBase(uint64_t first, const WorkLook& look) {
       base = first - look.before.alone;
@@ -178,14 +210,17 @@ class WorkProof {
     }
   };
   std::array<Candidate, kWorkWords> candidates_{};
-  uint64_t words_ = 0;         // calibrating: the candidates
-  size_t word_ = 0;            // proven: that is it
+  uint64_t words_ = 0;   // calibrating: the candidates
+  uint64_t missed_ = 0;  // of these were wrong at the last quiet look that could tell
+  size_t word_ = 0;      // proven: that is it
+  size_t known_word_ = kNoWord;
   uint64_t matched_work_ = 0;  // at the last match
   LaunchedWork suspect_;       // when a quiet look was wrong
   // The last look that compared replays found this.
   struct Replays {
-    uint64_t words = 0;  // that may be the counter
-    uint64_t work = 0, now_ns = 0;
+    uint64_t words = 0;  // that may be the counter; 0: there was none
+    uint64_t now_ns = 0;
+    Eager eager;
     uint32_t matches = 0;
     std::array<uint64_t, kWorkWords> sum{}, first{};  // of all channels, and of channel 0
   } replays_;
@@ -195,6 +230,8 @@ class WorkProof {
   uint64_t sum_ = 0, first_ = 0;
   bool is_settled_ = false;  // all that was launched was finished, no more and no less
   bool is_finished_known_ = false;
+  bool is_base_known_ = false;  // a look found it proven before calls were captured
+  uint64_t others_before_capture_ = 0;
   // These tell what replays have done.
   bool are_operations_known_ = false;
   uint64_t operations_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plugin/tracker/counting.h"
+#include "plugin/tracker/work_follower.h"
 
 namespace nccl_pulse {
 
@@ -12,6 +13,7 @@ void LaunchFollower::Reset() {
   state_.store(kUnhurried);
   hidden_.Reset();
   may_hide_.store(false);
+  hides_others_.store(false);
   hurried_gates_.store(kGatesAfterLook);
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
   unfollowed_launches_.store(0);
@@ -38,12 +40,12 @@ void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments, Communic
   // Calls of an earlier group that were never launched do not belong to this group.
   if (group != 0 && group_.load() != group) {
     unreported_.Leave(pending());
-    may_hide_.store(true);
+    NoteHidden(communicator, calls_.load() == 1);
     communicator.awaited_ends.Renew();
     NoteFirstCall(bytes, group);
     return;
   }
-  may_hide_.store(true);
+  NoteHidden(communicator, false);
   if (calls_.load() == 1) {
     const NameId first = OperationMeta::Unpack(meta_.load()).op;
     unreported_.BeginGroup(group_.load(), instruments.IsCollective(first), ring.reported());
@@ -54,6 +56,12 @@ void LaunchFollower::NoteUnlaunchedCall(const Instruments& instruments, Communic
   bus_bytes_.store(PendingBusBytes(communicator) + BusBytesOf(communicator, op, bytes));
   bytes_.add(bytes);
   calls_.add(1);
+}
+
+void LaunchFollower::NoteHidden(const Communicator& communicator, bool is_alone) {
+  may_hide_.store(true);
+  if (!is_alone || !IsBroadcast()) hides_others_.store(true);
+  if (WorkFollower::MayHideBroadcasts(communicator)) timer_.StopCounting();
 }
 
 void LaunchFollower::AddPart(const Instruments& instruments, const Communicator& communicator,
@@ -182,6 +190,8 @@ uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& com
                                      const CopyEngineEvent& event, const OperationMeta& meta,
                                      uint64_t bytes, uint64_t context, bool* is_timed) {
   if (is_launching()) Abandon(instruments, communicator);
+  timer_.StopCounting();  // the counter does not tell which launches are kernels
+  hides_others_.store(true);
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, event.stream, instruments.clock.NowNs());
   }

@@ -104,10 +104,10 @@ class LaunchFollower {
       NoteFirstCall(bytes, group);
     }
     meta_.store(call);
-    const bool sampled =
-        instruments.samples() &&
-        instruments.sampler.ShouldTime(kind_seed, OperationMeta::Unpack(call).call_number);
+    const uint32_t number = OperationMeta::Unpack(call).call_number;
+    const bool sampled = instruments.samples() && instruments.sampler.ShouldTime(kind_seed, number);
     Set(kSampled, sampled);
+    Set(kFirstOfKind, number == 0);
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
   // Where the number of calls of a kind stands; `row`: OperationRowOf.
@@ -161,6 +161,8 @@ class LaunchFollower {
   // Says whether there may be operations that NCCL did not report: a group had several calls, or a
   // call had no launch when the next call came. Any thread.
   bool may_hide() const { return may_hide_.load(); }
+  // Among them others than of a lone Broadcast.
+  bool hides_others() const { return hides_others_.load(); }
 
   // ---- launches ----
 
@@ -192,7 +194,7 @@ class LaunchFollower {
     } else if (__builtin_expect(!timer_.is_on(), 0)) {
       return false;
     } else {
-      *ticket = Open(stream, kNoPair, context, kOpen | kKernel);
+      *ticket = Open(stream, kNoPair, context, kOpen | kKernel | kMayCount);
     }
     calls_.store(0);
     fate_.store(static_cast<uint8_t>(instruments.unsampled_fate));
@@ -223,9 +225,10 @@ class LaunchFollower {
       if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, &pair)) return 0;
       if (pair != kNoPair) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
     }
+    const bool may_count = calls == 1 && !Has(kFirstOfKind);
     TakeCalls();
     fate_.store(static_cast<uint8_t>(fate));
-    return Open(stream, pair, context, kOpen | kKernel);
+    return Open(stream, pair, context, kOpen | kKernel | (may_count ? kMayCount : kOpen));
   }
   // The launch has been made. Calls `on_made(now_ns)`, unless it was not made, or not now.
   template <typename OnMade>
@@ -254,7 +257,11 @@ class LaunchFollower {
     if (__builtin_expect(pair < kTimedPairs, 0)) {
       EndTiming(instruments, communicator, stream, pair, now_ns);
     }
-    instruments.stream_timer->End(timer_, stream, now_ns);
+    // Beside graphs NCCL may report operations of network traffic when the GPU has come so far.
+    const bool may_count = timer_.is_counted() && (state & kMayCount) != 0 &&
+                           !(instruments.has_captured.load() &&
+                             (record.has_captured() || communicator.handles.are_given()));
+    instruments.stream_timer->End(timer_, stream, now_ns, may_count);
   }
   // A launch that is not followed has been made. `captured`: it is part of a graph, so no launch.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,
@@ -322,7 +329,10 @@ class LaunchFollower {
     kOpen = 1,
     kKernel = 2,   // not of the copy engines
     kHurried = 4,  // alone: of one call, without an event
-    kAnyLaunch = kOpen | kKernel | kHurried,
+    // With kKernel: of one call, and not the first of its operation and size. NCCL's counter is not
+    // known to count others, so an event follows them.
+    kMayCount = 128,
+    kAnyLaunch = kOpen | kKernel | kHurried | kMayCount,
     // The communicator: a launch was seen on the thread that calls, before its group ended, so
     // launches are made there.
     kBlocking = 8,
@@ -332,6 +342,8 @@ class LaunchFollower {
     kSampled = 32,
     // The next launch may have a gate (stream_timer.h): the last one came after a pause.
     kUnhurried = 64,
+    // The last one of the calls since the last launch is the first of its operation and size.
+    kFirstOfKind = 256,
   };
   bool Has(uint32_t bits) const { return (state_.load() & bits) != 0; }
   void Set(uint32_t bits, bool on) {
@@ -341,7 +353,7 @@ class LaunchFollower {
   // The calls since the last launch are launched, or captured.
   void TakeCalls() {
     calls_.store(0);
-    Set(kSampled, false);
+    Set(kSampled | kFirstOfKind, false);
   }
   void NoteFirstCall(uint64_t bytes, uint64_t group) {
     group_.store(group);
@@ -353,6 +365,10 @@ class LaunchFollower {
                                                        Communicator& communicator,
                                                        const OperationRing& ring, NameId op,
                                                        uint64_t bytes, uint64_t group);
+  // Some launches may have been made that NCCL does not report, see may_hide.
+  [[gnu::cold, gnu::noinline]] void NoteHidden(const Communicator& communicator, bool is_alone);
+  // The last call is a Broadcast.
+  bool IsBroadcast() const { return OperationMeta::Unpack(meta_.load()).op == kBroadcastName; }
   // Adds a call of a group: it may be a part of a composite.
   void AddPart(const Instruments& instruments, const Communicator& communicator, NameId op,
                uint64_t bytes, uint64_t group);
@@ -426,7 +442,7 @@ class LaunchFollower {
   // Of calls whose launch is not reported.
   Relaxed<CudaStream> call_stream_;  // of the last call in a group whose end is awaited
   Relaxed<uint16_t> early_pair_;
-  Relaxed<bool> may_hide_;
+  Relaxed<bool> may_hide_, hides_others_;
   Relaxed<uint64_t> reported_before_;  // operations, when that call was made
   // ---- line
   CommunicatorTimer timer_;

@@ -102,6 +102,7 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   const bool is_timed = pair != kNoPair;
   if (is_timed) EndTiming(instruments, communicator, stream, pair, now_ns);
   timer.End(timer_, stream, now_ns, false);  // a kernel of symmetric memory does not count
+  if (!is_alone || !IsBroadcast()) hides_others_.store(true);
   stream_.store(stream);
   communicator.awaited_ends.Renew();
   if (calls == 1) CountFollowedCall(instruments, communicator, is_timed);
@@ -109,7 +110,7 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   // communicator for idle.
   unreported_.EndGroup();
   launch_number_.add(1);
-  Set(kSampled, false);
+  Set(kSampled | kFirstOfKind, false);
   calls_.publish(0);
   return now_ns;
 }

@@ -56,12 +56,15 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.unlaunched_captured.store(0);
   launched.unlaunched_of_group.store(0);
   launched.captured_group.store(0);
+  launched.before_capture.store(0);
   launched.least_channels.store(0);
   launched.most_channels.store(0);
   launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kNone));
   launched.broadcasts.store(0);
+  launched.captured_broadcasts.store(0);
   launched.broadcast_run.store(0);
   launched.broadcast_bytes.store(0);
+  for (Relaxed<uint32_t>& sum : place.sums) sum.store(0);
   launched.work.publish(0);  // who sees this sees that the record has a new generation
   if (!is_free) return;
   place.context_at = context_at;
@@ -103,13 +106,19 @@ void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_co
   Place* const place = PlaceOf(communicator);
   if (place == nullptr) return;
   Place::Launched& launched = place->launched;
-  if (!is_collective) launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
+  if (!is_collective) NoteRefuted(*communicator.parts.load(), WorkRefutal::kPointToPoint);
+  if (launched.before_capture.load() == 0) {
+    launched.before_capture.store(communicator.record->followed.launches.load() + 1);
+  }
+  // One of an earlier group will have no launch any more.
+  if (launched.captured_group.load() != group || group == 0) {
+    launched.unlaunched_of_group.store(0);
+    if (group != 0) launched.captured_calls.store(0);
+  }
+  launched.captured_group.store(group);
   launched.captured_calls.add(1);
   if (launched.captured_calls.load() > 1) launched.is_group_captured.store(true);
-  // One of an earlier group will have no launch any more.
-  if (launched.captured_group.load() != group) launched.unlaunched_of_group.store(0);
-  launched.captured_group.store(group);
-  if (IsBroadcast(func)) return;
+  if (IsBroadcast(func)) return launched.captured_broadcasts.add(1);
   launched.unlaunched_captured.add(1);
   launched.unlaunched_of_group.add(1);
 }
@@ -118,10 +127,11 @@ bool WorkFollower::MayHideBroadcasts(const Communicator& communicator) {
   return communicator.record->nccl_api_version.load() >= kFirstVersionThatHides;
 }
 
-void WorkFollower::NoteUncounted(const CommunicatorParts& parts) {
-  if (Place* const place = parts.work.acquire()) {  // sees it made
-    place->launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
-  }
+void WorkFollower::NoteRefuted(CommunicatorParts& parts, WorkRefutal refutal) {
+  Place* const place = parts.work.acquire();  // sees it made
+  if (place == nullptr) return;
+  parts.launches.timer().StopCounting();
+  place->launched.refutal.store(static_cast<uint8_t>(refutal));
 }
 
 void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launches) {
@@ -170,6 +180,11 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const Place& p
   read.grouped = launched.grouped.load();
   read.reported = launched.reported.acquire();
   read.launches = communicator.record->followed.launches.acquire();
+  if (MayHideBroadcasts(communicator)) {
+    // This order: a captured one is called first.
+    const uint32_t captured = launched.captured_broadcasts.load();
+    read.hidden = launched.broadcasts.acquire() - captured;
+  }
   return read;
 }
 
@@ -358,8 +373,11 @@ void WorkFollower::LookAt(Communicator& communicator, Place& place, WorkReader& 
     if (!may_finish && !proof.IsNews(look.before, look.completed, record.has_captured())) {
       return Count(communicator, place, now_ns);
     }
-    // Only a quiet look calibrates.
-    if (proof.state() == WorkState::kCalibrating && look.completed != look.before.launches) return;
+    // Only a quiet look calibrates, unless there may be replays.
+    if (proof.state() == WorkState::kCalibrating && !record.has_captured() &&
+        look.completed != look.before.launches) {
+      return;
+    }
     if ((proof.state() == WorkState::kProven || record.has_captured()) &&
         now_ns < place.looked_ns + kLookNs) {
       return;
@@ -386,11 +404,12 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
     }
     ReleaseFrom(place, place.candidate + 1);
     place.is_published = false;
-    return proof.Begin(at, place.taken.owner);
+    return proof.Begin(at, place.taken.owner, known_word_);
   }
   WorkLook& look = place.look;
   look.is_launching = communicator.parts.load()->launches.is_launching();
   look.after = Read(communicator, place);
+  look.completed_work = CompletedWork(place, look);
   look.is_captured = communicator.Writer(instruments_.segment).has_captured();
   look.is_group_captured =
       place.launched.is_group_captured.load() || place.launched.unlaunched_captured.load() != 0;
@@ -398,11 +417,14 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   look.most_channels = place.launched.most_channels.load();
   look.has_hidden = HasHidden(communicator);
   look.may_hide = look.has_hidden || MayHide(communicator);
+  look.hides_others =
+      MayHideBroadcasts(communicator) && communicator.parts.load()->launches.hides_others();
   // Else what was read may be the next communicator's.
   if (communicator.record_generation.acquire() != place.record_generation) return;
   proof.Take(block, look);
   place.is_published = false;
   if (proof.state() == WorkState::kRefuted) return Refute(place, proof.refutal());
+  if (proof.state() == WorkState::kProven) known_word_ = proof.word();
   Count(communicator, place, look.now_ns);
   if (proof.state() == WorkState::kProven && !look.is_captured) FinishCalls(communicator, place);
 }
@@ -469,9 +491,11 @@ uint64_t WorkFollower::CompletedLaunches(const Place& place) {
   const WorkLook& look = place.look;
   const Relaxed<uint32_t>* const sums = place.sums;  // seen with what was reported
   const auto finished = static_cast<uint32_t>(place.proof.finished_work());
-  uint64_t launch = look.before.reported;
+  // Later ones than the first capture are mixed with replays: an event follows each.
+  const uint64_t before_capture = place.launched.before_capture.load();
+  uint64_t launch = std::min(look.before.reported, before_capture - 1);  // 0 - 1: no limit
   // More operations of the newest launch may follow.
-  if (launch != 0 &&
+  if (launch != 0 && launch == look.before.reported &&
       sums[launch % Place::kSums].load() != static_cast<uint32_t>(look.before.work)) {
     --launch;
   }
@@ -483,6 +507,14 @@ uint64_t WorkFollower::CompletedLaunches(const Place& place) {
     if (static_cast<int32_t>(unfinished) <= 0) return launch;
   }
   return look.completed;
+}
+
+uint64_t WorkFollower::CompletedWork(const Place& place, const WorkLook& look) {
+  if (look.completed == 0 || look.after.launches - look.completed >= Place::kSums) return 0;
+  // If its operation is yet to be reported, its place has what an earlier launch left there.
+  const uint32_t since =
+      static_cast<uint32_t>(look.before.work) - place.sums[look.completed % Place::kSums].load();
+  return look.before.work - std::min<uint64_t>(since, look.before.work);
 }
 
 // Says whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those

@@ -51,10 +51,13 @@ struct WorkPlace {
     Relaxed<uint32_t> unlaunched_captured;
     Relaxed<uint32_t> unlaunched_of_group;  // among them, of the last group
     Relaxed<uint64_t> captured_group;
+    // Launches that were followed when the first call was captured, and 1; 0: none was.
+    Relaxed<uint64_t> before_capture;
     Relaxed<uint32_t> least_channels, most_channels;  // of a captured operation; 0: there is none
     Relaxed<uint8_t> refutal;                         // WorkRefutal: that cannot be proven
     // CalledWork. Published last.
     Ordered<uint32_t> broadcasts;
+    Relaxed<uint32_t> captured_broadcasts;  // among them
     Relaxed<uint32_t> broadcast_run;
     Relaxed<uint64_t> broadcast_bytes;
   };
@@ -119,7 +122,9 @@ class WorkFollower {
                                                      bool is_collective, const char* func,
                                                      uint64_t group);
   // NCCL reports an operation whose kernel does not count: of symmetric memory.
-  static void NoteUncounted(const CommunicatorParts& parts);
+  static void NoteUncounted(CommunicatorParts& parts) {
+    NoteRefuted(parts, WorkRefutal::kUncounted);
+  }
   // A launch was counted of which NCCL reports nothing. `launches`: as in NoteOperation.
   [[gnu::cold, gnu::noinline]] static void NoteUnreported(const CommunicatorParts& parts,
                                                           uint64_t launches);
@@ -130,7 +135,7 @@ class WorkFollower {
   static bool MayHideBroadcasts(const Communicator& communicator);
   // NCCL reports an operation, to the communicator that has these parts. `launches`: followed ones
   // so far.
-  static void NoteOperation(const CommunicatorParts& parts, uint64_t launches,
+  static void NoteOperation(CommunicatorParts& parts, uint64_t launches,
                             const OperationEvent& event, bool captured);
 
   // ---- reading thread ----
@@ -192,7 +197,12 @@ class WorkFollower {
   bool IsContextGone(const WorkCandidates& candidates);
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
+  // What `completed` launches have done, at least. `look`: its copy is made.
+  static uint64_t CompletedWork(const Place& place, const WorkLook& look);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
+  // The communicator's counter does not tell of its launches. From now on each has an event.
+  [[gnu::cold, gnu::noinline]] static void NoteRefuted(CommunicatorParts& parts,
+                                                       WorkRefutal refutal);
   [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Place::Launched& launched,
                                                                  const OperationEvent& event);
   // The launches of some captured calls are not reported, and will not be.
@@ -215,21 +225,22 @@ class WorkFollower {
   uint32_t first_ = 0;  // place that the next round begins with
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
-  uint32_t untold_ = 0;  // places that are
+  uint32_t untold_ = 0;                     // places that are
+  size_t known_word_ = WorkProof::kNoWord;  // that was proven last
 };
 
 // Inline: called for each operation, it would cost half as much again.
-inline void WorkFollower::NoteOperation(const CommunicatorParts& parts, uint64_t launches,
+inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launches,
                                         const OperationEvent& event, bool captured) {
   WorkPlace* const place = parts.work.acquire();  // sees it made
   if (__builtin_expect(place == nullptr, 0)) return;
   WorkPlace::Launched& launched = place->launched;
   if (__builtin_expect(!event.is_collective, 0)) {
-    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kPointToPoint));
+    return NoteRefuted(parts, WorkRefutal::kPointToPoint);
   }
   if (__builtin_expect(captured, 0)) return NoteCapturedOperation(launched, event);
   if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
-    return launched.refutal.store(static_cast<uint8_t>(WorkRefutal::kUncounted));
+    return NoteRefuted(parts, WorkRefutal::kUncounted);
   }
   // A launch's operations are reported after it.
   if (__builtin_expect(launches == launched.reported.load(), 0)) {

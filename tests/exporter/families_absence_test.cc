@@ -168,6 +168,10 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
     comm->captured = true;
     comm->work.state = WorkState::kStuck;
   });
+  add("counter_lost", [](auto*, auto* comm) {
+    comm->launches = comm->launches_completed + 1;
+    comm->oldest_launch = OldestLaunch::kUntold;
+  });
   add("no_completions", [](auto*, auto* comm) { comm->has_heartbeat = false; });
   add("poller_not_started",
       [](auto* process, auto*) { process->poller = PollerState::kNotStarted; });

@@ -327,15 +327,6 @@ class WatchTest(DiagnoseCase):
             done.wait(PATIENCE_S)
         self.beside_hostile(100, answer)
 
-    def test_small_answers_that_take_much_memory(self):
-        communicators = b"\x9a\x01\x03\x08\xab\x01" * 30_000  # field 19, with field 1
-        process = b"\x22\x01h" + communicators                # field 4 and these
-        length, left = b"", len(process)
-        while left >= 128:
-            length, left = length + bytes([left & 127 | 128]), left >> 7
-        page = self.pages("healthy")[0][0] + b"\x42" + length + bytes([left]) + process
-        self.beside_hostile(12, self.packed(page))
-
     def test_small_answers_that_take_much_time(self):
         self.beside_hostile(30, self.packed(self.pages("healthy")[0][0] + b"\x28\x01" * 12_000_000),
                             most_seconds_of_round=5)

@@ -155,8 +155,8 @@ TEST(SegmentReader, OldestLaunchInFlight) {
   RecordWriter record = test.Record(0);
   const auto read = [&] { return Read(test.segment()).communicators.at(0).oldest_launch; };
   record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kStream);
-  for (const OldestLaunch oldest :
-       {OldestLaunch::kUnknown, OldestLaunch::kBegun, OldestLaunch::kNotBegun}) {
+  for (const OldestLaunch oldest : {OldestLaunch::kUnknown, OldestLaunch::kBegun,
+                                    OldestLaunch::kNotBegun, OldestLaunch::kUntold}) {
     record.StoreHeartbeat({7, 1, oldest});
     EXPECT_EQ(read(), oldest);
     EXPECT_EQ(OldestLaunchBits::Of(8, OldestLaunchBits::Pack(8, oldest, false)), oldest);

@@ -221,7 +221,7 @@ void StreamCommunicator::Report(const Call& call) {
     event.p2p.datatype = "ncclInt8";
     event.parentObj = call.handle;
   } else {
-    event = CollEvent(call.handle, sequence_++, 2);
+    event = CollEvent(call.handle, sequence_++, channels_);
     event.coll.func = call.op;
     event.coll.count = call.bytes;
     event.coll.datatype = "ncclInt8";

@@ -104,6 +104,8 @@ class StreamCommunicator {
   void* context() const { return context_; }
   uint64_t comm_id() const { return comm_id_; }
   void Finalize();
+  // From now on its collectives report so many.
+  void UseChannels(uint8_t channels) { channels_ = channels; }
   // Its own stream from now on.
   void UseStream(Stream stream) { stream_ = stream; }
   // From now on its launches come from threads of their own, as a non-blocking communicator's.
@@ -160,6 +162,7 @@ class StreamCommunicator {
   Stream last_stream_ = nullptr;
   void* context_ = nullptr;
   uint64_t sequence_ = 0;
+  uint8_t channels_ = 2;
   bool launches_elsewhere_ = false;
 };
 

@@ -69,8 +69,10 @@ TEST(WorkAttackTest, AKernelThatDoesNotCountIsNotInFlightForEver) {
           AdvanceClock(kSecond);
           job.See();
         }
-        EXPECT_EQ(comm.Read().launches_completed, comm.Read().launches);
+        EXPECT_EQ(comm.Read().oldest_inflight_realtime_ns, 0);
+        EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUntold);
         job.ExpectRefuted(WorkRefutal::kUncounted);
+        EXPECT_EQ(comm.Read().launches_completed, comm.Read().launches);
       },
       {}, 7);
 }

@@ -308,6 +308,72 @@ TEST_WITH_JOB(WorkCounterTest, ProvenByReplaysAlone) {
   EXPECT_EQ(job.work().operations, 201u);
 }
 
+// An engine that replays without a pause has eager work in flight whenever somebody looks.
+TEST(WorkCounterTest, ProvenBesideEagerCallsThatAreAlwaysInFlight) {
+  for (const bool is_warm : {false, true}) {
+    RunJob([&](FakeCuda& gpu, Job& job) {
+      if (is_warm) job.Run();
+      job.Capture();
+      int rounds = 0;
+      for (; rounds < 30 && job.work().state != WorkState::kProven; ++rounds) {
+        for (int k = 0; k < 50; ++k) job.block().Finish();
+        job.comm().Run(FakeCuda::kForever);
+        job.See();
+        gpu.Release(job.comm().stream());
+        job.block().Finish();
+      }
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+      EXPECT_LE(rounds, 12);
+      job.See();
+      EXPECT_TRUE(job.work().are_operations_known);
+      EXPECT_EQ(job.work().operations, static_cast<uint64_t>(50 * rounds));
+      EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+    });
+  }
+}
+
+// From 2.29.2 on NCCL reports nothing of a Broadcast but its call.
+TEST(WorkCounterTest, ProvenBesideBroadcastsThatAreNotReported) {
+  RunJob(
+      [](FakeCuda& gpu, Job& job) {
+        job.Run();
+        job.Capture();
+        for (int i = 0; i < 20; ++i) {
+          for (int k = 0; k < 50; ++k) job.block().Finish();
+          job.comm().RunUnreported(0);
+          if (i % 2 == 1) job.block().Finish(1, 2);  // late, and on one channel
+          job.See();
+        }
+        EXPECT_EQ(job.work().state, WorkState::kProven) << WorkRefutalName(job.work().refutal);
+        EXPECT_TRUE(job.work().are_operations_known);
+        EXPECT_EQ(job.work().operations, 20u * 50u);
+        (void)gpu;
+      },
+      {}, 6);
+}
+
+// What one communicator has proven makes others prove it sooner, and none goes without.
+TEST_WITH_GPU(WorkCounterTest, ALaterCommunicatorIsProvenSooner) {
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  const auto rounds_of = [&](uint64_t id, size_t word) {
+    Job job(gpu, true, context, id);
+    job.block().UseWord(word);
+    job.Capture();
+    int rounds = 0;
+    for (; rounds < 30 && job.work().state != WorkState::kProven; ++rounds) {
+      for (int k = 0; k < 50; ++k) job.block().Finish();
+      job.See();
+    }
+    EXPECT_EQ(job.work().state, WorkState::kProven);
+    job.comm().Finalize();
+    job.See();
+    return rounds;
+  };
+  const int first = rounds_of(1, kOlderWord);
+  EXPECT_EQ(rounds_of(2, kOlderWord), first - 4);
+  EXPECT_EQ(rounds_of(3, kNewerWord), first);
+}
+
 // The work of the first calls is the sum of another word, too, before or after the first capture.
 TEST(WorkCounterTest, AnotherWordMayHaveTheSameSumOnce) {
   for (const int captured_at : {0, 1, 2}) {
@@ -639,8 +705,171 @@ TEST_WITH_JOB(CountedLaunchesTest, TooManyToRemember) {
   EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
+// Behind launches without events, by what a counter does not count or may not: none of it is taken to
+// be complete, whatever becomes of the counter.
+struct Uncounted {
+  const char* what;
+  int api_version;
+  std::function<void(FakeCuda&, Job&)> hang;
+};
+const std::vector<Uncounted>& AllUncounted() {
+  static const std::vector<Uncounted> all = {
+      {"the first Send", 5,
+       [](FakeCuda&, Job& job) { job.comm().Run(FakeCuda::kForever, "Send"); }},
+      {"the first Recv, and collectives behind it", 5,
+       [](FakeCuda&, Job& job) {
+         job.comm().Run(FakeCuda::kForever, "Recv");
+         for (int i = 0; i < 50; ++i) job.comm().Run(0);
+       }},
+      {"a collective right behind a Send that ends", 5,
+       [](FakeCuda&, Job& job) {
+         job.comm().Run(0, "Send");
+         job.comm().Run(FakeCuda::kForever);
+       }},
+      {"the first group", 5,
+       [](FakeCuda&, Job& job) {
+         job.comm().RunGroup(FakeCuda::kForever, {{"AllReduce", 4096}, {"AllReduce", 4096}});
+       }},
+      {"the first group where some may be hidden", 6,
+       [](FakeCuda&, Job& job) {
+         job.comm().RunGroup(FakeCuda::kForever, {{"AllReduce", 4096}, {"AllReduce", 4096}});
+       }},
+      {"a collective behind such a group", 6,
+       [](FakeCuda&, Job& job) {
+         job.comm().RunGroup(0, {{"AllReduce", 4096}, {"AllReduce", 4096}});
+         job.block().Finish(2, 2);
+         job.comm().Run(FakeCuda::kForever);
+       }},
+      {"another size without channels", 5,
+       [](FakeCuda&, Job& job) {
+         job.comm().UseChannels(0);
+         job.comm().Run(FakeCuda::kForever, "AllReduce", 1 << 20);
+       }},
+      {"another operation without channels", 5,
+       [](FakeCuda&, Job& job) {
+         job.comm().UseChannels(0);
+         job.comm().Run(FakeCuda::kForever, "ReduceScatter");
+       }},
+  };
+  return all;
+}
+
+TEST(CountedLaunchesTest, AHangThatTheCounterDoesNotTellIsInFlight) {
+  for (const Uncounted& each : AllUncounted()) {
+    RunJob(
+        [&](FakeCuda& gpu, Job& job) {
+          ProveInAHurry(job);
+          ASSERT_TRUE(Hurry(gpu, job)) << each.what;
+          each.hang(gpu, job);
+          for (int i = 0; i < 4; ++i) {
+            AdvanceClock(kSecond);
+            job.See();
+          }
+          const CommunicatorSnapshot comm = job.comm().Read();
+          EXPECT_LT(comm.launches_completed, comm.launches) << each.what;
+          EXPECT_NE(comm.oldest_inflight_realtime_ns, 0) << each.what;
+          EXPECT_NE(comm.oldest_launch, OldestLaunch::kUntold) << each.what;
+          gpu.Release(job.comm().stream());
+        },
+        {}, each.api_version);
+  }
+}
+
+// Nobody tells of launches without events once the counter is gone: they are not complete.
+TEST(CountedLaunchesTest, WhatStopsTheCounterCompletesNothing) {
+  const std::vector<std::pair<const char*, std::function<void(FakeCuda&, Job&)>>> all = {
+      {"moved", [](FakeCuda&, Job& job) { job.block().SetHead(0, 3); }},
+      {"stepped back", [](FakeCuda&, Job& job) { job.block().Finish(2, -50); }},
+      {"copy failed", [](FakeCuda& gpu, Job&) { gpu.Fail("cuMemcpyDtoHAsync_v2", 1); }},
+      {"not read", [](FakeCuda& gpu, Job&) { gpu.HoldCopies(true); }},
+  };
+  for (const auto& [what, stop] : all) {
+    RunJob([&, what = what, stop = stop](FakeCuda& gpu, Job& job) {
+      ProveInAHurry(job);
+      ASSERT_TRUE(Hurry(gpu, job)) << what;
+      // One hangs that has no event. Looks of the background thread bring some of them gates.
+      uint64_t records = 0;
+      for (int i = 0; i < 2000; ++i) {
+        records = gpu.Calls("cuEventRecord");
+        job.comm().Run(FakeCuda::kForever);
+        if (gpu.Calls("cuEventRecord") == records) break;
+        gpu.Release(job.comm().stream());
+        job.block().Finish();
+      }
+      ASSERT_EQ(gpu.Calls("cuEventRecord"), records) << what;
+      const uint64_t before = job.comm().Read().launches - 1;
+      stop(gpu, job);
+      for (int i = 0; i < 4; ++i) {
+        AdvanceClock(kSecond);
+        job.See();
+      }
+      CommunicatorSnapshot comm = job.comm().Read();
+      EXPECT_LE(comm.launches_completed, before) << what;
+      EXPECT_EQ(comm.oldest_launch, OldestLaunch::kUntold) << what;
+      EXPECT_EQ(comm.oldest_inflight_realtime_ns, 0) << what;
+      // The next launch has an event.
+      job.comm().Run(0);
+      job.See();
+      EXPECT_NE(job.comm().Read().oldest_inflight_realtime_ns, 0) << what;
+      gpu.Release(job.comm().stream());
+      job.block().Finish(2, 2);
+      gpu.StopFailing();
+      gpu.HoldCopies(false);
+      job.See();
+      comm = job.comm().Read();
+      EXPECT_EQ(comm.launches_completed, comm.launches) << what;
+    });
+  }
+}
+
+// A debugger or SIGSTOP holds the whole process in a hang, for any time.
+TEST_WITH_JOB(CountedLaunchesTest, APauseOfTheProcessEndsNoHang) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  const uint64_t before = HangAmong(job, 900);
+  job.See();
+  for (int i = 0; i < 5; ++i) {
+    gpu.HoldCopies(true);  // the other thread looks first
+    AdvanceClock((2 + i * 20) * kSecond + 600 * kMs);
+    WaitForPoll();
+    CommunicatorSnapshot comm = job.comm().Read();
+    EXPECT_EQ(comm.launches_completed, before + 57);
+    EXPECT_NE(comm.oldest_inflight_realtime_ns, 0);
+    gpu.HoldCopies(false);
+    job.See();
+    comm = job.comm().Read();
+    EXPECT_EQ(comm.launches_completed, before + 57);
+    EXPECT_NE(comm.oldest_inflight_realtime_ns, 0);
+    EXPECT_NE(comm.oldest_launch, OldestLaunch::kUntold);
+  }
+  gpu.Release(job.comm().stream());
+  job.block().Finish(2, 900 - 57);
+  job.See();
+  EXPECT_EQ(job.comm().Read().launches_completed, before + 900);
+}
+
+// An engine warms up, captures its graphs, and makes no eager call any more.
+TEST(CountedLaunchesTest, BeforeTheFirstCaptureAreKnown) {
+  for (const bool hangs : {false, true}) {
+    RunJob([&](FakeCuda& gpu, Job& job) {
+      ProveInAHurry(job);
+      ASSERT_TRUE(Hurry(gpu, job));
+      job.comm().Run(hangs ? FakeCuda::kForever : 0);
+      job.Capture();
+      if (!hangs) job.block().Finish();
+      if (!hangs) job.block().Finish(2, 50);  // replays
+      for (int i = 0; i < 2; ++i) job.See();
+      const CommunicatorSnapshot comm = job.comm().Read();
+      EXPECT_EQ(comm.launches_completed, comm.launches - (hangs ? 1 : 0));
+      EXPECT_NE(comm.oldest_launch, OldestLaunch::kUntold);
+      EXPECT_EQ(job.work().operations, hangs ? 0u : 50u);
+      gpu.Release(job.comm().stream());
+    });
+  }
+}
+
 // A counter that cannot be read says nothing. Nobody then knows whether the last few have ended: they
-// are not taken for a hang.
+// are not taken for a hang, nor to be complete.
 TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
   ProveInAHurry(job);
   gpu.HoldCopies(true);
@@ -650,7 +879,8 @@ TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
     job.See();
   }
   EXPECT_EQ(job.work().state, WorkState::kStuck);
-  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+  EXPECT_LT(job.comm().Read().launches_completed, job.comm().Read().launches);
+  EXPECT_EQ(job.comm().Read().oldest_launch, OldestLaunch::kUntold);
   SlowClock();
   EXPECT_FALSE(Hurry(gpu, job));
   job.See();
@@ -681,7 +911,8 @@ TEST_WITH_JOB(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
     AdvanceClock(kSecond);
     job.See();
   }
-  EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches);
+  // The counter tells whether the last one's operation has ended, but not whether that is the last.
+  EXPECT_EQ(job.comm().Read().oldest_inflight_realtime_ns, 0);
   EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 

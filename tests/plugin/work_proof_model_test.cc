@@ -1,0 +1,230 @@
+// A communicator that replays graphs without a pause, with eager calls between, on a GPU that makes
+// progress at random: NCCL's counter is proven soon, all replays count exactly, and nothing else is
+// taken for the counter.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "plugin/cuda/work_proof.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kAt = uint64_t{0x7f} << 32;
+constexpr WorkOwner kOwner{0, 2, 1};
+constexpr uint64_t kLookNs = 100000000;
+
+struct Kernel {
+  enum Kind { kEager, kReplay, kHidden } kind;
+  uint32_t channels;
+  uint32_t ended = 0;  // channels that have stored
+};
+
+class Model {
+ public:
+  // What a word does when that kernel ends on that channel, null: what NCCL's counter does.
+  using Word = std::function<uint64_t(const Kernel&, uint32_t channel)>;
+
+  Model(uint32_t seed, bool hides, Word word = nullptr)
+      : random_(seed), hides_(hides), word_(std::move(word)), block_(kWorkBlockBytes) {
+    counter_ = Below(2) == 0 ? 44 : 45;
+    const int32_t head[] = {0, 2, 0, 1};
+    std::memcpy(block_.data(), head, sizeof(head));
+    const uint64_t channels = kAt + kWorkChannelsAt;
+    std::memcpy(block_.data() + kWorkChannelsAddressAt, &channels, sizeof(channels));
+    for (uint32_t channel = 0; channel < kWorkChannels; ++channel) {
+      for (size_t word = 0; word < kWorkWords; ++word) {
+        const uint64_t values[] = {0, 1, UINT64_MAX, random_(), kAt + random_() % 1000000};
+        if (word != counter_) Cell(channel, word) = values[Below(5)];
+      }
+    }
+    // Where launches of one channel are mixed with those of many, a counter that counts on some channels
+    // alone cannot be told from one that counts less.
+    for (uint32_t i = word_ == nullptr ? Below(3) + 1 : 1; i > 0; --i)
+      captured_.push_back((word_ == nullptr ? 1 : 4) + Below(20));
+    every_ = 1 + Below(Below(2) == 0 ? 4 : 60);
+    eager_channels_ = 1 + Below(32);
+    proof_.Begin(kAt, kOwner);
+  }
+
+  // Eager calls, each complete at a look of its own.
+  void WarmUp(int looks) {
+    for (int i = 0; i < looks; ++i) {
+      Launch(Kernel::kEager);
+      Finish(queue_.size());
+      Look();
+    }
+  }
+  void Capture() { is_captured_ = true; }
+  // Some replays and eager calls. So many of them are still in flight afterwards.
+  void Go(int replays, size_t in_flight) {
+    for (int i = 0; i < replays; ++i) {
+      Launch(Kernel::kReplay);
+      if (++replayed_ % every_ == 0) Launch(hides_ ? Kernel::kHidden : Kernel::kEager);
+      if (queue_.size() > in_flight) Finish(queue_.size() - in_flight);
+    }
+  }
+  // Nothing goes on from now on.
+  void Drain() {
+    goes_on_ = false;
+    Finish(queue_.size());
+  }
+
+  void Look() {
+    now_ns_ += kLookNs;
+    look_ = {};
+    look_.now_ns = now_ns_;
+    look_.before = launched_;
+    look_.completed = completed_.size();
+    look_.completed_work = completed_.empty() ? 0 : completed_.back();
+    // Kernels end while it is copied, and others are launched.
+    std::vector<char> copy(block_.size());
+    for (size_t at = 0; at < block_.size(); at += 736) {
+      std::memcpy(copy.data() + at, block_.data() + at, std::min<size_t>(736, block_.size() - at));
+      if (Below(8) == 0) StepKernel();
+      if (Below(16) == 0 && is_captured_ && goes_on_) Go(1, queue_.size() + 1);
+    }
+    look_.after = launched_;
+    look_.is_captured = is_captured_;
+    for (const uint32_t channels : captured_) {
+      look_.least_channels =
+          look_.most_channels == 0 ? channels : std::min(look_.least_channels, channels);
+      look_.most_channels = std::max(look_.most_channels, channels);
+    }
+    look_.may_hide = look_.has_hidden = launched_.hidden != 0;
+    proof_.Take(copy.data(), look_);
+  }
+
+  const WorkProof& proof() const { return proof_; }
+  size_t counter() const { return counter_; }
+  uint64_t replays_ended() const { return replays_ended_; }
+  std::string Text() const {
+    return "every " + std::to_string(every_) + ", eager channels " +
+           std::to_string(eager_channels_) + ", captured kinds " +
+           std::to_string(captured_.size()) + ", hides " + std::to_string(hides_);
+  }
+
+ private:
+  uint32_t Below(uint32_t end) { return static_cast<uint32_t>(random_() % end); }
+  uint64_t& Cell(uint32_t channel, size_t word) {
+    return *reinterpret_cast<uint64_t*>(block_.data() + kWorkChannelsAt +
+                                        channel * kWorkChannelBytes + word * sizeof(uint64_t));
+  }
+  void Launch(Kernel::Kind kind) {
+    const bool is_replay = kind == Kernel::kReplay;
+    queue_.push_back({kind, is_replay ? captured_[Below(static_cast<uint32_t>(captured_.size()))]
+                                      : eager_channels_});
+    if (kind == Kernel::kHidden) ++launched_.hidden;
+    if (kind != Kernel::kEager) return;
+    launched_.work += eager_channels_;
+    ++launched_.alone;
+    launched_.reported = ++launched_.launches;
+  }
+  void StepKernel() {
+    if (queue_.empty()) return;
+    Kernel& kernel = queue_.front();
+    if (kernel.ended < kernel.channels) {
+      // In either direction: which channel ends first is open.
+      const uint32_t channel =
+          replays_ended_ % 2 == 0 ? kernel.ended : kernel.channels - 1 - kernel.ended;
+      Cell(channel, counter_) += word_ == nullptr ? 1 : word_(kernel, channel);
+      ++kernel.ended;
+      return;
+    }
+    replays_ended_ += kernel.kind == Kernel::kReplay;
+    if (kernel.kind == Kernel::kEager) {
+      completed_.push_back((completed_.empty() ? 0 : completed_.back()) + kernel.channels);
+    }
+    queue_.pop_front();
+  }
+  void Finish(size_t kernels) {
+    const size_t left = queue_.size() - kernels;
+    while (queue_.size() > left) StepKernel();
+  }
+
+  std::mt19937_64 random_;
+  const bool hides_;
+  const Word word_;
+  std::vector<char> block_;
+  size_t counter_;
+  std::vector<uint32_t> captured_;
+  uint64_t every_, replayed_ = 0;
+  uint32_t eager_channels_;
+  std::deque<Kernel> queue_;
+  LaunchedWork launched_;
+  std::vector<uint64_t> completed_;  // work of the eager launches until each
+  uint64_t replays_ended_ = 0;
+  bool is_captured_ = false;
+  bool goes_on_ = true;
+  uint64_t now_ns_ = kLookNs;
+  WorkLook look_;
+  WorkProof proof_;
+};
+
+TEST(WorkProofModel, ProvenBesideEagerCallsAndCountedExactly) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    Model model(seed, seed % 3 == 0);
+    model.WarmUp(static_cast<int>(random() % 3));
+    model.Capture();
+    int looks = 0;
+    for (int i = 0; i < 60; ++i) {
+      model.Go(50 + static_cast<int>(random() % 200), random() % 10);
+      model.Look();
+      ASSERT_NE(model.proof().state(), WorkState::kRefuted)
+          << seed << ", " << WorkRefutalName(model.proof().refutal()) << ", " << model.Text();
+      looks += model.proof().state() != WorkState::kProven;
+      // More go on while the copy is made.
+      ASSERT_LE(model.proof().operations(), model.replays_ended() + 1)
+          << seed << ", " << model.Text();
+    }
+    EXPECT_LT(looks, 30) << seed << ", " << model.Text();
+    model.Drain();
+    model.Look();
+    ASSERT_EQ(model.proof().state(), WorkState::kProven);
+    EXPECT_EQ(model.proof().word(), model.counter());
+    EXPECT_TRUE(model.proof().are_operations_known());
+    EXPECT_EQ(model.proof().operations(), model.replays_ended()) << seed << ", " << model.Text();
+  }
+}
+
+TEST(WorkProofModel, NothingElseIsTakenForTheCounter) {
+  uint64_t clock = 0;
+  uint64_t number = 0;
+  const std::vector<std::pair<const char*, Model::Word>> words = {
+      {"a clock", [&](const Kernel&, uint32_t) { return clock += 7; }},
+      {"bytes", [](const Kernel&, uint32_t) { return 4096; }},
+      {"twice", [](const Kernel&, uint32_t) { return 2; }},
+      {"channel 0 alone", [](const Kernel&, uint32_t channel) { return channel == 0 ? 1 : 0; }},
+      {"all but channel 0", [](const Kernel&, uint32_t channel) { return channel == 0 ? 0 : 1; }},
+      {"one kernel in eight on channel 0 alone",
+       [&](const Kernel&, uint32_t channel) { return channel == 0 || ++number % 8 != 0 ? 1 : 0; }},
+      {"replays", [](const Kernel& kernel, uint32_t) { return kernel.kind == Kernel::kReplay; }},
+      {"one more on some channels",
+       [&](const Kernel&, uint32_t channel) {
+         return channel % 4 == 1 && ++number % 3 == 0 ? 2 : 1;
+       }},
+  };
+  for (const auto& [what, word] : words) {
+    for (uint32_t seed = 0; seed < 60; ++seed) {
+      Model model(seed, false, word);
+      model.WarmUp(2);
+      model.Capture();
+      for (int i = 0; i < 40; ++i) {
+        model.Go(100, i % 10);
+        model.Look();
+      }
+      EXPECT_NE(model.proof().state(), WorkState::kProven)
+          << what << ", " << seed << ", " << model.Text();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nccl_pulse

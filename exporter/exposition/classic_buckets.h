@@ -30,11 +30,6 @@ inline constexpr std::array<int, 17> kClassicExponents = {
 void AddHistogram(const HistogramSnapshot& from, bool classic,
                   prometheus::ClientMetric::Histogram* to);
 
-// This spells the numbers of a snapshot in a series: times in seconds, labels in digits.
-
-inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-inline double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 // A number as a label value.
 class Digits {
  public:

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "exporter/base/seconds.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/usual_wait.h"
 #include "exporter/exposition/catalogue.h"

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/seconds.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_activity.h"
@@ -26,12 +27,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whole microseconds: a double cannot hold the nanoseconds of the Unix time, and would show noise.
-double Seconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
-double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
-
 Json TimeOrNull(int64_t realtime_ns) {
-  return realtime_ns == 0 ? Json(nullptr) : Json(Seconds(realtime_ns));
+  return realtime_ns == 0 ? Json(nullptr) : Json(SecondsToMicrosecond(realtime_ns));
 }
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
@@ -84,7 +81,8 @@ Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity
   const std::optional<uint64_t> in_flight = LaunchesInFlight(comm, activity);
   if (!in_flight) return json;
   json["in_flight"] = *in_flight;
-  if (activity.is_in_flight()) json["in_flight_since"] = Seconds(activity.since_realtime_ns);
+  if (activity.is_in_flight())
+    json["in_flight_since"] = SecondsToMicrosecond(activity.since_realtime_ns);
   return json;
 }
 
@@ -262,7 +260,7 @@ Json HangJson(const CommunicatorDiagnosis* diagnosis) {
   }
   return {{"verdict", HangVerdictName(hang.verdict)},
           {"meaning", EntryOf(hang.verdict).meaning},
-          {"since", Seconds(hang.since_realtime_ns)},
+          {"since", SecondsToMicrosecond(hang.since_realtime_ns)},
           {"op", TextOrNull(hang.op)},
           {"suspects", hang.suspects},
           {"waiting", hang.waiting},
@@ -277,7 +275,7 @@ Json HangJson(const CommunicatorDiagnosis* diagnosis) {
 Json QueuedJson(const CommunicatorDiagnosis* diagnosis) {
   if (diagnosis == nullptr || !diagnosis->queued) return nullptr;
   const Queued& queued = *diagnosis->queued;
-  return {{"since", Seconds(queued.since_realtime_ns)},
+  return {{"since", SecondsToMicrosecond(queued.since_realtime_ns)},
           {"op", TextOrNull(queued.op)},
           {"ranks", queued.ranks},
           {"text", queued.text}};
@@ -386,7 +384,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});
   }
-  const Json json = {{"time", Seconds(now_realtime_ns)},
+  const Json json = {{"time", SecondsToMicrosecond(now_realtime_ns)},
                      {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
                      {"communicators", std::move(communicators)}};
   return JsonText(json) + "\n";

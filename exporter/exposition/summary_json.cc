@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/seconds.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_view.h"
@@ -22,17 +23,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double Seconds(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
-
 std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now_ns,
                          int64_t hang_after_ns) {
   const std::vector<WaitsOfCommunicator> waits =
-      FindHangs(views, std::min(kStandsAfterNs, hang_after_ns), now_ns);
+      FindHangs(views, std::min(kListedAfterNs, hang_after_ns), now_ns);
   std::vector<std::pair<int64_t, Json>> found;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto add = [&](int64_t since_ns, const char* verdict, bool is_usual) {
       found.emplace_back(since_ns, Json{{"communicator", CommunicatorText(views[i].comm_id)},
-                                        {"since", Seconds(since_ns)},
+                                        {"since", SecondsToMillisecond(since_ns)},
                                         {"verdict", verdict},
                                         {"usual", is_usual}});
     };
@@ -60,9 +59,10 @@ std::vector<Json> Late(const DiagnosisResult& diagnosis) {
   std::vector<std::pair<double, Json>> found;
   for (const CommunicatorDiagnosis& each : diagnosis) {
     const auto add = [&](int32_t rank, double seconds) {
-      found.emplace_back(-seconds, Json{{"communicator", CommunicatorText(each.comm_id)},
-                                        {"rank", rank},
-                                        {"seconds_per_second", Seconds(int64_t(seconds * 1e9))}});
+      found.emplace_back(
+          -seconds, Json{{"communicator", CommunicatorText(each.comm_id)},
+                         {"rank", rank},
+                         {"seconds_per_second", SecondsToMillisecond(int64_t(seconds * 1e9))}});
     };
     if (each.straggler) {
       add(each.straggler->rank, each.straggler->seconds_per_second);
@@ -122,8 +122,8 @@ std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& dia
   const auto processes =
       std::count_if(snapshots.processes.begin(), snapshots.processes.end(),
                     [](const auto& process) { return process.end == ProcessEnd::kLive; });
-  Json json = {{"time", Seconds(now_realtime_ns)},
-               {"hang_after", Seconds(hang_after_ns)},
+  Json json = {{"time", SecondsToMillisecond(now_realtime_ns)},
+               {"hang_after", SecondsToMillisecond(hang_after_ns)},
                {"health", HealthStatusName(health.status)},
                {"processes", processes}};
   for (const char* list : {"stands", "late", "jobs", "communicators"}) json[list] = Json::array();

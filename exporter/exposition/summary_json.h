@@ -9,7 +9,7 @@
 //    "jobs": [{"job_id": "4711", "workload": "llama", "processes": 8}],
 //    "communicators": ["34ef5678"], "left_out": 0}
 //
-// `stands` has what has made no progress for kStandsAfterNs, long before that is called a hang: the
+// `stands` has what has made no progress for kListedAfterNs, long before that is called a hang: the
 // watcher may go by another time than this node. `jobs` and `communicators` also have those of
 // processes that ended without finalizing: others may wait for them. `communicators` are those with
 // ranks on other nodes, each by the last 8 digits of its id, the largest first, so that nodes that
@@ -29,7 +29,7 @@
 namespace nccl_pulse {
 
 inline constexpr std::size_t kMostSummaryBytes = 1000;
-inline constexpr int64_t kStandsAfterNs = 2000000000;
+inline constexpr int64_t kListedAfterNs = 2000000000;
 
 // `hang_after_ns`: what the endpoint goes by.
 std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,

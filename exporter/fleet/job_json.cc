@@ -5,6 +5,7 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/base/seconds.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
@@ -14,9 +15,6 @@ namespace nccl_pulse {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Whole microseconds, as in /api/v1/communicators.
-double Seconds(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
@@ -50,7 +48,7 @@ Json RootJson(const JobRoot& root) {
     communicators.push_back(CommunicatorText(comm_id));
   return {{"verdict", HangVerdictName(root.verdict)},
           {"usual", root.is_usual},
-          {"since", Seconds(root.since_realtime_ns)},
+          {"since", SecondsToMicrosecond(root.since_realtime_ns)},
           {"op", TextOrNull(root.op)},
           {"missing_call", TextOrNull(root.missing_call)},
           {"ranks", RanksJson(root.ranks)},
@@ -95,12 +93,12 @@ std::string JobJson(const JobLook& look) {
   Json waits = Json::array();
   for (const JobWait& wait : look.verdict.waits) {
     Json json = RankJson(wait.rank);
-    json["since"] = Seconds(wait.since_realtime_ns);
+    json["since"] = SecondsToMicrosecond(wait.since_realtime_ns);
     json["op"] = TextOrNull(wait.op);
     json["for"] = WaitedFor(wait);
     waits.push_back(std::move(json));
   }
-  const Json json = {{"time", Seconds(look.now_realtime_ns)},
+  const Json json = {{"time", SecondsToMicrosecond(look.now_realtime_ns)},
                      {"finding", JobFindingName(FindingOfJob(look))},
                      {"health", HealthStatusName(look.health.status)},
                      {"sentence", Sentence(look)},

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/base/seconds.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/fleet/job_report.h"
 
@@ -14,8 +15,6 @@ namespace {
 
 constexpr std::size_t kMostHangs = 8;
 constexpr std::size_t kMostStragglers = 32;
-
-double Seconds(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
 
 class Finder {
  public:
@@ -106,10 +105,11 @@ class Finder {
     } else if (!root.communicators.empty()) {
       hang.who.comm = CommunicatorText(root.communicators.front());
     }
-    hang.since_s = Seconds(root.since_realtime_ns);
+    hang.since_s = SecondsToMillisecond(root.since_realtime_ns);
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
       if (hang.who.pid.empty()) SetLabels(process, &hang.who);
-      hang.job_start_s = std::max(hang.job_start_s, Seconds(process.start_realtime_ns));
+      hang.job_start_s =
+          std::max(hang.job_start_s, SecondsToMillisecond(process.start_realtime_ns));
     });
     return hang;
   }

@@ -23,10 +23,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostLineBytes = 200;
 
-double Seconds(std::chrono::milliseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 std::string InputOf(const WatchedJob& job) {
   const bool is_certain = std::any_of(job.findings.hangs.begin(), job.findings.hangs.end(),
                                       [](const JobHang& each) { return each.is_certain; });
@@ -78,15 +74,16 @@ HangProgram::~HangProgram() { Stop(std::chrono::milliseconds(0)); }
 
 void HangProgram::See(const WatchState& state) {
   Shared& shared = *shared_;
+  const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
   const double now_s = state.round_s;
   for (const WatchedJob& job : state.jobs) {
     if (job.findings.hangs.empty()) continue;
     const std::string name = NameOf(job);
     const double since_s = SinceOf(job);
     const auto last = shared.last_due.find(name);
-    if (now_s - since_s < Seconds(shared.options.after)) continue;
+    if (now_s - since_s < seconds(shared.options.after)) continue;
     if (last != shared.last_due.end() &&
-        (since_s <= last->second || now_s - last->second < Seconds(shared.options.pause))) {
+        (since_s <= last->second || now_s - last->second < seconds(shared.options.pause))) {
       continue;
     }
     {

@@ -36,7 +36,7 @@ constexpr int kSummaryWeight = 3;
 // What one communicator called last: seldom asked for, and made from what is there for all.
 constexpr int kCallsWeight = 0;
 // What stands for so long may be said to hang: less than the shortest time that can be set.
-constexpr int64_t kStandsNs = 500000000;
+constexpr int64_t kOrderAfterNs = 500000000;
 
 // The answer depends on these headers of the request.
 constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
@@ -115,7 +115,7 @@ std::chrono::milliseconds Pages::HangAfter() const {
 
 SnapshotSet Pages::ReadAll(ReadWish wish) {
   // What the diagnosis compares in a hang. Nothing is read for it while all goes on.
-  wish.order_of_standing_since_ns = RealtimeNs() - kStandsNs;
+  wish.order_of_standing_since_ns = RealtimeNs() - kOrderAfterNs;
   const std::chrono::milliseconds hang_after = HangAfter();
   diagnosis_.set_hang_after(hang_after);
   SnapshotSet set = options_.source(wish);

@@ -38,9 +38,4 @@ void Server::ResetAfterFork() {
   SharedDescriptor::CloseAllInChild();
 }
 
-void Server::AbandonAfterFork() {
-  ResetAfterFork();
-  thread_ = nullptr;
-}
-
 }  // namespace nccl_pulse

@@ -45,7 +45,7 @@
 //   Exit. The thread uses no object with a static destructor. The process may end at any moment
 //   without Stop().
 //
-//   Fork. See AbandonAfterFork.
+//   Fork. See ResetAfterFork.
 #ifndef EXPORTER_ENDPOINT_SERVER_H_
 #define EXPORTER_ENDPOINT_SERVER_H_
 
@@ -88,20 +88,17 @@ class Server {
   // source is left behind with its memory, and closes its descriptors should it ever come back.
   void Stop();
 
-  // For the child of a fork, which has this object but not its thread: closes all inherited
-  // descriptors of this library and makes the object empty, so that destroying it does nothing. Async-signal-safe,
-  // so it may run in a pthread_atfork handler: close() only, no lock, no memory. The parent's
-  // server is not affected: there is no descriptor, such as epoll's, whose state the two would
-  // share. The thread's memory stays allocated, since it may be in the middle of a change.
-  // Where PrepareFork was called before the fork, nothing stays open; without it, a descriptor that
-  // the thread was just opening may, until the child executes a program or ends.
-  void AbandonAfterFork();
-
   // For pthread_atfork, parent and child: no server's thread opens a descriptor between the first
   // and the second. Microseconds.
   static void PrepareFork();
   static void ParentAfterFork();
-  // In the child: closes what is inherited. AbandonAfterFork also does it.
+  // For the child of a fork, which has servers but not their threads: closes all inherited
+  // descriptors of this library. The child must leave the inherited objects alone, whose memory may
+  // be in the middle of a change. Async-signal-safe, so it may run in a pthread_atfork handler:
+  // close() only, no lock, no memory. The parent's server is not affected: there is no descriptor,
+  // such as epoll's, whose state the two would share. Where PrepareFork was called before the fork,
+  // nothing stays open; without it, a descriptor that the thread was just opening may, until the
+  // child executes a program or ends.
   static void ResetAfterFork();
 
  private:

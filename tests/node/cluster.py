@@ -39,17 +39,23 @@ def free_port():
         return min(probe.getsockname()[1], 65000)
 
 
-def get(port, path="/metrics"):
-    """(status, body), or None when nobody answers."""
+def fetch(port, path="/metrics", **headers):
+    """(response, body in bytes). A header's name has _ for -. None when nobody answers."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
-        connection.request("GET", path)
+        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
         response = connection.getresponse()
-        return response.status, response.read().decode()
+        return response, response.read()
     except (OSError, http.client.HTTPException):
         return None
     finally:
         connection.close()
+
+
+def get(port, path="/metrics"):
+    """(status, body), or None when nobody answers."""
+    answer = fetch(port, path)
+    return answer and (answer[0].status, answer[1].decode())
 
 
 def samples(port):

@@ -1,7 +1,6 @@
 """What others can make a server cost: memory, by what they hand over, and processor time, by what they ask for."""
 
 import gzip
-import http.client
 import os
 import subprocess
 import threading
@@ -48,16 +47,10 @@ def ask_for_all(port, whole=True):
     sizes = []
     for path, accept in KINDS:
         for encoding in ("identity", "gzip"):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=cluster.PATIENCE_S)
-            try:
-                connection.request("GET", path,
-                                   headers={"Accept": accept, "Accept-Encoding": encoding})
-                response = connection.getresponse()
-                sizes.append(len(response.read()))
-                # 503: an old one did not stay, and the time for a new one is not earned yet.
-                assert response.status == 200 or not whole and response.status == 503
-            finally:
-                connection.close()
+            response, body = cluster.fetch(port, path, Accept=accept, Accept_Encoding=encoding)
+            sizes.append(len(body))
+            # 503: an old one did not stay, and the time for a new one is not earned yet.
+            assert response.status == 200 or not whole and response.status == 503
     return sizes
 
 
@@ -74,14 +67,9 @@ class LimitsCase(AgentCase):
 
     def samples_of(self, *names):
         """Of the page, compressed: the server has spent its time for sending, and this is a tenth."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=cluster.PATIENCE_S)
-        try:
-            connection.request("GET", "/metrics", headers={"Accept-Encoding": "gzip"})
-            response = connection.getresponse()
-            self.assertEqual(response.status, 200)
-            lines = gzip.decompress(response.read()).decode().splitlines()
-        finally:
-            connection.close()
+        response, body = cluster.fetch(self.port, Accept_Encoding="gzip")
+        self.assertEqual(response.status, 200)
+        lines = gzip.decompress(body).decode().splitlines()
         # No others: to parse all of such a page takes seconds.
         starts = tuple(name + end for name in names for end in "{ ")
         return page.parse("\n".join(line for line in lines if line.startswith(starts)))[0]
@@ -148,17 +136,8 @@ class ProcessorTest(LimitsCase):
         def ask(kind):
             path, accept = KINDS[kind]
             while not stopping.wait(0.01):
-                connection = http.client.HTTPConnection("127.0.0.1", self.port,
-                                                        timeout=cluster.PATIENCE_S)
-                try:
-                    connection.request("GET", path, headers={"Accept": accept,
-                                                             "Accept-Encoding": "gzip"})
-                    connection.getresponse().read()
-                    answered[kind] += 1
-                except (OSError, http.client.HTTPException):
-                    pass  # made way for another
-                finally:
-                    connection.close()
+                # None: it made way for another.
+                answered[kind] += cluster.fetch(self.port, path, Accept=accept, Accept_Encoding="gzip") is not None
 
         askers = [threading.Thread(target=ask, args=(kind,), daemon=True)
                   for kind in range(len(KINDS)) for _ in range(2)]

@@ -1,6 +1,5 @@
 """The page of a real agent, shown in a browser with answers that a test makes up."""
 
-import http.client
 import os
 import unittest
 
@@ -17,13 +16,9 @@ class PageCase(unittest.TestCase):
         agent = cluster.Agent("127.0.0.1:%d" % port)
         cls.addClassCleanup(agent.close)
         agent.wait_ready()
-        connection = http.client.HTTPConnection("127.0.0.1", port)
-        connection.request("GET", "/")
-        response = connection.getresponse()
-        cls.html = response.read()
+        response, cls.html = cluster.fetch(port, "/")
         cls.headers = {name: value for name, value in response.getheaders()
                        if name not in ("Content-Length", "Connection")}
-        connection.close()
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
 

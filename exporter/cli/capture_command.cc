@@ -103,7 +103,7 @@ std::string MissingWords(const std::vector<std::string>& missing) {
 
 std::vector<Flag> Flags() {
   return WithFleetFlags(kFleetFlags | kJobFlags, {{"--out", &out},
-                                                  {"--format", &format},
+                                                  {"--format", &format, "bundle|flight-recorder"},
                                                   {"--stack-command", &stack_command},
                                                   {"--stack-timeout", &stack_timeout},
                                                   {"--time-limit", &time_limit},
@@ -115,10 +115,6 @@ int Run(const std::vector<std::string>& arguments) {
   if (!AddAddresses(arguments, "addresses to --targets", &error)) return Fail(kUsageError, error);
   CaptureOptions options;
   options.is_flight_recorder = format == "flight-recorder";
-  if (format != "bundle" && !options.is_flight_recorder) {
-    return Fail(kUsageError,
-                absl::StrCat("--format=", format, ": must be bundle or flight-recorder"));
-  }
   options.stack_command = stack_command;
   if (!options.stack_command.empty() && !absl::StrContains(options.stack_command, "{pid}")) {
     return Fail(kUsageError,

@@ -1,7 +1,8 @@
 // The subcommands of the `pulse` program.
 //
-// Each stands in a file of its own (<name>_command.cc), which defines a Command and its flags;
-// adding one takes that file and a line in pulse_main.cc. The flags are read before `run` is
+// Each is in a file of its own (<name>_command.cc), which defines a Command and its flags. A new one
+// also needs a declaration below, a line in pulse_main.cc, its file in two lists of BUILD.bazel, and
+// in those of deploy/package/BUILD.bazel; then print docs/cli.md. The flags are read before `run` is
 // called.
 //
 // Thread: main thread only.

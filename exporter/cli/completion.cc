@@ -14,19 +14,12 @@
 namespace nccl_pulse {
 namespace {
 
-// The words that the help text gives for a flag: "--color=auto|always", or one a line; none if it
-// gives DURATION.
-std::vector<std::string> ValuesOf(std::string_view flag, std::string_view help) {
-  std::vector<std::string> values;
-  const std::string begin = absl::StrCat("  ", flag, "=");
-  for (const std::string_view line : absl::StrSplit(help, '\n')) {
-    if (!absl::StartsWith(line, begin)) continue;
-    const std::string_view rest = line.substr(begin.size());
-    const std::string_view given = rest.substr(0, rest.find(' '));
-    if (given.find_first_not_of("abcdefghijklmnopqrstuvwxyz-|") != given.npos) continue;
-    for (const std::string_view value : absl::StrSplit(given, '|')) values.emplace_back(value);
+// Returns the words that the flag can have; none if it takes any text.
+std::vector<std::string> ValuesOf(std::string_view name, const Command& command) {
+  for (const Flag& each : command.flags()) {
+    if (each.name == name) return absl::StrSplit(each.choices, '|', absl::SkipEmpty());
   }
-  return values;
+  return {};
 }
 
 std::vector<std::string> Candidates(const std::vector<const Command*>& commands,
@@ -48,7 +41,7 @@ std::vector<std::string> Candidates(const std::vector<const Command*>& commands,
   if (absl::StartsWith(last, "-")) {
     const std::string flag = last.substr(0, last.find('='));
     if (flag != last) {
-      for (const std::string& value : ValuesOf(flag, command.help)) {
+      for (const std::string& value : ValuesOf(flag, command)) {
         all.push_back(absl::StrCat(flag, "=", value));
       }
       return all;
@@ -59,7 +52,7 @@ std::vector<std::string> Candidates(const std::vector<const Command*>& commands,
     all.emplace_back("--help");
     return all;
   }
-  all = ValuesOf(words[words.size() - 2], command.help);
+  all = ValuesOf(words[words.size() - 2], command);
   if (all.empty() && &command == &kSetCommand) {
     for (int i = 0; i < kLiveSettings; ++i) {
       all.push_back(absl::StrCat(LiveSettingName(static_cast<LiveSetting>(i)), "="));

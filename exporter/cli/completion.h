@@ -2,7 +2,7 @@
 // deploy/package/completions asks `pulse complete WORDS` for it, so that bash, zsh and fish offer
 // the flags that commands have.
 //
-// Thread: main thread. Cost: reads the help texts of one command.
+// Thread: main thread. Cost: reads the flags of one command.
 #ifndef EXPORTER_CLI_COMPLETION_H_
 #define EXPORTER_CLI_COMPLETION_H_
 

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace nccl_pulse {
@@ -70,6 +71,17 @@ std::string Set(std::string_view text, std::vector<std::string>* value) {
 template <typename T>
 std::string Set(std::string_view text, std::optional<T>* value) {
   return Set(text, &value->emplace());
+}
+
+// As Set, for a flag of which only some words are a value.
+std::string WhyNoChoice(std::string_view text, std::string_view choices) {
+  const std::vector<std::string_view> words = absl::StrSplit(choices, '|', absl::SkipEmpty());
+  if (words.empty() || std::find(words.begin(), words.end(), text) != words.end()) return "";
+  std::string list(words.front());
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    absl::StrAppend(&list, i + 1 < words.size() ? ", " : " or ", words[i]);
+  }
+  return absl::StrCat(": must be ", list);
 }
 
 }  // namespace
@@ -141,8 +153,8 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
     if (name == "--endpoint" && text.empty()) {
       return "--endpoint= has no address: write --endpoint=HOST:PORT, or leave the flag out";
     }
-    const std::string problem =
-        std::visit([text](auto* value) { return Set(text, value); }, flag->value);
+    std::string problem = std::visit([text](auto* value) { return Set(text, value); }, flag->value);
+    if (problem.empty()) problem = WhyNoChoice(text, flag->choices);
     if (problem.empty()) continue;
     return absl::StrCat(name, "=", text, absl::StrReplaceAll(problem, {{"NAME", name}}));
   }

@@ -23,6 +23,8 @@ struct Flag {
   std::variant<bool*, int*, std::optional<int>*, absl::Duration*, std::optional<absl::Duration>*,
                std::string*, std::vector<std::string>*>
       value;
+  // The words that a text can be, "auto|always|never"; "": any text.
+  std::string_view choices = "";
 };
 
 // Reads what stands behind the command's name. What is no flag is added to `arguments`. Returns

@@ -244,14 +244,15 @@ int ExitStatus(const Json& page, bool is_one_left_out) {
 
 std::vector<Flag> Flags() {
   fleet_flags.timeout = absl::Seconds(5);
-  return WithFleetFlags(kAccessFlags | kClientFlags, {{"--endpoint", &flags.endpoint},
-                                                      {"--watch", &flags.watch},
-                                                      {"--interval", &flags.interval},
-                                                      {"--json", &flags.json},
-                                                      {"--all", &flags.all},
-                                                      {"--calls", &flags.calls},
-                                                      {"--calls-of", &flags.calls_of},
-                                                      {"--color", &flags.color}});
+  return WithFleetFlags(kAccessFlags | kClientFlags,
+                        {{"--endpoint", &flags.endpoint},
+                         {"--watch", &flags.watch},
+                         {"--interval", &flags.interval},
+                         {"--json", &flags.json},
+                         {"--all", &flags.all},
+                         {"--calls", &flags.calls},
+                         {"--calls-of", &flags.calls_of},
+                         {"--color", &flags.color, "auto|always|never"}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -266,9 +267,6 @@ int Run(const std::vector<std::string>& arguments) {
   if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {
     return Fail(kUsageError,
                 "--interval must be between 250ms (an endpoint answers no faster) and 1h");
-  }
-  if (color != "auto" && color != "always" && color != "never") {
-    return Fail(kUsageError, absl::StrCat("--color=", color, ": must be auto, always or never"));
   }
   const std::string& calls_of = flags.calls_of;
   if (!calls_of.empty() && !IsCommunicatorId(calls_of)) {

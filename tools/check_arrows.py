@@ -36,6 +36,7 @@ FLOORS = [
     "exporter/flight_recorder",
     "exporter/fleet",
     "exporter/outside",
+    "exporter/capture",
     "exporter/watch",
     "exporter/timeline",
     "plugin/cuda",
@@ -45,6 +46,7 @@ FLOORS = [
     "plugin/next",
     "plugin/example_tuner",
     "simulation",
+    "exporter/cli/status",
     "exporter/cli",
 ]
 

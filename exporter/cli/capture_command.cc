@@ -11,10 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/capture/capture.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/stop_signal.h"
-#include "exporter/fleet/capture.h"
 #include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {

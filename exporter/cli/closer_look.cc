@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/fleet/local_process.h"
+#include "exporter/capture/local_process.h"
 #include "exporter/node/control_client.h"
 
 namespace nccl_pulse {

@@ -18,7 +18,7 @@
 #include "exporter/cli/demo_story.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/local_endpoints.h"
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/node/listener.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/cli/local_endpoints.h"
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
 

@@ -12,7 +12,7 @@
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 #include "exporter/cli/stop_signal.h"
 #include "exporter/timeline/captured.h"
 #include "exporter/timeline/timeline.h"

@@ -1,5 +1,5 @@
 // Spells numbers as people read them, in the same words as `pulse status`
-// (exporter/cli/status_words.cc).
+// (exporter/cli/status/status_words.cc).
 
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
 const number = (value) => (isNumber(value) ? value : 0);

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "exporter/base/log_level.h"
-#include "exporter/fleet/capture.h"
-#include "exporter/fleet/capture_folder.h"
+#include "exporter/capture/capture.h"
+#include "exporter/capture/capture_folder.h"
 #include "exporter/watch/findings.h"
 
 namespace nccl_pulse {

@@ -1,6 +1,6 @@
-#include "exporter/cli/status_table.h"
+#include "exporter/cli/status/status_table.h"
 
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
 #include "exporter/exposition/communicators_json.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/fleet/capture_folder.h"
+#include "exporter/capture/capture_folder.h"
 #include "exporter/watch/automatic_captures.h"
 
 namespace nccl_pulse {

@@ -1,4 +1,4 @@
-#include "exporter/fleet/bundle.h"
+#include "exporter/capture/bundle.h"
 
 #include <linux/capability.h>
 #include <sys/resource.h>

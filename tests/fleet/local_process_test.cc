@@ -1,5 +1,5 @@
 // What is read of a process on this host that a snapshot names: never more than it may be.
-#include "exporter/fleet/local_process.h"
+#include "exporter/capture/local_process.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

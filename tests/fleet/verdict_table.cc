@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/cli/status_table.h"
+#include "exporter/cli/status/status_table.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/fleet/job_report.h"

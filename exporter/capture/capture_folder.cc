@@ -1,4 +1,4 @@
-#include "exporter/fleet/capture_folder.h"
+#include "exporter/capture/capture_folder.h"
 
 #include <sys/stat.h>
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 
 #include <algorithm>
 #include <cmath>

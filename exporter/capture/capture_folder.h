@@ -9,8 +9,8 @@
 //                                                                  agent: everybody's own
 //
 // Thread: one. Cost: reads the folder.
-#ifndef EXPORTER_FLEET_CAPTURE_FOLDER_H_
-#define EXPORTER_FLEET_CAPTURE_FOLDER_H_
+#ifndef EXPORTER_CAPTURE_CAPTURE_FOLDER_H_
+#define EXPORTER_CAPTURE_CAPTURE_FOLDER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -49,4 +49,4 @@ void RemovePartialCaptures(const CaptureFolder& folder);
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_CAPTURE_FOLDER_H_
+#endif  // EXPORTER_CAPTURE_CAPTURE_FOLDER_H_

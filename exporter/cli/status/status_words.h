@@ -2,8 +2,8 @@
 // people read them. The page's words.js spells them the same way.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_CLI_STATUS_WORDS_H_
-#define EXPORTER_CLI_STATUS_WORDS_H_
+#ifndef EXPORTER_CLI_STATUS_STATUS_WORDS_H_
+#define EXPORTER_CLI_STATUS_STATUS_WORDS_H_
 
 #include <cstddef>
 #include <string>
@@ -30,4 +30,4 @@ std::string Wrap(const std::string& text, std::size_t indent, std::size_t width)
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_CLI_STATUS_WORDS_H_
+#endif  // EXPORTER_CLI_STATUS_STATUS_WORDS_H_

@@ -7,8 +7,8 @@
 // them.
 //
 // Thread: the caller's; blocks. Memory: of the files, and as LookAtJob.
-#ifndef EXPORTER_FLEET_CAPTURE_H_
-#define EXPORTER_FLEET_CAPTURE_H_
+#ifndef EXPORTER_CAPTURE_CAPTURE_H_
+#define EXPORTER_CAPTURE_CAPTURE_H_
 
 #include <chrono>
 #include <cstddef>
@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "exporter/capture/bundle.h"
 #include "exporter/fleet/address.h"
-#include "exporter/fleet/bundle.h"
 #include "exporter/fleet/job_look.h"
 
 namespace nccl_pulse {
@@ -46,4 +46,4 @@ Capture CaptureJob(const std::vector<Address>& endpoints, const CaptureOptions& 
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_CAPTURE_H_
+#endif  // EXPORTER_CAPTURE_CAPTURE_H_

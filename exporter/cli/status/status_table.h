@@ -5,8 +5,8 @@
 // read as unknown: the endpoint may have another version.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_CLI_STATUS_TABLE_H_
-#define EXPORTER_CLI_STATUS_TABLE_H_
+#ifndef EXPORTER_CLI_STATUS_STATUS_TABLE_H_
+#define EXPORTER_CLI_STATUS_STATUS_TABLE_H_
 
 #include <string>
 
@@ -36,4 +36,4 @@ Finding FindingOf(const nlohmann::json& page);
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_CLI_STATUS_TABLE_H_
+#endif  // EXPORTER_CLI_STATUS_STATUS_TABLE_H_

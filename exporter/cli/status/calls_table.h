@@ -5,8 +5,8 @@
 // something else than most. Fields that are missing or have another type are read as unknown.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_CLI_CALLS_TABLE_H_
-#define EXPORTER_CLI_CALLS_TABLE_H_
+#ifndef EXPORTER_CLI_STATUS_CALLS_TABLE_H_
+#define EXPORTER_CLI_STATUS_CALLS_TABLE_H_
 
 #include <cstddef>
 #include <string>
@@ -20,4 +20,4 @@ std::string CallsTable(const nlohmann::json& page, std::size_t lines, int width)
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_CLI_CALLS_TABLE_H_
+#endif  // EXPORTER_CLI_STATUS_CALLS_TABLE_H_

@@ -1,4 +1,4 @@
-#include "exporter/cli/calls_table.h"
+#include "exporter/cli/status/calls_table.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "exporter/base/json_field.h"
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 #include "exporter/diagnosis/words.h"
 #include "nlohmann/json.hpp"
 

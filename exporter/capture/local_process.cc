@@ -1,4 +1,4 @@
-#include "exporter/fleet/local_process.h"
+#include "exporter/capture/local_process.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

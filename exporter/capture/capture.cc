@@ -1,4 +1,4 @@
-#include "exporter/fleet/capture.h"
+#include "exporter/capture/capture.h"
 
 #include <algorithm>
 #include <chrono>
@@ -17,11 +17,11 @@
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/capture/local_process.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/fleet/local_process.h"
 #include "exporter/fleet/run_program.h"
 #include "exporter/flight_recorder/writer.h"
 #include "nlohmann/json.hpp"

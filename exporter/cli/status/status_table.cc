@@ -1,4 +1,4 @@
-#include "exporter/cli/status_table.h"
+#include "exporter/cli/status/status_table.h"
 
 #include <algorithm>
 #include <map>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "exporter/base/json_field.h"
-#include "exporter/cli/status_words.h"
+#include "exporter/cli/status/status_words.h"
 #include "exporter/diagnosis/words.h"
 #include "nlohmann/json.hpp"
 

@@ -4,8 +4,8 @@
 // Thread: any; blocks for at most the patience. A file that hangs (a lost file system, a process
 // that a driver holds) is left to a thread that lives on, of which there are kMostLost at most.
 // Errors: sentences for a person.
-#ifndef EXPORTER_FLEET_LOCAL_PROCESS_H_
-#define EXPORTER_FLEET_LOCAL_PROCESS_H_
+#ifndef EXPORTER_CAPTURE_LOCAL_PROCESS_H_
+#define EXPORTER_CAPTURE_LOCAL_PROCESS_H_
 
 #include <chrono>
 #include <cstdint>
@@ -48,4 +48,4 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_LOCAL_PROCESS_H_
+#endif  // EXPORTER_CAPTURE_LOCAL_PROCESS_H_

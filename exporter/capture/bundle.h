@@ -2,8 +2,8 @@
 // all of it or nothing: it is written beside it first. What exists is never written over.
 //
 // Thread: one. Errors: `error` says what went wrong, for a person; nothing is left behind then.
-#ifndef EXPORTER_FLEET_BUNDLE_H_
-#define EXPORTER_FLEET_BUNDLE_H_
+#ifndef EXPORTER_CAPTURE_BUNDLE_H_
+#define EXPORTER_CAPTURE_BUNDLE_H_
 
 #include <set>
 #include <string>
@@ -36,4 +36,4 @@ class Bundle {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_FLEET_BUNDLE_H_
+#endif  // EXPORTER_CAPTURE_BUNDLE_H_

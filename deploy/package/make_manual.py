@@ -34,7 +34,8 @@ CLI_PAGE = """# Commands
 | 2 | no endpoint or process answers, or the address or folder can't be used |
 | 3 | a hang is suspected (`status`, `diagnose`) |
 | 4 | incomplete: an endpoint, a process or a rank is missing, or its work can't be seen |
-| 5 and more | see the command |
+| 5 | the output, or the file to make, couldn't be written |
+| 6 and more | see the command |
 
 ## All commands
 """

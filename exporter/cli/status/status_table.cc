@@ -96,9 +96,9 @@ struct Cell {
   const char* color = "";
 };
 
-class Page {
+class TableMaker {
  public:
-  Page(const Json& page, const Json* before, const StatusOptions& options)
+  TableMaker(const Json& page, const Json* before, const StatusOptions& options)
       : page_(page), options_(options), now_(Number(At(page, "time"))) {
     if (before == nullptr) return;
     seconds_before_ = now_ - Number(At(*before, "time"));
@@ -356,7 +356,7 @@ class Page {
 }  // namespace
 
 std::string StatusTable(const Json& page, const Json* before, const StatusOptions& options) {
-  return Page(page, before, options).Make();
+  return TableMaker(page, before, options).Make();
 }
 
 Finding FindingOf(const Json& page) {

@@ -25,6 +25,7 @@
 #include "exporter/cli/status/status_table.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
+#include "exporter/outside/outside_look.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -71,6 +72,8 @@ It reads the node's endpoint, so it also works while a job hangs.
   CALLS/S    over the last second (--interval)
   P50, P99   of the operation named above the table, from timed calls
   BUS        its bus bandwidth, as nccl-tests reports it
+
+Processes of this host that use NCCL without the plugin are listed on standard error.
 
 "as of N s ago" in the first line: the endpoint is out of CPU budget and sent an older answer.
 
@@ -300,6 +303,9 @@ int Run(const std::vector<std::string>& arguments) {
   if (flags.watch) return Watch(endpoint, json, options, interval);
 
   std::optional<Json> page = Look(endpoint, is_nobody_here);
+  const std::string unmeasured =
+      is_search && !json ? outside::UnmeasuredWords(outside::SourcesOfThisHost()) : "";
+  if (!unmeasured.empty()) Fail(0, unmeasured);
   if (!page) return kNoAnswer;
   if (json) {
     std::printf("%s\n", JsonText(*page, 2).c_str());

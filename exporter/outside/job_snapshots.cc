@@ -59,6 +59,7 @@ struct Group {
     }
     return false;
   }
+  bool IsHeldUpByEvent() const { return has_event && (busy != 0 || (idle == 0 && has_counts)); }
   bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
 };
 
@@ -145,7 +146,7 @@ class Maker {
       group.facts.push_back(facts);
       sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
       group.has_event |= rank.is_missing || IsStopped(facts->state);
-      if (rank.is_missing || rank.has_left) continue;
+      if (rank.is_missing || rank.has_left || IsStopped(facts->state)) continue;
       group.busy += facts->gpu_use == GpuUse::kBusy ? 1 : 0;
       group.idle += facts->gpu_use == GpuUse::kIdle ? 1 : 0;
       for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
@@ -193,6 +194,7 @@ class Maker {
   Job MakeJob(const std::vector<Group*>& groups) {
     Job job;
     job.set.is_of_all_nodes = true;
+    job.is_creating = seen_.is_creating;
     std::map<std::pair<std::string, int32_t>, ProcessSnapshot> processes;
     for (const Group* group : groups) {
       job.moved += group->motion == Motion::kMoved ? 1 : 0;
@@ -280,7 +282,6 @@ class Maker {
     made.launches_completed = made.launches;
     made.last_completion_realtime_ns = made.last_launch_realtime_ns = seen_.before_ns;
     if (group.motion == Motion::kMoved || rank.is_missing || rank.has_left) return made;
-    const bool is_busy = facts.gpu_use == GpuUse::kBusy;
     if (group.motion == Motion::kStood && group.is_unequal) {
       if (group.IsAhead(rank)) {
         made.launches_completed = std::min(Total(group.least), made.launches - 1);
@@ -288,8 +289,11 @@ class Maker {
       }
       return made;
     }
-    const bool is_told = group.HasIdleFew() || (group.has_event && group.busy != 0);
-    if (group.motion == Motion::kStood && is_told && is_busy && !IsStopped(facts.state)) {
+    const bool is_told = group.HasIdleFew() || group.IsHeldUpByEvent();
+    const bool may_wait =
+        facts.gpu_use == GpuUse::kBusy ||
+        (facts.gpu_use == GpuUse::kUnknown && group.IsHeldUpByEvent() && group.idle == 0);
+    if (group.motion == Motion::kStood && is_told && may_wait && !IsStopped(facts.state)) {
       // Some work that its rank has launched and the idle ones have not.
       made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
       made.last_call_op = kUnknownCollective;

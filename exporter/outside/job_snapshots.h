@@ -14,6 +14,8 @@
 //                                             at most half of the known GPUs are idle
 //   /proc   T, t                              its process is stopped
 //
+// A rank that is stopped, gone or missing holds up the others if none of their GPUs is idle.
+//
 // GPUs that are all busy say nothing: they may replay CUDA graphs that stay in the cache.
 //
 // A count compares as "has launched fewer", not as "has not called": the host may be inside NCCL.
@@ -43,6 +45,7 @@ using Communicators = std::map<uint64_t, RasCommunicator>;
 struct Observation {
   Communicators before, after;         // the threshold apart
   bool proves_absence = true;          // all of these answers
+  bool is_creating = false;            // in both, a communicator was being created
   int64_t before_ns = 0, now_ns = 0;   // Unix time
   std::vector<HostProcess> processes;  // of this host, by pid
   std::vector<HostGpu> gpus;           // since before_ns, or as far back as NVML remembers
@@ -70,7 +73,8 @@ struct Job {
   SnapshotSet set;
   std::map<Place, PlaceFacts> places;
   Communicators communicators;
-  std::size_t moved = 0;                        // communicators whose counts moved
+  std::size_t moved = 0;  // communicators whose counts moved
+  bool is_creating = false;
   bool has_counts = false;                      // RAS knows it
   std::size_t busy = 0, idle = 0, unclear = 0;  // places, by their GPUs
 };

@@ -119,6 +119,7 @@ class Look {
     seen.before = std::move(before.communicators);
     seen.after = std::move(after.communicators);
     seen.proves_absence = before.proves_absence && after.proves_absence;
+    seen.is_creating = !before.proves_absence && !after.proves_absence;
     AddErrors(after, &looks);
     for (Job& job : JobsOf(seen)) {
       if (job.places.size() < 2 || IsMeasured(job)) continue;
@@ -248,14 +249,18 @@ class Look {
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.places.size();
-    const bool are_known = job.moved != 0 || (job.busy == 0 && job.unclear == 0);
+    const bool are_empty = job.has_counts && !job.is_creating && job.busy == 0 && job.unclear == 0;
+    const bool are_known = job.moved != 0 || are_empty;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;
     look.health.summary = SummaryWords(job, stood_ns);
     const std::string version = job.has_counts ? heard.nccl_version : "";
     look.outside = SourceWords(job, version, !seen.gpus.empty());
-    if (!look.verdict.roots.empty()) look.health.notes = KnownFaults(version);
+    look.health.notes = ErrorWords(job);
+    if (!look.verdict.roots.empty()) {
+      for (std::string& fault : KnownFaults(version)) look.health.notes.push_back(std::move(fault));
+    }
     return look;
   }
 
@@ -294,6 +299,25 @@ class Look {
 };
 
 }  // namespace
+
+std::string UnmeasuredWords(const Sources& sources) {
+  const std::vector<HostProcess> processes = sources.processes().processes;
+  const auto is_without = [](const HostProcess& each) { return !each.has_plugin; };
+  if (std::none_of(processes.begin(), processes.end(), is_without)) return "";
+  const std::vector<HostGpu> gpus = sources.gpus(sources.now_realtime_ns() - kLeastGpuWindowNs);
+  constexpr std::size_t kMostNamed = 8;
+  std::size_t count = 0;
+  std::string names;
+  for (const HostProcess& each : processes) {
+    if (!is_without(each) || !MayBeRank(each, gpus) || ++count > kMostNamed) continue;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", each.pid,
+                    each.global_rank.empty() ? "" : absl::StrCat(" (rank ", each.global_rank, ")"));
+  }
+  if (count == 0) return "";
+  if (count > kMostNamed) absl::StrAppend(&names, " and ", count - kMostNamed, " more");
+  return absl::StrCat("without the plugin: pid", count == 1 ? " " : "s ", names,
+                      ". pulse diagnose looks at them");
+}
 
 Sources SourcesOfThisHost() {
   Sources sources;

@@ -55,6 +55,9 @@ struct Looks {
   std::vector<std::string> notes;  // what could not be asked, and why
 };
 
+// "without the plugin: pids 1018 (rank 0), 1019 (rank 1). ..."; "": this host has no such process.
+std::string UnmeasuredWords(const Sources& sources);
+
 Looks LookFromOutside(const Options& options, const Sources& sources);
 
 }  // namespace nccl_pulse::outside

@@ -88,6 +88,29 @@ std::string Verb(bool is_one, const char* one, const char* several) {
   return is_one ? one : several;
 }
 
+// All GPUs have run nothing, which happens in a first communicator that is never created, too.
+std::string CreatingWords(const Job& job, const std::string& time) {
+  if (job.is_creating) {
+    return absl::StrCat("A communicator of a job without NCCL Pulse has been in creation for ",
+                        time,
+                        ", and its GPUs have run nothing. Which rank hasn't joined isn't known: "
+                        "compare the stacks (py-spy dump).");
+  }
+  std::vector<std::string> ranks;
+  std::string size;
+  for (const auto& [place, facts] : job.places) {
+    if (facts.local == nullptr || facts.local->global_rank.empty()) continue;
+    ranks.push_back(facts.local->global_rank);
+    size = facts.local->world_size;
+  }
+  return absl::StrCat(
+      "The GPUs of ", job.places.size(), " processes with NCCL have run nothing for ", time,
+      ", and NCCL's RAS doesn't know them: they may be creating their first ", "communicator.",
+      ranks.empty() ? ""
+                    : absl::StrCat(" Here are ranks ", absl::StrJoin(ranks, ", "),
+                                   size.empty() ? "" : absl::StrCat(" of ", size), "."));
+}
+
 std::string StoppedWords(const Named& named) {
   return named.facts->state == RunState::kTraced ? "held by a debugger (state t)"
                                                  : "stopped by a signal (state T)";
@@ -157,6 +180,7 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
                         job.communicators.size(), " communicators moved within ", time, ".");
   }
   if (job.idle != 0 && job.busy == 0 && job.unclear == 0) {
+    if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
     return absl::StrCat("The GPUs of a job without NCCL Pulse have run nothing for ", time,
                         ": no rank waits inside NCCL.");
   }
@@ -168,6 +192,21 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
             "counted."
           : "Whether its GPUs wait isn't known: replays of CUDA graphs, Send and Recv aren't "
             "counted.");
+}
+
+std::vector<std::string> ErrorWords(const Job& job) {
+  constexpr int kInProgress = 7;  // ncclInProgress
+  std::vector<std::string> words;
+  for (const auto& [id, communicator] : job.communicators) {
+    for (const RasRank& rank : communicator.ranks) {
+      if (rank.async_error == 0 || rank.async_error == kInProgress) continue;
+      if (words.size() == kMostNamed) return words;
+      words.push_back(absl::StrCat("Rank ", rank.rank, " (", rank.host, ", pid ", rank.pid,
+                                   ") reports an asynchronous error of NCCL: ncclResult_t ",
+                                   rank.async_error, "."));
+    }
+  }
+  return words;
 }
 
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/outside/job_snapshots.h"
@@ -19,6 +20,9 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 
 // Of a job in which nothing is named.
 std::string SummaryWords(const Job& job, int64_t stood_ns);
+
+// Of ranks whose communicator reports an error: a sentence for each of the first ones.
+std::vector<std::string> ErrorWords(const Job& job);
 
 // "From NCCL's RAS (2.28.9), NVML and /proc. ..."
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml);

@@ -180,6 +180,29 @@ TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
             std::string::npos);
 }
 
+// Nothing says that the others wait, and nothing says that they don't.
+TEST(OutsideLook, AStoppedProcessWithoutNvml) {
+  Host host;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes[2].state = RunState::kStopped;
+  host.gpus.clear();
+  EXPECT_NE(host.Sentence().find(
+                "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is "
+                "stopped by a signal"),
+            std::string::npos)
+      << host.Sentence();
+}
+
+// A rank of a job that does nothing was stopped.
+TEST(OutsideLook, AStoppedProcessOfAnIdleJobIsNoHang) {
+  Host host;
+  host.processes[2].state = RunState::kStopped;
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  host.Sentence();
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+}
+
 // It may be stopped, gone, or cut off: nothing here tells.
 TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
   Host host;
@@ -222,6 +245,42 @@ TEST(OutsideLook, AnIdleJob) {
   EXPECT_EQ(host.Sentence(),
             "OK  The GPUs of a job without NCCL Pulse have run nothing for 10 s: no rank waits "
             "inside NCCL.");
+}
+
+// Idle GPUs are no proof while a communicator is being created, or where RAS knows nothing.
+TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
+  Host host;
+  MadeUpCommunicator created;
+  created.hash = "0x0";
+  host.before.push_back(created);
+  host.Stand();
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  A communicator of a job without NCCL Pulse has been in creation for 10 s, "
+            "and its "
+            "GPUs have run nothing. Which rank hasn't joined isn't known: compare the stacks "
+            "(py-spy dump).");
+  host.answer = [](int) { return RasReport(); };
+  host.has_waited = false;
+  for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
+  EXPECT_EQ(
+      host.Sentence(),
+      "INCOMPLETE  The GPUs of 4 processes with NCCL have run nothing for 10 s, and NCCL's RAS "
+      "doesn't "
+      "know them: they may be creating their first communicator. Here are ranks 0, 1, 2, 3 of 4.");
+}
+
+TEST(OutsideLook, ProcessesAreListed) {
+  Host host(2);
+  Sources sources;
+  sources.processes = [&host] { return HostProcesses{host.processes, 0}; };
+  sources.gpus = [&host](int64_t) { return host.gpus; };
+  sources.now_realtime_ns = [] { return int64_t{0}; };
+  host.processes[1].global_rank = "5";
+  EXPECT_EQ(UnmeasuredWords(sources),
+            "without the plugin: pids 1000, 1001 (rank 5). pulse diagnose looks at them");
+  for (HostProcess& process : host.processes) process.has_plugin = true;
+  EXPECT_EQ(UnmeasuredWords(sources), "");
 }
 
 // Replays of graphs look so: nothing is counted, and the GPUs use their memory.

@@ -134,7 +134,10 @@ std::string SentenceFromOutside(const JobLook& look) {
                         look.health.summary);
   }
   const JobRoot& root = verdict.roots.front();
-  return absl::StrCat("HANG  ", root.text, " Next: ", FirstStep(root), ".", Others(verdict));
+  return absl::StrCat(
+      "HANG  ", root.text, " Next: ",
+      root.ranks.empty() ? "compare the stacks of its ranks (py-spy dump)" : FirstStep(root), ".",
+      Others(verdict));
 }
 
 }  // namespace

@@ -224,6 +224,9 @@ class Maker {
     return job;
   }
 
+  // Before the first answer, and long enough for a process to count as stopped.
+  int64_t LongAgo() const { return std::min(seen_.before_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
+
   // RAS misses it, and nothing says whether it is gone or stopped.
   static bool IsUnseen(const PlaceFacts& facts) {
     return facts.is_missing && !facts.is_dead && facts.state != RunState::kEnded &&
@@ -236,7 +239,6 @@ class Maker {
   }
 
   ProcessSnapshot SnapshotOf(const RasRank& rank, const PlaceFacts& facts) const {
-    constexpr int64_t kLongNs = 2 * kStoppedAfterNs;
     ProcessSnapshot process;
     process.hostname = rank.host;
     process.pid = rank.pid;
@@ -252,7 +254,7 @@ class Maker {
       process.end = ProcessEnd::kLost;
       process.end_realtime_ns = seen_.before_ns;
     } else if (IsStopped(facts.state)) {
-      process.last_poll_realtime_ns = std::min(seen_.before_ns, seen_.now_ns - kLongNs);
+      process.last_poll_realtime_ns = LongAgo();
     }
     return process;
   }
@@ -280,7 +282,7 @@ class Maker {
     made.launches = Total(rank.counts);
     made.has_heartbeat = true;
     made.launches_completed = made.launches;
-    made.last_completion_realtime_ns = made.last_launch_realtime_ns = seen_.before_ns;
+    made.last_completion_realtime_ns = made.last_launch_realtime_ns = LongAgo();
     if (group.motion == Motion::kMoved || rank.is_missing || rank.has_left) return made;
     if (group.motion == Motion::kStood && group.is_unequal) {
       if (group.IsAhead(rank)) {

@@ -106,6 +106,7 @@ class Look {
     seen.before_ns = sources_.now_realtime_ns();
     if (!before.is_any && !HasRanks(seen)) {
       AddErrors(before, &looks);
+      AddUntold(&looks);
       return looks;
     }
     constexpr std::chrono::milliseconds kSlack{200};
@@ -126,6 +127,7 @@ class Look {
       looks.jobs.push_back(Judge(std::move(job), seen, after));
       looks.jobs.back().seconds = static_cast<double>(seen.now_ns - start_ns) / 1e9;
     }
+    AddUntold(&looks);
     return looks;
   }
 
@@ -221,6 +223,14 @@ class Look {
     for (const auto& [name, error] : heard.errors) {
       looks->notes.push_back(absl::StrCat("NCCL's RAS at ", name, ": ", error, "."));
     }
+  }
+
+  static void AddUntold(Looks* looks) {
+    if (looks->processes == 0 || !looks->jobs.empty()) return;
+    looks->notes.push_back(
+        absl::StrCat(looks->processes,
+                     " processes of this host use NCCL without the plugin. Neither RAS nor NVML ",
+                     "knows a job of two of them."));
   }
 
   // Endpoints know all of its processes that are here.

@@ -133,9 +133,9 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
     if (found.rank != nullptr) named.push_back(found);
   }
   if (named.empty()) {
-    return absl::StrCat("no rank is named", kOfJob,
-                        ": its ranks wait, and which rank they wait for can't be seen from outside",
-                        tail);
+    return absl::StrCat(
+        "no rank", kOfJob,
+        " is named: its ranks wait, and which rank they wait for can't be seen from outside", tail);
   }
   std::vector<std::string> names;
   for (std::size_t i = 0; i < named.size() && i < kMostNamed; ++i) names.push_back(Name(named[i]));

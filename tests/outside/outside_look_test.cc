@@ -180,6 +180,20 @@ TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
             std::string::npos);
 }
 
+TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
+  Host host;
+  host.options.hang_after = std::chrono::seconds(2);
+  host.processes[2].state = RunState::kStopped;
+  host.gpus[2].use = GpuUse::kIdle;
+  for (const bool is_missing : {true, false}) {
+    host.Rank(2).is_missing = is_missing;
+    host.Stand();
+    EXPECT_NE(host.Sentence().find("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002)"), std::string::npos)
+        << host.Sentence();
+    EXPECT_NE(host.Sentence().find("is stopped by a signal"), std::string::npos);
+  }
+}
+
 // Nothing says that the others wait, and nothing says that they don't.
 TEST(OutsideLook, AStoppedProcessWithoutNvml) {
   Host host;

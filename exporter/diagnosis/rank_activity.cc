@@ -128,8 +128,11 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     if (communicator.work.state == WorkState::kStuck) {
       return Unknown(UnknownReason::kCounterStuck, moved);
     }
-    if (communicator.work.state != WorkState::kProven) return Unknown(UnknownReason::kCaptured);
     const bool is_quiet = ElapsedNs(now_realtime_ns, moved) >= kQuietAfterNs;
+    if (communicator.work.state != WorkState::kProven &&
+        !(is_quiet && communicator.work.state == WorkState::kCalibrating && moved != 0)) {
+      return Unknown(UnknownReason::kCaptured);
+    }
     return {is_quiet ? ActivityState::kQuiet : ActivityState::kReplaying, UnknownReason::kNone,
             is_quiet ? moved : 0, OldestLaunch::kUnknown, false};
   }

@@ -5,12 +5,17 @@
 namespace nccl_pulse {
 namespace {
 
+// It is known since when the counter stands, or would be, had it moved.
+bool IsFollowed(WorkState state) {
+  return state == WorkState::kProven || state == WorkState::kCalibrating;
+}
+
 // A thread of ours stands in the driver, and the process runs.
 bool IsUnread(const RankView& rank) {
   const RunState run_state = rank.process->run_state;
   const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;
   const WorkState state = rank.communicator->work.state;
-  return state == WorkState::kStuck || (state == WorkState::kProven && rank.is_stopped && runs);
+  return state == WorkState::kStuck || (IsFollowed(state) && rank.is_stopped && runs);
 }
 
 // Operations were captured that a rank may leave before the others come.
@@ -27,13 +32,15 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
   if (view.is_mixed || static_cast<int32_t>(view.ranks.size()) != view.nranks) return {};
   int64_t shortest_ns = INT64_MAX;
   bool may_leave = false;
+  bool are_pauses_known = true;
   for (const RankView& rank : view.ranks) {
     const WorkSnapshot& work = rank.communicator->work;
     const bool is_unread = IsUnread(rank);
     const bool is_seen = rank.state == RankView::State::kLive && rank.failed == nullptr &&
                          rank.communicator->captured && work.moved_realtime_ns != 0 &&
-                         (is_unread || (work.state == WorkState::kProven && !rank.is_stopped));
+                         (is_unread || (IsFollowed(work.state) && !rank.is_stopped));
     if (!is_seen) return {};
+    are_pauses_known &= work.state != WorkState::kCalibrating;
     if (is_unread) {
       if (work.gpu_use != GpuUse::kBusy) return {};
       facts.unread.push_back(&rank);
@@ -55,8 +62,8 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
     }
   }
   if (facts.busy.empty()) return {};
-  const bool is_unusual =
-      static_cast<double>(shortest_ns) > static_cast<double>(facts.longest_pause_ns);
+  const bool is_unusual = are_pauses_known && static_cast<double>(shortest_ns) >
+                                                  static_cast<double>(facts.longest_pause_ns);
   return (facts.idle.empty() ? is_unusual : !may_leave) ? facts : WorkFacts{};
 }
 

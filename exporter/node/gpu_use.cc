@@ -142,7 +142,8 @@ void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet*
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
       const bool is_followed =
-          comm.work.state == WorkState::kProven || comm.work.state == WorkState::kStuck;
+          comm.work.state == WorkState::kProven || comm.work.state == WorkState::kStuck ||
+          (comm.work.state == WorkState::kCalibrating && comm.work.moved_realtime_ns != 0);
       if (comm.finalized || !comm.captured || !is_followed || comm.uuid.empty() ||
           ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
         continue;

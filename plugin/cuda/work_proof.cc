@@ -27,6 +27,16 @@ uint64_t Most(const char* block, size_t word) {
   return most;
 }
 
+uint64_t HashOfWords(const char* block) {
+  uint64_t hash = 0;
+  for (size_t channel = 0; channel < kWorkChannels; ++channel) {
+    for (size_t word = 0; word < kWorkWords; ++word) {
+      hash = (hash ^ Word(block, channel, word)) * 0x9e3779b97f4a7c15;
+    }
+  }
+  return hash;
+}
+
 bool AreOthersPossible(const WorkLook& look) { return look.is_captured || look.may_hide; }
 
 }  // namespace
@@ -88,70 +98,77 @@ WorkProof::Eager::Eager(const WorkLook& look)
   most_first = look.after.alone + look.after.grouped;
 }
 
-bool WorkProof::Fits(uint64_t grown, uint64_t grown_first, const Eager& now,
-                     const WorkLook& look) const {
-  const Eager& then = replays_.eager;
-  const uint64_t slack = now.most_work - now.least_work + then.most_work - then.least_work;
-  const uint64_t slack_first =
-      now.most_first - now.least_first + then.most_first - then.least_first;
-  // Signed: what an eager launch was counted for may be more than what has been counted since.
-  const auto least_replayed = static_cast<int64_t>(grown - (now.most_work - then.least_work));
-  const auto most_replayed = static_cast<int64_t>(grown - now.least_work + then.most_work);
-  const auto least_launches =
-      static_cast<int64_t>(grown_first - (now.most_first - then.least_first));
-  const auto most_launches = static_cast<int64_t>(grown_first - now.least_first + then.most_first);
-  if (least_launches < static_cast<int64_t>(kReplayedLaunches) || kLeastWeight * slack > grown ||
-      kLeastWeight * slack_first > grown_first) {
+bool WorkProof::Fits(size_t word, const Replays& then, const Replays& now, uint64_t weight,
+                     const WorkLook& look) {
+  const Eager& a = then.eager;
+  const Eager& b = now.eager;
+  const uint64_t grown = now.sum[word] - then.sum[word];
+  const uint64_t grown_first = now.first[word] - then.first[word];
+  const uint64_t slack = b.most_work - b.least_work + a.most_work - a.least_work;
+  const uint64_t slack_first = b.most_first - b.least_first + a.most_first - a.least_first;
+  // Signed: more may have been launched than was counted.
+  const auto least_replayed = static_cast<int64_t>(grown - (b.most_work - a.least_work));
+  const auto most_replayed = static_cast<int64_t>(grown - b.least_work + a.most_work);
+  const auto least_launches = static_cast<int64_t>(grown_first - (b.most_first - a.least_first));
+  const auto most_launches = static_cast<int64_t>(grown_first - b.least_first + a.most_first);
+  if (least_launches < static_cast<int64_t>(kReplayedLaunches) || weight * slack > grown ||
+      weight * slack_first > grown_first) {
     return false;
   }
   const int64_t least = look.may_hide ? 1 : look.least_channels;
   const int64_t most = look.may_hide ? kWorkChannels : look.most_channels;
-  return grown_first <= (look.now_ns - replays_.now_ns) / kLeastLaunchNs &&
+  return grown_first <= (now.now_ns - then.now_ns) / kLeastLaunchNs &&
          most_replayed >= least * (least_launches - 1) &&
          least_replayed <= most * (most_launches + 1);
 }
 
 void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
-  const Eager eager(look);
-  std::array<uint64_t, kWorkWords> sum;
-  std::array<uint64_t, kWorkWords> first;
-  Replays& last = replays_;
-  const bool is_comparable = last.words != 0;
+  Replays now;
+  now.now_ns = look.now_ns;
+  now.eager = Eager(look);
+  const bool is_comparable = replay_words_ != 0;
   uint64_t fit = 0;
   uint64_t changed = 0;
   for (size_t word = 0; word < kWorkWords; ++word) {
     const uint64_t bit = uint64_t{1} << word;
-    sum[word] = Sum(block, word);
-    first[word] = Word(block, 0, word);
-    if (!is_comparable || (sum[word] == last.sum[word] && first[word] == last.first[word])) {
+    now.sum[word] = Sum(block, word);
+    now.first[word] = Word(block, 0, word);
+    if (!is_comparable ||
+        (now.sum[word] == replays_.sum[word] && now.first[word] == replays_.first[word])) {
       continue;
     }
     changed |= bit;
-    if (sum[word] >= eager.least_work && first[word] >= eager.least_first &&
+    if (now.sum[word] >= now.eager.least_work && now.first[word] >= now.eager.least_first &&
         // A copy may find a launch on some of its channels. One of several need not use channel 0.
-        Most(block, word) <= first[word] + 1 + look.after.grouped &&
-        Fits(sum[word] - last.sum[word], first[word] - last.first[word], eager, look)) {
+        Most(block, word) <= now.first[word] + 1 + look.after.grouped &&
+        Fits(word, replays_, now, 0, look)) {
       fit |= bit;
     }
   }
   // Too few replays since, or what changes is no counter.
   if (is_comparable && fit == 0) return;
-  last.words = (is_comparable ? last.words & fit : words_) & ~missed_;
-  const bool is_alone = changed == last.words && (changed & (changed - 1)) == 0;
-  last.matches = is_comparable && is_alone ? last.matches + 1 : 0;
-  last.eager = eager;
-  last.now_ns = look.now_ns;
-  last.sum = sum;
-  last.first = first;
-  const bool is_known = known_word_ != kNoWord && last.words == uint64_t{1} << known_word_;
-  if (last.matches < (is_known ? kKnownWordMatches : kReplayMatches)) return;
-  const auto word = static_cast<size_t>(__builtin_ctzll(last.words));
+  replays_ = now;
+  replay_words_ = (is_comparable ? replay_words_ & fit : words_) & ~missed_;
+  const bool is_alone = changed == replay_words_ && (changed & (changed - 1)) == 0;
+  has_counted_ |= is_comparable && is_alone;
+  if (!is_comparable || !is_alone) {
+    first_replays_ = now;
+    replay_matches_ = 0;
+    return;
+  }
+  const bool is_known = known_word_ != kNoWord && replay_words_ == uint64_t{1} << known_word_;
+  const auto word = static_cast<size_t>(__builtin_ctzll(replay_words_));
+  if (++replay_matches_ < (is_known ? kKnownWordMatches : kReplayMatches)) return;
+  if (!Fits(word, first_replays_, now, kLeastWeight, look)) return;
   // At least so much: a quiet look will tell.
-  candidates_[word].others = sum[word] - std::min(sum[word], eager.most_work);
+  candidates_[word].others = now.sum[word] - std::min(now.sum[word], now.eager.most_work);
   Prove(word, block, look);
 }
 
 void WorkProof::Calibrate(const char* block, const WorkLook& look) {
+  const uint64_t hash = HashOfWords(block);
+  if (hash != hash_) moved_ns_ = look.now_ns;
+  hash_ = hash;
   if (look.is_captured && !look.is_group_captured && IsReported(look) &&
       (look.most_channels != 0 || look.may_hide)) {
     CalibrateByReplays(block, look);
@@ -171,6 +188,7 @@ void WorkProof::Calibrate(const char* block, const WorkLook& look) {
     const uint64_t sum = Sum(block, word);
     if (sum == candidate.others + work) {
       is_settled_ = true;
+      has_counted_ |= candidate.others == 0;
       if (!AreOthersPossible(look)) missed_ &= ~bit;
       if (++candidate.matches == kMatches) proven = word;
       if (!look.is_captured && look.after.hidden == 0)

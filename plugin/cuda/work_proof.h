@@ -46,8 +46,8 @@
 //   Broadcasts not reported         as replays, of 1 to 64 channels each (finished_calls.h)
 //
 // No channel grows faster than channel 0, and no launch takes less than kLeastLaunchNs: no clock passes for
-// the counter. Two looks say nothing while what is in flight at them outweighs what was replayed
-// between: the first of the two waits for a later one.
+// the counter. The growth since the first look has to fit, too, and to outweigh what is in flight at
+// it and at the last one: what deviates by a tenth does not pass.
 //
 // What one communicator has proven holds for the NCCL that others have loaded, too, as a rule. Its word
 // needs fewer looks on these (kKnownWordMatches), and no word goes without.
@@ -117,8 +117,8 @@ class WorkProof {
   static constexpr uint32_t kKnownWordMatches = 4;
   static constexpr uint64_t kReplayedLaunches = 8;
   static constexpr uint64_t kLeastLaunchNs = 2000;
-  // So many times what is in flight has to grow between two looks.
-  static constexpr uint64_t kLeastWeight = 4;
+  // So many times what is in flight the growth over all of them has to be.
+  static constexpr uint64_t kLeastWeight = 16;
   // No pause counts longer.
   static constexpr uint64_t kLongestPauseNs = 600000000000;
 
@@ -167,8 +167,9 @@ class WorkProof {
   bool are_operations_known() const { return are_operations_known_; }
   uint64_t operations() const { return operations_; }
   // When a look last found the sum changed, and how long it stood at most before it went on, since
-  // calls were captured.
-  uint64_t moved_ns() const { return moved_ns_; }
+  // calls were captured. While calibrating: when any word of the block changed, so whichever is the
+  // counter, it stands since then; 0: no word has counted yet as the counter does.
+  uint64_t moved_ns() const { return state_ == WorkState::kProven || has_counted_ ? moved_ns_ : 0; }
   uint64_t longest_pause_ns() const { return longest_pause_ns_; }
 
  private:
@@ -181,8 +182,11 @@ class WorkProof {
     explicit Eager(const WorkLook& look);
     Eager() = default;
   };
-  // True if that growth of a word is the counter's, by the bounds above.
-  bool Fits(uint64_t grown, uint64_t grown_first, const Eager& now, const WorkLook& look) const;
+  struct Replays;
+  // True if a word has grown from one look to another as the counter does, by the bounds above, and
+  // by so many times what was in flight at them.
+  static bool Fits(size_t word, const Replays& then, const Replays& now, uint64_t weight,
+                   const WorkLook& look);
   // This word is the counter.
   void Prove(size_t word, const char* block, const WorkLook& look);
   void Check(const char* block, const WorkLook& look);
@@ -214,16 +218,18 @@ class WorkProof {
   uint64_t missed_ = 0;  // of these were wrong at the last quiet look that could tell
   size_t word_ = 0;      // proven: that is it
   size_t known_word_ = kNoWord;
+  uint64_t hash_ = 0;          // calibrating: of all words at the last look
+  bool has_counted_ = false;   // calibrating: see moved_ns
   uint64_t matched_work_ = 0;  // at the last match
   LaunchedWork suspect_;       // when a quiet look was wrong
-  // The last look that compared replays found this.
+  // A look that compares replays found this of each word: the sum over channels, and channel 0.
   struct Replays {
-    uint64_t words = 0;  // that may be the counter; 0: there was none
     uint64_t now_ns = 0;
     Eager eager;
-    uint32_t matches = 0;
-    std::array<uint64_t, kWorkWords> sum{}, first{};  // of all channels, and of channel 0
-  } replays_;
+    std::array<uint64_t, kWorkWords> sum{}, first{};
+  } first_replays_, replays_;  // since when words are compared; at the last match
+  uint64_t replay_words_ = 0;  // that may be the counter, 0: none is compared
+  uint32_t replay_matches_ = 0;
   // The last look found these.
   LaunchedWork seen_, seen_after_;
   uint64_t completed_ = 0;

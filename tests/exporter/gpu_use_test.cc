@@ -61,6 +61,15 @@ TEST(GpuUse, BySamplesSinceTheCounterMoved) {
   EXPECT_EQ(Ask(), GpuUse::kMixed);
 }
 
+TEST(GpuUse, IsAskedWhileTheCounterIsBeingProven) {
+  Sample(100, 60, 0);
+  SnapshotSet set = Standing();
+  set.processes[0].communicators[0].work.state = WorkState::kCalibrating;
+  EXPECT_EQ(Ask(set), GpuUse::kIdle);
+  set.processes[0].communicators[0].work.moved_realtime_ns = 0;
+  EXPECT_EQ(Ask(set), GpuUse::kUnknown);
+}
+
 TEST(GpuUse, QuietTimeBeforeDoesNotCount) {
   Sample(0, 0, 0);
   for (FakeNvml::Sample& sample : Nvml().samples) {

@@ -54,6 +54,28 @@ TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
   EXPECT_THAT(hang.text, HasSubstr("wait in a CUDA graph."));
 }
 
+// Nothing in the block of the counter moves, whichever of its words that is.
+TEST(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kCalibrating;
+  SimulatedJob later = job;
+  later.Advance(kSecond);
+  EXPECT_EQ(StateOf(later), ActivityState::kUnknown);
+  later.Advance(2 * kSecond);
+  EXPECT_EQ(StateOf(later), ActivityState::kQuiet);
+  ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  job.Of(kComm, 1).work.moved_realtime_ns = 0;  // it is not known which block it is
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// How long they stood before is not known.
+TEST(WorkVerdict, NothingIsSaidOfBusyGpusWhileTheCountersAreBeingProven) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+  job.Of(kComm, 1).work.state = WorkState::kCalibrating;
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
 TEST(WorkVerdict, NobodyIsNamedWhereAllAreBusy) {
   SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});

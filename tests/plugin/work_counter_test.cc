@@ -352,6 +352,25 @@ TEST(WorkCounterTest, ProvenBesideBroadcastsThatAreNotReported) {
       {}, 6);
 }
 
+// It hangs before the counter is proven. Whichever word that is, it stands.
+TEST_WITH_JOB(WorkCounterTest, ABlockThatStandsIsKnownToStandBeforeItIsProven) {
+  job.Run();
+  job.Capture();
+  job.See();
+  for (int k = 0; k < 50; ++k) job.block().Finish();
+  job.See();
+  ASSERT_EQ(job.work().state, WorkState::kCalibrating);
+  const int64_t moved = job.work().moved_realtime_ns;
+  EXPECT_NE(moved, 0);
+  AdvanceClock(20 * kSecond);
+  job.See();
+  EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+  EXPECT_NEAR(static_cast<double>(job.work().moved_realtime_ns), static_cast<double>(moved), 1e6);
+  job.block().Finish();
+  job.See();
+  EXPECT_GT(job.work().moved_realtime_ns, moved);
+}
+
 // What one communicator has proven makes others prove it sooner, and none goes without.
 TEST_WITH_GPU(WorkCounterTest, ALaterCommunicatorIsProvenSooner) {
   FakeCuda::Context const context = gpu.CreateContext(0);
@@ -399,6 +418,9 @@ TEST_WITH_JOB(WorkCounterTest, FewReplaysAtATimeProveItLater) {
   job.Capture();
   job.Run();
   for (int i = 0; i < 70; ++i) {
+    if (i == 60) {
+      EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+    }
     job.block().Finish();
     job.See();
   }

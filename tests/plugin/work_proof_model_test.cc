@@ -23,6 +23,7 @@ constexpr uint64_t kLookNs = 100000000;
 struct Kernel {
   enum Kind { kEager, kReplay, kHidden } kind;
   uint32_t channels;
+  uint64_t number;     // of all
   uint32_t ended = 0;  // channels that have stored
 };
 
@@ -31,7 +32,8 @@ class Model {
   // What a word does when that kernel ends on that channel, null: what NCCL's counter does.
   using Word = std::function<uint64_t(const Kernel&, uint32_t channel)>;
 
-  Model(uint32_t seed, bool hides, Word word = nullptr)
+  // `kinds`: at most so many kinds of captured calls. `word`: instead of NCCL's counter.
+  Model(uint32_t seed, bool hides, uint32_t kinds = 3, Word word = nullptr)
       : random_(seed), hides_(hides), word_(std::move(word)), block_(kWorkBlockBytes) {
     counter_ = Below(2) == 0 ? 44 : 45;
     const int32_t head[] = {0, 2, 0, 1};
@@ -44,10 +46,9 @@ class Model {
         if (word != counter_) Cell(channel, word) = values[Below(5)];
       }
     }
-    // Where launches of one channel are mixed with those of many, a counter that counts on some channels
-    // alone cannot be told from one that counts less.
-    for (uint32_t i = word_ == nullptr ? Below(3) + 1 : 1; i > 0; --i)
+    for (uint32_t i = Below(kinds) + 1; i > 0; --i) {
       captured_.push_back((word_ == nullptr ? 1 : 4) + Below(20));
+    }
     every_ = 1 + Below(Below(2) == 0 ? 4 : 60);
     eager_channels_ = 1 + Below(32);
     proof_.Begin(kAt, kOwner);
@@ -62,8 +63,25 @@ class Model {
     }
   }
   void Capture() { is_captured_ = true; }
+  // The word is a clock.
+  void UseClock() { is_clock_ = true; }
+  // Calls are rare enough, and launches wide enough, for each look to tell.
+  void BeEasy(std::vector<uint32_t> captured) {
+    every_ = 20;
+    captured_ = std::move(captured);
+  }
+  // Eager calls are wide, and many are in flight at each look.
+  void BeBusy() {
+    every_ = 1;
+    eager_channels_ = 32;
+    captured_ = {4};
+    is_busy_ = true;
+  }
+  // As many channels more count as well.
+  void CountOnMore(uint32_t channels) { more_channels_ = channels; }
   // Some replays and eager calls. So many of them are still in flight afterwards.
   void Go(int replays, size_t in_flight) {
+    if (is_busy_) in_flight += 60;
     for (int i = 0; i < replays; ++i) {
       Launch(Kernel::kReplay);
       if (++replayed_ % every_ == 0) Launch(hides_ ? Kernel::kHidden : Kernel::kEager);
@@ -78,6 +96,10 @@ class Model {
 
   void Look() {
     now_ns_ += kLookNs;
+    if (is_clock_) {
+      for (uint32_t channel = 0; channel < kWorkChannels; ++channel)
+        Cell(channel, counter_) = now_ns_;
+    }
     look_ = {};
     look_.now_ns = now_ns_;
     look_.before = launched_;
@@ -118,8 +140,10 @@ class Model {
   }
   void Launch(Kernel::Kind kind) {
     const bool is_replay = kind == Kernel::kReplay;
-    queue_.push_back({kind, is_replay ? captured_[Below(static_cast<uint32_t>(captured_.size()))]
-                                      : eager_channels_});
+    queue_.push_back(
+        {kind,
+         is_replay ? captured_[Below(static_cast<uint32_t>(captured_.size()))] : eager_channels_,
+         ++kernels_});
     if (kind == Kernel::kHidden) ++launched_.hidden;
     if (kind != Kernel::kEager) return;
     launched_.work += eager_channels_;
@@ -134,6 +158,7 @@ class Model {
       const uint32_t channel =
           replays_ended_ % 2 == 0 ? kernel.ended : kernel.channels - 1 - kernel.ended;
       Cell(channel, counter_) += word_ == nullptr ? 1 : word_(kernel, channel);
+      if (channel < more_channels_) ++Cell(channel + 32, counter_);
       ++kernel.ended;
       return;
     }
@@ -157,11 +182,15 @@ class Model {
   uint64_t every_, replayed_ = 0;
   uint32_t eager_channels_;
   std::deque<Kernel> queue_;
+  uint64_t kernels_ = 0;
   LaunchedWork launched_;
   std::vector<uint64_t> completed_;  // work of the eager launches until each
   uint64_t replays_ended_ = 0;
   bool is_captured_ = false;
   bool goes_on_ = true;
+  bool is_clock_ = false;
+  bool is_busy_ = false;
+  uint32_t more_channels_ = 0;
   uint64_t now_ns_ = kLookNs;
   WorkLook look_;
   WorkProof proof_;
@@ -194,36 +223,78 @@ TEST(WorkProofModel, ProvenBesideEagerCallsAndCountedExactly) {
   }
 }
 
-TEST(WorkProofModel, NothingElseIsTakenForTheCounter) {
-  uint64_t clock = 0;
-  uint64_t number = 0;
-  const std::vector<std::pair<const char*, Model::Word>> words = {
-      {"a clock", [&](const Kernel&, uint32_t) { return clock += 7; }},
-      {"bytes", [](const Kernel&, uint32_t) { return 4096; }},
-      {"twice", [](const Kernel&, uint32_t) { return 2; }},
-      {"channel 0 alone", [](const Kernel&, uint32_t channel) { return channel == 0 ? 1 : 0; }},
-      {"all but channel 0", [](const Kernel&, uint32_t channel) { return channel == 0 ? 0 : 1; }},
-      {"one kernel in eight on channel 0 alone",
-       [&](const Kernel&, uint32_t channel) { return channel == 0 || ++number % 8 != 0 ? 1 : 0; }},
-      {"replays", [](const Kernel& kernel, uint32_t) { return kernel.kind == Kernel::kReplay; }},
-      {"one more on some channels",
-       [&](const Kernel&, uint32_t channel) {
-         return channel % 4 == 1 && ++number % 3 == 0 ? 2 : 1;
-       }},
-  };
-  for (const auto& [what, word] : words) {
-    for (uint32_t seed = 0; seed < 60; ++seed) {
-      Model model(seed, false, word);
-      model.WarmUp(2);
-      model.Capture();
-      for (int i = 0; i < 40; ++i) {
-        model.Go(100, i % 10);
-        model.Look();
+// Whatever is in flight at it, each look tells, but for one that finds several launches half counted.
+TEST(WorkProofModel, ProvenWithinASecond) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    std::mt19937 random(seed);
+    Model model(seed, false);
+    model.BeEasy({8 + seed % 16});
+    model.WarmUp(1);
+    model.Capture();
+    for (uint32_t i = 0; i < WorkProof::kReplayMatches + 2; ++i) {
+      if (i <= WorkProof::kReplayMatches) {
+        ASSERT_EQ(model.proof().state(), WorkState::kCalibrating) << seed;
       }
-      EXPECT_NE(model.proof().state(), WorkState::kProven)
-          << what << ", " << seed << ", " << model.Text();
+      model.Go(400, random() % 40);
+      model.Look();
     }
+    EXPECT_EQ(model.proof().state(), WorkState::kProven) << seed << ", " << model.Text();
   }
+}
+
+void ExpectNotProven(const std::string& what, const std::function<void(Model&)>& change,
+                     uint32_t kinds, int warm_up = 2, const Model::Word& word = nullptr,
+                     bool hides = false) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    Model model(seed, hides, kinds, word);
+    change(model);
+    model.WarmUp(warm_up);
+    model.Capture();
+    for (size_t i = 0; i < 40; ++i) {
+      model.Go(100, i % 10);
+      model.Look();
+    }
+    EXPECT_NE(model.proof().state(), WorkState::kProven)
+        << what << ", " << seed << ", " << model.Text();
+  }
+}
+
+TEST(WorkProofModel, NothingElseIsTakenForTheCounter) {
+  const auto none = [](Model&) {};
+  ExpectNotProven(
+      "a clock", [](Model& model) { model.UseClock(); }, 1);
+  ExpectNotProven(
+      "a clock beside Broadcasts", [](Model& model) { model.UseClock(); }, 1, 0, nullptr, true);
+  ExpectNotProven(
+      "three channels more", [](Model& model) { model.CountOnMore(3); }, 1, 0);
+  ExpectNotProven("bytes", none, 3, 2, [](const Kernel&, uint32_t) { return 4096; });
+  ExpectNotProven("twice", none, 3, 2, [](const Kernel&, uint32_t) { return 2; });
+  ExpectNotProven("replays", none, 3, 2,
+                  [](const Kernel& kernel, uint32_t) { return kernel.kind == Kernel::kReplay; });
+  ExpectNotProven("all but channel 0", none, 3, 2,
+                  [](const Kernel&, uint32_t channel) { return channel == 0 ? 0 : 1; });
+  ExpectNotProven(
+      "one kernel in four on channel 0 alone, beside much that is in flight",
+      [](Model& model) { model.BeBusy(); }, 1, 0,
+      [](const Kernel& kernel, uint32_t channel) {
+        return channel == 0 || kernel.kind == Kernel::kEager || kernel.number % 4 >= 2;
+      });
+  // Where launches of one channel are mixed with those of many, these count as one that counts less.
+  ExpectNotProven("channel 0 alone", none, 1, 2,
+                  [](const Kernel&, uint32_t channel) { return channel == 0 ? 1 : 0; });
+  ExpectNotProven("one kernel in four on channel 0 alone", none, 1, 2,
+                  [](const Kernel& kernel, uint32_t channel) {
+                    return channel == 0 || kernel.kind == Kernel::kEager || kernel.number % 8 >= 2;
+                  });
+  ExpectNotProven(
+      "more on channel 1",
+      [](Model& model) {
+        model.BeEasy({8, 24});
+      },
+      3, 2,
+      [](const Kernel& kernel, uint32_t channel) {
+        return channel == 1 && kernel.kind == Kernel::kReplay && kernel.number % 3 == 0 ? 2 : 1;
+      });
 }
 
 }  // namespace

@@ -246,14 +246,15 @@ class StreamTimer {
   static void GivePairUp(CommunicatorTimer& timer, uint32_t pair) {
     timer.pairs_[pair].state.store(TimedPair::kFree);
   }
-  // After each launch, also a timed one. `may_count`: its work may be part of NCCL's counter.
-  void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns, bool may_count = true) {
+  // After each launch, also a timed one. `may_count()`: its work may be part of NCCL's counter.
+  template <typename MayCount>
+  void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns, MayCount may_count) {
     if (__builtin_expect(!timer.is_on(), 0)) return;
     const uint64_t launched = timer.launched_.load() + 1;
     if (__builtin_expect(NeedsMore(timer, now_ns), 0)) {
       return EndWithMore(timer, stream, launched, now_ns);
     }
-    if (may_count && timer.is_counted_.load() && IsInAHurry(timer, now_ns)) {
+    if (timer.is_counted_.load() && IsInAHurry(timer, now_ns) && may_count()) {
       return CountLaunch(timer, launched, now_ns);
     }
     if (!RecordTail(timer, timer.tail_.load(), stream)) return;

@@ -257,11 +257,12 @@ class LaunchFollower {
     if (__builtin_expect(pair < kTimedPairs, 0)) {
       EndTiming(instruments, communicator, stream, pair, now_ns);
     }
-    // Beside graphs NCCL may report operations of network traffic when the GPU has come so far.
-    const bool may_count = timer_.is_counted() && (state & kMayCount) != 0 &&
-                           !(instruments.has_captured.load() &&
-                             (record.has_captured() || communicator.handles.are_given()));
-    instruments.stream_timer->End(timer_, stream, now_ns, may_count);
+    instruments.stream_timer->End(timer_, stream, now_ns, [&] {
+      // Beside graphs NCCL may report operations of network traffic when the GPU has come so far.
+      return (state & kMayCount) != 0 &&
+             !(instruments.has_captured.load() &&
+               (record.has_captured() || communicator.handles.are_given()));
+    });
   }
   // A launch that is not followed has been made. `captured`: it is part of a graph, so no launch.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,

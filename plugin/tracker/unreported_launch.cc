@@ -101,7 +101,8 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   communicator.Writer(instruments.segment).CountFollowedLaunch(now_ns, false);
   const bool is_timed = pair != kNoPair;
   if (is_timed) EndTiming(instruments, communicator, stream, pair, now_ns);
-  timer.End(timer_, stream, now_ns, false);  // a kernel of symmetric memory does not count
+  timer.End(timer_, stream, now_ns,
+            [] { return false; });  // a kernel of symmetric memory does not count
   if (!is_alone || !IsBroadcast()) hides_others_.store(true);
   stream_.store(stream);
   communicator.awaited_ends.Renew();

@@ -205,6 +205,7 @@ TEST_WITH_GPU(WorkAttackTest, ManyCommunicatorsShareABudgetOfLooks) {
     if (i % 8 == 0) jobs.back()->See();
   }
   jobs.back()->See();
+  SlowClock();
   const uint64_t copies = gpu.Calls("cuMemcpyDtoHAsync_v2");
   for (uint64_t i = 0; i < kRounds; ++i) {
     AdvanceClock(100 * kMs);

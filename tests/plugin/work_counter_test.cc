@@ -801,7 +801,6 @@ TEST(CountedLaunchesTest, AHangThatTheCounterDoesNotTellIsInFlight) {
 TEST(CountedLaunchesTest, WhatStopsTheCounterCompletesNothing) {
   const std::vector<std::pair<const char*, std::function<void(FakeCuda&, Job&)>>> all = {
       {"moved", [](FakeCuda&, Job& job) { job.block().SetHead(0, 3); }},
-      {"stepped back", [](FakeCuda&, Job& job) { job.block().Finish(2, -50); }},
       {"copy failed", [](FakeCuda& gpu, Job&) { gpu.Fail("cuMemcpyDtoHAsync_v2", 1); }},
       {"not read", [](FakeCuda& gpu, Job&) { gpu.HoldCopies(true); }},
   };

@@ -23,7 +23,7 @@ Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
   bool is_any_known = false;
   for (const RasRank& rank : after.ranks) {
     const auto found = by_rank.find(rank.rank);
-    if (rank.is_missing || found == by_rank.end() || found->second->is_missing) continue;
+    if (!rank.has_counts || found == by_rank.end() || !found->second->has_counts) continue;
     is_any_known = true;
     if (rank.counts != found->second->counts) return Motion::kMoved;
   }
@@ -144,9 +144,11 @@ class Maker {
       const HostProcess* const local = has_counts ? Local(rank) : ByPid(rank.pid);
       PlaceFacts* const facts = FactsOf(rank, local);
       group.facts.push_back(facts);
-      sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
+      if (rank.pid != 0) {
+        sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
+      }
       group.has_event |= rank.is_missing || IsStopped(facts->state);
-      if (rank.is_missing || rank.has_left || IsStopped(facts->state)) continue;
+      if (!rank.has_counts || rank.has_left || IsStopped(facts->state)) continue;
       group.busy += facts->gpu_use == GpuUse::kBusy ? 1 : 0;
       group.idle += facts->gpu_use == GpuUse::kIdle ? 1 : 0;
       for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
@@ -155,7 +157,7 @@ class Maker {
       is_first = false;
     }
     for (const RasRank& rank : communicator.ranks) {
-      group.is_unequal |= !rank.is_missing && !rank.has_left && group.IsAhead(rank);
+      group.is_unequal |= rank.has_counts && !rank.has_left && group.IsAhead(rank);
     }
   }
 
@@ -232,8 +234,10 @@ class Maker {
     return facts.is_missing && !facts.is_dead && facts.state != RunState::kEnded &&
            !IsStopped(facts.state);
   }
-  // RAS misses it in an answer that proves no absence.
+  // RAS misses it in an answer that proves no absence, doesn't know its process, or how many calls it
+  // had made when it left.
   static bool IsDoubtful(const RasRank& rank, const PlaceFacts& facts) {
+    if (rank.pid == 0 || (rank.has_left && !rank.has_counts)) return true;
     return rank.is_missing && !facts.is_missing && facts.state != RunState::kEnded &&
            !IsStopped(facts.state);
   }
@@ -331,11 +335,11 @@ class Maker {
 bool WentBack(const RasCommunicator& before, const RasCommunicator& after) {
   std::map<int32_t, const RasRank*> by_rank;
   for (const RasRank& rank : before.ranks) {
-    if (!rank.is_missing) by_rank.emplace(rank.rank, &rank);
+    if (rank.has_counts) by_rank.emplace(rank.rank, &rank);
   }
   return std::any_of(after.ranks.begin(), after.ranks.end(), [&by_rank](const RasRank& rank) {
     const auto found = by_rank.find(rank.rank);
-    if (rank.is_missing || found == by_rank.end()) return false;
+    if (!rank.has_counts || found == by_rank.end()) return false;
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
       if (rank.counts[op] < found->second->counts[op]) return true;
     }

@@ -51,7 +51,7 @@ std::string CountWords(const RasCommunicator& communicator, const RasRank& rank)
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
     for (const RasRank& other : communicator.ranks) {
-      if (other.is_missing || other.counts[op] == rank.counts[op]) continue;
+      if (!other.has_counts || other.counts[op] == rank.counts[op]) continue;
       least = std::min(least, other.counts[op]);
       most = std::max(most, other.counts[op]);
     }
@@ -161,6 +161,10 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
                           GpuWords(named, job));
     default:
       break;
+  }
+  if (root.situation == Situation::kFinalized) {
+    return absl::StrCat(who, Verb(is_one, "has", "have"),
+                        " finalized or aborted a communicator in which others wait", tail);
   }
   const std::string counts = CountWords(*first.communicator, *first.rank);
   if (!counts.empty()) {

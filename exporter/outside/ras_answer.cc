@@ -1,6 +1,7 @@
 #include "exporter/outside/ras_answer.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
+#include "metrics/text_hash.h"
 
 namespace nccl_pulse::outside {
 namespace {
@@ -63,11 +65,13 @@ RasRank ReadRank(const Json& json, bool is_missing) {
   rank.pid = SmallAt(json, "pid", 0);
   rank.nvml_dev = SmallAt(json, "nvml_dev", -1);
   const Json& status = At(json, "status");
-  rank.is_missing = is_missing;
+  rank.has_counts = !is_missing;
   rank.is_dead = is_missing && IsSet(status, "considered_dead");
+  rank.is_missing = is_missing && (rank.is_dead || IsSet(status, "unresponsive"));
   rank.is_creating = !is_missing && NumberAt(status, "init_state") != 0;
-  rank.has_left = IsSet(status, "finalize_called") || IsSet(status, "destroy_flag") ||
-                  IsSet(status, "abort_flag");
+  // A process that answers without this communicator has destroyed or aborted it (rasClientRunComms).
+  rank.has_left = (is_missing && !rank.is_missing) || IsSet(status, "finalize_called") ||
+                  IsSet(status, "destroy_flag") || IsSet(status, "abort_flag");
   rank.async_error = SmallAt(status, "async_error", 0);
   const Json& counts = At(json, "collective_counts");
   for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
@@ -90,14 +94,17 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
   }
   answer->nccl_version = TextAt(json, "nccl_version", 32);
   std::size_t room = kMostAnswerRanks;
-  std::set<uint64_t> ids;
+  std::map<uint64_t, int> ids;
+  for (const Json& each : communicators) ++ids[HashAt(each, "hash")];
+  std::set<uint64_t> known;
   for (const Json& each : communicators) {
     RasCommunicator communicator;
     communicator.id = HashAt(each, "hash");
-    if (communicator.id != 0 && !ids.insert(communicator.id).second) {
-      communicator.id ^= HashAt(each, "secondary_hash") | 1;
-      if (!ids.insert(communicator.id).second) continue;
+    // A hash needn't be unique: NCCL adds those of a host and a pid.
+    if (communicator.id != 0 && ids[communicator.id] > 1) {
+      communicator.id ^= TextHash(TextAt(each, "secondary_hash", 64)) | 1;
     }
+    if (communicator.id != 0 && !known.insert(communicator.id).second) continue;
     communicator.size = SmallAt(each, "size", 0);
     for (const char* list : {"ranks", "missing_ranks"}) {
       const Json& ranks = At(each, list);

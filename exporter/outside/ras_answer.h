@@ -30,11 +30,12 @@ struct RasRank {
   int32_t pid = 0;    // in its own PID namespace
   int nvml_dev = -1;  // NVML's index of its GPU
   Counts counts{};
-  bool is_missing = false;  // it did not answer the others
+  bool is_missing = false;  // its process did not answer the others
   bool is_dead = false;     // of a missing rank: RAS has given it up
   bool is_creating = false;
-  bool has_left = false;  // finalized, destroyed or aborted
-  int async_error = 0;    // ncclResult_t
+  bool has_left = false;   // finalized, destroyed or aborted
+  bool has_counts = true;  // false: missing, or its process answers and no longer has this one
+  int async_error = 0;     // ncclResult_t
 };
 
 struct RasCommunicator {

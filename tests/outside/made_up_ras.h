@@ -17,11 +17,12 @@ struct MadeUpRank {
   int gpu = 0;
   uint64_t all_reduces = 0, broadcasts = 0, all_gathers = 0;
   bool is_missing = false, is_dead = false;
+  bool has_left = false;  // of a missing one: its process answers
   int init_state = 0;
 };
 
 struct MadeUpCommunicator {
-  std::string hash = "0x68dffeadac8cd14b";
+  std::string hash = "0x68dffeadac8cd14b", secondary = "0x1a:0x2b";
   int32_t size = 0;
   std::vector<MadeUpRank> ranks;
 };
@@ -43,9 +44,10 @@ inline std::string RasText(const std::vector<MadeUpCommunicator>& communicators,
           ",\n          \"cuda_dev\": ", rank.gpu, ",\n          \"nvml_dev\": ", rank.gpu);
       if (rank.is_missing) {
         absl::StrAppend(&list, has_commas ? "," : "",
-                        "\n          \"status\": {\n            \"unresponsive\": true,\n"
-                        "            \"considered_dead\": ",
-                        rank.is_dead ? "true" : "false", "\n          }\n        }");
+                        "\n          \"status\": {\n            \"unresponsive\": ",
+                        rank.has_left ? "false" : "true",
+                        ",\n            \"considered_dead\": ", rank.is_dead ? "true" : "false",
+                        "\n          }\n        }");
       } else {
         absl::StrAppend(
             &list, ",\n          \"status\": {\n            \"init_state\": ", rank.init_state,
@@ -59,9 +61,9 @@ inline std::string RasText(const std::vector<MadeUpCommunicator>& communicators,
       }
     }
     absl::StrAppend(&text, comma, "    {\n      \"hash\": \"", each.hash,
-                    "\",\n      \"secondary_hash\": \"0x1\",\n      \"size\": ", each.size,
-                    ",\n      \"ranks\": [", present, "\n      ],\n      \"missing_ranks\": [",
-                    missing, "\n      ]\n    }");
+                    "\",\n      \"secondary_hash\": \"", each.secondary,
+                    "\",\n      \"size\": ", each.size, ",\n      \"ranks\": [", present,
+                    "\n      ],\n      \"missing_ranks\": [", missing, "\n      ]\n    }");
     comma = ",\n";
   }
   return absl::StrCat(text, "\n  ],\n  \"ras\": {\n    \"collection_time_sec\": 0.001,\n",

@@ -232,6 +232,20 @@ TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
       << host.Sentence();
 }
 
+// Its process answers, and has destroyed the communicator: how many calls it had made isn't known.
+TEST(OutsideLook, ARankThatHasLeftIsNotMissing) {
+  Host host;
+  host.Rank(2).is_missing = host.Rank(2).has_left = true;
+  host.Stand();
+  host.Sentence();
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  host.has_waited = false;
+  host.Sentence();
+  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{1}));
+}
+
 // While a communicator is created, RAS blames ranks that are there.
 TEST(OutsideLook, ACommunicatorThatIsBeingCreatedAccusesNobody) {
   Host host;

@@ -73,8 +73,26 @@ TEST(RasAnswer, RanksOutsideTheirCommunicatorAndTwiceAreLeftOut) {
   world.ranks[1].rank = 0;
   world.ranks[2].rank = 3;
   EXPECT_EQ(Read(RasText({world})).communicators[0].ranks.size(), 1U);
-  // Two communicators of one hash are two.
-  EXPECT_EQ(Read(RasText({World(2, 1), World(2, 1)})).communicators.size(), 2U);
+}
+
+// The order of communicators in a report may change; their ids do not.
+TEST(RasAnswer, CommunicatorsOfOneHashAreToldApart) {
+  MadeUpCommunicator other = World(3, 1);
+  other.secondary = "0x1a:0x3c";
+  const RasAnswer answer = Read(RasText({World(2, 1), other}));
+  const RasAnswer turned = Read(RasText({other, World(2, 1)}));
+  ASSERT_EQ(answer.communicators.size(), 2U);
+  EXPECT_NE(answer.communicators[0].id, answer.communicators[1].id);
+  EXPECT_EQ(answer.communicators[0].id, turned.communicators[1].id);
+  EXPECT_EQ(answer.communicators[1].id, turned.communicators[0].id);
+}
+
+TEST(RasAnswer, AProcessThatAnswersWithoutTheCommunicatorHasLeftIt) {
+  MadeUpCommunicator world = World(4, 7);
+  world.ranks[2].is_missing = world.ranks[2].has_left = true;
+  const RasRank rank = Read(RasText({world})).communicators[0].ranks[2];
+  EXPECT_TRUE(rank.has_left);
+  EXPECT_FALSE(rank.is_missing || rank.is_dead || rank.has_counts);
 }
 
 TEST(RasAnswer, WhatIsNoReport) {

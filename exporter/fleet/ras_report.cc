@@ -23,15 +23,21 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint16_t kRasPort = 28028;
 constexpr std::size_t kMostLineBytes = 256;
+// RAS' own thread greets at once. A process that is stopped accepts, and never does.
+constexpr std::chrono::milliseconds kGreetingPatience{2000};
 
 class Conversation {
  public:
-  explicit Conversation(std::chrono::milliseconds patience) : end_(Clock::now() + patience) {}
+  explicit Conversation(std::chrono::milliseconds patience)
+      : begin_(Clock::now()), end_(begin_ + patience) {}
   ~Conversation() {
     if (fd_ >= 0) close(fd_);
   }
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
+
+  // Counts from the beginning.
+  void SetPatience(std::chrono::milliseconds patience) { end_ = begin_ + patience; }
 
   int64_t LeftMs() const {
     return std::chrono::duration_cast<std::chrono::milliseconds>(end_ - Clock::now()).count();
@@ -107,7 +113,8 @@ class Conversation {
     return false;
   }
 
-  const Clock::time_point end_;
+  const Clock::time_point begin_;
+  Clock::time_point end_;
   int fd_ = -1;
   std::string read_;
   bool is_closed_ = false;
@@ -165,8 +172,9 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
 RasReport AskRas(const Address& address, std::chrono::milliseconds patience,
                  std::size_t most_bytes) {
   RasReport report;
-  Conversation with(patience);
+  Conversation with(std::min(patience, kGreetingPatience));
   if (!Greet(address, patience, &with, &report.is_connected)) return report;
+  with.SetPatience(patience);
   bool is_ok = false;
   if (!Command(&with, "SET FORMAT json", &is_ok)) {
     report.error = "it does not answer in time";

@@ -386,6 +386,11 @@ struct ProcessSnapshot {
   // and the PID namespace in which that pid counts.
   int32_t seen_pid = 0;
   uint32_t seen_in = 0;
+  // The user ID that the kernel gave the server of its node at the hand-over (SO_PEERCRED); -1: not
+  // known. A reader of another server's answer has that server's word for it.
+  int64_t user = -1;
+  // The shortest threshold of the endpoints that report it, for a verdict of many; 0: not known.
+  int64_t hang_after_ns = 0;
   // A reader that reads repeatedly fills it: a window before the process became slower, one since
   // then, and the last kPaceWindows, oldest first. Empty: it has not become slower, or that is not
   // known.

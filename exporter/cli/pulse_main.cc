@@ -139,6 +139,8 @@ int Main(int argc, char** argv) {
   // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end
   // the program. The demo prints for good, and ends with who reads it.
   if (command != &kDemoCommand) std::signal(SIGPIPE, SIG_IGN);
+  // The parent may ignore it, and ignoring it is inherited: no program's exit status would be known.
+  std::signal(SIGCHLD, SIG_DFL);
   // A limit on the size of files is an error like a full disk: an agent serves on, and nothing is
   // left of what could not be written.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -40,6 +40,7 @@ Json ProcessJson(const ProcessSnapshot& process) {
           {"hostname", TextOrNull(process.hostname)},
           {"pid_namespace", process.pid_namespace},
           {"seen_pid", process.seen_pid > 0 ? Json(process.seen_pid) : Json(nullptr)},
+          {"user", process.user >= 0 ? Json(process.user) : Json(nullptr)},
           {"host_pid", HostPid(process) > 0 ? Json(HostPid(process)) : Json(nullptr)},
           {"global_rank", TextOrNull(process.global_rank)},
           {"local_rank", TextOrNull(process.local_rank)},

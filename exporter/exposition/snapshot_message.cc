@@ -184,6 +184,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(30, process.run_state);
   fields.Number(40, process.seen_pid);
   fields.Number(41, process.seen_in);
+  fields.Number(42, process.user, int64_t{-1});
 }
 
 template <typename Set>

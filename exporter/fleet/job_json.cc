@@ -28,6 +28,7 @@ Json RankJson(const JobRank& rank) {
                      {"host_pid", HostPid(process) > 0 ? Json(HostPid(process)) : Json(nullptr)},
                      {"global_rank", TextOrNull(process.global_rank)},
                      {"local_rank", TextOrNull(process.local_rank)},
+                     {"user", process.user >= 0 ? Json(process.user) : Json(nullptr)},
                      {"job_id", TextOrNull(process.job_id)},
                      {"labels", TextOrNull(process.static_labels)},
                      {"gpu", TextOrNull(rank.communicator->gpu)},

@@ -29,6 +29,7 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kMostBytes = 4 << 20;
 constexpr milliseconds kPatienceWithEnd{1000};
+constexpr milliseconds kEndCheckPeriod{20};
 
 std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -50,6 +51,7 @@ int Spawn(const std::vector<std::string>& arguments, int input, int output, pid_
   posix_spawnattr_setsigmask(&attributes, &signals);
   sigaddset(&signals, SIGPIPE);
   sigaddset(&signals, SIGXFSZ);
+  sigaddset(&signals, SIGCHLD);  // ignored, its own children would leave no status
   posix_spawnattr_setsigdefault(&attributes, &signals);
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -142,24 +144,49 @@ int FileOf(std::string_view text) {
   return fd;
 }
 
-// False: its time was over before it closed its output.
-bool ReadAll(int fd, steady_clock::time_point end, std::string* text) {
+// Appends what there is to read now, up to one buffer. False at the end of the output.
+bool ReadSome(int fd, std::string* text) {
   char buffer[65536];
-  while (true) {
-    const auto left = std::chrono::duration_cast<milliseconds>(end - steady_clock::now()).count();
-    if (left <= 0) return false;
-    pollfd polled{fd, POLLIN, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::min<int64_t>(left + 1, 1000)));
-    if (ready <= 0) continue;
-    const ssize_t n = read(fd, buffer, sizeof(buffer));
-    if (n == 0 || (n < 0 && errno != EINTR)) return true;
-    if (n > 0)
-      text->append(buffer,
-                   std::min<std::size_t>(n, kMostBytes - std::min(kMostBytes, text->size())));
+  const ssize_t n = read(fd, buffer, sizeof(buffer));
+  if (n < 0) return errno == EINTR || errno == EAGAIN;
+  text->append(buffer, std::min<std::size_t>(n, kMostBytes - std::min(kMostBytes, text->size())));
+  return n > 0;
+}
+
+// Reads the output until the program ends. A child that it leaves behind may keep the output open,
+// and write on. Returns what waitpid does; 0: its time was over before.
+pid_t ReadUntilEnd(pid_t child, int fd, steady_clock::time_point end, std::string* text,
+                   int* status) {
+  fcntl(fd, F_SETFL, O_NONBLOCK);
+  bool is_open = true;
+  while (steady_clock::now() < end) {
+    const pid_t ended = waitpid(child, status, WNOHANG);
+    if (ended != 0) {
+      // All that the program wrote is in the pipe, which has room for a buffer.
+      if (is_open) ReadSome(fd, text);
+      return ended;
+    }
+    pollfd polled{is_open ? fd : -1, POLLIN, 0};
+    if (poll(&polled, 1, static_cast<int>(kEndCheckPeriod.count())) > 0) {
+      is_open = ReadSome(fd, text);
+    }
   }
+  return 0;
 }
 
 }  // namespace
+
+void ReapOrphans() {
+  siginfo_t info{};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+    // Spawn makes a group of each program, and no session. RunProgram waits for these itself.
+    const bool is_own_program =
+        getpgid(info.si_pid) == info.si_pid && getsid(info.si_pid) == getsid(0);
+    if (is_own_program) return;
+    waitpid(info.si_pid, nullptr, WNOHANG);
+    info = {};
+  }
+}
 
 ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds patience,
                          std::string_view input) {
@@ -190,15 +217,11 @@ ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds
     output.error = absl::StrCat(arguments[0], ": ", ErrorOf(failure));
     return output;
   }
-  bool is_in_time = ReadAll(ends[0], end, &output.text);
-  close(ends[0]);
   int status = 0;
-  pid_t ended = 0;
-  while (is_in_time && (ended = waitpid(child, &status, WNOHANG)) == 0) {
-    is_in_time = steady_clock::now() < end;
-    usleep(2000);
-  }
-  if (ended != child) {
+  pid_t ended = ReadUntilEnd(child, ends[0], end, &output.text, &status);
+  close(ends[0]);
+  const bool is_in_time = ended != 0;
+  if (!is_in_time) {
     kill(-child, SIGKILL);
     // One that a driver holds (state D), or of another user (sudo), does not end by that.
     const auto given_up = steady_clock::now() + kPatienceWithEnd;
@@ -211,7 +234,9 @@ ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds
                                 " ms, could not be ended, and runs on as pid ", child);
     return output;
   }
-  if (!is_in_time) {
+  if (ended < 0) {
+    output.error = "its exit status is not known: this process ignores SIGCHLD";
+  } else if (!is_in_time) {
     output.error = absl::StrCat("it was ended after ", patience.count(), " ms");
   } else if (WIFSIGNALED(status)) {
     output.error = absl::StrCat("it was ended by signal ", WTERMSIG(status));

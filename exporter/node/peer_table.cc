@@ -83,7 +83,8 @@ bool PeerTable::IsItself(const ProcessSnapshot& process, const Credentials& cred
 }
 
 // What a process in a container says about its pid is of no use outside.
-void PeerTable::TellPid(const Peer& peer, ProcessSnapshot* process) const {
+void PeerTable::SetCredentials(const Peer& peer, ProcessSnapshot* process) const {
+  process->user = peer.credentials.user;
   process->seen_pid = peer.credentials.pid;
   process->seen_in = options_.pid_namespace;
 }
@@ -258,7 +259,7 @@ void PeerTable::End(Peer* peer, Time now) {
     if (peer->segment.Read(&snapshot, &reason, &error, wish) ||
         peer->segment.Read(&snapshot, &reason, &error)) {
       const bool is_itself = IsItself(snapshot, peer->credentials);
-      TellPid(*peer, &snapshot);
+      SetCredentials(*peer, &snapshot);
       kept_.Keep(std::move(snapshot), *peer, is_itself, now);
     } else {
       rejections_.CountSilently(reason);

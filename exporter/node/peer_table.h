@@ -88,7 +88,7 @@ class PeerTable {
 
  private:
   bool TakesUser(uid_t user) const;
-  void TellPid(const Peer& peer, ProcessSnapshot* process) const;
+  void SetCredentials(const Peer& peer, ProcessSnapshot* process) const;
   bool IsItself(const ProcessSnapshot& process, const Credentials& credentials) const;
   bool MakePlaceForMember(const Peer& newcomer);
   void FitPage();

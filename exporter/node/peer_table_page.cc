@@ -42,7 +42,7 @@ void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
     AddRunState(peer.credentials.pid, RealtimeNs(), set->stands_after_ns, &snapshot);
     PageRoom::Price(snapshot, &peer);
     const bool is_itself = IsItself(snapshot, peer.credentials);
-    TellPid(peer, &snapshot);
+    SetCredentials(peer, &snapshot);
     entries.push_back(
         {std::move(snapshot), peer.credentials.user, peer.order, is_itself, false, &peer});
     // Now, not at the end, so that there is never more than a page and one process in memory.

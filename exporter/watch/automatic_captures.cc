@@ -18,7 +18,7 @@ using std::chrono::steady_clock;
 namespace {
 
 // Makes room for one more: the oldest goes.
-void LimitTo(std::size_t most, std::map<std::string, double>* times) {
+void LimitTo(std::size_t most, Uncaptured::Times* times) {
   if (times->size() < most) return;
   times->erase(std::min_element(times->begin(), times->end(),
                                 [](const auto& a, const auto& b) { return a.second < b.second; }));
@@ -35,7 +35,7 @@ std::string ReasonOf(const JobSlow& slow) {
 }  // namespace
 
 void Uncaptured::See(const WatchState& state) {
-  const double now_s = state.round_s;
+  const WatchState::Time now = state.round_at;
   fresh_.clear();
   std::vector<Trouble> slow;
   for (const WatchedJob& job : state.jobs) {
@@ -44,18 +44,17 @@ void Uncaptured::See(const WatchState& state) {
       const auto last = hangs_.find(key);
       if (last == hangs_.end() || SinceOf(job) > last->second) {
         for (const JobHang& each : job.findings.hangs) {
-          fresh_.push_back(
-              {key, true, now_s, absl::StrCat("hang of communicator ", each.who.comm)});
+          fresh_.push_back({key, true, now, absl::StrCat("hang of communicator ", each.who.comm)});
         }
       }
     }
     for (const JobSlow& each : job.findings.stragglers) {
       const std::string reason = ReasonOf(each);
       const auto last = stragglers_.find(reason);
-      if (last == stragglers_.end() || now_s - last->second > kStragglerIsOverS) {
-        slow.push_back({reason, false, now_s, reason});
+      if (last == stragglers_.end() || now - last->second > kStragglerIsOver) {
+        slow.push_back({reason, false, now, reason});
       } else {
-        last->second = now_s;
+        last->second = now;
       }
     }
   }
@@ -64,9 +63,9 @@ void Uncaptured::See(const WatchState& state) {
 
 void Uncaptured::Done(const std::vector<Trouble>& troubles) {
   for (const Trouble& each : troubles) {
-    std::map<std::string, double>& times = each.is_hang ? hangs_ : stragglers_;
+    Times& times = each.is_hang ? hangs_ : stragglers_;
     LimitTo(kMost, &times);
-    times[each.key] = each.seen_s;
+    times[each.key] = each.seen;
     fresh_.erase(std::remove_if(fresh_.begin(), fresh_.end(),
                                 [&](const Trouble& other) {
                                   return other.is_hang == each.is_hang && other.key == each.key;

@@ -30,15 +30,16 @@ namespace nccl_pulse {
 // Thread: one at a time. Memory: kMost jobs and kMost ranks.
 class Uncaptured {
  public:
+  using Times = std::map<std::string, WatchState::Time>;
   // Stragglers come and go: one that was not reported for so long is new when it comes back.
-  static constexpr double kStragglerIsOverS = 30 * 60;
+  static constexpr std::chrono::minutes kStragglerIsOver{30};
   static constexpr std::size_t kMost = 4096;
 
   struct Trouble {
     std::string key;
     bool is_hang = false;
-    double seen_s = 0;   // Unix time of the round that first reported it
-    std::string reason;  // "hang of communicator 00ab ..."
+    WatchState::Time seen{};  // the end of the round that first reported it
+    std::string reason;       // "hang of communicator 00ab ..."
   };
 
   void See(const WatchState& state);
@@ -48,8 +49,8 @@ class Uncaptured {
   void Done(const std::vector<Trouble>& troubles);
 
  private:
-  std::map<std::string, double> hangs_;       // by job: Unix time of its last capture
-  std::map<std::string, double> stragglers_;  // that have a capture, by place: last reported
+  Times hangs_;       // by job: its last capture
+  Times stragglers_;  // that have a capture, by place: last reported
   std::vector<Trouble> fresh_;
 };
 

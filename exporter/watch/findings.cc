@@ -106,6 +106,7 @@ class Finder {
       hang.who.comm = CommunicatorText(root.communicators.front());
     }
     hang.since_s = SecondsToMillisecond(root.since_realtime_ns);
+    hang.lasted_s = SecondsToMillisecond(ElapsedNs(look_.now_realtime_ns, root.since_realtime_ns));
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
       if (hang.who.pid.empty()) SetLabels(process, &hang.who);
       hang.job_start_s =
@@ -133,11 +134,20 @@ class Finder {
 
 }  // namespace
 
-double SinceOf(const WatchedJob& job) {
-  const std::vector<JobHang>& hangs = job.findings.hangs;
-  return std::min_element(hangs.begin(), hangs.end(),
-                          [](const auto& a, const auto& b) { return a.since_s < b.since_s; })
-      ->since_s;
+WatchState::Time SinceOf(const JobHang& hang, const JobFindings& findings) {
+  // Endpoints say how old it is: that must not exceed the clock.
+  constexpr double kMostSeconds = 1e9;
+  return findings.looked_at -
+         std::chrono::duration_cast<WatchState::Time::duration>(
+             std::chrono::duration<double>(std::min(hang.lasted_s, kMostSeconds)));
+}
+
+WatchState::Time SinceOf(const WatchedJob& job) {
+  WatchState::Time oldest = WatchState::Time::max();
+  for (const JobHang& hang : job.findings.hangs) {
+    oldest = std::min(oldest, SinceOf(hang, job.findings));
+  }
+  return oldest;
 }
 
 std::string NameOf(const WatchedJob& job) {
@@ -159,6 +169,14 @@ JobName NameOfJob(const JobLook& look) {
     }
   }
   return {};
+}
+
+HangReport HangReportOf(const JobLook& look) {
+  std::set<int64_t> users;
+  for (const auto* processes : {&look.set.processes, &look.set.ended}) {
+    for (const ProcessSnapshot& process : *processes) users.insert(process.user);
+  }
+  return {{users.begin(), users.end()}, JobJson(look)};
 }
 
 JobFindings FindingsOf(const JobLook& look, const std::vector<Address>& asked) {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,13 +29,22 @@ struct WatchedRank {
   std::vector<std::pair<std::string, std::string>> labels;
 };
 
+// The evidence for the hangs of processes that share communicators.
+struct HangReport {
+  // Users of all these processes, in order; -1: not known. An endpoint's word (ProcessSnapshot::user).
+  std::vector<int64_t> users;
+  std::string json;  // as `pulse diagnose --json` prints it
+};
+
 struct JobHang {
   WatchedRank who;  // the first that is named
   std::size_t named = 0;
   std::string verdict, op, first_step;
-  bool is_certain = false;  // it cannot end by itself
-  double since_s = 0;       // Unix time
-  double job_start_s = 0;   // when the youngest process that waits began
+  bool is_certain = false;                   // it cannot end by itself
+  double since_s = 0;                        // Unix time
+  double lasted_s = 0;                       // when it was looked at
+  double job_start_s = 0;                    // when the youngest process that waits began
+  std::shared_ptr<const HangReport> report;  // null where nobody is told of hangs
 };
 
 struct JobSlow {
@@ -57,7 +67,6 @@ struct JobFindings {
   std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` says it
-  std::string json;            // of a hang, where somebody is told of it
   std::size_t heard = 0;       // endpoints
   // The watcher's clock said so then.
   std::chrono::steady_clock::time_point looked_at{};
@@ -71,7 +80,10 @@ struct WatchedJob {
 };
 
 struct WatchState {
+  using Time = std::chrono::steady_clock::time_point;
+
   double round_s = 0;  // Unix time of the last round's end; 0: none has ended
+  Time round_at{};     // its end by the watcher's clock
   double round_seconds = 0;
   std::size_t answered = 0;
   std::map<std::string, std::vector<std::string>> silent;  // endpoints, by what is wrong
@@ -79,8 +91,10 @@ struct WatchState {
   std::vector<WatchedJob> jobs;                            // those in trouble first
 };
 
-// Returns when the oldest hang of a job that hangs began, in Unix time.
-double SinceOf(const WatchedJob& job);
+// Returns when a hang began, by the watcher's clock: the wall clock may step.
+WatchState::Time SinceOf(const JobHang& hang, const JobFindings& findings);
+// Returns when the oldest hang of a job that hangs began.
+WatchState::Time SinceOf(const WatchedJob& job);
 // Returns the job's name for a log. A job without an ID is named by its first endpoint.
 std::string NameOf(const WatchedJob& job);
 
@@ -96,6 +110,8 @@ struct JobName {
   }
 };
 JobName NameOfJob(const JobLook& look);
+
+HangReport HangReportOf(const JobLook& look);
 
 // `look`: at one job. `asked`: the endpoints to which its places refer.
 JobFindings FindingsOf(const JobLook& look, const std::vector<Address>& asked);

@@ -1,6 +1,7 @@
 #include "exporter/watch/hang_program.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <map>
@@ -22,13 +23,44 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostLineBytes = 200;
+constexpr std::chrono::seconds kReapEvery{1};
 
-std::string InputOf(const WatchedJob& job) {
-  const bool is_certain = std::any_of(job.findings.hangs.begin(), job.findings.hangs.end(),
-                                      [](const JobHang& each) { return each.is_certain; });
-  const Json input = {{"job_id", job.job_id},       {"workload", job.workload},
-                      {"since", SinceOf(job)},      {"certain", is_certain},
-                      {"endpoints", job.endpoints}, {"diagnosis", ParseJson(job.findings.json)}};
+using Time = WatchState::Time;
+using Users = std::vector<int64_t>;
+
+// Hangs of processes that carry one job ID and belong to the same users. Any user can claim a job
+// ID: hangs of different users are never one hang.
+struct HangOfUsers {
+  bool is_certain = false;
+  Time since = Time::max();  // when the oldest began
+  std::shared_ptr<const HangReport> report;
+};
+
+std::map<Users, HangOfUsers> ByUsers(const JobFindings& findings) {
+  std::map<Users, HangOfUsers> by_users;
+  for (const JobHang& hang : findings.hangs) {
+    HangOfUsers& all = by_users[hang.report == nullptr ? Users() : hang.report->users];
+    all.is_certain = all.is_certain || hang.is_certain;
+    const Time since = SinceOf(hang, findings);
+    if (since >= all.since) continue;
+    all.since = since;
+    all.report = hang.report;
+  }
+  return by_users;
+}
+
+std::string InputOf(const WatchedJob& job, const Users& users, const HangOfUsers& hang,
+                    double now_s, double lasted_s) {
+  Json user_ids = Json::array();
+  for (const int64_t user : users) user_ids.push_back(user < 0 ? Json(nullptr) : Json(user));
+  const Json input = {{"job_id", job.job_id},
+                      {"workload", job.workload},
+                      {"users", std::move(user_ids)},
+                      {"since", now_s - lasted_s},
+                      {"lasted", lasted_s},
+                      {"certain", hang.is_certain},
+                      {"endpoints", job.endpoints},
+                      {"diagnosis", ParseJson(hang.report == nullptr ? "" : hang.report->json)}};
   return JsonText(input, 2) + "\n";
 }
 
@@ -46,8 +78,8 @@ struct HangProgram::Shared : PatientThread {
   };
 
   Options options;
-  // By job, of See's thread: when its program was last due, in Unix time.
-  std::map<std::string, double> last_due;
+  // When the program of a job and its users was last due. See's thread.
+  std::map<std::pair<std::string, Users>, Time> last_due;
   bool was_full = false;
 
   std::deque<Due> waiting;  // `mutex` guards it
@@ -74,44 +106,46 @@ HangProgram::~HangProgram() { Stop(std::chrono::milliseconds(0)); }
 
 void HangProgram::See(const WatchState& state) {
   Shared& shared = *shared_;
-  const auto seconds = [](auto time) { return std::chrono::duration<double>(time).count(); };
-  const double now_s = state.round_s;
+  const Time now = state.round_at;
   for (const WatchedJob& job : state.jobs) {
-    if (job.findings.hangs.empty()) continue;
-    const std::string name = NameOf(job);
-    const double since_s = SinceOf(job);
-    const auto last = shared.last_due.find(name);
-    if (now_s - since_s < seconds(shared.options.after)) continue;
-    if (last != shared.last_due.end() &&
-        (since_s <= last->second || now_s - last->second < seconds(shared.options.pause))) {
-      continue;
-    }
-    {
-      const std::lock_guard<std::mutex> lock(shared.mutex);
-      if (shared.waiting.size() == kMostWaiting) {
-        if (!std::exchange(shared.was_full, true)) {
-          shared.Log(LogLevel::kWarning,
-                     absl::StrCat(kMostWaiting, " hangs wait for ", shared.options.path,
-                                  ": further hangs wait until these are done"));
-        }
-        return;
+    for (const auto& [users, hang] : ByUsers(job.findings)) {
+      const std::pair key(NameOf(job), users);
+      const Time since = hang.since;
+      const auto last = shared.last_due.find(key);
+      if (now - since < shared.options.after) continue;
+      if (last != shared.last_due.end() &&
+          (since <= last->second || now - last->second < shared.options.pause)) {
+        continue;
       }
-      shared.waiting.push_back({name, InputOf(job)});
-      shared.changed.notify_all();
+      {
+        const std::lock_guard<std::mutex> lock(shared.mutex);
+        if (shared.waiting.size() == kMostWaiting) {
+          if (!std::exchange(shared.was_full, true)) {
+            shared.Log(LogLevel::kWarning,
+                       absl::StrCat(kMostWaiting, " hangs wait for ", shared.options.path,
+                                    ": further hangs wait until these are done"));
+          }
+          return;
+        }
+        const double lasted_s = std::chrono::duration<double>(now - since).count();
+        shared.waiting.push_back({key.first, InputOf(job, users, hang, state.round_s, lasted_s)});
+        shared.changed.notify_all();
+      }
+      if (shared.last_due.size() == kMostJobs) {
+        shared.last_due.erase(
+            std::min_element(shared.last_due.begin(), shared.last_due.end(),
+                             [](const auto& a, const auto& b) { return a.second < b.second; }));
+      }
+      shared.last_due[key] = now;
     }
-    if (shared.last_due.size() == kMostJobs) {
-      shared.last_due.erase(
-          std::min_element(shared.last_due.begin(), shared.last_due.end(),
-                           [](const auto& a, const auto& b) { return a.second < b.second; }));
-    }
-    shared.last_due[name] = now_s;
   }
 }
 
 void HangProgram::Run(Shared& shared) {
   std::unique_lock<std::mutex> lock(shared.mutex);
   while (true) {
-    shared.changed.wait(lock, [&shared] { return shared.is_stopping || !shared.waiting.empty(); });
+    const auto is_due = [&shared] { return shared.is_stopping || !shared.waiting.empty(); };
+    while (!shared.changed.wait_for(lock, kReapEvery, is_due)) ReapOrphans();
     if (shared.is_stopping) break;
     const Shared::Due due = std::move(shared.waiting.front());
     shared.waiting.pop_front();

@@ -1,14 +1,18 @@
 // Runs a program when a job hangs: `pulse watch --on-hang=PROGRAM`.
 //
-// One start for each hang of a job. A hang that began before the job's last start is that hang
-// still, also if an endpoint was silent meanwhile, or if the verdict names another rank. A job has
-// a pause between two starts; a hang that begins within it waits until the pause is over, and is
-// forgotten if it ends first. Programs run one after another, on a thread of their own, each within
-// its patience. What is remembered does not outlive the process: after a restart, a hang that still
+// One start for each hang of a job and its users: processes of another user that claim the job's ID
+// start a program of their own. A hang that began before the job's last start is that hang still,
+// also if an endpoint was silent meanwhile, or if the verdict names another rank. A job has a pause
+// between two starts; a hang that begins within it waits until the pause is over, and is forgotten
+// if it ends first. Programs run one after another, on a thread of their own, each within its
+// patience. What is remembered does not outlive the process: after a restart, a hang that still
 // stands starts the program again. So does a second watcher.
 //
-// The program's standard input is an object: job_id, workload, since (Unix time), certain,
-// endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
+// The program's standard input is an object: job_id, workload, users (user IDs of all processes that
+// share communicators with the hanging ones, null if not known), since (Unix time), lasted (seconds),
+// certain, endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
+//
+// All decisions use the watcher's steady clock: a wall clock may step.
 //
 // Thread: See from one thread, which never waits; Stop and the destructor from any. Memory: a time
 // for each of kMostJobs jobs, and the JSON of kMostWaiting hangs. Errors go to the log.

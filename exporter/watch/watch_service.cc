@@ -78,12 +78,7 @@ class Desk {
   bool Next(Time until, const std::atomic<bool>& stopping, JobFilter* filter) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto is_due = [&] { return !questions_.empty() || stopping; };
-    while (!is_due() && std::chrono::steady_clock::now() < until) {
-      // It waits by the wall clock, because ThreadSanitizer does not see a lock that waits by the
-      // steady one.
-      const auto left = until - std::chrono::steady_clock::now();
-      changed_.wait_until(lock, std::chrono::system_clock::now() + left);
-    }
+    changed_.wait_until(lock, until, is_due);
     if (questions_.empty() || stopping) return false;
     *filter =
         std::min_element(questions_.begin(), questions_.end(), [](const auto& a, const auto& b) {

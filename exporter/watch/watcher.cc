@@ -37,6 +37,8 @@ uint64_t MostBytes(std::size_t endpoints) {
   return std::min(kMost, kForHostile + endpoints * kReservedBytes);
 }
 constexpr int kLooksForOneStraggler = 2;
+// Lines in the log for each round: an endpoint can make up jobs.
+constexpr std::size_t kMostNews = 20;
 
 // What launchers write where they have no id is none: torchrun's jobs are all called "none".
 bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none"; }
@@ -162,17 +164,14 @@ Watcher::Row Watcher::RowOf(const std::string& job_id, const std::string& worklo
 
 // Lowers next_due_ to when something else will have stood for as long.
 Watcher::Standing Watcher::StandingOf(const Group& group, Time now) {
-  double hang_after_s = 0;
-  for (const std::size_t index : group) {
-    hang_after_s = std::max(hang_after_s, endpoints_[index].summary.hang_after_s);
-  }
-  if (options_.look.hang_after) {
-    hang_after_s = duration<double>(*options_.look.hang_after).count();
-  }
   Standing standing;
   for (const std::size_t index : group) {
     const Endpoint& endpoint = endpoints_[index];
     if (!IsBelieved(endpoint, now)) continue;
+    // Its own: endpoints of other jobs may be in the group.
+    const double hang_after_s = options_.look.hang_after
+                                    ? duration<double>(*options_.look.hang_after).count()
+                                    : endpoint.summary.hang_after_s;
     for (const EndpointSummary::Standing& each : endpoint.summary.stands) {
       const double left_s = std::clamp(hang_after_s - each.seconds, -1e6, 1e6);
       const Time at = endpoint.heard_at + duration_cast<milliseconds>(duration<double>(left_s));
@@ -288,7 +287,10 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
     }
     const Row row = RowOf(name.job_id, name.workload, group);
     JobFindings found = FindingsOf(part, asked);
-    if (options_.tell && !found.hangs.empty()) found.json = JobJson(part);
+    if (options_.tell && !found.hangs.empty()) {
+      const auto report = std::make_shared<const HangReport>(HangReportOf(part));
+      for (JobHang& hang : found.hangs) hang.report = report;
+    }
     Merge(std::move(found), &findings[row]);
   }
   const Time now = options_.clock();
@@ -362,7 +364,8 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
   }
   state->find_error = find_error_;
   state->round_s = static_cast<double>(RealtimeNs()) / 1e9;
-  state->round_seconds = duration<double>(options_.clock() - began).count();
+  state->round_at = options_.clock();
+  state->round_seconds = duration<double>(state->round_at - began).count();
   if (options_.log) LogNews(*state);
   if (options_.tell) options_.tell(*state);
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -385,15 +388,20 @@ void Watcher::LogNews(const WatchState& state) const {
   for (const WatchedJob& job : this->state()->jobs) {
     before[{job.job_id, job.workload}] = gist(job.findings);
   }
+  std::size_t news = 0;
   for (const WatchedJob& job : state.jobs) {
     const auto found = before.find({job.job_id, job.workload});
     const bool is_known = found != before.end();
     const std::string now = gist(job.findings);
     const bool is_news = is_known ? found->second != now : job.findings.state <= JobState::kSlow;
     if (!is_news || job.findings.sentence.empty()) continue;
+    if (++news > kMostNews) continue;
     options_.log(
         absl::StrCat(job.job_id.empty() ? "a job without ID" : absl::StrCat("job ", job.job_id),
                      ": ", job.findings.sentence));
+  }
+  if (news > kMostNews) {
+    options_.log(absl::StrCat("and news of ", news - kMostNews, " other jobs: see the page"));
   }
 }
 

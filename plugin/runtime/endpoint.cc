@@ -1,5 +1,7 @@
 #include "plugin/runtime/endpoint.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <stdexcept>
 #include <utility>
@@ -23,6 +25,7 @@ SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish) {
     set.server_labels = own.static_labels;
     own.seen_pid = own.pid;
     own.seen_in = own.pid_namespace;
+    own.user = geteuid();
     return set;
   }
   throw std::runtime_error("this process' own segment: " + error);

@@ -6,14 +6,15 @@ import os
 import subprocess
 import tempfile
 import threading
-import time
 import unittest
 
 from tests import running
 
 EXAMPLES = "deploy/on-hang/"
-VERDICT = {"job_id": "4711", "workload": "llama", "since": 1.0, "certain": False,
+VERDICT = {"job_id": "4711", "workload": "llama", "users": [1000], "since": 1.0, "lasted": 600.0, "certain": False,
            "endpoints": ["http://node-0:9410/", "http://node-1:9410/"], "diagnosis": {"sentence": "HANG  rank 2"}}
+# Of a stand-in for squeue.
+OWNED_BY_1000 = 'case "$*" in *%U*) echo 1000; exit;; esac\n'
 
 
 class OnHangTest(unittest.TestCase):
@@ -56,7 +57,7 @@ class OnHangTest(unittest.TestCase):
         self.assertFalse([each for each in ran if each.startswith("--job-id")])
 
     def test_end_slurm_step(self):
-        self.stand_in("squeue", "echo 4711.batch 4711.extern 4711.0 4711.12 14711.3")
+        self.stand_in("squeue", OWNED_BY_1000 + "echo 4711.batch 4711.extern 4711.0 4711.12 14711.3")
         self.stand_in("scancel")
         status, out, ran = self.run_example("end_slurm_step", VERDICT)
         self.assertEqual((status, out), (0, "ended 4711.0 4711.12\n"))
@@ -64,17 +65,42 @@ class OnHangTest(unittest.TestCase):
         self.assertEqual(ran[ran.index("scancel"):], ["scancel", "4711.0", "4711.12"])
 
     def test_end_slurm_step_leaves_others_alone(self):
-        self.stand_in("squeue", "echo 4711.batch")
+        self.stand_in("squeue", OWNED_BY_1000 + "echo 4711.batch")
         self.stand_in("scancel")
         for verdict, said, environment in (
                 (dict(VERDICT, job_id="none"), "not Slurm's: 'none'", {}),
                 (dict(VERDICT, job_id="4711 4712"), "not Slurm's", {}),
-                (dict(VERDICT, since=time.time()), "nothing is done", {"ON_HANG_PATIENCE": "300"}),
+                (dict(VERDICT, lasted=20), "nothing is done", {"ON_HANG_PATIENCE": "300"}),
                 (VERDICT, "has no step: 4711.batch", {})):
             status, out, ran = self.run_example("end_slurm_step", verdict, **environment)
             self.assertEqual(status, 1)
             self.assertIn(said, out)
             self.assertNotIn("scancel", ran)
+
+    def test_end_slurm_step_believes_no_job_id_of_another_user(self):
+        self.stand_in("squeue", OWNED_BY_1000 + "echo 4711.0")
+        self.stand_in("scancel")
+        without_users = dict(VERDICT, certain=True)
+        del without_users["users"]
+        for verdict, said in (
+                (dict(VERDICT, users=[65534]), "belongs to user 1000, and processes of user 65534 hang"),
+                (dict(VERDICT, users=[0]), "processes of user 0 hang"),
+                (dict(VERDICT, users=[1000, 65534]), "processes of user 1000, 65534 hang"),
+                (dict(VERDICT, users=[None, 1000]), "processes of user 1000, unknown hang"),
+                (dict(VERDICT, users=[]), "processes of user unknown hang"),
+                (without_users, "processes of user unknown hang")):
+            status, out, ran = self.run_example("end_slurm_step", verdict)
+            self.assertEqual(status, 1)
+            self.assertIn(said, out)
+            self.assertNotIn("scancel", ran)
+
+    def test_end_slurm_step_of_a_job_that_slurm_does_not_know(self):
+        self.stand_in("squeue")
+        self.stand_in("scancel")
+        status, out, ran = self.run_example("end_slurm_step", dict(VERDICT, users=[]))
+        self.assertEqual(status, 1)
+        self.assertIn("belongs to user unknown", out)
+        self.assertNotIn("scancel", ran)
 
     def test_webhook(self):
         posted = []

@@ -124,6 +124,19 @@ TEST_F(PeerTableTest, TellsThePidThatAProcessHasHere) {
   }
 }
 
+// Not what a process says of itself, and also of one that has ended.
+TEST_F(PeerTableTest, TellsTheUserThatTheKernelKnows) {
+  const auto one = Join(kAnna, 1, 1);
+  Join(kBert, 2, 2)->Close();
+  HandleAll();
+  SnapshotSet set;
+  table().Read(&set, now_);
+  ASSERT_EQ(set.processes.size(), 2u);
+  for (const ProcessSnapshot& process : set.processes) {
+    EXPECT_EQ(process.user, process.pid == 1 ? kAnna : kBert);
+  }
+}
+
 // Two of one user's may: a communicator that is made again.
 TEST_F(PeerTableTest, AUserMayClaimItsOwn) {
   const auto one = Join(kAnna, 1, 0xc0ffee, 1, 3);

@@ -49,7 +49,17 @@ class UncapturedTest : public ::testing::Test {
   // What is new in a round so many seconds after the start.
   std::vector<std::string> See(double seconds, std::vector<WatchedJob> jobs) {
     WatchState state;
-    state.round_s = kStart + seconds;
+    // The wall clock goes back all the time.
+    state.round_s = kStart - seconds;
+    state.round_at =
+        WatchState::Time() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+    for (WatchedJob& job : jobs) {
+      job.findings.looked_at = state.round_at;
+      for (JobHang& hang : job.findings.hangs) {
+        hang.lasted_s = seconds - (hang.since_s - kStart);
+        hang.since_s = state.round_s - hang.lasted_s;
+      }
+    }
     state.jobs = std::move(jobs);
     uncaptured_.See(state);
     std::vector<std::string> reasons;
@@ -102,8 +112,9 @@ TEST_F(UncapturedTest, AStragglerIsNewAfterHalfAnHour) {
   Done();
   EXPECT_THAT(See(100, {}), IsEmpty());
   EXPECT_THAT(See(200, {slow}), IsEmpty());
-  EXPECT_THAT(See(201 + Uncaptured::kStragglerIsOverS, {slow}),
-              ElementsAre("pid 42 on host node7 lags", "host node8 lags"));
+  EXPECT_THAT(
+      See(201 + std::chrono::duration<double>(Uncaptured::kStragglerIsOver).count(), {slow}),
+      ElementsAre("pid 42 on host node7 lags", "host node8 lags"));
   EXPECT_THAT(See(2100, {Job("7", {Hang("aa", kStart)}, {Slow("node7", "42")})}),
               ElementsAre("hang of communicator aa", "pid 42 on host node7 lags"));
   EXPECT_TRUE(uncaptured_.fresh().front().is_hang);

@@ -52,18 +52,31 @@ class HangProgramTest : public testing::Test {
     WatchedJob job;
     job.job_id = job.workload = id;
     job.endpoints = {"http://node-0:9410/"};
+    job.findings.state = JobState::kHang;
+    job.findings.hangs = {Hang(since_s, {1000})};
+    return job;
+  }
+
+  static JobHang Hang(double since_s, std::vector<int64_t> users) {
     JobHang hang;
     hang.since_s = since_s;
     hang.is_certain = true;
-    job.findings.state = JobState::kHang;
-    job.findings.hangs = {hang};
-    job.findings.json = R"({"sentence":"HANG"})";
-    return job;
+    hang.report =
+        std::make_shared<const HangReport>(HangReport{std::move(users), R"({"sentence":"HANG"})"});
+    return hang;
   }
 
   void See(double now_s, std::vector<WatchedJob> jobs) {
     WatchState state;
-    state.round_s = now_s;
+    state.round_s = now_s + wall_clock_step_s_;
+    state.round_at = At(now_s);
+    for (WatchedJob& job : jobs) {
+      job.findings.looked_at = state.round_at;
+      for (JobHang& hang : job.findings.hangs) {
+        hang.lasted_s = now_s - hang.since_s;
+        hang.since_s += wall_clock_step_s_;
+      }
+    }
     state.jobs = std::move(jobs);
     program_->See(state);
   }
@@ -81,6 +94,12 @@ class HangProgramTest : public testing::Test {
     return {std::istreambuf_iterator<char>(file), {}};
   }
 
+  static std::chrono::steady_clock::time_point At(double seconds) {
+    return std::chrono::steady_clock::time_point() +
+           std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  }
+
+  double wall_clock_step_s_ = 0;
   HangProgram::Options options_;
   std::string output_;
   std::unique_ptr<HangProgram> program_;
@@ -95,7 +114,9 @@ TEST_F(HangProgramTest, ReadsTheVerdict) {
   WaitForPrograms(1);
   const nlohmann::json input = ParseJson(output());
   EXPECT_EQ(input["job_id"], "4711");
+  EXPECT_EQ(input["users"], nlohmann::json({1000}));
   EXPECT_EQ(input["since"], 100.0);
+  EXPECT_EQ(input["lasted"], 10.0);
   EXPECT_EQ(input["certain"], true);
   EXPECT_EQ(input["endpoints"][0], "http://node-0:9410/");
   EXPECT_EQ(input["diagnosis"]["sentence"], "HANG");
@@ -123,6 +144,45 @@ TEST_F(HangProgramTest, StartsOnceForEachHang) {
   WaitForPrograms(4);
   EXPECT_EQ(output(), "x\nx\nx\nx\n");
   EXPECT_THAT(log(), SizeIs(8));
+}
+
+TEST_F(HangProgramTest, AWallClockThatStepsDelaysNothing) {
+  options_.after = seconds(5);
+  for (const double step_s : {-3600.0, 3600.0}) {
+    Write("echo x >> $0.out");
+    std::remove(output_.c_str());
+    log_.clear();
+    wall_clock_step_s_ = 0;
+    Start();
+    See(110, {Job("4711", 100)});
+    WaitForPrograms(1);
+    wall_clock_step_s_ = step_s;
+    See(300, {Job("4711", 298), Job("4712", 298)});
+    See(304, {Job("4711", 298), Job("4712", 290)});
+    WaitForPrograms(2);
+    See(310, {Job("4711", 298)});
+    WaitForPrograms(3);
+    EXPECT_EQ(output(), "x\nx\nx\n");
+  }
+}
+
+// Another user's processes carry the job's ID.
+TEST_F(HangProgramTest, UsersOfOneJobIdHaveAProgramEach) {
+  Write("cat >> $0.out");
+  Start();
+  WatchedJob job = Job("4711", 100);
+  job.findings.hangs.push_back(Hang(90, {65534, -1}));
+  See(110, {job});
+  WaitForPrograms(2);
+  job.findings.hangs.erase(job.findings.hangs.begin());
+  See(300, {job});
+  WatchedJob other = Job("4712", 100);
+  See(300, {other});
+  WaitForPrograms(3);
+  const std::string said = output();
+  EXPECT_THAT(said, HasSubstr("\"users\": [\n    1000\n  ],\n  \"since\": 100.0"));
+  EXPECT_THAT(said, HasSubstr("\"users\": [\n    65534,\n    null\n  ],\n  \"since\": 90.0"));
+  EXPECT_THAT(log(), SizeIs(6));
 }
 
 TEST_F(HangProgramTest, WaitsUntilAHangHasLasted) {

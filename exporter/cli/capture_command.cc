@@ -51,7 +51,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
   --time-limit=DURATION limit for everything after the verdict: half of it for endpoints, the rest for programs
                         (default 60s)
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
   --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows.
                         off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
 

@@ -42,7 +42,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
   --job-id=ID           the job with this value of the label job_id (default: everything that the endpoints know)
   --comm=ID             the job with this communicator (16 hexadecimal digits)
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
   --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows, and twice for
                         jobs without NCCL Pulse. off: don't ask (default: NCCL_RAS_ADDR of the processes or of
                         this shell, or localhost:28028)

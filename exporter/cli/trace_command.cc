@@ -60,7 +60,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
   --out=FILE            must not exist (default: nccl-pulse-TIME.pftrace in the current folder).
                         /dev/stdout: messages then go to stderr
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
 
 Examples:
   pulse trace --duration=5s --out=job.pftrace

@@ -43,7 +43,7 @@ Addresses of endpoints (they must be given), TLS and passwords: `pulse help conn
 again every 10 s.
 
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the longest if they differ)
+                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
 
 What to do in a hang (docs/on-hang.md has examples):
   --on-hang=PROGRAM     a program to start once for each hang of a job. Its standard input is the verdict as

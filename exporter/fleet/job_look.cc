@@ -3,8 +3,11 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -31,9 +34,145 @@ std::chrono::milliseconds Milliseconds(int64_t ns) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(ns));
 }
 
+// Which job each process belongs to: jobs share communicators.
+class Jobs {
+ public:
+  explicit Jobs(const SnapshotSet& set) {
+    for (const auto* processes : {&set.processes, &set.ended}) {
+      for (const ProcessSnapshot& process : *processes) Join(process);
+    }
+  }
+
+  // `number`: of the process, among all of `processes`, then of `ended`.
+  std::size_t Of(std::size_t number) { return sets_.SetOf(number); }
+  std::optional<std::size_t> OfCommunicator(uint64_t comm_id) {
+    const auto found = first_with_.find(comm_id);
+    if (found == first_with_.end()) return std::nullopt;
+    return sets_.SetOf(found->second);
+  }
+
+ private:
+  void Join(const ProcessSnapshot& process) {
+    const std::size_t own = sets_.Add();
+    for (const CommunicatorSnapshot& each : process.communicators) {
+      if (each.comm_id == 0) continue;  // not known: it connects nobody
+      sets_.Join(first_with_.try_emplace(each.comm_id, own).first->second, own);
+    }
+  }
+
+  DisjointSets sets_;
+  std::unordered_map<uint64_t, std::size_t> first_with_;
+};
+
+// Diagnoses jobs, each by a threshold of its own. It remembers the calls of all looks.
+class JobsDiagnosis {
+ public:
+  // `hang_after_ns`: for all jobs, in place of what their endpoints go by.
+  explicit JobsDiagnosis(std::optional<std::chrono::milliseconds> hang_after) {
+    if (hang_after) hang_after_ns_ = std::chrono::nanoseconds(*hang_after).count();
+  }
+
+  DiagnosisResult Update(SnapshotSet* set, int64_t now_ns) {
+    const std::vector<int64_t> thresholds = ThresholdsOf(*set);
+    const std::set<int64_t> different(thresholds.begin(), thresholds.end());
+    const int64_t shortest_ns = different.empty() ? kDefaultNs : *different.begin();
+    set->stands_after_ns = std::min(kStoppedAfterNs, shortest_ns);
+    if (different.size() < 2) return Update(*set, shortest_ns, now_ns);
+    DiagnosisResult all;
+    for (const int64_t threshold_ns : different) {
+      SnapshotSet part;
+      part.is_of_all_nodes = set->is_of_all_nodes;
+      part.stands_after_ns = std::min(kStoppedAfterNs, threshold_ns);
+      Exchange(set, thresholds, threshold_ns, &part);
+      DiagnosisResult result = Update(part, threshold_ns, now_ns);
+      Exchange(set, thresholds, threshold_ns, &part);
+      for (CommunicatorDiagnosis& each : result) {
+        if (each.hang && each.hang->absent_in) *each.hang->absent_in += all.size();
+      }
+      all.insert(all.end(), std::make_move_iterator(result.begin()),
+                 std::make_move_iterator(result.end()));
+    }
+    return Sorted(std::move(all));
+  }
+
+ private:
+  static constexpr int64_t kDefaultNs =
+      std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count();
+
+  DiagnosisResult Update(const SnapshotSet& set, int64_t threshold_ns, int64_t now_ns) {
+    return by_threshold_.try_emplace(threshold_ns, Milliseconds(threshold_ns))
+        .first->second.Update(set, now_ns);
+  }
+
+  // Returns the threshold of each process' job, in the order of Jobs::Of.
+  std::vector<int64_t> ThresholdsOf(const SnapshotSet& set) const {
+    std::vector<int64_t> thresholds(set.processes.size() + set.ended.size(),
+                                    hang_after_ns_.value_or(0));
+    if (hang_after_ns_) return thresholds;
+    Jobs jobs(set);
+    std::size_t number = 0;
+    for (const auto* processes : {&set.processes, &set.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        int64_t& shortest = thresholds[jobs.Of(number++)];
+        if (process.hang_after_ns == 0) continue;
+        const int64_t own = std::max(process.hang_after_ns, kLeastHangAfterNs);
+        shortest = shortest == 0 ? own : std::min(shortest, own);
+      }
+    }
+    for (std::size_t i = 0; i < thresholds.size(); ++i) {
+      const int64_t of_job = thresholds[jobs.Of(i)];
+      thresholds[i] = of_job == 0 ? kDefaultNs : of_job;
+    }
+    return thresholds;
+  }
+
+  // Moves the processes of jobs with this threshold into an empty `part`, or back.
+  static void Exchange(SnapshotSet* set, const std::vector<int64_t>& thresholds,
+                       int64_t threshold_ns, SnapshotSet* part) {
+    std::size_t number = 0;
+    for (const auto field : {&SnapshotSet::processes, &SnapshotSet::ended}) {
+      std::vector<ProcessSnapshot>& of_part = part->*field;
+      const bool is_back = !of_part.empty();
+      std::size_t next = 0;
+      for (ProcessSnapshot& process : set->*field) {
+        if (thresholds[number++] != threshold_ns) continue;
+        if (is_back) {
+          process = std::move(of_part[next++]);
+        } else {
+          of_part.push_back(std::move(process));
+        }
+      }
+      if (is_back) of_part.clear();
+    }
+  }
+
+  // In the order of GroupByCommunicator.
+  static DiagnosisResult Sorted(DiagnosisResult all) {
+    std::vector<std::size_t> order(all.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&all](std::size_t a, std::size_t b) {
+      return std::tie(all[a].comm_id, all[a].number) < std::tie(all[b].comm_id, all[b].number);
+    });
+    std::vector<std::size_t> place(all.size());
+    for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
+    DiagnosisResult sorted;
+    sorted.reserve(all.size());
+    for (const std::size_t from : order) {
+      sorted.push_back(std::move(all[from]));
+      std::optional<Hang>& hang = sorted.back().hang;
+      if (hang && hang->absent_in) hang->absent_in = place[*hang->absent_in];
+    }
+    return sorted;
+  }
+
+  std::optional<int64_t> hang_after_ns_;
+  std::map<int64_t, Diagnosis> by_threshold_;
+};
+
 class Look {
  public:
-  Look(const std::vector<Address>& endpoints, const JobLookOptions& options, Diagnosis* diagnosis)
+  Look(const std::vector<Address>& endpoints, const JobLookOptions& options,
+       JobsDiagnosis* diagnosis)
       : endpoints_(endpoints), options_(options), diagnosis_(diagnosis), all_(options.filter) {
     look_.endpoints = endpoints.size();
     look_.now_realtime_ns = RealtimeNs();
@@ -58,18 +197,10 @@ class Look {
       }
     });
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
-    if (options_.hang_after) {
-      longest_ns_ = std::chrono::nanoseconds(*options_.hang_after).count();
-    } else if (longest_ns_ == 0) {
-      longest_ns_ = std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count();
-    }
     look_.endpoint_of = std::move(endpoint_of_);
-    look_.hang_after_ns = longest_ns_;
-    look_.shortest_hang_after_ns = std::min(shortest_ns_, longest_ns_);
     look_.other_jobs = all_.other_jobs();
-    look_.set = all_.Take(longest_ns_);
-    diagnosis_->set_hang_after(Milliseconds(longest_ns_));
-    look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
+    look_.set = all_.Take();
+    look_.diagnosis = diagnosis_->Update(&look_.set, look_.now_realtime_ns);
     return std::move(look_);
   }
 
@@ -89,10 +220,6 @@ class Look {
       return absl::StrCat("it answers with ", error);
     }
     taken_ += message.bytes;
-    if (message.hang_after_ns > 0) {
-      shortest_ns_ = std::min(shortest_ns_, message.hang_after_ns);
-      longest_ns_ = std::max(longest_ns_, message.hang_after_ns);
-    }
     for (const auto* processes : {&message.set.processes, &message.set.ended}) {
       for (const ProcessSnapshot& process : *processes) {
         endpoint_of_->try_emplace({process.hostname, process.pid}, index);
@@ -112,12 +239,11 @@ class Look {
 
   const std::vector<Address>& endpoints_;
   const JobLookOptions& options_;
-  Diagnosis* diagnosis_;
+  JobsDiagnosis* diagnosis_;
   SnapshotUnion all_;
   std::shared_ptr<JobLook::EndpointOf> endpoint_of_ = std::make_shared<JobLook::EndpointOf>();
   WorkBudget budget_{options_.most_time};
   uint64_t taken_ = 0, unanswered_ = 0;
-  int64_t shortest_ns_ = INT64_MAX, longest_ns_ = 0;  // that an endpoint goes by
   JobLook look_;
 };
 
@@ -156,10 +282,13 @@ std::size_t KeepHangs(const Communicators& communicators, DiagnosisResult* diagn
   return kept;
 }
 
-// What is no hang yet, and may be one on an endpoint's own page.
-void NoteEarlyHangs(JobLook* look) {
-  const int64_t shortest_ns = look->shortest_hang_after_ns;
-  if (shortest_ns >= look->hang_after_ns) return;
+// What is no hang by --hang-after, and may be one on an endpoint's own page.
+void NoteEarlyHangs(int64_t hang_after_ns, JobLook* look) {
+  int64_t shortest_ns = hang_after_ns;
+  for (const ProcessSnapshot& process : look->set.processes) {
+    if (process.hang_after_ns > 0) shortest_ns = std::min(shortest_ns, process.hang_after_ns);
+  }
+  if (shortest_ns >= hang_after_ns) return;
   Diagnosis early{Milliseconds(std::max(shortest_ns, kLeastHangAfterNs))};
   std::size_t communicators = 0;
   int64_t since_ns = look->now_realtime_ns;
@@ -175,15 +304,15 @@ void NoteEarlyHangs(JobLook* look) {
           "%d communicator%s made no progress for up to %s. This command reports a hang "
           "after %s (--hang-after), an endpoint after %s. Run it again.",
           communicators, communicators == 1 ? " has" : "s have",
-          DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)),
-          DurationWords(look->hang_after_ns), DurationWords(shortest_ns)));
+          DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)), DurationWords(hang_after_ns),
+          DurationWords(shortest_ns)));
 }
 
 }  // namespace
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
   const auto start = steady_clock::now();
-  Diagnosis diagnosis;  // remembers the calls of all looks
+  JobsDiagnosis diagnosis(options.hang_after);
   JobLook look;
   Communicators before;  // what hung at the last look
   std::size_t went_on = 0;
@@ -210,7 +339,9 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   look.looks = looks;
   look.went_on = went_on;
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
-  if (before.empty()) NoteEarlyHangs(&look);
+  if (before.empty() && options.hang_after) {
+    NoteEarlyHangs(std::chrono::nanoseconds(*options.hang_after).count(), &look);
+  }
   if (options.ras.has_value() && look.health.missing_ranks != 0) {
     look.ras_address = options.ras->name();
     look.ras = AskRas(*options.ras, options.client.patience);
@@ -220,27 +351,16 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
 }
 
 std::vector<JobLook> SplitByJob(JobLook look) {
-  DisjointSets jobs;
-  std::unordered_map<uint64_t, std::size_t> job_of;
-  const auto join = [&](const ProcessSnapshot& process) {
-    const std::size_t own = jobs.Add();
-    for (const CommunicatorSnapshot& each : process.communicators) {
-      if (each.comm_id == 0) continue;  // not known: it connects nobody
-      jobs.Join(job_of.try_emplace(each.comm_id, own).first->second, own);
-    }
-  };
-  for (const ProcessSnapshot& process : look.set.processes) join(process);
-  for (const ProcessSnapshot& process : look.set.ended) join(process);
-
+  Jobs jobs(look.set);
   std::map<std::size_t, JobLook> looks;
   std::map<std::size_t, std::set<std::size_t>> endpoints;
   std::size_t number = 0;
   const auto take = [&](std::vector<ProcessSnapshot>* from, auto field) {
     if (from->empty()) return;
-    const std::size_t first = jobs.SetOf(0);
+    const std::size_t first = jobs.Of(0);
     std::size_t kept = 0;  // of the first job, in its place: it may be the only one, and large
     for (ProcessSnapshot& process : *from) {
-      const std::size_t job = jobs.SetOf(number++);
+      const std::size_t job = jobs.Of(number++);
       endpoints[job].insert(look.endpoint_of->at({process.hostname, process.pid}));
       if (job != first) {
         (looks[job].set.*field).push_back(std::move(process));
@@ -254,17 +374,15 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   take(&look.set.processes, &SnapshotSet::processes);
   take(&look.set.ended, &SnapshotSet::ended);
   for (CommunicatorDiagnosis& each : look.diagnosis) {
-    const auto found = job_of.find(each.comm_id);
-    if (found != job_of.end())
-      looks[jobs.SetOf(found->second)].diagnosis.push_back(std::move(each));
+    if (const auto job = jobs.OfCommunicator(each.comm_id)) {
+      looks[*job].diagnosis.push_back(std::move(each));
+    }
   }
   std::vector<JobLook> split;
   for (auto& [job, part] : looks) {
     part.endpoints = part.heard = endpoints[job].size();
     part.endpoint_of = look.endpoint_of;
     part.now_realtime_ns = look.now_realtime_ns;
-    part.hang_after_ns = look.hang_after_ns;
-    part.shortest_hang_after_ns = look.shortest_hang_after_ns;
     part.set.is_of_all_nodes = look.set.is_of_all_nodes;
     part.set.stands_after_ns = look.set.stands_after_ns;
     part.looks = look.looks;

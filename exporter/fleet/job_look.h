@@ -63,8 +63,6 @@ struct JobLook {
   std::shared_ptr<const EndpointOf> endpoint_of;
 
   int64_t now_realtime_ns = 0;
-  int64_t hang_after_ns = 0;           // that the verdict goes by
-  int64_t shortest_hang_after_ns = 0;  // that an endpoint goes by, at most that
   SnapshotSet set;
   DiagnosisResult diagnosis;
   JobVerdict verdict;
@@ -80,7 +78,8 @@ struct JobLook {
 struct JobLookOptions {
   FleetClientOptions client;
   JobFilter filter;
-  // None: the longest that an endpoint goes by, so that nobody hears of a hang before their time.
+  // None: for each job the shortest that an endpoint of its own processes goes by. What endpoints of
+  // other jobs go by does not matter.
   std::optional<std::chrono::milliseconds> hang_after;
   std::chrono::milliseconds pause{1000};  // before another look
   int most_looks = 1;                     // where nothing hangs, or kLooksForStragglers

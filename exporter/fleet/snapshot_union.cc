@@ -24,6 +24,11 @@ bool AreSame(const ProcessSnapshot& a, const ProcessSnapshot& b) {
          ElapsedNs(b.start_realtime_ns, a.start_realtime_ns) <= kSameStartNs;
 }
 
+// 0: not known.
+int64_t Shortest(int64_t a, int64_t b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
+}
+
 bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   const bool a_lives = a.end == ProcessEnd::kLive;
   const bool b_lives = b.end == ProcessEnd::kLive;
@@ -72,6 +77,7 @@ std::size_t SnapshotUnion::Add(SnapshotMessage message) {
       }
       ++wanted;
       process.communicators.shrink_to_fit();  // a large job has tens of thousands
+      process.hang_after_ns = std::max<int64_t>(message.hang_after_ns, 0);
       set_.processes.push_back(std::move(process));
     }
   }
@@ -81,7 +87,7 @@ std::size_t SnapshotUnion::Add(SnapshotMessage message) {
   return wanted;
 }
 
-SnapshotSet SnapshotUnion::Take(int64_t hang_after_ns) {
+SnapshotSet SnapshotUnion::Take() {
   std::vector<ProcessSnapshot>& all = set_.processes;
   std::sort(all.begin(), all.end(),
             [](const ProcessSnapshot& a, const ProcessSnapshot& b) { return KeyOf(a) < KeyOf(b); });
@@ -95,14 +101,16 @@ SnapshotSet SnapshotUnion::Take(int64_t hang_after_ns) {
   SnapshotSet set;
   set.is_of_all_nodes = true;
   set.rejected = set_.rejected;
-  set.stands_after_ns = std::min(kStoppedAfterNs, hang_after_ns);
   std::size_t kept = 0;  // in its place: a second list would be as large
   for (std::size_t begin = 0; begin < all.size();) {
     std::size_t best = begin;
     std::size_t end = begin + 1;
+    int64_t hang_after_ns = all[begin].hang_after_ns;
     for (; end < all.size() && AreSame(all[end - 1], all[end]); ++end) {
       if (IsBetter(all[end], all[best])) best = end;
+      hang_after_ns = Shortest(hang_after_ns, all[end].hang_after_ns);
     }
+    all[best].hang_after_ns = hang_after_ns;
     if (!is_connected(all[best])) {
       begin = end;
       continue;

@@ -35,8 +35,8 @@ class SnapshotUnion {
   // Returns how many of its processes are of interest.
   std::size_t Add(SnapshotMessage message);
 
-  // Of what was added; after that there is nothing. `hang_after_ns`: of the diagnosis that follows.
-  SnapshotSet Take(int64_t hang_after_ns);
+  // Returns what was added; after that there is nothing.
+  SnapshotSet Take();
 
   // Returns ids of jobs that the filter left out, kMostOtherJobs at most.
   static constexpr std::size_t kMostOtherJobs = 16;

@@ -249,8 +249,6 @@ class Look {
     look.endpoints = look.heard = 1;
     look.looks = 2;
     look.now_realtime_ns = seen.now_ns;
-    look.hang_after_ns = look.shortest_hang_after_ns =
-        std::chrono::nanoseconds(options_.hang_after).count();
     look.set = std::move(job.set);
     look.diagnosis = Diagnosis(options_.hang_after).Update(look.set, seen.now_ns);
     look.verdict = JudgeJob(look.set, look.diagnosis, seen.now_ns);

@@ -121,7 +121,7 @@ void JudgeWhatIsHostile(int round, std::vector<NodeSnapshot> nodes, int* read) {
     ++*read;
     all.Add(std::move(message));
   }
-  look.set = all.Take(10000000000);
+  look.set = all.Take();
   look.diagnosis = Diagnosis().Update(look.set, look.now_realtime_ns);
   look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);

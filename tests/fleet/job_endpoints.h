@@ -3,6 +3,7 @@
 #define TESTS_FLEET_JOB_ENDPOINTS_H_
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -31,9 +32,10 @@ class JobEndpoints {
   }
 
   int64_t hang_after_ns = 10 * kSecond;
-  std::set<int> silent;            // nodes
-  std::vector<std::string> asked;  // for snapshots, by host
-  std::string garbage;             // what node 0 says in place of a summary; "": nothing
+  std::map<int, int64_t> hang_after_of;  // nodes with another one
+  std::set<int> silent;                  // nodes
+  std::vector<std::string> asked;        // for snapshots, by host
+  std::map<int, std::string> garbage;    // what nodes say in place of a summary
 
   std::vector<Address> addresses() const {
     const std::set<int> nodes(node_of_.begin(), node_of_.end());
@@ -64,14 +66,15 @@ class JobEndpoints {
     for (std::size_t i = 0; i < node_of_.size(); ++i) {
       if (node_of_[i] == node) set.processes.push_back(job_.process(static_cast<int>(i)));
     }
+    const auto own = hang_after_of.find(node);
+    const int64_t hang_after = own == hang_after_of.end() ? hang_after_ns : own->second;
     answer.status = 200;
     if (request.target == "/api/v1/summary") {
-      answer.body =
-          SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), hang_after_ns);
-      if (node == 0 && !garbage.empty()) answer.body = garbage;
+      answer.body = SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), hang_after);
+      if (garbage.count(node) != 0) answer.body = garbage[node];
     } else {
       asked.push_back(request.address.host);
-      answer.body = WriteSnapshots(set, job_.now(), hang_after_ns);
+      answer.body = WriteSnapshots(set, job_.now(), hang_after);
     }
     return answer;
   }

@@ -39,7 +39,7 @@ SnapshotSet AllOf(SimulatedJob* job, const std::vector<std::vector<int>>& nodes,
                   const JobFilter& filter = {}) {
   SnapshotUnion all(filter);
   for (const std::vector<int>& node : nodes) all.Add(Endpoint(job, node));
-  return all.Take(kHangAfter);
+  return all.Take();
 }
 
 const CommunicatorDiagnosis& Of(const JobLook& seen, uint64_t comm_id) {
@@ -242,7 +242,7 @@ TEST(SnapshotUnion, AProcessCountsOnce) {
   job.Advance(kSecond);
   all.Add(Endpoint(&job, {0, 1}));
   all.Add(Endpoint(&job, {2, 3}));
-  const SnapshotSet set = all.Take(kHangAfter);
+  const SnapshotSet set = all.Take();
   EXPECT_EQ(set.processes.size(), 4u);
   EXPECT_TRUE(set.is_of_all_nodes);
 }

@@ -132,6 +132,57 @@ TEST_F(WatcherTest, GoesByTheEndpointsOwnTime) {
   EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
 }
 
+// Any endpoint can claim a job's ID, or many of them.
+TEST_F(WatcherTest, AnotherJobsEndpointsSilenceNothing) {
+  for (const bool is_in_summary_alone : {true, false}) {
+    Spread();
+    endpoints_->hang_after_of = {{4, 86400 * kSecond}, {5, 86400 * kSecond}};
+    if (is_in_summary_alone) {
+      std::string jobs = R"({"job_id":"4711","workload":"","processes":1})";
+      for (int i = 0; i < 250; ++i) {
+        jobs += R"(,{"job_id":")" + std::to_string(i) + R"(","workload":"","processes":1})";
+      }
+      endpoints_->garbage[5] = R"({"time":1,"hang_after":86400,"jobs":[)" + jobs + "]}";
+    } else {
+      job_.process(4).job_id = job_.process(5).job_id = "4711";
+    }
+    const auto watcher = MakeWatcher();
+    RunFor(watcher.get(), seconds(3));
+    Hang();
+    RunFor(watcher.get(), seconds(14));
+    EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed)) << is_in_summary_alone;
+    job_.Launch(kComm, 2, "AllReduce");
+    for (const int rank : {0, 1, 2, 3}) job_.Complete(kComm, rank);
+  }
+}
+
+// Each by its own, where endpoints know of several jobs.
+TEST_F(WatcherTest, JobsWithDifferentTimesDoNotMix) {
+  endpoints_->hang_after_of = {{0, 40 * kSecond}, {1, 40 * kSecond}, {2, 40 * kSecond},
+                               {3, 40 * kSecond}, {4, 10 * kSecond}, {5, 10 * kSecond}};
+  for (const int process : {4, 5}) job_.process(process).job_id = "4711";
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(3));
+  Hang();
+  job_.Launch(kOther, 0, "AllReduce");
+  RunFor(watcher.get(), seconds(20));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(comm="00000000000000d0",rank="1")"));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr(R"(comm="00000000000000c0")")));
+  RunFor(watcher.get(), seconds(40));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(comm="00000000000000d0",rank="1")"));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(comm="00000000000000c0",rank="2")"));
+}
+
+// One node's agent has a longer time, for another job.
+TEST_F(WatcherTest, OfAJobsEndpointsTheShortestTimeCounts) {
+  endpoints_->hang_after_of = {{1, 3600 * kSecond}, {2, 3600 * kSecond}};
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(3));
+  Hang();
+  RunFor(watcher.get(), seconds(14));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+}
+
 TEST_F(WatcherTest, UnlessItIsToldAnother) {
   endpoints_->hang_after_ns = 30 * kSecond;
   hang_after_ = seconds(8);
@@ -245,7 +296,7 @@ TEST_F(WatcherTest, WhatIsNoSummaryIsNoAnswer) {
        {"{", "[]", "7", "{\"time\": \"x\"}",
         "{\"time\":1,\"stands\":7,\"jobs\":[7,{}],\"communicators\":{}}",
         "{\"time\":1e308,\"hang_after\":-1e308,\"stands\":[{\"since\":-1e308}],\"late\":[[]]}"}) {
-    endpoints_->garbage = text;
+    endpoints_->garbage[0] = text;
     const auto watcher = MakeWatcher();
     RunFor(watcher.get(), seconds(5));
     EXPECT_EQ(watcher->state()->answered + watcher->state()->silent.size(), 6u) << text;

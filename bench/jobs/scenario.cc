@@ -751,7 +751,7 @@ Judged Judge(const Scenario& scenario, Engine engine) {
       Ask(*scenario.other, scenario.other->answers, scenario.other->options, now, &asked);
     }
     if (!asked.error.empty()) return {Outcome::kWrong, asked.error, looks, ""};
-    const SnapshotSet set = asked.all.Take(asked.longest_hang_after_ns);
+    const SnapshotSet set = asked.all.Take();
     diagnosis.set_hang_after(std::chrono::milliseconds(asked.longest_hang_after_ns / kMs));
     const DiagnosisResult result = diagnosis.Update(set, now);
     JobVerdict verdict = JudgeJob(set, result, now);

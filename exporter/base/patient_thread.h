@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,9 +22,15 @@ struct PatientThread {
   bool is_stopping = false;
   bool has_ended = false;
 
-  // Runs `run(*state)`. Returns "", or why the system gives no thread.
+  // Runs `run(*state)`, with all signals blocked. Returns "", or why the system gives no thread.
   template <typename State, typename Run>
   static std::string Start(const std::shared_ptr<State>& state, Run run) {
+    // A thread inherits its creator's mask, and must not run a signal handler even once.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::string error;
     try {
       std::thread([state, run] {
         run(*state);
@@ -32,9 +39,10 @@ struct PatientThread {
         state->changed.notify_all();
       }).detach();
     } catch (const std::system_error& problem) {
-      return problem.what();
+      error = problem.what();
     }
-    return "";
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return error;
   }
 
   // False as soon as the thread is to end.

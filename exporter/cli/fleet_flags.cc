@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/base/regular_file.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/status/status_words.h"
 #include "exporter/fleet/targets.h"
@@ -37,7 +38,7 @@ bool ReadCredentials(const char* what, const std::string& credentials_file,
   const std::string& path = credentials_file.empty() ? bearer_file : credentials_file;
   if (path.empty()) return true;
   std::string text;
-  if (!ReadSmallFile(path, &text, error)) {
+  if (!ReadRegularFile(path, kMostSecretBytes, &text, error)) {
     *error = absl::StrCat("cannot read ", path, ": ", *error);
     return false;
   }

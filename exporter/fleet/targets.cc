@@ -3,12 +3,9 @@
 #include <netdb.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cerrno>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -16,9 +13,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "exporter/base/communicator_id.h"
-#include "exporter/base/error_text.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/regular_file.h"
 #include "exporter/fleet/resolver.h"
 #include "nlohmann/json.hpp"
 
@@ -247,17 +244,9 @@ bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Add
 
 bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<Address>* targets,
                      std::string* error) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostFileBytes + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.empty() && !file.eof()) {
-    *error = absl::StrCat("cannot read ", path, ": ", ErrorText(errno));
-    return false;
-  }
-  if (text.size() > kMostFileBytes) {
-    *error = absl::StrCat(path, " is larger than ", kMostFileBytes >> 20, " MiB");
+  std::string text;
+  if (!ReadRegularFile(path, kMostFileBytes, &text, error)) {
+    *error = absl::StrCat("cannot read ", path, ": ", *error);
     return false;
   }
   if (ParseTargets(text, otherwise_https, targets, error)) return true;

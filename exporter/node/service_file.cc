@@ -18,6 +18,7 @@
 #include "absl/strings/strip.h"
 #include "exporter/base/error_text.h"
 #include "exporter/base/read_file.h"
+#include "exporter/base/regular_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -40,11 +41,12 @@ std::string BootLabel(const std::string& boot) {
   return absl::StrCat("\"__meta_nccl_pulse_boot\": \"", boot, "\"");
 }
 
-// Says whether the process that wrote it is gone. There is no ForkGuard here and below: the file
-// system may be slow, and a child that has this open does no harm.
+// True if the process that wrote it is gone. There is no ForkGuard here and below: the file system
+// may be slow, and a child that has this open does no harm.
 bool IsAbandoned(const std::string& path, const std::string& boot) {
   SharedDescriptor file;
-  file.Set(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  std::string error;
+  file.Set(OpenRegularFile(path, O_RDONLY | O_NOFOLLOW, 0, &error));
   std::array<char, 2048> text;
   const ssize_t size = read(file.get(), text.data(), text.size());
   struct stat now {};
@@ -80,18 +82,24 @@ bool ServiceFile::Write(const std::string& address, int port, bool https, std::s
   const std::string temporary = absl::StrCat(name, ".", getpid(), ".tmp");
   path_ = name + ".json";
   file_.Close();
-  file_.Set(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  // Others may write there, too: nothing that they put at this name is opened.
+  unlink(temporary.c_str());
+  std::string problem;
+  file_.Set(OpenRegularFile(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, &problem));
   // What cannot be locked is nobody's to remove.
   const bool is_locked = flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
   const std::string text =
       ServiceTargets(address, port, https, is_locked ? BootId() : std::string());
-  if (write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      rename(temporary.c_str(), path_.c_str()) == 0) {
-    RemoveAbandoned();
-    return true;
+  if (problem.empty()) {
+    if (write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+        rename(temporary.c_str(), path_.c_str()) == 0) {
+      RemoveAbandoned();
+      return true;
+    }
+    problem = ErrorText(errno);
+    unlink(temporary.c_str());
   }
-  *error = absl::StrCat("cannot write ", path_, ": ", ErrorText(errno));
-  unlink(temporary.c_str());
+  *error = absl::StrCat("cannot write ", path_, ": ", problem);
   path_.clear();
   file_.Close();
   return false;

@@ -10,7 +10,7 @@
 // says nothing about a process of another host, where the folder is shared: a label has the id of
 // the boot, and only files of this host and boot are looked at. PID namespaces do not matter.
 //
-// Thread: the server's. Cost: a file, and a look at those of this host.
+// Thread: the Announcer's, one at a time; all of it may block. Cost: a file, and a look at those of this host.
 // Errors: `error` says what the system refused.
 #ifndef EXPORTER_NODE_SERVICE_FILE_H_
 #define EXPORTER_NODE_SERVICE_FILE_H_

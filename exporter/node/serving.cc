@@ -14,7 +14,7 @@ namespace nccl_pulse {
 Serving::Serving(const PeerOptions& peers, const std::string& service_directory, LogFunction log)
     : log_(std::move(log)),
       peers_(peers, log_),
-      service_file_(service_directory),
+      announcer_(service_directory),
       is_agent_(peers.agent) {}
 
 void Serving::Begin(const std::string& address, uint16_t port, bool https,
@@ -24,10 +24,8 @@ void Serving::Begin(const std::string& address, uint16_t port, bool https,
   expected_members_ = expected_members;
   accept_from_ = expected_members_ > 0 ? now + kGatherTime : now;
   peers_.Open(address, port, memory);
-  std::string error;
-  if (!service_file_.Write(address, port, https, &error) && log_) {
-    log_(LogLevel::kWarning, error);
-  }
+  const std::string error = announcer_.Announce(address, port, https);
+  if (!error.empty() && log_) log_(LogLevel::kWarning, error);
 }
 
 void Serving::AppendPolled(std::vector<pollfd>* polled, bool accepting) {
@@ -48,7 +46,7 @@ int Serving::Yield(Time now) {
   // Those that are still on their way to this server will come to the next one.
   const bool gathering = accept_from_ > now;
   const int members = gathering ? std::max(peers_.members(), expected_members_) : peers_.members();
-  service_file_.Remove();
+  announcer_.Withdraw();
   listener_.Close();
   name_listener_.Close();
   peers_.Yield(kYieldTime, members);
@@ -60,11 +58,11 @@ void Serving::CleanUp(Time now) {
   // Most files are of jobs, which write none while an agent serves: nobody else would see to them.
   if (!is_agent_ || now < clean_at_) return;
   clean_at_ = now + kCleanPeriod;
-  service_file_.RemoveAbandoned();
+  announcer_.RemoveAbandoned();
 }
 
 void Serving::SayGoodbye() {
-  service_file_.Remove();
+  announcer_.Withdraw();
   if (!socket_path_.empty()) unlink(socket_path_.c_str());
   socket_path_.clear();
 }

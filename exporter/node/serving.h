@@ -14,9 +14,9 @@
 
 #include "exporter/base/log_level.h"
 #include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/node/announcer.h"
 #include "exporter/node/listener.h"
 #include "exporter/node/peer_table.h"
-#include "exporter/node/service_file.h"
 #include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {
@@ -69,7 +69,7 @@ class Serving {
   SharedDescriptor name_listener_;
   bool polls_name_ = false;  // in this round
   PeerTable peers_;
-  ServiceFile service_file_;
+  Announcer announcer_;
   std::string socket_path_;
   int expected_members_ = 0;
   Time accept_from_{};

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string_view>
@@ -23,6 +21,7 @@
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/base/regular_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -42,21 +41,9 @@ bool IsWanted(std::string_view name) {
 }
 
 bool ReadFile(const fs::path& path, std::string* text, std::string* error) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    *error = absl::StrCat("cannot read ", path.string(), ": ",
-                          std::error_code(errno, std::generic_category()).message());
-    return false;
-  }
-  std::error_code problem;
-  const std::uintmax_t size = fs::file_size(path, problem);
-  if (problem || size > kMostBytes) {
-    *error = absl::StrCat("cannot read ", path.string(), ": ",
-                          problem ? problem.message() : "it is larger than 512 MiB");
-    return false;
-  }
-  text->assign(std::istreambuf_iterator<char>(file), {});
-  return true;
+  if (ReadRegularFile(path.string(), kMostBytes, text, error)) return true;
+  *error = absl::StrCat("cannot read ", path.string(), ": ", *error);
+  return false;
 }
 
 bool ReadFolder(const std::string& path, Files* files, std::string* error) {

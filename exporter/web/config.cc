@@ -3,13 +3,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <initializer_list>
 #include <set>
-#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -18,13 +15,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/base/error_text.h"
+#include "exporter/base/regular_file.h"
 #include "exporter/web/bcrypt_hash.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr std::streamsize kMaxFileBytes = 1 << 20;
 
 // A word and what it stands for.
 template <typename T>
@@ -332,30 +327,10 @@ std::string AtLine(const YAML::Mark& mark) {
 
 }  // namespace
 
-bool ReadSmallFile(const std::string& path, std::string* text, std::string* error) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    *error = ErrorText(errno);
-    return false;
-  }
-  text->resize(kMaxFileBytes + 1);
-  file.read(text->data(), kMaxFileBytes + 1);
-  if (file.bad() || (file.gcount() == 0 && !file.eof())) {
-    *error = "it cannot be read";  // a folder
-    return false;
-  }
-  if (file.gcount() > kMaxFileBytes) {
-    *error = "it is larger than 1 MiB";
-    return false;
-  }
-  text->resize(static_cast<std::size_t>(file.gcount()));
-  return true;
-}
-
 bool ReadWebConfig(const std::string& path, WebConfig* config, std::string* error) {
   const std::string prefix = absl::StrCat("web configuration ", path, ": ");
   std::string text;
-  if (!ReadSmallFile(path, &text, error)) {
+  if (!ReadRegularFile(path, kMostSecretBytes, &text, error)) {
     *error = prefix + *error;
     return false;
   }

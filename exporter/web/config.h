@@ -49,8 +49,8 @@ struct WebConfig {
 
 bool ReadWebConfig(const std::string& path, WebConfig* config, std::string* error);
 
-// The whole of a regular file of at most 1 MiB. False with what the system says in `error`.
-bool ReadSmallFile(const std::string& path, std::string* text, std::string* error);
+// Limit for each file of configuration, certificates, keys, passwords and tokens.
+inline constexpr std::size_t kMostSecretBytes = 1 << 20;
 
 }  // namespace nccl_pulse
 

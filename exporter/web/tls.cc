@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/base/regular_file.h"
 #include "exporter/web/ssl_transport.h"
 
 namespace nccl_pulse {
@@ -159,7 +160,7 @@ class BoringContext : public TlsContext {
   bool ReadCertificates(std::string_view key, const std::string& path, Certificates* certificates,
                         std::string* error) const {
     std::string text;
-    if (!ReadSmallFile(path, &text, error)) {
+    if (!ReadRegularFile(path, kMostSecretBytes, &text, error)) {
       return Problem(key, absl::StrCat("cannot read ", path, ": ", *error), error);
     }
     const bssl::UniquePtr<BIO> memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
@@ -201,7 +202,7 @@ class BoringContext : public TlsContext {
 
   bool SetKey(std::string* error) {
     std::string text;
-    if (!ReadSmallFile(config_.key_file, &text, error)) {
+    if (!ReadRegularFile(config_.key_file, kMostSecretBytes, &text, error)) {
       return Problem("key_file", absl::StrCat("cannot read ", config_.key_file, ": ", *error),
                      error);
     }

@@ -2,6 +2,7 @@
 #include "exporter/node/service_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,23 @@ TEST_F(ServiceFileTest, TheNextProcessRemovesWhatKilledOnesHaveLeft) {
   EXPECT_EQ(Names(), std::set<std::string>{Name(9412)});
   file.Remove();
   EXPECT_TRUE(Names().empty());
+}
+
+// Another user may put anything at the name that is written first.
+TEST_F(ServiceFileTest, ItsTemporaryNameIsNotOpened) {
+  const std::string temporary =
+      PathOf("nccl-pulse-" + HostName() + "-9410." + std::to_string(getpid()) + ".tmp");
+  ASSERT_EQ(mkfifo(temporary.c_str(), 0666), 0);
+  ASSERT_EQ(mkfifo(PathOf(Name(9411)).c_str(), 0666), 0);
+  ServiceFile file(folder_);
+  ASSERT_TRUE(Write(&file, 9410));
+  EXPECT_TRUE(fs::is_regular_file(PathOf(Name(9410))));
+  file.Remove();
+  const std::string victim = PathOf("victim");
+  std::ofstream(victim) << "text";
+  fs::create_hard_link(victim, temporary);
+  ASSERT_TRUE(Write(&file, 9410));
+  EXPECT_EQ(TextOf("victim"), "text");
 }
 
 // In a folder that hosts share, no lock of theirs is seen.

@@ -1,6 +1,9 @@
 // Addresses of endpoints, and lists of them.
 #include "exporter/fleet/targets.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
@@ -91,6 +94,10 @@ TEST(Targets, NoFile) {
   std::string error;
   EXPECT_FALSE(ReadTargetsFile("/nowhere/targets.json", false, &targets, &error));
   EXPECT_THAT(error, HasSubstr("/nowhere/targets.json"));
+  const std::string fifo = testing::TempDir() + "/targets_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_FALSE(ReadTargetsFile(fifo, false, &targets, &error));
+  EXPECT_THAT(error, HasSubstr(fifo + ": it is no regular file"));
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 // there.
 #include "exporter/web/config.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <fstream>
 #include <string>
 
@@ -101,7 +104,11 @@ TEST(WebConfig, SaysWhichFile) {
   EXPECT_FALSE(ReadWebConfig("/nowhere/web.yml", &config, &error));
   EXPECT_EQ(error, "web configuration /nowhere/web.yml: No such file or directory");
   EXPECT_FALSE(ReadWebConfig("/", &config, &error));
-  EXPECT_EQ(error, "web configuration /: it cannot be read");
+  EXPECT_EQ(error, "web configuration /: it is a folder");
+  const std::string fifo = testing::TempDir() + "/web_" + std::to_string(getpid());
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_FALSE(ReadWebConfig(fifo, &config, &error));
+  EXPECT_EQ(error, "web configuration " + fifo + ": it is no regular file");
 }
 
 TEST(WebConfig, AnEmptyFileGuardsNothing) {

@@ -210,6 +210,7 @@ bool ReadFlags(Wanted* wanted, std::string* wrong) {
   if (flags.web_config.empty()) return true;
   wanted->guard = WebGuard::Open(flags.web_config, LogLine, wrong);
   wanted->server.guard = wanted->guard;
+  wanted->server.cpu_share -= kPasswordCpuShare;
   return wanted->guard != nullptr;
 }
 

@@ -28,8 +28,9 @@ class Guard {
   virtual bool is_https() const = 0;
   // For a client that was just accepted; null when its bytes travel as they are.
   virtual std::unique_ptr<Transport> MakeTransport(int fd) = 0;
-  // `authorization` is the value of a request's header of that name, "" without one.
-  virtual Verdict Check(std::string_view authorization) = 0;
+  // `authorization` is the value of a request's header of that name, "" without one. `fd`: the
+  // client's connection.
+  virtual Verdict Check(std::string_view authorization, int fd) = 0;
   // Signalled when a verdict is no longer pending.
   virtual const Wake& verdicts() const = 0;
   // Lines for the head of every response, each with its CR LF.

@@ -84,7 +84,7 @@ void Responder::AnswerParked(Connection* connection, Time now) {
 // False if the request must not be answered, or not yet.
 bool Responder::Admit(Connection* connection, const HttpRequest& request, Time now) {
   if (guard_ == nullptr) return true;
-  switch (guard_->Check(request.authorization)) {
+  switch (guard_->Check(request.authorization, connection->fd())) {
     case Guard::Verdict::kGranted:
       return true;
     case Guard::Verdict::kRefused:

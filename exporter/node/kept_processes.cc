@@ -40,12 +40,11 @@ void KeptProcesses::Keep(ProcessSnapshot process, const Peer& peer, bool is_itse
   process.end = peer.said_goodbye || all_finalized ? ProcessEnd::kExit : ProcessEnd::kLost;
   process.end_realtime_ns = RealtimeNs();
   if (options_.keep_processes > 0) {
-    if (log_) {
-      log_(LogLevel::kInfo,
-           absl::StrCat("process ", PidWords(process),
-                        process.global_rank.empty() ? "" : " of rank " + process.global_rank,
-                        process.end == ProcessEnd::kLost ? " ended unexpectedly" : " ended"));
-    }
+    log_.Log(peer.credentials.user, LogLevel::kInfo,
+             absl::StrCat("process ", PidWords(process),
+                          process.global_rank.empty() ? "" : " of rank " + process.global_rank,
+                          process.end == ProcessEnd::kLost ? " ended unexpectedly" : " ended"),
+             now);
     const uint64_t bytes = PageBytes(process) + LastCallsBytes(process);
     shown_.push_back({std::move(process), now + options_.keep, peer.credentials.user, peer.order,
                       bytes, is_itself});

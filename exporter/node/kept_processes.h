@@ -19,6 +19,7 @@
 #include "exporter/exposition/page_share.h"
 #include "exporter/node/peer.h"
 #include "exporter/node/peer_options.h"
+#include "exporter/node/user_log.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
@@ -56,7 +57,7 @@ class KeptProcesses {
   static void Forget(std::deque<KeptProcess>* kept, std::size_t most, Peer::Time now);
 
   const PeerOptions& options_;
-  const LogFunction log_;
+  UserLog log_;
   // The one that ended first in front.
   std::deque<KeptProcess> shown_;
   std::deque<KeptProcess> remembered_;

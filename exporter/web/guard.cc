@@ -1,5 +1,9 @@
 #include "exporter/web/guard.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
 #include <map>
 #include <utility>
 
@@ -23,6 +27,30 @@ bool ParseBasic(std::string_view authorization, std::string* user, std::string* 
   *user = text.substr(0, colon);
   *password = text.substr(colon + 1);
   return true;
+}
+
+// The host that a client speaks from: its IPv4 address, its IPv6 network (/64), which one host has for
+// itself, or its user on a Unix socket.
+PasswordChecker::Source SourceOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof(address);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
+  if (address.ss_family == AF_INET) {
+    return reinterpret_cast<const sockaddr_in*>(&address)->sin_addr.s_addr;
+  }
+  if (address.ss_family == AF_INET6) {
+    const in6_addr& ip = reinterpret_cast<const sockaddr_in6*>(&address)->sin6_addr;
+    PasswordChecker::Source source = 0;
+    if (IN6_IS_ADDR_V4MAPPED(&ip)) {
+      std::memcpy(&source, &ip.s6_addr[12], 4);
+    } else {
+      std::memcpy(&source, &ip.s6_addr[0], 8);
+    }
+    return source;
+  }
+  ucred peer{};
+  size = sizeof(peer);
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.uid : 0;
 }
 
 }  // namespace
@@ -93,7 +121,7 @@ std::unique_ptr<Transport> WebGuard::MakeTransport(int fd) {
 
 std::string WebGuard::headers() const { return settings()->headers; }
 
-Guard::Verdict WebGuard::Check(std::string_view authorization) {
+Guard::Verdict WebGuard::Check(std::string_view authorization, int fd) {
   const std::shared_ptr<const Settings> current = settings();
   if (current->users.empty()) return Verdict::kGranted;
   std::string name;
@@ -102,7 +130,8 @@ Guard::Verdict WebGuard::Check(std::string_view authorization) {
   // An unknown name takes as long as a known one.
   const auto user = current->users.find(name);
   const bool known = user != current->users.end();
-  switch (checker_.Check(name, known ? user->second : current->users.begin()->second, password)) {
+  switch (checker_.Check(name, known ? user->second : current->users.begin()->second, password,
+                         SourceOf(fd))) {
     case PasswordChecker::Verdict::kRight:
       return known ? Verdict::kGranted : Verdict::kRefused;
     case PasswordChecker::Verdict::kWrong:

@@ -31,7 +31,7 @@ class WebGuard : public Guard {
 
   bool is_https() const override { return is_https_; }
   std::unique_ptr<Transport> MakeTransport(int fd) override;
-  Verdict Check(std::string_view authorization) override;
+  Verdict Check(std::string_view authorization, int fd) override;
   const Wake& verdicts() const override { return checker_.verdicts(); }
   std::string headers() const override;
 

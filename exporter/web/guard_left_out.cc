@@ -19,7 +19,7 @@ std::unique_ptr<WebGuard> WebGuard::Open(const std::string& path, LogFunction, s
 
 bool WebGuard::Reload(std::string*) { return false; }
 std::unique_ptr<Transport> WebGuard::MakeTransport(int) { return nullptr; }
-Guard::Verdict WebGuard::Check(std::string_view) { return Verdict::kRefused; }
+Guard::Verdict WebGuard::Check(std::string_view, int) { return Verdict::kRefused; }
 std::string WebGuard::headers() const { return ""; }
 
 struct PasswordChecker::Shared {};

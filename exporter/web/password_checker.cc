@@ -5,16 +5,22 @@
 #include <openssl/rand.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "exporter/base/cpu_budget.h"
+#include "exporter/base/monotonic_clock.h"
 #include "exporter/web/bcrypt.h"
 
 namespace nccl_pulse {
@@ -44,6 +50,57 @@ struct Question {
   Digest digest;
   std::string hash;
   std::string password;
+  PasswordChecker::Source source;
+};
+
+// How much of kPasswordCpuShare is kept when nobody asks: a second of hashing.
+constexpr std::chrono::seconds kBurst{20};
+
+// Passwords that wait, for which sources take turns.
+class Questions {
+ public:
+  bool empty() const { return waiting_.empty(); }
+
+  bool Has(const Digest& digest) const {
+    return std::any_of(waiting_.begin(), waiting_.end(),
+                       [&digest](const Question& each) { return each.digest == digest; });
+  }
+
+  // False if there is no room: other sources have no more places than this one.
+  bool Add(Question question) {
+    if (waiting_.size() == PasswordChecker::kMaxQueued) {
+      std::map<PasswordChecker::Source, std::size_t> places;
+      for (const Question& each : waiting_) ++places[each.source];
+      const auto most =
+          std::max_element(places.begin(), places.end(),
+                           [](const auto& a, const auto& b) { return a.second < b.second; });
+      if (places[question.source] + 1 >= most->second) return false;
+      const auto newest =
+          std::find_if(waiting_.rbegin(), waiting_.rend(),
+                       [most](const Question& each) { return each.source == most->first; });
+      waiting_.erase(std::next(newest).base());
+    }
+    waiting_.push_back(std::move(question));
+    return true;
+  }
+
+  // Removes the oldest question of a source that had no turn since the others.
+  Question Take() {
+    const auto next = std::find_if(waiting_.begin(), waiting_.end(), [this](const Question& each) {
+      return had_turn_.count(each.source) == 0;
+    });
+    if (next == waiting_.end()) had_turn_.clear();
+    const auto taken = next == waiting_.end() ? waiting_.begin() : next;
+    Question question = std::move(*taken);
+    waiting_.erase(taken);
+    had_turn_.insert(question.source);
+    if (had_turn_.size() > PasswordChecker::kMaxQueued) had_turn_ = {question.source};
+    return question;
+  }
+
+ private:
+  std::deque<Question> waiting_;
+  std::set<PasswordChecker::Source> had_turn_;
 };
 
 }  // namespace
@@ -62,7 +119,8 @@ struct PasswordChecker::Shared {
   std::array<uint8_t, 32> key;
   std::mutex mutex;  // guards what follows; never held while a password is hashed
   std::condition_variable changed;
-  std::deque<Question> questions;  // the first one is being checked
+  Questions questions;
+  Digest checked{};  // the one that is being checked
   Memory right;
   Memory wrong;
   bool stopping = false;
@@ -80,16 +138,23 @@ Digest PasswordChecker::Shared::DigestOf(const std::string& user, const std::str
 }
 
 void PasswordChecker::Shared::Loop() {
+  CpuBudget budget(kPasswordCpuShare, kBurst, MonotonicNow());
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
     changed.wait(lock, [this] { return stopping || !questions.empty(); });
+    while (!stopping && !budget.Allows(MonotonicNow())) {
+      changed.wait_until(lock, budget.allows_from());
+    }
     if (stopping) return;
-    const Question& question = questions.front();  // the first element of a deque does not move
+    const Question question = questions.Take();
+    checked = question.digest;
     lock.unlock();
+    const auto used_before = ThreadCpuTime();
     const bool matches = MatchesBcrypt(question.hash, question.password);
+    budget.Spend(ThreadCpuTime() - used_before, MonotonicNow());
     lock.lock();
     (matches ? right : wrong).Add(question.digest);
-    questions.pop_front();
+    checked = {};
     verdicts.Signal();
   }
 }
@@ -105,15 +170,15 @@ PasswordChecker::~PasswordChecker() {
 const Wake& PasswordChecker::verdicts() const { return shared_->verdicts; }
 
 PasswordChecker::Verdict PasswordChecker::Check(const std::string& user, const std::string& hash,
-                                                std::string_view password) {
+                                                std::string_view password, Source source) {
   const Digest digest = shared_->DigestOf(user, hash, password);
   const std::lock_guard<std::mutex> lock(shared_->mutex);
   if (shared_->right.Has(digest)) return Verdict::kRight;
   if (shared_->wrong.Has(digest)) return Verdict::kWrong;
-  for (const Question& question : shared_->questions) {
-    if (question.digest == digest) return Verdict::kPending;
+  if (shared_->checked == digest || shared_->questions.Has(digest)) return Verdict::kPending;
+  if (!shared_->questions.Add({digest, hash, std::string(password), source})) {
+    return Verdict::kPending;
   }
-  if (shared_->questions.size() >= kMaxQueued) return Verdict::kPending;
   if (!started_) {
     std::thread thread([shared = shared_] {
       pthread_setname_np(pthread_self(), "pulse-passwords");
@@ -122,7 +187,6 @@ PasswordChecker::Verdict PasswordChecker::Check(const std::string& user, const s
     thread.detach();
     started_ = true;
   }
-  shared_->questions.push_back({digest, hash, std::string(password)});
   shared_->changed.notify_one();
   return Verdict::kPending;
 }

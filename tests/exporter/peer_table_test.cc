@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "exporter/node/user_log.h"
 #include "tests/exporter/peer_table_harness.h"
 
 namespace nccl_pulse {
@@ -202,6 +206,27 @@ TEST_F(PeerTableTest, WhatIsOverGivesWayToWhatLives) {
 }
 
 // --- The log ---
+
+TEST_F(PeerTableTest, WhoComesAndGoesDoesNotFillTheLog) {
+  const auto lines_about_ends = [this] {
+    return std::count_if(log_.begin(), log_.end(),
+                         [](const std::string& line) { return line.find(" ended") != line.npos; });
+  };
+  for (int i = 0; i < 500; ++i) {
+    Join(kAnna, 1000 + i, 0xa000 + i)->Close();
+    HandleAll();
+  }
+  EXPECT_EQ(lines_about_ends(), UserLog::kMostLines);
+  EXPECT_THAT(log_.back(), HasSubstr("further lines about user " + std::to_string(kAnna)));
+  // Another user's, and those of the next minute, are not left out.
+  Join(kBert, 1, 1)->Close();
+  HandleAll();
+  EXPECT_EQ(lines_about_ends(), UserLog::kMostLines + 1);
+  now_ += std::chrono::minutes(1);
+  Join(kAnna, 2, 2)->Close();
+  HandleAll();
+  EXPECT_EQ(lines_about_ends(), UserLog::kMostLines + 2);
+}
 
 TEST_F(PeerTableTest, NamesTheFirstOfAMinuteAndCountsTheOthers) {
   options_.max_members = 1;

@@ -3,7 +3,9 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -16,9 +18,10 @@ using Verdict = PasswordChecker::Verdict;
 // "abc", at the lowest cost there is.
 constexpr char kHash[] = "$2b$04$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2";
 
-Verdict Wait(PasswordChecker* checker, const std::string& user, const std::string& password) {
+Verdict Wait(PasswordChecker* checker, const std::string& user, const std::string& password,
+             PasswordChecker::Source source = 1) {
   while (true) {
-    const Verdict verdict = checker->Check(user, kHash, password);
+    const Verdict verdict = checker->Check(user, kHash, password, source);
     if (verdict != Verdict::kPending) return verdict;
     pollfd polled = {checker->verdicts().fd(), POLLIN, 0};
     poll(&polled, 1, -1);
@@ -28,17 +31,17 @@ Verdict Wait(PasswordChecker* checker, const std::string& user, const std::strin
 
 TEST(PasswordChecker, DoesNotWaitAndRemembers) {
   PasswordChecker checker;
-  EXPECT_EQ(checker.Check("user", kHash, "abc"), Verdict::kPending);
+  EXPECT_EQ(checker.Check("user", kHash, "abc", 1), Verdict::kPending);
   EXPECT_EQ(Wait(&checker, "user", "abc"), Verdict::kRight);
-  EXPECT_EQ(checker.Check("user", kHash, "abc"), Verdict::kRight);
+  EXPECT_EQ(checker.Check("user", kHash, "abc", 1), Verdict::kRight);
   EXPECT_EQ(Wait(&checker, "user", "abd"), Verdict::kWrong);
-  EXPECT_EQ(checker.Check("user", kHash, "abd"), Verdict::kWrong);
+  EXPECT_EQ(checker.Check("user", kHash, "abd", 1), Verdict::kWrong);
 }
 
 TEST(PasswordChecker, KeepsUsersApart) {
   PasswordChecker checker;
   EXPECT_EQ(Wait(&checker, "one", "abd"), Verdict::kWrong);
-  EXPECT_EQ(checker.Check("two", kHash, "abd"), Verdict::kPending);
+  EXPECT_EQ(checker.Check("two", kHash, "abd", 1), Verdict::kPending);
 }
 
 TEST(PasswordChecker, GuessesDoNotPushOutWhoIsKnown) {
@@ -48,22 +51,74 @@ TEST(PasswordChecker, GuessesDoNotPushOutWhoIsKnown) {
   for (std::size_t i = 0; i < guesses; ++i) {
     EXPECT_EQ(Wait(&checker, "user", std::to_string(i)), Verdict::kWrong);
   }
-  EXPECT_EQ(checker.Check("user", kHash, "abc"), Verdict::kRight);
-  EXPECT_EQ(checker.Check("user", kHash, std::to_string(guesses - 1)), Verdict::kWrong);
-  EXPECT_EQ(checker.Check("user", kHash, "0"), Verdict::kPending);  // forgotten
+  EXPECT_EQ(checker.Check("user", kHash, "abc", 1), Verdict::kRight);
+  EXPECT_EQ(checker.Check("user", kHash, std::to_string(guesses - 1), 1), Verdict::kWrong);
+  EXPECT_EQ(checker.Check("user", kHash, "0", 1), Verdict::kPending);  // forgotten
 }
 
 TEST(PasswordChecker, TakesNoMoreThanItCanHold) {
   PasswordChecker checker;
-  for (int i = 0; i < 1000; ++i) checker.Check("user", kHash, std::to_string(i));
+  for (int i = 0; i < 1000; ++i) checker.Check("user", kHash, std::to_string(i), 1);
   // Those that were not taken are when they ask again.
   EXPECT_EQ(Wait(&checker, "user", "999"), Verdict::kWrong);
   EXPECT_EQ(Wait(&checker, "user", "abc"), Verdict::kRight);
 }
 
+// Guesses from one host, as fast as they are taken.
+TEST(PasswordChecker, ANewcomerHasATurnAmongGuesses) {
+  PasswordChecker checker;
+  int guess = 0;
+  const auto fill = [&] {
+    for (int i = 0; i < 100; ++i) checker.Check("user", kHash, std::to_string(++guess), 7);
+  };
+  fill();
+  checker.Check("user", kHash, "abc", 8);  // asked once
+  for (int verdicts = 0; verdicts < 3; ++verdicts) {
+    pollfd polled = {checker.verdicts().fd(), POLLIN, 0};
+    poll(&polled, 1, -1);
+    checker.verdicts().Clear();
+    fill();
+    if (checker.Check("user", kHash, "abc", 9) == Verdict::kRight) return;
+  }
+  FAIL() << "the newcomer had no turn";
+}
+
+TEST(PasswordChecker, AsManyHostsAsThereArePlacesHaveOneEach) {
+  PasswordChecker checker;
+  const int hosts = static_cast<int>(PasswordChecker::kMaxQueued);
+  for (int i = 0; i < 100; ++i) checker.Check("user", kHash, "guess " + std::to_string(i), 1000);
+  for (int i = 0; i < hosts - 1; ++i) checker.Check("user", kHash, std::to_string(i), i);
+  for (int i = 0; i < hosts - 1; ++i)
+    EXPECT_EQ(Wait(&checker, "user", std::to_string(i), 2000), Verdict::kWrong);
+}
+
+TEST(PasswordChecker, GuessesHaveABudget) {
+  // 120 ms each.
+  constexpr char kSlow[] = "$2b$11$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2";
+  const auto processor_s = [] {
+    timespec used{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  };
+  PasswordChecker checker;
+  EXPECT_EQ(Wait(&checker, "user", "abc"), Verdict::kRight);
+  const auto began = std::chrono::steady_clock::now();
+  const double before_s = processor_s();
+  double passed_s = 0;
+  for (int guess = 0; passed_s < 6;) {
+    for (int i = 0; i < 50; ++i) checker.Check("user", kSlow, std::to_string(++guess), 1);
+    usleep(20000);
+    // Known passwords take no part in that.
+    ASSERT_EQ(checker.Check("user", kHash, "abc", 2), Verdict::kRight);
+    passed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  }
+  // The burst, a password, and what the loop above takes.
+  EXPECT_LT(processor_s() - before_s, kPasswordCpuShare * (passed_s + 20) + 0.5 + 0.03 * passed_s);
+}
+
 TEST(PasswordChecker, EndsInTheMiddleOfOne) {
   PasswordChecker checker;
-  checker.Check("user", "$2b$14$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2", "x");
+  checker.Check("user", "$2b$14$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2", "x", 1);
 }
 
 }  // namespace

@@ -29,21 +29,44 @@ CONTROL = """\
 Package: nccl-pulse
 Version: %(version)s
 Architecture: %(architecture)s
-Maintainer: NCCL Pulse maintainers
+Maintainer: %(maintainer)s
 Installed-Size: %(installed_kib)d
 Depends: libc6 (>= 2.34), libgcc-s1
+Suggests: python3
 Section: admin
 Priority: optional
+Homepage: https://docs.example.com/nccl-pulse
 Description: Prometheus metrics of every NCCL operation of a job
- A profiler plugin that NCCL loads with NCCL_PROFILER_PLUGIN=pulse, and RCCL with
- its own name for it: calls, bytes, algorithms, latency histograms, what is in
- flight and since when. With it come the program pulse (status, diagnose,
- watch, capture, trace, set, agent, demo,
- replay),
- recording rules, alerts and dashboards.
+ A profiler plugin that NCCL loads with NCCL_PROFILER_PLUGIN=pulse, and RCCL
+ with its own name for it: calls, bytes, algorithms, latency histograms, work
+ in flight. With it come the program pulse (status, diagnose, watch, capture,
+ trace, set, agent, demo), recording rules, alerts and dashboards.
+ .
+ The examples in /usr/share/nccl-pulse/deploy/on-hang are Python programs.
  .
  The systemd units nccl-pulse-agent.service and nccl-pulse-watch.service are
  installed and not enabled.
+"""
+
+MAINTAINER = "NCCL Pulse maintainers <maintainers@docs.example.com>"
+
+CHANGELOG = """\
+nccl-pulse (%s) unstable; urgency=medium
+
+  * See /usr/share/doc/nccl-pulse/CHANGELOG.md.
+
+ -- %s  Wed, 01 Jan 2020 00:00:00 +0000
+"""
+
+# Findings of lintian that stay, for these reasons.
+OVERRIDES = """\
+# Crash reports and profilers of jobs need the names of functions.
+nccl-pulse: unstripped-binary-or-object
+# NCCL loads the library by this name. Nobody links with it.
+nccl-pulse: package-name-doesnt-match-sonames
+nccl-pulse: shared-library-lacks-version
+# Examples: nothing else in the package needs Python.
+nccl-pulse: python3-script-but-no-python3-dep
 """
 
 
@@ -160,6 +183,7 @@ def deb(files, release):
     control = {
         "control": CONTROL % {
             "version": release,
+            "maintainer": MAINTAINER,
             "architecture": name,
             "installed_kib": sum((len(content) + 1023) // 1024 for content in regular.values()),
         },
@@ -191,6 +215,8 @@ def main():
 
     files = collect(options)
     release = version(read(options.version_header).decode())
+    files["share/doc/nccl-pulse/changelog.gz"] = gzip.compress((CHANGELOG % (release, MAINTAINER)).encode(), mtime=0)
+    files["share/lintian/overrides/nccl-pulse"] = OVERRIDES.encode()
     with open(options.deb, "wb") as file:
         file.write(deb(files, release))
     with open(options.tar, "wb") as file:

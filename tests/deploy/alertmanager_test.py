@@ -55,6 +55,20 @@ class AlertmanagerTest(unittest.TestCase):
         self.wait_for(lambda: len(webhook.sent) > 1)
         self.assertEqual(webhook.sent, [("/page", ["NcclJobHungLong"]), ("/chat", ["NcclGpuXid"])])
 
+    def test_each_hang_is_told_at_once(self):
+        webhook, url = alertmanager_server.start(self)
+        # Jobs without an ID: each hangs when the notification of the one before is out.
+        for number, (name, severity, path) in enumerate((
+                ("NcclJobHungLong", "critical", "/page"), ("NcclJobHungLong", "critical", "/page"),
+                ("NcclHangCertain", "critical", "/page"), ("NcclJobHung", "warning", "/chat"),
+                ("NcclJobHung", "warning", "/chat"))):
+            unnamed = alert(name, severity, comm="c0ffee%d" % number, **ROOT)
+            for label in ("job_id", "workload"):
+                del unnamed["labels"][label]
+            self.post(url, [unnamed])
+            self.wait_for(lambda: len(webhook.sent) > number)
+            self.assertEqual(webhook.sent[number:], [(path, [name])])
+
     def test_a_warning_alone_is_no_page(self):
         webhook, url = alertmanager_server.start(self)
         self.post(url, [alert("NcclJobHung", "warning", **ROOT)])

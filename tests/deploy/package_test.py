@@ -92,6 +92,21 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(b"2.0\n", self.deb["debian-binary"])
         self.assertEqual(["debian-binary", "control.tar.gz", "data.tar.gz"], list(self.deb))
 
+    def test_the_control_fields_say_whose_it_is(self):
+        self.assertRegex(self.fields["Maintainer"], r"^[^<]+ <\S+@\S+>$")
+        self.assertRegex(self.fields["Homepage"], "^https://")
+        changelog = gzip.decompress(self.files["usr/share/doc/nccl-pulse/changelog.gz"]).decode()
+        self.assertIn("nccl-pulse (%s) " % self.fields["Version"], changelog)
+        self.assertIn(" -- %s  " % self.fields["Maintainer"], changelog)
+
+    @unittest.skipUnless(shutil.which("lintian"), "needs lintian")
+    def test_lintian_finds_nothing(self):
+        # Findings that stay are named, with a reason, in usr/share/lintian/overrides.
+        done = subprocess.run(["lintian", "--no-cfg", "--fail-on", "error,warning",
+                               os.path.join(PACKAGES, "nccl-pulse.deb")], text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_the_sums_are_those_of_the_files(self):
         sums = dict(reversed(line.split("  ", 1))
                     for line in self.control["md5sums"].decode().splitlines())

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/fleet/job_report.h"
@@ -507,6 +508,48 @@ TEST(OutsideLook, ManyRanks) {
   host.Stand();
   host.Sentence();
   EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{3000}));
+}
+
+// Numbers, ranks and states of an honest report replaced: whatever it says, a verdict comes out, and
+// names ranks of the report.
+TEST(OutsideLook, HostileReports) {
+  std::mt19937 random(20261128);  // NOLINT(cert-msc51-cpp): repeatable
+  const auto any = [&random](std::size_t below) { return random() % below; };
+  const std::vector<std::string> values = {
+      "0",    "1",          "-1",       "7",    "9223372036854775807",
+      "1e99", "2147483648", "\"0x51\"", "true", "18446744073709551615",
+      "null", "{}",         "[]"};
+  const auto spoil = [&](std::string text) {
+    for (std::size_t i = 0; i <= any(6); ++i) {
+      const std::size_t colon = text.find(": ", any(text.size()));
+      const std::size_t end = text.find_first_of(",\n", colon);
+      if (colon == text.npos || end == text.npos) continue;
+      text.replace(colon + 2, end - colon - 2, values[any(values.size())]);
+    }
+    return text;
+  };
+  constexpr GpuUse kUses[] = {GpuUse::kUnknown, GpuUse::kIdle, GpuUse::kBusy, GpuUse::kMixed};
+  std::size_t judged = 0;
+  for (int round = 0; round < 1500; ++round) {
+    Host host;
+    MadeUpCommunicator second = World(3, 5);
+    second.hash = "0x2";
+    second.ranks[any(3)].is_missing = true;
+    host.before.push_back(second);
+    host.Rank(static_cast<int>(any(4))).all_reduces = 13990;
+    host.Stand();
+    for (HostGpu& gpu : host.gpus) gpu.use = kUses[any(4)];
+    if (any(2) == 0) host.processes[any(4)].state = RunState::kStopped;
+    const std::string first_text = spoil(RasText(host.before));
+    const std::string text = any(2) == 0 ? first_text : spoil(RasText(host.after));
+    host.answer = [&](int) { return RasReport{host.has_waited ? text : first_text, "", true}; };
+    for (const JobLook& look : host.Look().jobs) {
+      ++judged;
+      EXPECT_FALSE(JobText(look).empty());
+      for (const int32_t rank : Named(look)) ASSERT_GE(rank, 0) << text;
+    }
+  }
+  EXPECT_GT(judged, 500U);
 }
 
 TEST(KnownFaults, AreOfTheirReleases) {

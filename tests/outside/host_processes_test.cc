@@ -19,6 +19,9 @@ constexpr char kNccl[] =
 constexpr char kPlugin[] =
     "7f0000002000-7f0000003000 r-xp 00000000 08:01 43  /opt/pulse/libnccl-profiler-pulse.so\n";
 
+constexpr char kEnvironment[] =
+    "RANK=3\0WORLD_SIZE=4\0SECRET=1\0SLURM_JOB_ID=77\0NCCL_RAS_ADDR=a:1\0";
+
 class HostProcessesTest : public ::testing::Test {
  protected:
   HostProcessesTest() {
@@ -45,7 +48,7 @@ class HostProcessesTest : public ::testing::Test {
 TEST_F(HostProcessesTest, OnesWithNccl) {
   const std::string long_maps(100000, 'x');
   Add(30, long_maps + "\n" + kNccl + long_maps, 'T',
-      std::string("RANK=3\0WORLD_SIZE=4\0SECRET=1\0SLURM_JOB_ID=77\0NCCL_RAS_ADDR=a:1\0", 66));
+      std::string(kEnvironment, sizeof(kEnvironment) - 1));
   Add(31, std::string(kNccl) + kPlugin, 'R', "", 7);
   Add(32, "7f00-7f01 r-xp 0 0 0  /usr/lib/libc.so.6\n");
   Add(33, kNccl, 'Z');

@@ -54,7 +54,7 @@ class CpuBudget {
       filled_ = now;  // a clock that was set back fills from there
       return;
     }
-    left_ns_ += share_ * static_cast<double>(Nanoseconds(now - filled_).count());
+    left_ns_ += share_ * static_cast<double>(Nanoseconds{now - filled_}.count());
     if (left_ns_ > most_ns_) left_ns_ = most_ns_;
     filled_ = now;
   }

@@ -4,9 +4,8 @@
 #ifndef EXPORTER_BASE_REALTIME_CLOCK_H_
 #define EXPORTER_BASE_REALTIME_CLOCK_H_
 
-#include <time.h>
-
 #include <cstdint>
+#include <ctime>
 
 namespace nccl_pulse {
 

@@ -76,9 +76,9 @@ Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer:
 }
 
 bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
-                       const WorkFollower& work, uint64_t now_ns, bool may_destroy) {
+                       const WorkFollower& work, uint64_t now_ns, bool may_destroy,
+                       bool* is_stalled) {
   constexpr uint64_t kStalledNs = 1000000000;
-  is_stalled_ = false;
   CommunicatorParts* const parts = communicator.parts.acquire();
   if (parts == nullptr) return false;
   LaunchFollower& launches = parts->launches;
@@ -101,8 +101,10 @@ bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
   if (counts && (!alive || (ends && progress.in_flight))) {
     writer.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }
-  is_stalled_ = alive && progress.oldest_ns != 0 &&
-                now_ns >= std::max(progress.oldest_ns, progress.progress_ns) + kStalledNs;
+  if (alive && progress.oldest_ns != 0 &&
+      now_ns >= std::max(progress.oldest_ns, progress.progress_ns) + kStalledNs) {
+    *is_stalled = true;
+  }
   launches.NoteLook();
   const bool is_lost = !alive && DriverErrorName(timer.error()) != nullptr;
   if (counts && (alive || is_lost)) {

@@ -41,15 +41,13 @@ class Standstill {
 class LaunchWatch {
  public:
   // Takes up what the events say, into the record. Returns true while launches are in flight, or were
-  // until just now. `may_destroy`: the events of a communicator that is over.
+  // until just now. `may_destroy`: the events of a communicator that is over. `is_stalled` becomes
+  // true if launches have been in flight without progress for a second.
   bool Poll(Instruments& instruments, Communicator& communicator, const WorkFollower& work,
-            uint64_t now_ns, bool may_destroy);
-  // True if launches had been in flight without progress for a second in the last Poll.
-  bool is_stalled() const { return is_stalled_; }
+            uint64_t now_ns, bool may_destroy, bool* is_stalled);
 
  private:
   Standstill standstill_;
-  bool is_stalled_;
 };
 
 }  // namespace nccl_pulse

@@ -25,8 +25,8 @@ bool Tracker::PollLaunches() {
   for (Communicator& communicator : communicators_) {
     pages_.KeepToSettle();
     if (instruments_.stream_timer != nullptr) {
-      in_flight |= communicator.watch.Poll(instruments_, communicator, work_, now_ns, may_destroy);
-      is_stalled_ |= communicator.watch.is_stalled();
+      in_flight |= communicator.watch.Poll(instruments_, communicator, work_, now_ns, may_destroy,
+                                           &is_stalled_);
       PublishUnreportedCalls(communicator);
     }
     FollowOperations(communicator);

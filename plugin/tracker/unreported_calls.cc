@@ -34,12 +34,13 @@ bool StandingCalls::Look(uint32_t record_generation, uint32_t unfinished,
                             : is_held  ? launching_since_ns_
                                        : now_ns;
   const bool are_in_group = calls != 0 && (in_group || is_held);
-  const bool is_new = calls != calls_ || since_ns != since_ns_ || are_in_group != are_in_group_;
+  const bool is_new =
+      calls != calls_ || since_ns != since_ns_ || are_in_group != this->are_in_group();
   launch_number_ = pending.launch_number;
   hidden_ = static_cast<uint32_t>(hidden);
-  calls_ = calls;
+  calls_ = static_cast<uint32_t>(calls) & INT32_MAX;
   since_ns_ = since_ns;
-  are_in_group_ = are_in_group;
+  are_in_group_ = are_in_group ? 1 : 0;
   return is_new;
 }
 

@@ -139,10 +139,10 @@ class StandingCalls {
             const PendingCalls& pending, uint64_t operations, bool in_group, bool is_launching,
             const Clock& clock);
   // It could not be published: the next look is to try again.
-  void Retry() { calls_ = ~calls_; }
+  void Retry() { calls_ = ~calls_ & INT32_MAX; }
   uint64_t calls() const { return calls_; }
   uint64_t since_ns() const { return since_ns_; }
-  bool are_in_group() const { return are_in_group_; }
+  bool are_in_group() const { return are_in_group_ != 0; }
 
  private:
   static constexpr uint64_t kLongLaunchNs = 1000000000;
@@ -151,8 +151,8 @@ class StandingCalls {
   uint32_t launch_number_;
   uint64_t launching_since_ns_;  // when a look first saw the launch being made; 0: none is
   uint32_t hidden_;              // of a group whose other launches were reported
-  bool are_in_group_;
-  uint64_t calls_;
+  uint32_t calls_ : 31;
+  uint32_t are_in_group_ : 1;
   uint64_t since_ns_;
 };
 

@@ -202,8 +202,11 @@ bool WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
     Communicator& communicator = communicators.begin()[at];
     Place* const place = PlaceOf(communicator);
     if (place == nullptr) continue;
-    if (looks_left_ != 0) first_ = at + 1;  // the next round begins behind the last one served
+    const uint32_t looks_before = looks_left_;
     PollPlace(communicator, *place, now_ns);
+    // The next round begins behind the last one served: looks may run out, and a copy that waits for
+    // the GPU keeps the others of its context from theirs.
+    if (looks_left_ != looks_before) first_ = at + 1;
     is_deciding |= IsDeciding(communicator, *place, now_ns);
   }
   for (uint32_t i = 0; i < reader_count_; ++i) {

@@ -93,6 +93,8 @@ class FakeCuda {
   virtual void FreeMemory(char* memory) = 0;
   // Copies that are made are not seen to be done from now on, until they are let go.
   virtual void HoldCopies(bool hold) = 0;
+  // From now on a copy is not seen to be done before it was asked for so often.
+  virtual void SlowCopies(int queries) = 0;
   // Of memory that was not mapped, or from NCCL's own address.
   virtual uint64_t WrongCopies() = 0;
   // Retained or mapped by the plugin.

@@ -36,6 +36,11 @@ void Simulation::HoldCopies(bool hold) {
   holds_copies_ = hold;
 }
 
+void Simulation::SlowCopies(int queries) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  copy_queries_ = queries;
+}
+
 uint64_t Simulation::MemoryHeld() {
   const std::lock_guard<std::mutex> lock(mutex_);
   uint64_t held = mappings_.size();
@@ -143,13 +148,18 @@ int Simulation::StreamQuery() {
   std::unique_lock<std::mutex> lock(mutex_);
   if (const int error = Enter("cuStreamQuery", current_context, &lock)) return error;
   if (InvalidateCapturesUnlessRelaxed()) return kCaptureUnsupported;
-  return holds_copies_ ? kNotReady : kSuccess;
+  if (holds_copies_ || copy_queries_left_ > 0) {
+    --copy_queries_left_;
+    return kNotReady;
+  }
+  return kSuccess;
 }
 
 int Simulation::CopyToHost(void* to, uint64_t from, size_t bytes) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (const int error = Enter("cuMemcpyDtoHAsync_v2", current_context, &lock)) return error;
   if (InvalidateCapturesUnlessRelaxed()) return kCaptureUnsupported;
+  copy_queries_left_ = copy_queries_;
   const auto after = mappings_.upper_bound(from);
   const auto found = after == mappings_.begin() ? mappings_.end() : std::prev(after);
   if (found == mappings_.end() || found->second == nullptr ||

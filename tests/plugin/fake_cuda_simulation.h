@@ -152,6 +152,7 @@ class Simulation final : public FakeCuda {
   char* AllocateMemory(bool can_map) override;
   void FreeMemory(char* memory) override;
   void HoldCopies(bool hold) override;
+  void SlowCopies(int queries) override;
   uint64_t WrongCopies() override { return Read(wrong_copies_); }
   uint64_t MemoryHeld() override;
 
@@ -296,6 +297,7 @@ class Simulation final : public FakeCuda {
   uint64_t next_address_ = uint64_t{1} << 40;
   uint64_t wrong_copies_ = 0;
   bool holds_copies_ = false;
+  int copy_queries_ = 0, copy_queries_left_ = 0;
 };
 
 Simulation& Driver();

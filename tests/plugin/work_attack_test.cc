@@ -218,6 +218,26 @@ TEST_WITH_GPU(WorkAttackTest, ManyCommunicatorsShareABudgetOfLooks) {
   }
 }
 
+// A copy that waits for the GPU keeps the others of its context from theirs.
+TEST_WITH_GPU(WorkAttackTest, SlowCopiesReachEachCommunicator) {
+  constexpr uint64_t kJobs = 12, kReplays = 7;
+  FakeCuda::Context const context = gpu.CreateContext(0);
+  std::vector<std::unique_ptr<Job>> jobs;
+  for (uint64_t i = 1; i <= kJobs; ++i) {
+    jobs.push_back(std::make_unique<Job>(gpu, true, context, i));
+    jobs.back()->Prove();
+    jobs.back()->Capture();
+  }
+  jobs.back()->See();
+  gpu.SlowCopies(60);  // one is done in the round behind its own
+  for (const std::unique_ptr<Job>& job : jobs) job->block().Finish(2, kReplays);
+  for (uint64_t i = 0; i < 4 * kJobs; ++i) {
+    AdvanceClock(20 * kMs);
+    WaitForReading();
+  }
+  for (const std::unique_ptr<Job>& job : jobs) EXPECT_EQ(job->work().operations, kReplays);
+}
+
 TEST_WITH_JOB(WorkAttackTest, AGraphThatIsNeverMadeHidesNoHang) {
   job.Prove();
   job.Capture();

@@ -58,16 +58,17 @@ TEST(LaunchWatch, CompletedLaunchesReachTheRecord) {
                 launches.Start(process.instruments, communicator, nullptr, process.context),
                 [](uint64_t /*ns*/) {});
   LaunchWatch watch{};
+  bool is_stalled = false;
   const WorkFollower work(process.instruments);
   const uint64_t now_ns = process.clock.NowNs();
-  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 1, true));
+  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 1, true, &is_stalled));
   EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 0u);
   EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, now_ns);
   process.gpu.is_behind = false;
-  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 2, true));
+  EXPECT_TRUE(watch.Poll(process.instruments, communicator, work, now_ns + 2, true, &is_stalled));
   EXPECT_EQ(process.record().heartbeat.Read().launches_completed, 1u);
   EXPECT_EQ(process.record().heartbeat.Read().oldest_inflight_ns, 0u);
-  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, now_ns + 3, true));
+  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, now_ns + 3, true, &is_stalled));
 }
 
 TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
@@ -80,8 +81,10 @@ TEST(LaunchWatch, AfterTheDriverFailedNothingIsClaimed) {
                 [](uint64_t /*ns*/) {});
   EXPECT_FALSE(launches.is_followed());
   LaunchWatch watch{};
+  bool is_stalled = false;
   const WorkFollower work(process.instruments);
-  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, process.clock.NowNs(), true));
+  EXPECT_FALSE(watch.Poll(process.instruments, communicator, work, process.clock.NowNs(), true,
+                          &is_stalled));
   EXPECT_EQ(communicator.Writer(process.segment.segment()).completion_source(),
             CompletionSource::kNone);
 }

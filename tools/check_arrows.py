@@ -24,8 +24,6 @@ FLOORS = [
     "metrics/testing",
     "exporter/base",
     "exporter/diagnosis",
-    "exporter/diagnosis/facts",
-    "exporter/diagnosis/waits",
     "exporter/diagnosis/testing",
     "exporter/exposition",
     "exporter/node",
@@ -64,6 +62,14 @@ def floor_of(folder):
     return len(FLOORS) + (top == "tests")
 
 
+def room_of(folder):
+    """Folders without a package of their own belong to the one above."""
+    for room in ("exporter/diagnosis",):
+        if folder in (room + "/facts", room + "/waits"):
+            return room
+    return folder
+
+
 def targets(path, text):
     """The files or modules that a file names."""
     if path.endswith(".py"):
@@ -84,17 +90,17 @@ def list_files(root):
 
 def read_arrows(root, paths):
     """{folder: {folder that it includes: a file that does}}, and the folders that have code."""
-    folders = {os.path.dirname(path) for path in paths}
+    folders = {room_of(os.path.dirname(path)) for path in paths}
     arrows = collections.defaultdict(dict)
     for path in paths:
-        folder = os.path.dirname(path)
+        folder = room_of(os.path.dirname(path))
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
         for target, name in targets(path, text):
             if name is None:
                 other = os.path.dirname(target)
             else:  # a module, or a folder of modules
-                other = target if target in folders else os.path.dirname(target)
+                other = target if target in folders else room_of(os.path.dirname(target))
             if other in folders and other != folder:
                 arrows[folder].setdefault(other, path)
     return arrows, folders

@@ -13,8 +13,8 @@
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/waits/arrows.h"
 #include "exporter/diagnosis/waits/describe.h"
-#include "exporter/diagnosis/waits/roots.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/snapshot_union.h"
 
@@ -722,21 +722,7 @@ Judged WatchNode(const Scenario& scenario) {
 
 }  // namespace
 
-namespace {
-
-// The roots by the graph of waits, in place of those that the verdicts give.
-std::string JudgeByWaits(const SnapshotSet& set, int64_t hang_after_ns, int64_t now,
-                         JobVerdict* verdict) {
-  const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
-  const Waits waits = BuildWaits(views, hang_after_ns, now);
-  verdict->roots = RootsOf(views, waits, FindWaits(views, waits, now));
-  if (!AreAllUsual(*verdict)) verdict->stragglers.clear();
-  return DescribeWaits(views, waits.graph);
-}
-
-}  // namespace
-
-Judged Judge(const Scenario& scenario, Engine engine) {
+Judged Judge(const Scenario& scenario) {
   if (scenario.is_on_its_node) return WatchNode(scenario);
   JobRunOptions options = scenario.options;
   if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
@@ -754,18 +740,15 @@ Judged Judge(const Scenario& scenario, Engine engine) {
     const SnapshotSet set = asked.all.Take();
     diagnosis.set_hang_after(std::chrono::milliseconds(asked.longest_hang_after_ns / kMs));
     const DiagnosisResult result = diagnosis.Update(set, now);
-    JobVerdict verdict = JudgeJob(set, result, now);
-    std::string graph;
-    if (engine == Engine::kWaits) {
-      graph = JudgeByWaits(set, asked.shortest_hang_after_ns, now, &verdict);
-    }
+    const JobVerdict verdict = JudgeJob(set, result, now);
     const bool is_last = options.look_again_ns >= options.run_on_ns;
     const bool is_enough =
         scenario.answers_later.empty() && !IsAnotherLookWorthwhile(result, verdict);
     if (is_last || is_enough) {
       const std::string words = RootWords(verdict);
+      const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
       return {OutcomeOf(scenario, verdict, HealthOf(set, result, now), words), words, looks,
-              std::move(graph)};
+              DescribeWaits(views, BuildWaits(views, asked.longest_hang_after_ns, now).graph)};
     }
     options.look_again_ns += kLookEveryNs;
   }

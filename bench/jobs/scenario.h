@@ -76,10 +76,8 @@ struct Judged {
   int looks = 1;
   std::string graph;  // of waits
 };
-enum class Engine { kVerdicts, kWaits };
 // Runs the job, lets each endpoint write what it knows, and diagnoses the union of what was read.
-// `engine`: who finds hangs.
-Judged Judge(const Scenario& scenario, Engine engine = Engine::kVerdicts);
+Judged Judge(const Scenario& scenario);
 
 }  // namespace nccl_pulse
 

@@ -10,7 +10,6 @@
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
-#include "absl/strings/str_cat.h"
 #include "bench/jobs/scenario.h"
 
 ABSL_FLAG(int, jobs, 100, "of each fault");
@@ -19,8 +18,6 @@ ABSL_FLAG(int, from, 0, "the first of them");
 ABSL_FLAG(int, seed, -1, "this job alone, and what is said of it");
 ABSL_FLAG(int, show, 3, "of each fault, the jobs on which the verdict is not right");
 ABSL_FLAG(int, times_as_long, 1, "how long jobs have run that are slow or healthy, when asked");
-ABSL_FLAG(bool, by_waits, false, "hangs are found by the graph of waits");
-ABSL_FLAG(bool, compare, false, "both engines on the same jobs: where the graph of waits differs");
 ABSL_FLAG(std::string, until, "", "the first fault that is left out, with all behind it");
 ABSL_FLAG(bool, by_layout, false, "a row for each layout of the jobs, too");
 
@@ -40,39 +37,6 @@ void Show(const Scenario& scenario, const Judged& judged) {
 
 using Outcomes = std::array<int, kOutcomes>;
 
-// Prints the rows of both engines if they differ, and the first jobs on which they do.
-void Compare(const std::string& fault) {
-  Outcomes by_verdicts{};
-  Outcomes by_waits{};
-  std::string jobs;
-  int shown = 0;
-  int differ = 0;
-  const int first = absl::GetFlag(FLAGS_from);
-  for (int i = first; i < first + absl::GetFlag(FLAGS_jobs); ++i) {
-    const Scenario scenario = MakeScenario(fault, static_cast<uint64_t>(i));
-    const Judged old = Judge(scenario, Engine::kVerdicts);
-    const Judged now = Judge(scenario, Engine::kWaits);
-    ++by_verdicts[static_cast<int>(old.outcome)];
-    ++by_waits[static_cast<int>(now.outcome)];
-    if (old.outcome == now.outcome) continue;
-    ++differ;
-    if (++shown > absl::GetFlag(FLAGS_show)) continue;
-    absl::StrAppend(&jobs, "  seed ", i, ", ", scenario.layout.name, ", culprit ",
-                    scenario.options.rank, ": ", OutcomeName(old.outcome), " -> ",
-                    OutcomeName(now.outcome), "\n    was: ", old.said.substr(0, 300),
-                    "\n    now: ", now.said.substr(0, 300), "\n");
-  }
-  const auto print = [&fault](const char* engine, const Outcomes& outcomes) {
-    std::printf("| %s, %s |", fault.c_str(), engine);
-    for (const int count : outcomes) std::printf(" %d |", count);
-    std::printf("\n");
-  };
-  if (differ != 0) print("verdicts", by_verdicts);
-  print(differ != 0 ? "waits" : "both", by_waits);
-  std::printf("%s", jobs.c_str());
-  std::fflush(stdout);
-}
-
 void PrintRow(const std::string& name, const Outcomes& outcomes) {
   std::printf("| %s |", name.c_str());
   for (const int count : outcomes) std::printf(" %d |", count);
@@ -88,10 +52,6 @@ int Main() {
   for (const std::string& fault : FaultNames()) {
     if (!only.empty() && fault != only) continue;
     if (fault == absl::GetFlag(FLAGS_until)) break;
-    if (absl::GetFlag(FLAGS_compare)) {
-      Compare(fault);
-      continue;
-    }
     Outcomes outcomes{};
     std::map<std::string, Outcomes> of_layout;
     int shown = 0;
@@ -102,8 +62,7 @@ int Main() {
       JobRunOptions& options = scenario.options;
       const bool is_slow_at_once = options.fault_ns == 0 && options.pause_ns == 0;
       if (is_slow_at_once) options.asked_ns *= absl::GetFlag(FLAGS_times_as_long);
-      const Judged judged =
-          Judge(scenario, absl::GetFlag(FLAGS_by_waits) ? Engine::kWaits : Engine::kVerdicts);
+      const Judged judged = Judge(scenario);
       ++outcomes[static_cast<int>(judged.outcome)];
       ++of_layout[scenario.layout.name][static_cast<int>(judged.outcome)];
       const bool is_shown = judged.outcome != Outcome::kRight && shown < absl::GetFlag(FLAGS_show);

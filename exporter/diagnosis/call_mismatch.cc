@@ -23,7 +23,7 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
   if (by_size) compared = facts.calls;
   Calls common = compared.front();
   for (const Calls& each : compared) common = Common(common, each);
-  Mismatch mismatch{by_size ? HangDetail::kSizes : HangDetail::kOperations, {}, {}, 0};
+  Mismatch mismatch{by_size ? Mismatch::By::kSizes : Mismatch::By::kOperations, {}, {}, 0};
   for (std::size_t i = 0; i < compared.size(); ++i) {
     AddSide(Excess(compared[i], common), facts.live[i], &mismatch);
   }
@@ -31,7 +31,7 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
 }
 
 std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts) {
-  Mismatch mismatch{HangDetail::kOrder, {}, {}, 0};
+  Mismatch mismatch{Mismatch::By::kOrder, {}, {}, 0};
   for (const RankView* rank : facts.live) {
     const CommunicatorSnapshot& communicator = *rank->communicator;
     if (communicator.last_call_op.empty()) return std::nullopt;

@@ -11,12 +11,26 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis/hang_finding.h"
+#include "exporter/diagnosis/communicator_facts.h"
 
 namespace nccl_pulse {
 
+// Ranks that called alike, where others called something else.
+struct CallSide {
+  Calls calls;  // empty: neither
+  Ranks ranks;
+  const CallOrderSnapshot::Kind* kind = nullptr;  // of kCallNumber, kRoots: what that call was
+};
+
 struct Mismatch {
-  HangDetail detail;
+  enum class By : uint8_t {
+    kOperations,
+    kSizes,
+    kOrder,
+    kCallNumber,  // the first collective that they did not call alike: see `call_number`
+    kRoots,       // likewise, and the roots alone differ
+  };
+  By by;
   std::vector<CallSide> sides;
   std::set<std::string> operations;
   uint32_t call_number = 0;  // of kCallNumber, kRoots

@@ -140,7 +140,8 @@ class Comparison {
   }
 
   Mismatch SidesAt(uint32_t number, By by) const {
-    Mismatch mismatch{by == kByRoot ? HangDetail::kRoots : HangDetail::kCallNumber, {}, {}, number};
+    Mismatch mismatch{
+        by == kByRoot ? Mismatch::By::kRoots : Mismatch::By::kCallNumber, {}, {}, number};
     std::map<uint32_t, std::size_t> side_of;
     for (const OfRank& of : ranks_) {
       const uint32_t at = number - of.first;

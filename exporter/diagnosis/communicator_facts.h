@@ -1,5 +1,5 @@
-// What the ranks of one communicator are known to have done, sorted. Verdicts (hang_verdict.h) rest
-// on these facts alone. Nobody is suspected here.
+// What the ranks of one communicator are known to have done, sorted. The graph of waits
+// (waits/arrows.h) rests on these facts alone. Nobody is suspected here.
 //
 // Thread: any, no state. It points into the view.
 #ifndef EXPORTER_DIAGNOSIS_COMMUNICATOR_FACTS_H_

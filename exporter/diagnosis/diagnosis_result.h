@@ -28,6 +28,9 @@ struct ReplayPlace {
 
 struct Hang {
   HangVerdict verdict{};
+  // Number of the finding of its job, among all of a result. Communicators whose ranks wait for the same
+  // root have the same; -1: its ranks wait for ranks that wait elsewhere, or nobody is to be named here.
+  int finding = -1;
   int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
   std::string op;                 // that is waited in, "" when not known
   // kRankNotCalled has "AllReduce #106 (up to 64KiB)"; "" when it is not known, or the calls are of
@@ -52,7 +55,7 @@ struct Hang {
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
-// its own GPU. What that waits for is not known. After a while it is a hang (hang_verdict.cc),
+// its own GPU. What that waits for is not known. After a while it is a hang (waits/arrows.h),
 // unless that work is NCCL's: then the hang is where that stands.
 struct Queued {
   int64_t since_realtime_ns = 0;

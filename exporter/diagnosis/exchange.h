@@ -15,16 +15,6 @@
 
 namespace nccl_pulse {
 
-// Where all ranks of a communicator are seen, and all of them only make whole exchanges: if those
-// that wait have called equally often, and the rest has nothing in flight and called less, the rest
-// has not come to an exchange in which all others wait. None otherwise: stages of a pipeline count
-// differently by right. Peers need not be known, which tell more (peer_waits.h).
-Ranks AwaitedInExchange(const CommunicatorFacts& facts);
-
-// Where all ranks that are seen wait: those whose GPUs have not come to what they launched,
-// while that of another one has, of two ranks too. Earlier work of theirs stands before it.
-Ranks NotBegunInExchange(const CommunicatorFacts& facts);
-
 // Whether each launch of each rank, collectives aside, carries one whole exchange: a Send to and a
 // Recv from every other rank, itself included or not. Then the n-th launch is the same exchange on
 // all of them, and no rank leaves it before the last one has come. Any rank that ever made more

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "exporter/diagnosis/being_made.h"
-#include "exporter/diagnosis/blocked_elsewhere.h"
-#include "exporter/diagnosis/hang_verdict.h"
-#include "exporter/diagnosis/hang_words.h"
+#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/rank_words.h"
-#include "exporter/diagnosis/usual_wait.h"
+#include "exporter/diagnosis/waits/sentences.h"
+#include "exporter/diagnosis/waits/stall.h"
 
 namespace nccl_pulse {
 namespace {
@@ -20,124 +18,101 @@ std::vector<int32_t> RankNumbers(const Ranks& ranks) {
   return numbers;
 }
 
-Situation SituationOf(const HangFinding& finding) {
-  if (finding.detail == HangDetail::kFinalized) return Situation::kFinalized;
-  if (finding.detail == HangDetail::kBeingMade) return Situation::kBeingMade;
-  if (finding.verdict == HangVerdict::kRankNotCalled && finding.suspects.size() == 1 &&
-      IsExiting(*finding.suspects.front())) {
-    return Situation::kExiting;
-  }
-  if (finding.is_queued) return Situation::kQueued;
-  if (finding.detail == HangDetail::kInsideNccl) return Situation::kInsideNccl;
-  if (finding.detail == HangDetail::kWork) return Situation::kInGraphs;
-  return finding.replay.at.graph != 0 ? Situation::kInReplay : Situation::kPlain;
-}
-
-Hang ToHang(const HangFinding& finding) {
+Hang ToHang(const Stall& stall) {
   Hang hang;
-  hang.verdict = finding.verdict;
-  hang.since_realtime_ns = finding.since_realtime_ns;
-  hang.op = finding.op;
-  hang.suspects = finding.verdict == HangVerdict::kRankNotSeen ? finding.not_seen.ranks
-                                                               : RankNumbers(finding.suspects);
-  hang.waiting = RankNumbers(finding.waiting);
-  hang.text = HangWords(finding);
-  hang.longest_wait_before_ns = finding.longest_wait_before_ns;
-  hang.is_usual = finding.is_usual;
-  for (const auto& [view, rank] : finding.elsewhere.circle) {
+  hang.verdict = stall.verdict;
+  hang.finding = stall.finding;
+  hang.since_realtime_ns = stall.since_ns;
+  hang.op = stall.op;
+  hang.situation = stall.situation;
+  hang.suspects =
+      stall.verdict == HangVerdict::kRankNotSeen ? stall.unseen : RankNumbers(stall.suspects);
+  hang.waiting = RankNumbers(stall.waiting);
+  hang.text = StallWords(stall);
+  hang.longest_wait_before_ns = stall.longest_wait_before_ns;
+  hang.is_usual = stall.is_usual;
+  hang.replay = stall.replay;
+  for (const auto& [view, rank] : stall.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
   }
-  hang.replay = finding.replay.at;
-  for (const CallSide& side : finding.mismatch.sides) hang.sides.push_back(RankNumbers(side.ranks));
-  if (finding.elsewhere.is_acquitted) {
-    hang.verdict = HangVerdict::kUnknown;
-    // A rank that has not called does not wait here. It may wait elsewhere.
-    if (finding.not_begun_suspects) {
-      hang.waiting.insert(hang.waiting.end(), hang.suspects.begin(), hang.suspects.end());
-      std::sort(hang.waiting.begin(), hang.waiting.end());
+  if (stall.verdict == HangVerdict::kMismatched) {
+    for (const CallSide& side : stall.waits->mismatch->sides) {
+      hang.sides.push_back(RankNumbers(side.ranks));
     }
-    hang.suspects.clear();
   }
-  hang.situation = SituationOf(finding);
-  if (!finding.not_seen.absent.empty()) hang.absent_in = finding.not_seen.absent_in;
-  if (hang.verdict == HangVerdict::kRankNotCalled && finding.detail == HangDetail::kOwes &&
-      finding.owed.calls.size() == 1) {
-    hang.missing_call = NumberedCallWords(finding.owed.calls, finding.owed.before);
+  const bool is_absent = stall.situation == Situation::kBeingMade && !stall.suspects.empty();
+  if (is_absent) hang.absent_in = stall.absent_in;
+  if (stall.verdict == HangVerdict::kRankNotCalled) {
+    hang.missing_call = !stall.peer_op.empty()   ? stall.peer_op
+                        : !stall.peers.empty()   ? MissingPeerCall(stall)
+                        : stall.owed.size() == 1 ? NumberedCallWords(stall.owed, stall.before)
+                                                 : "";
   }
-  if (finding.detail == HangDetail::kPeer) hang.missing_call = finding.owed.peer_op;
-  if (finding.detail == HangDetail::kPeers) hang.missing_call = PeerCallWords(finding);
-  const Ranks& first = finding.not_seen.absent.empty() ? finding.suspects : finding.not_seen.absent;
-  const RankView* named = hang.suspects.empty() || first.empty() ? nullptr : first.front();
-  hang.first_step = FirstStep(hang.verdict, hang.situation, named ? named->process : nullptr,
+  const RankView* named = stall.suspects.empty() ? nullptr : stall.suspects.front();
+  hang.first_step = FirstStep(stall.verdict, stall.situation, named ? named->process : nullptr,
                               named ? named->communicator : nullptr);
   return hang;
 }
 
-Queued ToQueued(const QueuedFinding& queued) {
-  return {queued.since_realtime_ns, queued.op, RankNumbers(queued.ranks), QueuedWords(queued)};
+// All that is in flight is behind work of the ranks' own GPUs, for less than makes a hang.
+std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& waits,
+                               const WaitGraph& graph, int64_t hang_after_ns, int64_t now_ns) {
+  if (view.is_mixed) return std::nullopt;
+  Stall queued;
+  queued.view = &view;
+  queued.waits = &waits;
+  queued.since_ns = INT64_MAX;
+  for (std::size_t at = 0; at < waits.members.size(); ++at) {
+    const Member& each = waits.members[at];
+    if (!each.is_live() || each.doing == Doing::kIdle) continue;
+    if (each.doing != Doing::kNotBegun) return std::nullopt;
+    if (graph.actors[waits.gpus[at]].stand == Stand::kMoving) return std::nullopt;
+    if (ElapsedNs(now_ns, each.since_ns) < hang_after_ns) continue;
+    queued.waiting.push_back(each.rank);
+    queued.since_ns = std::min(queued.since_ns, each.since_ns);
+  }
+  if (queued.waiting.empty()) return std::nullopt;
+  queued.op = LastCalled(queued.waiting);
+  std::optional<uint64_t> unseen;
+  for (const RankView* rank : queued.waiting) {
+    for (const CommunicatorSnapshot& each : rank->process->communicators) {
+      const RankActivity activity = ActivityOf(*rank->process, each, now_ns);
+      const bool is_unseen = activity.is_unknown() || activity.is_quiet();
+      if (&each != rank->communicator && is_unseen && !each.finalized &&
+          CompareGpus(each, *rank->communicator) != SameGpu::kNo) {
+        unseen = each.comm_id;
+      }
+    }
+  }
+  return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting),
+                QueuedWords(queued, unseen)};
 }
 
-// After a while; or when others already wait for one of the ranks, and a few that have not called here
-// differ from it: what their GPUs work on may wait for these. Not what stands behind NCCL's own work:
-// then the hang is there.
-bool IsQueuedHang(const RanksOfProcesses& ranks, std::size_t here,
-                  const std::vector<std::optional<HangFinding>>& findings,
-                  const HangFinding& finding) {
-  const bool is_waited_for =
-      !finding.suspects.empty() &&
-      std::any_of(findings.begin(), findings.end(), [&](const auto& other) {
-        return other &&
-               (other->verdict == HangVerdict::kRankNotBegun ||
-                other->verdict == HangVerdict::kRankNotCalled) &&
-               std::any_of(
-                   other->suspects.begin(), other->suspects.end(), [&](const auto* suspect) {
-                     return std::any_of(
-                         finding.queued.ranks.begin(), finding.queued.ranks.end(),
-                         [suspect](const auto* rank) { return rank->process == suspect->process; });
-                   });
-      });
-  return (finding.queued.is_long || is_waited_for) &&
-         !AreBehindNccl(ranks, here, finding.queued.ranks);
+std::string NoteOf(const ViewWaits& waits) {
+  if (waits.behind_one.empty()) return "";
+  const CommunicatorFacts& facts = waits.facts;
+  return AheadWords(waits.behind_one, *facts.live[facts.most],
+                    CallsOwedBy(facts, waits.behind_one));
 }
 
 }  // namespace
 
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
                                            int64_t hang_after_ns, int64_t now_realtime_ns) {
-  std::vector<WaitsOfCommunicator> waits(views.size());
-  std::vector<std::optional<HangFinding>> findings;
-  const RanksOfProcesses ranks(views);
-  findings.reserve(views.size());
-  std::vector<std::pair<std::size_t, HangFinding>> queued;
+  const Waits waits = BuildWaits(views, hang_after_ns, now_realtime_ns);
+  const std::vector<JobFindings> jobs = FindWaits(views, waits, now_realtime_ns);
+  const std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
+  std::vector<WaitsOfCommunicator> result(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
-    Conclusion conclusion = Conclude(views[i], hang_after_ns, now_realtime_ns);
-    if (conclusion.ahead) waits[i].note = AheadWords(*conclusion.ahead);
-    if (conclusion.queued) {
-      conclusion.hang->queued = std::move(*conclusion.queued);
-      queued.push_back({i, std::move(*conclusion.hang)});
-      conclusion.hang.reset();
-    }
-    findings.push_back(std::move(conclusion.hang));
-    FindAbsent(views, ranks, i, &findings.back());
-  }
-  for (auto& [i, finding] : queued) {
-    finding.queued.unseen_elsewhere = UnseenElsewhere(views, ranks, i, finding.queued.ranks);
-    if (IsQueuedHang(ranks, i, findings, finding)) {
-      findings[i] = std::move(finding);
+    if (stalls[i]) {
+      result[i].hang = ToHang(*stalls[i]);
     } else {
-      waits[i].queued = ToQueued(finding.queued);
+      result[i].queued =
+          QueuedOf(views[i], waits.views[i], waits.graph, hang_after_ns, now_realtime_ns);
     }
+    result[i].note = NoteOf(waits.views[i]);
   }
-  DropWhatMoves(views, ranks, hang_after_ns, now_realtime_ns, &findings);
-  FollowWaits(views, ranks, hang_after_ns, now_realtime_ns, &findings);
-  for (std::optional<HangFinding>& finding : findings) {
-    if (finding) CompareWithPast(now_realtime_ns, &*finding);
-  }
-  FollowUsualWaits(&findings);
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    if (findings[i]) waits[i].hang = ToHang(*findings[i]);
-  }
-  return waits;
+  return result;
 }
 
 }  // namespace nccl_pulse

@@ -1,14 +1,10 @@
 // Finds hangs, and the rank that the others of a communicator wait for, as far as the counts of the
 // processes prove it.
 //
-//   facts      communicator_facts.h, over rank_activity.h: what each rank is known to have done
-//   verdict    hang_verdict.h for one communicator, blocked_elsewhere.h over several: data
-//   measure    usual_wait.h: whether it has waited as long before
-//   words      hang_words.h
-//
-// A rank hangs when it has work in flight that has made no progress for `hang_after`. Then the
-// ranks' calls are compared (call_counts.h). Where NCCL does not report launches, only the calls
-// are compared, once no rank has made one for that long.
+//   facts      communicator_facts.h, facts/: what each rank is known to have done
+//   waits      waits/arrows.h and graph.h: who waits for whom, over all communicators
+//   findings   waits/finding.h: the roots, for each job; waits/stall.h: of each communicator
+//   words      waits/sentences.h
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_HANG_H_

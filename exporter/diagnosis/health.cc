@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/environment_differences.h"
-#include "exporter/diagnosis/hang_words.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"

@@ -17,27 +17,6 @@
 namespace nccl_pulse {
 namespace {
 
-// How certain it is that one should look here.
-enum class Certainty { kNamed, kUnseen, kNobodyNamed, kConsequence };
-
-Certainty CertaintyOf(const Hang& hang) {
-  switch (hang.verdict) {
-    case HangVerdict::kDriverError:
-      return hang.suspects.empty() ? Certainty::kConsequence : Certainty::kNamed;
-    case HangVerdict::kBlockedElsewhere:
-      return Certainty::kConsequence;
-    case HangVerdict::kRankNotSeen:
-      return Certainty::kUnseen;
-    case HangVerdict::kNoProgress:
-      return hang.suspects.empty() ? Certainty::kNobodyNamed : Certainty::kNamed;
-    case HangVerdict::kPointToPoint:
-    case HangVerdict::kUnknown:
-      return Certainty::kNobodyNamed;
-    default:
-      return Certainty::kNamed;
-  }
-}
-
 class JobJudge {
  public:
   JobJudge(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
@@ -59,11 +38,7 @@ class JobJudge {
       AddWaits(i, *hang);
     }
     for (std::size_t job = 0; job < jobs_.size(); ++job) {
-      for (const Certainty certainty : {Certainty::kNamed, Certainty::kUnseen,
-                                        Certainty::kNobodyNamed, Certainty::kConsequence}) {
-        // A wait that is usual must not hide one that is not.
-        if (!has_root_[job]) AddRoots(job, certainty);
-      }
+      AddRoots(job);
     }
     // Who waits elsewhere stands behind the one that it waits for, however long either waits.
     std::stable_sort(verdict_.roots.begin(), verdict_.roots.end(),
@@ -166,31 +141,24 @@ class JobJudge {
     return perhaps;
   }
 
-  // Adds a root for each of the job's hangs of this certainty. Hangs that share a process have one
-  // root.
-  void AddRoots(std::size_t job, Certainty certainty) {
-    std::unordered_map<const ProcessSnapshot*, std::size_t> root_of;
+  // Adds a root for each finding of the job.
+  void AddRoots(std::size_t job) {
+    std::map<int, std::size_t> root_of;
     std::vector<JobRoot> roots;
     for (const CommunicatorView* view : jobs_[job].views) {
       const auto index = static_cast<std::size_t>(view - views_.data());
-      if (!diagnosis_[index].hang || CertaintyOf(*diagnosis_[index].hang) != certainty) continue;
+      if (!diagnosis_[index].hang || diagnosis_[index].hang->finding < 0) continue;
       const Hang& hang = *diagnosis_[index].hang;
       // It may be the hang of each of these jobs.
       if (view->is_mixed && !mixed_.insert(view).second) {
         has_root_[job] = has_root_[job] || !hang.is_usual;
         continue;
       }
-      const std::vector<JobRank> named = Named(jobs_[job], index, hang);
-      std::size_t at = roots.size();
-      for (const JobRank& rank : named) {
-        const auto found = root_of.find(rank.process);
-        if (found != root_of.end()) at = std::min(at, found->second);
-      }
-      if (at == roots.size()) roots.emplace_back();
-      JobRoot& root = roots[at];
-      const bool is_first =
-          root.communicators.empty() || std::tie(hang.is_usual, hang.since_realtime_ns) <
-                                            std::tie(root.is_usual, root.since_realtime_ns);
+      const auto [found, is_new] = root_of.try_emplace(hang.finding, roots.size());
+      if (is_new) roots.emplace_back();
+      JobRoot& root = roots[found->second];
+      const bool is_first = is_new || std::tie(hang.is_usual, hang.since_realtime_ns) <
+                                          std::tie(root.is_usual, root.since_realtime_ns);
       if (is_first) {
         root.verdict = hang.verdict;
         root.is_usual = hang.is_usual;
@@ -201,14 +169,14 @@ class JobJudge {
         root.text = hang.text;
       }
       root.communicators.push_back(view->comm_id);
-      for (const JobRank& rank : named) {
-        // Ranks that nobody has seen may be one process or many: all of them are in one root.
-        if (rank.process == nullptr || root_of.try_emplace(rank.process, at).second) {
-          root.ranks.push_back(rank);
-        }
-        if (rank.process == nullptr) root_of.try_emplace(nullptr, at);
+      for (const JobRank& rank : Named(jobs_[job], index, hang)) {
+        const bool is_known =
+            rank.process != nullptr &&
+            std::any_of(root.ranks.begin(), root.ranks.end(),
+                        [&rank](const JobRank& each) { return each.process == rank.process; });
+        if (!is_known) root.ranks.push_back(rank);
       }
-      if (certainty == Certainty::kNobodyNamed) {
+      if (hang.suspects.empty()) {
         const std::vector<JobRank> perhaps = Perhaps(*view);
         root.perhaps.insert(root.perhaps.end(), perhaps.begin(), perhaps.end());
       }

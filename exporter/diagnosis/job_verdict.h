@@ -1,17 +1,6 @@
-// One verdict for a whole job, from what the diagnosis says of its communicators: who is waited for
-// in the end. When a thousand communicators hang, usually one rank is the root: the others
-// wait for it, or for somebody who does.
-//
-//   wait-for graph   each communicator's verdict has who waits and for whom; who waits elsewhere
-//   was
-//                    acquitted already (blocked_elsewhere.h)
-//   root             who is left: a process that others wait for and that waits for nobody, or the
-//                    circle of those that wait for each other; the same process in several
-//                    communicators is one root
-//
-// What is certain comes first: a rank that is named, by what its own process has counted; then
-// ranks that nobody has seen; then communicators in which nobody can be named. Of these the later
-// ones stand only where nothing before them was found: they wait for it, as far as is known.
+// One verdict for a whole job: the roots that the graph of waits (waits/graph.h) has found, with the
+// processes of the named ranks, and the stragglers. When a thousand communicators hang, usually one rank
+// is the root: the others wait for it, or for somebody who does.
 //
 // Thread: any, no state. Cost: that of sorting the ranks. It points into the set.
 #ifndef EXPORTER_DIAGNOSIS_JOB_VERDICT_H_
@@ -70,7 +59,7 @@ struct JobWait {
 };
 
 struct JobVerdict {
-  std::vector<JobRoot> roots;  // in the order of their certainty, then of their age
+  std::vector<JobRoot> roots;  // those that are not usual first, then the oldest
   std::vector<JobStraggler> stragglers;
   // What may be wrong, or how the job is made: names nobody. "": none.
   std::string doubt;

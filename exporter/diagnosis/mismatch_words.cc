@@ -17,22 +17,22 @@ std::string KindWords(const CallOrderSnapshot::Kind& kind, bool with_root) {
 
 }  // namespace
 
-std::string MismatchWords(const HangFinding& finding) {
+std::string MismatchWords(const Mismatch& mismatch) {
   std::map<std::string, const Ranks*> by_words;
-  const bool is_root = finding.detail == HangDetail::kRoots;
-  for (const CallSide& side : finding.mismatch.sides) {
+  const bool is_root = mismatch.by == Mismatch::By::kRoots;
+  for (const CallSide& side : mismatch.sides) {
     by_words[side.kind != nullptr ? KindWords(*side.kind, is_root) : CallWords(side.calls)] =
         &side.ranks;
   }
-  const bool is_order = finding.detail == HangDetail::kOrder;
+  const bool is_order = mismatch.by == Mismatch::By::kOrder;
   const std::string sides =
       absl::StrJoin(by_words, "; ", [is_order](std::string* out, const auto& side) {
         absl::StrAppend(out, Names(*side.second), " ", Verb(*side.second, "has", "have"),
                         " called ", side.first.empty() ? "neither" : side.first,
                         is_order ? " last" : "");
       });
-  if (finding.detail == HangDetail::kCallNumber || is_root) {
-    return absl::StrCat("The ranks' calls differ at collective ", finding.mismatch.call_number,
+  if (mismatch.by == Mismatch::By::kCallNumber || is_root) {
+    return absl::StrCat("The ranks' calls differ at collective ", mismatch.call_number,
                         " of this communicator", is_root ? ": the roots differ" : "", ": ", sides,
                         ".");
   }
@@ -41,7 +41,7 @@ std::string MismatchWords(const HangFinding& finding) {
         "The ranks have called the same operations, but not in the same order: ", sides, ".");
   }
   return absl::StrCat("The ranks have called different ",
-                      finding.detail == HangDetail::kSizes ? "sizes" : "operations",
+                      mismatch.by == Mismatch::By::kSizes ? "sizes" : "operations",
                       ", which never complete: ", sides, ".");
 }
 

@@ -6,11 +6,11 @@
 
 #include <string>
 
-#include "exporter/diagnosis/hang_finding.h"
+#include "exporter/diagnosis/call_mismatch.h"
 
 namespace nccl_pulse {
 
-std::string MismatchWords(const HangFinding& finding);
+std::string MismatchWords(const Mismatch& mismatch);
 
 }  // namespace nccl_pulse
 

@@ -34,6 +34,7 @@ struct RankView {
   int32_t rank() const { return communicator->rank; }
   // 0: not known to be in flight.
   int64_t InFlightSince() const { return activity.is_in_flight() ? activity.since_realtime_ns : 0; }
+  bool is_live_process() const { return process->end == ProcessEnd::kLive; }
   uint64_t CallsOf(std::string_view op) const;
 };
 

@@ -2,19 +2,13 @@
 // and size, and then continued. A checkpoint of ten minutes looks like a hang the first time, but
 // not the second. One that has not come again for long is no measure (metrics/long_wait.h).
 //
-// A wait for ranks that wait elsewhere is as usual as the waits there: when these end, it does. Its
-// own past may be another one. In a pipeline it depends on the moment of the pause which
-// communicator a rank stands in, and which ranks have stood in it before.
-//
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_USUAL_WAIT_H_
 #define EXPORTER_DIAGNOSIS_USUAL_WAIT_H_
 
 #include <cstdint>
-#include <optional>
-#include <vector>
 
-#include "exporter/diagnosis/hang_finding.h"
+#include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse {
 
@@ -23,10 +17,9 @@ inline constexpr double kUsualFactor = 1.5;
 // Shorter ones are no measure, and cost no series.
 inline constexpr uint64_t kLeastLongWaitNs = 5000000000;
 
-void CompareWithPast(int64_t now_realtime_ns, HangFinding* finding);
-
-// Behind the function above: marks what waits for usual waits alone. `findings`: one for each view.
-void FollowUsualWaits(std::vector<std::optional<HangFinding>>* findings);
+// The longest wait of the rank in the kind of call that it made last, as a measure for a wait that began
+// then; 0: none.
+uint64_t LongestWaitBefore(const RankView& rank, int64_t since_realtime_ns);
 
 }  // namespace nccl_pulse
 

@@ -76,7 +76,7 @@ TEST(DriverError, VictimsInOtherCommunicators) {
   job.Launch(2, 1, "AllReduce");
   job.Advance(kHangAfter);
   EXPECT_THAT(HangOf(job, 1)->suspects, ElementsAre(0));
-  const Hang hang = ExpectHangNow(job, HangVerdict::kDriverError, {}, 2);
+  const Hang hang = ExpectHangNow(job, HangVerdict::kDriverError, {0}, 2);
   EXPECT_THAT(hang.text, HasSubstr("Most likely over a link: rank 0 (pid 102, GPU 2)"));
 }
 

@@ -1,5 +1,4 @@
 // Ranks that wait in Send and Recv whose peers NCCL has reported.
-#include "exporter/diagnosis/peer_waits.h"
 
 #include <utility>
 #include <vector>
@@ -75,7 +74,7 @@ TEST(PeerWaits, AnIdlePeerThatWaitsElsewhereIsNotNamed) {
   SimulatedJob job = JobOf(4);
   Exchange(&job, 0, {}, {1});
   job.Launch(kOther, 1, "AllReduce");
-  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  ExpectHang(&job, HangVerdict::kBlockedElsewhere, {1});
 }
 
 // The rank that has not called may be the one whose peer is not reported.
@@ -146,7 +145,7 @@ TEST(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 2, {}, {0});
   SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun});
-  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
   Exchange(&job, 1, {}, {0});  // no circle
   ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
 }

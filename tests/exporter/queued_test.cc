@@ -122,7 +122,8 @@ TEST_F(QueuedBehindNccl, AcquitsNobody) {
   job.AddCommunicator(kFront, {0, 1, 2, 3});
   for (const int rank : {0, 1, 2}) job.Launch(kFront, rank, "AllReduce");
   job.Advance(kLimit);
-  ExpectHangNow(job, HangVerdict::kRankNotCalled, {3}, kFront);
+  ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {3}, kFront);
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {3});
 }
 
 // Others wait for a GPU that does not come, and in that rank's own communicator one has not called:

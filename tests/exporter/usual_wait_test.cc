@@ -152,25 +152,5 @@ TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
   EXPECT_TRUE(HangOf(job)->is_usual);
 }
 
-// Its GPU stands in the pause of another communicator; whoever waits for it has waited for less
-// long than makes a hang. Nobody waits here whose past would tell.
-TEST(UsualWait, BehindAUsualWaitWithNobodyThatWaitsHere) {
-  SimulatedJob job(4);
-  job.AddCommunicator(1, {1, 3});
-  job.AddCommunicator(kComm, {0, 1, 2});
-  job.Of(1, 0).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
-  job.Launch(1, 0, "AllGather");
-  job.Advance(kMs);
-  LaunchOn(&job, {1}, "AllReduce");
-  job.Advance(kHangAfter - kSecond);
-  LaunchOn(&job, {0, 2}, "AllReduce");
-  SetBegun(&job, 1, {kBegun});
-  SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun});
-  job.Advance(kSecond);
-  const Hang hang = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1});
-  EXPECT_THAT(hang.waiting, IsEmpty());
-  EXPECT_TRUE(hang.is_usual);
-}
-
 }  // namespace
 }  // namespace nccl_pulse

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis/waits/describe.h"
-#include "exporter/diagnosis/waits/roots.h"
+#include "exporter/diagnosis/job_verdict.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/hang_job.h"
@@ -31,18 +30,15 @@ void PrintTo(const Named& named, std::ostream* out) {
 }
 
 std::vector<Named> NamedNow(const SimulatedJob& job) {
-  const SnapshotSet set = job.Set();
-  const std::vector<CommunicatorView> views = GroupByCommunicator(set, job.now());
-  const Waits waits = BuildWaits(views, kHangAfter, job.now());
   std::vector<Named> all;
-  for (const JobRoot& root : RootsOf(views, waits, FindWaits(views, waits, job.now()))) {
+  const SnapshotSet set = job.Set();
+  for (const JobRoot& root : JudgeJob(set, Diagnosis().Update(set, job.now()), job.now()).roots) {
     Named named{root.verdict, {}};
     for (const JobRank& rank : root.ranks) {
       named.global_ranks.insert(rank.process == nullptr ? "?" : rank.process->global_rank);
     }
     all.push_back(std::move(named));
   }
-  if (testing::Test::HasFailure()) std::cout << DescribeWaits(views, waits.graph);
   return all;
 }
 
@@ -179,9 +175,8 @@ TEST(Actors, ThreadsOfAProcessAreSeveral) {
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   job.Advance(kHangAfter);
   const SnapshotSet set = job.Set();
-  const std::vector<CommunicatorView> views = GroupByCommunicator(set, job.now());
-  const Waits waits = BuildWaits(views, kHangAfter, job.now());
-  const std::vector<JobRoot> roots = RootsOf(views, waits, FindWaits(views, waits, job.now()));
+  const std::vector<JobRoot> roots =
+      JudgeJob(set, Diagnosis().Update(set, job.now()), job.now()).roots;
   ASSERT_THAT(roots, SizeIs(1));
   ASSERT_THAT(roots[0].ranks, SizeIs(1));
   EXPECT_EQ(roots[0].ranks[0].rank, 3);

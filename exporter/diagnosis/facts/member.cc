@@ -10,16 +10,21 @@ namespace {
 RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   const ProcessSnapshot& process = *rank.process;
   if (rank.activity.reason != UnknownReason::kPollerStands) return rank.activity;
-  return ActivityOf(process, *rank.communicator,
-                    std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
+  RankActivity last =
+      ActivityOf(process, *rank.communicator,
+                 std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
+  // It runs again, and its thread will tell in a moment whether its work has completed.
+  const bool has_resumed = rank.is_live_process() && !rank.is_stopped;
+  return has_resumed && !last.is_idle() ? rank.activity : last;
 }
 
 // A watchdog aborted the communicator: the abort completed a launch that had stood for long.
 bool WaitedUntilAbort(const RankView& rank) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   return communicator.finalized && communicator.last_launch_realtime_ns != 0 &&
-         ElapsedNs(communicator.last_completion_realtime_ns,
-                   communicator.last_launch_realtime_ns) >= kCauseSlackNs;
+         (SeenInFlightSince(communicator) != 0 ||
+          ElapsedNs(communicator.last_completion_realtime_ns,
+                    communicator.last_launch_realtime_ns) >= kCauseSlackNs);
 }
 
 // Calls made after the oldest one in flight, by the ring of last calls.
@@ -106,7 +111,7 @@ std::optional<LastEvent> LastEventOf(const RankView& rank) {
     if (!first || at_ns < first->at_ns) first = LastEvent{kind, at_ns};
   };
   const ProcessSnapshot& process = *rank.process;
-  if (rank.failed != nullptr && !rank.is_failed_by_peer) {
+  if (rank.failed != nullptr) {
     add(LastEvent::Kind::kFailed, rank.failed->driver_error_realtime_ns);
   }
   if (process.end != ProcessEnd::kLive) {

@@ -1,13 +1,15 @@
 #include "exporter/diagnosis/waits/arrows.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/call_order.h"
 #include "exporter/diagnosis/exchange.h"
-#include "exporter/diagnosis/verdict_draft.h"
+#include "exporter/diagnosis/facts/call_facts.h"
 
 namespace nccl_pulse {
 namespace {
@@ -83,6 +85,7 @@ class Builder {
   }
 
   Waits Build() {
+    ShareUnsurePlaces();
     for (std::size_t i = 0; i < views_.size(); ++i) AddWaits(i);
     AddCalls();
     for (std::size_t place = 0; place < places_.size(); ++place) AddOwnWork(place);
@@ -124,7 +127,9 @@ class Builder {
     const bool is_sure = std::all_of(all.begin(), all.end(), [&all](const auto& each) {
       return CompareGpus(each, all.front()) != SameGpu::kPerhaps || &each == &all.front();
     });
-    const std::pair key(rank.process, is_sure ? key_of(*rank.communicator) : "");
+    const auto index = static_cast<std::size_t>(rank.communicator - all.data());
+    const std::pair key(rank.process,
+                        is_sure ? key_of(*rank.communicator) : absl::StrCat("#", index));
     const auto [found, is_new] = places_by_gpu_.try_emplace(key, places_.size());
     if (is_new) {
       Place& place = places_.emplace_back();
@@ -141,6 +146,19 @@ class Builder {
     }
     place_of_[&rank] = found->second;
     return found->second;
+  }
+
+  // A communicator on an unknown GPU has a host of its own, which may wait for any of the process' work.
+  void ShareUnsurePlaces() {
+    std::map<const ProcessSnapshot*, std::vector<MemberPlace>> of_process;
+    for (const Place& place : places_) {
+      if (place.is_gpu_sure) continue;
+      auto& all = of_process[actorOf(place).rank->process];
+      all.insert(all.end(), place.members.begin(), place.members.end());
+    }
+    for (Place& place : places_) {
+      if (!place.is_gpu_sure) place.members = of_process.at(actorOf(place).rank->process);
+    }
   }
 
   void AddActors(std::size_t i) {
@@ -231,6 +249,7 @@ class Builder {
     FindMismatch(&waits);
     if (AddBeingMade(i)) return;
     const CommunicatorFacts& facts = waits.facts;
+    if (AddAllStopped(i)) return;
     const bool is_comparable = facts.calls_known == CallsKnown::kYes;
     if (facts.calls_known == CallsKnown::kCaptured) AddGraphs(i);
     // More calls are owed than launches are in flight: a call whose launch NCCL does not report may have
@@ -241,22 +260,41 @@ class Builder {
       const Member& each = waits.members[at];
       if (waits.gpus[at] == kNoActor) continue;
       if (actor(waits.gpus[at]).stand == Stand::kMoving) continue;
-      if (each.doing == Doing::kNotBegun && is_begun_hidden) {
-        actor(waits.gpus[at]).stand = Stand::kInside;
-        actor(waits.gpus[at]).is_start = IsLong(each.since_ns);
-        actor(waits.gpus[at]).is_queued_start = false;
+      if (each.doing == Doing::kNotBegun && (is_begun_hidden || waits.mismatch)) {
+        TakeForBegun(waits.gpus[at], each);
         graph().Point(waits.gpus[at], Call(i, FrontOf(each)), Sure::kMust);
+      } else if (each.doing == Doing::kNotBegun && waits.has_known_replays &&
+                 !facts.replays.behind.empty()) {
+        continue;  // it is behind a replay that others have not begun
       } else if (each.doing == Doing::kNotBegun) {
         AddBehind(i, at);
       } else if (is_comparable && UsesCall(i, each)) {
-        graph().Point(waits.gpus[at], Call(i, FrontOf(each)), Sure::kMust);
-      } else if (!is_comparable && each.has_launch && !each.is_in_replay) {
+        graph().Point(waits.gpus[at], Call(i, NumberOf(waits, each)), Sure::kMust);
+      } else if (!is_comparable && actor(waits.gpus[at]).arrows.empty()) {
         AddNotComparable(i, at);
       }
     }
     if (is_comparable && view.has_point_to_point && !counts_launches_[i]) AddPeers(i);
     AddInsideNccl(i);
     if (is_comparable) AddUnreported(i);
+  }
+
+  // Nobody of it runs: a whole job that is suspended, say.
+  bool AddAllStopped(std::size_t i) {
+    const ViewWaits& waits = waits_.views[i];
+    const CommunicatorFacts& facts = waits.facts;
+    if (facts.live.empty() || facts.stopped.size() != facts.live.size()) return false;
+    for (std::size_t at = 0; at < waits.gpus.size(); ++at) {
+      const uint32_t gpu = waits.gpus[at];
+      if (gpu == kNoActor) continue;
+      TakeForBegun(gpu, waits.members[at]);
+      if (!actor(gpu).is_start) continue;
+      for (const RankView* rank : facts.stopped) {
+        const std::optional<LastEvent> event = LastEventOf(*rank);
+        if (event) graph().Point(gpu, Event(*rank, *event), Sure::kMust);
+      }
+    }
+    return true;
   }
 
   // What its ranks wait in can't be compared.
@@ -287,6 +325,23 @@ class Builder {
             (each.in_flight == 1 && IsCollective(each.rank->communicator->last_call_op)) ||
             IsOwedProven(waits_.views[i].facts));
   }
+  void TakeForBegun(uint32_t gpu, const Member& each) {
+    actor(gpu).stand = Stand::kInside;
+    actor(gpu).is_start = each.is_live() && IsLong(each.since_ns);
+    actor(gpu).is_queued_start = false;
+  }
+
+  // The collective that it waits in. Completions may be known late: what an idle rank has called, and so
+  // completed, is not what the others wait in.
+  static uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
+    uint64_t number = FrontOf(each);
+    if (each.is_front_exact || !WaitsForAll(each.rank->communicator->last_call_op)) return number;
+    uint64_t idle = UINT64_MAX;
+    for (const Member& other : waits.members) {
+      if (other.is_live() && other.doing == Doing::kIdle) idle = std::min(idle, other.called);
+    }
+    return idle < each.called ? std::max(number, idle + 1) : number;
+  }
   static uint64_t FrontOf(const Member& each) { return each.front != 0 ? each.front : each.called; }
 
   // Calls were counted without their operation, or captured beside graphs that tell nothing.
@@ -296,7 +351,8 @@ class Builder {
     const uint32_t gpu = waits.gpus[at];
     bool is_any = false;
     for (const Member& other : waits.members) {
-      if (other.rank == each.rank) continue;
+      const std::optional<LastEvent> own = LastEventOf(*other.rank);
+      if (other.rank == each.rank && !(own && own->kind == LastEvent::Kind::kStopped)) continue;
       if (const auto event = CauseOf(*other.rank, each.since_ns);
           event && other.rank->state != RankView::State::kFinalized) {
         graph().Point(gpu, Event(*other.rank, *event), Sure::kMust);
@@ -329,20 +385,24 @@ class Builder {
           {ActorKind::kMismatch, Stand::kMismatched, 0, i, nullptr, number, false, false, {}});
       return graph().Point(call, differ, Sure::kMust);
     }
+    if (facts.is_mismatched)
+      return graph().Point(call, Unknown(i), Sure::kMust);  // they still call
     int64_t began_ns = 0;
     bool is_any_begun = false;
+    std::set<uint64_t> hidden_of_begun;  // calls without a launch, of ranks that have begun
     uint64_t most_launches = 0;
     int64_t oldest_ns = INT64_MAX;
     for (const Member& each : waits.members) {
       if (each.is_live()) {
         most_launches = std::max(most_launches, each.rank->communicator->launches);
       }
-      if (each.doing != Doing::kInside || FrontOf(each) != number) continue;
+      if (each.doing != Doing::kInside || NumberOf(waits, each) != number) continue;
       if (each.is_live()) {
         began_ns = std::max(began_ns, each.since_ns);
         oldest_ns = std::min(oldest_ns, each.launched_ns);
       }
       is_any_begun |= each.is_begun;
+      if (each.is_begun) hidden_of_begun.insert(CallsWithoutLaunch(each));
     }
     if (began_ns == 0) {
       for (const Member& each : waits.members) {
@@ -359,7 +419,10 @@ class Builder {
                  IsHeldUpByEvent(*cause, each, most_launches)) {
         graph().Point(call, Event(*each.rank, *cause), Sure::kMust);
       } else if (each.doing == Doing::kNotBegun) {
-        if (FrontOf(each) <= number && is_any_begun) {
+        const bool are_compared =
+            each.is_front_exact || (!facts.view->has_point_to_point &&
+                                    hidden_of_begun.count(CallsWithoutLaunch(each)) != 0);
+        if (FrontOf(each) <= number && is_any_begun && are_compared) {
           graph().Point(call, waits.gpus[at], Sure::kMust);
         }
       } else if (each.doing == Doing::kInside) {
@@ -376,9 +439,37 @@ class Builder {
     }
     // A rank that nobody sees is an explanation only where the ranks that are seen give none.
     const bool are_all_seen = static_cast<int32_t>(waits.members.size()) >= views_[i].nranks;
+    const bool do_all_live = facts.are_all_live() || facts.stopped.size() == facts.live.size();
+    if (actor(call).arrows.empty() && do_all_live) AddStopped(i, call, began_ns);
+    if (number != 0 && actor(call).arrows.empty()) AddUnknownMembers(i, call, began_ns);
     if (!are_all_seen && views_[i].are_all_expected && actor(call).arrows.empty()) {
       graph().Point(call, Unseen(i), Sure::kMust);
     }
+  }
+
+  // The last resort: a GPU works on while its process is stopped, but the threads that serve the network
+  // do not.
+  void AddStopped(std::size_t i, uint32_t call, int64_t began_ns) {
+    for (const Member& each : waits_.views[i].members) {
+      const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
+      if (cause && cause->kind == LastEvent::Kind::kStopped && each.is_live()) {
+        graph().Point(call, Event(*each.rank, *cause), Sure::kMust);
+      }
+    }
+  }
+
+  // All have called. Whether all are inside can't be told if one of them is not seen since.
+  void AddUnknownMembers(std::size_t i, uint32_t call, int64_t began_ns) {
+    for (const Member& each : waits_.views[i].members) {
+      const bool is_unknown = each.doing == Doing::kUnknown ||
+                              (each.rank->is_stopped && !CauseOf(*each.rank, began_ns));
+      if (each.is_live() && is_unknown) return graph().Point(call, Unknown(i), Sure::kMust);
+    }
+  }
+
+  // Launch n of one rank is launch n of another if both have put the same number of calls into launches.
+  static uint64_t CallsWithoutLaunch(const Member& each) {
+    return each.called - each.rank->communicator->launches;
   }
 
   // A rank that has called, and then failed, ended or stopped where the others wait for it.
@@ -409,6 +500,10 @@ class Builder {
       return graph().Point(call, Unknown(i), Sure::kMust);
     }
     if (waits.gpus[at] != kNoActor && actor(waits.gpus[at]).stand == Stand::kMoving) {
+      return graph().Point(call, waits.gpus[at], Sure::kMust);
+    }
+    // Dumps know exactly what has completed: it is inside what others have gone beyond.
+    if (rank.process->is_of_dump && each.is_front_exact && each.doing == Doing::kInside) {
       return graph().Point(call, waits.gpus[at], Sure::kMust);
     }
     graph().Point(call, Host(rank), Sure::kMust);
@@ -443,9 +538,9 @@ class Builder {
         return;
       }
       if (other.rank == each.rank || !IsBusyBefore(other, each)) continue;
-      if (HaveOthersGoneOn(i, other_at, false)) continue;
+      if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(place, other)) continue;
       graph().Point(gpu, waits_.views[other_at.view].gpus[other_at.at],
-                    !place.is_gpu_sure                                     ? Sure::kPerhaps
+                    !place.is_gpu_sure                                     ? Sure::kUnsure
                     : MayBePostedAhead(views_[other_at.view], *other.rank) ? Sure::kPosted
                                                                            : Sure::kMay);
       is_behind = true;
@@ -453,7 +548,9 @@ class Builder {
     if (is_behind) return;
     for (const MemberPlace& other_at : place.members) {
       const Member& other = member(other_at);
-      if (other.rank == each.rank || !other.is_live() || !IsUnseen(*other.rank)) continue;
+      const bool is_unseen = other.doing == Doing::kUnknown || other.doing == Doing::kUnreported ||
+                             other.rank->activity.is_quiet();
+      if (other.rank == each.rank || !other.is_live() || !is_unseen) continue;
       graph().Point(gpu, Unknown(other_at.view), Sure::kMay);
       is_behind = true;
     }
@@ -502,10 +599,11 @@ class Builder {
       }
     }
     if (owing.size() >= waiting) return;
+    const uint32_t there = waits.gpus[queued.at];
     for (const RankView* rank : owing) {
-      if (rank->process != member(queued).rank->process) {
-        graph().Point(gpu, Host(*rank), Sure::kMay);
-      }
+      if (rank->process == member(queued).rank->process) continue;
+      graph().Point(gpu, there, Sure::kMay);
+      graph().Point(there, Host(*rank), Sure::kMay);
     }
   }
 
@@ -528,7 +626,8 @@ class Builder {
       const RankView* peer = view.Find(static_cast<int64_t>(number));
       if (peer == nullptr) {
         are_all_here = false;
-        if (view.are_all_expected) graph().Point(waits.gpus[at], Unseen(i), Sure::kMay);
+        const bool is_rank = number < static_cast<uint64_t>(view.nranks);
+        if (is_rank && DoAllSeenWait(i)) graph().Point(waits.gpus[at], Unseen(i), Sure::kMay);
         return;
       }
       const auto peer_at = static_cast<std::size_t>(peer - view.ranks.data());
@@ -551,7 +650,7 @@ class Builder {
       are_known &= peers.are_known;
       for (const uint64_t peer : peers.sends_to) add(at, peer, true);
       for (const uint64_t peer : peers.receives_from) add(at, peer, false);
-      if (!peers.are_known) AddPeerByCounts(i, at);
+      if (!peers.are_known) AddUnknownPeers(i, at);
     }
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
@@ -618,6 +717,41 @@ class Builder {
     return are_all_come && !wait.is_mutual && each.in_flight == 1 && each.doing != Doing::kNotBegun;
   }
 
+  // All ranks that are seen wait, and others should be here.
+  bool DoAllSeenWait(std::size_t i) const {
+    const ViewWaits& waits = waits_.views[i];
+    return views_[i].are_all_expected && !waits.facts.are_all_seen() &&
+           std::all_of(waits.members.begin(), waits.members.end(), [this](const Member& each) {
+             return (each.is_in_flight() || IsInsideNccl(*each.rank)) && IsHalf(each.since_ns);
+           });
+  }
+
+  void AddUnknownPeers(std::size_t i, std::size_t at) {
+    const ViewWaits& waits = waits_.views[i];
+    const uint32_t gpu = waits.gpus[at];
+    const CommunicatorFacts& facts = waits.facts;
+    if (!facts.owing.empty() && !IsOwedProven(facts)) {
+      return graph().Point(gpu, Unknown(i), Sure::kMust);
+    }
+    AddPeerByCounts(i, at);
+    const bool do_all_wait =
+        std::all_of(waits.members.begin(), waits.members.end(),
+                    [](const Member& each) { return !each.is_live() || each.is_in_flight(); });
+    for (std::size_t other = 0; other < waits.members.size(); ++other) {
+      const Member& each = waits.members[other];
+      const auto cause = CauseOf(*each.rank, waits.members[at].since_ns);
+      if (other == at) continue;
+      if (cause && each.rank->state != RankView::State::kFinalized) {
+        graph().Point(gpu, Event(*each.rank, *cause), Sure::kMay);
+      } else if (IsExiting(*each.rank)) {
+        graph().Point(gpu, Host(*each.rank), Sure::kMay);
+      } else if (do_all_wait && each.doing == Doing::kNotBegun && waits.members[at].is_begun) {
+        graph().Point(gpu, waits.gpus[other], Sure::kMay);
+      }
+    }
+    if (DoAllSeenWait(i) && actor(gpu).arrows.empty()) graph().Point(gpu, Unseen(i), Sure::kMay);
+  }
+
   // Of two ranks, each Send of one is the other's Recv.
   void AddPeerByCounts(std::size_t i, std::size_t at) {
     const ViewWaits& waits = waits_.views[i];
@@ -630,6 +764,7 @@ class Builder {
     if (!owes) return;
     const uint32_t from = waits.gpus[at] != kNoActor ? waits.gpus[at] : Host(each);
     graph().Point(from, Host(other), Sure::kMust);
+    places_[PlaceOf(other)].owes_in.push_back(i);
   }
 
   // ---- hosts inside NCCL
@@ -646,6 +781,8 @@ class Builder {
       host.view = i;
       host.is_start |= IsLong(each.since_ns);
       if (!MayHaveReturned(*each.rank)) AddPeerByCounts(i, at);
+      const uint32_t id = Host(*each.rank);
+      if (DoAllSeenWait(i) && actor(id).arrows.empty()) graph().Point(id, Unseen(i), Sure::kMay);
     }
   }
 
@@ -671,19 +808,24 @@ class Builder {
     if (facts.is_mismatched && !do_all_wait) return;
     Ranks behind = facts.owing;
     if (behind.empty()) behind = facts.behind;
-    if (!behind.empty() && MayAllHaveLeft(facts, behind)) return;
+    if (!behind.empty() && MayAllHaveLeft(facts, behind)) {
+      waits.behind_one = std::move(behind);
+      return;
+    }
     const bool is_any_behind = !behind.empty() || !facts.ended_owing.empty();
     if (!is_any_behind && !DoAllConnect(facts)) return;  // they may just have nothing to do
     if (facts.is_mismatched) waits.mismatch = CompareSides(facts);
     for (const RankView* rank : waiting) {
       const int64_t since_ns = UnreportedSince(*facts.view, *rank);
+      // It may have left a Broadcast.
+      const bool is_inside = WaitsForAll(rank->communicator->last_call_op);
       Actor& host = actor(Host(*rank));
-      host.stand = Stand::kInsideNccl;
+      if (is_inside) host.stand = Stand::kInsideNccl;
       host.since_ns = since_ns;
       host.view = i;
       host.is_start |= IsLong(since_ns);
       const Member& each = waits.members[rank - views_[i].ranks.data()];
-      graph().Point(Host(*rank), Call(i, each.called), Sure::kMust);
+      graph().Point(Host(*rank), Call(i, each.called), is_inside ? Sure::kMust : Sure::kUnsure);
     }
   }
 
@@ -757,13 +899,25 @@ class Builder {
     const ReplayFacts& replays = facts.replays;
     const bool are_told =
         replays.known == ReplaysKnown::kYes && (!replays.behind.empty() || replays.are_all_within);
+    waits.has_known_replays = are_told;
     if (are_told) {
       const uint32_t call = Call(i, 0);
+      int64_t began_ns = 0;
       for (std::size_t at = 0; at < waits.members.size(); ++at) {
         const Member& each = waits.members[at];
         if (waits.gpus[at] == kNoActor || Contains(replays.behind, each.rank)) continue;
         if (actor(waits.gpus[at]).stand == Stand::kMoving) continue;
+        if (each.doing == Doing::kNotBegun && !replays.behind.empty()) {
+          TakeForBegun(waits.gpus[at], each);
+        }
+        began_ns = std::max(began_ns, each.since_ns);
         graph().Point(waits.gpus[at], call, Sure::kMust);
+      }
+      for (const Member& each : waits.members) {
+        const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
+        if (cause && each.rank->state != RankView::State::kFinalized) {
+          graph().Point(call, Event(*each.rank, *cause), Sure::kMust);
+        }
       }
       for (const RankView* rank : replays.behind) {
         actor(Host(*rank)).stand = std::min(actor(Host(*rank)).stand, Stand::kBehindReplay);
@@ -771,6 +925,7 @@ class Builder {
       }
       return;
     }
+    waits.facts.work = CompareWork(views_[i], hang_after_ns_, now_ns_);
     const WorkFacts& work = facts.work;
     if (!work.stands()) return;
     const uint32_t call = Call(i, 0);
@@ -799,17 +954,37 @@ class Builder {
     for (const MemberPlace& each_at : place.members) {
       const Member& each = member(each_at);
       const uint32_t gpu = waits_.views[each_at.view].gpus[each_at.at];
-      if (gpu == kNoActor || !IsFollowed(each)) continue;
+      if (gpu == kNoActor || !IsFollowed(each) || HasGoneOnSinceAbort(place, each)) continue;
+      // In the replay of a graph of several communicators it is behind in each of them.
+      const ViewWaits& waits = waits_.views[each_at.view];
+      if (waits.has_known_replays && Contains(waits.facts.replays.behind, each.rank)) continue;
       const bool have_gone_on =
           std::any_of(place.owes_in.begin(), place.owes_in.end(),
                       [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });
       if (have_gone_on) continue;
-      const Sure sure = !place.is_gpu_sure                                   ? Sure::kPerhaps
+      const Sure sure = !place.is_gpu_sure                                   ? Sure::kUnsure
                         : MayBePostedAhead(views_[each_at.view], *each.rank) ? Sure::kPosted
                                                                              : Sure::kMay;
       graph().Point(place.host, gpu, sure);
     }
-    if (!place.owes_in.empty()) AddUnseenWork(place);
+    const Stand stand = actor(place.host).stand;
+    const std::vector<Arrow>& arrows = actor(place.host).arrows;
+    const bool is_in_call = std::any_of(arrows.begin(), arrows.end(), [this](const Arrow& arrow) {
+      return actor(arrow.to).kind == ActorKind::kCall;
+    });
+    if (!place.owes_in.empty() && !is_in_call && stand != Stand::kInsideNccl) AddUnseenWork(place);
+    if (stand == Stand::kBehindReplay) AddUnseenReplays(place);
+  }
+
+  // It has worked on another communicator since this one was aborted: it shrank, or restarted.
+  bool HasGoneOnSinceAbort(const Place& place, const Member& aborted) const {
+    if (aborted.rank->state != RankView::State::kFinalized) return false;
+    const int64_t aborted_ns = aborted.rank->communicator->last_completion_realtime_ns;
+    return std::any_of(place.members.begin(), place.members.end(), [&](const MemberPlace& at) {
+      const CommunicatorSnapshot& other = *member(at).rank->communicator;
+      return member(at).is_live() &&
+             std::max(other.last_launch_realtime_ns, other.init_realtime_ns) > aborted_ns;
+    });
   }
 
   // Its host may wait for it: it is in flight, and not just since a moment ago.
@@ -836,6 +1011,17 @@ class Builder {
       }
     }
     return false;
+  }
+
+  // Its GPU may be behind work that is not seen, on a communicator whose graphs are not followed.
+  void AddUnseenReplays(const Place& place) {
+    for (const MemberPlace& each_at : place.members) {
+      const RankView& rank = *member(each_at).rank;
+      const GraphPlace& graphs = rank.communicator->graph_place;
+      const bool are_followed = graphs.captures != 0 && graphs.captures == graphs.followed;
+      const bool is_unseen = member(each_at).is_live() && IsUnseen(rank) && !are_followed;
+      if (is_unseen) graph().Point(place.host, Unknown(each_at.view), Sure::kMay);
+    }
   }
 
   // It may be in a call elsewhere whose launch NCCL does not report, or behind one.

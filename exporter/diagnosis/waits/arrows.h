@@ -40,6 +40,9 @@ struct ViewWaits {
   std::optional<Mismatch> mismatch;
   Ranks absent;  // of a communicator being created: who has not joined, where that is known
   bool is_being_made = false;
+  bool has_known_replays = false;  // how far its ranks are in CUDA graphs is known
+  // Ranks that have not called what one rank alone has called, and may have finished without them.
+  Ranks behind_one;
 };
 inline constexpr uint32_t kNoActor = UINT32_MAX;
 

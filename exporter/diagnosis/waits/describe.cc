@@ -11,7 +11,7 @@ constexpr const char* kStandNames[] = {
     "behind own work", "in NCCL", "idle GPU", "behind",  "not joined", "outside",
     "unseen",          "unknown", "inside",   "moving",
 };
-constexpr const char* kSureNames[] = {"must", "may", "posted", "perhaps"};
+constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "perhaps"};
 constexpr const char* kKindNames[] = {"host", "GPU",    "call",    "event",
                                       "left", "unseen", "unknown", "mismatch"};
 

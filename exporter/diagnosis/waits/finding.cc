@@ -57,7 +57,10 @@ class Decision {
     for (const Root& root : roots) Sort(root);
     if (!candidates_.empty()) return Name();
     std::vector<Finding> findings;
-    for (const std::size_t view : unknown_) Add(CannotTell{view}, {view}, &findings);
+    for (const std::size_t view : posted_) Add(CannotTell{view, true}, {view}, &findings);
+    for (const uint32_t id : unknown_) {
+      for (const std::size_t view : ViewsBefore({id})) Add(CannotTell{view}, {view}, &findings);
+    }
     if (!findings.empty()) return findings;
     for (const auto& [view, is_in_replay] : inside_) {
       Add(NoProgress{view, is_in_replay}, {view}, &findings);
@@ -80,7 +83,7 @@ class Decision {
         inside_[actor.view] |= IsReplay(actor);
         return;
       case Stand::kUnknown:
-        unknown_.insert(actor.view);
+        unknown_.insert(id);
         return;
       case Stand::kBehindOwn:
         if (!root.is_waited_for) {
@@ -112,19 +115,20 @@ class Decision {
 
   void SortCircle(const Root& root) {
     std::set<const ProcessSnapshot*> processes;
-    std::vector<uint32_t> hosts;
+    std::size_t hosts = 0;
     for (const uint32_t id : root.actors) {
-      const Actor& actor = At(id);
-      if (actor.rank != nullptr) processes.insert(actor.rank->process);
-      if (actor.kind == ActorKind::kHost) hosts.push_back(id);
+      if (At(id).rank != nullptr) processes.insert(At(id).rank->process);
+      hosts += At(id).kind == ActorKind::kHost ? 1 : 0;
     }
-    // A host that its own work waits for.
-    if (processes.size() == 1 && !hosts.empty()) {
+    // Its own work waits for its host, or for a kernel of its own.
+    if (processes.size() == 1 && hosts <= 1) {
       const uint32_t first =
-          *std::min_element(root.actors.begin(), root.actors.end(),
-                            [this](uint32_t a, uint32_t b) { return At(a).stand < At(b).stand; });
-      candidates_.push_back({At(first).stand, {first}, false, root.is_by_facts});
-      return;
+          *std::min_element(root.actors.begin(), root.actors.end(), [this](uint32_t a, uint32_t b) {
+            return std::pair(At(a).stand, At(a).since_ns) < std::pair(At(b).stand, At(b).since_ns);
+          });
+      Root one = root;
+      one.actors = {first};
+      return Sort(one);
     }
     std::vector<uint32_t> circle = ShortestCircle(waits_.graph, root.actors, Sure::kMay);
     if (!circle.empty()) {
@@ -132,13 +136,16 @@ class Decision {
       return;
     }
     const bool is_posted = !ShortestCircle(waits_.graph, root.actors, Sure::kPosted).empty();
+    const bool is_of_gpus = !ShortestCircle(waits_.graph, root.actors, Sure::kUnsure).empty();
     for (const uint32_t id : root.actors) {
-      if (At(id).view == kNoView || At(id).kind == ActorKind::kHost) continue;
-      if (is_posted) {
-        unknown_.insert(At(id).view);
-      } else {
-        inside_[At(id).view] |= false;
+      const Actor& actor = At(id);
+      // Only work that may be on another GPU closes the circle: that acquits no host.
+      if (actor.kind == ActorKind::kHost && !is_posted && is_of_gpus) {
+        candidates_.push_back({actor.stand, {id}, false, root.is_by_facts});
       }
+      if (actor.kind != ActorKind::kGpu) continue;
+      if (is_posted) posted_.insert(actor.view);
+      if (!is_posted && !is_of_gpus) inside_[actor.view] |= false;
     }
   }
 
@@ -185,8 +192,13 @@ class Decision {
       return std::pair(At(a).since_ns, a) < std::pair(At(b).since_ns, b);
     });
     const Actor* first = &At(events.front());
+    for (const uint32_t id : events) {  // where times can't be told apart, by the order of stands
+      const bool is_as_early = ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <=
+                               Slack(At(events.front()), At(id), false);
+      if (is_as_early && At(id).stand < first->stand) first = &At(id);
+    }
     for (const uint32_t id : events) {
-      if (At(id).stand == Stand::kFailed &&
+      if (At(id).stand == Stand::kFailed && !At(id).rank->is_failed_by_peer &&
           ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <= kSameErrorNs) {
         first = &At(id);
         break;
@@ -194,8 +206,11 @@ class Decision {
     }
     named.stand = first->stand;
     for (const uint32_t id : events) {
-      const bool is_same = At(id).stand == first->stand &&
-                           ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id));
+      // An error that may have come over a link followed the one that did not.
+      const bool is_victim = At(id).rank->is_failed_by_peer && !first->rank->is_failed_by_peer;
+      const bool is_same =
+          At(id).stand == first->stand && !is_victim &&
+          ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id), true);
       (is_same ? named.actors : named.followed).push_back(id);
     }
     std::vector<Finding> findings;
@@ -204,18 +219,29 @@ class Decision {
     return findings;
   }
 
-  static int64_t Slack(const Actor& a, const Actor& b) {
+  static int64_t Slack(const Actor& a, const Actor& b, bool are_of_one_kind) {
     if (a.stand == Stand::kFailed) return kSameErrorNs;
-    if (a.stand == Stand::kStopped) return INT64_MAX;  // what stops may be told apart by no clock
+    // Hosts and containers are paused as a whole, and then seen one after the other.
+    if (are_of_one_kind && a.stand == Stand::kStopped) return INT64_MAX;
     return a.rank->process->hostname == b.rank->process->hostname ? kSameHostNs : kOtherHostNs;
   }
 
-  // Communicators in which somebody points to one of these.
+  // Communicators whose ranks wait directly for one of these: on a GPU its own, else those in which
+  // somebody points to it, over hosts if need be.
   std::vector<std::size_t> ViewsBefore(const std::vector<uint32_t>& actors) const {
     std::set<std::size_t> views;
-    for (const uint32_t id : actors) {
-      for (const uint32_t from : index_.before[id]) {
-        if (At(from).view != kNoView) views.insert(At(from).view);
+    std::set<uint32_t> seen(actors.begin(), actors.end());
+    std::vector<uint32_t> next = actors;
+    for (std::size_t at = 0; at < next.size(); ++at) {
+      const Actor& actor = At(next[at]);
+      if (actor.kind == ActorKind::kGpu) views.insert(actor.view);
+      if (actor.kind == ActorKind::kGpu) continue;
+      for (const uint32_t from : index_.before[next[at]]) {
+        if (At(from).view != kNoView) {
+          views.insert(At(from).view);
+        } else if (seen.insert(from).second) {
+          next.push_back(from);
+        }
       }
     }
     return {views.begin(), views.end()};
@@ -224,7 +250,7 @@ class Decision {
   std::vector<std::size_t> ViewsOf(const std::vector<uint32_t>& actors) const {
     std::set<std::size_t> views;
     for (const uint32_t id : actors) {
-      if (At(id).kind != ActorKind::kHost && At(id).view != kNoView) views.insert(At(id).view);
+      if (At(id).view != kNoView) views.insert(At(id).view);
     }
     return {views.begin(), views.end()};
   }
@@ -242,7 +268,8 @@ class Decision {
   // no measure for what can't end, nor for replays.
   void CompareWithPast(Finding* finding) const {
     uint64_t least_ns = UINT64_MAX;
-    bool is_usual = !finding->views.empty() && CanEnd(*finding);
+    finding->can_end = CanEnd(*finding);
+    bool is_usual = !finding->views.empty() && finding->can_end;
     finding->since_ns = INT64_MAX;
     for (const std::size_t view : finding->views) {
       int64_t since_ns = INT64_MAX;
@@ -263,11 +290,17 @@ class Decision {
     }
     if (finding->since_ns == INT64_MAX) finding->since_ns = now_ns_;
     finding->longest_wait_before_ns = least_ns == UINT64_MAX ? 0 : least_ns;
-    finding->is_usual = is_usual;
+    finding->is_usual = is_usual && least_ns != UINT64_MAX;
   }
 
   bool CanEnd(const Finding& finding) const {
     if (Get<DifferentCalls>(finding) != nullptr) return false;
+    // Somebody has not survived this wait.
+    for (const std::size_t view : finding.views) {
+      for (const Member& each : waits_.views[view].members) {
+        if (!each.is_live() && each.is_in_flight()) return false;
+      }
+    }
     const auto* named = Get<NamedRoots>(finding);
     return named == nullptr ||
            (named->stand != Stand::kExiting && named->stand != Stand::kBehindReplay &&
@@ -277,17 +310,8 @@ class Decision {
 
   uint64_t LongestBefore(const RankView& rank, std::size_t view, int64_t since_ns) const {
     const RankView* here = views_[view].Find(rank.rank());
-    const CommunicatorSnapshot& communicator =
-        here != nullptr && here->process == rank.process ? *here->communicator : *rank.communicator;
-    uint64_t longest_ns = 0;
-    for (const LongestWaitSnapshot& wait : communicator.longest_waits) {
-      if (!wait.op.empty() && wait.op == communicator.last_call_op &&
-          wait.size_class == communicator.last_call_size_class &&
-          since_ns <= wait.counts_until_realtime_ns) {
-        longest_ns = std::max(longest_ns, wait.longest_ns);
-      }
-    }
-    return longest_ns;
+    return LongestWaitBefore(here != nullptr && here->process == rank.process ? *here : rank,
+                             since_ns);
   }
 
   const std::vector<CommunicatorView>& views_;
@@ -296,7 +320,8 @@ class Decision {
   const int64_t now_ns_;
   std::vector<Candidate> candidates_;
   std::map<std::size_t, bool> inside_;  // views, and whether in a replay
-  std::set<std::size_t> unknown_, queued_;
+  std::set<uint32_t> unknown_;          // actors
+  std::set<std::size_t> queued_, posted_;
 };
 
 // Jobs are what shares communicators. What is mixed joins nobody.

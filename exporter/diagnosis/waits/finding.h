@@ -43,6 +43,7 @@ struct QueuedWaits {
 };
 struct CannotTell {
   std::size_t view = 0;
+  bool is_posted = false;  // a circle, of work that may have been posted ahead
 };
 
 struct Finding {
@@ -52,7 +53,8 @@ struct Finding {
   int64_t since_ns = 0;  // since when the first of these ranks has waited
   // The least that each of the waiting ranks has waited before in such a call, and then gone on.
   uint64_t longest_wait_before_ns = 0;
-  bool is_usual = false;  // usual_wait.h
+  bool can_end = false;   // it may be usual: what is found is no death, no mismatch ...
+  bool is_usual = false;  // usual_wait.h: in each of these communicators
 };
 
 template <typename T>

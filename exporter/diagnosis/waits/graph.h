@@ -51,10 +51,11 @@ enum class Stand : uint8_t {
 
 // How sure an arrow is.
 enum class Sure : uint8_t {
-  kMust,     // a fact: without the other's part it can't go on
-  kMay,      // a host with work in flight may wait for it
-  kPosted,   // that work may have been posted ahead, with the host elsewhere
-  kPerhaps,  // one of several peers, or of two GPUs that may be the same
+  kMust,    // a fact: without the other's part it can't go on
+  kMay,     // a host with work in flight may wait for it
+  kPosted,  // that work may have been posted ahead, with the host elsewhere
+  kUnsure,  // whether it waits there is not known: work on another GPU, perhaps, or a call that it may have left
+  kPerhaps,  // one of several peers
 };
 
 enum class ActorKind : uint8_t { kHost, kGpu, kCall, kEvent, kLeft, kUnseen, kUnknown, kMismatch };

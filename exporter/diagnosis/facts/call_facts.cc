@@ -1,12 +1,10 @@
-#include "exporter/diagnosis/verdict_draft.h"
+#include "exporter/diagnosis/facts/call_facts.h"
 
 #include <algorithm>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_cat.h"
 
 namespace nccl_pulse {
 
@@ -36,37 +34,6 @@ std::string LastCalled(const Ranks& waiting) {
     for (const auto& call : rank->communicator->calls) all.insert(call.op);
   }
   return all.size() == 1 ? *all.begin() : "";
-}
-
-bool MayHoldUp(const CommunicatorFacts& facts, const RankView& rank) {
-  return facts.calls_known != CallsKnown::kYes || facts.view->has_point_to_point ||
-         !facts.HasCalledAll(rank) ||
-         std::any_of(facts.live.begin(), facts.live.end(), [&rank](const RankView* other) {
-           return other->communicator->launches > rank.communicator->launches;
-         });
-}
-
-Ranks FirstFailed(const Ranks& failed) {
-  // Errors are seen within a second, and clocks of hosts differ.
-  constexpr int64_t kTogetherNs = 3000000000;
-  int64_t earliest_ns = INT64_MAX;
-  for (const RankView* rank : failed) {
-    if (rank->is_failed_by_peer) continue;
-    earliest_ns = std::min(earliest_ns, rank->failed->driver_error_realtime_ns);
-  }
-  Ranks first;
-  for (const RankView* rank : failed) {
-    const int64_t after_ns = ElapsedNs(rank->failed->driver_error_realtime_ns, earliest_ns);
-    if (!rank->is_failed_by_peer && after_ns <= kTogetherNs) first.push_back(rank);
-  }
-  return first;
-}
-
-bool IsAnyKnownToHaveBegun(const Ranks& ranks) {
-  return std::any_of(ranks.begin(), ranks.end(), [](const RankView* rank) {
-    return rank->activity.oldest_launch == OldestLaunch::kBegun &&
-           rank->communicator->launches - rank->communicator->launches_completed == 1;
-  });
 }
 
 bool IsBehindOwnWork(const CommunicatorFacts& facts) {
@@ -183,79 +150,30 @@ std::vector<int32_t> UnseenRanks(const CommunicatorFacts& facts, std::size_t mos
   return unseen;
 }
 
-namespace {
-
-// Of ranks that called different things, those outside the largest side; none if no side is the
-// largest.
-Ranks Fewer(const std::vector<CallSide>& sides) {
-  const auto largest = std::max_element(
-      sides.begin(), sides.end(),
-      [](const auto& a, const auto& b) { return a.ranks.size() < b.ranks.size(); });
-  Ranks fewer;
-  for (auto side = sides.begin(); side != sides.end(); ++side) {
-    if (side == largest) continue;
-    if (side->ranks.size() == largest->ranks.size()) return {};
-    fewer.insert(fewer.end(), side->ranks.begin(), side->ranks.end());
+std::string WhyUnseen(const RankView& rank) {
+  if (IsInsideNccl(rank)) {
+    return absl::StrCat(
+        "its ", rank.communicator->last_call_op, " is not launched: ",
+        MayHaveReturned(rank)
+            ? "inside NCCL (setting up a connection?), or a call that failed or was to its own rank"
+            : "inside NCCL (setting up a connection, or a group that was not ended)");
   }
-  std::sort(fewer.begin(), fewer.end(),
-            [](const RankView* a, const RankView* b) { return a->rank() < b->rank(); });
-  return fewer;
-}
-
-}  // namespace
-
-VerdictDraft::VerdictDraft(const CommunicatorFacts& facts) : facts_(facts) {
-  finding.view = facts.view;
-  finding.are_all_seen = facts.are_all_seen();
-}
-
-void VerdictDraft::Say(HangVerdict verdict, HangDetail detail, const Ranks& suspects) {
-  finding.verdict = verdict;
-  finding.detail = detail;
-  finding.suspects = suspects;
-  // Ranks that called different things wait for each other.
-  if (verdict == HangVerdict::kMismatched) return;
-  Ranks& waiting = finding.waiting;
-  waiting.erase(
-      std::remove_if(waiting.begin(), waiting.end(),
-                     [&suspects](const RankView* rank) { return Contains(suspects, rank); }),
-      waiting.end());
-}
-
-void VerdictDraft::SayMismatch(Mismatch mismatch) {
-  finding.op = absl::StrJoin(mismatch.operations, ",");
-  finding.mismatch.sides = std::move(mismatch.sides);
-  finding.mismatch.call_number = mismatch.call_number;
-  const Ranks fewer = Fewer(finding.mismatch.sides);
-  Say(HangVerdict::kMismatched, mismatch.detail, fewer.empty() ? facts_.live : fewer);
-}
-
-void VerdictDraft::SayOwing() {
-  finding.op = OnlyOperation(facts_.owed);
-  finding.owed.calls = facts_.owed;
-  finding.owed.before = CallsBefore(finding.owed.calls, facts_.owing);
-  finding.owed.last = LastOfOwed(finding.owed.calls, facts_.owing);
-  Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, facts_.owing);
-}
-
-void VerdictDraft::AddOwing() {
-  finding.owed.also = facts_.owing;
-  finding.owed.calls = facts_.owed;
-}
-
-void VerdictDraft::SayBehindUnseen() {
-  finding.owed.ahead = facts_.live[facts_.most];
-  const Ranks named = NamedByCounts(facts_);
-  if (named.empty()) return SayUnknown(HangDetail::kBehindUnseen);
-  Ranks& unseen = finding.owed.behind_unseen;
-  unseen.erase(std::remove_if(unseen.begin(), unseen.end(),
-                              [&named](const RankView* rank) { return Contains(named, rank); }),
-               unseen.end());
-  finding.owed.calls = CallsOwedBy(facts_, named);
-  finding.op = OnlyOperation(finding.owed.calls);
-  finding.owed.before = CallsBefore(finding.owed.calls, named);
-  finding.owed.last = LastOfOwed(finding.owed.calls, named);
-  Say(HangVerdict::kRankNotCalled, HangDetail::kOwes, named);
+  const char* why = UnknownReasonWords(rank.activity.reason);
+  if (rank.activity.reason != UnknownReason::kPollerStands) return why;
+  switch (rank.process->run_state) {
+    case RunState::kRunning:
+      return absl::StrCat(why,
+                          ", though the process is (a call of the driver that does not return?)");
+    case RunState::kUninterruptible:
+      return absl::StrCat(why,
+                          ", and the process is in uninterruptible sleep (D): a driver or I/O");
+    case RunState::kStopped:
+      return absl::StrCat(why, ": the process is stopped by a signal");
+    case RunState::kTraced:
+      return absl::StrCat(why, ": the process is held by a debugger");
+    default:
+      return why;
+  }
 }
 
 }  // namespace nccl_pulse

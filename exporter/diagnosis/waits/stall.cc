@@ -1,0 +1,544 @@
+#include "exporter/diagnosis/waits/stall.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <unordered_set>
+
+#include "absl/strings/str_join.h"
+#include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/usual_wait.h"
+
+namespace nccl_pulse {
+namespace {
+
+struct VerdictOfStand {
+  HangVerdict verdict;
+  Situation situation;
+};
+
+// In the order of Stand.
+constexpr VerdictOfStand kVerdictsOfStands[] = {
+    {HangVerdict::kMismatched, Situation::kPlain},
+    {HangVerdict::kDriverError, Situation::kPlain},
+    {HangVerdict::kProcessGone, Situation::kPlain},
+    {HangVerdict::kProcessStopped, Situation::kPlain},
+    {HangVerdict::kRankNotCalled, Situation::kFinalized},
+    {HangVerdict::kRankNotCalled, Situation::kExiting},
+    {HangVerdict::kRankNotBegun, Situation::kPlain},
+    {HangVerdict::kRankNotLaunched, Situation::kPlain},
+    {HangVerdict::kRankNotBegun, Situation::kInGraphs},
+    {HangVerdict::kRankNotBegun, Situation::kInReplay},
+    {HangVerdict::kRankNotSeen, Situation::kBeingMade},
+    {HangVerdict::kRankNotCalled, Situation::kPlain},
+    {HangVerdict::kRankNotSeen, Situation::kPlain},
+    {HangVerdict::kUnknown, Situation::kPlain},
+    {HangVerdict::kNoProgress, Situation::kPlain},
+    {HangVerdict::kUnknown, Situation::kPlain},
+};
+static_assert(std::size(kVerdictsOfStands) == static_cast<std::size_t>(Stand::kMoving) + 1,
+              "a row for each stand, in their order");
+
+void SortUnique(Ranks* ranks) {
+  std::sort(ranks->begin(), ranks->end(), std::less<>());
+  ranks->erase(std::unique(ranks->begin(), ranks->end()), ranks->end());
+}
+
+// Ranks outside the largest side; none if no side is the largest.
+Ranks OddOnes(const Mismatch& mismatch) {
+  const auto is_smaller = [](const CallSide& a, const CallSide& b) {
+    return a.ranks.size() < b.ranks.size();
+  };
+  const auto largest = std::max_element(mismatch.sides.begin(), mismatch.sides.end(), is_smaller);
+  const auto as_large = std::count_if(
+      mismatch.sides.begin(), mismatch.sides.end(),
+      [&](const CallSide& side) { return side.ranks.size() == largest->ranks.size(); });
+  Ranks odd;
+  if (as_large != 1) return odd;
+  for (auto side = mismatch.sides.begin(); side != mismatch.sides.end(); ++side) {
+    if (side == largest) continue;
+    odd.insert(odd.end(), side->ranks.begin(), side->ranks.end());
+  }
+  SortUnique(&odd);
+  return odd;
+}
+
+class StallMaker {
+ public:
+  StallMaker(const std::vector<CommunicatorView>& views, const Waits& waits, int64_t now_ns)
+      : views_(views), waits_(waits), now_ns_(now_ns), of_view_(views.size()) {
+    for (uint32_t i = 0; i < waits.graph.actors.size(); ++i) {
+      const Actor& actor = At(i);
+      if (actor.view != kNoView) of_view_[actor.view].push_back(i);
+    }
+  }
+
+  // `first`: the number of the job's first finding.
+  void Make(const JobFindings& job, int first, std::vector<std::optional<Stall>>* stalls) {
+    if (job.findings.empty()) return;
+    for (const std::size_t view : job.views) {
+      FindTargets(view);
+      int number = first;
+      for (const Finding& finding : job.findings) {
+        const bool is_here =
+            std::find(finding.views.begin(), finding.views.end(), view) != finding.views.end() &&
+            (has_start_ || !HasStart(finding));
+        if (is_here && !(*stalls)[view]) {
+          Begin(view, number);
+          stall_.is_usual = finding.can_end && IsAsBefore();
+          std::visit([this](const auto& what) { Say(what); }, finding.what);
+          (*stalls)[view] = Finish();
+        }
+        ++number;
+      }
+      if ((*stalls)[view] || !has_start_ || is_queued_) continue;
+      Begin(view, -1);
+      if (!SayBesides(job, first)) continue;
+      (*stalls)[view] = Finish();
+    }
+  }
+
+ private:
+  const Actor& At(uint32_t id) const { return waits_.graph.actors[id]; }
+
+  // In one of its communicators ranks have waited for longer than the threshold.
+  bool HasStart(const Finding& finding) const {
+    return std::any_of(finding.views.begin(), finding.views.end(), [this](std::size_t view) {
+      return std::any_of(of_view_[view].begin(), of_view_[view].end(),
+                         [this](uint32_t id) { return At(id).is_start; });
+    });
+  }
+
+  bool IsAsBefore() const {
+    const auto before = static_cast<double>(stall_.longest_wait_before_ns);
+    return stall_.longest_wait_before_ns >= kLeastLongWaitNs &&
+           static_cast<double>(ElapsedNs(now_ns_, stall_.since_ns)) <= kUsualFactor * before;
+  }
+
+  // Whom the ranks of the communicator wait for directly.
+  void FindTargets(std::size_t view) {
+    targets_.clear();
+    has_start_ = false;
+    is_queued_ = true;
+    std::set<uint32_t> targets;
+    all_targets_.clear();
+    for (const uint32_t id : of_view_[view]) {
+      const Actor& actor = At(id);
+      has_start_ |= actor.is_start;
+      if (actor.is_start) is_queued_ &= actor.is_queued_start;
+      const bool is_waiting = actor.is_start || actor.kind == ActorKind::kCall;
+      for (const Arrow& arrow : actor.arrows) {
+        all_targets_.insert(arrow.to);
+        if (is_waiting && At(arrow.to).kind != ActorKind::kCall) targets.insert(arrow.to);
+      }
+    }
+    targets_.assign(targets.begin(), targets.end());
+  }
+
+  void Begin(std::size_t view, int number) {
+    view_ = view;
+    stall_ = Stall();
+    stall_.view = &views_[view];
+    stall_.waits = &waits_.views[view];
+    stall_.finding = number;
+    FindWaiting();
+  }
+
+  void FindWaiting() {
+    stall_.since_ns = INT64_MAX;
+    uint64_t before_ns = UINT64_MAX;
+    const bool has_gpu = std::any_of(
+        of_view_[view_].begin(), of_view_[view_].end(),
+        [this](uint32_t id) { return At(id).is_start && At(id).kind == ActorKind::kGpu; });
+    for (const bool with_all : {false, true}) {  // ranks that wait for less, if there are no others
+      for (const uint32_t id : of_view_[view_]) {
+        const Actor& actor = At(id);
+        if (actor.rank == nullptr || (!actor.is_start && !with_all)) continue;
+        if (actor.kind != ActorKind::kGpu && (!actor.is_start || has_gpu)) continue;
+        if (actor.stand == Stand::kIdleGpu || actor.rank->state != RankView::State::kLive) continue;
+        const RankView* rank = InView(*actor.rank);
+        if (rank == nullptr) continue;
+        stall_.waiting.push_back(rank);
+        stall_.since_ns = std::min(stall_.since_ns, actor.since_ns);
+      }
+      if (!stall_.waiting.empty()) break;
+    }
+    if (stall_.since_ns == INT64_MAX) stall_.since_ns = now_ns_;
+    SortUnique(&stall_.waiting);
+    for (const RankView* rank : stall_.waiting) {
+      before_ns = std::min(before_ns, LongestWaitBefore(*rank, stall_.since_ns));
+    }
+    stall_.longest_wait_before_ns = before_ns == UINT64_MAX ? 0 : before_ns;
+    stall_.op = LastCalled(stall_.waiting);
+    for (const Member& each : stall_.waits->members) {
+      if (!each.is_live() && each.is_in_flight()) stall_.victims.push_back(each.rank);
+    }
+  }
+
+  // The same thread's rank in this communicator.
+  const RankView* InView(const RankView& rank) const {
+    const RankView* perhaps = nullptr;
+    for (const RankView& here : views_[view_].ranks) {
+      if (here.process != rank.process) continue;
+      const SameGpu same = CompareGpus(*here.communicator, *rank.communicator);
+      if (same == SameGpu::kYes) return &here;  // it is itself, too
+      if (same == SameGpu::kPerhaps && perhaps == nullptr) perhaps = &here;
+    }
+    return perhaps;
+  }
+
+  void Suspect(uint32_t id) {
+    if (At(id).rank == nullptr) return;
+    if (const RankView* here = InView(*At(id).rank)) stall_.suspects.push_back(here);
+  }
+
+  void Set(Stand stand) {
+    const VerdictOfStand& row = kVerdictsOfStands[static_cast<std::size_t>(stand)];
+    stall_.verdict = row.verdict;
+    stall_.situation = row.situation;
+  }
+
+  void Say(const NamedRoots& named) {
+    Set(named.stand);
+    for (const uint32_t id : named.actors) {
+      const bool is_here = At(id).kind == ActorKind::kGpu && At(id).view == view_;
+      if (!is_here && all_targets_.count(id) == 0) continue;
+      Suspect(id);
+      if (At(id).kind == ActorKind::kUnseen) {
+        stall_.unseen = UnseenRanks(stall_.waits->facts, kMostUnseen);
+      }
+    }
+    for (const uint32_t id : named.actors) {
+      if (stall_.suspects.empty() && stall_.unseen.empty()) Suspect(id);
+    }
+    for (const uint32_t id : named.followed) {
+      if (const RankView* here = InView(*At(id).rank)) stall_.followed.push_back(here);
+    }
+    if (stall_.waits->is_being_made) {
+      stall_.situation = Situation::kBeingMade;
+      SayAbsent();
+    }
+    for (const uint32_t id : named.actors) {
+      const bool may_wait =
+          std::any_of(At(id).arrows.begin(), At(id).arrows.end(),
+                      [](const Arrow& arrow) { return arrow.sure == Sure::kUnsure; });
+      if (may_wait && !stall_.elsewhere) FindElsewhere(id);
+    }
+    for (const uint32_t id : targets_) {
+      const Actor& target = At(id);
+      const bool is_rank = target.kind == ActorKind::kHost || target.kind == ActorKind::kGpu;
+      if (!is_rank || std::count(named.actors.begin(), named.actors.end(), id) != 0) continue;
+      const RankView* here = InView(*target.rank);
+      if (here == nullptr) continue;
+      stall_.also_blocked.push_back(here);
+      if (!stall_.elsewhere) FindElsewhere(id);
+    }
+    const bool is_gone =
+        !stall_.suspects.empty() &&
+        std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
+                    [](const RankView* rank) { return rank->state == RankView::State::kGone; });
+    if (named.stand == Stand::kOutside && is_gone) stall_.verdict = HangVerdict::kProcessGone;
+    if (named.stand == Stand::kBehindReplay) SayReplay();
+  }
+
+  void SayAbsent() {
+    stall_.verdict = HangVerdict::kRankNotSeen;
+    stall_.suspects = stall_.waits->absent;
+    if (stall_.suspects.empty()) {
+      stall_.unseen = UnseenRanks(stall_.waits->facts, kMostUnseen);
+      return;
+    }
+    for (const RankView* rank : stall_.suspects) stall_.unseen.push_back(rank->rank());
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      const auto& ranks = views_[i].ranks;
+      if (!ranks.empty() && stall_.suspects.front() >= &ranks.front() &&
+          stall_.suspects.front() <= &ranks.back()) {
+        stall_.absent_in = i;
+      }
+    }
+  }
+
+  void SayReplay() {
+    const RankView* ahead = stall_.waits->facts.replays.ahead;
+    if (ahead == nullptr) return;
+    const GraphPlace& place = ahead->communicator->graph_place;
+    stall_.replay = {place.graph, place.calls_before, place.calls_until, place.calls};
+  }
+
+  void Say(const CircleOfWaits& circle) {
+    stall_.verdict = HangVerdict::kCircularWait;
+    const std::size_t count = circle.actors.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const Actor& actor = At(circle.actors[i]);
+      const Actor& before = At(circle.actors[(i + count - 1) % count]);
+      const bool is_missing = actor.kind == ActorKind::kHost && before.view != kNoView;
+      const bool is_peer = actor.kind == ActorKind::kGpu && before.kind == ActorKind::kGpu;
+      if (!is_missing && !is_peer) continue;
+      const std::size_t at = before.view;
+      const std::size_t kept = view_;
+      view_ = at;
+      if (const RankView* rank = InView(*actor.rank)) stall_.circle.push_back({&views_[at], rank});
+      view_ = kept;
+      if (at == view_) Suspect(circle.actors[i]);
+    }
+    // Beginning here.
+    const auto here = std::find_if(stall_.circle.begin(), stall_.circle.end(),
+                                   [this](const auto& step) { return step.first == stall_.view; });
+    if (here != stall_.circle.end()) {
+      std::rotate(stall_.circle.begin(), here, stall_.circle.end());
+    }
+  }
+
+  void Say(const DifferentCalls& /*different*/) {
+    const Mismatch& mismatch = *stall_.waits->mismatch;
+    stall_.verdict = HangVerdict::kMismatched;
+    stall_.suspects = OddOnes(mismatch);
+    if (stall_.suspects.empty()) stall_.suspects = stall_.waits->facts.live;
+    stall_.op = absl::StrJoin(mismatch.operations, ",");
+  }
+
+  void Say(const NoProgress& stalled) {
+    const CommunicatorFacts& facts = stall_.waits->facts;
+    stall_.verdict = HangVerdict::kNoProgress;
+    stall_.suspects = NotCompleted();
+    const bool are_inside =
+        std::all_of(facts.live.begin(), facts.live.end(), [](const RankView* rank) {
+          return rank->activity.reason == UnknownReason::kLaunchNotReported;
+        });
+    if (facts.view->has_point_to_point && IsPointToPointPossible(stall_.waiting)) {
+      stall_.verdict = HangVerdict::kPointToPoint;
+    } else if (facts.work.stands() && facts.replays.known != ReplaysKnown::kYes) {
+      stall_.situation = Situation::kInGraphs;
+    } else if (stalled.is_in_replay) {
+      stall_.situation = Situation::kInReplay;
+      SayReplay();
+    } else if (are_inside) {
+      stall_.situation = Situation::kInsideNccl;
+    }
+  }
+
+  // Of dumps alone, which know it exactly: ranks that are inside what another one has completed.
+  Ranks NotCompleted() const {
+    if (!stall_.view->ranks.front().process->is_of_dump) return {};
+    uint64_t most = 0;
+    Ranks behind;
+    for (const Member& each : stall_.waits->members) {
+      if (each.doing == Doing::kIdle) most = std::max(most, each.called);
+      if (each.front != 0) most = std::max(most, each.front - 1);
+    }
+    for (const Member& each : stall_.waits->members) {
+      const bool is_known = each.is_front_exact && each.doing == Doing::kInside;
+      if (is_known && each.front <= most && WaitsForAll(OpAt(each))) behind.push_back(each.rank);
+    }
+    return behind;
+  }
+
+  // The collective that the GPU is in.
+  static std::string OpAt(const Member& each) {
+    const CallOrderSnapshot& order = each.rank->communicator->call_order;
+    const uint32_t at = order.in_flight - order.first;
+    if (order.in_flight == 0 || at >= order.calls.size()) return "";
+    const std::size_t kind = static_cast<uint8_t>(order.calls[at]) & CallOrderSnapshot::kKind;
+    return kind < order.kinds.size() ? order.kinds[kind].op : "";
+  }
+
+  void Say(const QueuedWaits& /*queued*/) {
+    stall_.verdict = HangVerdict::kNoProgress;
+    stall_.situation = Situation::kQueued;
+  }
+
+  void Say(const CannotTell& unknown) {
+    stall_.verdict = HangVerdict::kUnknown;
+    stall_.is_posted = unknown.is_posted;
+    for (const uint32_t id : targets_) {
+      if (At(id).rank == nullptr) continue;
+      const RankView* here = InView(*At(id).rank);
+      if (here == nullptr) continue;
+      (At(id).kind == ActorKind::kGpu ? stall_.waiting : stall_.also_blocked).push_back(here);
+      if (!stall_.elsewhere) FindElsewhere(id);
+    }
+    SortUnique(&stall_.waiting);
+  }
+
+  // A communicator whose ranks wait, in a job whose root is elsewhere. False: nothing is to be said.
+  bool SayBesides(const JobFindings& job, int first) {
+    bool is_unknown = false;
+    bool is_any = false;
+    for (const uint32_t id : targets_) {
+      const Actor& target = At(id);
+      if (target.stand == Stand::kMoving) return false;
+      is_unknown |= target.kind == ActorKind::kUnknown;
+      if (target.rank == nullptr) continue;
+      // Another event of the same kind came first, elsewhere.
+      for (const Finding& finding : job.findings) {
+        const auto* named = Get<NamedRoots>(finding);
+        if (named == nullptr) continue;
+        if (std::count(named->followed.begin(), named->followed.end(), id) == 0) continue;
+        Set(target.stand);
+        stall_.suspects.clear();
+        Suspect(id);
+        return true;
+      }
+      // Its GPU is behind the same kernel here.
+      if (target.kind == ActorKind::kGpu && target.stand == Stand::kBehindOwn) {
+        for (std::size_t i = 0; i < job.findings.size(); ++i) {
+          const auto* named = Get<NamedRoots>(job.findings[i]);
+          if (named == nullptr || named->stand != Stand::kBehindOwn) continue;
+          const bool is_named = std::any_of(
+              named->actors.begin(), named->actors.end(),
+              [&](uint32_t root) { return At(root).rank->process == target.rank->process; });
+          if (!is_named) continue;
+          stall_.finding = first + static_cast<int>(i);
+          Set(named->stand);
+          stall_.also_blocked = std::move(stall_.suspects);
+          stall_.suspects.clear();
+          Suspect(id);
+          return true;
+        }
+      }
+      is_any = true;
+      Suspect(id);
+      if (!stall_.elsewhere) FindElsewhere(id);
+    }
+    const bool is_any_named =
+        std::any_of(job.findings.begin(), job.findings.end(),
+                    [](const Finding& each) { return Get<CannotTell>(each) == nullptr; });
+    if (!is_any_named) {
+      stall_.suspects.clear();
+      Say(CannotTell{view_});
+      return true;
+    }
+    if (is_any) {
+      stall_.verdict = HangVerdict::kBlockedElsewhere;
+      stall_.is_usual = std::all_of(job.findings.begin(), job.findings.end(),
+                                    [](const Finding& each) { return each.is_usual; }) &&
+                        !stall_.is_elsewhere_unsure;
+      return !stall_.suspects.empty();
+    }
+    if (is_unknown) {
+      Say(CannotTell{view_});
+    } else {
+      Say(NoProgress{view_, false});
+    }
+    return true;
+  }
+
+  void FindElsewhere(uint32_t id) {
+    std::unordered_set<uint32_t> seen{id};
+    std::vector<uint32_t> next{id};
+    for (std::size_t at = 0; at < next.size(); ++at) {
+      for (const Arrow& arrow : At(next[at]).arrows) {
+        const Actor& actor = At(arrow.to);
+        stall_.is_elsewhere_unsure |= arrow.sure == Sure::kUnsure;
+        if (actor.view != kNoView && actor.view != view_ && !stall_.elsewhere) {
+          stall_.elsewhere = views_[actor.view].comm_id;
+        }
+        if (seen.insert(arrow.to).second) next.push_back(arrow.to);
+      }
+    }
+  }
+
+  Stall Finish() {
+    // Whoever is named is not of this communicator, and its ranks wait for one that waits for it.
+    if (stall_.suspects.empty() && stall_.unseen.empty() && NeedsSuspects(stall_.verdict)) {
+      for (const uint32_t id : targets_) Suspect(id);
+      stall_.verdict =
+          stall_.suspects.empty() ? HangVerdict::kUnknown : HangVerdict::kBlockedElsewhere;
+      stall_.situation = Situation::kPlain;
+      stall_.finding = -1;
+    }
+    SortUnique(&stall_.suspects);
+    if (stall_.verdict != HangVerdict::kMismatched) {
+      stall_.waiting = Without(stall_.waiting, stall_.suspects);
+    }
+    stall_.victims = Without(stall_.victims, stall_.suspects);
+    if (stall_.verdict == HangVerdict::kRankNotCalled ||
+        stall_.verdict == HangVerdict::kBlockedElsewhere) {
+      FindOwed();
+    } else if (stall_.verdict == HangVerdict::kUnknown) {
+      stall_.suspects = stall_.also_blocked;  // the sentence says what they owe; nobody is named
+      FindOwed();
+      stall_.suspects.clear();
+    }
+    return std::move(stall_);
+  }
+
+  static bool NeedsSuspects(HangVerdict verdict) {
+    return verdict != HangVerdict::kNoProgress && verdict != HangVerdict::kPointToPoint &&
+           verdict != HangVerdict::kUnknown && verdict != HangVerdict::kCircularWait;
+  }
+
+  void FindOwed() {
+    const CommunicatorFacts& facts = stall_.waits->facts;
+    if (facts.calls_known != CallsKnown::kYes || stall_.suspects.empty()) return;
+    FindPeers();
+    if (!stall_.peers.empty() || !stall_.peer_op.empty()) return;
+    if (stall_.suspects == facts.owing) {
+      stall_.owed = facts.owed;
+    } else if (!facts.calls.empty()) {
+      for (const RankView* rank : stall_.suspects) {
+        const Calls missing = Excess(facts.calls[facts.most], facts.abandoned.CountWithout(*rank));
+        for (const auto& [kind, count] : missing) {
+          stall_.owed[kind] = std::max(stall_.owed[kind], count);
+        }
+      }
+    }
+    stall_.before = CallsBefore(stall_.owed, stall_.suspects);
+    stall_.last = LastOfOwed(stall_.owed, stall_.suspects);
+    if (!stall_.owed.empty()) stall_.op = OnlyOperation(stall_.owed);
+    stall_.is_exchange = stall_.owed.empty() && views_[view_].has_point_to_point;
+  }
+
+  void FindPeers() {
+    if (!views_[view_].has_point_to_point) return;
+    for (const RankView* rank : stall_.waiting) {
+      const PeersSnapshot& peers = rank->communicator->peers;
+      for (const RankView* suspect : stall_.suspects) {
+        const auto number = static_cast<uint64_t>(suspect->rank());
+        const auto has = [number](const std::vector<uint64_t>& ranks) {
+          return std::binary_search(ranks.begin(), ranks.end(), number);
+        };
+        if (has(peers.sends_to)) stall_.peers.push_back({rank, suspect, true});
+        if (has(peers.receives_from)) stall_.peers.push_back({rank, suspect, false});
+      }
+    }
+    if (!stall_.peers.empty() || views_[view_].nranks != 2 || stall_.waiting.size() != 1) return;
+    const RankView& waits = *stall_.waiting.front();
+    const RankView& other = *stall_.suspects.front();
+    if (waits.CallsOf("Send") > other.CallsOf("Recv")) {
+      stall_.peer_op = "Recv";
+      stall_.op = "Send";
+    } else if (waits.CallsOf("Recv") > other.CallsOf("Send")) {
+      stall_.peer_op = "Send";
+      stall_.op = "Recv";
+    }
+  }
+
+  const std::vector<CommunicatorView>& views_;
+  const Waits& waits_;
+  const int64_t now_ns_;
+  std::vector<std::vector<uint32_t>> of_view_;  // actors
+  std::size_t view_ = 0;
+  std::vector<uint32_t> targets_;
+  std::set<uint32_t> all_targets_;  // of ranks that wait for less, too
+  bool has_start_ = false;
+  bool is_queued_ = false;  // all starts are GPUs that have not begun
+  Stall stall_;
+};
+
+}  // namespace
+
+std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& views,
+                                           const Waits& waits, const std::vector<JobFindings>& jobs,
+                                           int64_t now_realtime_ns) {
+  std::vector<std::optional<Stall>> stalls(views.size());
+  StallMaker maker(views, waits, now_realtime_ns);
+  int first = 0;
+  for (const JobFindings& job : jobs) {
+    maker.Make(job, first, &stalls);
+    first += static_cast<int>(job.findings.size());
+  }
+  return stalls;
+}
+
+}  // namespace nccl_pulse

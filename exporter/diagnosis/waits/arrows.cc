@@ -26,13 +26,6 @@ bool IsUnseen(const RankView& rank) {
   return rank.activity.is_unknown() || rank.activity.is_quiet();
 }
 
-// Ranks may make that call at different places of their programs: a Recv is posted ahead of its
-// Send, and a Broadcast ahead of its root's. What is inside NCCL holds its host there.
-bool MayBePostedAhead(const CommunicatorView& view, const RankView& rank) {
-  if (IsInsideNccl(rank) && !MayHaveReturned(rank)) return false;
-  return view.has_point_to_point || !WaitsForAll(rank.communicator->last_call_op);
-}
-
 // Two ranks have come to the same place of their program: in one communicator, or in two with Send
 // and Recv in which they have the same place.
 bool AreAtOnePlace(const CommunicatorView& a, const RankView& rank_a, const CommunicatorView& b,
@@ -115,6 +108,20 @@ class Builder {
   // Long enough to be followed: two that wait for each other did not begin at the same time.
   bool IsHalf(int64_t since_ns) const {
     return since_ns != 0 && Age(since_ns) >= hang_after_ns_ / 2;
+  }
+
+  // Ranks may make that call at different places of their programs: a Recv is posted ahead of its
+  // Send, and a Broadcast ahead of its root's. What is inside NCCL holds its host there. A Broadcast
+  // that another rank is beyond has begun at its root.
+  bool MayBePostedAhead(const MemberPlace& at) const {
+    const Member& each = member(at);
+    if (IsInsideNccl(*each.rank) && !MayHaveReturned(*each.rank)) return false;
+    if (views_[at.view].has_point_to_point) return true;
+    if (WaitsForAll(each.rank->communicator->last_call_op)) return false;
+    const std::vector<Member>& members = waits_.views[at.view].members;
+    return std::none_of(members.begin(), members.end(), [&each](const Member& other) {
+      return other.is_live() && other.called > each.called;
+    });
   }
 
   // ---- actors
@@ -335,10 +342,14 @@ class Builder {
   // completed, is not what the others wait in.
   static uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
     uint64_t number = FrontOf(each);
-    if (each.is_front_exact || !WaitsForAll(each.rank->communicator->last_call_op)) return number;
+    if (each.is_front_exact) return number;
+    const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);
     uint64_t idle = UINT64_MAX;
     for (const Member& other : waits.members) {
-      if (other.is_live() && other.doing == Doing::kIdle) idle = std::min(idle, other.called);
+      if (!other.is_live() || other.doing != Doing::kIdle) continue;
+      // Alone of a Broadcast its root is done while others wait in it.
+      if (!waits_for_all && !WaitsForAll(other.rank->communicator->last_call_op)) continue;
+      idle = std::min(idle, other.called);
     }
     return idle < each.called ? std::max(number, idle + 1) : number;
   }
@@ -502,8 +513,14 @@ class Builder {
     if (waits.gpus[at] != kNoActor && actor(waits.gpus[at]).stand == Stand::kMoving) {
       return graph().Point(call, waits.gpus[at], Sure::kMust);
     }
-    // Dumps know exactly what has completed: it is inside what others have gone beyond.
-    if (rank.process->is_of_dump && each.is_front_exact && each.doing == Doing::kInside) {
+    // It is inside a call that others have gone beyond: a Broadcast's root can. Of other calls dumps
+    // alone know exactly what has completed.
+    const bool is_inside_earlier =
+        each.doing == Doing::kInside &&
+        (rank.process->is_of_dump ? each.is_front_exact
+                                  : !views_[i].has_point_to_point && each.is_live() &&
+                                        !WaitsForAll(rank.communicator->last_call_op));
+    if (is_inside_earlier) {
       return graph().Point(call, waits.gpus[at], Sure::kMust);
     }
     graph().Point(call, Host(rank), Sure::kMust);
@@ -540,9 +557,9 @@ class Builder {
       if (other.rank == each.rank || !IsBusyBefore(other, each)) continue;
       if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(place, other)) continue;
       graph().Point(gpu, waits_.views[other_at.view].gpus[other_at.at],
-                    !place.is_gpu_sure                                     ? Sure::kUnsure
-                    : MayBePostedAhead(views_[other_at.view], *other.rank) ? Sure::kPosted
-                                                                           : Sure::kMay);
+                    !place.is_gpu_sure           ? Sure::kUnsure
+                    : MayBePostedAhead(other_at) ? Sure::kPosted
+                                                 : Sure::kMay);
       is_behind = true;
     }
     if (is_behind) return;
@@ -962,9 +979,9 @@ class Builder {
           std::any_of(place.owes_in.begin(), place.owes_in.end(),
                       [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });
       if (have_gone_on) continue;
-      const Sure sure = !place.is_gpu_sure                                   ? Sure::kUnsure
-                        : MayBePostedAhead(views_[each_at.view], *each.rank) ? Sure::kPosted
-                                                                             : Sure::kMay;
+      const Sure sure = !place.is_gpu_sure          ? Sure::kUnsure
+                        : MayBePostedAhead(each_at) ? Sure::kPosted
+                                                    : Sure::kMay;
       graph().Point(place.host, gpu, sure);
     }
     const Stand stand = actor(place.host).stand;

@@ -9,7 +9,7 @@ communicator, each other one on a new one.
 
     case    what the job does                                        what must be said
     mix     replays, an eager call after each --every of them, for   proven within 3 s; all all_reduces of the replays
-            --seconds; then it reads its counts                      and no other; `replaying` meanwhile; no hang
+            --seconds; then it reads its counts                      and no other; `replaying` or `in_flight`; no hang
     cost    the same for a fixed number of replays, with the plugin  times of fresh processes in turn
             and without, --turns each
     stops   as mix; the host of rank 1 stops at once, while the      rank_not_begun, rank 1, within 15 s
@@ -223,7 +223,7 @@ def run_mix(options, case, mixes):
                 quiet_from = watch.seconds()
                 watch.look_until(lambda begun=quiet_from: watch.seconds() > begun + options.quiet)
             right = (watch.proven_s is not None and watch.proven_s < 3 and counted == replayed and not watch.hangs and
-                     states <= {"replaying"})
+                     states <= {"replaying", "in_flight"})
             report(case, op, every, "right" if right else "WRONG",
                    "proven after %s s, %s" % (watch.proven_s, "/".join(sorted(states))),
                    "%s of %s %s %s" % (counted, replayed, watch.hangs or "", lines[0]["nccl"] if right else headline))

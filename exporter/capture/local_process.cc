@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/descriptor.h"
 #include "exporter/base/nccl_variables.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
@@ -32,20 +33,6 @@ namespace {
 
 constexpr std::size_t kMostEnvironment = 4 << 20;
 constexpr std::size_t kMostLog = 1 << 20;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 std::string ReadUpTo(int fd, std::size_t most) {
   std::string text;

@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/descriptor.h"
 #include "exporter/base/error_text.h"
 #include "exporter/diagnosis/rank_view.h"
 
@@ -71,27 +72,13 @@ bool FindFiles(const fs::path& path, std::vector<Named>* files, std::string* err
   return true;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 // "" or what is wrong. `is_dump`: false of a file that only has the name of one.
 std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump) {
   *is_dump = true;
   // A pipe of that name must not make this wait.
   const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  if (opened.fd() < 0 || fstat(opened.fd(), &status) != 0) return ErrorText(errno);
+  if (opened.get() < 0 || fstat(opened.get(), &status) != 0) return ErrorText(errno);
   *is_dump = S_ISREG(status.st_mode);
   if (!*is_dump) return "";
   if (status.st_size == 0) return "it is empty: the rank ended, or was ended, while it wrote it";
@@ -101,7 +88,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
   bytes->resize(static_cast<std::size_t>(status.st_size));
   std::size_t read_bytes = 0;
   while (read_bytes < bytes->size()) {
-    const ssize_t got = read(opened.fd(), bytes->data() + read_bytes, bytes->size() - read_bytes);
+    const ssize_t got = read(opened.get(), bytes->data() + read_bytes, bytes->size() - read_bytes);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrorText(errno);
     if (got == 0) break;

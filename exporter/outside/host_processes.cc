@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/descriptor.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
 
@@ -28,20 +29,6 @@ namespace {
 
 constexpr std::size_t kMostPids = 65536;
 constexpr std::size_t kMostValueBytes = 256;
-
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  const int fd_;
-};
 
 // Passes up to `limit` bytes of the file on in pieces, until `take` returns false.
 template <typename Take>

@@ -229,7 +229,7 @@ class Look {
     return "";
   }
 
-  // What this endpoint may take, so that something is left for each of the others.
+  // The share of this endpoint, so that something is left for each of the others.
   uint64_t Room() const {
     const uint64_t left = options_.most_bytes - taken_;
     const uint64_t each =

@@ -152,7 +152,7 @@ std::vector<int32_t> PidsIn(const std::string& proc) {
   return pids;
 }
 
-// What the reading threads share with the caller, which doesn't wait for all of them.
+// State that the reading threads share with the caller, which doesn't wait for all of them.
 struct Scan {
   std::mutex mutex;
   std::condition_variable has_news;

@@ -18,7 +18,7 @@ namespace nccl_pulse::outside {
 // others 14,000, and nothing has moved for 11 s. Its GPU runs nothing; the other 3 are busy."
 std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 
-// Of a job in which nothing is named.
+// Sentences for a job in which no rank is named.
 std::string SummaryWords(const Job& job, int64_t stood_ns);
 
 // Of ranks whose communicator reports an error: a sentence for each of the first ones.

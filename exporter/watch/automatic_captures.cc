@@ -83,7 +83,7 @@ struct AutomaticCaptures::Shared : PatientThread {
 
   Options options;
   Uncaptured uncaptured;  // `mutex` guards it
-  // Of the thread that takes captures.
+  // Used by the thread that takes captures.
   Turn for_hang, for_straggler;
   std::string last_problem;
 

@@ -26,7 +26,7 @@
 
 namespace nccl_pulse {
 
-// Of one core. `pulse agent` takes it from the share of its server.
+// A share of one core. `pulse agent` takes it from the share of its server.
 inline constexpr double kPasswordCpuShare = 0.05;
 
 class PasswordChecker {

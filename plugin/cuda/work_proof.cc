@@ -250,7 +250,7 @@ void WorkProof::CountOperations(uint64_t first, const WorkLook& look, bool is_ex
   first_ = first;
   Candidate& counter = candidates_[word_];
   if (!look.is_captured) {
-    // What is hidden may not have finished.
+    // Hidden launches may not have finished.
     if (is_exact && look.after.hidden == 0) counter.SetBase(first, look);
     return;
   }

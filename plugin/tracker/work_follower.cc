@@ -87,7 +87,7 @@ void WorkFollower::NoteLaunch(const Communicator& communicator, bool captured) {
 }
 
 void WorkFollower::Find(const Communicator& communicator, Place& place) {
-  // What is found holds memory of the GPU until the reading thread takes it. While that thread is
+  // Each candidate holds memory of the GPU until the reading thread takes it. While that thread is
   // behind, or held by the driver, a later launch searches.
   if (instruments_.clock.NowNs() >= polled_ns_.load() + kPolledNs) return;
   // Relaxed: a bound, which orders nothing.

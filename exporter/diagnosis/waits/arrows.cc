@@ -304,7 +304,7 @@ class Builder {
     return true;
   }
 
-  // What its ranks wait in can't be compared.
+  // The calls that its ranks wait in can't be compared.
   void AddUnknown(std::size_t i) {
     for (const uint32_t gpu : waits_.views[i].gpus) {
       if (gpu != kNoActor && actor(gpu).stand != Stand::kMoving) {

@@ -1,4 +1,4 @@
-// What the graph of waits says of each job: the roots that remain, in the order of their stands.
+// The findings of the graph of waits for each job: the roots that remain, in the order of their stands.
 //
 // Thread: any, no state. Points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_FINDING_H_

@@ -28,7 +28,7 @@
 
 namespace nccl_pulse {
 
-// What an actor was last known to do. Of several roots the first in this order is named: an actor may
+// The last known state of an actor. Of several roots the first in this order is named: an actor may
 // wait, in ways that nobody sees, for one with an earlier stand, and not for one with a later stand.
 enum class Stand : uint8_t {
   kMismatched,    // ranks called different things as the same call

@@ -545,7 +545,7 @@ class Sentences {
     return absl::StrCat(QueuedWords(stall_, std::nullopt), " Probably a ", EarlierWork());
   }
 
-  // What GPUs that have not begun may be behind.
+  // Work that GPUs that have not begun may be behind.
   std::string EarlierWork() const {
     std::string hidden;
     for (const auto& [op, calls] : AbandonedCallsOf(*stall_.waiting.front()->communicator)) {

@@ -1,4 +1,4 @@
-// What is found of one communicator whose ranks wait: the part of the job's finding that concerns it, as
+// The finding about one communicator whose ranks wait: the part of the job's finding that concerns it, as
 // data. words.h puts it into sentences.
 //
 // Thread: plain data; points into the views.

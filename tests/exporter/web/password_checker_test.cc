@@ -5,7 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <ctime>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -92,18 +93,27 @@ TEST(PasswordChecker, AsManyHostsAsThereArePlacesHaveOneEach) {
     EXPECT_EQ(Wait(&checker, "user", std::to_string(i), 2000), Verdict::kWrong);
 }
 
+// Processor time of the checker's thread, in seconds.
+double CheckerSeconds() {
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::ifstream(task.path() / "comm") >> name;
+    if (name != "pulse-passwords") continue;
+    double ran_ns = 0;
+    std::ifstream(task.path() / "schedstat") >> ran_ns;
+    return ran_ns * 1e-9;
+  }
+  return 0;
+}
+
 TEST(PasswordChecker, GuessesHaveABudget) {
-  // 120 ms each.
+  // 120 ms each on an idle core.
   constexpr char kSlow[] = "$2b$11$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2";
-  const auto processor_s = [] {
-    timespec used{};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
-  };
+  // Other tests' checkers end in their own time, under the same name.
+  while (CheckerSeconds() > 0) usleep(1000);
   PasswordChecker checker;
   EXPECT_EQ(Wait(&checker, "user", "abc"), Verdict::kRight);
   const auto began = std::chrono::steady_clock::now();
-  const double before_s = processor_s();
   double passed_s = 0;
   for (int guess = 0; passed_s < 6;) {
     for (int i = 0; i < 50; ++i) checker.Check("user", kSlow, std::to_string(++guess), 1);
@@ -112,8 +122,9 @@ TEST(PasswordChecker, GuessesHaveABudget) {
     ASSERT_EQ(checker.Check("user", kHash, "abc", 2), Verdict::kRight);
     passed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
-  // The burst, a password, and what the loop above takes.
-  EXPECT_LT(processor_s() - before_s, kPasswordCpuShare * (passed_s + 20) + 0.5 + 0.03 * passed_s);
+  // The burst of 20 s, and the last password, of up to half a second on a busy core.
+  EXPECT_GT(CheckerSeconds(), 0);
+  EXPECT_LT(CheckerSeconds(), kPasswordCpuShare * (passed_s + 20) + 0.5);
 }
 
 TEST(PasswordChecker, EndsInTheMiddleOfOne) {

@@ -16,9 +16,8 @@
 #ifndef METRICS_RECORD_WRITER_H_
 #define METRICS_RECORD_WRITER_H_
 
-#include <time.h>
-
 #include <cstdint>
+#include <ctime>
 #include <string_view>
 
 #include "metrics/graph_place.h"

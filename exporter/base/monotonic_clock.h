@@ -6,9 +6,8 @@
 #ifndef EXPORTER_BASE_MONOTONIC_CLOCK_H_
 #define EXPORTER_BASE_MONOTONIC_CLOCK_H_
 
-#include <time.h>
-
 #include <chrono>
+#include <ctime>
 
 namespace nccl_pulse {
 

@@ -1,8 +1,8 @@
 #include "exporter/base/proc_stat.h"
 
-#include <time.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <utility>
 
 #include "absl/strings/numbers.h"

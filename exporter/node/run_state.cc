@@ -1,10 +1,10 @@
 #include "exporter/node/run_state.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <string_view>
 

@@ -12,11 +12,11 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <cstddef>
 
 namespace nccl_pulse {

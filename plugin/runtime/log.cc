@@ -1,13 +1,13 @@
 #include "plugin/runtime/log.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstddef>
 
 namespace nccl_pulse {

@@ -12,9 +12,8 @@
 #ifndef PLUGIN_TRACKER_CLOCK_H_
 #define PLUGIN_TRACKER_CLOCK_H_
 
-#include <time.h>
-
 #include <cstdint>
+#include <ctime>
 
 #include "plugin/tracker/clock_scale.h"
 

@@ -16,8 +16,8 @@ namespace nccl_pulse {
 
 class Refusal {
  public:
-  constexpr Refusal(std::nullopt_t) {}     // NOLINT(runtime/explicit)
-  constexpr Refusal(IgnoredReason reason)  // NOLINT(runtime/explicit)
+  constexpr Refusal(std::nullopt_t) {}     // NOLINT(google-explicit-constructor)
+  constexpr Refusal(IgnoredReason reason)  // NOLINT(google-explicit-constructor)
       : reason_(static_cast<uint32_t>(reason)) {}
 
   constexpr explicit operator bool() const { return reason_ != kNone; }

@@ -1,6 +1,6 @@
 #include "plugin/tracker/settling.h"
 
-#include <time.h>
+#include <ctime>
 
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/counting.h"

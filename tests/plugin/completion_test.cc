@@ -1,7 +1,8 @@
 // When an operation counts as complete.
 #include <gtest/gtest.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <ctime>
 
 #include "plugin/tracker/operation_ring.h"
 #include "tests/plugin/harness.h"

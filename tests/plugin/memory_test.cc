@@ -1,11 +1,12 @@
 // Machines that refuse what shared memory needs: less is measured, or only for this process, one
 // warning says so, and the job never notices.
-#include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <cerrno>
 
 #include "plugin/tracker/operation_ring.h"
 #include "tests/plugin/harness.h"

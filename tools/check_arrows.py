@@ -27,6 +27,7 @@ FLOORS = [
     "exporter/diagnosis/testing",
     "exporter/exposition",
     "exporter/node",
+    "exporter/control",
     "exporter/page",
     "exporter/http",
     "exporter/endpoint",

@@ -24,11 +24,11 @@
 #include "exporter/cli/fleet_flags.h"
 #include "exporter/cli/hang_flags.h"
 #include "exporter/cli/service.h"
+#include "exporter/control/control_socket.h"
+#include "exporter/control/live_values.h"
 #include "exporter/endpoint/server.h"
 #include "exporter/exposition/exposition.h"
-#include "exporter/node/control_socket.h"
 #include "exporter/node/listener.h"
-#include "exporter/node/live_values.h"
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/capture/local_process.h"
-#include "exporter/node/control_client.h"
+#include "exporter/control/control_client.h"
 
 namespace nccl_pulse {
 namespace {

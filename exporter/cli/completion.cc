@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "exporter/cli/flags.h"
-#include "exporter/node/live_values.h"
+#include "exporter/control/live_values.h"
 #include "metrics/kinds.h"
 
 namespace nccl_pulse {

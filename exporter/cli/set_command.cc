@@ -18,9 +18,9 @@
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
-#include "exporter/node/control_client.h"
-#include "exporter/node/control_socket.h"
-#include "exporter/node/live_values.h"
+#include "exporter/control/control_client.h"
+#include "exporter/control/control_socket.h"
+#include "exporter/control/live_values.h"
 
 namespace nccl_pulse {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "exporter/node/control_client.h"
+#include "exporter/control/control_client.h"
 
 namespace nccl_pulse {
 

@@ -1,5 +1,5 @@
 // What can be changed in this process while it runs, and by whom: the values, where they are
-// applied, and the socket over which commands come (exporter/node/control_socket.h).
+// applied, and the socket over which commands come (exporter/control/control_socket.h).
 //
 // Each setting is applied where no callback can be in the way:
 //   TIMED_LAUNCHES_PER_SECOND   Sampler::SetBudget. Callbacks read its two relaxed cells as before
@@ -12,8 +12,8 @@
 #ifndef PLUGIN_RUNTIME_LIVE_CONTROL_H_
 #define PLUGIN_RUNTIME_LIVE_CONTROL_H_
 
-#include "exporter/node/control_socket.h"
-#include "exporter/node/live_values.h"
+#include "exporter/control/control_socket.h"
+#include "exporter/control/live_values.h"
 #include "plugin/runtime/process.h"
 
 namespace nccl_pulse {

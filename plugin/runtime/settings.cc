@@ -11,9 +11,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/control/live_values.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/node/listener.h"
-#include "exporter/node/live_values.h"
 #include "metrics/segment_layout.h"
 
 namespace nccl_pulse {

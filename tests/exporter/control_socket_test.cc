@@ -1,5 +1,5 @@
 // Commands to a process: who may give them, what they do, and what is left behind.
-#include "exporter/node/control_socket.h"
+#include "exporter/control/control_socket.h"
 
 #include <dirent.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "exporter/base/monotonic_clock.h"
-#include "exporter/node/control_client.h"
+#include "exporter/control/control_client.h"
 #include "exporter/node/waiting.h"
 #include "tests/prelude/threads.h"
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "exporter/node/control_client.h"
+#include "exporter/control/control_client.h"
 #include "tests/plugin/stream_job.h"
 #include "tests/plugin/stream_timer_checks.h"
 #include "tests/prelude/threads.h"

@@ -14,8 +14,8 @@
 //                        MakeSet("NETWORK_WINDOW=100", seconds(10))};
 //   AskProcesses(question);
 // Each process goes back by itself, also if the caller is killed.
-#ifndef EXPORTER_NODE_CONTROL_CLIENT_H_
-#define EXPORTER_NODE_CONTROL_CLIENT_H_
+#ifndef EXPORTER_CONTROL_CONTROL_CLIENT_H_
+#define EXPORTER_CONTROL_CONTROL_CLIENT_H_
 
 #include <sys/types.h>
 
@@ -72,4 +72,4 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question);
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_CONTROL_CLIENT_H_
+#endif  // EXPORTER_CONTROL_CONTROL_CLIENT_H_

@@ -20,8 +20,8 @@
 //
 // Thread: one, which calls Round again and again (in a job the background thread, never a
 // callback). Cost of a round without a client: one system call.
-#ifndef EXPORTER_NODE_CONTROL_SOCKET_H_
-#define EXPORTER_NODE_CONTROL_SOCKET_H_
+#ifndef EXPORTER_CONTROL_CONTROL_SOCKET_H_
+#define EXPORTER_CONTROL_CONTROL_SOCKET_H_
 
 #include <sys/types.h>
 
@@ -31,8 +31,8 @@
 #include <string>
 
 #include "exporter/base/log_level.h"
+#include "exporter/control/live_values.h"
 #include "exporter/node/handover.h"
-#include "exporter/node/live_values.h"
 #include "metrics/kinds.h"
 #include "metrics/shared_descriptor.h"
 
@@ -93,4 +93,4 @@ class ControlSocket {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_CONTROL_SOCKET_H_
+#endif  // EXPORTER_CONTROL_CONTROL_SOCKET_H_

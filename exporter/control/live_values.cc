@@ -1,4 +1,4 @@
-#include "exporter/node/live_values.h"
+#include "exporter/control/live_values.h"
 
 #include <cmath>
 #include <utility>

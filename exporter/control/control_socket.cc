@@ -1,4 +1,4 @@
-#include "exporter/node/control_socket.h"
+#include "exporter/control/control_socket.h"
 
 #include <poll.h>
 #include <sys/random.h>

@@ -7,8 +7,8 @@
 //
 // Thread: one, which also gets the calls of `apply`: in a job the background thread, in an agent
 // its main thread. The functions that are no members: any. Cost: allocates. Never in a callback.
-#ifndef EXPORTER_NODE_LIVE_VALUES_H_
-#define EXPORTER_NODE_LIVE_VALUES_H_
+#ifndef EXPORTER_CONTROL_LIVE_VALUES_H_
+#define EXPORTER_CONTROL_LIVE_VALUES_H_
 
 #include <sys/types.h>
 
@@ -100,4 +100,4 @@ class LiveValues {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_LIVE_VALUES_H_
+#endif  // EXPORTER_CONTROL_LIVE_VALUES_H_

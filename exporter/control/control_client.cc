@@ -1,4 +1,4 @@
-#include "exporter/node/control_client.h"
+#include "exporter/control/control_client.h"
 
 #include <poll.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 #include "exporter/base/error_text.h"
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/base/read_file.h"
-#include "exporter/node/control_socket.h"
+#include "exporter/control/control_socket.h"
 #include "exporter/node/server_link.h"
 
 namespace nccl_pulse {

@@ -380,6 +380,9 @@ struct ProcessSnapshot {
   // A server that keeps the last state of an ended process sets these.
   ProcessEnd end{};
   int64_t end_realtime_ns = 0;
+  // A reader of many endpoints sets it where the process' endpoint no longer answers: the time until
+  // which the rest is known; 0: until now.
+  int64_t heard_realtime_ns = 0;
   // It was read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
   // The pid that the kernel tells the server of its node (0: the process is not seen from there),

@@ -435,7 +435,7 @@ const std::vector<Family>& Families() {
       {"shrinks, then one stands", 231, 8, ShrinksAndHangs},
       {"restarts smaller and goes on", 232, 0, Restarts},
       {"restarts smaller, then one stands", 233, 8, RestartsAndHangs},
-      {"one stands, endpoints fall silent", 240, 2, FallsSilent},
+      {"one stands, endpoints fall silent", 240, 8, FallsSilent},
       {"one stands, endpoints answer later", 241, 8, AnswersLater},
       {"a communicator beyond the limit stands", 242, 0, BeyondTheLimit},
       {"one stands, the job has two ids", 243, 4, TwoIds},

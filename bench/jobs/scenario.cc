@@ -11,6 +11,7 @@
 #include "bench/jobs/families.h"
 #include "bench/jobs/random_layouts.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/facts/last_heard.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/waits/arrows.h"
@@ -672,7 +673,8 @@ void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
 struct Asked {
   SnapshotUnion all;
   int64_t longest_hang_after_ns = 0, shortest_hang_after_ns = INT64_MAX;  // of an endpoint
-  std::string error = {};  // an answer cannot be read
+  std::string error = {};            // an answer cannot be read
+  std::set<std::string> heard = {};  // nodes
 };
 
 void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const JobRunOptions& options,
@@ -690,6 +692,8 @@ void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const Job
     if (!ReadSnapshots(text, now, UINT64_MAX, &message, &asked->error)) return;
     asked->longest_hang_after_ns = std::max(asked->longest_hang_after_ns, message.hang_after_ns);
     asked->shortest_hang_after_ns = std::min(asked->shortest_hang_after_ns, message.hang_after_ns);
+    for (const ProcessSnapshot& process : message.set.processes)
+      asked->heard.insert(process.hostname);
     asked->all.Add(std::move(message));
   }
 }
@@ -727,6 +731,7 @@ Judged Judge(const Scenario& scenario) {
   JobRunOptions options = scenario.options;
   if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
   Diagnosis diagnosis;
+  LastHeard last_heard;
   for (int looks = 1;; ++looks) {
     const int64_t now =
         kJobStart + options.asked_ns + options.asked_within_ns + options.look_again_ns + kSecond;
@@ -737,9 +742,12 @@ Judged Judge(const Scenario& scenario) {
       Ask(*scenario.other, scenario.other->answers, scenario.other->options, now, &asked);
     }
     if (!asked.error.empty()) return {Outcome::kWrong, asked.error, looks, ""};
-    const SnapshotSet set = asked.all.Take();
+    SnapshotSet set = asked.all.Take();
+    last_heard.AddTo(asked.heard, &set);
     diagnosis.set_hang_after(std::chrono::milliseconds(asked.longest_hang_after_ns / kMs));
     const DiagnosisResult result = diagnosis.Update(set, now);
+    last_heard.Keep(set, result, now,
+                    [](const ProcessSnapshot& process) { return process.hostname; });
     const JobVerdict verdict = JudgeJob(set, result, now);
     const bool is_last = options.look_again_ns >= options.run_on_ns;
     const bool is_enough =
@@ -752,6 +760,32 @@ Judged Judge(const Scenario& scenario) {
     }
     options.look_again_ns += kLookEveryNs;
   }
+}
+
+std::vector<std::string> LabelsOverLooks(const Scenario& scenario) {
+  constexpr int64_t kLater[] = {0, kSecond / 3, 2 * kSecond, 10 * kSecond};
+  std::vector<std::string> all;
+  JobRunOptions options = scenario.options;
+  options.run_on_ns += 12 * kSecond;
+  for (const int64_t later_ns : kLater) {
+    options.look_again_ns = later_ns;
+    options.asked_within_ns = later_ns % kSecond;
+    Asked asked{SnapshotUnion({scenario.asked_job_id, {}})};
+    const int64_t now = kJobStart + options.asked_ns + options.asked_within_ns + later_ns + kSecond;
+    Ask(scenario, scenario.answers, options, now, &asked);
+    const SnapshotSet set = asked.all.Take();
+    Diagnosis diagnosis{std::chrono::milliseconds(asked.longest_hang_after_ns / kMs)};
+    std::string& labels = all.emplace_back();
+    for (const JobRoot& root : JudgeJob(set, diagnosis.Update(set, now), now).roots) {
+      if (root.is_usual) continue;
+      const JobRank first =
+          root.ranks.empty() ? JobRank{root.communicators.front(), -1} : root.ranks.front();
+      absl::StrAppend(&labels, HangVerdictName(root.verdict), " ", first.comm_id, " ", first.rank,
+                      " ", first.process == nullptr ? "?" : first.process->global_rank, " ",
+                      root.op, " ", root.missing_call, "; ");
+    }
+  }
+  return all;
 }
 
 }  // namespace nccl_pulse

@@ -79,6 +79,10 @@ struct Judged {
 // Runs the job, lets each endpoint write what it knows, and diagnoses the union of what was read.
 Judged Judge(const Scenario& scenario);
 
+// Returns the roots' labels as `pulse watch` has them, in the words of watchers that have just started and
+// ask somewhat later than each other, or whose endpoints answer in another order.
+std::vector<std::string> LabelsOverLooks(const Scenario& scenario);
+
 }  // namespace nccl_pulse
 
 #endif  // BENCH_JOBS_SCENARIO_H_

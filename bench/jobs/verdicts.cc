@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <map>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -19,6 +21,7 @@ ABSL_FLAG(int, seed, -1, "this job alone, and what is said of it");
 ABSL_FLAG(int, show, 3, "of each fault, the jobs on which the verdict is not right");
 ABSL_FLAG(int, times_as_long, 1, "how long jobs have run that are slow or healthy, when asked");
 ABSL_FLAG(std::string, until, "", "the first fault that is left out, with all behind it");
+ABSL_FLAG(bool, labels, false, "count the jobs whose labels differ from look to look, instead");
 ABSL_FLAG(bool, by_layout, false, "a row for each layout of the jobs, too");
 
 namespace nccl_pulse {
@@ -35,6 +38,28 @@ void Show(const Scenario& scenario, const Judged& judged) {
       judged.said.c_str());
 }
 
+void CountLabels() {
+  std::printf("| what is wrong | jobs | with other labels at another look |\n|---|---|---|\n");
+  for (const std::string& fault : FaultNames()) {
+    if (!absl::GetFlag(FLAGS_fault).empty() && fault != absl::GetFlag(FLAGS_fault)) continue;
+    int differ = 0;
+    for (int i = 0; i < absl::GetFlag(FLAGS_jobs); ++i) {
+      const Scenario scenario =
+          MakeScenario(fault, static_cast<uint64_t>(absl::GetFlag(FLAGS_from) + i));
+      if (scenario.options.page_every_ns != 0) continue;
+      const std::vector<std::string> labels = LabelsOverLooks(scenario);
+      const std::set<std::string> different(labels.begin(), labels.end());
+      if (different.size() < 2) continue;
+      if (++differ > absl::GetFlag(FLAGS_show)) continue;
+      for (const std::string& each : labels) {
+        std::printf("  seed %d: %s\n", absl::GetFlag(FLAGS_from) + i, each.c_str());
+      }
+    }
+    std::printf("| %s | %d | %d |\n", fault.c_str(), absl::GetFlag(FLAGS_jobs), differ);
+    std::fflush(stdout);
+  }
+}
+
 using Outcomes = std::array<int, kOutcomes>;
 
 void PrintRow(const std::string& name, const Outcomes& outcomes) {
@@ -44,6 +69,10 @@ void PrintRow(const std::string& name, const Outcomes& outcomes) {
 }
 
 int Main() {
+  if (absl::GetFlag(FLAGS_labels)) {
+    CountLabels();
+    return 0;
+  }
   std::printf("| what is wrong |");
   for (int i = 0; i < kOutcomes; ++i) std::printf(" %s |", OutcomeName(static_cast<Outcome>(i)));
   std::printf("\n|---|---|---|---|---|---|\n");

@@ -143,6 +143,10 @@ class Examiner {
       ++activities.unknown;
       ++reasons_[static_cast<std::size_t>(activity.reason)];
     }
+    if (is_in_use && process.heard_realtime_ns != 0) {
+      ++silent_;
+      silent_since_ns_ = std::min(silent_since_ns_, process.heard_realtime_ns);
+    }
     if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_))
       stopped_.push_back(PidWords(process));
     if (process.event_mask_changes != 0) {
@@ -182,6 +186,11 @@ class Examiner {
       notes.push_back(absl::StrCat(
           Plural(stopped_.size(), "process is", "processes are"),
           " not running (stopped, held by a debugger, or paused): ", Pids(stopped_), "."));
+    }
+    if (silent_ != 0) {
+      notes.push_back(absl::StrCat(Plural(silent_, "process is", "processes are"), " known until ",
+                                   ClockWords(silent_since_ns_),
+                                   " or later: the endpoint is silent."));
     }
     notes.insert(notes.end(), failed_.begin(), failed_.end());
     if (health_.unknown_ranks != 0) {
@@ -246,6 +255,8 @@ class Examiner {
 
   const int64_t now_ns_, stands_after_ns_;
   std::vector<std::string> lost_, stopped_;
+  std::size_t silent_ = 0;  // processes
+  int64_t silent_since_ns_ = INT64_MAX;
   const SameIds same_ids_;
   std::map<IdAndNumber, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};

@@ -17,6 +17,10 @@
 namespace nccl_pulse {
 namespace {
 
+// Endpoints answer at different moments, so two watchers may see waits that began this close to each other
+// in another order.
+constexpr int64_t kTogetherNs = 2000000000;
+
 class JobJudge {
  public:
   JobJudge(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
@@ -40,14 +44,7 @@ class JobJudge {
     for (std::size_t job = 0; job < jobs_.size(); ++job) {
       AddRoots(job);
     }
-    // Who waits elsewhere stands behind the one that it waits for, however long either waits.
-    std::stable_sort(verdict_.roots.begin(), verdict_.roots.end(),
-                     [](const JobRoot& a, const JobRoot& b) {
-                       const bool a_follows = a.verdict == HangVerdict::kBlockedElsewhere;
-                       const bool b_follows = b.verdict == HangVerdict::kBlockedElsewhere;
-                       return std::tie(a.is_usual, a_follows, a.since_realtime_ns) <
-                              std::tie(b.is_usual, b_follows, b.since_realtime_ns);
-                     });
+    SortRoots();
     // Work in flight is not a host that waits.
     for (const JobRoot& root : verdict_.roots) {
       if (root.verdict != HangVerdict::kRankNotCalled) continue;
@@ -141,10 +138,32 @@ class JobJudge {
     return perhaps;
   }
 
+  // The oldest comes first, and behind it the roots that are as old as far as can be told, by their
+  // communicators' ids. A root that waits elsewhere comes behind its cause, however old it is.
+  void SortRoots() {
+    const auto key = [](const JobRoot& root) {
+      return std::tuple(root.is_usual, root.verdict == HangVerdict::kBlockedElsewhere,
+                        root.since_realtime_ns, root.communicators.front());
+    };
+    std::vector<JobRoot>& roots = verdict_.roots;
+    std::stable_sort(roots.begin(), roots.end(),
+                     [&key](const JobRoot& a, const JobRoot& b) { return key(a) < key(b); });
+    for (auto first = roots.begin(); first != roots.end();) {
+      const auto behind = std::find_if(first, roots.end(), [&](const JobRoot& root) {
+        return std::get<0>(key(root)) != std::get<0>(key(*first)) ||
+               std::get<1>(key(root)) != std::get<1>(key(*first)) ||
+               ElapsedNs(root.since_realtime_ns, first->since_realtime_ns) >= kTogetherNs;
+      });
+      std::stable_sort(first, behind, [](const JobRoot& a, const JobRoot& b) {
+        return a.communicators.front() < b.communicators.front();
+      });
+      first = behind;
+    }
+  }
+
   // Adds a root for each finding of the job.
   void AddRoots(std::size_t job) {
-    std::map<int, std::size_t> root_of;
-    std::vector<JobRoot> roots;
+    std::map<int, std::vector<std::size_t>> hangs_of;  // places of communicators, by finding
     for (const CommunicatorView* view : jobs_[job].views) {
       const auto index = static_cast<std::size_t>(view - views_.data());
       if (!diagnosis_[index].hang || diagnosis_[index].hang->finding < 0) continue;
@@ -154,22 +173,46 @@ class JobJudge {
         has_root_[job] = has_root_[job] || !hang.is_usual;
         continue;
       }
-      const auto [found, is_new] = root_of.try_emplace(hang.finding, roots.size());
-      if (is_new) roots.emplace_back();
-      JobRoot& root = roots[found->second];
-      const bool is_first = is_new || std::tie(hang.is_usual, hang.since_realtime_ns) <
-                                          std::tie(root.is_usual, root.since_realtime_ns);
-      if (is_first) {
-        root.verdict = hang.verdict;
-        root.is_usual = hang.is_usual;
-        root.since_realtime_ns = hang.since_realtime_ns;
-        root.op = hang.op;
-        root.missing_call = hang.missing_call;
-        root.situation = hang.situation;
-        root.text = hang.text;
-      }
-      root.communicators.push_back(view->comm_id);
-      for (const JobRank& rank : Named(jobs_[job], index, hang)) {
+      hangs_of[hang.finding].push_back(index);
+    }
+    for (auto& [finding, hangs] : hangs_of) {
+      const JobRoot& root = verdict_.roots.emplace_back(RootOf(jobs_[job], std::move(hangs)));
+      if (!root.is_usual) has_root_[job] = true;
+    }
+  }
+
+  // The words are those of the communicator that has waited longest, or of the first by its id if that
+  // can't be told.
+  void PutFirst(std::vector<std::size_t>* hangs) const {
+    const auto key = [this](std::size_t at) {
+      const Hang& hang = *diagnosis_[at].hang;
+      return std::pair(hang.is_usual, hang.since_realtime_ns);
+    };
+    const auto oldest = key(*std::min_element(hangs->begin(), hangs->end(),
+                                              [&](auto a, auto b) { return key(a) < key(b); }));
+    const auto first = std::find_if(hangs->begin(), hangs->end(), [&](std::size_t at) {
+      const auto [is_usual, since_ns] = key(at);
+      return is_usual == oldest.first && ElapsedNs(since_ns, oldest.second) < kTogetherNs;
+    });
+    std::rotate(hangs->begin(), first, first + 1);
+  }
+
+  JobRoot RootOf(const JobProcesses& job, std::vector<std::size_t> hangs) const {
+    PutFirst(&hangs);
+    const Hang& first = *diagnosis_[hangs.front()].hang;
+    JobRoot root;
+    root.verdict = first.verdict;
+    root.is_usual = first.is_usual;
+    root.since_realtime_ns = first.since_realtime_ns;
+    root.op = first.op;
+    root.missing_call = first.missing_call;
+    root.situation = first.situation;
+    root.text = first.text;
+    for (const std::size_t at : hangs) {
+      const Hang& hang = *diagnosis_[at].hang;
+      root.since_realtime_ns = std::min(root.since_realtime_ns, hang.since_realtime_ns);
+      root.communicators.push_back(views_[at].comm_id);
+      for (const JobRank& rank : Named(job, at, hang)) {
         const bool is_known =
             rank.process != nullptr &&
             std::any_of(root.ranks.begin(), root.ranks.end(),
@@ -177,18 +220,15 @@ class JobJudge {
         if (!is_known) root.ranks.push_back(rank);
       }
       if (hang.suspects.empty()) {
-        const std::vector<JobRank> perhaps = Perhaps(*view);
+        const std::vector<JobRank> perhaps = Perhaps(views_[at]);
         root.perhaps.insert(root.perhaps.end(), perhaps.begin(), perhaps.end());
       }
     }
-    for (JobRoot& root : roots) {
-      // One of several is.
-      if (root.situation == Situation::kExiting && root.ranks.size() != 1) {
-        root.situation = Situation::kPlain;
-      }
-      if (!root.is_usual) has_root_[job] = true;
-      verdict_.roots.push_back(std::move(root));
+    // One of several is.
+    if (root.situation == Situation::kExiting && root.ranks.size() != 1) {
+      root.situation = Situation::kPlain;
     }
+    return root;
   }
 
   const std::vector<CommunicatorView> views_;

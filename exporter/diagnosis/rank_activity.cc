@@ -128,7 +128,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     if (communicator.work.state == WorkState::kStuck) {
       return Unknown(UnknownReason::kCounterStuck, moved);
     }
-    const bool is_quiet = ElapsedNs(now_realtime_ns, moved) >= kQuietAfterNs;
+    const bool is_quiet = ElapsedNs(SeenUntil(process, now_realtime_ns), moved) >= kQuietAfterNs;
     if (communicator.work.state != WorkState::kProven &&
         !(is_quiet && communicator.work.state == WorkState::kCalibrating && moved != 0)) {
       return Unknown(UnknownReason::kCaptured);
@@ -146,7 +146,9 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
 }
 
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns) {
-  if (process.end == ProcessEnd::kLive) return now_realtime_ns;
+  if (process.end == ProcessEnd::kLive) {
+    return process.heard_realtime_ns != 0 ? process.heard_realtime_ns : now_realtime_ns;
+  }
   return process.end_realtime_ns != 0 ? process.end_realtime_ns : process.last_poll_realtime_ns;
 }
 

@@ -86,7 +86,7 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
 
-// Returns until when its segment tells what it does: its end, or now.
+// Returns until when it is known what a process does: its end, when its endpoint fell silent, or now.
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
 
 // Since when something was in flight when the background thread looked last, whenever that was, or

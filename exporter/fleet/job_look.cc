@@ -172,8 +172,12 @@ class JobsDiagnosis {
 class Look {
  public:
   Look(const std::vector<Address>& endpoints, const JobLookOptions& options,
-       JobsDiagnosis* diagnosis)
-      : endpoints_(endpoints), options_(options), diagnosis_(diagnosis), all_(options.filter) {
+       JobsDiagnosis* diagnosis, LastHeard* last_heard)
+      : endpoints_(endpoints),
+        options_(options),
+        diagnosis_(diagnosis),
+        last_heard_(last_heard),
+        all_(options.filter) {
     look_.endpoints = endpoints.size();
     look_.now_realtime_ns = RealtimeNs();
   }
@@ -192,6 +196,7 @@ class Look {
       const std::string problem = Take(index, answer);
       if (problem.empty()) {
         ++look_.heard;
+        heard_.insert(endpoints_[index].name());
       } else {
         look_.unheard[problem].push_back(endpoints_[index].name());
       }
@@ -200,7 +205,13 @@ class Look {
     look_.endpoint_of = std::move(endpoint_of_);
     look_.other_jobs = all_.other_jobs();
     look_.set = all_.Take();
+    last_heard_->AddTo(heard_, &look_.set);
     look_.diagnosis = diagnosis_->Update(&look_.set, look_.now_realtime_ns);
+    last_heard_->Keep(
+        look_.set, look_.diagnosis, look_.now_realtime_ns, [this](const ProcessSnapshot& process) {
+          const auto found = look_.endpoint_of->find({process.hostname, process.pid});
+          return found == look_.endpoint_of->end() ? "" : endpoints_[found->second].name();
+        });
     return std::move(look_);
   }
 
@@ -240,6 +251,8 @@ class Look {
   const std::vector<Address>& endpoints_;
   const JobLookOptions& options_;
   JobsDiagnosis* diagnosis_;
+  LastHeard* last_heard_;
+  std::set<std::string> heard_;  // endpoints
   SnapshotUnion all_;
   std::shared_ptr<JobLook::EndpointOf> endpoint_of_ = std::make_shared<JobLook::EndpointOf>();
   WorkBudget budget_{options_.most_time};
@@ -313,12 +326,15 @@ void NoteEarlyHangs(int64_t hang_after_ns, JobLook* look) {
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
   const auto start = steady_clock::now();
   JobsDiagnosis diagnosis(options.hang_after);
+  LastHeard last_heard;
   JobLook look;
   Communicators before;  // what hung at the last look
   std::size_t went_on = 0;
   int looks = 0;
   for (int hangs = 0;;) {
-    look = Look(endpoints, options, &diagnosis).Make();
+    look = Look(endpoints, options, &diagnosis,
+                options.last_heard != nullptr ? options.last_heard : &last_heard)
+               .Make();
     ++looks;
     Communicators now = Hanging(look.diagnosis);
     const std::size_t kept = KeepHangs(before, &look.diagnosis);
@@ -361,7 +377,9 @@ std::vector<JobLook> SplitByJob(JobLook look) {
     std::size_t kept = 0;  // of the first job, in its place: it may be the only one, and large
     for (ProcessSnapshot& process : *from) {
       const std::size_t job = jobs.Of(number++);
-      endpoints[job].insert(look.endpoint_of->at({process.hostname, process.pid}));
+      // None: its endpoint is silent (last_heard.h).
+      const auto endpoint = look.endpoint_of->find({process.hostname, process.pid});
+      if (endpoint != look.endpoint_of->end()) endpoints[job].insert(endpoint->second);
       if (job != first) {
         (looks[job].set.*field).push_back(std::move(process));
       } else if (ProcessSnapshot& place = (*from)[kept++]; &place != &process) {

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/facts/last_heard.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/fleet/http_client.h"
@@ -87,6 +88,7 @@ struct JobLookOptions {
   std::chrono::milliseconds most_time{10000};
   std::optional<Address> ras;  // NCCL's, asked once for ranks that no endpoint knows
   AskFunction ask = AskAll;
+  LastHeard* last_heard = nullptr;  // of earlier looks at the same endpoints; null: there were none
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);

@@ -9,7 +9,7 @@
 //
 // It remembers only what spares a look or bridges a lost answer: another watcher, or this one after
 // a restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
-// last, and a verdict of fewer endpoints does not replace a fresh one of more on the same job. Only a
+// last, in a hang for longer (exporter/diagnosis/facts/last_heard.h), and a verdict of fewer endpoints does not replace a fresh one of more on the same job. Only a
 // new hang is reported at once.
 //
 // Thread: one calls Round and Ask, which block; state() any. Memory: a summary of each endpoint,
@@ -97,6 +97,7 @@ class Watcher {
     bool is_retry = false;
     Time stragglers_at{};
     std::map<Row, JobFindings> findings;
+    LastHeard last_heard;
   };
 
   // A hang or a usual wait was found.

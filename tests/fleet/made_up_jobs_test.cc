@@ -57,12 +57,31 @@ std::vector<std::string> HangsAndHealthy() {
   return names;
 }
 
+// A watcher that starts now says what one said that asked a moment or some seconds before, or in another order.
+class MadeUpHang : public testing::TestWithParam<std::string> {};
+
+TEST_P(MadeUpHang, HasTheSameLabelsAtEachLook) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    std::string first;
+    for (const std::string& labels : LabelsOverLooks(MakeScenario(GetParam(), seed))) {
+      if (first.empty()) first = labels;
+      // A wait may become longer than is usual meanwhile.
+      if (!labels.empty()) {
+        EXPECT_EQ(labels, first) << "seed " << seed;
+      }
+    }
+  }
+}
+
 std::string TestName(std::string name) {
   for (char& c : name) c = absl::ascii_isalnum(c) ? c : '_';
   return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, MadeUpJob, testing::ValuesIn(HangsAndHealthy()),
+                         [](const auto& info) { return TestName(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(Faults, MadeUpHang, testing::ValuesIn(HangsAndHealthy()),
                          [](const auto& info) { return TestName(info.param); });
 
 class MadeUpFamily : public testing::TestWithParam<Family> {};

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "exporter/watch/watch_metrics.h"
@@ -203,6 +204,24 @@ TEST_F(WatcherTest, SaysNothingMoreWhenTheJobGoesOn) {
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
+// Lines on jobs, without their values.
+std::vector<std::string> Series(const std::string& text) {
+  std::vector<std::string> series;
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    const std::string line = text.substr(at, text.find('\n', at) - at);
+    if (line.rfind("nccl_job", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
+  }
+  return series;
+}
+
+std::vector<std::string> Hangs(const std::string& text) {
+  std::vector<std::string> hangs;
+  for (std::string& each : Series(text)) {
+    if (each.rfind("nccl_job_hang_start", 0) == 0) hangs.push_back(std::move(each));
+  }
+  return hangs;
+}
+
 // One lost answer ends no alert; an endpoint that is gone holds none up.
 TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
   const auto watcher = MakeWatcher();
@@ -214,6 +233,25 @@ TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
   EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_endpoints{state=\"silent\"} 3"));
   RunFor(watcher.get(), seconds(10));
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+}
+
+// Its word stands while the same launches wait, with the same labels. Other ranks' silence accuses nobody.
+TEST_F(WatcherTest, NamesTheRankWhileItsEndpointIsSilent) {
+  const auto watcher = MakeWatcher();
+  Hang();
+  RunFor(watcher.get(), seconds(14));
+  const std::vector<std::string> before = Hangs(Metrics(*watcher));
+  EXPECT_THAT(before, testing::ElementsAre(HasSubstr(kNamed)));
+  endpoints_->silent = {1, 2};
+  RunFor(watcher.get(), seconds(300));
+  EXPECT_EQ(Hangs(Metrics(*watcher)), before);
+  EXPECT_THAT(watcher->state()->jobs.front().findings.text, HasSubstr("its endpoint is silent"));
+  // They go on, and wait again.
+  job_.Launch(kComm, 2, "AllReduce");
+  for (const int rank : {0, 1, 2, 3}) job_.Complete(kComm, rank);
+  Hang();
+  RunFor(watcher.get(), seconds(60));
+  EXPECT_THAT(Hangs(Metrics(*watcher)), testing::ElementsAre(HasSubstr("rank_not_seen")));
 }
 
 TEST_F(WatcherTest, AnEndpointThatIsGoneDelaysNoVerdictOnItsJob) {
@@ -238,16 +276,6 @@ TEST_F(WatcherTest, ASilentEndpointOfOneJobDelaysNoVerdictOnAnother) {
   EXPECT_THAT(Metrics(*watcher),
               HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4712",)"));
   EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
-}
-
-// Those of the lines without what differs from moment to moment.
-std::vector<std::string> Series(const std::string& text) {
-  std::vector<std::string> series;
-  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
-    const std::string line = text.substr(at, text.find('\n', at) - at);
-    if (line.rfind("nccl_job", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
-  }
-  return series;
 }
 
 TEST_F(WatcherTest, ASecondOneAndANewOneSayTheSame) {

@@ -70,7 +70,7 @@ class Sentences {
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(
                             absl::StrCat(Verdict(), HasWaiters() ? Waiters() : "", Victims())),
                         Followed(), AlsoOwing(), Unseen(), Exiting(), NotRunning(), Elsewhere(),
-                        Usual());
+                        Silent(), Usual());
   }
 
  private:
@@ -335,6 +335,19 @@ class Sentences {
                               ": look there first.")
                : absl::StrCat(" Its process may wait in communicator ", where,
                               " meanwhile: look there first.");
+  }
+
+  std::string Silent() const {
+    Ranks silent;
+    for (const RankView* rank : stall_.suspects) {
+      if (rank->process->heard_realtime_ns != 0) silent.push_back(rank);
+    }
+    return silent.empty()
+               ? ""
+               : absl::StrCat(" ", Capital(Numbers(silent)), Verb(silent, " is", " are"),
+                              " known until ",
+                              ClockWords(silent.front()->process->heard_realtime_ns), ": ",
+                              Verb(silent, "its endpoint is", "their endpoints are"), " silent.");
   }
 
   std::string Usual() const {

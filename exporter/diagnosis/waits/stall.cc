@@ -82,10 +82,10 @@ class StallMaker {
       for (const Finding& finding : job.findings) {
         const bool is_here =
             std::find(finding.views.begin(), finding.views.end(), view) != finding.views.end() &&
-            (has_start_ || !HasStart(finding));
+            (has_wait_ || !HasStart(finding));
         if (is_here && !(*stalls)[view]) {
           Begin(view, number);
-          stall_.is_usual = finding.can_end && IsAsBefore();
+          stall_.is_usual = has_start_ ? finding.can_end && IsAsBefore() : finding.is_usual;
           std::visit([this](const auto& what) { Say(what); }, finding.what);
           (*stalls)[view] = Finish();
         }
@@ -109,6 +109,13 @@ class StallMaker {
     });
   }
 
+  // It has waited for less than the threshold, and for long enough to be followed.
+  static bool IsWait(const Actor& actor) {
+    if (actor.kind == ActorKind::kHost) return actor.stand == Stand::kInsideNccl;
+    return actor.kind == ActorKind::kGpu && actor.rank->state == RankView::State::kLive &&
+           (actor.stand == Stand::kInside || actor.stand == Stand::kBehindOwn);
+  }
+
   bool IsAsBefore() const {
     const auto before = static_cast<double>(stall_.longest_wait_before_ns);
     return stall_.longest_wait_before_ns >= kLeastLongWaitNs &&
@@ -118,13 +125,14 @@ class StallMaker {
   // Whom the ranks of the communicator wait for directly.
   void FindTargets(std::size_t view) {
     targets_.clear();
-    has_start_ = false;
+    has_start_ = has_wait_ = false;
     is_queued_ = true;
     std::set<uint32_t> targets;
     all_targets_.clear();
     for (const uint32_t id : of_view_[view]) {
       const Actor& actor = At(id);
       has_start_ |= actor.is_start;
+      has_wait_ |= actor.is_start || IsWait(actor);
       if (actor.is_start) is_queued_ &= actor.is_queued_start;
       const bool is_waiting = actor.is_start || actor.kind == ActorKind::kCall;
       for (const Arrow& arrow : actor.arrows) {
@@ -522,6 +530,7 @@ class StallMaker {
   std::vector<uint32_t> targets_;
   std::set<uint32_t> all_targets_;  // of ranks that wait for less, too
   bool has_start_ = false;
+  bool has_wait_ = false;   // or ranks that wait for less
   bool is_queued_ = false;  // all starts are GPUs that have not begun
   Stall stall_;
 };

@@ -1,161 +1,255 @@
-"""What `pulse diagnose` says of jobs without the plugin on real GPUs: a rank stops in each way, and the verdict, the rank
-and the seconds are printed as one table.
+"""Verdicts on jobs without the plugin on real GPUs: one table of case, verdict, rank and seconds.
 
-  python tests/gpu/outside.py --pulse=bazel-bin/exporter/pulse [--nccl=libnccl.so.2] [CASE ...]
+  python tests/gpu/outside.py --pulse=pulse [--library=libnccl-profiler-pulse.so] [--nccl=libnccl.so.2[.xz]]
+                              [--gpus=4] [CASE ...]
 
-Needs 4 GPUs and PyTorch. 40 s a case. Exits with 1 if a verdict is wrong.
+Needs 2 GPUs or more, and PyTorch. Rank 1 is the culprit. 25 s a case, in the order of their worth. Each sentence is
+printed. Exits with 1 if a rank is named that isn't the culprit, or none where the cause can be seen from outside.
 """
 
 import argparse
 import json
+import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
 
-RANKS = 4
 CULPRIT = 1
-PORTS = iter(range(29700, 29800))
 
 JOB = r"""
-import os, sys, time, torch, torch.distributed as dist
-rank, mode, stops = int(os.environ["RANK"]), sys.argv[1], sys.argv[2] == "stop" and int(os.environ["RANK"]) == 1
-torch.cuda.set_device(rank)
-device = torch.device("cuda", rank)
-dist.init_process_group("nccl", device_id=device)
+import datetime, os, sys, time, torch, torch.distributed as dist
+rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+mode, act, gpu, exchange = sys.argv[1], sys.argv[2] if rank == 1 else "-", int(sys.argv[3]), sys.argv[4]
+device = torch.device("cuda", gpu)
+torch.cuda.set_device(device)
 data, weights = torch.ones(1 << 20, device=device), torch.randn(2048, 2048, device=device)
-graph = None
+
+
+def wait():
+    print("ready", flush=True)
+    time.sleep(600)
+
+
+if mode == "first":
+    if act == "never":
+        wait()
+    print("ready", flush=True)
+dist.init_process_group("nccl", store=dist.FileStore(exchange, ranks), rank=rank, world_size=ranks, device_id=device,
+                        timeout=datetime.timedelta(seconds=600))
+
+
+def compute():
+    for _ in range(8):
+        weights @ weights
+        if ranks > 1:
+            dist.all_reduce(data)
+
+
+def pipeline():
+    for _ in range(4):
+        if rank > 0:
+            dist.recv(data, rank - 1)
+        weights @ weights
+        if rank < ranks - 1:
+            dist.send(data, rank + 1)
+
+
+for _ in range(3):
+    compute()
+torch.cuda.synchronize()
+if mode == "idle":
+    wait()
+if mode == "second":
+    if act == "never":
+        wait()
+    print("ready", flush=True)
+    dist.all_reduce(data, group=dist.new_group())
+    torch.cuda.synchronize()
+step = pipeline if mode == "pipeline" else compute
 if mode == "graphs":
-    for _ in range(5):
-        dist.all_reduce(data)
-    torch.cuda.synchronize()
+    time.sleep(0.3)  # PyTorch's watchdog forgets what has completed
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(8):
-            weights @ weights
-            dist.all_reduce(data)
-begin = time.time()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        compute()
+    step = graph.replay
+begin = since = time.time()
+steps, is_ready = 0, False
 while True:
-    if mode == "idle" or (stops and time.time() - begin > 6):
-        if mode == "idle":
-            dist.all_reduce(data)
-            torch.cuda.synchronize()
-        print("ready", flush=True)
-        time.sleep(600)
-    if mode == "spin" and time.time() - begin > 6:
-        if rank == 1:
-            torch.cuda._sleep(1 << 40)
-        print("ready", flush=True)
-    if graph is not None:
-        graph.replay()
-    elif mode == "pipeline":
-        for _ in range(4):
-            if rank > 0:
-                dist.recv(data, rank - 1)
-            weights @ weights
-            if rank < 3:
-                dist.send(data, rank + 1)
-    else:
-        for _ in range(10):
-            weights @ weights
-            dist.all_reduce(data)
+    step()
     torch.cuda.synchronize()
-    if time.time() - begin > 4 and not stops and mode != "spin":
-        print("ready", flush=True)
+    steps += 1
+    if steps % 500 == 0:
+        print("us a step:", round((time.time() - since) / 500 * 1e6), flush=True)
+        since = time.time()
+    if is_ready or time.time() - begin < 2:
+        continue
+    if act == "stop":
+        wait()
+    if act == "spin":
+        torch.cuda._sleep(1 << 40)
+    is_ready = True
+    print("ready", flush=True)
 """
 
-# Name: mode of the job, how rank 1 stops, the verdicts that are right.
+STOPS, SILENT = {"rank_not_called"}, {None}
+
+# Name: mode of the job, what becomes of rank 1, the verdicts that are right.
 CASES = {
-    "healthy": ("eager", None, {None}),
-    "healthy graphs": ("graphs", None, {None}),
-    "idle": ("idle", None, {None}),
-    "eager": ("eager", "stop", {"rank_not_called"}),
-    "graphs": ("graphs", "stop", {"rank_not_called"}),
-    "pipeline": ("pipeline", "stop", {"rank_not_called"}),
-    "endless kernel": ("spin", None, {None}),
+    "graphs": ("graphs", "stop", STOPS),
+    "eager": ("eager", "stop", STOPS),
+    "pipeline": ("pipeline", "stop", STOPS),
     "SIGSTOP": ("eager", signal.SIGSTOP, {"process_stopped"}),
     "SIGKILL": ("eager", signal.SIGKILL, {"process_gone"}),
+    "mixed": ("eager", "stop", STOPS),  # rank 0 has the plugin
+    "two jobs": ("eager", "stop", STOPS),  # beside a healthy one
+    "absent": ("first", "absent", SILENT),  # rank 1 isn't there
+    "first": ("first", "never", SILENT),  # rank 1 is there, and makes no call
+    "second": ("second", "never", SILENT),
+    "healthy graphs": ("graphs", "-", SILENT),
+    "healthy": ("eager", "-", SILENT),
+    "endless kernel": ("eager", "spin", SILENT),
+    "idle": ("idle", "-", SILENT),
+    "one GPU": ("eager", "-", SILENT),
 }
 
 
-def start(folder, mode, stop, nccl):
-    script = os.path.join(folder, "job.py")
-    with open(script, "w", encoding="utf-8") as file:
-        file.write(JOB)
-    environment = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(next(PORTS)), WORLD_SIZE=str(RANKS),
-                       TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
-    environment.pop("NCCL_PROFILER_PLUGIN", None)
-    if nccl:
-        environment["LD_PRELOAD"] = nccl
-    processes = []
-    for rank in range(RANKS):
-        with open(os.path.join(folder, "log%d" % rank), "wb") as log:
-            processes.append(subprocess.Popen([sys.executable, script, mode, "stop" if stop == "stop" else "-"],
-                                              env=dict(environment, RANK=str(rank), LOCAL_RANK=str(rank)), stdout=log,
-                                              stderr=subprocess.STDOUT))
-    return processes
+class Job:
+    def __init__(self, options, mode, act, gpus, library=None):
+        self.folder = tempfile.mkdtemp()
+        script = os.path.join(self.folder, "job.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write(JOB)
+        environment = dict(os.environ, WORLD_SIZE=str(len(gpus)), TORCH_NCCL_ASYNC_ERROR_HANDLING="0",
+                           TORCH_NCCL_ENABLE_MONITORING="0", OMP_NUM_THREADS="1")
+        environment.pop("NCCL_PROFILER_PLUGIN", None)
+        if options.nccl:
+            environment["LD_PRELOAD"] = options.nccl
+        self.ranks = {}
+        for rank, gpu in enumerate(gpus):
+            if act == "absent" and rank == CULPRIT:
+                continue
+            plugin = {"NCCL_PROFILER_PLUGIN": library} if library and rank == 0 else {}
+            with open(self.log(rank), "wb") as log:
+                self.ranks[rank] = subprocess.Popen(
+                    [sys.executable, script, mode, act if isinstance(act, str) else "-", str(gpu),
+                     os.path.join(self.folder, "store")],
+                    env=dict(environment, RANK=str(rank), **plugin), stdout=log, stderr=subprocess.STDOUT)
+
+    def log(self, rank):
+        return os.path.join(self.folder, "log%d" % rank)
+
+    def text(self, rank):
+        with open(self.log(rank), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def wait_until_ready(self):
+        """The last lines of a rank that ended, or isn't ready; "": all are."""
+        end = time.time() + 60
+        while not all("ready" in self.text(rank) for rank in self.ranks):
+            ended = [rank for rank, process in self.ranks.items() if process.poll() is not None]
+            if ended or time.time() > end:
+                return self.text((ended or list(self.ranks))[0])[-500:]
+            time.sleep(0.1)
+        return ""
+
+    def stop(self, number):
+        self.ranks[CULPRIT].send_signal(number)
+        if number == signal.SIGKILL:
+            self.ranks[CULPRIT].wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.ranks.values():
+            process.kill()
+        for process in self.ranks.values():
+            process.wait()
+        shutil.rmtree(self.folder)
 
 
-def log_of(folder, rank):
-    with open(os.path.join(folder, "log%d" % rank), encoding="utf-8", errors="replace") as file:
-        return file.read()
+def verdicts_of(text):
+    decoder, verdicts = json.JSONDecoder(), []
+    while text.strip():
+        verdict, length = decoder.raw_decode(text.lstrip())
+        verdicts.append(verdict)
+        text = text.lstrip()[length:]
+    return verdicts
+
+
+def diagnose(options, case, right):
+    begin = time.time()
+    found = subprocess.run([options.pulse, "diagnose", "--json"], capture_output=True, text=True, timeout=120,
+                           check=False)
+    seconds = "%.1f" % (time.time() - begin)
+    try:
+        verdicts = verdicts_of(found.stdout)
+    except ValueError:
+        return [case, "no verdict", (found.stdout + found.stderr)[-300:], seconds, "WRONG"]
+    for verdict in verdicts:
+        print("    ", found.returncode, verdict["sentence"], verdict["notes"], flush=True)
+    print("    ", found.stderr.strip(), flush=True)
+    roots = [root for verdict in verdicts for root in verdict["roots"]]
+    names = {root["verdict"] for root in roots} or {None}
+    ranks = [rank["rank"] for root in roots for rank in root["ranks"]]
+    is_right = names <= right and set(ranks) == ({CULPRIT} if roots else set())
+    findings = ",".join(sorted({verdict["finding"] for verdict in verdicts})) or "no job"
+    return [case, ",".join(sorted(map(str, names))) if roots else findings, ",".join(map(str, ranks)) or "-", seconds,
+            "right" if is_right else "WRONG"]
 
 
 def run(case, options):
-    mode, stop, right = CASES[case]
-    with tempfile.TemporaryDirectory() as folder:
-        processes = start(folder, mode, stop, options.nccl)
-        try:
-            end = time.time() + 60
-            while "ready" not in log_of(folder, CULPRIT):
-                if time.time() > end or any(process.poll() is not None for process in processes):
-                    return [case, "the job did not start", log_of(folder, CULPRIT)[-200:], "", "?"]
-                time.sleep(0.2)
-            if isinstance(stop, signal.Signals):
-                processes[CULPRIT].send_signal(stop)
-                if stop == signal.SIGKILL:
-                    processes[CULPRIT].wait()
-            time.sleep(2)
-            begin = time.time()
-            found = subprocess.run([options.pulse, "diagnose", "--json"], capture_output=True, text=True, timeout=120,
-                                   check=False)
-            seconds = time.time() - begin
-        finally:
-            for process in processes:
-                process.kill()
-            for process in processes:
-                process.wait()
-    try:
-        verdict = json.loads(found.stdout)
-    except ValueError:
-        return [case, "no verdict", (found.stdout + found.stderr)[-300:], "%.1f" % seconds, "WRONG"]
-    roots = verdict["roots"]
-    name = roots[0]["verdict"] if roots else None
-    ranks = [rank["rank"] for root in roots for rank in root["ranks"]]
-    is_right = name in right and ranks == ([CULPRIT] if name else [])
-    if options.verbose or not is_right:
-        print(case, found.returncode, verdict["sentence"], verdict["notes"], found.stderr, flush=True)
-    return [case, name or verdict["finding"], ",".join(map(str, ranks)) or "-", "%.1f" % seconds,
-            "right" if is_right else "WRONG"]
+    mode, act, right = CASES[case]
+    gpus = list(range(1 if case == "one GPU" else options.gpus))
+    jobs = []
+    library = None
+    if case == "mixed":
+        if not options.library:
+            return [case, "needs --library", "", "", "skipped"]
+        library = os.path.abspath(options.library)
+    half = options.gpus // 2 if case == "two jobs" and options.gpus >= 4 else 0
+    with Job(options, mode, act, gpus[half:], library) as job:
+        jobs.append(job)
+        with Job(options, mode, "-", gpus[:half or options.gpus] if case == "two jobs" else []) as other:
+            jobs.append(other)
+            for each in jobs:
+                problem = each.wait_until_ready()
+                if problem:
+                    print(problem, flush=True)
+                    return [case, "the job did not start", "", "", "?"]
+            if isinstance(act, signal.Signals):
+                job.stop(act)
+            time.sleep(5 if mode == "first" else 1)
+            return diagnose(options, case, right)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pulse", required=True)
-    parser.add_argument("--nccl", help="another libnccl.so.2, preloaded")
-    parser.add_argument("--verbose", action="store_true", help="print each sentence")
+    parser.add_argument("--library", help="the plugin, for case mixed")
+    parser.add_argument("--nccl", help="another libnccl.so.2, preloaded; .xz is unpacked")
+    parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options = parser.parse_args()
-    rows = [["case", "verdict", "rank", "seconds", ""]]
-    for case in options.cases or CASES:
-        rows.append(run(case, options))
-        print(" | ".join(rows[-1]), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.nccl and options.nccl.endswith(".xz"):
+            unpacked = os.path.join(folder, "libnccl.so.2")
+            with lzma.open(options.nccl) as packed, open(unpacked, "wb") as file:
+                shutil.copyfileobj(packed, file)
+            options.nccl = unpacked
+        rows = [["case", "verdict", "rank", "seconds", ""]]
+        for case in options.cases or CASES:
+            begin = time.time()
+            rows.append(run(case, options))
+            print(" | ".join(rows[-1]), "(%.0f s in all)" % (time.time() - begin), flush=True)
     print("\n| %s |\n%s" % (" | ".join(rows[0]), "|---" * len(rows[0]) + "|"))
     for row in rows[1:]:
         print("| %s |" % " | ".join(row))
-    return any(row[-1] != "right" for row in rows[1:])
+    return any(row[-1] == "WRONG" for row in rows[1:])
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@
 namespace nccl_pulse {
 
 inline const nlohmann::json& At(const nlohmann::json& object, const char* key) {
-  static const auto* const nothing = new nlohmann::json(nullptr);
-  if (!object.is_object()) return *nothing;
+  static const auto* const kNothing = new nlohmann::json(nullptr);
+  if (!object.is_object()) return *kNothing;
   const auto found = object.find(key);
-  return found == object.end() ? *nothing : *found;
+  return found == object.end() ? *kNothing : *found;
 }
 
 // Returns the text made plain (plain_text.h); "": the field is no text.

@@ -32,8 +32,8 @@ double OpenFiles() {
     return static_cast<double>(about.st_size);
   DIR* const folder = opendir("/proc/self/fd");
   if (folder == nullptr) return 0;
-  double count = -3;  // ".", ".." and the folder itself
-  while (readdir(folder) != nullptr) ++count;
+  double count = -3;                           // ".", ".." and the folder itself
+  while (readdir(folder) != nullptr) ++count;  // NOLINT(concurrency-mt-unsafe)
   closedir(folder);
   return count;
 }
@@ -42,10 +42,10 @@ double OpenFiles() {
 
 ProcessUse ReadProcessUse() {
   // It is read once: the difference of two clocks would be a restart in Prometheus' eyes.
-  static const double start_seconds =
+  static const double kStartSeconds =
       static_cast<double>(ProcStat(ReadFile("/proc/self/stat")).StartRealtimeNs()) * 1e-9;
   ProcessUse use;
-  use.start_seconds = start_seconds;
+  use.start_seconds = kStartSeconds;
   timespec cpu_time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu_time);
   use.cpu_seconds =

@@ -83,7 +83,9 @@ double Now() {
 }
 
 // Then program and library have paths of Bazel's.
-bool IsBazelRun() { return std::getenv("BUILD_WORKSPACE_DIRECTORY") != nullptr; }
+bool IsBazelRun() {
+  return std::getenv("BUILD_WORKSPACE_DIRECTORY") != nullptr;
+}  // NOLINT(concurrency-mt-unsafe)
 
 // How to call this program in another shell: as it was called here, from the same folder.
 const char* OwnName() {
@@ -191,7 +193,8 @@ class Demo {
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
     std::printf("\n");
     if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
-    if (is_http && std::getenv("NCCL_PULSE_LISTEN") == nullptr && !absl::EndsWith(bare, ":9410")) {
+    const char* chosen = std::getenv("NCCL_PULSE_LISTEN");  // NOLINT(concurrency-mt-unsafe)
+    if (is_http && chosen == nullptr && !absl::EndsWith(bare, ":9410")) {
       std::printf("  (another program has port 9410)\n");
     }
     std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),

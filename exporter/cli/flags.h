@@ -24,7 +24,7 @@ struct Flag {
                std::string*, std::vector<std::string>*>
       value;
   // The words that a text can be, "auto|always|never"; "": any text.
-  std::string_view choices = "";
+  std::string_view choices;
 };
 
 // Reads what stands behind the command's name. What is no flag is added to `arguments`. Returns

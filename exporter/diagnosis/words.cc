@@ -14,7 +14,7 @@ std::string DurationWords(int64_t ns) {
 }
 
 std::string ShareWords(double share) {
-  return absl::StrFormat(share < 0.0995 ? "%.1f %%" : "%.0f %%", share * 100);
+  return absl::StrFormat("%.*f %%", share < 0.0995 ? 1 : 0, share * 100);
 }
 
 std::string SecondsWords(double seconds) {

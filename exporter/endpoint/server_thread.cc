@@ -1,10 +1,10 @@
 #include "exporter/endpoint/server_thread.h"
 
-#include <locale.h>
 #include <sched.h>
 
 #include <cerrno>
 #include <chrono>
+#include <clocale>
 #include <csignal>
 #include <cstddef>
 #include <exception>

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/seconds.h"
 #include "exporter/diagnosis/call_state.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/rank_activity.h"
@@ -20,8 +21,7 @@ namespace {
 // Written by hand: there are thousands of calls.
 std::string TextOrNull(const std::string& text) { return text.empty() ? "null" : QuotedJson(text); }
 std::string TimeOrNull(int64_t realtime_ns) {
-  return realtime_ns == 0 ? "null"
-                          : absl::StrFormat("%.6f", static_cast<double>(realtime_ns / 1000) / 1e6);
+  return realtime_ns == 0 ? "null" : absl::StrFormat("%.6f", SecondsToMicrosecond(realtime_ns));
 }
 std::string NumberOrNull(int32_t rank) { return rank < 0 ? "null" : absl::StrCat(rank); }
 template <typename Number>
@@ -78,7 +78,7 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   if (found == durations.end()) {
     absl::StrAppend(out, ",\"seconds\":null,\"timed_by\":null}");
   } else {
-    absl::StrAppend(out, ",\"seconds\":", absl::StrFormat("%.9f", found->second / 1e9),
+    absl::StrAppend(out, ",\"seconds\":", absl::StrFormat("%.9f", Seconds(found->second)),
                     ",\"timed_by\":\"stream\"}");
   }
 }

@@ -70,7 +70,7 @@ double Calls(const Json& rank) {
 // As PidCell (exporter/diagnosis/words.h) has it: tells the processes of a host apart.
 std::string Pid(const Json& process) {
   const std::string own = Text(At(process, "pid"));
-  const std::string seen = Text(At(process, "seen_pid"));
+  std::string seen = Text(At(process, "seen_pid"));
   if (!seen.empty()) return seen;
   const Json& in = At(process, "pid_namespace");
   return Number(in) > 0 ? absl::StrCat(own, "@", Text(in)) : own;
@@ -327,7 +327,8 @@ class TableMaker {
     widths[0] = 2;
     std::size_t columns = widths.size();
     const auto total = [&] {
-      return std::accumulate(widths.begin(), widths.begin() + columns, 2 * columns - 3);
+      return std::accumulate(widths.begin(), widths.begin() + static_cast<int64_t>(columns),
+                             2 * columns - 3);
     };
     const auto fitting = static_cast<std::size_t>(options_.table_width);
     while (fitting > 0 && columns > 6 && total() > fitting) --columns;

@@ -35,7 +35,7 @@ bool Contains(const Json& list, const Json& value) {
 
 std::string Count(double count) {
   if (count < 1e4)
-    return absl::StrFormat(count < 10 && count != std::floor(count) ? "%.1f" : "%.0f", count);
+    return absl::StrFormat("%.*f", count < 10 && count != std::floor(count) ? 1 : 0, count);
   if (count < 1e6) return absl::StrFormat("%.3gk", count / 1e3);
   if (count < 1e9) return absl::StrFormat("%.3gM", count / 1e6);
   return absl::StrFormat("%.3gG", count / 1e9);

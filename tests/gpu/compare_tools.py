@@ -1,0 +1,385 @@
+#!/usr/bin/env python3
+"""Tools side by side: the same fault in the same job on real GPUs, and the rank that each tool names.
+
+  compare_tools.py --plugin libnccl-profiler-pulse.so --pulse pulse --out FOLDER [--gpus 2] [--rounds 1] [CASE ...]
+
+Each case runs twice: a job with the plugin and PyTorch's Flight Recorder, and the same job with neither, which NCCL's
+RAS, NVML and /proc describe. Rank 1 is at fault at a random step. FOLDER gets each tool's output, and table.md:
+
+  right N s    the rank at fault and no other, N seconds after the fault
+  wrong        another rank
+  nobody       something is wrong, and no rank is named
+  silent       nothing is said
+
+Needs PyTorch and two GPUs; half a minute for each case and job. Nothing else of this repository.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+PORT = 9720
+CULPRIT = 1
+PATIENCE_S = 16
+RAS_EVERY_S = 12  # between two answers of RAS
+# Faults by name, and whether a rank is at fault.
+FAULTS = ("host stops", "host stops, short graphs", "host stops, graph of 64", "host stops, Send/Recv pipeline",
+          "host stops, all_to_all", "SIGSTOP", "SIGKILL", "wrong order", "wrong size", "wrong root", "endless kernel",
+          "Broadcast not joined", "communicator not joined")
+HEALTHY = ("healthy: checkpoint of 20 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
+TOOLS = ("NCCL Pulse", "NCCL Pulse, no plugin", "ncclras text", "RAS counts (Ray's rule)", "Flight Recorder + fr_trace")
+
+
+class Rank:
+    """One rank of a job, in a process of its own. Prints "fault" when the fault happens."""
+
+    def __init__(self, case, rank, gpus, out):
+        import torch  # pylint: disable=import-outside-toplevel
+        import torch.distributed as dist  # pylint: disable=import-outside-toplevel
+        self.torch, self.dist, self.case, self.rank, self.gpus, self.out = torch, dist, case, rank, gpus, out
+        self.at_fault = rank == CULPRIT
+        torch.cuda.set_device(rank)
+        self.device = torch.device("cuda", rank)
+        dist.init_process_group("nccl", rank=rank, world_size=gpus, init_method="file://" + os.path.join(out, "store"),
+                                device_id=self.device)
+        self.data = torch.ones(1 << 20, device=self.device)
+        self.weights = torch.randn(2048, 2048, device=self.device)
+        self.graph = self.captured()
+
+    def captured(self):
+        if "graph" not in self.case:
+            return None
+        self.step_eager()
+        stream, graph = self.torch.cuda.Stream(), self.torch.cuda.CUDAGraph()
+        self.torch.cuda.synchronize()
+        with self.torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            for _ in range(64 if "64" in self.case else 8):
+                self.weights @ self.weights  # pylint: disable=pointless-statement
+                self.dist.all_reduce(self.data)
+        return graph
+
+    def step_eager(self):
+        for _ in range(10):
+            self.weights @ self.weights  # pylint: disable=pointless-statement
+            self.dist.all_reduce(self.data)
+
+    def step_pipeline(self):
+        for _ in range(4):
+            if self.rank > 0:
+                self.dist.recv(self.data, self.rank - 1)
+            self.weights @ self.weights  # pylint: disable=pointless-statement
+            if self.rank < self.gpus - 1:
+                self.dist.send(self.data, self.rank + 1)
+
+    def step_all_to_all(self):
+        received = self.torch.empty_like(self.data)
+        self.weights @ self.weights  # pylint: disable=pointless-statement
+        self.dist.all_to_all_single(received, self.data)
+
+    def step(self):
+        if self.graph is not None:
+            self.graph.replay()
+        elif "pipeline" in self.case:
+            self.step_pipeline()
+        elif "all_to_all" in self.case:
+            self.step_all_to_all()
+        else:
+            self.step_eager()
+        self.torch.cuda.synchronize()
+
+    def say_fault(self):
+        with open(os.path.join(self.out, "fault-%d" % self.rank), "w", encoding="ascii") as file:
+            file.write(str(time.time()))
+
+    def fault(self):
+        """What differs on the rank at fault, and what the others call."""
+        dist, case, data = self.dist, self.case, self.data
+        self.say_fault()
+        if case.startswith("healthy: checkpoint") or case == "healthy: long evaluation":
+            # A checkpoint is written by all hosts; an evaluation keeps all GPUs busy.
+            end = time.time() + 20
+            while time.time() < end:
+                if "evaluation" in case:
+                    self.weights @ self.weights  # pylint: disable=pointless-statement
+                    self.torch.cuda.synchronize()
+                else:
+                    time.sleep(0.1)
+        elif case == "healthy: idle":
+            time.sleep(600)
+        elif case == "healthy: job ends":
+            dist.destroy_process_group()
+            time.sleep(1)
+            sys.exit(0)
+        elif case == "endless kernel" and self.at_fault:
+            self.torch.cuda._sleep(1 << 42)
+        elif case == "wrong order" and self.at_fault:
+            dist.all_gather_into_tensor(self.torch.empty(self.gpus << 20, device=self.device), data)
+        elif case == "wrong size" and self.at_fault:
+            dist.all_reduce(self.torch.ones(1 << 22, device=self.device))
+        elif case == "wrong root":
+            dist.broadcast(data, self.gpus - 1 if self.at_fault else 0)
+        elif case == "Broadcast not joined" and not self.at_fault:
+            dist.broadcast(data, 0)
+        elif case == "communicator not joined":
+            group = dist.new_group(list(range(self.gpus)), use_local_synchronization=False)
+            if not self.at_fault:
+                dist.all_reduce(data, group=group)
+        if self.at_fault and not case.startswith(("healthy", "wrong", "endless", "SIG")):
+            time.sleep(600)
+
+    def run(self):
+        """Steps without a pause; the fault comes at the same step on all ranks, after some 3 s."""
+        begin = time.time()
+        for _ in range(50):
+            self.step()
+        pace = (time.time() - begin) / 50
+        more = self.torch.tensor([int(random.uniform(2, 4) / pace)], device=self.device)
+        self.dist.broadcast(more, 0)
+        for _ in range(int(more.item())):
+            self.step()
+        self.fault()
+        while True:
+            self.step()
+
+
+def dump_on_request(out, rank):
+    """In a thread: what the Flight Recorder has, once the file is there."""
+    import torch  # pylint: disable=import-outside-toplevel
+    while not os.path.exists(os.path.join(out, "dump")):
+        time.sleep(0.1)
+    data = torch._C._distributed_c10d._dump_nccl_trace(includeCollectives=True, includeStackTraces=True,
+                                                       onlyActive=False)
+    name = os.path.join(out, "dumps", "rank_%d" % rank)
+    with open(name + ".part", "wb") as file:
+        file.write(data)
+    os.rename(name + ".part", name)
+
+
+def start(options, case, out, plugin):
+    """Forks the ranks: PyTorch is imported already, and CUDA not yet begun."""
+    import threading  # pylint: disable=import-outside-toplevel
+    os.makedirs(os.path.join(out, "dumps"))
+    ranks = []
+    for rank in range(options.gpus):
+        pid = os.fork()
+        if pid:
+            ranks.append(pid)
+            continue
+        os.setsid()
+        log = os.open(os.path.join(out, "rank-%d.txt" % rank), os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.gpus), NCCL_NVLS_ENABLE="0",
+                          TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
+        if plugin:
+            os.environ.update(NCCL_PROFILER_PLUGIN=options.plugin, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT,
+                              TORCH_NCCL_TRACE_BUFFER_SIZE="2000", TORCH_FR_BUFFER_SIZE="2000")
+            threading.Thread(target=dump_on_request, args=(out, rank), daemon=True).start()
+        try:
+            Rank(case, rank, options.gpus, out).run()
+        except SystemExit:
+            os._exit(0)
+        except BaseException as error:  # pylint: disable=broad-except
+            print(repr(error), flush=True)
+            os._exit(1)
+    return ranks
+
+
+def end_all(ranks):
+    for pid in ranks:
+        for send in (os.killpg, os.kill):
+            try:
+                send(pid, signal.SIGKILL)
+            except OSError:
+                pass
+    for pid in ranks:
+        try:
+            os.waitpid(pid, 0)
+        except ChildProcessError:
+            pass
+
+
+def wait_for(seconds, is_true):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if is_true():
+            return True
+        time.sleep(0.2)
+    return False
+
+
+def keep(out, name, text):
+    with open(os.path.join(out, name), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def verdict(ranks, is_said, begin):
+    """A cell: `ranks` that a tool names, whether it says that something is wrong."""
+    if ranks:
+        return "right %.0f s" % (time.time() - begin) if ranks == [CULPRIT] else "wrong (%s)" % ranks
+    return "nobody" if is_said else "silent"
+
+
+def pulse(options, out, name, flags):
+    """(ranks, whether it says that something is wrong)."""
+    done = subprocess.run([options.pulse, "diagnose", "--json"] + flags, capture_output=True, text=True, check=False)
+    keep(out, name, done.stdout + done.stderr)
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError:
+        return [], False
+    ranks = {rank["rank"] for root in answer["roots"] for rank in root["ranks"]}
+    return sorted(ranks), bool(answer["roots"]) or answer["finding"] != "none"
+
+
+def ras(command, is_json):
+    """RAS' answer as text."""
+    answer = b""
+    try:
+        with socket.create_connection(("localhost", 28028), timeout=5) as asked:
+            text = "CLIENT PROTOCOL 2\n" + ("SET FORMAT json\n" if is_json else "") + command + "\n"
+            asked.sendall(text.encode())
+            while True:
+                piece = asked.recv(65536)
+                if not piece:
+                    break
+                answer += piece
+    except OSError as error:
+        answer += str(error).encode()
+    return answer.decode(errors="replace")
+
+
+def ranks_in_ras_text(text):
+    """The ranks that NCCL's report lists under a warning or an error: "Rank 1 -- GPU ... "."""
+    if "Errors" not in text and "Warnings" not in text and "MISMATCH" not in text:
+        return [], False
+    listed = text.split("Errors", 1)[-1] if "Errors" in text else text.split("Warnings", 1)[-1]
+    ranks = sorted({int(rank) for rank in re.findall(r"\bRank (\d+) --", listed)})
+    return ranks, "NONE" not in listed or bool(ranks)
+
+
+def counts(text):
+    """The counts of every rank of every communicator; 2.28.9 leaves out a comma."""
+    body = re.sub(r'("nvml_dev": -?\d+)\n(\s+"status")', r"\1,\n\2", text[text.find("{"):])
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        return None
+    return {one["hash"]: {rank["rank"]: rank["collective_counts"] for rank in one["ranks"]}
+            for one in answer["communicators"]}
+
+
+def fr_trace(out):
+    """PyTorch's own analysis of the dumps; (ranks, whether it says that something is wrong)."""
+    tool = shutil.which("torchfrtrace")
+    command = [tool] if tool else [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace"]
+    done = subprocess.run(command + ["-p", "rank_", os.path.join(out, "dumps")], capture_output=True, text=True,
+                          timeout=60, check=False)
+    text = done.stdout + done.stderr
+    keep(out, "fr_trace.txt", text)
+    if "No module named" in text:
+        return None
+    ranks = set()
+    for listed in re.findall(r"(?:[Mm]issing ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)\W*[\[{(]([\d, ]+)[\]})]", text):
+        ranks.update(int(rank) for rank in listed.replace(" ", "").split(",") if rank)
+    return sorted(ranks), bool(re.search(r"[Mm]ismatch|[Nn]ot all ranks|[Mm]issing|[Cc]ulprit", text))
+
+
+def fault_of(options, case, out, ranks):
+    """Waits for the fault. Returns its time; None: the job did not come to it."""
+    def has_begun():
+        return os.path.exists(os.path.join(out, "fault-%d" % CULPRIT))
+    if not wait_for(60, has_begun):
+        return None
+    if case in ("SIGSTOP", "SIGKILL"):
+        os.kill(ranks[CULPRIT], getattr(signal, case))
+        if case == "SIGKILL":
+            os.waitpid(ranks[CULPRIT], 0)
+    return time.time()
+
+
+def with_plugin(options, case, out):
+    ranks = start(options, case, out, plugin=True)
+    try:
+        begin = fault_of(options, case, out, ranks)
+        if begin is None:
+            return {tool: "no job" for tool in (TOOLS[0], TOOLS[4])}
+        cells = {TOOLS[0]: "silent"}
+        while time.time() - begin < PATIENCE_S:
+            named, is_said = pulse(options, out, "pulse.json", ["127.0.0.1:%d" % PORT, "--ras=off"])
+            cells[TOOLS[0]] = verdict(named, is_said, begin)
+            if named:
+                break
+            time.sleep(0.5)
+        keep(out, "dump", "")
+        expected = options.gpus - (case in ("SIGSTOP", "SIGKILL"))
+        wait_for(5, lambda: len(os.listdir(os.path.join(out, "dumps"))) >= expected)
+        found = fr_trace(out)
+        cells[TOOLS[4]] = "not installed" if found is None else verdict(*found, begin)
+        return cells
+    finally:
+        end_all(ranks)
+
+
+def without_plugin(options, case, out):
+    ranks = start(options, case, out, plugin=False)
+    try:
+        begin = fault_of(options, case, out, ranks)
+        if begin is None:
+            return {tool: "no job" for tool in TOOLS[1:4]}
+        time.sleep(1)
+        first = ras("VERBOSE STATUS", is_json=True)
+        asked = time.time()
+        cells = {TOOLS[1]: verdict(*pulse(options, out, "pulse.json", []), begin)}
+        text = ras("VERBOSE STATUS", is_json=False)
+        cells[TOOLS[2]] = verdict(*ranks_in_ras_text(text), begin)
+        time.sleep(max(0.0, asked + RAS_EVERY_S - time.time()))
+        second = ras("VERBOSE STATUS", is_json=True)
+        for name, answer in (("ras.txt", text), ("ras-1.json", first), ("ras-2.json", second)):
+            keep(out, name, answer)
+        # Ray's rule: a communicator whose counts stand and differ between ranks. It names no rank.
+        before, after = counts(first), counts(second)
+        stalls = before is not None and before == after and any(
+            len({json.dumps(each) for each in one.values()}) > 1 for one in after.values())
+        cells[TOOLS[3]] = "nobody" if stalls else "silent"
+        return cells
+    finally:
+        end_all(ranks)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--plugin", required=True)
+    parser.add_argument("--pulse", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(FAULTS + HEALTHY))
+    options = parser.parse_args()
+    options.plugin, options.pulse = os.path.abspath(options.plugin), os.path.abspath(options.pulse)
+    import torch  # pylint: disable=import-outside-toplevel
+    table = ["PyTorch %s, NCCL %s, %d GPUs" % (torch.__version__, torch.cuda.nccl.version(), options.gpus), "",
+             "| case | %s |" % " | ".join(TOOLS), "|---" * (len(TOOLS) + 1) + "|"]
+    print("\n".join(table), flush=True)
+    for number in range(options.rounds):
+        for case in options.cases or FAULTS + HEALTHY:
+            cells = {}
+            for name, run in (("with", with_plugin), ("without", without_plugin)):
+                out = os.path.join(os.path.abspath(options.out), "%s-%d-%s" % (re.sub(r"\W+", "_", case), number, name))
+                os.makedirs(out)
+                cells.update(run(options, case, out))
+            table.append("| %s | %s |" % (case, " | ".join(cells[tool] for tool in TOOLS)))
+            print(table[-1], flush=True)
+    keep(options.out, "table.md", "\n".join(table) + "\n")
+
+
+if __name__ == "__main__":
+    main()

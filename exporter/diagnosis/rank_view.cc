@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -131,6 +132,11 @@ void SortRanks(CommunicatorView* view) {
         std::unique(view->ranks.begin(), view->ranks.end(),
                     [](const auto& a, const auto& b) { return a.rank() == b.rank(); }),
         view->ranks.end());
+  }
+  std::map<std::tuple<const ProcessSnapshot*, std::string, std::string>, uint32_t> threads;
+  for (RankView& rank : view->ranks) {
+    const CommunicatorSnapshot& communicator = *rank.communicator;
+    rank.thread = threads[{rank.process, communicator.uuid, communicator.gpu}]++;
   }
   view->comm_id = view->ranks.front().communicator->comm_id;
   view->nranks = view->ranks.front().communicator->nranks;

@@ -30,6 +30,9 @@ struct RankView {
   bool is_failed_by_peer = false;
   bool is_stopped = false;        // its process is not running, or stands for another reason
   bool is_of_many_hosts = false;  // its host must be said, too
+  // Number among the ranks that its process has in this communicator on one GPU, or on GPUs that are not
+  // known: each is a thread of its own. Nearly always 0.
+  uint32_t thread = 0;
 
   int32_t rank() const { return communicator->rank; }
   // 0: not known to be in flight.

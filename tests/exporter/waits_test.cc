@@ -182,5 +182,24 @@ TEST(Actors, ThreadsOfAProcessAreSeveral) {
   EXPECT_EQ(roots[0].ranks[0].rank, 3);
 }
 
+// Two threads of one process, each with a rank: one has not called, and the other one waits for it.
+TEST(Waits, TwoRanksOfOneProcessAreTwoHosts) {
+  for (const char* gpu : {"0", ""}) {
+    SimulatedJob job(1);
+    job.AddCommunicator(kComm, {0, 0});
+    for (int call = 0; call < 20; ++call) {
+      job.Launch(kComm, 0, "AllReduce");
+      job.Complete(kComm, 0);
+    }
+    std::vector<CommunicatorSnapshot>& ranks = job.process(0).communicators;
+    ranks[1] = ranks[0];
+    ranks[1].rank = 1;
+    for (CommunicatorSnapshot& each : ranks) each.gpu = gpu;
+    job.Launch(kComm, 0, "AllReduce");
+    job.Advance(kHangAfter);
+    EXPECT_THAT(ExpectHangNow(job, HangVerdict::kRankNotCalled, {1}).waiting, ElementsAre(0));
+  }
+}
+
 }  // namespace
 }  // namespace nccl_pulse

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -89,7 +90,7 @@ class Builder {
   struct MemberPlace {
     std::size_t view, at;
   };
-  // A process on one GPU.
+  // A thread of a process on one GPU.
   struct Place {
     uint32_t host = kNoActor;
     uint32_t event = kNoActor;
@@ -135,8 +136,8 @@ class Builder {
       return CompareGpus(each, all.front()) != SameGpu::kPerhaps || &each == &all.front();
     });
     const auto index = static_cast<std::size_t>(rank.communicator - all.data());
-    const std::pair key(rank.process,
-                        is_sure ? key_of(*rank.communicator) : absl::StrCat("#", index));
+    const std::tuple key(
+        rank.process, is_sure ? key_of(*rank.communicator) : absl::StrCat("#", index), rank.thread);
     const auto [found, is_new] = places_by_gpu_.try_emplace(key, places_.size());
     if (is_new) {
       Place& place = places_.emplace_back();
@@ -1066,7 +1067,7 @@ class Builder {
   const int64_t hang_after_ns_, now_ns_;
   Waits waits_;
   std::vector<Place> places_;
-  std::map<std::pair<const ProcessSnapshot*, std::string>, std::size_t> places_by_gpu_;
+  std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
   std::unordered_map<const RankView*, std::size_t> place_of_;
   std::unordered_map<const RankView*, uint32_t> left_;
   std::vector<bool> counts_launches_;                // of each view

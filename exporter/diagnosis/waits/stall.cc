@@ -189,8 +189,9 @@ class StallMaker {
     for (const RankView& here : views_[view_].ranks) {
       if (here.process != rank.process) continue;
       const SameGpu same = CompareGpus(*here.communicator, *rank.communicator);
+      if (same == SameGpu::kNo || here.thread != rank.thread) continue;
       if (same == SameGpu::kYes) return &here;  // it is itself, too
-      if (same == SameGpu::kPerhaps && perhaps == nullptr) perhaps = &here;
+      if (perhaps == nullptr) perhaps = &here;
     }
     return perhaps;
   }

@@ -314,8 +314,8 @@ class Capturer {
 
   // What another host says is no reason to look at a process of this one.
   std::string WhyNotHere(const ProcessSnapshot& process) const {
-    for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-      if (!IsThisHost(endpoints_[i])) {
+    for (const auto& endpoint : endpoints_) {
+      if (!IsThisHost(endpoint)) {
         return "an endpoint that was asked is on another host; on the process' own host ask that "
                "host's alone";
       }

@@ -152,9 +152,9 @@ std::string Pages::MakeCommunicators() {
 }
 
 std::string Pages::MakeSnapshots() {
-  SnapshotSet set = ReadAll();
+  const SnapshotSet set = ReadAll();
   const int64_t now_ns = RealtimeNs();
-  return WriteSnapshots(std::move(set), now_ns, std::chrono::nanoseconds(HangAfter()).count());
+  return WriteSnapshots(set, now_ns, std::chrono::nanoseconds(HangAfter()).count());
 }
 
 std::string Pages::MakeSummary() {

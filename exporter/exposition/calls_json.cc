@@ -78,8 +78,9 @@ void AppendCall(const JudgedCall& judged, uint64_t group, const Durations& durat
   if (found == durations.end()) {
     absl::StrAppend(out, ",\"seconds\":null,\"timed_by\":null}");
   } else {
-    absl::StrAppend(out, ",\"seconds\":", absl::StrFormat("%.9f", Seconds(found->second)),
-                    ",\"timed_by\":\"stream\"}");
+    absl::StrAppend(
+        out, ",\"seconds\":", absl::StrFormat("%.9f", static_cast<double>(found->second) / 1e9),
+        ",\"timed_by\":\"stream\"}");
   }
 }
 

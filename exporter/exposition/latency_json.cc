@@ -34,7 +34,7 @@ double UpperBound(int cell) {
 
 // Four digits each: with all sixteen the bounds would be most of the page.
 const std::array<Json, kBuckets>& BucketBounds() {
-  static const auto* const bounds = [] {
+  static const auto* const kBounds = [] {
     auto* made = new std::array<Json, kBuckets>();
     for (int cell = 0; cell < kOverflowCell; ++cell) {
       double rounded = 0;
@@ -45,7 +45,7 @@ const std::array<Json, kBuckets>& BucketBounds() {
     }
     return made;
   }();
-  return *bounds;
+  return *kBounds;
 }
 
 struct LatencySum {

@@ -60,9 +60,10 @@ std::vector<Json> Late(const DiagnosisResult& diagnosis) {
   for (const CommunicatorDiagnosis& each : diagnosis) {
     const auto add = [&](int32_t rank, double seconds) {
       found.emplace_back(
-          -seconds, Json{{"communicator", CommunicatorText(each.comm_id)},
-                         {"rank", rank},
-                         {"seconds_per_second", SecondsToMillisecond(int64_t(seconds * 1e9))}});
+          -seconds,
+          Json{{"communicator", CommunicatorText(each.comm_id)},
+               {"rank", rank},
+               {"seconds_per_second", SecondsToMillisecond(static_cast<int64_t>(seconds * 1e9))}});
     };
     if (each.straggler) {
       add(each.straggler->rank, each.straggler->seconds_per_second);

@@ -50,13 +50,13 @@ void AppendNumber(double value, std::string* out) {
 void AppendEscaped(std::string_view value, std::string* out) {
   const auto is_special = [](char c) { return c == '\\' || c == '"' || c == '\n'; };
   auto start = value.begin();
-  for (auto special = start;
-       (special = std::find_if(start, value.end(), is_special)) != value.end();
-       start = special + 1) {
+  while (true) {
+    const auto special = std::find_if(start, value.end(), is_special);
     out->append(start, special);
+    if (special == value.end()) return;
+    start = special + 1;
     out->append(*special == '\n' ? "\\n" : *special == '"' ? "\\\"" : "\\\\");
   }
-  out->append(start, value.end());
 }
 
 // About the size of the page, rather too large than too small: growing would copy it several times.

@@ -30,7 +30,8 @@ std::vector<std::string> RankCells(const JobRank& rank) {
   if (rank.communicator != nullptr && !rank.communicator->name.empty()) {
     absl::StrAppend(&comm, " ", rank.communicator->name);
   }
-  if (rank.process == nullptr) return {"-", "-", "-", "-", comm, absl::StrCat(rank.rank)};
+  if (rank.process == nullptr || rank.communicator == nullptr)
+    return {"-", "-", "-", "-", comm, absl::StrCat(rank.rank)};
   return {Dash(rank.process->hostname),
           Dash(rank.communicator->gpu),
           rank.process->is_of_dump ? "-" : PidCell(*rank.process),
@@ -39,7 +40,7 @@ std::vector<std::string> RankCells(const JobRank& rank) {
           absl::StrCat(rank.rank)};
 }
 
-const std::vector<std::string> kRankHeads() {
+std::vector<std::string> RankHeads() {
   return {"HOST", "GPU", "PID", "GLOBAL RANK", "COMMUNICATOR", "RANK"};
 }
 
@@ -49,7 +50,7 @@ std::string More(std::size_t all) {
 }
 
 std::string SuspectsTable(const JobLook& look) {
-  std::vector<std::vector<std::string>> rows = {kRankHeads()};
+  std::vector<std::vector<std::string>> rows = {RankHeads()};
   rows.back().push_back("SINCE");
   rows.back().push_back("VERDICT");
   std::size_t all = 0;
@@ -71,7 +72,7 @@ std::string SuspectsTable(const JobLook& look) {
 std::string WaitsTable(const JobLook& look) {
   const std::vector<JobWait>& waits = look.verdict.waits;
   if (waits.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {kRankHeads()};
+  std::vector<std::vector<std::string>> rows = {RankHeads()};
   for (const char* head : {"IN", look.is_of_dumps ? "SINCE" : "FOR", "WAITS FOR"}) {
     rows.back().push_back(head);
   }

@@ -154,8 +154,8 @@ bool SetTimeout(Conversation* with) {
 bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::string* error) {
   if (text == "off") return true;
   std::string from = text;
-  if (const char* set = std::getenv("NCCL_RAS_ADDR");
-      from.empty()) {  // NOLINT(concurrency-mt-unsafe)
+  if (from.empty()) {
+    const char* set = std::getenv("NCCL_RAS_ADDR");  // NOLINT(concurrency-mt-unsafe)
     from = absl::StripAsciiWhitespace(set == nullptr ? "" : set);
     if (from.empty()) from = "localhost";
   }

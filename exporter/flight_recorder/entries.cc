@@ -91,11 +91,12 @@ class Folder {
   }
 
   void AddCollective(const Entries& members, const Entry* closing) {
-    const Entry& first = members.empty() ? *closing : *members.front();
+    const Entry* const first = members.empty() ? closing : members.front();
+    if (first == nullptr) return;
     // Their last entry has completed.
     const State state = StateOf(members, closing).value_or(State::kCompleted);
     membership_.collectives.push_back(
-        {first.collective, MergeKinds(members, closing, common_), state, first.created_ns});
+        {first->collective, MergeKinds(members, closing, common_), state, first->created_ns});
   }
 
   void AddPeers(const Entries& members, const Entry* closing) {

@@ -43,8 +43,8 @@ std::string_view Values::TextOf(Value value) const {
 }
 
 const std::vector<Value>& Values::ItemsOf(Value value) const {
-  static const std::vector<Value>* const nothing = new std::vector<Value>;
-  return IsContainer(value) ? containers_[static_cast<std::size_t>(value.number)] : *nothing;
+  static const std::vector<Value>* const kNothing = new std::vector<Value>;
+  return IsContainer(value) ? containers_[static_cast<std::size_t>(value.number)] : *kNothing;
 }
 
 // The JSON has some as texts.

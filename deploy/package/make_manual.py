@@ -12,7 +12,7 @@ import re
 
 Command = collections.namedtuple("Command", "name summary help")
 
-HELP = re.compile(r'constexpr char kHelp\[\] =\s*R"\((.*?)\)";', re.DOTALL)
+HELP = re.compile(r'constexpr char kHelp\[\] =\s*R"(\w*)\((?P<text>.*?)\)\1";', re.DOTALL)
 COMMAND = re.compile(r'const Command k\w+ = \{\s*"(\w+)",\s*"([^"]*)",\s*kHelp,')
 # The parts of a help text: usage, description, examples, exit statuses.
 PARTS = re.compile(r"(?:usage: (?P<usage>.*?)\n\n)?(?P<description>.*?)(?:\nExamples:\n(?P<examples>.*?)\n)?"
@@ -49,7 +49,7 @@ def read_command(path):
     text, command = HELP.search(source), COMMAND.search(source)
     if not text or not command:
         raise SystemExit("make_manual: %s has no help text or no command" % path)
-    return Command(command.group(1), command.group(2), text.group(1))
+    return Command(command.group(1), command.group(2), text["text"])
 
 
 def roff(text):

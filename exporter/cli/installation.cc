@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <climits>
+#include <cstddef>
 #include <cstdlib>
-#include <initializer_list>
+#include <filesystem>
+#include <vector>
 
 namespace nccl_pulse {
 namespace {
@@ -12,14 +14,16 @@ namespace {
 constexpr char kLibrary[] = "libnccl-profiler-pulse.so";
 constexpr char kWorkspace[] = "nccl_pulse";  // as in WORKSPACE: the folder's name in runfiles
 
-// Debian's folder for libraries of this architecture, below lib.
+// Folders for libraries, below the prefix: elsewhere, in Debian and in Red Hat's relatives.
 #if defined(__x86_64__)
-constexpr char kMultiarch[] = "x86_64-linux-gnu/";
+constexpr const char* kLibraryFolders[] = {"lib", "lib/x86_64-linux-gnu", "lib64"};
 #elif defined(__aarch64__)
-constexpr char kMultiarch[] = "aarch64-linux-gnu/";
+constexpr const char* kLibraryFolders[] = {"lib", "lib/aarch64-linux-gnu", "lib64"};
 #else
-constexpr char kMultiarch[] = "";
+constexpr const char* kLibraryFolders[] = {"lib", "lib64"};
 #endif
+// No dynamic linker searches this folder, so no other program takes the file for its driver.
+constexpr const char* kPrivateFolders[] = {"lib/nccl-pulse"};
 
 // The program's file, with symbolic links resolved.
 std::string ProgramPath() {
@@ -28,40 +32,32 @@ std::string ProgramPath() {
   return size > 0 ? std::string(path, static_cast<size_t>(size)) : std::string();
 }
 
-std::string FirstExisting(std::initializer_list<std::string> paths) {
+// Looks for `folder`/`name` in a build tree, then for `name` beside the program and in folders below
+// the prefix, the parent of the program's folder. Returns "" if there is none.
+template <size_t kCount>
+std::string Find(const std::string& folder, const std::string& name,
+                 const char* const (&installed)[kCount]) {
+  const std::string program = ProgramPath();
+  const std::string beside = program.substr(0, program.rfind('/'));
+  const std::string prefix = beside.substr(0, beside.rfind('/'));
+  const std::string relative = std::string("/") + kWorkspace + "/" + folder + "/" + name;
+  // Read before any thread exists.
+  const char* runfiles = std::getenv("RUNFILES_DIR");  // NOLINT(concurrency-mt-unsafe)
+  std::vector<std::string> paths = {(runfiles != nullptr ? runfiles : "") + relative,
+                                    program + ".runfiles" + relative, beside + "/" + name};
+  for (const char* each : installed) paths.push_back(prefix + "/" + each + "/" + name);
   for (const std::string& path : paths) {
-    if (access(path.c_str(), R_OK) == 0) return path;
+    if (access(path.c_str(), R_OK) == 0) return std::filesystem::absolute(path);
   }
   return "";
 }
 
-// Looks for `in_workspace` in a build tree, and for the given places relative to the program's
-// folder.
-std::string Find(const std::string& in_workspace, const std::string& beside,
-                 const std::string& installed, const std::string& installed_by_debian) {
-  const std::string program = ProgramPath();
-  const std::string folder = program.substr(0, program.rfind('/'));
-  const std::string prefix = folder.substr(0, folder.rfind('/'));
-  const std::string relative = std::string("/") + kWorkspace + "/" + in_workspace;
-  // Read before any thread exists.
-  const char* runfiles = std::getenv("RUNFILES_DIR");  // NOLINT(concurrency-mt-unsafe)
-  return FirstExisting({(runfiles != nullptr ? runfiles : "") + relative,
-                        program + ".runfiles" + relative, folder + "/" + beside,
-                        prefix + "/" + installed, prefix + "/" + installed_by_debian});
-}
-
 }  // namespace
 
-std::string FindPluginLibrary() {
-  return Find(std::string("plugin/") + kLibrary, kLibrary, std::string("lib/") + kLibrary,
-              std::string("lib/") + kMultiarch + kLibrary);
-}
+std::string FindPluginLibrary() { return Find("plugin", kLibrary, kLibraryFolders); }
 
 std::string FindSimulatedGpu() {
-  const std::string name = "libpulse-simulated-gpu.so";
-  // In a folder that no dynamic linker searches, so that no other program takes it for its driver.
-  const std::string installed = "lib/nccl-pulse/" + name;
-  return Find("simulation/" + name, name, installed, installed);
+  return Find("simulation", "libpulse-simulated-gpu.so", kPrivateFolders);
 }
 
 }  // namespace nccl_pulse

@@ -26,9 +26,10 @@ namespace {
 constexpr int kUsageError = 1;
 constexpr int kNotWritten = 5;
 
-const Command* const kCommands[] = {
-    &kStatusCommand, &kDiagnoseCommand, &kWatchCommand, &kCaptureCommand, &kTraceCommand,
-    &kSetCommand,    &kSettingsCommand, &kAgentCommand, &kDemoCommand,    &kInstallCommand};
+const Command* const kCommands[] = {&kStatusCommand,   &kDiagnoseCommand, &kWatchCommand,
+                                    &kCaptureCommand,  &kTraceCommand,    &kSetCommand,
+                                    &kSettingsCommand, &kAgentCommand,    &kDemoCommand,
+                                    &kInstallCommand,  &kPathCommand,     &kEnvCommand};
 
 void PrintUsage(FILE* out) {
   std::fprintf(out,
@@ -37,13 +38,13 @@ void PrintUsage(FILE* out) {
   for (const Command* command : kCommands) {
     std::fprintf(out, "  %-10s %s\n", command->name, command->summary);
   }
-  std::fputs(R"(
+  std::fputs(R"text(
 To see it without a GPU:   pulse demo
-For a job of yours:        export NCCL_PROFILER_PLUGIN=pulse   (or the path of libnccl-profiler-pulse.so)
+For a job of yours:        eval "$(pulse env)"   (or: export NCCL_PROFILER_PLUGIN=$(pulse path))
 While the job runs:        pulse status, http://localhost:9410/ in a browser, or curl localhost:9410/metrics
 
 More: `pulse help COMMAND`. Addresses, TLS and passwords: `pulse help connect`. Version: `pulse --version`.
-)",
+)text",
              out);
 }
 
@@ -101,7 +102,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   if (name == "--version" || name == "version") {
-    std::printf("pulse %s\n", kVersion);
+    std::printf("pulse %s\n", BuildVersion().c_str());
     return 0;
   }
   // Asked by shells alone (deploy/package/completions): no command of the help.

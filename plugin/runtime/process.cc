@@ -118,13 +118,14 @@ std::string Process::Capabilities(int api_version) const {
 void Process::WriteIdentity(const InitArguments& arguments) {
   const ProcessIdentity found = FindProcessIdentity();
   const std::string labels = absl::StrJoin(settings.labels, ",", absl::PairFormatter("="));
+  const std::string version = BuildVersion();
   HeaderWriter::Identity identity;
   identity.pid = getpid();
   identity.pid_namespace = OwnPidNamespace();
   identity.nccl_api_version = arguments.api_version;
   identity.event_mask = masks.Of(arguments.api_version);
   identity.start_realtime_ns = RealtimeNs();
-  identity.plugin_version = kVersion;
+  identity.plugin_version = version;
   identity.timing = TimingModeName(settings.timing);
   identity.hostname = settings.node_name.empty() ? found.hostname : settings.node_name;
   identity.global_rank = found.global_rank;

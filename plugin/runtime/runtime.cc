@@ -63,7 +63,7 @@ void StartServing(Program& program, const InitArguments& arguments) {
   process.WriteSources(arguments.api_version);
   const std::string where = program.endpoint.Start(&process, arguments.logger);
   process.log.Info(arguments.logger,
-                   absl::StrCat("version ", kVersion, ", ",
+                   absl::StrCat("version ", BuildVersion(), ", ",
                                 process.Capabilities(arguments.api_version), ", ", where));
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs the Debian package with apt into fresh Debian and Ubuntu roots and uses it there.
 #
-#   ./bazelw build //deploy:package
-#   tests/deploy/package_in_debian.sh bazel-bin/deploy/nccl-pulse.deb [bookworm trixie jammy noble]
+#   ./bazelw build //deploy:packages
+#   tests/deploy/package_in_debian.sh bazel-bin/deploy/packages/*.deb [bookworm trixie jammy noble]
 #
 # Needs root and debootstrap (installed if it is missing); packages come from where this machine's own
 # apt has them. Without suites named: all of them, but those that are not there are said and passed over. NCCL_PULSE_ROOTS: a folder in which to keep the fresh roots for the next time. Not

@@ -1,5 +1,5 @@
 // Every verdict on a communicator that makes no progress, as data: its name for programs, what it
-// means, whether such a wait can end, what is said of a job, and what to do first. Metrics, JSON, tables,
+// means, what is said of a job, and what to do first. Metrics, JSON, tables,
 // the page, `pulse diagnose`, `pulse watch`, alerts and docs/metrics.md take them from here.
 //
 // Thread: any; constant data.
@@ -44,13 +44,6 @@ enum class Situation : uint8_t {
   kOfDumps,     // files of PyTorch's Flight Recorder are read, no endpoints
 };
 
-// This says whether a wait can end. Alerts page at once for one that cannot.
-enum class Ends : uint8_t {
-  kByItself,  // it may be as usual (usual_wait.h)
-  kByHand,    // when somebody lets the process go on
-  kNever,
-};
-
 // In these texts {has}, {is} and {does} agree with the ranks that are named. {call} and {op} are what
 // the others wait in, {comm} is a communicator. {pid}, {place}, {on} and {gpu} tell where the first rank
 // that is named runs. Null: as in the row of the verdict alone.
@@ -65,7 +58,6 @@ struct VerdictEntry {
   HangVerdict value;
   const char* name;
   const char* meaning;
-  Ends ends;
   VerdictWords words;
 };
 
@@ -76,71 +68,59 @@ inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kRankNotCalled,
      "rank_not_called",
      "a rank has not called what the others have called",
-     Ends::kByItself,
      {"{has} not called {call}", kNobodyNamed, kStackFirst, nullptr}},
     {HangVerdict::kRankNotLaunched,
      "rank_not_launched",
      "a call has launched nothing: it is inside NCCL",
-     Ends::kByItself,
      {"{has} called {op} and {is} inside NCCL", kNobodyNamed,
       "gdb -p {pid} -batch -ex 'thread apply all bt'{place}: where it is inside NCCL", nullptr}},
     {HangVerdict::kRankNotBegun,
      "rank_not_begun",
      "a GPU has not begun what was launched",
-     Ends::kByItself,
      {"{has} launched {op}, but the GPU has not begun it", kNobodyNamed,
       "nvidia-smi and dmesg (Xid){on}{gpu}: which kernel before it does not end", nullptr}},
     {HangVerdict::kMismatched,
      "mismatched_operations",
      "ranks have called different operations",
-     Ends::kNever,
      {"{has} called something other than the others ({op})", kNobodyNamed, kStackFirst, nullptr}},
     {HangVerdict::kBlockedElsewhere,
      "blocked_elsewhere",
      "the missing rank may wait in another communicator",
-     Ends::kByItself,
      {"", kNobodyNamed, "pulse status{on}: the communicator that the sentence names", nullptr}},
     {HangVerdict::kCircularWait,
      "circular_wait",
      "ranks seem to wait for each other in a circle",
-     Ends::kByItself,
      {"seem to wait for each other in a circle", kNobodyNamed, kStackFirst, nullptr}},
     {HangVerdict::kProcessGone,
      "process_gone",
      "a process has ended",
-     Ends::kNever,
      {"ended without finalizing its communicators", kNobodyNamed,
       "its log, and dmesg{on}: why it ended", nullptr}},
     {HangVerdict::kProcessStopped,
      "process_stopped",
      "a process does nothing",
-     Ends::kByHand,
      {"{does} not run", kNobodyNamed,
       "cat /proc/{pid}/status /proc/{pid}/stack{place}: what stops it", nullptr}},
     {HangVerdict::kDriverError,
      "driver_error",
      "a GPU can do no more work for its process",
-     Ends::kNever,
      {"{has} a GPU whose driver reports an error without recovery", kNobodyNamed,
       "nvidia-smi -q and dmesg (Xid){on}{gpu}, and dcgm: what happened to it; then end the process",
       nullptr}},
     {HangVerdict::kRankNotSeen,
      "rank_not_seen",
      "a rank is not reported",
-     Ends::kByItself,
      {"{is} not seen at any endpoint that answered", kNobodyNamed,
       "whether its process is alive, and its log{on}",
       "whether its process and its node are alive, and which endpoint should know it"}},
     {HangVerdict::kPointToPoint,
      "point_to_point",
      "Send and Recv do not end",
-     Ends::kByItself,
      {"", "ranks of {comm} wait in Send or Recv",
       "the stacks of the ranks that wait, and of those that have nothing in flight", nullptr}},
     {HangVerdict::kNoProgress,
      "no_progress",
      "all ranks have called, and nothing completes",
-     Ends::kByItself,
      {"{has} not completed a call that others have completed",
       "all ranks of {comm} have called {op}, and none of it has completed",
       "nvidia-smi, dmesg (Xid) and the network's link errors{on}",
@@ -148,7 +128,6 @@ inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kUnknown,
      "unknown",
      "what would decide it cannot be seen",
-     Ends::kByItself,
      {"", kNobodyNamed, "pulse status on the hosts that wait: what cannot be seen, and why",
       nullptr}},
 };

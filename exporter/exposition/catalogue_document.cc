@@ -30,13 +30,9 @@ void AppendTable(MetricScope scope, std::string* out) {
 void AppendVerdicts(std::string* out) {
   *out +=
       "\n## Verdicts\n\nWhat to do: [debug-a-hang.md](debug-a-hang.md#verdicts).\n\n"
-      "| verdict | meaning | can end |\n|---|---|---|\n";
+      "| verdict | meaning |\n|---|---|\n";
   for (const VerdictEntry& entry : kVerdicts) {
-    absl::StrAppend(out, "| `", entry.name, "` | ", entry.meaning, " | ",
-                    entry.ends == Ends::kByItself ? "yes"
-                    : entry.ends == Ends::kByHand ? "by hand"
-                                                  : "never",
-                    " |\n");
+    absl::StrAppend(out, "| `", entry.name, "` | ", entry.meaning, " |\n");
   }
 }
 

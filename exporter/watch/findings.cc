@@ -96,7 +96,6 @@ class Finder {
   JobHang HangOf(const JobRoot& root) const {
     JobHang hang;
     hang.verdict = HangVerdictName(root.verdict);
-    hang.is_certain = EntryOf(root.verdict).ends == Ends::kNever;
     hang.op = root.op;
     hang.first_step = FirstStep(root);
     hang.named = root.ranks.size();

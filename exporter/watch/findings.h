@@ -40,7 +40,6 @@ struct JobHang {
   WatchedRank who;  // the first that is named
   std::size_t named = 0;
   std::string verdict, op, first_step;
-  bool is_certain = false;                   // it cannot end by itself
   double since_s = 0;                        // Unix time
   double lasted_s = 0;                       // when it was looked at
   double job_start_s = 0;                    // when the youngest process that waits began

@@ -31,7 +31,6 @@ using Users = std::vector<int64_t>;
 // Hangs of processes that carry one job ID and belong to the same users. Any user can claim a job
 // ID: hangs of different users are never one hang.
 struct HangOfUsers {
-  bool is_certain = false;
   Time since = Time::max();  // when the oldest began
   std::shared_ptr<const HangReport> report;
 };
@@ -40,7 +39,6 @@ std::map<Users, HangOfUsers> ByUsers(const JobFindings& findings) {
   std::map<Users, HangOfUsers> by_users;
   for (const JobHang& hang : findings.hangs) {
     HangOfUsers& all = by_users[hang.report == nullptr ? Users() : hang.report->users];
-    all.is_certain = all.is_certain || hang.is_certain;
     const Time since = SinceOf(hang, findings);
     if (since >= all.since) continue;
     all.since = since;
@@ -58,7 +56,6 @@ std::string InputOf(const WatchedJob& job, const Users& users, const HangOfUsers
                       {"users", std::move(user_ids)},
                       {"since", now_s - lasted_s},
                       {"lasted", lasted_s},
-                      {"certain", hang.is_certain},
                       {"endpoints", job.endpoints},
                       {"diagnosis", ParseJson(hang.report == nullptr ? "" : hang.report->json)}};
   return JsonText(input, 2) + "\n";

@@ -10,7 +10,7 @@
 //
 // The program's standard input is an object: job_id, workload, users (user IDs of all processes that
 // share communicators with the hanging ones, null if not known), since (Unix time), lasted (seconds),
-// certain, endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
+// endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
 //
 // All decisions use the watcher's steady clock: a wall clock may step.
 //

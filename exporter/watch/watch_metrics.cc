@@ -67,7 +67,6 @@ void AddHangs(const WatchState& state, Gauges* gauges) {
       Labels labels = JobLabels(job);
       Append(hang.who, &labels);
       labels.emplace_back("verdict", hang.verdict);
-      labels.emplace_back("certain", hang.is_certain ? "true" : "false");
       labels.emplace_back("op", hang.op);
       labels.emplace_back("first_step", hang.first_step);
       gauges->Add(labels, hang.since_s);

@@ -60,7 +60,7 @@ class AlertmanagerTest(unittest.TestCase):
         # Jobs without an ID: each hangs when the notification of the one before is out.
         for number, (name, severity, path) in enumerate((
                 ("NcclJobHungLong", "critical", "/page"), ("NcclJobHungLong", "critical", "/page"),
-                ("NcclHangCertain", "critical", "/page"), ("NcclJobHung", "warning", "/chat"),
+                ("NcclJobHungLong", "critical", "/page"), ("NcclJobHung", "warning", "/chat"),
                 ("NcclJobHung", "warning", "/chat"))):
             unnamed = alert(name, severity, comm="c0ffee%d" % number, **ROOT)
             for label in ("job_id", "workload"):

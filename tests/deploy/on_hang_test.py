@@ -11,7 +11,7 @@ import unittest
 from tests import running
 
 EXAMPLES = "deploy/on-hang/"
-VERDICT = {"job_id": "4711", "workload": "llama", "users": [1000], "since": 1.0, "lasted": 600.0, "certain": False,
+VERDICT = {"job_id": "4711", "workload": "llama", "users": [1000], "since": 1.0, "lasted": 600.0,
            "endpoints": ["http://node-0:9410/", "http://node-1:9410/"], "diagnosis": {"sentence": "HANG  rank 2"}}
 # Of a stand-in for squeue.
 OWNED_BY_1000 = 'case "$*" in *%U*) echo 1000; exit;; esac\n'
@@ -80,7 +80,7 @@ class OnHangTest(unittest.TestCase):
     def test_end_slurm_step_believes_no_job_id_of_another_user(self):
         self.stand_in("squeue", OWNED_BY_1000 + "echo 4711.0")
         self.stand_in("scancel")
-        without_users = dict(VERDICT, certain=True)
+        without_users = dict(VERDICT)
         del without_users["users"]
         for verdict, said in (
                 (dict(VERDICT, users=[65534]), "belongs to user 1000, and processes of user 65534 hang"),

@@ -14,7 +14,6 @@ from tests.deploy.rules_case import RUNBOOK
 TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
 HANG = "nccl_job_hang_start_timestamp_seconds"
 SLOW = "nccl_job_straggler_ratio"
-CERTAIN = ("mismatched_operations", "process_gone", "driver_error")
 # Of the scenario, which begins at 0.
 NOW_S, SINCE_S = 1200, 1190
 # What tells one watcher from another.
@@ -98,13 +97,12 @@ class OneVerdictTest(unittest.TestCase):
         self.assertEqual(found, "")
 
     def scenario(self, row):
-        series, alerts = [], {"NcclJobHung": [], "NcclJobHungLong": [], "NcclHangCertain": [], "NcclSlowRank": [],
+        series, alerts = [], {"NcclJobHung": [], "NcclJobHungLong": [], "NcclSlowRank": [],
                               "NcclSlowNode": [], "NcclHangUnwatched": [], "NcclWatchAbsent": [], "NcclWatchBlind": []}
         for name, labels, value in parse(row["metrics"]):
             if name == HANG:
                 value = SINCE_S
-                alerts["NcclHangCertain" if row["expected"]["verdict"] in CERTAIN else "NcclJobHung"].append(
-                    self.hang(row["expected"], labels))
+                alerts["NcclJobHung"].append(self.hang(row["expected"], labels))
             elif name == SLOW:
                 alerts["NcclSlowRank"].append(self.slow(row["expected"], labels, value))
             elif name == "nccl_job_hang_process_start_timestamp_seconds":
@@ -124,18 +122,16 @@ class OneVerdictTest(unittest.TestCase):
                 (" GPU " + labels["gpu"] if "gpu" in labels else ""))
 
     def hang(self, expected, labels):
-        severity = "critical" if expected["verdict"] in CERTAIN else "warning"
         who = ("Rank %s%s blocks job 4711" % (labels.get("global_rank") or "%s of communicator %s" % (
             labels["rank"], labels["comm"]), self.where(labels)) if "rank" in labels
                else "Hang in job 4711, blocking rank unknown")
-        return {"exp_labels": {**labels, "severity": severity}, "exp_annotations": {
+        return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {
             "summary": "%s: %s" % (who, expected["verdict"]),
             "description": "Since 1970-01-01 00:19:50 +0000 UTC%s, communicator %s%s. First: %s. The page of pulse watch "
                            "has the whole verdict." % (
                                ", in " + labels["op"] if "op" in labels else "", labels["comm"],
                                ", pid " + labels["pid"] if "pid" in labels else "", labels["first_step"]),
-            "runbook_url": RUNBOOK + "#ncclhangcertain" if severity == "critical" else
-                           RUNBOOK + "#nccljobhung"}}
+            "runbook_url": RUNBOOK + "#nccljobhung"}}
 
     def slow(self, expected, labels, value):
         return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {

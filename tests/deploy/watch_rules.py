@@ -14,8 +14,8 @@ class Watch(RulesTest):
     STEP_S = 15
     FILES = ("recording", "hang", "stragglers")
     BY = ("job_id", "Hostname", "global_rank")
-    ALL = ("NcclJobHung", "NcclJobHungLong", "NcclHangCertain", "NcclHangUnwatched", "NcclWatchAbsent",
-           "NcclWatchBlind", "NcclSlowRank", "NcclSlowNode")
+    ALL = ("NcclJobHung", "NcclJobHungLong", "NcclHangUnwatched", "NcclWatchAbsent", "NcclWatchBlind",
+           "NcclSlowRank", "NcclSlowNode")
 
     def watched(self, minutes, watchers=2, until=None, silent=0, failed=0):
         """Scrapes of watchers that make their rounds, the first one until that minute."""
@@ -35,11 +35,11 @@ class Watch(RulesTest):
     def watcher(number):
         return {"job": "nccl-pulse-watch", "instance": "watch-%d:9420" % number, "pod": "watch-%d" % number}
 
-    def hang(self, scrapes, since, end=None, certain=False, start=0, number=0, **labels):
+    def hang(self, scrapes, since, end=None, start=0, number=0, **labels):
         """From 10 s after minute `since` on, until minute `end`."""
         values = [None if i * scrapes.step < since * 60 + 10 or (end and i >= scrapes.at(end)) else since * 60
                   for i in range(scrapes.scrapes)]
-        scrapes.set(HANG, values, **self.watcher(number), **{**ROOT, "certain": str(certain).lower(), **labels})
+        scrapes.set(HANG, values, **self.watcher(number), **{**ROOT, **labels})
         scrapes.set("nccl_job_hang_process_start_timestamp_seconds", [value and start * 60 for value in values],
                     **self.watcher(number), job_id="7", workload="llama")
 
@@ -56,7 +56,7 @@ class Watch(RulesTest):
         self.gives(scrapes, "count(ALERTS{alertname='NcclJobHung'})", 22, {"{}": 1})
         self.is_silent(scrapes, 24, "NcclJobHungLong")
         self.fires(scrapes, "NcclJobHungLong", 24.5, self.BY, root)
-        self.is_silent(scrapes, 29, "NcclHangCertain", "NcclHangUnwatched")
+        self.is_silent(scrapes, 29, "NcclHangUnwatched")
 
     def test_one_watcher_ends(self):
         scrapes = self.watched(30, until=22)
@@ -72,12 +72,6 @@ class Watch(RulesTest):
         self.hang(scrapes, 20, start=15)
         self.is_silent(scrapes, 20.75, "NcclJobHung")
         self.fires(scrapes, "NcclJobHung", 21.25, self.BY, [("7", "node1", "2")])
-
-    def test_what_is_certain_is_a_page_at_once(self):
-        scrapes = self.watched(30)
-        self.hang(scrapes, 20, certain=True, start=15, verdict="process_gone")
-        self.fires(scrapes, "NcclHangCertain", 20.25, (*self.BY, "severity"), [("7", "node1", "2", "critical")])
-        self.is_silent(scrapes, 29, "NcclJobHung", "NcclJobHungLong")
 
     def test_it_ends(self):
         scrapes = self.watched(30)

@@ -60,7 +60,6 @@ class HangProgramTest : public testing::Test {
   static JobHang Hang(double since_s, std::vector<int64_t> users) {
     JobHang hang;
     hang.since_s = since_s;
-    hang.is_certain = true;
     hang.report =
         std::make_shared<const HangReport>(HangReport{std::move(users), R"({"sentence":"HANG"})"});
     return hang;
@@ -117,7 +116,6 @@ TEST_F(HangProgramTest, ReadsTheVerdict) {
   EXPECT_EQ(input["users"], nlohmann::json({1000}));
   EXPECT_EQ(input["since"], 100.0);
   EXPECT_EQ(input["lasted"], 10.0);
-  EXPECT_EQ(input["certain"], true);
   EXPECT_EQ(input["endpoints"][0], "http://node-0:9410/");
   EXPECT_EQ(input["diagnosis"]["sentence"], "HANG");
   EXPECT_THAT(log(),

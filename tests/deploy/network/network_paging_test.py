@@ -38,9 +38,9 @@ JOBS = {
 PAGES = {
     "silent": ("NcclJobHungLong", [5]),
     "stuck": ("NcclJobHungLong", [2]),
-    "killed": ("NcclHangCertain", [1]),
-    "order": ("NcclHangCertain", [3]),
-    "size": ("NcclHangCertain", [4]),
+    "killed": ("NcclJobHungLong", [1]),
+    "order": ("NcclJobHungLong", [3]),
+    "size": ("NcclJobHungLong", [4]),
     "circle": ("NcclJobHungLong", [6, 7]),
     # Nobody knows the processes of a node that is not there.
     "unplugged": ("NcclJobHungLong", [None]),

@@ -111,7 +111,8 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
             });
   if (wants_order) {
     std::optional<uint64_t> completed;
-    if (out->has_heartbeat) completed = out->launches_completed;
+    const bool are_told = out->has_heartbeat && out->oldest_launch != OldestLaunch::kUntold;
+    if (are_told) completed = out->launches_completed;
     out->call_order = CallOrderOf(calls, completed);
     const CallOrderSnapshot& order = out->call_order;
     if (!Take(order.calls.size() + order.kinds.size() * kKindBytes)) return;

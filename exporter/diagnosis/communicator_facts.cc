@@ -178,6 +178,12 @@ bool WasIdle(const CommunicatorFacts& facts, const RankView& rank) {
                       [&was](const auto& each) { return was(each).is_in_flight(); });
 }
 
+// Whether its last launches have ended is not known. Others have gone beyond them, so nothing holds them.
+bool HasOnlyCallsOfAll(const RankView& rank) {
+  return rank.activity.reason == UnknownReason::kCounterLost &&
+         WaitsForAll(rank.communicator->last_call_op);
+}
+
 // An estimate leaves a count and no launch. So calls of an operation that one rank alone has called,
 // none of which NCCL has launched, are not said to be missing beside calls that are.
 void LeaveOutEstimates(CommunicatorFacts* facts) {
@@ -219,7 +225,10 @@ void CompareCalls(CommunicatorFacts* facts) {
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;
     facts->behind.push_back(rank);
-    if (!rank->activity.is_idle() && !IsExiting(*rank) && !WasIdle(*facts, *rank)) continue;
+    if (!rank->activity.is_idle() && !IsExiting(*rank) && !WasIdle(*facts, *rank) &&
+        !HasOnlyCallsOfAll(*rank)) {
+      continue;
+    }
     facts->owing.push_back(rank);
     for (const auto& [kind, count] : missing) {
       facts->owed[kind] = std::max(facts->owed[kind], count);

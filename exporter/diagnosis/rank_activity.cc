@@ -119,8 +119,10 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
+  // A call that stands behind such launches tells more than they do.
   if (communicator.oldest_launch == OldestLaunch::kUntold &&
-      communicator.launches > communicator.launches_completed) {
+      communicator.launches > communicator.launches_completed &&
+      communicator.unreported_calls == 0) {
     return Unknown(UnknownReason::kCounterLost, communicator.last_launch_realtime_ns);
   }
   if (communicator.captured) {

@@ -10,6 +10,7 @@
 #include "exporter/diagnosis/job_verdict.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "metrics/call_order.h"
 #include "tests/exporter/hang_job.h"
 
 namespace nccl_pulse {
@@ -145,6 +146,76 @@ TEST(OnlyWhoOwes, ARankThatLeftWithoutTheCallIsNamed) {
   job.Of(kComm, 0).finalized = true;
   job.Advance(kHangAfter);
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"0"}}));
+}
+
+// Three ranks have made one more call. What they had completed of the calls before is known late.
+SimulatedJob LateCompletions(int late_by) {
+  SimulatedJob job = LaunchingJob({0, 2, 3});
+  for (const int rank : {0, 2, 3}) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.launches_completed -= late_by;
+    std::vector<LastCallSnapshot> calls(10);
+    for (uint64_t i = 0; i < 10; ++i) {
+      calls[i].op = i % 2 == 0 ? "AllGather" : "AllReduce";
+      calls[i].launch = calls[i].collective_number = comm.launches - 9 + i;
+      calls[i].launch_realtime_ns = job.now();
+    }
+    comm.call_order = CallOrderOf(calls, comm.launches_completed);
+  }
+  return job;
+}
+
+TEST(OnlyWhoOwes, CompletionsThatAreKnownLateBlameNobodyElse) {
+  for (const int late_by : {0, 1, 5}) {
+    SimulatedJob job = LateCompletions(late_by);
+    job.Advance(kHangAfter);
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}})) << late_by;
+    // Nor if a driver call holds the background threads of the others.
+    for (const int rank : {0, 2, 3}) {
+      job.process(rank).last_poll_realtime_ns = job.now() - kHangAfter + kSecond;
+    }
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}})) << late_by;
+  }
+}
+
+void LoseCounter(SimulatedJob* job, int rank, uint64_t untold) {
+  CommunicatorSnapshot& comm = job->Of(kComm, rank);
+  comm.launches_completed = comm.launches - untold;
+  comm.oldest_launch = OldestLaunch::kUntold;
+  comm.oldest_inflight_realtime_ns = 0;
+}
+
+TEST(LostCounter, ACallThatAnotherRankHasNotMadeHasNotEnded) {
+  for (const std::set<int>& lost : {std::set<int>{0}, {0, 2, 3}, {1}, {0, 1, 2, 3}}) {
+    SimulatedJob job = LaunchingJob({0, 2, 3});
+    for (const int rank : lost) LoseCounter(&job, rank, 5);
+    job.Advance(kHangAfter - 1);
+    EXPECT_THAT(NamedNow(job), IsEmpty());
+    job.Advance(1);
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}}));
+  }
+}
+
+TEST(LostCounter, ALaunchThatTheDriverHoldsIsSeen) {
+  SimulatedJob job = RunningJob();
+  for (const int rank : {0, 2, 3}) {
+    LoseCounter(&job, rank, 5);
+    job.Call(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).are_unreported_in_group = true;
+  }
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}}));
+}
+
+TEST(LostCounter, NothingIsSaidWhereItMayHaveEnded) {
+  SimulatedJob all = LaunchingJob({0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) LoseCounter(&all, rank, 5);
+  all.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(all), IsEmpty());
+  SimulatedJob root = LaunchingJob({0}, "Broadcast");
+  LoseCounter(&root, 0, 1);
+  root.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(root), IsEmpty());
 }
 
 TEST(OnlyWhoOwes, OneBusyGpuBesideIdleOnesMayRunAKernelOfItsOwn) {

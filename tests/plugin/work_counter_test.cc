@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "exporter/diagnosis/rank_activity.h"
 #include "plugin/tracker/operation_handles.h"
 #include "tests/plugin/work_job.h"
 
@@ -914,6 +915,29 @@ TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
   job.block().Finish();
   job.See();
   EXPECT_EQ(job.work().state, WorkState::kProven);
+}
+
+// CUDA_LAUNCH_BLOCKING=1, and the driver does not copy beside a launch that it holds: of the launches in
+// front of it nothing is known, but the call stands.
+TEST_WITH_JOB(CountedLaunchesTest, TheDriverHoldsALaunchAndTheCounterIsLost) {
+  ProveInAHurry(job);
+  ASSERT_TRUE(Hurry(gpu, job));
+  gpu.HoldCopies(true);
+  void* group = job.comm().StartGroup();
+  job.comm().MakeCall(group, "AllReduce", 4096);
+  job.comm().StartLaunch(group);
+  for (int i = 0; i < 5; ++i) {
+    AdvanceClock(kSecond);
+    job.See();
+  }
+  const CommunicatorSnapshot comm = job.comm().Read();
+  EXPECT_EQ(comm.unreported_calls, 1u);
+  EXPECT_TRUE(comm.are_unreported_in_group);
+  EXPECT_EQ(comm.oldest_inflight_realtime_ns, 0);
+  const ProcessSnapshot process = ReadSnapshot();
+  EXPECT_EQ(ActivityOf(process, comm, process.last_poll_realtime_ns).reason,
+            UnknownReason::kLaunchNotReported);
+  gpu.HoldCopies(false);
 }
 
 TEST_WITH_JOB(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {

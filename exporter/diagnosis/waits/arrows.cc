@@ -339,11 +339,11 @@ class Builder {
     actor(gpu).is_queued_start = false;
   }
 
-  // The collective that it waits in. Completions may be known late: what an idle rank has called, and so
-  // completed, is not what the others wait in.
+  // The collective that it waits in. Completions may be known late, but in dumps: what an idle rank has
+  // called, and so completed, is not what the others wait in.
   static uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
-    uint64_t number = FrontOf(each);
-    if (each.is_front_exact) return number;
+    const uint64_t number = FrontOf(each);
+    if (each.is_front_exact && each.rank->process->is_of_dump) return number;
     const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);
     uint64_t idle = UINT64_MAX;
     for (const Member& other : waits.members) {
@@ -438,7 +438,7 @@ class Builder {
           graph().Point(call, waits.gpus[at], Sure::kMust);
         }
       } else if (each.doing == Doing::kInside) {
-        if (each.front != 0 && each.front < number) {
+        if (each.front != 0 && NumberOf(waits, each) < number) {
           graph().Point(call, waits.gpus[at], Sure::kMust);
         }
       } else if (each.doing == Doing::kUnreported && each.is_live() &&

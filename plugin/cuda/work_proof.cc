@@ -50,7 +50,9 @@ bool WorkProof::IsBlock(const char* block, uint64_t at, const WorkOwner& owner) 
          head[2] < owner.nnodes && head[3] == owner.nnodes && channels == at + kWorkChannelsAt;
 }
 
-void WorkProof::Begin(uint64_t at, const WorkOwner& owner, size_t known_word) {
+void WorkProof::Begin(uint64_t at, const WorkOwner& owner, uint64_t launched_ns,
+                      size_t known_word) {
+  launched_ns_ = launched_ns;
   known_word_ = known_word;
   at_ = at;
   owner_ = owner;
@@ -98,8 +100,8 @@ WorkProof::Eager::Eager(const WorkLook& look)
   most_first = look.after.alone + look.after.grouped;
 }
 
-bool WorkProof::Fits(size_t word, const Replays& then, const Replays& now, uint64_t weight,
-                     const WorkLook& look) {
+bool WorkProof::Fits(size_t word, const Replays& then, const Replays& now, int64_t replays,
+                     uint64_t weight, const WorkLook& look) {
   const Eager& a = then.eager;
   const Eager& b = now.eager;
   const uint64_t grown = now.sum[word] - then.sum[word];
@@ -111,8 +113,7 @@ bool WorkProof::Fits(size_t word, const Replays& then, const Replays& now, uint6
   const auto most_replayed = static_cast<int64_t>(grown - b.least_work + a.most_work);
   const auto least_launches = static_cast<int64_t>(grown_first - (b.most_first - a.least_first));
   const auto most_launches = static_cast<int64_t>(grown_first - b.least_first + a.most_first);
-  if (least_launches < static_cast<int64_t>(kReplayedLaunches) || weight * slack > grown ||
-      weight * slack_first > grown_first) {
+  if (least_launches < replays || weight * slack > grown || weight * slack_first > grown_first) {
     return false;
   }
   const int64_t least = look.may_hide ? 1 : look.least_channels;
@@ -122,29 +123,47 @@ bool WorkProof::Fits(size_t word, const Replays& then, const Replays& now, uint6
          least_replayed <= most * (most_launches + 1);
 }
 
+bool WorkProof::HasOneCounted(const Replays& now, uint64_t possible, const WorkLook& look) const {
+  Replays start;
+  start.now_ns = launched_ns_;
+  Replays end = now;
+  end.now_ns = moved_ns_;  // nothing has counted since
+  uint64_t fit = 0;
+  for (size_t word = 0; word < kWorkWords; ++word) {
+    const uint64_t bit = uint64_t{1} << word;
+    if ((possible & bit) != 0 && now.first[word] >= kReplayedLaunches &&
+        Fits(word, start, end, INT64_MIN, kLeastWeightAtRest, look)) {
+      fit |= bit;
+    }
+  }
+  return fit != 0 && (fit & (fit - 1)) == 0;
+}
+
 void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
   Replays now;
   now.now_ns = look.now_ns;
   now.eager = Eager(look);
   const bool is_comparable = replay_words_ != 0;
+  uint64_t possible = 0;
   uint64_t fit = 0;
   uint64_t changed = 0;
   for (size_t word = 0; word < kWorkWords; ++word) {
     const uint64_t bit = uint64_t{1} << word;
     now.sum[word] = Sum(block, word);
     now.first[word] = Word(block, 0, word);
+    if (now.sum[word] >= now.eager.least_work && now.first[word] >= now.eager.least_first &&
+        // A copy may find a launch on some of its channels. One of several need not use channel 0.
+        Most(block, word) <= now.first[word] + 1 + look.after.grouped) {
+      possible |= bit;
+    }
     if (!is_comparable ||
         (now.sum[word] == replays_.sum[word] && now.first[word] == replays_.first[word])) {
       continue;
     }
     changed |= bit;
-    if (now.sum[word] >= now.eager.least_work && now.first[word] >= now.eager.least_first &&
-        // A copy may find a launch on some of its channels. One of several need not use channel 0.
-        Most(block, word) <= now.first[word] + 1 + look.after.grouped &&
-        Fits(word, replays_, now, 0, look)) {
-      fit |= bit;
-    }
+    if ((possible & bit) != 0 && Fits(word, replays_, now, kReplayedLaunches, 0, look)) fit |= bit;
   }
+  has_counted_ |= HasOneCounted(now, possible & words_ & ~missed_, look);
   // Too few replays since, or what changes is no counter.
   if (is_comparable && fit == 0) return;
   replays_ = now;
@@ -159,7 +178,7 @@ void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
   const bool is_known = known_word_ != kNoWord && replay_words_ == uint64_t{1} << known_word_;
   const auto word = static_cast<size_t>(__builtin_ctzll(replay_words_));
   if (++replay_matches_ < (is_known ? kKnownWordMatches : kReplayMatches)) return;
-  if (!Fits(word, first_replays_, now, kLeastWeight, look)) return;
+  if (!Fits(word, first_replays_, now, kReplayedLaunches, kLeastWeight, look)) return;
   // At least so much: a quiet look will tell.
   candidates_[word].others = now.sum[word] - std::min(now.sum[word], now.eager.most_work);
   Prove(word, block, look);

@@ -45,6 +45,10 @@
 //                                   most * r, give or take a launch that is under way at either look
 //   Broadcasts not reported         as replays, of 1 to 64 channels each (finished_calls.h)
 //
+// A communicator may come to rest, or hang, before two looks can be compared. Its counter was 0 when it
+// was made, so the same bounds hold since then. What fits them alone is enough to say that the counter
+// is at rest (moved_ns), and proves nothing.
+//
 // No channel grows faster than channel 0, and no launch takes less than kLeastLaunchNs: no clock passes for
 // the counter. The growth since the first look has to fit, too, and to outweigh what is in flight at
 // it and at the last one: what deviates by a tenth does not pass.
@@ -119,6 +123,8 @@ class WorkProof {
   static constexpr uint64_t kLeastLaunchNs = 2000;
   // So many times what is in flight the growth over all of them has to be.
   static constexpr uint64_t kLeastWeight = 16;
+  // The same since the first launch, for a word that is only taken to be at rest.
+  static constexpr uint64_t kLeastWeightAtRest = 2;
   // No pause counts longer.
   static constexpr uint64_t kLongestPauseNs = 600000000000;
 
@@ -136,8 +142,9 @@ class WorkProof {
 
   static constexpr size_t kNoWord = kWorkWords;
 
-  // A block was found at that address. `known_word`: that another communicator has proven.
-  void Begin(uint64_t at, const WorkOwner& owner, size_t known_word = kNoWord);
+  // A block was found at that address. `launched_ns`: when the communicator's first launch was made.
+  // `known_word`: that another communicator has proven.
+  void Begin(uint64_t at, const WorkOwner& owner, uint64_t launched_ns, size_t known_word = kNoWord);
   // What a copy of it says. The state afterwards is the answer.
   void Take(const char* block, const WorkLook& look);
   void Refute(WorkRefutal refutal) {
@@ -183,10 +190,12 @@ class WorkProof {
     Eager() = default;
   };
   struct Replays;
-  // True if a word has grown from one look to another as the counter does, by the bounds above, and
-  // by so many times what was in flight at them.
-  static bool Fits(size_t word, const Replays& then, const Replays& now, uint64_t weight,
-                   const WorkLook& look);
+  // True if a word has grown from one look to another as the counter does, by the bounds above: by so
+  // many replays at least, and by so many times what was in flight at the looks.
+  static bool Fits(size_t word, const Replays& then, const Replays& now, int64_t replays,
+                   uint64_t weight, const WorkLook& look);
+  // A word alone may be the counter if that was 0 at the first launch.
+  bool HasOneCounted(const Replays& now, uint64_t possible, const WorkLook& look) const;
   // This word is the counter.
   void Prove(size_t word, const char* block, const WorkLook& look);
   void Check(const char* block, const WorkLook& look);
@@ -220,6 +229,7 @@ class WorkProof {
   size_t known_word_ = kNoWord;
   uint64_t hash_ = 0;          // calibrating: of all words at the last look
   bool has_counted_ = false;   // calibrating: see moved_ns
+  uint64_t launched_ns_ = 0;   // when the first launch was made
   uint64_t matched_work_ = 0;  // at the last match
   LaunchedWork suspect_;       // when a quiet look was wrong
   // A look that compares replays found this of each word: the sum over channels, and channel 0.

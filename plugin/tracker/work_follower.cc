@@ -89,7 +89,8 @@ void WorkFollower::NoteLaunch(const Communicator& communicator, bool captured) {
 void WorkFollower::Find(const Communicator& communicator, Place& place) {
   // Each candidate holds memory of the GPU until the reading thread takes it. While that thread is
   // behind, or held by the driver, a later launch searches.
-  if (instruments_.clock.NowNs() >= polled_ns_.load() + kPolledNs) return;
+  const uint64_t now_ns = instruments_.clock.NowNs();
+  if (now_ns >= polled_ns_.load() + kPolledNs) return;
   // Relaxed: a bound, which orders nothing.
   if (untaken_.fetch_add(1, std::memory_order_relaxed) >= kMostUntaken) {
     untaken_.fetch_sub(1, std::memory_order_relaxed);
@@ -97,6 +98,7 @@ void WorkFollower::Find(const Communicator& communicator, Place& place) {
   }
   place.found.record_generation = communicator.record_generation.load();
   place.found.owner = place.owner;
+  place.found.launched_ns = now_ns;
   FindWorkCandidates(*driver_, *work_, place.context_at, &place.found.candidates);
   place.launched.phase.publish(Place::kFound);  // with what was found
 }
@@ -407,7 +409,7 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
     }
     ReleaseFrom(place, place.candidate + 1);
     place.is_published = false;
-    return proof.Begin(at, place.taken.owner, known_word_);
+    return proof.Begin(at, place.taken.owner, place.taken.launched_ns, known_word_);
   }
   WorkLook& look = place.look;
   look.is_launching = communicator.parts.load()->launches.is_launching();

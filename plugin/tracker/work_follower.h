@@ -66,6 +66,7 @@ struct WorkPlace {
   struct Found {
     uint32_t record_generation;  // of the communicator that it is about
     WorkOwner owner;
+    uint64_t launched_ns;  // its first launch
     WorkCandidates candidates;
   };
 

@@ -917,6 +917,34 @@ TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
   EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
+// An engine captures its graphs right behind its first calls, and one of its ranks stops: nothing has moved
+// since anybody looked. The other rank may have launched more behind a replay that hangs.
+TEST(CountedLaunchesTest, AtRestSinceBeforeTheFirstLook) {
+  for (const bool hangs : {false, true}) {
+    RunJob([&](FakeCuda& gpu, Job& job) {
+      gpu.HoldCopies(true);
+      for (int i = 0; i < 6; ++i) {
+        job.comm().Run(0);
+        job.block().Finish();
+      }
+      job.Capture();
+      job.block().Finish(2, 40);  // replays
+      if (hangs) job.comm().Run(FakeCuda::kForever);
+      AdvanceClock(kSecond);
+      gpu.HoldCopies(false);
+      for (int i = 0; i < 5; ++i) job.See();
+      EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+      EXPECT_NE(job.work().moved_realtime_ns, 0);
+      // It goes on, and is proven as ever.
+      gpu.Release(job.comm().stream());
+      if (hangs) job.block().Finish();
+      for (int i = 0; i < 5; ++i) job.Run();
+      EXPECT_EQ(job.work().state, WorkState::kProven);
+      EXPECT_EQ(job.work().operations, 40u);
+    });
+  }
+}
+
 // CUDA_LAUNCH_BLOCKING=1, and the driver does not copy beside a launch that it holds: of the launches in
 // front of it nothing is known, but the call stands.
 TEST_WITH_JOB(CountedLaunchesTest, TheDriverHoldsALaunchAndTheCounterIsLost) {

@@ -51,7 +51,7 @@ class Model {
     }
     every_ = 1 + Below(Below(2) == 0 ? 4 : 60);
     eager_channels_ = 1 + Below(32);
-    proof_.Begin(kAt, kOwner);
+    proof_.Begin(kAt, kOwner, now_ns_);
   }
 
   // Eager calls, each complete at a look of its own.
@@ -61,6 +61,11 @@ class Model {
       Finish(queue_.size());
       Look();
     }
+  }
+  // The same, and nobody looks.
+  void WarmUpUnseen(int calls) {
+    for (int i = 0; i < calls; ++i) Launch(Kernel::kEager);
+    Finish(queue_.size());
   }
   void Capture() { is_captured_ = true; }
   // The word is a clock.
@@ -77,6 +82,38 @@ class Model {
     captured_ = {4};
     is_busy_ = true;
   }
+  // Eager calls take a channel, and many are in flight at each look.
+  void BeNarrow() {
+    BeBusy();
+    eager_channels_ = 1;
+    captured_ = {32};
+  }
+  // Eager calls are wide, and few are in flight.
+  void BeWide() {
+    BeBusy();
+    is_busy_ = false;
+  }
+  // Another word counts the same.
+  void HaveTwin() {
+    has_twin_ = true;
+    for (uint32_t channel = 0; channel < kWorkChannels; ++channel) Cell(channel, Twin()) = 0;
+  }
+  // The other word has that value on the first channels, and so many more has the counter.
+  void HaveConstants(uint32_t channels, uint64_t other, uint64_t more) {
+    HaveTwin();
+    has_twin_ = false;
+    for (uint32_t channel = 0; channel < channels; ++channel) {
+      Cell(channel, Twin()) = other;
+      Cell(channel, counter_) = more;
+    }
+  }
+  // All operations have so many channels.
+  void BeAlike(uint32_t channels) {
+    eager_channels_ = channels;
+    captured_ = {channels};
+  }
+  // Some looks find a launch whose operation is not reported yet.
+  void ReportLate() { reports_late_ = true; }
   // As many channels more count as well.
   void CountOnMore(uint32_t channels) { more_channels_ = channels; }
   // Some replays and eager calls. So many of them are still in flight afterwards.
@@ -88,11 +125,18 @@ class Model {
       if (queue_.size() > in_flight) Finish(queue_.size() - in_flight);
     }
   }
-  // Nothing goes on from now on.
+  // Nothing is launched from now on.
   void Drain() {
     goes_on_ = false;
     Finish(queue_.size());
   }
+  // Nothing goes on from now on, whatever is in flight.
+  void Hang() {
+    goes_on_ = false;
+    hangs_ = true;
+  }
+  // No replays from now on.
+  void StopReplays() { goes_on_ = false; }
 
   void Look() {
     now_ns_ += kLookNs;
@@ -102,6 +146,14 @@ class Model {
     }
     look_ = {};
     look_.now_ns = now_ns_;
+    const bool is_late = reports_late_ && Below(3) == 0;
+    const LaunchedWork reported = launched_;
+    if (is_late) {
+      Launch(Kernel::kEager);
+      const uint64_t launches = launched_.launches;
+      launched_ = reported;
+      launched_.launches = launches;
+    }
     look_.before = launched_;
     look_.completed = completed_.size();
     look_.completed_work = completed_.empty() ? 0 : completed_.back();
@@ -109,8 +161,8 @@ class Model {
     std::vector<char> copy(block_.size());
     for (size_t at = 0; at < block_.size(); at += 736) {
       std::memcpy(copy.data() + at, block_.data() + at, std::min<size_t>(736, block_.size() - at));
-      if (Below(8) == 0) StepKernel();
-      if (Below(16) == 0 && is_captured_ && goes_on_) Go(1, queue_.size() + 1);
+      if (Below(is_late ? 1 : 8) == 0 && !hangs_) StepKernel();
+      if (Below(16) == 0 && is_captured_ && goes_on_ && !is_late) Go(1, queue_.size() + 1);
     }
     look_.after = launched_;
     look_.is_captured = is_captured_;
@@ -121,6 +173,10 @@ class Model {
     }
     look_.may_hide = look_.has_hidden = launched_.hidden != 0;
     proof_.Take(copy.data(), look_);
+    if (!is_late) return;
+    launched_.work += eager_channels_;
+    ++launched_.alone;
+    launched_.reported = launched_.launches;
   }
 
   const WorkProof& proof() const { return proof_; }
@@ -133,6 +189,7 @@ class Model {
   }
 
  private:
+  size_t Twin() const { return 44 + 45 - counter_; }
   uint32_t Below(uint32_t end) { return static_cast<uint32_t>(random_() % end); }
   uint64_t& Cell(uint32_t channel, size_t word) {
     return *reinterpret_cast<uint64_t*>(block_.data() + kWorkChannelsAt +
@@ -158,6 +215,7 @@ class Model {
       const uint32_t channel =
           replays_ended_ % 2 == 0 ? kernel.ended : kernel.channels - 1 - kernel.ended;
       Cell(channel, counter_) += word_ == nullptr ? 1 : word_(kernel, channel);
+      if (has_twin_) ++Cell(channel, Twin());
       if (channel < more_channels_) ++Cell(channel + 32, counter_);
       ++kernel.ended;
       return;
@@ -190,6 +248,9 @@ class Model {
   bool goes_on_ = true;
   bool is_clock_ = false;
   bool is_busy_ = false;
+  bool has_twin_ = false;
+  bool reports_late_ = false;
+  bool hangs_ = false;
   uint32_t more_channels_ = 0;
   uint64_t now_ns_ = kLookNs;
   WorkLook look_;
@@ -253,9 +314,10 @@ void ExpectNotProven(const std::string& what, const std::function<void(Model&)>&
     for (size_t i = 0; i < 40; ++i) {
       model.Go(100, i % 10);
       model.Look();
+      // At no moment, also if it is refuted later.
+      ASSERT_NE(model.proof().state(), WorkState::kProven)
+          << what << ", " << seed << ", " << model.Text();
     }
-    EXPECT_NE(model.proof().state(), WorkState::kProven)
-        << what << ", " << seed << ", " << model.Text();
   }
 }
 
@@ -295,6 +357,172 @@ TEST(WorkProofModel, NothingElseIsTakenForTheCounter) {
       [](const Kernel& kernel, uint32_t channel) {
         return channel == 1 && kernel.kind == Kernel::kReplay && kernel.number % 3 == 0 ? 2 : 1;
       });
+}
+
+// Replays stop, or a launch is reported late: what was counted until then was not too much.
+TEST(WorkProofModel, StaysProvenWhenReplaysStop) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Model model(seed, false);
+    model.ReportLate();
+    if (seed % 2 == 0) model.BeWide();
+    model.WarmUpUnseen(static_cast<int>(random() % 3));
+    model.Capture();
+    while (model.proof().state() == WorkState::kCalibrating && model.replays_ended() < 50000) {
+      model.Go(50 + static_cast<int>(random() % 200), 1 + random() % 10);
+      model.Look();
+    }
+    ASSERT_EQ(model.proof().state(), WorkState::kProven) << seed << ", " << model.Text();
+    model.Drain();
+    model.WarmUp(5);
+    ASSERT_EQ(model.proof().state(), WorkState::kProven)
+        << seed << ", " << WorkRefutalName(model.proof().refutal()) << ", " << model.Text();
+    EXPECT_EQ(model.proof().operations(), model.replays_ended()) << seed << ", " << model.Text();
+  }
+}
+
+// As many eager calls as replays, which are launched and end while it is copied.
+TEST(WorkProofModel, ProvenSoonBesideWideEagerCalls) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    Model model(seed, false);
+    model.BeWide();
+    model.Capture();
+    for (uint32_t i = 0; i < 3 * WorkProof::kReplayMatches; ++i) {
+      model.Go(400, seed % 4);
+      model.Look();
+    }
+    EXPECT_EQ(model.proof().state(), WorkState::kProven) << seed << ", " << model.Text();
+  }
+}
+
+TEST(WorkProofModel, NothingIsProvenByLittleOrByChance) {
+  // Two words count alike: which is NCCL's is not known.
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    Model twins(seed, false);
+    twins.HaveTwin();
+    twins.Capture();
+    Model few(seed, false);
+    few.Capture();
+    // It counts from some moment on, so the calls before are missing.
+    Model late(seed, false, 3,
+               [](const Kernel& kernel, uint32_t) { return kernel.number > 5000 ? 1 : 0; });
+    late.BeWide();
+    late.WarmUpUnseen(5000);
+    late.Capture();
+    for (int i = 0; i < 40; ++i) {
+      twins.Go(100, 1 + i % 10);
+      twins.Look();
+      if (few.proof().state() != WorkState::kProven) {
+        few.Go(3, 1);
+        few.Look();
+      }
+      late.Go(20, 1 + i % 10);
+      late.Look();
+      ASSERT_NE(late.proof().state(), WorkState::kProven) << seed << ", " << late.Text();
+    }
+    EXPECT_NE(twins.proof().state(), WorkState::kProven) << seed << ", " << twins.Text();
+    EXPECT_TRUE(few.proof().state() != WorkState::kProven ||
+                few.replays_ended() >= WorkProof::kReplayMatches * WorkProof::kReplayedLaunches)
+        << seed << ", " << few.Text();
+  }
+  ExpectNotProven(
+      "one replay in eight twice on channel 0, beside many eager calls in flight",
+      [](Model& model) { model.BeNarrow(); }, 1, 0, [](const Kernel& kernel, uint32_t channel) {
+        return channel == 0 && kernel.kind == Kernel::kReplay && kernel.number % 16 < 2 ? 2 : 1;
+      });
+}
+
+// A job hangs, or rests, before anybody has looked at its counter twice.
+TEST(WorkProofModel, IsKnownToBeAtRestFromOneLook) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    std::mt19937 random(seed);
+    Model model(seed, false);
+    model.WarmUpUnseen(3 + static_cast<int>(random() % 20));
+    model.Capture();
+    model.Go(static_cast<int>(random() % 500), random() % 2);
+    if (seed % 2 == 0) model.Hang();
+    if (seed % 2 != 0) model.Drain();
+    model.Look();
+    const uint64_t moved_ns = model.proof().moved_ns();
+    EXPECT_NE(moved_ns, 0u) << seed << ", " << model.Text();
+    for (int i = 0; i < 20; ++i) model.Look();
+    EXPECT_EQ(model.proof().moved_ns(), moved_ns) << seed << ", " << model.Text();
+    EXPECT_EQ(model.proof().state(), WorkState::kCalibrating);
+  }
+}
+
+void ExpectNotAtRest(const char* what, const std::function<void(Model&)>& run,
+                     const Model::Word& word = nullptr) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    Model model(seed, false, 1, word);
+    run(model);
+    model.Hang();
+    for (int i = 0; i < 20; ++i) {
+      model.Look();
+      ASSERT_EQ(model.proof().moved_ns(), 0u) << what << ", " << seed << ", " << model.Text();
+    }
+  }
+}
+
+TEST(WorkProofModel, AtRestIsOnlyWhatCountedAsTheCounterDoes) {
+  const auto work = [](Model& model) {
+    model.WarmUpUnseen(20);
+    model.Capture();
+    model.Go(300, 0);
+  };
+  ExpectNotAtRest("nothing", work, [](const Kernel&, uint32_t) { return 0; });
+  ExpectNotAtRest("channel 0 alone", work,
+                  [](const Kernel&, uint32_t channel) { return channel == 0 ? 1 : 0; });
+  ExpectNotAtRest("all but channel 0", work,
+                  [](const Kernel&, uint32_t channel) { return channel == 0 ? 0 : 1; });
+  ExpectNotAtRest(
+      "more on channel 1",
+      [&work](Model& model) {
+        model.BeEasy({8, 24});
+        work(model);
+      },
+      [](const Kernel& kernel, uint32_t channel) {
+        return channel == 1 && kernel.kind == Kernel::kReplay ? 2 : 1;
+      });
+  ExpectNotAtRest("one of two words", [&work](Model& model) {
+    model.HaveTwin();
+    work(model);
+  });
+  ExpectNotAtRest("a few launches", [](Model& model) {
+    model.WarmUpUnseen(2);
+    model.Capture();
+    model.Go(2, 0);
+  });
+  ExpectNotAtRest(
+      "channel 0 alone, beside much that is in flight",
+      [](Model& model) {
+        model.BeBusy();
+        model.Capture();
+        model.Go(60, 0);
+      },
+      [](const Kernel&, uint32_t channel) { return channel == 0 ? 1 : 0; });
+  ExpectNotAtRest("a word that was wrong before", [](Model& model) {
+    model.BeAlike(8);
+    model.HaveConstants(8, 0, 24);
+    model.WarmUp(1);
+    model.Capture();
+    model.Go(300, 0);
+  });
+}
+
+// Sizes, say, that NCCL keeps of each channel that it uses.
+TEST(WorkProofModel, AConstantIsNotTakenToCount) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    Model model(seed, false, 1);
+    model.BeAlike(8);
+    model.HaveConstants(8, uint64_t{4} << 20, 0);
+    model.WarmUpUnseen(20);
+    model.Capture();
+    model.Go(300, 0);
+    model.Hang();
+    model.Look();
+    EXPECT_NE(model.proof().moved_ns(), 0u) << seed << ", " << model.Text();
+  }
 }
 
 }  // namespace

@@ -144,7 +144,8 @@ class WorkProof {
 
   // A block was found at that address. `launched_ns`: when the communicator's first launch was made.
   // `known_word`: that another communicator has proven.
-  void Begin(uint64_t at, const WorkOwner& owner, uint64_t launched_ns, size_t known_word = kNoWord);
+  void Begin(uint64_t at, const WorkOwner& owner, uint64_t launched_ns,
+             size_t known_word = kNoWord);
   // What a copy of it says. The state afterwards is the answer.
   void Take(const char* block, const WorkLook& look);
   void Refute(WorkRefutal refutal) {

@@ -427,7 +427,8 @@ TEST(WorkProofModel, NothingIsProvenByLittleOrByChance) {
   }
   ExpectNotProven(
       "one replay in eight twice on channel 0, beside many eager calls in flight",
-      [](Model& model) { model.BeNarrow(); }, 1, 0, [](const Kernel& kernel, uint32_t channel) {
+      [](Model& model) { model.BeNarrow(); }, 1, 0,
+      [](const Kernel& kernel, uint32_t channel) {
         return channel == 0 && kernel.kind == Kernel::kReplay && kernel.number % 16 < 2 ? 2 : 1;
       });
 }

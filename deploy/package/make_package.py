@@ -8,7 +8,7 @@ import argparse
 import os
 import re
 
-from deploy.package import content, debian, project, wheel
+from deploy.package import content, debian, image, project, rpm, wheel
 
 # What the files of the source tree have for project.HOMEPAGE.
 PLACEHOLDER = b"https://docs.example.com/nccl-pulse"
@@ -68,6 +68,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version_header", required=True)
     parser.add_argument("--out", required=True, help="the folder to write to, which exists")
+    parser.add_argument("--compiler", required=True, help="GCC, beside whose libraries the programs run")
     several = {"nargs": "+", "action": "append", "default": []}
     parser.add_argument("--install", metavar="WORD", help="FOLDER FILE...", **several)
     parser.add_argument("--tree", metavar="WORD", help="FOLDER START FILE...: keeps what follows START",
@@ -83,6 +84,8 @@ def main():
     for name, data in [
             debian.package(files, processor, release),
             tar(files, processor, release),
+            image.package(files, processor, release, options.compiler),
+            rpm.package(files, processor, release),
             wheel.package(files, processor, release),
     ]:
         with open(os.path.join(options.out, name), "wb") as file:

@@ -1,9 +1,12 @@
 """Each package, installed from nothing into a folder: the program finds its plugin, and the demo serves all ranks."""
 
 import glob
+import json
 import os
+import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -28,6 +31,10 @@ def run(*command, **more):
     return done.stdout
 
 
+# For rpm's chroot.
+AS_ROOT = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
+
+
 class InstallTest(unittest.TestCase):
 
     def setUp(self):
@@ -45,7 +52,8 @@ class InstallTest(unittest.TestCase):
             self.addCleanup(demo.kill)
             cluster.wait_until(lambda: demo.poll() is not None or len(cluster.ranks(port)) == 4, "all ranks are served")
             self.assertIsNone(demo.poll(), demo.stdout.read() if demo.poll() is not None else "")
-            demo.terminate()
+            # unshare ignores SIGTERM, and ends its child when it is killed.
+            demo.send_signal(signal.SIGKILL if inside else signal.SIGTERM)
 
     def test_wheel(self):
         # pip of this Python, so that the environment needs none, nor a network.
@@ -65,6 +73,31 @@ class InstallTest(unittest.TestCase):
         run("tar", "-C", self.folder, "-xzf", package(".tar.gz"))
         self.check(os.path.join(self.folder, "nccl-pulse/bin/pulse"),
                    os.path.join(self.folder, "nccl-pulse/lib/libnccl-profiler-pulse.so"))
+
+    def test_rpm(self):
+        # --nodeps: glibc is no package of this folder. package_test looks at what is required.
+        run(*AS_ROOT, "rpm", "--root", self.folder, "--install", "--nodeps", package(".rpm"))
+        run(*AS_ROOT, "rpm", "--root", self.folder, "--verify", "--nodeps", "nccl-pulse")
+        self.check(os.path.join(self.folder, "usr/bin/pulse"),
+                   os.path.join(self.folder, "usr/lib64/libnccl-profiler-pulse.so"))
+
+    def test_image(self):
+        in_container = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
+                        "--mount-proc=" + os.path.join(self.folder, "proc")]
+        if os.geteuid():
+            in_container.append("--map-root-user")
+        os.mkdir(os.path.join(self.folder, "proc"))
+        if subprocess.run([*in_container, "true"], check=False, stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("this machine allows no namespace for a container")
+        with tarfile.open(package("-image-*.tar")) as image:
+            described, = json.load(image.extractfile("manifest.json"))
+            layer, = described["Layers"]
+            config = json.load(image.extractfile(described["Config"]))["config"]
+            with tarfile.open(fileobj=image.extractfile(layer), mode="r:gz") as root:
+                root.extractall(self.folder)
+        self.assertEqual(["/opt/nccl-pulse/bin/pulse"], config["Entrypoint"])
+        self.check(config["Entrypoint"][0], "/opt/nccl-pulse/lib/libnccl-profiler-pulse.so",
+                   *in_container, "chroot", self.folder)
 
     def test_deb(self):
         run("dpkg-deb", "--extract", package(".deb"), self.folder)

@@ -460,17 +460,5 @@ class GeneratedTest(unittest.TestCase):
         self.assertLess(sum(map(len, dashboards["data"].values())), 240 << 10)
 
 
-class ContainerfileTest(unittest.TestCase):
-
-    def test_it_starts_the_program_from_where_it_puts_it(self):
-        with open(os.path.join(FOLDER, "Containerfile"), encoding="utf-8") as file:
-            content = file.read()
-        # No registry is named, and nothing is built upon what a tag happens to mean today.
-        self.assertIn("\nARG BASE\nARG BASE_SHA256\nFROM ${BASE}@sha256:${BASE_SHA256}\n", content)
-        self.assertRegex(content, r"\nADD nccl-pulse\.tar\.gz /opt/\n")
-        self.assertRegex(content, r"\nENTRYPOINT \[\"/opt/nccl-pulse/bin/pulse\"\]\n")
-        self.assertRegex(content, re.compile(r"^USER [1-9][0-9]*:[1-9][0-9]*$", re.MULTILINE))
-
-
 if __name__ == "__main__":
     running.main()

@@ -5,9 +5,11 @@ import glob
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import tarfile
 import tempfile
@@ -58,10 +60,10 @@ def members_of_ar(archive):
     return members
 
 
-def entries_of_tar(archive):
-    """Returns ({path: TarInfo}, {path: bytes}) of a tar.gz."""
+def entries_of_tar(archive, start="./"):
+    """Returns ({path: TarInfo}, {path: bytes}) of a tar.gz whose names begin with `start`."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-        entries = {entry.name[2:]: entry for entry in tar.getmembers()}
+        entries = {entry.name[len(start):]: entry for entry in tar.getmembers()}
         return entries, {path: tar.extractfile(entry).read()
                          for path, entry in entries.items() if entry.isreg()}
 
@@ -257,6 +259,77 @@ class PackageTest(unittest.TestCase):
             if path.startswith(folder):
                 self.assertRegex(text.decode(), r"(?i)copyright|licen[cs]e|public domain", path)
 
+    def test_the_image_is_a_layout_and_an_archive_to_load(self):
+        with tarfile.open(package("-image-*.tar")) as tar:
+            members = {entry.name: tar.extractfile(entry).read() for entry in tar.getmembers() if entry.isreg()}
+        for path, data in members.items():
+            if path.startswith("blobs/sha256/"):
+                self.assertEqual(os.path.basename(path), hashlib.sha256(data).hexdigest())
+
+        def blob(described):
+            data = members["blobs/sha256/" + described["digest"].split(":")[1]]
+            self.assertEqual(described["size"], len(data))
+            return data
+
+        self.assertEqual({"imageLayoutVersion": "1.0.0"}, json.loads(members["oci-layout"]))
+        manifest, = json.loads(members["index.json"])["manifests"]
+        manifest = json.loads(blob(manifest))
+        layer, = manifest["layers"]
+        config = json.loads(blob(manifest["config"]))
+        self.assertEqual(["sha256:" + hashlib.sha256(gzip.decompress(blob(layer))).hexdigest()], config["rootfs"]["diff_ids"])
+        self.assertEqual((self.fields["Architecture"], "linux"), (config["architecture"], config["os"]))
+        self.assertRegex(config["config"]["User"], "^[1-9][0-9]*:[1-9][0-9]*$")  # runAsNonRoot can be checked
+        to_load, = json.loads(members["manifest.json"])
+        self.assertEqual([blob(layer), blob(manifest["config"])], [members[to_load["Layers"][0]], members[to_load["Config"]]])
+        self.assertEqual(["nccl-pulse:" + self.fields["Version"]], to_load["RepoTags"])
+
+    def test_the_image_holds_the_same_beside_the_libraries_of_the_compiler(self):
+        with tarfile.open(package("-image-*.tar")) as tar:
+            described, = json.load(tar.extractfile("manifest.json"))
+            entries, files = entries_of_tar(tar.extractfile(described["Layers"][0]).read(), "")
+        _, expected = entries_of_tar(self.tar)
+        prefix = "opt/nccl-pulse/"
+        self.assertEqual({path[len("nccl-pulse/"):]: data for path, data in expected.items()} == {
+            path[len(prefix):]: data for path, data in files.items() if path.startswith(prefix)}, True)
+        loaders = [path for path in entries if "ld-linux" in path]
+        self.assertEqual(1, len(loaders))
+        self.assertEqual(0o755, entries[loaders[0]].mode)
+        for name in SYSTEM_LIBRARIES & {"libc.so.6", "libm.so.6", "libgcc_s.so.1"}:
+            self.assertIn("usr/lib/" + name, files)
+
+    def test_the_rpm_holds_the_same(self):
+        listed = subprocess.run(
+            ["rpm", "--query", "--package", "--queryformat", "[%{FILENAMES}\t%{FILEMODES:perms}\t%{FILEDIGESTS}\n]", package(".rpm")],
+            check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+        there = dict(line[1:].split("\t", 1) for line in listed.splitlines() if "\tdr" not in line)
+        expected = {}
+        for path, entry in self.entries.items():
+            if not entry.isdir() and path not in OF_DEBIAN_ALONE:
+                path = re.sub(r"^usr/lib/[^/]+-linux-gnu/", "usr/lib64/", path).replace("vendor-completions", "site-functions")
+                expected[path] = "%s\t%s" % (stat.filemode(entry.mode | (stat.S_IFLNK if entry.issym() else stat.S_IFREG)),
+                                             "" if entry.issym() else hashlib.sha256(self.files[entry.name[2:]]).hexdigest())
+        self.assertEqual(expected, there)
+
+    def test_rpm_reads_the_rpm_and_finds_a_changed_byte(self):
+        path = os.path.join(os.environ["TEST_TMPDIR"], "changed.rpm")
+        subprocess.run(["rpm", "--checksig", package(".rpm")], check=True)
+        data = bytearray(read(package(".rpm")))
+        for at in (len(data) // 2, 4000):  # of the payload and of the header
+            changed = bytes(data[:at]) + bytes([data[at] ^ 1]) + bytes(data[at + 1:])
+            with open(path, "wb") as file:
+                file.write(changed)
+            self.assertNotEqual(0, subprocess.run(["rpm", "--checksig", path], check=False).returncode, at)
+
+    def test_the_rpm_takes_no_folder_of_the_system_and_names_what_it_needs(self):
+        def query(what):
+            return subprocess.run(["rpm", "--query", "--package", what, package(".rpm")], check=True, stdout=subprocess.PIPE,
+                                  universal_newlines=True).stdout.splitlines()
+        for line in query("--dump"):
+            path, _, _, _, mode = line.split()[:5]
+            self.assertTrue(not mode.startswith("04") or "/nccl-pulse" in path, path)
+        needed = {line for line in query("--requires") if not line.startswith("rpmlib(")}
+        self.assertEqual({"libc.so.6(GLIBC_%d.%d)(64bit)" % project.GLIBC, "libm.so.6()(64bit)", "libgcc_s.so.1()(64bit)"}, needed)
+
     @unittest.skipUnless(shutil.which("dpkg-deb"), "needs dpkg-deb")
     def test_dpkg_reads_it(self):
         self.assertEqual("nccl-pulse", subprocess.run(
@@ -341,6 +414,10 @@ class ReproducibleTest(unittest.TestCase):
             "version.h": b'inline constexpr char kVersion[] = "1.2.3";\n',
             "external/zlib/licences/LICENSE": "Lizenz für alle\n".encode(),
         }
+        # A compiler, as far as it is asked where its libraries are.
+        with open(os.path.join(folder, "compiler"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nname=${1#-print-file-name=}\nprintf %s $name >$name\necho $PWD/$name\n")
+        os.chmod(os.path.join(folder, "compiler"), 0o755)
         names = list(sources)
         for name in names:
             path = os.path.join(folder, name)
@@ -350,7 +427,7 @@ class ReproducibleTest(unittest.TestCase):
             os.utime(path, (modified, modified))
         command = [
             os.path.join(RUNFILES, "deploy/package/make_package"), "--version_header",
-            "version.h", "--out", "out", "--install", "bin", "pulse",
+            "version.h", "--out", "out", "--compiler", os.path.join(folder, "compiler"), "--install", "bin", "pulse",
             "--install", "lib", "libnccl-profiler-pulse.so", "--licences", "share/doc/licences",
             "external/zlib/licences/LICENSE",
         ]

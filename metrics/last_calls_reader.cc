@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,11 @@ uint64_t Widen(uint64_t newest, uint64_t low, int bits) {
   return newest >= behind ? newest - behind : 0;
 }
 
+// A rank may end it before the others have come.
+bool IsLeftEarly(const std::string& op) {
+  return op == "Broadcast" || op == "Reduce" || op == "Gather" || op == "Scatter";
+}
+
 bool HasRoot(NameId op) {
   return op == kBroadcastName || op == kReduceName || op == kGatherName || op == kScatterName;
 }
@@ -47,7 +53,15 @@ bool RecordReader::WantsLastCalls(const CommunicatorSnapshot& communicator) cons
   return false;
 }
 
+// A Broadcast's root has nothing in flight while the others wait for the rest of what they expect.
 bool RecordReader::WantsCallOrder(const CommunicatorSnapshot& communicator) const {
+  const bool has_left = communicator.has_heartbeat && communicator.launches != 0 &&
+                        communicator.launches_completed == communicator.launches &&
+                        IsLeftEarly(communicator.last_call_op);
+  if (has_left && !communicator.finalized) {
+    return std::max(communicator.last_launch_realtime_ns,
+                    communicator.last_completion_realtime_ns) <= wish_.order_of_standing_since_ns;
+  }
   const int64_t in_flight_ns = communicator.has_heartbeat
                                    ? communicator.oldest_inflight_realtime_ns
                                    : communicator.oldest_operation_realtime_ns;

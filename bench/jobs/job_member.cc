@@ -295,7 +295,8 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     call.peer = last.peer;
     call.is_of_group = last.is_of_group;
   }
-  if (!launches_.empty()) {
+  const std::string& last_op = snapshot_.last_call_op;
+  if (!launches_.empty() || last_op == "Broadcast" || last_op == "Reduce") {
     snapshot_.call_order = CallOrderOf(calls, snapshot_.launches_completed);
     snapshot_.peers = PeersOf(calls, snapshot_);
   }

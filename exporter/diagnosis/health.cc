@@ -57,6 +57,12 @@ class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
       : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns), same_ids_(snapshots) {
+    for (const ProcessSnapshot& process : snapshots.processes) {
+      if (process.end != ProcessEnd::kLive) continue;
+      for (const CommunicatorSnapshot& each : process.communicators) {
+        if (!each.finalized) open_.insert(IdOf(each));
+      }
+    }
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
     CountMissing(snapshots);
@@ -122,7 +128,11 @@ class Examiner {
   }
 
   void AddEnd(const ProcessSnapshot& process) {
-    if (process.end == ProcessEnd::kLost) lost_.push_back(PidWords(process));
+    if (process.end != ProcessEnd::kLost) return;
+    const bool is_awaited = std::any_of(
+        process.communicators.begin(), process.communicators.end(),
+        [this](const auto& each) { return !each.finalized && open_.count(IdOf(each)) != 0; });
+    (is_awaited ? lost_ : ended_).push_back(PidWords(process));
   }
 
   void AddProcess(const ProcessSnapshot& process) {
@@ -179,8 +189,14 @@ class Examiner {
   void AddNotes() {
     std::vector<std::string>& notes = health_.notes;
     if (!lost_.empty()) {
-      notes.push_back(absl::StrCat(Plural(lost_.size(), "process was", "processes were"),
-                                   " lost (killed or crashed): ", Pids(lost_), "."));
+      notes.push_back(absl::StrCat(
+          Plural(lost_.size(), "process has", "processes have"),
+          " ended and not finalized communicators that others still use: ", Pids(lost_), "."));
+    }
+    if (!ended_.empty()) {
+      notes.push_back(absl::StrCat(
+          Plural(ended_.size(), "process has", "processes have"),
+          " ended without finalizing communicators that nobody uses: ", Pids(ended_), "."));
     }
     if (!stopped_.empty()) {
       notes.push_back(absl::StrCat(
@@ -254,8 +270,9 @@ class Examiner {
   }
 
   const int64_t now_ns_, stands_after_ns_;
-  std::vector<std::string> lost_, stopped_;
-  std::size_t silent_ = 0;  // processes
+  std::vector<std::string> lost_, ended_, stopped_;
+  std::set<IdAndNumber> open_;  // communicators of live processes
+  std::size_t silent_ = 0;      // processes
   int64_t silent_since_ns_ = INT64_MAX;
   const SameIds same_ids_;
   std::map<IdAndNumber, Activities> by_communicator_;

@@ -18,8 +18,8 @@ namespace nccl_pulse {
 // The first that is true, in this order, is reported.
 enum class HealthStatus : uint8_t {
   kHang,        // suspected, and longer than this job has waited before
-  kIncomplete,  // a process was lost or is not running, a GPU's driver answers with an error, or of
-                // most ranks of a communicator nothing is seen
+  kIncomplete,  // a process was lost that others have communicators with, or is not running, a GPU's
+                // driver answers with an error, or of most ranks of a communicator nothing is seen
   kWaiting,     // suspected, but as long as has been usual here
   kStraggler,
   kOk,
@@ -32,6 +32,7 @@ constexpr const char* HealthStatusName(HealthStatus status) {
 
 struct Health {
   HealthStatus status = HealthStatus::kUnused;
+  // Lost: they ended, and live processes still have communicators with them.
   std::size_t lost_processes = 0, stopped_processes = 0, failed_gpus = 0;
   std::size_t ranks = 0, unknown_ranks = 0;  // of communicators in use, whose processes live
   std::size_t missing_ranks = 0;  // expected here and never seen, of the communicator with the most

@@ -128,7 +128,8 @@ TEST(Hang, ProcessGone) {
     ASSERT_TRUE(result[0].hang);
     EXPECT_EQ(result[0].hang->verdict, HangVerdict::kProcessGone);
     EXPECT_THAT(result[0].hang->suspects, ElementsAre(2));
-    EXPECT_THAT(result[0].hang->text, HasSubstr("rank 2 (pid 102, GPU 2) was killed or crashed"));
+    EXPECT_THAT(result[0].hang->text,
+                HasSubstr("rank 2 (pid 102, GPU 2) ended without finalizing the communicator"));
   }
 }
 
@@ -158,7 +159,8 @@ TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
   job.process(2).end = ProcessEnd::kLost;
   const Hang hang = ExpectHang(&job, HangVerdict::kProcessGone, {2});
   EXPECT_EQ(hang.text,
-            "The process of rank 2 (pid 102, GPU 2) was killed or crashed. Ranks 0 and 1 wait in "
+            "The process of rank 2 (pid 102, GPU 2) ended without finalizing the communicator. "
+            "Ranks 0 and 1 wait in "
             "AllReduce. Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB) either.");
 }
 

@@ -38,17 +38,18 @@ TEST(Health, LostAndStoppedAreNoAllClear) {
   EXPECT_EQ(health.stopped_processes, 1u);
   EXPECT_THAT(
       health.notes,
-      ElementsAre("1 process was lost (killed or crashed): pid 100.",
-                  "1 process is not running (stopped, held by a debugger, or paused): pid 101.",
-                  HasSubstr("not known for 1 of 1 rank:")));
+      ElementsAre(
+          "1 process has ended and not finalized communicators that others still use: pid 100.",
+          "1 process is not running (stopped, held by a debugger, or paused): pid 101.",
+          HasSubstr("not known for 1 of 1 rank:")));
   EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
 }
 
 TEST(Health, LostProcessesOfWhichNothingIsInUse) {
   SimulatedJob job = RunningJob();
   for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kLost;
-  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
-  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("4 processes were lost")));
+  EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
+  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("4 processes have ended without finalizing")));
   for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kExit;
   EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
   EXPECT_EQ(Of(job).summary, "No communicator is in use.");

@@ -98,9 +98,9 @@ TEST(ReplayVerdict, SmallerCountInAnIdleJobIsNoHang) {
   Stand(&job, 2, 99, kStamps);
   job.Advance(60 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);
-  // Nor does it name anybody in a hang outside of graphs.
+  // In a hang beside the graphs the calls there count.
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
-  ExpectHang(&job, HangVerdict::kUnknown, {});
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
 }
 
 // The others have queued ten replays and the eager calls behind them.
@@ -226,10 +226,17 @@ TEST(ReplayVerdict, RankThatHasCalledMoreBesideIsNotNamed) {
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
-TEST(ReplayVerdict, EagerHangBesideEqualReplaysIsUnknown) {
+TEST(ReplayVerdict, RankThatHasNotCalledBesideEqualReplaysIsNamed) {
   SimulatedJob job = ReplayingJob();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
-  ExpectHang(&job, HangVerdict::kUnknown, {});
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  // A root leaves its Broadcast, and a rank that has called something else waits elsewhere.
+  for (const char* op : {"Broadcast", "AllGather"}) {
+    SimulatedJob other = ReplayingJob();
+    LaunchOn(&other, {0, 1, 3}, op);
+    if (WaitsForAll(op)) LaunchOn(&other, {2}, "ReduceScatter");
+    ExpectHang(&other, HangVerdict::kUnknown, {});
+  }
 }
 
 // ---- what is known without stamps comes first ------------------------------------------------

@@ -167,10 +167,12 @@ TEST(StatusTable, DeadStoppedEndedAndInvisible) {
 TEST(StatusTable, NoAllClearWhileBlind) {
   const SimulatedJob job = LostAndStoppedJob(kComm);
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(table,
-              HasSubstr("\n1 process was lost (killed or crashed): pid 100.\n"
-                        "1 process is not running (stopped, held by a debugger, or paused): pid "
-                        "101.\n"));
+  EXPECT_THAT(
+      table,
+      HasSubstr(
+          "\n1 process has ended and not finalized communicators that others still use: pid 100.\n"
+          "1 process is not running (stopped, held by a debugger, or paused): pid "
+          "101.\n"));
   EXPECT_THAT(table, Not(HasSubstr("No hang")));
   EXPECT_THAT(table, HasSubstr("  stopped  60 s"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);

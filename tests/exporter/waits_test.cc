@@ -272,5 +272,21 @@ TEST(Waits, TwoRanksOfOneProcessAreTwoHosts) {
   }
 }
 
+// Rank 2's GPU does not end a call of a communicator of its own, and the others wait behind it.
+TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNamed) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(kOther, {2});
+  job.Launch(kOther, 0, "AllReduce");
+  job.Of(kOther, 0).oldest_launch = OldestLaunch::kBegun;
+  job.Advance(kMs);
+  for (const int rank : {0, 1, 2, 3}) {
+    job.Launch(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).oldest_launch = rank == 2 ? OldestLaunch::kNotBegun : OldestLaunch::kBegun;
+  }
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kNoProgress, {0}, kOther);
+  ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
+}
+
 }  // namespace
 }  // namespace nccl_pulse

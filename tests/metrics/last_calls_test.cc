@@ -209,6 +209,13 @@ TEST(LastCalls, TheirOrderWhereWorkStands) {
   ASSERT_EQ(order.kinds.size(), 3u);
   EXPECT_EQ(order.kinds[0].op, "AllReduce");
   EXPECT_EQ(order.kinds[0].bytes, 3u);
+  // Its root leaves a Broadcast while the others may wait in it.
+  record.StoreHeartbeat({3, 0, OldestLaunch::kUnknown});
+  record.NoteCall(kAllReduceName, 0);
+  EXPECT_TRUE(order_of(60 * kSecond).calls.empty());
+  record.NoteCall(kBroadcastName, 0);
+  EXPECT_FALSE(order_of(60 * kSecond).calls.empty());
+  EXPECT_TRUE(order_of(3 * kSecond - 1).calls.empty());
   record.Finalize(1);
   EXPECT_TRUE(order_of(60 * kSecond).calls.empty());
 }

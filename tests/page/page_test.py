@@ -204,7 +204,7 @@ class PageTest(PageCase):
         members[3].update(state="in_flight", state_word="queued", in_flight_since=made_up.NOW - 20,
                           state_since=made_up.NOW - 20)
         blind = communicator("00000000000000aa", "blind", [dict(members[0])])
-        notes = ["1 process was lost (killed or crashed): pid 7.",
+        notes = ["1 process has ended and not finalized communicators that others still use: pid 7.",
                  "Whether work is in flight is not known for 4 of 5 ranks: <b>why</b>."]
         shown = self.look(page(communicator(ranks=members), blind, health=made_up.health(
             "incomplete", notes, "No hang and no straggler is suspected on 1 of 2.")))

@@ -190,9 +190,12 @@ class Builder {
     if (is_not_begun) gpu.stand = Stand::kBehindOwn;
     if (each.is_live()) {
       if (!IsHalf(each.since_ns)) gpu.stand = Stand::kMoving;
-      gpu.is_start = is_not_begun ? Age(each.since_ns) >= kQueuedFactor * hang_after_ns_
-                                  : IsLong(each.since_ns);
-      gpu.is_queued_start = is_not_begun && gpu.is_start;
+      // Dumps are written in a hang, and tell no time.
+      const bool is_queued = is_not_begun && !each.rank->process->is_of_dump;
+      gpu.is_start =
+          is_queued ? Age(each.since_ns) >= std::max(kQueuedFactor * hang_after_ns_, kLeastQueuedNs)
+                    : IsLong(each.since_ns);
+      gpu.is_queued_start = is_queued && gpu.is_start;
     }
     return graph().Add(std::move(gpu));
   }
@@ -276,6 +279,8 @@ class Builder {
         continue;  // it is behind a replay that others have not begun
       } else if (each.doing == Doing::kNotBegun) {
         AddBehind(i, at);
+      } else if (view.nranks == 1) {
+        actor(waits.gpus[at]).stand = Stand::kAlone;
       } else if (is_comparable && UsesCall(i, each)) {
         graph().Point(waits.gpus[at], Call(i, NumberOf(waits, each)), Sure::kMust);
       } else if (!is_comparable && actor(waits.gpus[at]).arrows.empty()) {
@@ -361,7 +366,7 @@ class Builder {
     ViewWaits& waits = waits_.views[i];
     const Member& each = waits.members[at];
     const uint32_t gpu = waits.gpus[at];
-    bool is_any = false;
+    bool is_any = AddBehindBesideGraphs(i, at);
     for (const Member& other : waits.members) {
       const std::optional<LastEvent> own = LastEventOf(*other.rank);
       if (other.rank == each.rank && !(own && own->kind == LastEvent::Kind::kStopped)) continue;
@@ -378,6 +383,33 @@ class Builder {
       }
     }
     if (!is_any) graph().Point(gpu, Unknown(i), Sure::kMust);
+  }
+
+  // Calls beside CUDA graphs are counted. Where all ranks have ended the same replays, those that have
+  // made fewer of these calls hold up a rank that waits in one.
+  bool AddBehindBesideGraphs(std::size_t i, std::size_t at) {
+    const ViewWaits& waits = waits_.views[i];
+    const Member& each = waits.members[at];
+    const ReplayFacts& replays = waits.facts.replays;
+    const bool is_any_within =
+        std::any_of(waits.members.begin(), waits.members.end(),
+                    [](const Member& other) { return other.rank->activity.is_in_replay; });
+    if (replays.known != ReplaysKnown::kYes || !replays.behind.empty() || is_any_within ||
+        each.in_flight != 1 || !WaitsForAll(each.rank->communicator->last_call_op)) {
+      return false;
+    }
+    const Calls own = CollectiveCalls(*each.rank->communicator);
+    std::vector<const RankView*> behind;
+    for (const Member& other : waits.members) {
+      const Calls calls = CollectiveCalls(*other.rank->communicator);
+      if (!other.is_live() || !Excess(calls, own).empty()) return false;
+      if (!Excess(own, calls).empty()) behind.push_back(other.rank);
+    }
+    for (const RankView* rank : behind) {
+      graph().Point(waits.gpus[at], Host(*rank), Sure::kMust);
+      places_[PlaceOf(*rank)].owes_in.push_back(i);
+    }
+    return !behind.empty();
   }
 
   // ---- collectives

@@ -30,8 +30,10 @@
 
 namespace nccl_pulse {
 
-// How many times the threshold a GPU may be behind work of its own until that counts as a stall.
+// How many times the threshold, and how long at least, a GPU may be behind work of its own until that
+// counts as a stall.
 inline constexpr int64_t kQueuedFactor = 6;
+inline constexpr int64_t kLeastQueuedNs = 60000000000;
 
 struct ViewWaits {
   CommunicatorFacts facts;

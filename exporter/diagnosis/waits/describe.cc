@@ -7,9 +7,9 @@ namespace nccl_pulse {
 namespace {
 
 constexpr const char* kStandNames[] = {
-    "mismatched",      "failed",  "gone",     "stopped", "left",       "exiting",
-    "behind own work", "in NCCL", "idle GPU", "behind",  "not joined", "outside",
-    "unseen",          "unknown", "inside",   "moving",
+    "mismatched",      "failed", "gone",    "stopped",  "left",   "exiting",
+    "behind own work", "alone",  "in NCCL", "idle GPU", "behind", "not joined",
+    "outside",         "unseen", "unknown", "inside",   "moving",
 };
 constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "perhaps"};
 constexpr const char* kKindNames[] = {"host", "GPU",    "call",    "event",

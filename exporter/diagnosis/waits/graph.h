@@ -38,6 +38,7 @@ enum class Stand : uint8_t {
   kLeft,          // finalized or aborted the communicator while it owed a call
   kExiting,       // the process is in exit() and owes a call
   kBehindOwn,     // the GPU has not begun what it launched, and is behind work that isn't NCCL's
+  kAlone,         // the GPU is inside a call of a communicator without other ranks
   kInsideNccl,    // the host has called and launched nothing: it is inside NCCL
   kIdleGpu,       // the GPU runs nothing while others are busy in CUDA graphs
   kBehindReplay,  // behind the others in replays of CUDA graphs

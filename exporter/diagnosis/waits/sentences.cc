@@ -31,8 +31,7 @@ constexpr Template kTemplates[] = {
      "{Who} {has} finalized this communicator."},
     {HangVerdict::kRankNotCalled, Situation::kExiting, "{Who} will make no further call."},
     {HangVerdict::kRankNotLaunched, Situation::kPlain,
-     "{Who} {has} called but not launched: still inside NCCL (setting up a connection, or a group "
-     "that was not ended)."},
+     "{Who} {has} called {op} and launched nothing: {inside}."},
     {HangVerdict::kRankNotBegun, Situation::kPlain,
      "{Who} {has} launched {launched}, but {its} {GPU} {has} not begun it: work before it on the "
      "{stream} has not ended."},
@@ -612,6 +611,11 @@ class Sentences {
           return rank->activity.oldest_launch == OldestLaunch::kBegun &&
                  rank->communicator->launches - rank->communicator->launches_completed == 1;
         });
+    if (stall_.view->nranks == 1 && !stall_.suspects.empty()) {
+      return absl::StrCat(Capital(Names(stall_.suspects)), " has not completed ",
+                          stall_.op.empty() ? "a call" : stall_.op,
+                          " in a communicator without other ranks: the cause is its GPU.");
+    }
     if (!stall_.suspects.empty()) {
       const Ranks& late = stall_.suspects;
       return absl::StrCat(Capital(Names(late)), " ", Has(late),
@@ -685,6 +689,15 @@ class Sentences {
   }
 
  public:
+  static std::string WhyNothingLaunched(const Ranks& ranks) {
+    const bool are_in_group = std::all_of(ranks.begin(), ranks.end(), [](const RankView* rank) {
+      return rank->communicator->are_unreported_in_group;
+    });
+    return are_in_group
+               ? "still inside NCCL (setting up a connection, or a group that was not ended)"
+               : "the call waits in NCCL, or has failed";
+  }
+
   // "among captured calls 1 to 60 of 65 of graph 1"
   static std::string PlaceInReplay(const Stall& stall) {
     const ReplayPlace& at = stall.replay;
@@ -733,7 +746,7 @@ std::string Ended(const Ranks& suspects) {
     return absl::StrCat("the process of ", Name(*rank),
                         rank->process->end == ProcessEnd::kExit
                             ? " exited without finalizing the communicator"
-                            : " was killed or crashed");
+                            : " ended without finalizing the communicator");
   }));
 }
 
@@ -755,6 +768,7 @@ std::string Fill(const char* text, const Stall& stall) {
              {"{since}", ClockWords(stall.since_ns)},
              {"{op}", stall.op.empty() ? "the same" : stall.op},
              {"{all}", stall.are_all_seen() ? "All ranks" : "All ranks of this node"},
+             {"{inside}", Sentences::WhyNothingLaunched(who)},
              {"{place}", Sentences::PlaceInReplay(stall)}});
 }
 

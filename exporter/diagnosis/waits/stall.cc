@@ -26,6 +26,7 @@ constexpr VerdictOfStand kVerdictsOfStands[] = {
     {HangVerdict::kRankNotCalled, Situation::kFinalized},
     {HangVerdict::kRankNotCalled, Situation::kExiting},
     {HangVerdict::kRankNotBegun, Situation::kPlain},
+    {HangVerdict::kNoProgress, Situation::kPlain},
     {HangVerdict::kRankNotLaunched, Situation::kPlain},
     {HangVerdict::kRankNotBegun, Situation::kInGraphs},
     {HangVerdict::kRankNotBegun, Situation::kInReplay},

@@ -13,6 +13,7 @@ import tarfile
 
 # 2020-01-01. Any fixed time will do, but tar takes 1970 for a mistake.
 MODIFIED = 1577836800
+MODIFIED_TEXT = "2020-01-01T00:00:00Z"
 
 # machine: as Linux, .rpm and wheels name it. debian: as Debian and OCI do.
 Processor = collections.namedtuple("Processor", "machine debian loader")

@@ -27,12 +27,16 @@ BASE = {
 }
 
 
+def ask(compiler, question):
+    """Returns a compiler's answer."""
+    return subprocess.run([compiler, question], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout.strip()
+
+
 def runtime(compiler, processor):
     """Returns the libraries that the compiler's programs need, below the root, and their licences."""
     files = {}
     for name in LIBRARIES + [processor.loader]:
-        path = subprocess.run([compiler, "-print-file-name=" + name], check=True, stdout=subprocess.PIPE,
-                              universal_newlines=True).stdout.strip()
+        path = ask(compiler, "-print-file-name=" + name)
         if not os.path.isabs(path):
             raise SystemExit("make_package: %s has no %s" % (compiler, name))
         with open(path, "rb") as file:
@@ -46,9 +50,9 @@ def runtime(compiler, processor):
     return files
 
 
-def package(files, processor, version, compiler):
-    """Returns the name and the bytes of the archive."""
-    root = dict(BASE, **runtime(compiler, processor))
+def package(files, processor, version, libraries):
+    """Returns the name and the bytes of the archive. `libraries` are those of runtime()."""
+    root = dict(BASE, **libraries)
     root.update({"opt/nccl-pulse/" + path: data for path, data in files.items()})
     layer = content.tar_of(root)
     blobs = {}
@@ -65,7 +69,7 @@ def package(files, processor, version, compiler):
     configuration = json_blob({
         "architecture": processor.debian,
         "os": "linux",
-        "created": "2020-01-01T00:00:00Z",
+        "created": content.MODIFIED_TEXT,
         "config": {
             # A number, so that runAsNonRoot can be checked. Manifests set the user that it really runs as.
             "User": "65534:65534",
@@ -81,7 +85,7 @@ def package(files, processor, version, compiler):
             },
         },
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
-        "history": [{"created": "2020-01-01T00:00:00Z", "created_by": "make_package"}],
+        "history": [{"created": content.MODIFIED_TEXT, "created_by": "make_package"}],
     }, "config.v1+json")
     manifest = json_blob({"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
                           "config": configuration, "layers": [layer_blob]}, "manifest.v1+json")

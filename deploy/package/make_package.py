@@ -8,7 +8,7 @@ import argparse
 import os
 import re
 
-from deploy.package import content, debian, image, project, rpm, wheel
+from deploy.package import content, debian, image, project, rpm, sbom, wheel
 
 # What the files of the source tree have for project.HOMEPAGE.
 PLACEHOLDER = b"https://docs.example.com/nccl-pulse"
@@ -69,6 +69,8 @@ def main():
     parser.add_argument("--version_header", required=True)
     parser.add_argument("--out", required=True, help="the folder to write to, which exists")
     parser.add_argument("--compiler", required=True, help="GCC, beside whose libraries the programs run")
+    parser.add_argument("--dependencies", required=True, help="third_party/dependencies.bzl")
+    parser.add_argument("--debian_sums", required=True, help="third_party/debian_archives.sha256")
     several = {"nargs": "+", "action": "append", "default": []}
     parser.add_argument("--install", metavar="WORD", help="FOLDER FILE...", **several)
     parser.add_argument("--tree", metavar="WORD", help="FOLDER START FILE...: keeps what follows START",
@@ -81,10 +83,16 @@ def main():
     files = collect(options)
     processor = content.processor_of(files["bin/pulse"])
     release = version(read(options.version_header).decode())
+    libraries = image.runtime(options.compiler, processor)
+    shipped = sorted({path.split("/licences/")[1].split("/")[0] for path in files if "/licences/" in path})
+    components = [
+        *sbom.sources(read(options.dependencies).decode(), read(options.debian_sums).decode(), shipped),
+        *sbom.run_time(image.ask(options.compiler, "-dumpfullversion"), libraries["usr/lib/libc.so.6"])]
     for name, data in [
             debian.package(files, processor, release),
+            sbom.package(files, processor, release, components),
             tar(files, processor, release),
-            image.package(files, processor, release, options.compiler),
+            image.package(files, processor, release, libraries),
             rpm.package(files, processor, release),
             wheel.package(files, processor, release),
     ]:

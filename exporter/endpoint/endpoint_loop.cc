@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "exporter/base/realtime_clock.h"
+#include "exporter/base/version.h"
 #include "exporter/http/handler.h"
 #include "exporter/page/status_page.h"
 
@@ -27,7 +29,8 @@ Handler HealthHandler() {
 
 Handler StatusPageHandler() {
   return {"/", "the status page",
-          [body = std::make_shared<const std::string>(StatusPage())](const HttpRequest&) {
+          [body = std::make_shared<const std::string>(absl::StrReplaceAll(
+               StatusPage(), {{"@VERSION@", BuildVersion()}}))](const HttpRequest&) {
             return HttpResponse{200, kHtmlType, body, std::string(StatusPageHeaders())};
           }};
 }

@@ -11,6 +11,7 @@
 
 namespace nccl_pulse {
 
+// Has @VERSION@ where the server puts its version.
 std::string_view StatusPage();
 // Lines for the head of its response, each with its CR LF.
 std::string_view StatusPageHeaders();

@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+from unittest import mock
 
 from deploy.package import content, make_package, project
 from tests import running
@@ -330,6 +331,20 @@ class PackageTest(unittest.TestCase):
         needed = {line for line in query("--requires") if not line.startswith("rpmlib(")}
         self.assertEqual({"libc.so.6(GLIBC_%d.%d)(64bit)" % project.GLIBC, "libm.so.6()(64bit)", "libgcc_s.so.1()(64bit)"}, needed)
 
+    def test_the_bill_of_materials_names_what_is_linked_as_it_is_pinned(self):
+        document = json.loads(read(package(".spdx.json")))
+        components = {each["SPDXID"]: each for each in document["packages"]}
+        self.assertEqual("SPDX-2.3", document["spdxVersion"])
+        linked = {components[each["relatedSpdxElement"]]["name"] for each in document["relationships"]
+                  if each["relationshipType"] == "STATIC_LINK"}
+        self.assertEqual(set(re.findall(r"^@([^/]+)//", read(LINKED).decode(), re.MULTILINE)) - NOT_LINKED | {"libstdc++"}, linked)
+        for each in components.values():
+            self.assertRegex(each["SPDXID"], r"^SPDXRef-[A-Za-z0-9.-]+$")
+            self.assertRegex(each["versionInfo"], r"^[0-9]+(\.[0-9]+)+|^[0-9a-f]{40}$")
+        zlib = components["SPDXRef-zlib"]
+        self.assertEqual(("1.2.13", "Zlib"), (zlib["versionInfo"], zlib["licenseDeclared"]))
+        self.assertIn(zlib["checksums"][0]["checksumValue"], read(os.path.join(RUNFILES, "third_party/dependencies.bzl")).decode())
+
     @unittest.skipUnless(shutil.which("dpkg-deb"), "needs dpkg-deb")
     def test_dpkg_reads_it(self):
         self.assertEqual("nccl-pulse", subprocess.run(
@@ -416,7 +431,7 @@ class ReproducibleTest(unittest.TestCase):
         }
         # A compiler, as far as it is asked where its libraries are.
         with open(os.path.join(folder, "compiler"), "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\nname=${1#-print-file-name=}\nprintf %s $name >$name\necho $PWD/$name\n")
+            file.write("#!/bin/sh\ncase $1 in -dump*) echo 12.2.0; exit ;; esac\nname=${1#-print-file-name=}\nprintf %s $name >$name\necho $PWD/$name\n")
         os.chmod(os.path.join(folder, "compiler"), 0o755)
         names = list(sources)
         for name in names:
@@ -427,7 +442,9 @@ class ReproducibleTest(unittest.TestCase):
             os.utime(path, (modified, modified))
         command = [
             os.path.join(RUNFILES, "deploy/package/make_package"), "--version_header",
-            "version.h", "--out", "out", "--compiler", os.path.join(folder, "compiler"), "--install", "bin", "pulse",
+            "version.h", "--out", "out", "--compiler", os.path.join(folder, "compiler"),
+            "--dependencies", os.path.join(RUNFILES, "third_party/dependencies.bzl"),
+            "--debian_sums", os.path.join(RUNFILES, "third_party/debian_archives.sha256"), "--install", "bin", "pulse",
             "--install", "lib", "libnccl-profiler-pulse.so", "--licences", "share/doc/licences",
             "external/zlib/licences/LICENSE",
         ]
@@ -443,6 +460,13 @@ class ReproducibleTest(unittest.TestCase):
         entries, _ = entries_of_tar(members_of_ar(first["nccl-pulse_1.2.3_amd64.deb"])["data.tar.gz"])
         self.assertIn("usr/lib/x86_64-linux-gnu/libnccl-profiler-pulse.so", entries)
         self.assertIn("usr/share/doc/licences/zlib/LICENSE", entries)
+
+    def test_the_homepage_of_a_fork_is_in_its_rules_and_documents(self):
+        path = os.path.join(os.environ["TEST_TMPDIR"], "rules.yaml")
+        with open(path, "wb") as file:
+            file.write(b"runbook_url: %s/runbook.md" % make_package.PLACEHOLDER)
+        with mock.patch.object(project, "HOMEPAGE", "https://fork.example.com"):
+            self.assertEqual(b"runbook_url: https://fork.example.com/runbook.md", make_package.read(path))
 
     def test_an_unknown_machine_is_named(self):
         with self.assertRaisesRegex(SystemExit, "unknown machine 40"):

@@ -79,6 +79,7 @@ inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the count
 // No closer than the poller looks.
 inline constexpr uint64_t kMarkerSpacingNs = 20000000;
 inline constexpr uint64_t kHurryNs = 100000;
+inline constexpr uint64_t kPauseNs = 200000;
 
 // A pair of timing events around one launch. What it stands for is its user's, by its index.
 struct TimedPair {
@@ -271,6 +272,10 @@ class StreamTimer {
     }
     timer.last_launch_ns_.store(now_ns);
     return true;
+  }
+  // True if a launch at `now_ns` comes after a pause: it may be the first of a step.
+  static bool ComesAfterPause(const CommunicatorTimer& timer, uint64_t now_ns) {
+    return now_ns >= timer.last_launch_ns_.load() + kPauseNs;
   }
   // It has been made. Returns when it began.
   static uint64_t EndHurried(CommunicatorTimer& timer) {

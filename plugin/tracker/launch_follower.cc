@@ -124,9 +124,9 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
   }
   const uint64_t composite =
       calls > 1 ? FinishComposite(instruments, communicator, calls, false) : kNoComposite;
-  if (IsGateDue()) {
-    instruments.stream_timer->RecordGate(timer_, stream, instruments.clock.NowNs());
-  }
+  const uint64_t now_ns = instruments.clock.NowNs();
+  if (timer_.is_counted() && StreamTimer::ComesAfterPause(timer_, now_ns)) Set(kUnhurried, true);
+  if (IsGateDue()) instruments.stream_timer->RecordGate(timer_, stream, now_ns);
   // Last: what is recorded behind it would be timed, too.
   if (may_be_timed && instruments.samples()) {
     *pair = BeginTiming(instruments, communicator, stream, calls, composite);

@@ -187,6 +187,10 @@ class LaunchFollower {
         __builtin_expect(!instruments.has_captured.load(), 1)) {
       if (__builtin_expect(!read_now(&now_ns), 0)) return false;
       is_hurried = StreamTimer::BeginHurried(timer_, now_ns);
+      if (!is_hurried && StreamTimer::ComesAfterPause(timer_, now_ns)) {
+        Set(kUnhurried, true);  // Start records a gate in front of it
+        return false;
+      }
     }
     if (__builtin_expect(is_hurried, 1)) {
       Number(stream, kBlocking | kHurried);
@@ -242,12 +246,15 @@ class LaunchFollower {
     }
     const uint64_t now_ns = instruments.clock.NowNs();
     RecordWriter record = communicator.Writer(instruments.segment);
-    constexpr uint64_t kUnhurriedNs = 200000;
     const uint8_t gates = hurried_gates_.load();
     if (__builtin_expect(gates != 0, 0) && (state & kUnhurried) == 0) {
       hurried_gates_.store(gates - 1);
     }
-    const bool is_unhurried = now_ns >= record.last_launch_ns() + kUnhurriedNs;
+    bool is_unhurried = now_ns >= record.last_launch_ns() + kPauseNs;
+    // It has a gate itself, so the next one needs none.
+    if (__builtin_expect(is_unhurried, 0) && timer_.is_counted()) {
+      is_unhurried = (state & kUnhurried) == 0;
+    }
     Set(kAnyLaunch, false);
     Set(kUnhurried, is_unhurried);
     record.CountFollowedLaunch(now_ns, (state & kKernel) != 0);
@@ -341,7 +348,7 @@ class LaunchFollower {
     kEarlyPair = 16,
     // The last one of the calls since the last launch is sampled.
     kSampled = 32,
-    // The next launch may have a gate (stream_timer.h): the last one came after a pause.
+    // The next launch may have a gate (stream_timer.h): it or the last one came after a pause.
     kUnhurried = 64,
     // The last one of the calls since the last launch is the first of its operation and size.
     kFirstOfKind = 256,

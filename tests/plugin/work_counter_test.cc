@@ -989,6 +989,30 @@ TEST_WITH_JOB(CountedLaunchesTest, AnOperationIsReportedBeforeItsLaunch) {
   EXPECT_EQ(job.work().state, WorkState::kProven);
 }
 
+// A step of three launches after a pause. The first hangs: it has a gate, though it is no launch after the next.
+TEST_WITH_JOB(CountedLaunchesTest, TheFirstOfAStepHangs) {
+  ProveInAHurry(job);
+  for (const bool begun : {true, false}) {
+    ASSERT_TRUE(Hurry(gpu, job));
+    for (int i = 0; i < 3; ++i) {  // no look brings gates
+      job.comm().Run(0);
+      job.block().Finish();
+    }
+    AdvanceClock(kMs);
+    if (!begun) gpu.Launch(job.comm().stream(), FakeCuda::kForever);
+    job.comm().Run(begun ? FakeCuda::kForever : 0);
+    job.comm().Run(0);
+    job.comm().Run(0);
+    for (int i = 0; i < 3; ++i) job.See();
+    EXPECT_EQ(job.comm().Read().oldest_launch,
+              begun ? OldestLaunch::kBegun : OldestLaunch::kNotBegun);
+    gpu.Release(job.comm().stream());
+    job.block().Finish(2, 3);
+    for (int i = 0; i < 3; ++i) job.See();
+    EXPECT_EQ(job.comm().Read().oldest_inflight_realtime_ns, 0);
+  }
+}
+
 // Work of the application's stands in front of a launch, and the launch before that has no event.
 TEST_WITH_JOB(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
   ProveInAHurry(job);

@@ -385,6 +385,9 @@ struct ProcessSnapshot {
   int64_t heard_realtime_ns = 0;
   // It was read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
+  // It runs without the plugin: NCCL's RAS, NVML and /proc say all of this (exporter/outside). Its calls
+  // are launches.
+  bool is_from_outside = false;
   // The pid that the kernel tells the server of its node (0: the process is not seen from there),
   // and the PID namespace in which that pid counts.
   int32_t seen_pid = 0;

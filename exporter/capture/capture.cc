@@ -325,7 +325,12 @@ class Capturer {
 
   // This host's may be of another job, where no endpoint of this host is asked.
   void AddRas() {
-    const std::optional<Address>& ras = options_.look.ras;
+    std::optional<Address> ras = options_.look.ras;
+    std::string error;
+    const auto& processes = capture_.look.set.processes;
+    const bool is_any_outside = std::any_of(processes.begin(), processes.end(),
+                                            [](const auto& each) { return each.is_from_outside; });
+    if (!ras && is_any_outside) RasFromFlag("", &ras, &error);
     const bool is_of_job =
         ras.has_value() &&
         (!IsThisHost(*ras) || std::any_of(endpoints_.begin(), endpoints_.end(), IsThisHost));

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "exporter/base/monotonic_clock.h"
+#include "exporter/base/patient_thread.h"
+#include "exporter/base/realtime_clock.h"
+#include "exporter/capture/local_process.h"
 #include "exporter/cli/agent_watch.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/fleet_flags.h"
@@ -29,6 +33,7 @@
 #include "exporter/endpoint/server.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/node/listener.h"
+#include "exporter/outside/outside_watch.h"
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {
@@ -43,6 +48,7 @@ constexpr std::chrono::milliseconds kCapturePatience{500};
 struct {
   std::string listen = ":9410", web_config, file_sd_dir, drop_families;
   std::string histograms = kDefaultHistograms;
+  std::string without_plugin = "on";
   absl::Duration keep = absl::Minutes(10);
   int keep_processes = 256;
   CaptureFlags captures;
@@ -63,6 +69,8 @@ largest share loses first. It uses at most a quarter of one core.
   --keep=DURATION         how long an ended process is kept (default 10m)
   --keep-processes=N      at most this many; the oldest are dropped first (default 256; 0: none)
   --hang-after=DURATION   time without progress that counts as a hang (default 10s)
+  --without-plugin=on|off  also find hangs of jobs that run without NCCL Pulse, by NCCL's RAS, NVML and /proc:
+                          docs/without-the-plugin.md (default on)
   --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
   --histograms=FORM       both, classic or native; then exceptions: family=FORM for one histogram, network=FORM
                           for timing="network" (default both,network=native)
@@ -125,6 +133,31 @@ int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
   }
 }
 
+// Looks for hangs of jobs without the plugin, on a thread of its own: RAS may take seconds to answer.
+struct OutsideThread : PatientThread {
+  OutsideThread(std::function<std::chrono::milliseconds()> hang_after, outside::Sources sources)
+      : watch(std::move(hang_after), std::move(sources)) {}
+
+  void Run() {
+    if (!watch.HasGpus()) {
+      return LogLine(LogLevel::kInfo,
+                     "jobs without the plugin aren't watched: no GPU, or no NVML here");
+    }
+    auto next = std::chrono::steady_clock::now();
+    while (WaitUntil(next)) {
+      try {
+        watch.Round();
+      } catch (const std::exception& problem) {
+        LogLine(LogLevel::kWarning,
+                absl::StrCat("cannot look for hangs of jobs without NCCL Pulse: ", problem.what()));
+      }
+      next = std::chrono::steady_clock::now() + outside::OutsideWatch::kInterval;
+    }
+  }
+
+  outside::OutsideWatch watch;
+};
+
 int BadFlag(const char* what) {
   std::fprintf(stderr, "pulse: %s\n", what);
   return kUsageError;
@@ -137,6 +170,7 @@ std::vector<Flag> Flags() {
                                                 {"--keep", &flags.keep},
                                                 {"--keep-processes", &flags.keep_processes},
                                                 {"--file-sd-dir", &flags.file_sd_dir},
+                                                {"--without-plugin", &flags.without_plugin},
                                                 {"--histograms", &flags.histograms},
                                                 {"--drop-families", &flags.drop_families},
                                                 {"--capture-dir", &flags.captures.dir},
@@ -172,6 +206,8 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     *wrong = "--keep-processes is not between 0 and 100000";
   } else if (!ReadHangAfter(std::chrono::hours(24), &hang_after, wrong)) {
     return false;
+  } else if (flags.without_plugin != "on" && flags.without_plugin != "off") {
+    *wrong = "--without-plugin is neither on nor off";
   } else if (!options->service_directory.empty() && options->service_directory[0] != '/') {
     *wrong = "--file-sd-dir is no absolute path";
   } else if (!ParseHistograms(flags.histograms, &options->exposition)) {
@@ -182,7 +218,6 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     *wrong = "--drop-families: there is no metric family " + unknown;
   }
   if (!wrong->empty()) return false;
-  options->source = [](const ReadWish&) { return SnapshotSet(); };
   options->log = LogLine;
   options->cpu_share = kAgentCpuShare;
   options->peers.agent = true;
@@ -231,6 +266,12 @@ int Run(const std::vector<std::string>& arguments) {
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
+  auto sources = outside::SourcesOfThisHost();
+  sources.hostname = NodeName();
+  const auto rest =
+      std::make_shared<OutsideThread>(wanted.server.hang_after_now, std::move(sources));
+  wanted.server.source = [rest](const ReadWish&) { return rest->watch.Snapshots(RealtimeNs()); };
+
   const std::unique_ptr<Server> server = Server::Start(std::move(wanted.server), &error);
   if (server == nullptr) {
     std::fprintf(stderr, "pulse: %s\n", error.c_str());
@@ -260,10 +301,17 @@ int Run(const std::vector<std::string>& arguments) {
     watch = AgentWatch::Start(std::move(wanted.on_hang), std::move(wanted.captures), own,
                               wanted.question.client, LogLine);
   }
+  const bool is_looking = flags.without_plugin == "on";
+  if (is_looking) {
+    error = PatientThread::Start(rest, [](OutsideThread& its) { its.Run(); });
+    if (!error.empty())
+      LogLine(LogLevel::kWarning, "no thread for jobs without the plugin: " + error);
+  }
   while (WaitForSignal(signals, &control) == SIGHUP) Reload(wanted.guard.get());
   control.Close();
   LogLine(LogLevel::kInfo, "the agent ends; the job's processes serve again");
-  const bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
+  bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
+  has_ended &= !is_looking || rest->Stop(kCapturePatience);
   server->Stop();
   // A capture that is being taken is left unfinished, under a name that says so, and a program that
   // was started to itself. Their threads use what main would destroy.

@@ -1,6 +1,10 @@
 // pulse diagnose: one verdict for a whole job, from all of its endpoints.
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -113,6 +117,24 @@ outside::Looks LookAtRest(const Question& question) {
   return outside::LookFromOutside(options, outside::SourcesOfThisHost());
 }
 
+// An agent, or the endpoint of a job's other ranks, has reported them.
+void DropReported(const JobLook& look, outside::Looks* rest) {
+  std::set<uint64_t> reported;
+  for (const ProcessSnapshot& process : look.set.processes) {
+    for (const CommunicatorSnapshot& each : process.communicators) reported.insert(each.comm_id);
+  }
+  const auto is_reported = [&reported](const JobLook& job) {
+    return std::any_of(
+        job.set.processes.begin(), job.set.processes.end(), [&reported](const auto& process) {
+          return std::any_of(
+              process.communicators.begin(), process.communicators.end(),
+              [&reported](const auto& each) { return reported.count(each.comm_id) != 0; });
+        });
+  };
+  rest->jobs.erase(std::remove_if(rest->jobs.begin(), rest->jobs.end(), is_reported),
+                   rest->jobs.end());
+}
+
 // A job of many nodes has more endpoints than this host's.
 std::string WhoWasAsked(const std::vector<Address>& endpoints) {
   std::string names;
@@ -168,6 +190,11 @@ int Run(const std::vector<std::string>& arguments) {
   const bool is_here = !IsAnyNamed();
   outside::Looks rest;
   if (is_here) rest = LookAtRest(question);
+  for (const std::size_t mixed : rest.mixed) {
+    const auto& processes = rest.jobs[mixed].set.processes;
+    question.options.outside.insert(question.options.outside.end(), processes.begin(),
+                                    processes.end());
+  }
   JobLook look;
   switch (Ask(&question, &look, &error)) {
     case Asked::kLooked:
@@ -177,6 +204,7 @@ int Run(const std::vector<std::string>& arguments) {
     case Asked::kBadUsage:
       return Fail(kUsageError, error);
   }
+  if (look.heard != 0) DropReported(look, &rest);
   int status = look.heard == 0 && !rest.jobs.empty() ? 0 : StatusOf(look);
   if (look.heard != 0 || rest.jobs.empty()) {
     Print(look);

@@ -34,14 +34,15 @@ enum class HangVerdict : uint8_t {
 // A situation is known beside a verdict, where it changes what is said or done.
 enum class Situation : uint8_t {
   kPlain,
-  kFinalized,   // the suspects have finalized the communicator
-  kExiting,     // the suspect's process is in exit()
-  kBeingMade,   // the others make the communicator
-  kQueued,      // those that wait are behind earlier work of their own GPUs
-  kInReplay,    // they wait in a replay of a CUDA graph
-  kInsideNccl,  // they have launched nothing
-  kInGraphs,    // counters of finished work stand; where in a graph is not known
-  kOfDumps,     // files of PyTorch's Flight Recorder are read, no endpoints
+  kFinalized,    // the suspects have finalized the communicator
+  kExiting,      // the suspect's process is in exit()
+  kBeingMade,    // the others make the communicator
+  kQueued,       // those that wait are behind earlier work of their own GPUs
+  kInReplay,     // they wait in a replay of a CUDA graph
+  kInsideNccl,   // they have launched nothing
+  kInGraphs,     // counters of finished work stand; where in a graph is not known
+  kOfDumps,      // files of PyTorch's Flight Recorder are read, no endpoints
+  kFromOutside,  // the suspects run without the plugin
 };
 
 // In these texts {has}, {is} and {does} agree with the ranks that are named. {call} and {op} are what
@@ -148,6 +149,10 @@ inline constexpr SituationEntry kSituations[] = {
      Situation::kExiting,
      {"{is} in exit(), and {has} not called {call}", nullptr,
       "gdb -p {pid} -batch -ex 'thread apply all bt'{place}: what keeps it from ending", nullptr}},
+    {HangVerdict::kRankNotCalled,
+     Situation::kFromOutside,
+     {"{has} launched less than the others, as NCCL's RAS or NVML reports", nullptr, nullptr,
+      nullptr}},
     {HangVerdict::kRankNotBegun,
      Situation::kInReplay,
      {"{is} behind the others in the replays of CUDA graphs", nullptr,

@@ -14,6 +14,7 @@
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/base/process_use.h"
 #include "exporter/base/realtime_clock.h"
+#include "exporter/diagnosis/outside_ranks.h"
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/exposition/calls_json.h"
 #include "exporter/exposition/communicators_json.h"
@@ -128,6 +129,7 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
     }
   }
   node_.Read(&set, MonotonicNow(), wish);
+  JoinOutsideRanks(&set);
   gpu_uses_.Add(RealtimeNs(), int64_t{std::chrono::nanoseconds(hang_after).count()}, &set);
   ForgetSharedRanks(&set);
   pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());

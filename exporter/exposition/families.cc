@@ -75,7 +75,10 @@ void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
 std::vector<const ProcessSnapshot*> OldestFirst(const std::vector<ProcessSnapshot>& processes) {
   std::vector<const ProcessSnapshot*> order;
   order.reserve(processes.size());
-  for (const ProcessSnapshot& process : processes) order.push_back(&process);
+  for (const ProcessSnapshot& process : processes) {
+    // Without the plugin there are verdicts, and no numbers.
+    if (!process.is_from_outside) order.push_back(&process);
+  }
   std::stable_sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
     return std::tie(a->start_realtime_ns, a->pid) < std::tie(b->start_realtime_ns, b->pid);
   });
@@ -139,7 +142,7 @@ std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabe
   }
   AddUsual(diagnosis, &set);
   set.Summary(MetricId::kScrapeDuration, {}, stats.pages, stats.seconds);
-  set.Gauge(MetricId::kProcesses, {}, static_cast<double>(snapshots.processes.size()));
+  set.Gauge(MetricId::kProcesses, {}, static_cast<double>(processes.size()));
   set.Counter(MetricId::kSegmentsRead, {}, stats.segments_read);
   for (int i = 0; i < kRejections; ++i) {
     set.SeenCounter(MetricId::kSegmentsRejected, {RejectionName(static_cast<Rejection>(i))},

@@ -185,6 +185,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(40, process.seen_pid);
   fields.Number(41, process.seen_in);
   fields.Number(42, process.user, int64_t{-1});
+  fields.Number(43, process.is_from_outside);
 }
 
 template <typename Set>

@@ -203,6 +203,7 @@ class Look {
     });
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
     look_.endpoint_of = std::move(endpoint_of_);
+    AddOutside();
     look_.other_jobs = all_.other_jobs();
     look_.set = all_.Take();
     last_heard_->AddTo(heard_, &look_.set);
@@ -216,6 +217,17 @@ class Look {
   }
 
  private:
+  void AddOutside() {
+    SnapshotMessage message;
+    message.set.processes = options_.outside;
+    for (ProcessSnapshot& process : message.set.processes) {
+      const bool is_stopped =
+          process.run_state == RunState::kStopped || process.run_state == RunState::kTraced;
+      if (!is_stopped) process.last_poll_realtime_ns = look_.now_realtime_ns;
+    }
+    all_.Add(std::move(message));
+  }
+
   // "" if the answer was added to the others, otherwise what is wrong.
   std::string Take(std::size_t index, const FleetAnswer& answer) {
     if (std::string problem = ProblemOf(answer, "/api/v1/snapshots"); !problem.empty()) {

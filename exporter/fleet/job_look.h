@@ -88,6 +88,8 @@ struct JobLookOptions {
   std::chrono::milliseconds most_time{10000};
   std::optional<Address> ras;  // NCCL's, asked once for ranks that no endpoint knows
   AskFunction ask = AskAll;
+  // Ranks without the plugin (exporter/outside), beside those that endpoints report.
+  std::vector<ProcessSnapshot> outside;
   LastHeard* last_heard = nullptr;  // of earlier looks at the same endpoints; null: there were none
 };
 

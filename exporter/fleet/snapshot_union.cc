@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/outside_ranks.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -32,6 +34,10 @@ int64_t Shortest(int64_t a, int64_t b) {
 bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   const bool a_lives = a.end == ProcessEnd::kLive;
   const bool b_lives = b.end == ProcessEnd::kLive;
+  // Of a process without the plugin its own node's agent knows more.
+  const bool is_a_here = a.is_from_outside && a.seen_pid != 0;
+  const bool is_b_here = b.is_from_outside && b.seen_pid != 0;
+  if (is_a_here != is_b_here) return is_a_here;
   if (a_lives != b_lives) return a_lives;
   return a.last_poll_realtime_ns > b.last_poll_realtime_ns;
 }
@@ -127,6 +133,7 @@ SnapshotSet SnapshotUnion::Take() {
   all.resize(kept);
   set.processes = std::move(all);
   set_ = SnapshotSet();
+  JoinOutsideRanks(&set);
   return set;
 }
 

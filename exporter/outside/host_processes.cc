@@ -30,18 +30,20 @@ namespace {
 constexpr std::size_t kMostPids = 65536;
 constexpr std::size_t kMostValueBytes = 256;
 
-// Passes up to `limit` bytes of the file on in pieces, until `take` returns false.
+// Passes up to `limit` bytes of the file on in pieces, until `take` returns false. Returns the error of
+// open(2), or 0.
 template <typename Take>
-void ReadPieces(int folder, const char* name, std::size_t limit, const Take& take) {
+int ReadPieces(int folder, const char* name, std::size_t limit, const Take& take) {
   const Descriptor file(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (file.get() < 0) return;
+  if (file.get() < 0) return errno;
   char buffer[16384];
   for (std::size_t done = 0; done < limit;) {
     const ssize_t n = read(file.get(), buffer, std::min(sizeof(buffer), limit - done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 || !take(std::string_view(buffer, static_cast<std::size_t>(n)))) return;
+    if (n <= 0 || !take(std::string_view(buffer, static_cast<std::size_t>(n)))) break;
     done += static_cast<std::size_t>(n);
   }
+  return 0;
 }
 
 std::string ReadWhole(int folder, const char* name, std::size_t limit) {
@@ -53,24 +55,25 @@ std::string ReadWhole(int folder, const char* name, std::size_t limit) {
   return text;
 }
 
-// True if it has NCCL loaded.
-bool ReadMaps(int folder, HostProcess* process) {
+// True if it has NCCL loaded; `otherwise` if only its user may read its maps.
+bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
   constexpr std::string_view kNccl = "/libnccl.so", kPlugin = "libnccl-profiler-pulse";
   bool has_nccl = false;
   std::string text;  // the last piece, and the end of the one before
-  ReadPieces(folder, "maps", kMostMapsBytes, [&](std::string_view piece) {
+  const int error = ReadPieces(folder, "maps", kMostMapsBytes, [&](std::string_view piece) {
     text.erase(0, text.size() - std::min(text.size(), kPlugin.size() - 1));
     text.append(piece);
     has_nccl |= absl::StrContains(text, kNccl);
     process->has_plugin |= absl::StrContains(text, kPlugin);
     return !(has_nccl && process->has_plugin);
   });
-  return has_nccl;
+  return has_nccl || (otherwise && (error == EACCES || error == EPERM));
 }
 
-RunState StateOf(int folder) {
+RunState StateOf(int folder, int64_t* start_realtime_ns) {
   constexpr std::size_t kState = 3, kThreads = 20;
   const ProcStat stat(ReadWhole(folder, "stat", 4096));
+  *start_realtime_ns = stat.StartRealtimeNs();
   const std::string_view state = stat.Field(kState);
   if (state.size() != 1) return RunState::kEnded;
   int threads = 0;
@@ -108,6 +111,7 @@ void ReadEnvironment(int folder, HostProcess* process) {
   const std::pair<std::string_view, std::string*> wanted[] = {
       {"RANK=", &process->global_rank},
       {"WORLD_SIZE=", &process->world_size},
+      {"LOCAL_WORLD_SIZE=", &process->local_world_size},
       {"SLURM_JOB_ID=", &process->slurm_job_id},
       {"NCCL_RAS_ADDR=", &process->ras_address},
       {"NCCL_RAS_ENABLE=", &enabled},
@@ -122,18 +126,24 @@ void ReadEnvironment(int folder, HostProcess* process) {
   process->is_ras_off = enabled == "0";
 }
 
-bool ReadProcess(int proc, int32_t pid, HostProcess* process) {
+enum class Found { kNothing, kNccl, kRankWithoutNccl };
+
+// `is_on_gpu`: it may have NCCL loaded even if its maps can't be read.
+Found ReadProcess(int proc, int32_t pid, bool is_on_gpu, HostProcess* process) {
   const Descriptor folder(
       openat(proc, absl::StrCat(pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status {};
-  if (folder.get() < 0 || fstat(folder.get(), &status) != 0) return false;
+  if (folder.get() < 0 || fstat(folder.get(), &status) != 0) return Found::kNothing;
   process->pid = pid;
   process->user = status.st_uid;
-  if (!ReadMaps(folder.get(), process)) return false;
-  process->state = StateOf(folder.get());
-  process->own_pid = OwnPid(folder.get(), pid);
+  const bool has_nccl = ReadMaps(folder.get(), is_on_gpu, process);
   ReadEnvironment(folder.get(), process);
-  return process->state != RunState::kEnded;
+  const bool is_rank = !process->global_rank.empty() && !process->world_size.empty();
+  if (!has_nccl && !is_rank) return Found::kNothing;
+  process->state = StateOf(folder.get(), &process->start_realtime_ns);
+  process->own_pid = OwnPid(folder.get(), pid);
+  if (process->state == RunState::kEnded) return Found::kNothing;
+  return has_nccl ? Found::kNccl : Found::kRankWithoutNccl;
 }
 
 std::vector<int32_t> PidsIn(const std::string& proc) {
@@ -157,9 +167,10 @@ struct Scan {
   std::mutex mutex;
   std::condition_variable has_news;
   std::vector<int32_t> pids;
+  bool are_on_gpus = false;
   std::size_t next = 0;  // among the pids
   std::size_t read = 0;
-  std::vector<HostProcess> found;
+  std::vector<HostProcess> found, unloaded;
 };
 
 std::atomic<int> g_readers{0};
@@ -171,10 +182,12 @@ void ReadOn(const std::shared_ptr<Scan>& scan, int proc) {
     const int32_t pid = scan->pids[scan->next++];
     lock.unlock();
     HostProcess process;
-    const bool is_found = ReadProcess(folder.get(), pid, &process);
+    const Found found = ReadProcess(folder.get(), pid, scan->are_on_gpus, &process);
     lock.lock();
     ++scan->read;
-    if (is_found) scan->found.push_back(std::move(process));
+    if (found == Found::kNccl) scan->found.push_back(std::move(process));
+    const bool has_room = scan->unloaded.size() < kMostProcesses;
+    if (found == Found::kRankWithoutNccl && has_room) scan->unloaded.push_back(std::move(process));
     scan->has_news.notify_all();
   }
   g_readers.fetch_sub(1);
@@ -196,11 +209,13 @@ bool StartReader(const std::shared_ptr<Scan>& scan, const std::string& proc) {
 
 }  // namespace
 
-HostProcesses FindNcclProcesses(std::chrono::milliseconds patience, const std::string& proc) {
+HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
+                                const std::vector<int32_t>* pids, const std::string& proc) {
   constexpr std::chrono::milliseconds kPatienceOfOne{500};
   const auto end = std::chrono::steady_clock::now() + patience;
   const auto scan = std::make_shared<Scan>();
-  scan->pids = PidsIn(proc);
+  scan->are_on_gpus = pids != nullptr;
+  scan->pids = pids != nullptr ? *pids : PidsIn(proc);
   bool is_reading = StartReader(scan, proc);
   std::unique_lock<std::mutex> lock(scan->mutex);
   const auto is_done = [&scan] {
@@ -219,17 +234,14 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience, const std::s
   }
   HostProcesses result;
   result.processes = scan->found;
+  result.unloaded = scan->unloaded;
   result.unread = is_done() ? 0 : scan->pids.size() - scan->read;
   scan->next = scan->pids.size();
-  std::sort(result.processes.begin(), result.processes.end(),
-            [](const HostProcess& a, const HostProcess& b) { return a.pid < b.pid; });
+  for (auto* list : {&result.processes, &result.unloaded}) {
+    std::sort(list->begin(), list->end(),
+              [](const HostProcess& a, const HostProcess& b) { return a.pid < b.pid; });
+  }
   return result;
-}
-
-RunState RunStateIn(const std::string& proc, int32_t pid) {
-  const Descriptor folder(
-      open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  return folder.get() < 0 ? RunState::kEnded : StateOf(folder.get());
 }
 
 }  // namespace nccl_pulse::outside

@@ -34,24 +34,26 @@ struct HostProcess {
   int32_t pid = 0;
   int32_t own_pid = 0;  // in its own PID namespace
   uid_t user = 0;
+  int64_t start_realtime_ns = 0;
   RunState state{};
   bool has_plugin = false;
   // "": not set, or not readable.
-  std::string global_rank, world_size, slurm_job_id;
+  std::string global_rank, world_size, local_world_size, slurm_job_id;
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
 };
 
 struct HostProcesses {
   std::vector<HostProcess> processes;  // in the order of their pids
+  std::vector<HostProcess> unloaded;   // RANK and WORLD_SIZE are set, and NCCL isn't loaded
   std::size_t unread = 0;              // that did not answer
 };
 
+// Among these pids, which are on GPUs: then a process whose maps only its user may read counts, too.
+// Null: all of the host.
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
+                                const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");
-
-// Returns the run state that /proc has now; kEnded: there is no such process.
-RunState RunStateIn(const std::string& proc, int32_t pid);
 
 }  // namespace nccl_pulse::outside
 

@@ -51,6 +51,7 @@ struct Group {
   Counts least{};                  // of the ranks that answered
   bool is_unequal = false;         // some rank has launched more of what waits for all
   std::size_t busy = 0, idle = 0;
+  std::vector<const HostProcess*> unloaded;
   bool has_event = false;  // a rank is stopped, gone or missing
 
   bool IsAhead(const RasRank& rank) const {
@@ -169,7 +170,7 @@ class Maker {
       jobs[{process.user, process.slurm_job_id, process.world_size}].push_back(&process);
     }
     for (const auto& [key, processes] : jobs) {
-      if (processes.size() < 2) continue;
+      if (processes.size() < 2 && SizeOf(std::get<2>(key)) < 2) continue;
       RasCommunicator communicator;
       communicator.id = TextHash(absl::StrCat(std::get<0>(key), "\n", std::get<1>(key), "\n",
                                               std::get<2>(key), "\nwithout RAS")) |
@@ -190,6 +191,11 @@ class Maker {
       }
       communicator.size = static_cast<int32_t>(communicator.ranks.size());
       Add(communicator, Motion::kStood, false);
+      for (const HostProcess& each : seen_.unloaded) {
+        const bool is_its = each.user == std::get<0>(key) && each.world_size == std::get<2>(key) &&
+                            each.slurm_job_id == std::get<1>(key);
+        if (is_its) groups_.back().unloaded.push_back(&each);
+      }
     }
   }
 
@@ -201,6 +207,7 @@ class Maker {
     for (const Group* group : groups) {
       job.moved += group->motion == Motion::kMoved ? 1 : 0;
       job.has_counts |= group->has_counts;
+      job.unloaded.insert(job.unloaded.end(), group->unloaded.begin(), group->unloaded.end());
       std::set<std::string> hosts;
       for (const RasRank& rank : group->communicator.ranks) hosts.insert(rank.host);
       for (std::size_t i = 0; i < group->communicator.ranks.size(); ++i) {
@@ -227,7 +234,7 @@ class Maker {
   }
 
   // Before the first answer, and long enough for a process to count as stopped.
-  int64_t LongAgo() const { return std::min(seen_.before_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
+  int64_t LongAgo() const { return std::min(seen_.since_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
 
   // RAS misses it, and nothing says whether it is gone or stopped.
   static bool IsUnseen(const PlaceFacts& facts) {
@@ -244,6 +251,7 @@ class Maker {
 
   ProcessSnapshot SnapshotOf(const RasRank& rank, const PlaceFacts& facts) const {
     ProcessSnapshot process;
+    process.is_from_outside = true;
     process.hostname = rank.host;
     process.pid = rank.pid;
     process.poller = PollerState::kRunning;
@@ -251,12 +259,14 @@ class Maker {
     process.run_state = facts.state;
     if (facts.local != nullptr) {
       process.seen_pid = facts.local->pid;
+      process.user = facts.local->user;
+      process.start_realtime_ns = facts.local->start_realtime_ns;
       process.global_rank = facts.local->global_rank;
       process.job_id = facts.local->slurm_job_id;
     }
     if (facts.is_dead || facts.state == RunState::kEnded) {
       process.end = ProcessEnd::kLost;
-      process.end_realtime_ns = seen_.before_ns;
+      process.end_realtime_ns = seen_.since_ns;
     } else if (IsStopped(facts.state)) {
       process.last_poll_realtime_ns = LongAgo();
     }
@@ -291,7 +301,7 @@ class Maker {
     if (group.motion == Motion::kStood && group.is_unequal) {
       if (group.IsAhead(rank)) {
         made.launches_completed = std::min(Total(group.least), made.launches - 1);
-        made.oldest_inflight_realtime_ns = seen_.before_ns;
+        made.oldest_inflight_realtime_ns = seen_.since_ns;
       }
       return made;
     }
@@ -304,7 +314,7 @@ class Maker {
       made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
       made.last_call_op = kUnknownCollective;
       ++made.launches;
-      made.oldest_inflight_realtime_ns = seen_.before_ns;
+      made.oldest_inflight_realtime_ns = seen_.since_ns;
       return made;
     }
     made.has_heartbeat = group.motion == Motion::kStood && facts.gpu_use == GpuUse::kIdle;
@@ -345,6 +355,11 @@ bool WentBack(const RasCommunicator& before, const RasCommunicator& after) {
     }
     return false;
   });
+}
+
+int32_t SizeOf(const std::string& variable) {
+  int32_t size = 0;
+  return absl::SimpleAtoi(variable, &size) && size > 0 ? size : 0;
 }
 
 bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {

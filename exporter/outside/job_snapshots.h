@@ -47,7 +47,9 @@ struct Observation {
   bool proves_absence = true;          // all of these answers
   bool is_creating = false;            // in both, a communicator was being created
   int64_t before_ns = 0, now_ns = 0;   // Unix time
+  int64_t since_ns = 0;                // GPUs have waited since then; at most before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
+  std::vector<HostProcess> unloaded;   // likewise
   std::vector<HostGpu> gpus;           // since before_ns, or as far back as NVML remembers
   std::set<std::string> addresses;     // of this host
   std::string hostname;
@@ -73,11 +75,15 @@ struct Job {
   SnapshotSet set;
   std::map<Place, PlaceFacts> places;
   Communicators communicators;
-  std::size_t moved = 0;  // communicators whose counts moved
+  std::vector<const HostProcess*> unloaded;  // its ranks of this host that have not loaded NCCL
+  std::size_t moved = 0;                     // communicators whose counts moved
   bool is_creating = false;
   bool has_counts = false;                      // RAS knows it
   std::size_t busy = 0, idle = 0, unclear = 0;  // places, by their GPUs
 };
+
+// WORLD_SIZE or LOCAL_WORLD_SIZE; 0: not known.
+int32_t SizeOf(const std::string& variable);
 
 // True if the process may be a rank: it has a context on a GPU, or NVML can't say. (A launcher and
 // PyTorch's workers for data have NCCL loaded, too.)

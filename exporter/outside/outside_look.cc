@@ -79,64 +79,88 @@ struct Heard {
   }
 };
 
-class Look {
- public:
-  Look(const Options& options, const Sources& sources) : options_(options), sources_(sources) {}
+}  // namespace
 
-  Looks Make() {
-    Looks looks;
-    Observation seen;
-    seen.addresses = sources_.addresses;
-    seen.hostname = sources_.hostname;
-    const int64_t start_ns = sources_.now_realtime_ns();
-    HostProcesses here = sources_.processes();
-    seen.processes = here.processes;
-    seen.gpus = sources_.gpus(start_ns - kMostGpuWindowNs);
-    for (const HostProcess& process : seen.processes) looks.processes += process.has_plugin ? 0 : 1;
-    FindAddresses(seen);
+class OutsideLook::Impl {
+ public:
+  Impl(Options options, const Sources& sources) : options_(std::move(options)), sources_(sources) {}
+
+  bool Begin(Looks* looks) {
+    seen_.addresses = sources_.addresses;
+    seen_.hostname = sources_.hostname;
+    start_ns_ = sources_.now_realtime_ns();
+    seen_.gpus = sources_.gpus(start_ns_ - kMostGpuWindowNs);
+    HostProcesses here = Processes();
+    seen_.processes = std::move(here.processes);
+    for (const HostProcess& each : seen_.processes) looks->processes += each.has_plugin ? 0 : 1;
+    processes_ = looks->processes;
     if (here.unread != 0) {
-      looks.notes.push_back(
+      looks->notes.push_back(
           absl::StrCat(here.unread, " processes' files in /proc did not answer."));
     }
-    if (looks.processes == 0 && !options_.ras) return looks;
-    seen.gpus = sources_.gpus(start_ns - kMostGpuWindowNs);
-    FindAddresses(seen);
+    if (processes_ == 0 && !options_.ras) return false;
+    FindAddresses(seen_);
+    before_ = Ask(seen_);
+    seen_.before_ns = sources_.now_realtime_ns();
+    seen_.since_ns = options_.since_ns == 0 ? seen_.before_ns : options_.since_ns;
+    if (before_.is_any || HasRanks(seen_)) return true;
+    AddErrors(before_, looks);
+    AddUntold(looks);
+    return false;
+  }
 
-    Heard before = Ask(seen);
-    seen.before_ns = sources_.now_realtime_ns();
-    if (!before.is_any && !HasRanks(seen)) {
-      AddErrors(before, &looks);
-      AddUntold(&looks);
-      return looks;
-    }
-    constexpr std::chrono::milliseconds kSlack{200};
-    sources_.wait(options_.hang_after + kSlack);
-    Heard after = Ask(seen);
-    if (IsAnyBack(before, after)) after = Ask(seen);
-    seen.processes = sources_.processes().processes;
-    seen.now_ns = sources_.now_realtime_ns();
-    seen.gpus = sources_.gpus(seen.now_ns - std::clamp(seen.now_ns - seen.before_ns,
-                                                       kLeastGpuWindowNs, kMostGpuWindowNs));
-    seen.before = std::move(before.communicators);
-    seen.after = std::move(after.communicators);
-    seen.proves_absence = before.proves_absence && after.proves_absence;
-    seen.is_creating = !before.proves_absence && !after.proves_absence;
+  int64_t begin_ns() const { return seen_.before_ns; }
+
+  Looks End() {
+    Looks looks;
+    looks.processes = processes_;
+    Heard after = Ask(seen_);
+    if (IsAnyBack(before_, after)) after = Ask(seen_);
+    seen_.now_ns = sources_.now_realtime_ns();
+    seen_.gpus = sources_.gpus(seen_.now_ns - std::clamp(seen_.now_ns - seen_.since_ns,
+                                                         kLeastGpuWindowNs, kMostGpuWindowNs));
+    HostProcesses here = Processes();
+    seen_.processes = std::move(here.processes);
+    seen_.unloaded = std::move(here.unloaded);
+    seen_.before = before_.communicators;
+    seen_.after = std::move(after.communicators);
+    seen_.proves_absence = before_.proves_absence && after.proves_absence;
+    seen_.is_creating = !before_.proves_absence && !after.proves_absence;
     AddErrors(after, &looks);
-    for (Job& job : JobsOf(seen)) {
-      if (job.places.size() < 2 || IsMeasured(job)) continue;
-      looks.jobs.push_back(Judge(std::move(job), seen, after));
-      looks.jobs.back().seconds = static_cast<double>(seen.now_ns - start_ns) / 1e9;
+    for (Job& job : JobsOf(seen_)) {
+      const Measured measured = MeasuredOf(job);
+      if ((job.has_counts && job.places.size() < 2) || measured == Measured::kAll) continue;
+      looks.moved += job.moved;
+      looks.jobs.push_back(Judge(std::move(job), seen_, after));
+      looks.jobs.back().seconds = static_cast<double>(seen_.now_ns - start_ns_) / 1e9;
+      if (measured == Measured::kSome) looks.mixed.insert(looks.jobs.size() - 1);
     }
     AddUntold(&looks);
     return looks;
   }
 
  private:
+  enum class Measured { kNone, kSome, kAll };
+
+  HostProcesses Processes() const {
+    if (!options_.is_of_gpus) return sources_.processes(nullptr);
+    std::vector<int32_t> pids;
+    for (const HostGpu& gpu : seen_.gpus) pids.insert(pids.end(), gpu.pids.begin(), gpu.pids.end());
+    std::sort(pids.begin(), pids.end());
+    pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+    return sources_.processes(&pids);
+  }
+
   static bool HasRanks(const Observation& seen) {
-    return !seen.gpus.empty() &&
-           std::count_if(seen.processes.begin(), seen.processes.end(), [&](const auto& each) {
-             return !each.has_plugin && MayBeRank(each, seen.gpus);
-           }) > 1;
+    const auto may_be = [&seen](const HostProcess& each) {
+      return !each.has_plugin && MayBeRank(each, seen.gpus);
+    };
+    const auto of_several = [&](const HostProcess& each) {
+      return may_be(each) && SizeOf(each.world_size) > 1;
+    };
+    const auto& all = seen.processes;
+    return !seen.gpus.empty() && (std::count_if(all.begin(), all.end(), may_be) > 1 ||
+                                  std::any_of(all.begin(), all.end(), of_several));
   }
 
   // The variable is another user's text: root connects to no address of another host for it.
@@ -233,15 +257,14 @@ class Look {
                      "knows a job of two of them."));
   }
 
-  // Endpoints know all of its processes that are here.
-  static bool IsMeasured(const Job& job) {
-    bool is_any_local = false;
+  // How many of its processes that are here endpoints know.
+  static Measured MeasuredOf(const Job& job) {
+    std::size_t with = 0;
+    std::size_t without = 0;
     for (const auto& [place, facts] : job.places) {
-      if (facts.local == nullptr) continue;
-      if (!facts.local->has_plugin) return false;
-      is_any_local = true;
+      if (facts.local != nullptr) ++(facts.local->has_plugin ? with : without);
     }
-    return is_any_local;
+    return with == 0 ? Measured::kNone : without == 0 ? Measured::kAll : Measured::kSome;
   }
 
   JobLook Judge(Job job, const Observation& seen, const Heard& heard) const {
@@ -300,16 +323,25 @@ class Look {
     }
   }
 
-  const Options& options_;
+  const Options options_;
   const Sources& sources_;
   std::map<std::string, Address> addresses_;
   std::set<std::string> answered_;
+  Observation seen_;
+  Heard before_;
+  int64_t start_ns_ = 0;
+  std::size_t processes_ = 0;
 };
 
-}  // namespace
+OutsideLook::OutsideLook(Options options, const Sources& sources)
+    : impl_(std::make_unique<Impl>(std::move(options), sources)) {}
+OutsideLook::~OutsideLook() = default;
+bool OutsideLook::Begin(Looks* looks) { return impl_->Begin(looks); }
+int64_t OutsideLook::begin_ns() const { return impl_->begin_ns(); }
+Looks OutsideLook::End() { return impl_->End(); }
 
 std::string UnmeasuredWords(const Sources& sources) {
-  const std::vector<HostProcess> processes = sources.processes().processes;
+  const std::vector<HostProcess> processes = sources.processes(nullptr).processes;
   const auto is_without = [](const HostProcess& each) { return !each.has_plugin; };
   if (std::none_of(processes.begin(), processes.end(), is_without)) return "";
   const std::vector<HostGpu> gpus = sources.gpus(sources.now_realtime_ns() - kLeastGpuWindowNs);
@@ -330,7 +362,9 @@ std::string UnmeasuredWords(const Sources& sources) {
 Sources SourcesOfThisHost() {
   Sources sources;
   const auto gpus = std::make_shared<GpuUses>();
-  sources.processes = [] { return FindNcclProcesses(std::chrono::seconds(3)); };
+  sources.processes = [](const std::vector<int32_t>* pids) {
+    return FindNcclProcesses(std::chrono::seconds(3), pids);
+  };
   sources.gpus = [gpus](int64_t since_ns) { return gpus->OfHost(since_ns); };
   sources.ask_ras = [](const Address& address) {
     return AskRas(address, kRasPatience, kMostAnswerBytes);
@@ -345,7 +379,14 @@ Sources SourcesOfThisHost() {
 }
 
 Looks LookFromOutside(const Options& options, const Sources& sources) {
-  return Look(options, sources).Make();
+  constexpr std::chrono::milliseconds kSlack{200};
+  Looks looks;
+  OutsideLook look(options, sources);
+  if (!look.Begin(&looks)) return looks;
+  sources.wait(options.hang_after + kSlack);
+  Looks found = look.End();
+  found.notes.insert(found.notes.begin(), looks.notes.begin(), looks.notes.end());
+  return found;
 }
 
 }  // namespace nccl_pulse::outside

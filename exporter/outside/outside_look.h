@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -33,7 +34,8 @@ inline constexpr std::chrono::milliseconds kRasPatience{4500};
 
 // Where facts come from.
 struct Sources {
-  std::function<HostProcesses()> processes;
+  // Among these pids; null: all.
+  std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
   std::function<RasReport(const Address&)> ask_ras;  // from several threads at once
   std::function<void(std::chrono::milliseconds)> wait;
@@ -47,17 +49,39 @@ struct Options {
   bool asks_ras = true;
   std::optional<Address> ras;  // none: where the processes of this host say, and the default
   std::chrono::milliseconds hang_after{10000};
+  bool is_of_gpus = false;  // reads no process that NVML doesn't see on a GPU
+  int64_t since_ns = 0;     // GPUs have waited since then, Unix time; 0: since the first answer
 };
 
 struct Looks {
   std::vector<JobLook> jobs;       // of two ranks or more
   std::size_t processes = 0;       // of this host, with NCCL and without the plugin
+  std::size_t moved = 0;           // communicators whose counts moved
+  std::set<std::size_t> mixed;     // of the jobs, those of which endpoints know some ranks
   std::vector<std::string> notes;  // what could not be asked, and why
 };
 
 // "without the plugin: pids 1018 (rank 0), 1019 (rank 1). ..."; "": this host has no such process.
 std::string UnmeasuredWords(const Sources& sources);
 
+// A look in two halves, the threshold apart.
+class OutsideLook {
+ public:
+  // `sources` must outlive it.
+  OutsideLook(Options options, const Sources& sources);
+  ~OutsideLook();
+  // Reads this host, and asks RAS. False if there is nothing to ask again for.
+  bool Begin(Looks* looks);
+  int64_t begin_ns() const;
+  // Asks again, and judges what has happened since Begin. May be called again.
+  Looks End();
+
+ private:
+  class Impl;
+  const std::unique_ptr<Impl> impl_;
+};
+
+// Both halves; waits in between.
 Looks LookFromOutside(const Options& options, const Sources& sources);
 
 }  // namespace nccl_pulse::outside

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/words.h"
@@ -88,6 +92,62 @@ std::string Verb(bool is_one, const char* one, const char* several) {
   return is_one ? one : several;
 }
 
+std::string List(const std::vector<std::string>& all) {
+  constexpr std::size_t kMostListed = 16;
+  const std::size_t listed = std::min(all.size(), kMostListed);
+  return absl::StrCat(
+      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
+      listed < all.size() ? absl::StrCat(" and ", all.size() - listed, " more") : "");
+}
+
+// " Here are ranks 0, 2 and 3 of 4. Rank 1 (pid 1019) has not loaded NCCL.", as far as environments
+// say it.
+std::string RanksHereWords(const Job& job) {
+  std::map<int32_t, int32_t> unloaded;  // pids by rank; the launcher's shell comes first
+  std::set<int32_t> here;
+  int32_t size = 0;
+  int32_t of_host = 0;
+  for (const auto& [place, facts] : job.places) {
+    int32_t rank = 0;
+    if (facts.local == nullptr || !absl::SimpleAtoi(facts.local->global_rank, &rank)) return "";
+    here.insert(rank);
+    size = SizeOf(facts.local->world_size);
+    of_host = SizeOf(facts.local->local_world_size);
+  }
+  for (const HostProcess* each : job.unloaded) {
+    int32_t rank = 0;
+    if (absl::SimpleAtoi(each->global_rank, &rank)) unloaded[rank] = each->pid;
+  }
+  if (here.empty() || *here.begin() < 0 || *here.rbegin() >= size) return "";
+  // Without LOCAL_WORLD_SIZE all others may be on other hosts.
+  const int32_t first = of_host == 0 ? 0 : *here.begin() / of_host * of_host;
+  const int32_t end = of_host == 0 ? size : std::min(size, first + of_host);
+  std::vector<std::string> present, waiting, absent;
+  for (const int32_t rank : here) present.push_back(absl::StrCat(rank));
+  for (int32_t rank = first; rank < end; ++rank) {
+    if (here.count(rank) != 0) continue;
+    const auto found = unloaded.find(rank);
+    if (found == unloaded.end()) {
+      absent.push_back(absl::StrCat(rank));
+    } else {
+      waiting.push_back(absl::StrCat(rank, " (pid ", found->second, ")"));
+    }
+  }
+  std::string words = absl::StrCat(" Here ", present.size() == 1 ? "is rank " : "are ranks ",
+                                   List(present), " of ", size, ".");
+  if (!waiting.empty()) {
+    absl::StrAppend(&words, waiting.size() == 1 ? " Rank " : " Ranks ", List(waiting),
+                    waiting.size() == 1 ? " has" : " have", " not loaded NCCL.");
+  }
+  if (!absent.empty()) {
+    absl::StrAppend(
+        &words, absent.size() == 1 ? " Rank " : " Ranks ", List(absent),
+        absent.size() == 1 ? " has" : " have",
+        of_host == 0 ? " no process on this host." : " no process, though this host is to run it.");
+  }
+  return words;
+}
+
 // All GPUs have run nothing, which happens in a first communicator that is never created, too.
 std::string CreatingWords(const Job& job, const std::string& time) {
   if (job.is_creating) {
@@ -96,19 +156,13 @@ std::string CreatingWords(const Job& job, const std::string& time) {
                         ", and its GPUs have run nothing. Which rank hasn't joined isn't known: "
                         "compare the stacks (py-spy dump).");
   }
-  std::vector<std::string> ranks;
-  std::string size;
-  for (const auto& [place, facts] : job.places) {
-    if (facts.local == nullptr || facts.local->global_rank.empty()) continue;
-    ranks.push_back(facts.local->global_rank);
-    size = facts.local->world_size;
-  }
   return absl::StrCat(
-      "The GPUs of ", job.places.size(), " processes with NCCL have run nothing for ", time,
-      ", and NCCL's RAS doesn't know them: they may be creating their first ", "communicator.",
-      ranks.empty() ? ""
-                    : absl::StrCat(" Here are ranks ", absl::StrJoin(ranks, ", "),
-                                   size.empty() ? "" : absl::StrCat(" of ", size), "."));
+      "The ",
+      job.places.size() == 1 ? "GPU of a process"
+                             : absl::StrCat("GPUs of ", job.places.size(), " processes"),
+      " with NCCL ", job.places.size() == 1 ? "has" : "have", " run nothing for ", time,
+      ", and NCCL's RAS doesn't know ", job.places.size() == 1 ? "it" : "them",
+      ": creating the first communicator, probably.", RanksHereWords(job));
 }
 
 std::string StoppedWords(const Named& named) {

@@ -65,6 +65,7 @@ class Finder {
     who.gpu = rank.communicator->gpu;
     who.uuid = rank.communicator->uuid;
     who.pid = absl::StrCat(rank.process->pid);
+    if (rank.process->is_from_outside) who.source = "outside";
     SetLabels(*rank.process, &who);
     const auto found = look_.endpoint_of->find({rank.process->hostname, rank.process->pid});
     if (found != look_.endpoint_of->end()) who.endpoint = UrlOf(asked_[found->second]);

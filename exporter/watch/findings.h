@@ -24,6 +24,7 @@ namespace nccl_pulse {
 struct WatchedRank {
   std::string comm, rank;  // of the communicator by which it is named
   std::string global_rank, hostname, gpu, uuid, pid;
+  std::string source;    // "outside": it runs without the plugin
   std::string endpoint;  // URL of the page of its node
   // The user's own (NCCL_PULSE_LABELS), of its process, or of one that waits for it.
   std::vector<std::pair<std::string, std::string>> labels;

@@ -52,7 +52,8 @@ void Append(const WatchedRank& who, Labels* labels) {
                                     {"Hostname", who.hostname},
                                     {"gpu", who.gpu},
                                     {"UUID", who.uuid},
-                                    {"pid", who.pid}}) {
+                                    {"pid", who.pid},
+                                    {"source", who.source}}) {
     labels->emplace_back(name, std::move(value));
   }
   labels->insert(labels->end(), who.labels.begin(), who.labels.end());

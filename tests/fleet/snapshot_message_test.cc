@@ -109,6 +109,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   process.seen_pid = 12;
   process.seen_in = 78;
   process.user = 0;  // root is not the default
+  process.is_from_outside = true;
   comm.finalized = true;
   comm.graph_replays = 1077;
   comm.graph_replays_in_flight = 1;
@@ -149,6 +150,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(read.poller, PollerState::kRunning);
   EXPECT_EQ(read.run_state, RunState::kTraced);
   EXPECT_EQ(read.user, 0);
+  EXPECT_TRUE(read.is_from_outside);
   EXPECT_EQ(read.event_mask, 0xdbu);
   EXPECT_EQ(read.event_mask_changes, 2u);
   EXPECT_EQ(read.foreign_event_mask, 0x40u);

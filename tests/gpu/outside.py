@@ -8,15 +8,18 @@ printed. Exits with 1 if a rank is named that isn't the culprit, or none where t
 """
 
 import argparse
+import contextlib
 import json
 import lzma
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 CULPRIT = 1
 
@@ -105,6 +108,7 @@ CASES = {
     "SIGSTOP": ("eager", signal.SIGSTOP, {"process_stopped"}),
     "SIGKILL": ("eager", signal.SIGKILL, {"process_gone"}),
     "mixed": ("eager", "stop", STOPS),  # rank 0 has the plugin
+    "agent": ("eager", "stop", STOPS),  # an agent finds it; seconds since the stop
     "two jobs": ("eager", "stop", STOPS),  # beside a healthy one
     "absent": ("first", "absent", SILENT),  # rank 1 isn't there
     "first": ("first", "never", SILENT),  # rank 1 is there, and makes no call
@@ -114,7 +118,9 @@ CASES = {
     "endless kernel": ("eager", "spin", SILENT),
     "idle": ("idle", "-", SILENT),
     "one GPU": ("eager", "-", SILENT),
+    "agent healthy": ("eager", "-", SILENT),  # step times without and with an agent; RAS is never asked
 }
+AGENT_PORT = 9489
 
 
 class Job:
@@ -202,6 +208,76 @@ def diagnose(options, case, right):
             "right" if is_right else "WRONG"]
 
 
+class Agent:
+    def __init__(self, options):
+        self.process = subprocess.Popen([options.pulse, "agent", "--listen=127.0.0.1:%d" % AGENT_PORT])
+
+    @staticmethod
+    def values(name):
+        """{labels: value} of a family."""
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % AGENT_PORT, timeout=5) as page:
+                lines = page.read().decode().splitlines()
+        except OSError:
+            return {}
+        return {line.rsplit(" ", 1)[0][len(name):]: float(line.rsplit(" ", 1)[1])
+                for line in lines if line.startswith((name + "{", name + " "))}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def is_ras_asked():
+    """A connection to its port, or what is left of one for a minute."""
+    asked = False
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path, encoding="ascii") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+        asked |= any(row[3] != "0A" and any(place.endswith(":6D7C") for place in row[1:3]) for row in rows)
+    return asked
+
+
+def run_agent(case, job):
+    begin = time.time()
+    while time.time() - begin < 40:
+        hangs = [labels for labels in Agent.values("nccl_hang_start_timestamp_seconds") if "verdict" in labels]
+        if hangs:
+            seconds = "%.1f" % (time.time() - begin)
+            print("    ", hangs, flush=True)
+            is_right = len(hangs) == 1 and 'verdict="rank_not_called"' in hangs[0] and 'rank="1"' in hangs[0]
+            return [case, "rank_not_called", "1" if is_right else "?", seconds, "right" if is_right else "WRONG"]
+        if any(process.poll() is not None for process in job.ranks.values()):
+            break
+        time.sleep(0.3)
+    return [case, "nothing", "-", "%.1f" % (time.time() - begin), "WRONG"]
+
+
+def run_healthy(case, job, options):
+    def steps():
+        return [int(line.split()[-1]) for line in job.text(0).splitlines() if line.startswith("us a step")]
+
+    time.sleep(options.seconds / 2)
+    before = steps()
+    is_asked = is_ras_asked()
+    with Agent(options):
+        end = time.time() + options.seconds / 2
+        while time.time() < end:
+            time.sleep(1)
+            is_asked |= is_ras_asked()
+        hangs = Agent.values("nccl_hang_start_timestamp_seconds")
+        cpu = sum(Agent.values("process_cpu_seconds_total").values())
+    after = steps()[len(before) + 1:]
+    print("     us a step: %.0f without the agent, %.0f with it; the agent took %.2f s of a core" %
+          (statistics.median(before[1:]), statistics.median(after), cpu), hangs, flush=True)
+    is_right = not hangs and not is_asked
+    return [case, "RAS was asked" if is_asked else "RAS was not asked", "-", "%.0f" % options.seconds,
+            "right" if is_right else "WRONG"]
+
+
 def run(case, options):
     mode, act, right = CASES[case]
     gpus = list(range(1 if case == "one GPU" else options.gpus))
@@ -212,7 +288,8 @@ def run(case, options):
             return [case, "needs --library", "", "", "skipped"]
         library = os.path.abspath(options.library)
     half = options.gpus // 2 if case == "two jobs" and options.gpus >= 4 else 0
-    with Job(options, mode, act, gpus[half:], library) as job:
+    with Agent(options) if case == "agent" else contextlib.nullcontext(), \
+            Job(options, mode, act, gpus[half:], library) as job:
         jobs.append(job)
         with Job(options, mode, "-", gpus[:half or options.gpus] if case == "two jobs" else []) as other:
             jobs.append(other)
@@ -223,6 +300,10 @@ def run(case, options):
                     return [case, "the job did not start", "", "", "?"]
             if isinstance(act, signal.Signals):
                 job.stop(act)
+            if case == "agent":
+                return run_agent(case, job)
+            if case == "agent healthy":
+                return run_healthy(case, job, options)
             time.sleep(5 if mode == "first" else 1)
             return diagnose(options, case, right)
 
@@ -233,6 +314,7 @@ def main():
     parser.add_argument("--library", help="the plugin, for case mixed")
     parser.add_argument("--nccl", help="another libnccl.so.2, preloaded; .xz is unpacked")
     parser.add_argument("--gpus", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=60, help="of case agent healthy (default 60)")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

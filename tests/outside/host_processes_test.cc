@@ -40,7 +40,7 @@ class HostProcessesTest : public ::testing::Test {
                                       << (own_pid == 0 ? "" : absl::StrCat("\t", own_pid)) << "\n";
     std::ofstream(folder + "/environ") << environ;
   }
-  HostProcesses Find() const { return FindNcclProcesses(std::chrono::seconds(60), root_); }
+  HostProcesses Find() const { return FindNcclProcesses(std::chrono::seconds(60), nullptr, root_); }
 
   std::string root_;
 };
@@ -87,6 +87,16 @@ TEST_F(HostProcessesTest, ValuesCantSteerATerminalAndAreShort) {
   EXPECT_LE(found.processes[0].global_rank.size(), 512U);
 }
 
+// A launched rank that is not as far.
+TEST_F(HostProcessesTest, RanksWithoutNccl) {
+  Add(60, "7f00-7f01 r-xp 0 0 0  /usr/bin/python3\n", 'S', std::string("RANK=1\0WORLD_SIZE=4", 19));
+  Add(61, "7f00-7f01 r-xp 0 0 0  /usr/bin/python3\n", 'S', "RANK=1");
+  const HostProcesses found = Find();
+  EXPECT_TRUE(found.processes.empty());
+  ASSERT_EQ(found.unloaded.size(), 1U);
+  EXPECT_EQ(found.unloaded[0].pid, 60);
+}
+
 // Links in place of files are not followed: only /proc itself makes them.
 TEST_F(HostProcessesTest, NoLinkIsFollowed) {
   const std::string elsewhere = root_ + "/elsewhere";
@@ -101,7 +111,7 @@ TEST_F(HostProcessesTest, NoLinkIsFollowed) {
 }
 
 TEST_F(HostProcessesTest, NoSuchFolder) {
-  const HostProcesses found = FindNcclProcesses(std::chrono::seconds(60), root_ + "/none");
+  const HostProcesses found = FindNcclProcesses(std::chrono::seconds(60), nullptr, root_ + "/none");
   EXPECT_TRUE(found.processes.empty());
 }
 

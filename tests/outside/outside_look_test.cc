@@ -23,7 +23,7 @@ constexpr char kHere[] = "10.0.3.7";
 // Four ranks on this host, whose processes and GPUs are numbered alike, unless a test changes it.
 struct Host {
   std::vector<MadeUpCommunicator> before, after;
-  std::vector<HostProcess> processes;
+  std::vector<HostProcess> processes, unloaded;
   std::vector<HostGpu> gpus;
   Options options;
   // Called for each question, by number from 0.
@@ -56,7 +56,9 @@ struct Host {
 
   Looks Look() {
     Sources sources;
-    sources.processes = [this] { return HostProcesses{processes, 0}; };
+    sources.processes = [this](const std::vector<int32_t>*) {
+      return HostProcesses{processes, unloaded, 0};
+    };
     sources.gpus = [this](int64_t) { return gpus; };
     sources.ask_ras = [this](const Address& address) {
       const std::lock_guard<std::mutex> lock(mutex);
@@ -295,14 +297,48 @@ TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
   EXPECT_EQ(
       host.Sentence(),
       "INCOMPLETE  The GPUs of 4 processes with NCCL have run nothing for 10 s, and NCCL's RAS "
-      "doesn't "
-      "know them: they may be creating their first communicator. Here are ranks 0, 1, 2, 3 of 4.");
+      "doesn't know them: creating the first communicator, probably. Here are ranks 0, 1, 2, 3 "
+      "of 4.");
+}
+
+// The environments of the ranks that are here say which rank isn't.
+TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
+  Host host;
+  host.answer = [](int) { return RasReport(); };
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
+  HostProcess absent = host.processes[1];
+  host.processes.erase(host.processes.begin() + 1);
+  const auto rest = [&host] {
+    const std::string sentence = host.Sentence();
+    return sentence.substr(sentence.find("Here "));
+  };
+  EXPECT_EQ(rest(), "Here are ranks 0, 2, 3 of 4. Rank 1 has no process on this host.");
+  for (HostProcess& each : host.processes) each.local_world_size = "4";
+  EXPECT_EQ(rest(),
+            "Here are ranks 0, 2, 3 of 4. Rank 1 has no process, though this host is to run it.");
+  host.unloaded = {absent};
+  EXPECT_EQ(rest(), "Here are ranks 0, 2, 3 of 4. Rank 1 (pid 1001) has not loaded NCCL.");
+  // Of two ranks one is here.
+  host.unloaded.clear();
+  host.processes.resize(1);
+  host.processes[0].world_size = host.processes[0].local_world_size = "2";
+  EXPECT_EQ(
+      host.Sentence(),
+      "INCOMPLETE  The GPU of a process with NCCL has run nothing for 10 s, and NCCL's RAS "
+      "doesn't know it: creating the first communicator, probably. Here is rank 0 of 2. Rank 1 "
+      "has no process, though this host is to run it.");
+  // What an environment says may be anything.
+  host.processes[0].global_rank = "2147483647";
+  EXPECT_EQ(host.Sentence().find("Here"), std::string::npos);
 }
 
 TEST(OutsideLook, ProcessesAreListed) {
   Host host(2);
   Sources sources;
-  sources.processes = [&host] { return HostProcesses{host.processes, 0}; };
+  sources.processes = [&host](const std::vector<int32_t>*) {
+    return HostProcesses{host.processes, {}, 0};
+  };
   sources.gpus = [&host](int64_t) { return host.gpus; };
   sources.now_realtime_ns = [] { return int64_t{0}; };
   host.processes[1].global_rank = "5";

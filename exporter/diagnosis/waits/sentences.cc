@@ -78,6 +78,7 @@ class Sentences {
 
   std::string Verdict() const {
     const bool is_owed = stall_.verdict == HangVerdict::kRankNotCalled && !stall_.owed.empty();
+    if (stall_.situation == Situation::kFromOutside) return LaunchedLess();
     if (is_owed && stall_.situation != Situation::kFinalized) return NotCalled();
     for (const Template& each : kTemplates) {
       if (each.verdict == stall_.verdict && each.situation == stall_.situation) {
@@ -153,9 +154,10 @@ class Sentences {
                           Verb(waiting, "its GPU", "their GPUs"), " has not ended since ",
                           ClockWords(stall_.since_ns), ": probably a ", EarlierWork());
     }
+    const bool is_unknown = stall_.op.empty() || stall_.op == kUnknownCollective;
     const std::string in = stall_.situation == Situation::kInGraphs ? " in a CUDA graph"
                            : stall_.replay.graph != 0 ? absl::StrCat(" ", PlaceInReplay(stall_))
-                           : stall_.op.empty()        ? ""
+                           : is_unknown               ? ""
                                                       : absl::StrCat(" in ", stall_.op);
     return absl::StrCat(
         who, Verb(waiting, " waits", " wait"), in,
@@ -254,6 +256,19 @@ class Sentences {
     return stall_.followed.empty()
                ? ""
                : absl::StrCat(" ", Capital(Names(stall_.followed)), " followed.");
+  }
+
+  // RAS counts launches, so the rank may be inside the call.
+  std::string LaunchedLess() const {
+    const Ranks& suspects = stall_.suspects;
+    const std::string who = absl::StrCat(
+        Capital(Names(suspects)), " ", Verb(suspects, "runs", "run"), " without the plugin, and ");
+    Calls owed = WithoutSizes(stall_.owed);
+    owed.erase({kUnknownCollective, -1});
+    return owed.empty() ? absl::StrCat(who, Verb(suspects, "its GPU runs", "their GPUs run"),
+                                       " nothing while the others are busy, as NVML reports.")
+                        : absl::StrCat(who, Has(suspects), " launched ", CallWords(owed),
+                                       " less than the others, as NCCL's RAS reports.");
   }
 
   std::string NotCalled() const {

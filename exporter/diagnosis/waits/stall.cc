@@ -248,6 +248,14 @@ class StallMaker {
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
                     [](const RankView* rank) { return rank->state == RankView::State::kGone; });
     if (named.stand == Stand::kOutside && is_gone) stall_.verdict = HangVerdict::kProcessGone;
+    const bool are_from_outside =
+        !stall_.suspects.empty() &&
+        std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
+                    [](const RankView* rank) { return rank->process->is_from_outside; });
+    if (are_from_outside && stall_.verdict == HangVerdict::kRankNotCalled &&
+        stall_.situation == Situation::kPlain) {
+      stall_.situation = Situation::kFromOutside;
+    }
     if (named.stand == Stand::kBehindReplay) SayReplay();
   }
 

@@ -1,0 +1,116 @@
+#include "exporter/outside/outside_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "exporter/node/gpu_use.h"
+#include "exporter/node/handover.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr int64_t kLeastWindowNs = 3000000000;
+constexpr int64_t kMostWindowNs = 12000000000;  // NVML remembers 14 s
+constexpr int64_t kDayNs = int64_t{86400} * 1000000000;
+constexpr std::size_t kMostWaits = 4096;
+
+}  // namespace
+
+OutsideWatch::OutsideWatch(std::function<std::chrono::milliseconds()> hang_after, Sources sources)
+    : hang_after_(std::move(hang_after)),
+      sources_(std::move(sources)),
+      own_namespace_(OwnPidNamespace()) {}
+
+bool OutsideWatch::HasGpus() const { return !sources_.gpus(sources_.now_realtime_ns()).empty(); }
+
+void OutsideWatch::Round() {
+  const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_()).count();
+  const int64_t window_ns = std::clamp(hang_after_ns / 2, kLeastWindowNs, kMostWindowNs);
+  const int64_t now_ns = sources_.now_realtime_ns();
+  const std::vector<HostGpu> gpus = sources_.gpus(now_ns - window_ns);
+  const bool is_any_waiting = std::any_of(gpus.begin(), gpus.end(), [](const HostGpu& gpu) {
+    return gpu.use == GpuUse::kBusy && !gpu.pids.empty();
+  });
+  if (!is_any_waiting) return Clear(now_ns);
+  if (waits_since_ns_ == 0) waits_since_ns_ = now_ns - window_ns;
+  if (now_ns < std::max(next_ns_, left_alone_until_ns_)) return;
+  if (!look_) {
+    Options options;
+    options.hang_after = hang_after_();
+    options.is_of_gpus = true;
+    options.since_ns = waits_since_ns_;
+    Looks looks;
+    const bool is_any_without = look_.emplace(options, sources_).Begin(&looks);
+    next_ns_ = std::max(waits_since_ns_ + hang_after_ns, look_->begin_ns() + window_ns);
+    if (is_any_without) return;
+    Clear(now_ns);
+    left_alone_until_ns_ = now_ns + std::chrono::nanoseconds(kLeftAlone).count();
+    return;
+  }
+  Looks looks = look_->End();
+  if (looks.moved != 0) {
+    Clear(now_ns);
+    left_alone_until_ns_ = now_ns + std::chrono::nanoseconds(kLeftAlone).count();
+    return;
+  }
+  Publish(std::move(looks), sources_.now_realtime_ns());
+  next_ns_ = now_ns + window_ns;
+}
+
+void OutsideWatch::Publish(Looks looks, int64_t now_ns) {
+  SnapshotSet found;
+  for (JobLook& look : looks.jobs) {
+    if (look.verdict.roots.empty()) continue;
+    uint64_t longest_ns = 0;
+    for (const ProcessSnapshot& process : look.set.processes) {
+      const auto before = longest_waits_.find(process.seen_pid);
+      if (before != longest_waits_.end()) longest_ns = std::max(longest_ns, before->second);
+    }
+    for (ProcessSnapshot& process : look.set.processes) {
+      if (process.seen_pid != 0) {
+        process.hostname = sources_.hostname;
+        process.pid = process.seen_pid;
+        process.pid_namespace = process.seen_in = own_namespace_;
+      }
+      if (process.last_poll_realtime_ns == look.now_realtime_ns) {
+        process.last_poll_realtime_ns = now_ns;
+      }
+      for (CommunicatorSnapshot& each : process.communicators) {
+        if (longest_ns == 0) break;
+        each.longest_waits.push_back(
+            {each.last_call_op, each.last_call_size_class, longest_ns, now_ns + kDayNs});
+      }
+      found.processes.push_back(std::move(process));
+    }
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  found_ = std::move(found);
+  found_ns_ = now_ns;
+}
+
+// GPUs go on, or there are none of a job without the plugin.
+void OutsideWatch::Clear(int64_t now_ns) {
+  look_.reset();
+  const int64_t waited_ns = waits_since_ns_ == 0 ? 0 : now_ns - waits_since_ns_;
+  waits_since_ns_ = next_ns_ = 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (longest_waits_.size() > kMostWaits) longest_waits_.clear();
+  for (const ProcessSnapshot& process : found_.processes) {
+    if (process.seen_pid == 0) continue;
+    uint64_t& longest_ns = longest_waits_[process.seen_pid];
+    longest_ns = std::max(longest_ns, static_cast<uint64_t>(std::max<int64_t>(waited_ns, 0)));
+  }
+  found_ = SnapshotSet();
+}
+
+SnapshotSet OutsideWatch::Snapshots(int64_t now_realtime_ns) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  SnapshotSet found = found_;
+  // Until the next round they are as they were.
+  for (ProcessSnapshot& process : found.processes) {
+    if (process.last_poll_realtime_ns == found_ns_) process.last_poll_realtime_ns = now_realtime_ns;
+  }
+  return found;
+}
+
+}  // namespace nccl_pulse::outside

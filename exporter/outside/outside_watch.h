@@ -1,0 +1,63 @@
+// Watches this host for hangs of jobs that run without the plugin: the work of
+// `pulse agent --without-plugin=on`.
+//
+//   NVML    each round, of all GPUs. No GPU is busy without memory traffic: nothing else is read
+//   /proc   of the processes on GPUs, once some GPU has waited for half of the threshold
+//   RAS     asked then, and again each half of the threshold while GPUs wait. Not for kLeftAlone after
+//           an answer in which counts have moved
+//
+// So a healthy job is never asked. What is found is a set of snapshots beside those of the plugin: the
+// same diagnosis, metrics, page, `pulse watch`, captures and programs follow from it.
+//
+// Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots any.
+// Cost without a hang: 2.5 ms of NVML a round.
+#ifndef EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
+#define EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/outside/outside_look.h"
+
+namespace nccl_pulse::outside {
+
+class OutsideWatch {
+ public:
+  static constexpr std::chrono::seconds kInterval{2};  // between rounds
+  static constexpr std::chrono::seconds kLeftAlone{30};
+
+  OutsideWatch(std::function<std::chrono::milliseconds()> hang_after, Sources sources);
+
+  // False if NVML isn't there, or knows no GPU: nothing will ever be found.
+  bool HasGpus() const;
+  void Round();
+  // Ranks of jobs whose GPUs wait; empty: none do.
+  SnapshotSet Snapshots(int64_t now_realtime_ns) const;
+
+ private:
+  void Publish(Looks looks, int64_t now_ns);
+  void Clear(int64_t now_ns);
+
+  const std::function<std::chrono::milliseconds()> hang_after_;
+  const Sources sources_;
+  const uint32_t own_namespace_;  // in which the pids of /proc and NVML count
+  std::optional<OutsideLook> look_;
+  int64_t waits_since_ns_ = 0;
+  int64_t next_ns_ = 0;  // when RAS may be asked again
+  int64_t left_alone_until_ns_ = 0;
+  // By pid, how long its GPU waited before it went on.
+  std::map<int32_t, uint64_t> longest_waits_;
+  mutable std::mutex mutex_;  // guards the rest
+  SnapshotSet found_;
+  int64_t found_ns_ = 0;
+};
+
+}  // namespace nccl_pulse::outside
+
+#endif  // EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_

@@ -1,0 +1,137 @@
+"""A hang of a job without the plugin, by the programs: the agent finds it, and metrics, watch and verdict follow."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+from tests import running
+from tests.fleet.ras_server import Ras
+
+RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+PULSE = os.path.join(RUNFILES, "exporter/pulse")
+NVML = os.path.join(RUNFILES, "tests/outside")
+PATIENCE_S = 120
+# Has a file of this name mapped, as a process with NCCL.
+RANK = """
+import mmap, sys, time
+with open(sys.argv[1], "rb") as file:
+    library = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+print("ready", flush=True)
+time.sleep(3600)
+"""
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+class AgentOutsideTest(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.nvml = os.path.join(folder.name, "nvml")
+        library = os.path.join(folder.name, "libnccl.so.2")
+        with open(library, "wb") as file:
+            file.write(b"x" * 4096)
+        self.counts = [500, 499, 500]
+        self.ras = Ras()
+        self.addCleanup(self.ras.server.close)
+        environment = dict(os.environ, NCCL_RAS_ADDR=self.ras.flag.split("=")[1], WORLD_SIZE="3")
+        self.ranks = [self.start([sys.executable, "-c", RANK, library], env=dict(environment, RANK=str(rank)),
+                                 stdout=subprocess.PIPE) for rank in range(3)]
+        for rank in self.ranks:
+            rank.stdout.readline()
+            self.addCleanup(rank.stdout.close)
+        self.report()
+        self.set_gpus([(100, 40)] * 3)
+
+    def start(self, command, **options):
+        process = subprocess.Popen(command, **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def report(self):
+        ranks = [{"rank": rank, "host": "127.0.0.1", "pid": process.pid, "cuda_dev": rank, "nvml_dev": rank,
+                  "status": {"init_state": 0, "async_error": 0},
+                  "collective_counts": {"Broadcast": 0, "AllReduce": count}}
+                 for rank, (process, count) in enumerate(zip(self.ranks, self.counts))]
+        self.ras.answers["STATUS"] = json.dumps({"nccl_version": "2.28.9", "communicators": [
+            {"hash": "0x51", "secondary_hash": "0x1", "size": 3, "ranks": ranks, "missing_ranks": []}]}).encode()
+
+    def set_gpus(self, uses):
+        with open(self.nvml + ".new", "w", encoding="utf-8") as file:
+            for (kernels, memory), rank in zip(uses, self.ranks):
+                file.write("%d %d %d\n" % (kernels, memory, rank.pid))
+        os.replace(self.nvml + ".new", self.nvml)
+
+    def agent(self, *flags):
+        port = free_port()
+        self.start([PULSE, "agent", "--listen=127.0.0.1:%d" % port, "--hang-after=3s", *flags],
+                   env=dict(os.environ, LD_LIBRARY_PATH=NVML, SAID_NVML=self.nvml))
+        return port
+
+    @staticmethod
+    def get(port, path):
+        try:
+            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=30) as answer:
+                return answer.read().decode()
+        except OSError:
+            return ""
+
+    def lines_of(self, port, begin):
+        return [line for line in self.get(port, "/metrics").splitlines() if line.startswith(begin)]
+
+    def wait_for(self, condition, what):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.2)
+
+    def test_a_hang_is_one_like_any_other(self):
+        port = self.agent()
+        self.wait_for(lambda: self.get(port, "/healthz"), "the agent serves")
+        self.set_gpus([(100, 0), (0, 0), (100, 0)])
+        hangs = lambda: self.lines_of(port, "nccl_hang_start_timestamp_seconds{")
+        self.wait_for(hangs, "the agent finds it")
+        self.assertIn('verdict="rank_not_called"', hangs()[0])
+        self.assertIn('rank="1"', hangs()[0])
+        # A rank without the plugin has no numbers.
+        self.assertEqual(self.lines_of(port, "nccl_launches_total{"), [])
+        found = subprocess.run([PULSE, "diagnose", "127.0.0.1:%d" % port], capture_output=True, text=True, check=False)
+        self.assertEqual(found.returncode, 3, found.stdout)
+        self.assertIn("has launched less than the others", found.stdout)
+        watch = free_port()
+        self.start([PULSE, "watch", "--listen=127.0.0.1:%d" % watch, "127.0.0.1:%d" % port])
+        jobs = lambda: self.lines_of(watch, "nccl_job_hang_start_timestamp_seconds{")
+        self.wait_for(jobs, "the watch finds it")
+        for label in ('source="outside"', 'rank="1"', 'pid="%d"' % self.ranks[1].pid, 'verdict="rank_not_called"'):
+            self.assertIn(label, jobs()[0])
+        # It goes on.
+        self.set_gpus([(100, 40)] * 3)
+        self.wait_for(lambda: not hangs(), "it is withdrawn")
+        self.wait_for(lambda: not jobs(), "the watch withdraws it")
+
+    def test_a_healthy_job_is_never_asked(self):
+        port = self.agent()
+        quiet = self.agent("--without-plugin=off")
+        self.set_gpus([(100, 0), (0, 0), (100, 0)])
+        self.wait_for(lambda: self.lines_of(port, "nccl_hang_start_timestamp_seconds{"), "the agent finds it")
+        self.assertEqual(self.lines_of(quiet, "nccl_hang_start_timestamp_seconds{"), [])
+        self.set_gpus([(100, 40)] * 3)
+        self.wait_for(lambda: not self.lines_of(port, "nccl_hang_start_timestamp_seconds{"), "it is withdrawn")
+        asked = len(self.ras.heard)
+        time.sleep(6)  # three rounds: nothing is to be seen of them
+        self.assertEqual(len(self.ras.heard), asked)
+
+
+if __name__ == "__main__":
+    running.main(at_once=2)

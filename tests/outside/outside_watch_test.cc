@@ -1,0 +1,218 @@
+// Hangs of made-up jobs without the plugin, as an agent finds them: what RAS, NVML and /proc say is given.
+#include "exporter/outside/outside_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/job_verdict.h"
+#include "exporter/diagnosis/outside_ranks.h"
+#include "exporter/outside/ras_answer.h"
+#include "tests/outside/made_up_ras.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr int64_t kSecondNs = 1000000000;
+constexpr std::chrono::seconds kHangAfter{10};
+
+class OutsideWatchTest : public ::testing::Test {
+ protected:
+  OutsideWatchTest() {
+    for (int i = 0; i < 4; ++i) {
+      HostProcess process;
+      process.pid = process.own_pid = 1000 + i;
+      process.state = RunState::kRunning;
+      process.user = 77;
+      processes.push_back(process);
+      gpus.push_back({i, GpuUse::kBusy, {1000 + i}});
+    }
+  }
+
+  Sources SourcesHere() {
+    Sources sources;
+    sources.processes = [this](const std::vector<int32_t>* pids) {
+      if (pids != nullptr) pids_read = *pids;
+      return HostProcesses{processes, {}, 0};
+    };
+    sources.gpus = [this](int64_t) { return gpus; };
+    sources.ask_ras = [this](const Address&) {
+      ++asked;
+      return RasReport{RasText({world}), "", true};
+    };
+    sources.now_realtime_ns = [this] { return now_ns; };
+    sources.addresses = {"10.0.3.7"};
+    sources.hostname = "node-7";
+    return sources;
+  }
+
+  // Rounds as an agent makes them.
+  SnapshotSet Go(int seconds) {
+    for (int i = 0; i < seconds; i += 2) {
+      watch.Round();
+      now_ns += 2 * kSecondNs;
+    }
+    return watch.Snapshots(now_ns);
+  }
+
+  JobVerdict Judge(const SnapshotSet& set) {
+    result = Diagnosis(kHangAfter).Update(set, now_ns);
+    return JudgeJob(set, result, now_ns);
+  }
+
+  std::vector<HostProcess> processes;
+  std::vector<HostGpu> gpus;
+  MadeUpCommunicator world = World(4, 14000);
+  std::vector<int32_t> pids_read;
+  std::atomic<int> asked{0};
+  int64_t now_ns = int64_t{1760000000} * kSecondNs;
+  DiagnosisResult result;
+  OutsideWatch watch{[] { return kHangAfter; }, SourcesHere()};
+};
+
+TEST_F(OutsideWatchTest, AHealthyJobIsNeverAsked) {
+  for (HostGpu& gpu : gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_TRUE(Go(300).processes.empty());
+  for (HostGpu& gpu : gpus) gpu.use = GpuUse::kIdle;
+  EXPECT_TRUE(Go(300).processes.empty());
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(pids_read.empty());
+}
+
+TEST_F(OutsideWatchTest, ARankThatHasLaunchedFewer) {
+  world.ranks[1].all_reduces = 13990;
+  gpus[1].use = GpuUse::kIdle;
+  const SnapshotSet set = Go(10);
+  ASSERT_EQ(set.processes.size(), 4U);
+  EXPECT_EQ(pids_read, (std::vector<int32_t>{1000, 1001, 1002, 1003}));
+  const ProcessSnapshot& process = set.processes[0];
+  EXPECT_TRUE(process.is_from_outside);
+  EXPECT_EQ(process.hostname, "node-7");
+  EXPECT_EQ(process.user, 77);
+  const JobVerdict verdict = Judge(set);
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  EXPECT_EQ(verdict.roots[0].verdict, HangVerdict::kRankNotCalled);
+  EXPECT_EQ(
+      verdict.roots[0].text,
+      "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less "
+      "than the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.");
+  EXPECT_EQ(FirstStep(verdict.roots[0]).rfind("py-spy dump --pid 1001 on node-7", 0), 0U);
+  // It stands as long as the GPUs wait.
+  EXPECT_EQ(Judge(Go(60)).roots.size(), 1U);
+  const int so_far = asked;
+  Go(60);
+  EXPECT_LE(asked - so_far, 2 * 12);
+}
+
+TEST_F(OutsideWatchTest, AnIdleGpuAmongBusyOnes) {
+  world = World(4, 0);
+  gpus[2].use = GpuUse::kIdle;
+  const JobVerdict verdict = Judge(Go(12));
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  EXPECT_EQ(verdict.roots[0].text,
+            "Rank 2 (pid 1002, GPU 2) runs without the plugin, and its GPU runs nothing while the "
+            "others are busy, as NVML reports. Ranks 0, 1 and 3 wait.");
+}
+
+TEST_F(OutsideWatchTest, AStoppedProcess) {
+  world.ranks[2].is_missing = true;
+  processes[2].state = RunState::kStopped;
+  gpus[2].use = GpuUse::kIdle;
+  const JobVerdict verdict = Judge(Go(12));
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  EXPECT_EQ(verdict.roots[0].verdict, HangVerdict::kProcessStopped);
+  EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 1002);
+}
+
+TEST_F(OutsideWatchTest, AHangThatEndsIsWithdrawnAndTheNextOneOfItsKindIsUsual) {
+  world.ranks[1].all_reduces = 13990;
+  gpus[1].use = GpuUse::kIdle;
+  EXPECT_FALSE(Judge(Go(30)).roots.empty());
+  for (HostGpu& gpu : gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_TRUE(Go(2).processes.empty());
+  for (HostGpu& gpu : gpus) gpu.use = GpuUse::kBusy;
+  gpus[1].use = GpuUse::kIdle;
+  const JobVerdict again = Judge(Go(12));
+  ASSERT_EQ(again.roots.size(), 1U);
+  EXPECT_TRUE(again.roots[0].is_usual);
+  // Longer than before, it isn't.
+  const JobVerdict longer = Judge(Go(60));
+  ASSERT_EQ(longer.roots.size(), 1U);
+  EXPECT_FALSE(longer.roots[0].is_usual);
+}
+
+// Its GPUs are busy and use no memory, and counts move: RAS is left alone.
+TEST_F(OutsideWatchTest, AJobThatMovesIsLeftAlone) {
+  for (int i = 0; i < 120; i += 2) {
+    for (MadeUpRank& rank : world.ranks) rank.all_reduces += 100;
+    EXPECT_TRUE(Go(2).processes.empty());
+  }
+  EXPECT_LE(asked, 16);
+}
+
+TEST_F(OutsideWatchTest, JobsWithThePluginAreNotAskedFor) {
+  for (HostProcess& process : processes) process.has_plugin = true;
+  Go(60);
+  EXPECT_EQ(asked, 0);
+}
+
+// Rank 0 has the plugin and the others have not. RAS has counted what it captured, too.
+TEST_F(OutsideWatchTest, ThePluginsCountsArePreferred) {
+  processes[0].has_plugin = true;
+  for (MadeUpRank& rank : world.ranks) rank.all_reduces = 14005;
+  world.ranks[1].all_reduces = 13995;
+  gpus[1].use = GpuUse::kIdle;
+  SnapshotSet set = Go(12);
+  ASSERT_EQ(set.processes.size(), 4U);
+  ProcessSnapshot measured;
+  measured.hostname = "node-7";
+  measured.pid = measured.seen_pid = 1000;
+  measured.poller = PollerState::kRunning;
+  measured.last_poll_realtime_ns = now_ns;
+  CommunicatorSnapshot world_here;
+  world_here.comm_id = set.processes[0].communicators[0].comm_id;
+  world_here.nranks = 4;
+  world_here.nnodes = 1;
+  world_here.gpu = "0";
+  world_here.init_realtime_ns = now_ns - 3600 * kSecondNs;
+  world_here.calls = {{"AllReduce", 3, "", false, 4000, 0}, {"AllReduce", 7, "", false, 10000, 0}};
+  world_here.last_call_op = "AllReduce";
+  world_here.last_call_size_class = 7;
+  world_here.launches = 14000;
+  world_here.launches_completed = 13990;
+  world_here.has_heartbeat = true;
+  world_here.oldest_inflight_realtime_ns = now_ns - 12 * kSecondNs;
+  measured.communicators.push_back(world_here);
+  set.processes.push_back(measured);
+  JoinOutsideRanks(&set);
+  ASSERT_EQ(set.processes.size(), 4U);
+  const JobVerdict verdict = Judge(set);
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  EXPECT_EQ(
+      verdict.roots[0].text,
+      "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less "
+      "than the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.");
+}
+
+// Two agents know a rank by RAS, and one of them is on its node.
+TEST(JoinOutsideRanks, TheOwnNodesAgentKnowsMore) {
+  SnapshotSet set;
+  for (const int32_t seen_pid : {0, 1001}) {
+    ProcessSnapshot process;
+    process.is_from_outside = true;
+    process.pid = 1001;
+    process.seen_pid = seen_pid;
+    process.communicators.emplace_back().comm_id = 5;
+    set.processes.push_back(process);
+  }
+  JoinOutsideRanks(&set);
+  ASSERT_EQ(set.processes.size(), 1U);
+  EXPECT_EQ(set.processes[0].seen_pid, 1001);
+}
+
+}  // namespace
+}  // namespace nccl_pulse::outside

@@ -1,4 +1,4 @@
-// A communicator's id, as pages and people write it.
+// Formats and recognizes communicator ids: 16 hexadecimal digits.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_BASE_COMMUNICATOR_ID_H_
@@ -16,7 +16,7 @@ inline std::string CommunicatorText(uint64_t comm_id) {
   return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16));
 }
 
-// A text that is none goes neither into a path that is asked for nor into the name of a file.
+// Must hold for every id from outside before it goes into a request's path or a file name.
 inline bool IsCommunicatorId(std::string_view text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
 }

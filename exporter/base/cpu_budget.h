@@ -1,11 +1,10 @@
-// Limits the processor time that a thread spends on what clients ask of it.
+// Limits the CPU time that a thread spends on clients' requests.
 //
-// It is a bucket of time. It fills with `share` of the time that passes, up to what `burst` brings,
-// and what was spent is taken out. Work may begin while something is left, and may then overdraw:
-// how long it takes is known only afterwards. So over any time T no more is spent than
-// share * (T + burst) and one piece of work.
+// A token bucket of CPU time. It fills at `share` of elapsed time, up to `burst` times `share`.
+// Work may begin while the bucket is not empty, and may overdraw it, since its cost is known only
+// afterwards. So any period T costs at most share * (T + burst), plus one piece of work.
 //
-// Thread: one.
+// Not thread-safe.
 #ifndef EXPORTER_BASE_CPU_BUDGET_H_
 #define EXPORTER_BASE_CPU_BUDGET_H_
 
@@ -14,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// What the thread that calls has used of its core.
+// Returns the CPU time that the calling thread has used.
 inline std::chrono::nanoseconds ThreadCpuTime() {
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -26,7 +25,7 @@ class CpuBudget {
   using Time = std::chrono::steady_clock::time_point;
   using Nanoseconds = std::chrono::nanoseconds;
 
-  // Full at first. share: of one core, above 0.
+  // Starts full. `share`: fraction of one core, above 0.
   CpuBudget(double share, Nanoseconds burst, Time now)
       : share_(share),
         most_ns_(share * static_cast<double>(burst.count())),
@@ -41,7 +40,8 @@ class CpuBudget {
     Fill(now);
     left_ns_ -= static_cast<double>(cpu.count());
   }
-  // From when on Allows holds if nothing more is spent; in the past when it does already.
+  // Returns the time from which Allows() is true if nothing more is spent; a past time if it is
+  // now.
   Time allows_from() const {
     if (left_ns_ > 0) return filled_;
     const auto wait = static_cast<int64_t>(-left_ns_ / share_) + 1;
@@ -51,7 +51,7 @@ class CpuBudget {
  private:
   void Fill(Time now) {
     if (now <= filled_) {
-      filled_ = now;  // a clock that was set back fills from there
+      filled_ = now;  // the clock stepped back: fills from its new time
       return;
     }
     left_ns_ += share_ * static_cast<double>(Nanoseconds{now - filled_}.count());

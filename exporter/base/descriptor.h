@@ -1,6 +1,6 @@
-// Owns a file descriptor of one function, and closes it at the end of its block.
+// Owns a file descriptor within one function, and closes it at the end of the block.
 //
-// Thread: one. A negative number is a file that could not be opened: get() returns it.
+// Not thread-safe. A negative number means that the file could not be opened; get() returns it.
 #ifndef EXPORTER_BASE_DESCRIPTOR_H_
 #define EXPORTER_BASE_DESCRIPTOR_H_
 

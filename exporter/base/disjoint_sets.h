@@ -1,5 +1,4 @@
-// Sets of numbers from 0 on, which are joined: of processes or endpoints, those that share
-// something.
+// Joins elements, numbered from 0, into disjoint sets: for example, endpoints that share a process.
 //
 // Thread: one at a time. Cost: nearly constant for each call.
 #ifndef EXPORTER_BASE_DISJOINT_SETS_H_
@@ -17,19 +16,19 @@ class DisjointSets {
     std::iota(parents_.begin(), parents_.end(), std::size_t{0});
   }
 
-  // A new element, in a set of its own.
+  // Adds an element in a set of its own, and returns its number.
   std::size_t Add() {
     parents_.push_back(parents_.size());
     return parents_.back();
   }
-  // The number of the element's set, which is that of one of its elements.
+  // Returns the number of the element's set: that of one of its elements.
   std::size_t SetOf(std::size_t element) {
     while (parents_[element] != element) {
       element = parents_[element] = parents_[parents_[element]];
     }
     return element;
   }
-  // The joined set has the number that the set of `kept` has.
+  // Joins two sets. The result keeps the number of the set of `kept`.
   void Join(std::size_t element, std::size_t kept) { parents_[SetOf(element)] = SetOf(kept); }
 
  private:

@@ -1,4 +1,4 @@
-// The system's text for an errno.
+// Returns the system's text for an errno.
 //
 // Thread: any.
 #ifndef EXPORTER_BASE_ERROR_TEXT_H_

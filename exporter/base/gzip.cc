@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kGzipWindow = MAX_WBITS + 16;  // deflateInit2: 16 more selects gzip's framing
 constexpr int kMemoryLevel = 8;              // zlib's default
-// The most that one call takes: zlib counts in 32 bits.
+// Largest input of one call: zlib counts in 32 bits.
 constexpr std::size_t kMostInput = std::numeric_limits<uInt>::max() / 2;
 
 }  // namespace
@@ -25,7 +25,7 @@ std::optional<std::string> Gzip(std::string_view text) {
                    Z_DEFAULT_STRATEGY) != Z_OK) {
     return std::nullopt;
   }
-  // Runs even if the string below finds no memory.
+  // Also frees the stream if allocating the string below throws.
   const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&stream, &deflateEnd);
 
   // Pages shrink to a tenth or less. The buffer is doubled until the page fits.
@@ -66,7 +66,7 @@ std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t mos
     if (size > most - text.size()) return std::nullopt;
     text.append(part.data(), size);
   }
-  // A truncated text gives Z_BUF_ERROR. Anything behind the end is ignored.
+  // Truncated input gives Z_BUF_ERROR. Bytes after the end of the stream are refused.
   if (result != Z_STREAM_END || stream.avail_in != 0) return std::nullopt;
   return text;
 }

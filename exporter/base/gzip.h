@@ -1,4 +1,4 @@
-// A page compressed for the wire.
+// Compresses pages for HTTP, and unpacks them with limits.
 #ifndef EXPORTER_BASE_GZIP_H_
 #define EXPORTER_BASE_GZIP_H_
 
@@ -11,13 +11,13 @@
 
 namespace nccl_pulse {
 
-// In gzip format, at the cheapest level: a page is mostly repetition, and the time is a core of
-// somebody's training job. Nothing when there is no memory for it (300 KiB and the result).
-// Thread: any, no state. Cost: //bench:scrape.
+// Returns `text` in gzip format, at the cheapest level: pages are repetitive, and the CPU time is
+// taken from a training job. Empty if memory runs out (300 KiB and the result). Thread: any, no
+// state. Cost: //bench:scrape.
 std::optional<std::string> Gzip(std::string_view text);
 
-// Unpacks a text of at most `most` bytes. Nothing: it has more, `packed` is not one whole gzip
-// stream, or unpacking it takes longer than `share`, if that is not null.
+// Unpacks a gzip stream to at most `most` bytes. Empty if the text is larger, if `packed` is not
+// exactly one gzip stream, or if unpacking exceeds `share` (null: no limit).
 std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most,
                                         const WorkBudget::Share* share = nullptr);
 

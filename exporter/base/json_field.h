@@ -1,4 +1,4 @@
-// Fields of JSON that somebody else wrote: what is missing or has another type is nothing.
+// Reads fields of untrusted JSON. A missing field, or one of another type, gives the default.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_BASE_JSON_FIELD_H_
@@ -21,7 +21,7 @@ inline const nlohmann::json& At(const nlohmann::json& object, const char* key) {
   return found == object.end() ? *kNothing : *found;
 }
 
-// Returns the text made plain (plain_text.h); "": the field is no text.
+// Returns the text made plain (plain_text.h); "" if the field is not a text.
 inline std::string TextAt(const nlohmann::json& object, const char* key,
                           std::size_t most = kMostPlainBytes) {
   const nlohmann::json& value = At(object, key);
@@ -33,7 +33,8 @@ inline int64_t NumberAt(const nlohmann::json& object, const char* key, int64_t o
   return value.is_number_integer() ? value.get<int64_t>() : otherwise;
 }
 
-// Unix time in seconds, to the microsecond that pages have. 0: none.
+// Returns a time in nanoseconds, from Unix time in seconds, to the microsecond (pages have no
+// more). 0 if there is none.
 inline int64_t TimeAt(const nlohmann::json& object, const char* key) {
   const nlohmann::json& value = At(object, key);
   const double seconds = value.is_number() ? value.get<double>() : 0;

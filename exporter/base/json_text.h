@@ -1,9 +1,9 @@
 // Parses and writes JSON.
 //
-// The text may come from anybody: it is measured before it is parsed, and one that nests too deep
-// or would take too much memory is refused. So what was parsed can be copied, compared and written
-// by recursion. The templates of the library's parser and writer, a third of the time that a file
-// takes to compile, are instantiated in json_text.cc alone.
+// Input may be hostile. Its depth and memory are measured before it is parsed, and too deep or too
+// large text is refused. So parsed values can be copied, compared and written by recursion. The
+// library's parser and writer templates, a third of a file's compile time, are instantiated only in
+// json_text.cc.
 //
 // Thread: any, no state. Cost: linear in the text; allocates.
 #ifndef EXPORTER_BASE_JSON_TEXT_H_
@@ -21,19 +21,19 @@ namespace nccl_pulse {
 inline constexpr int kMostJsonDepth = 64;
 inline constexpr std::size_t kMostJsonBytes = std::size_t{256} << 20;
 
-// Returns about how much memory the values of `text` take once parsed, at least what they do take.
-// Nothing: it nests deeper than kMostJsonDepth.
+// Returns an upper bound of the memory that the values of `text` take once parsed, in bytes. Empty
+// if it nests deeper than kMostJsonDepth.
 std::optional<std::size_t> JsonMemory(std::string_view text);
 
-// Returns is_discarded(), and so no object, array or value, if the text is not JSON, nests deeper
-// than kMostJsonDepth, or would take more than `most_bytes` of memory.
+// Returns a value with is_discarded() if the text is not JSON, nests deeper than kMostJsonDepth, or
+// would take more than `most_bytes` of memory. Such a value is no object, array or scalar.
 nlohmann::json ParseJson(std::string_view text, std::size_t most_bytes = kMostJsonBytes);
 
-// On one line, or each level `indent` columns further in. What is not UTF-8 becomes U+FFFD.
+// Returns `json` on one line, or with `indent` columns per level. Invalid UTF-8 becomes U+FFFD.
 std::string JsonText(const nlohmann::json& json, int indent = -1);
 std::string JsonText(const nlohmann::ordered_json& json, int indent = -1);
 
-// In quotes, as it stands in JSON; what is not UTF-8 as above.
+// Returns `text` as a JSON string, in quotes. Invalid UTF-8 becomes U+FFFD.
 std::string QuotedJson(const std::string& text);
 
 }  // namespace nccl_pulse

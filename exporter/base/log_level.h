@@ -1,5 +1,5 @@
-// How the parts of the endpoint log: through a function that the plugin or the program gives them.
-// Called on the server's thread, or on the caller's of Server::Start.
+// Defines the log function that the plugin or program passes to the endpoint. It is called on the
+// server thread, or on the thread that calls Server::Start.
 #ifndef EXPORTER_BASE_LOG_LEVEL_H_
 #define EXPORTER_BASE_LOG_LEVEL_H_
 
@@ -10,7 +10,7 @@ namespace nccl_pulse {
 
 enum class LogLevel { kInfo, kWarning };
 
-// May be empty, may throw.
+// May be empty. May throw.
 using LogFunction = std::function<void(LogLevel, const std::string&)>;
 
 }  // namespace nccl_pulse

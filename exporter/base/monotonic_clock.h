@@ -1,8 +1,8 @@
-// The server's clock. It reads CLOCK_MONOTONIC_RAW, which always passes. A replay makes
-// CLOCK_MONOTONIC, which std::chrono::steady_clock reads, show the times of the recording: they may
-// step back or stand still, and whoever waited for them would wait for ever.
+// Returns the server's time, from CLOCK_MONOTONIC_RAW, which always advances. A replay makes
+// CLOCK_MONOTONIC, and so std::chrono::steady_clock, show the recording's times. These may step
+// back or stop, and would block a waiting thread for ever.
 //
-// Thread: any. Cost: a clock's read.
+// Thread: any. Cost: one clock read.
 #ifndef EXPORTER_BASE_MONOTONIC_CLOCK_H_
 #define EXPORTER_BASE_MONOTONIC_CLOCK_H_
 

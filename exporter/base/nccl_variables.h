@@ -1,6 +1,7 @@
-// Environment variables that configure NCCL, or the part of PyTorch that calls it: ProcessGroupNCCL, its Flight
-// Recorder, the backend nccl2 and torchcomms (PyTorch, torch/csrc/distributed/c10d; torchcomms,
-// TorchCommOptions.cpp). Ranks are compared by them, and captures keep them.
+// Recognizes environment variables that configure NCCL, or the part of PyTorch that calls it:
+// ProcessGroupNCCL, its Flight Recorder, the backend nccl2 and torchcomms. Ranks are compared by
+// these variables, and captures keep them. Source: PyTorch, torch/csrc/distributed/c10d;
+// torchcomms, TorchCommOptions.cpp.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_BASE_NCCL_VARIABLES_H_
@@ -11,7 +12,7 @@
 
 namespace nccl_pulse {
 
-// `variable`: its name, or "NAME=VALUE".
+// `variable`: a name, or "NAME=VALUE".
 inline bool IsNcclVariable(std::string_view variable) {
   for (const std::string_view prefix :
        {"NCCL_", "TORCH_NCCL_", "TORCH_FR_", "TORCH_DIST", "TORCHCOMM"}) {

@@ -1,6 +1,6 @@
-// Logs a warning once, from code that must go on whatever happens.
+// Logs a warning once. Never throws, so that the caller can go on.
 //
-// Thread: one.
+// Not thread-safe.
 #ifndef EXPORTER_BASE_ONE_WARNING_H_
 #define EXPORTER_BASE_ONE_WARNING_H_
 
@@ -22,7 +22,7 @@ class OneWarning {
     try {
       if (log_) log_(LogLevel::kWarning, absl::StrCat(message, reason));
     } catch (...) {
-      // There is nowhere left to say it.
+      // Logging failed: nothing else can report it.
     }
   }
 

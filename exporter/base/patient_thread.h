@@ -1,7 +1,7 @@
-// A thread whose owner waits for its end only as long as its patience lasts. Then the thread runs on
-// until the process ends, so owner and thread share a state, which derives from PatientThread.
+// Runs a thread whose owner waits for its end only for a limited time. After that the thread runs
+// on until the process ends. So owner and thread share a state, which derives from PatientThread.
 //
-// Thread: Start and Stop from the owner's, WaitUntil from the one that was started.
+// Thread: Start and Stop on the owner's, WaitUntil on the started one.
 #ifndef EXPORTER_BASE_PATIENT_THREAD_H_
 #define EXPORTER_BASE_PATIENT_THREAD_H_
 
@@ -22,10 +22,11 @@ struct PatientThread {
   bool is_stopping = false;
   bool has_ended = false;
 
-  // Runs `run(*state)`, with all signals blocked. Returns "", or why the system gives no thread.
+  // Runs `run(*state)` on a new thread, with all signals blocked. Returns "", or why the system
+  // refused the thread.
   template <typename State, typename Run>
   static std::string Start(const std::shared_ptr<State>& state, Run run) {
-    // A thread inherits its creator's mask, and must not run a signal handler even once.
+    // A new thread inherits this mask. It must not run a signal handler even once.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -45,13 +46,13 @@ struct PatientThread {
     return error;
   }
 
-  // False as soon as the thread is to end.
+  // Waits. Returns false as soon as Stop() is called.
   bool WaitUntil(std::chrono::steady_clock::time_point time) {
     std::unique_lock<std::mutex> lock(mutex);
     return !changed.wait_until(lock, time, [this] { return is_stopping; });
   }
 
-  // False if the thread did not end in time.
+  // Asks the thread to end, and waits. Returns false if it did not end in time.
   bool Stop(std::chrono::milliseconds patience) {
     std::unique_lock<std::mutex> lock(mutex);
     is_stopping = true;

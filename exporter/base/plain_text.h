@@ -1,7 +1,7 @@
 // Makes text from outside (endpoints, files, environments of other users' processes) safe to print.
 //
-// Every such text passes through here before it reaches a terminal, a log or an error message.
-// Control characters and ill-formed UTF-8 become "?", so a text cannot steer a terminal, forge a
+// Every such text goes through PlainText before it reaches a terminal, a log or an error message.
+// Control characters and ill-formed UTF-8 become "?", so text cannot control a terminal, forge a
 // line or end a label.
 //
 // Thread: any, no state. Cost: linear in the bytes that are kept.
@@ -16,11 +16,11 @@ namespace nccl_pulse {
 
 inline constexpr std::size_t kMostPlainBytes = 4096;
 
-// Returns one line, without line ends behind it. A text of more than `most` bytes is cut, and ends
-// with "...".
+// Returns `text` as one line, without trailing line ends. Text of more than `most` bytes is cut,
+// and ends with "...".
 std::string PlainText(std::string_view text, std::size_t most = kMostPlainBytes);
 
-// Returns the lines of `text`, each made plain. Every line has an end.
+// Returns the lines of `text`, each made plain and each with a line end.
 std::string PlainLines(std::string_view text);
 
 }  // namespace nccl_pulse

@@ -1,6 +1,6 @@
-// The fields of a line of /proc/PID/stat (proc(5)).
+// Splits a line of /proc/PID/stat into its fields (proc(5)).
 //
-// Thread: any. Cost: one allocation. Errors: "" and 0 for what the line does not say.
+// Thread: any. Cost: one allocation. Errors: "" and 0 for missing fields.
 #ifndef EXPORTER_BASE_PROC_STAT_H_
 #define EXPORTER_BASE_PROC_STAT_H_
 
@@ -18,14 +18,15 @@ class ProcStat {
   ProcStat(const ProcStat&) = delete;
   ProcStat& operator=(const ProcStat&) = delete;
 
-  // `number`: as proc(5) counts, from 3 on.
+  // Returns a field by its number in proc(5), from 3 on.
   std::string_view Field(std::size_t number) const;
-  // Returns when the process began, in Unix time.
+  // Returns the process' start time, in Unix time.
   int64_t StartRealtimeNs() const;
 
  private:
   const std::string line_;
-  std::vector<std::string_view> fields_;  // behind the program's name, which may contain anything
+  std::vector<std::string_view>
+      fields_;  // fields after the program's name, which may contain spaces and parentheses
 };
 
 }  // namespace nccl_pulse

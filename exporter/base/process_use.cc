@@ -19,7 +19,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Field `index` from 0 on; 0: there is none.
+// Returns field `index`, from 0 on; 0 if it is missing.
 double FieldOf(std::string_view text, std::size_t index) {
   const std::vector<std::string_view> fields = absl::StrSplit(text, ' ');
   double value = 0;
@@ -41,7 +41,7 @@ double OpenFiles() {
 }  // namespace
 
 ProcessUse ReadProcessUse() {
-  // It is read once: the difference of two clocks would be a restart in Prometheus' eyes.
+  // Read once: jitter between two clock reads would look like a restart to Prometheus.
   static const double kStartSeconds =
       static_cast<double>(ProcStat(ReadFile("/proc/self/stat")).StartRealtimeNs()) * 1e-9;
   ProcessUse use;

@@ -1,4 +1,4 @@
-// This says what the calling process uses, as the client libraries of Prometheus do for theirs.
+// Reads the calling process' resource usage: the process_* values of Prometheus' client libraries.
 //
 // Thread: any. Cost: a dozen system calls; before Linux 6.2 one more for 200 open files. Source:
 // proc(5).
@@ -7,14 +7,14 @@
 
 namespace nccl_pulse {
 
-// 0: the kernel does not say it.
+// A value that the kernel does not report is 0.
 struct ProcessUse {
   double start_seconds = 0;  // Unix time, the same at each call
   double cpu_seconds = 0;
   double resident_bytes = 0;
   double virtual_bytes = 0;
   double open_files = 0;
-  double most_files = 0;  // that it may open
+  double most_files = 0;  // RLIMIT_NOFILE
 };
 
 ProcessUse ReadProcessUse();

@@ -1,9 +1,9 @@
-// protozero without its assertions. When a submessage whose size was given has ended, protozero
-// 1.7.1 leaves it marked as open (basic_pbf_writer::close_submessage), and its assertion fails at
-// the next one. What it writes is right: tests read it with parsers, and Prometheus does, too.
+// Includes protozero without its assertions. protozero 1.7.1 leaves a submessage of known size
+// marked as open after its end (basic_pbf_writer::close_submessage), so its assertion fails at the
+// next one. The output is right: tests read it with parsers, and so does Prometheus.
 //
-// A template has one definition in a program: each file that needs protozero includes it by this
-// header.
+// Every file that uses protozero must include this header, for the templates to have one definition
+// in a program.
 #ifndef EXPORTER_BASE_PROTOZERO_H_
 #define EXPORTER_BASE_PROTOZERO_H_
 

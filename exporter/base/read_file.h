@@ -1,6 +1,6 @@
-// A file of /proc, as a whole.
+// Reads files of /proc.
 //
-// Thread: any. Errors: "" where it cannot be read.
+// Thread: any. Errors: "" if the file cannot be read.
 #ifndef EXPORTER_BASE_READ_FILE_H_
 #define EXPORTER_BASE_READ_FILE_H_
 
@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// At most `most` bytes of it.
+// Returns up to `most` bytes of the file at `path`.
 std::string ReadFile(const std::string& path, std::size_t most = 65536);
 
 }  // namespace nccl_pulse

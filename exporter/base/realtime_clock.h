@@ -1,6 +1,6 @@
-// CLOCK_REALTIME in nanoseconds: the time that people and Prometheus read.
+// Returns CLOCK_REALTIME in nanoseconds.
 //
-// Thread: any. Cost: a clock's read.
+// Thread: any. Cost: one clock read.
 #ifndef EXPORTER_BASE_REALTIME_CLOCK_H_
 #define EXPORTER_BASE_REALTIME_CLOCK_H_
 

@@ -16,9 +16,9 @@
 namespace nccl_pulse {
 namespace {
 
-// Threads that wait for a file system, at most. A target file is read again every 10 s.
+// Most threads that may wait for a file system. Target files are read again every 10 s.
 constexpr int kMostStuck = 4;
-std::atomic<int> reading{0};  // relaxed: a limit, which orders nothing
+std::atomic<int> reading{0};  // relaxed: a limit that orders nothing else
 
 struct Reading : PatientThread {
   std::string path;

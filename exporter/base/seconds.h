@@ -1,4 +1,4 @@
-// Nanoseconds as seconds, rounded as the reader of the number needs it.
+// Converts nanoseconds to seconds, with the precision that each use needs.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_BASE_SECONDS_H_
@@ -8,15 +8,15 @@
 
 namespace nccl_pulse {
 
-// Returns the nearest double: for metrics and durations.
+// Returns the nearest double. For metrics and durations.
 inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 inline double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-// Returns whole microseconds: for Unix times in JSON. A double cannot hold their nanoseconds, and
+// Rounds down to microseconds. For Unix times in JSON: a double cannot hold their nanoseconds, and
 // would show noise.
 inline double SecondsToMicrosecond(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
 
-// Returns whole milliseconds: for summaries, which must be short.
+// Rounds down to milliseconds. For summaries, which must be short.
 inline double SecondsToMillisecond(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
 
 }  // namespace nccl_pulse

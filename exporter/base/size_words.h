@@ -1,4 +1,4 @@
-// A size class ("le_4KiB", "gt_1GiB") as people read it.
+// Formats a size class ("le_4KiB", "gt_1GiB") for people.
 //
 // Thread: any.
 #ifndef EXPORTER_BASE_SIZE_WORDS_H_
@@ -9,8 +9,8 @@
 
 namespace nccl_pulse {
 
-// The size behind what `up_to` or `over` says: "up to 4KiB" in a sentence, "<=4KiB" in a table. A
-// name that is no size ("overflow") stays as it is.
+// Returns the size after `up_to` or `over`: "up to 4KiB" in a sentence, "<=4KiB" in a table. Names
+// without a size ("overflow") are returned unchanged.
 inline std::string SizeWords(std::string_view size_class, std::string_view up_to,
                              std::string_view over) {
   const std::string_view bound = size_class.substr(0, 3);

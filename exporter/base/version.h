@@ -1,4 +1,4 @@
-// The plugin's version, as pages, messages and packages show it.
+// The plugin's version, shown by pages, messages and packages.
 #ifndef EXPORTER_BASE_VERSION_H_
 #define EXPORTER_BASE_VERSION_H_
 

@@ -1,13 +1,14 @@
-// Divides processor time among answers from outside, so that none of them delays the others.
+// Divides CPU time among remote answers, so that none of them delays the others.
 //
 //   WorkBudget budget(1s);                 // for a round of answers
 //   WorkBudget::Share share(&budget);      // for one answer
 //   while (...) if (share.IsOver()) return "it takes too long to read";
 //
-// A share is a quarter of what is left, and kLeastShare at least. So a few expensive answers cannot
-// use up the time of many cheap ones, and all of them together take `total` and kLeastShare each.
+// A share is a quarter of the remaining time, but at least kLeastShare. So a few expensive answers
+// cannot use up the time of many cheap ones. All answers together take at most `total`, plus
+// kLeastShare each.
 //
-// Thread: one. Cost: IsOver is a system call of about 0.3 us.
+// Not thread-safe. Cost: IsOver is a system call of about 0.3 us.
 #ifndef EXPORTER_BASE_WORK_BUDGET_H_
 #define EXPORTER_BASE_WORK_BUDGET_H_
 
@@ -21,14 +22,14 @@ namespace nccl_pulse {
 class WorkBudget {
  public:
   using Nanoseconds = std::chrono::nanoseconds;
-  // A node of 8 ranks with 4 communicators each takes 1 ms.
+  // For comparison: reading a node of 8 ranks with 4 communicators each takes 1 ms.
   static constexpr Nanoseconds kLeastShare = std::chrono::milliseconds(5);
 
   explicit WorkBudget(Nanoseconds total) : left_(total) {}
   WorkBudget(const WorkBudget&) = delete;
   WorkBudget& operator=(const WorkBudget&) = delete;
 
-  // The processor time of this thread during the life of this object.
+  // Charges the budget for this thread's CPU time during the object's life.
   class Share {
    public:
     explicit Share(WorkBudget* budget)

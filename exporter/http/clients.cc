@@ -17,10 +17,9 @@
 namespace nccl_pulse {
 namespace {
 
-// New clients per round of the loop. Between rounds the clients that are already there are served.
+// New clients per round. Between rounds, existing clients are served.
 constexpr int kAcceptsPerRound = 8;
-// How long accepting pauses when the process has no descriptor left, or after an unexpected
-// failure.
+// Pause of accepting when no descriptor is left, or after an unexpected failure.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 }  // namespace
@@ -40,7 +39,7 @@ void Clients::AppendPolled(std::vector<pollfd>* polled, Time* next) {
 
 void Clients::Handle(const pollfd* polled, Time now) {
   for (std::size_t i = 0; i < polled_.size(); ++i) {
-    if (!polled_[i]->in_use()) continue;  // it gave way to another one's new page
+    if (!polled_[i]->in_use()) continue;  // closed to make room for another client's page
     if (polled[i].revents != 0) {
       Serve(polled_[i], polled[i].revents, now);
     } else if (polled_[i]->deadline() <= now) {
@@ -52,7 +51,7 @@ void Clients::Handle(const pollfd* polled, Time now) {
 
 void Clients::Serve(Connection* connection, short events, Time now) {
   const bool writing = connection->state() == Connection::State::kWriting;
-  // POLLHUP and POLLERR come unasked, and the call that follows tells what they mean. A parked
+  // POLLHUP and POLLERR are always reported; the next call returns what they mean. A parked
   // connection is polled for nothing else.
   const bool open = (events & POLLNVAL) == 0 && connection->state() != Connection::State::kParked &&
                     (writing ? connection->Send(now) : connection->Receive(now));
@@ -81,8 +80,7 @@ void Clients::Accept(int listener, Time now) {
     Connection* connection = PlaceForClient(now);
     if (connection == nullptr) return;
     if (!AcceptInto(connection, listener, now)) {
-      // An error of the network that a pending client may cause (accept(2)) is gone in the next
-      // round.
+      // Network errors of a pending client (accept(2)) are gone in the next round.
       const bool descriptors_or_memory =
           errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
       const bool broken = errno == EBADF || errno == EINVAL || errno == ENOTSOCK;
@@ -92,8 +90,8 @@ void Clients::Accept(int listener, Time now) {
       }
       return;
     }
-    // The end of a page must not wait for the client's delayed acknowledgement of what was sent
-    // before.
+    // Without this, the end of a page waits for the client's delayed acknowledgement of its
+    // beginning.
     const int on = 1;
     const int fd = connection->fd();
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -110,8 +108,8 @@ bool Clients::AcceptInto(Connection* connection, int listener, Time now) {
   return true;
 }
 
-// A free connection, or one that a new client may replace. Null while all may keep their places;
-// then nothing is accepted until the first of them may not.
+// Returns a free connection, or one that a new client may replace. Returns null if there is none,
+// and stops accepting until the first becomes replaceable.
 Connection* Clients::PlaceForClient(Time now) {
   Connection* place = &connections_[0];
   for (Connection& connection : connections_) {

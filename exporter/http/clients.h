@@ -1,7 +1,7 @@
-// The clients that are connected: which is let in, whose time is up, and which gives way when all
-// places are taken.
+// Holds the connected clients. Decides which new client is accepted, when a client's time is up,
+// and which one makes room when all connections are in use.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_HTTP_CLIENTS_H_
 #define EXPORTER_HTTP_CLIENTS_H_
 
@@ -24,26 +24,27 @@ class Clients {
  public:
   using Time = Connection::Time;
 
-  // Both must outlive this object; `guard` may be null.
+  // `guard` (may be null) and `responder` must outlive this object.
   Clients(Guard* guard, Responder* responder, LogFunction log);
   Clients(const Clients&) = delete;
   Clients& operator=(const Clients&) = delete;
 
-  // For poll(2): one entry for each connection, in an order that Handle knows. Lowers `next` to the
+  // Appends one entry for poll(2) per connection; Handle knows their order. Lowers `next` to the
   // first deadline.
   void AppendPolled(std::vector<pollfd>* polled, Time* next);
-  // `polled` points at what AppendPolled appended.
+  // Handles the entries that AppendPolled appended, from `polled` on.
   void Handle(const pollfd* polled, Time now);
-  // No client is to be accepted before.
+  // Accept no client before this time.
   Time accept_from() const { return accept_from_; }
   void Accept(int listener, Time now);
-  // The guard has come to a verdict, or a handler to an answer, about one of them at least.
+  // Call when the guard has a verdict, or a handler an answer, for at least one parked request.
   void AnswerParked(Time now);
-  // Of those that are being sent a page, closes the one that has taken longest. False when there is
-  // none, or, unless `in_any_case`, none that has taken kPageGrace.
+  // Closes the client that has been taking a page for longest. Returns false if no client is taking
+  // a page, or, unless `in_any_case`, none has taken kPageGrace.
   bool CutOffSlowest(bool in_any_case);
 
-  // Another process serves from now on: what is being sent is sent, and that is all.
+  // Call when another process takes over: responses in progress are completed, no request is
+  // accepted.
   void Leave();
   void CloseAll();
 

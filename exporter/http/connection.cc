@@ -85,7 +85,7 @@ void Connection::Close() {
   sent_bytes_ = drained_bytes_ = 0;
 }
 
-// What is thrown away need not be understood.
+// Discarded input is not decoded.
 ssize_t Connection::ReceiveSome(char* buffer, std::size_t size) {
   if (transport_ == nullptr || state_ == State::kDraining) return recv(fd(), buffer, size, 0);
   return transport_->Receive(buffer, size);
@@ -101,7 +101,7 @@ bool Connection::Receive(Time now) {
       drained_bytes_ += static_cast<std::size_t>(size);
       return drained_bytes_ < kMaxDrainBytes;
     }
-    // A connection that was kept open gets the full time for its next request once that has begun.
+    // A kept-open connection gets the full time for its next request once that has begun.
     if (input_.empty()) Enter(State::kReading, now);
     input_.append(buffer.data(), static_cast<std::size_t>(size));
   } while (transport_ != nullptr && transport_->has_pending());
@@ -142,7 +142,7 @@ ssize_t Connection::SendSome() {
   }
   const std::size_t sent_of_body = sent_bytes_ > head_.size() ? sent_bytes_ - head_.size() : 0;
   if (sent_of_body < body_bytes) {
-    // sendmsg does not write to it. iovec is not const because it serves reading calls, too.
+    // sendmsg only reads it. iovec is not const because it also serves readv.
     char* body = const_cast<char*>(body_->data());
     parts[count++] = {body + sent_of_body, body_bytes - sent_of_body};
   }

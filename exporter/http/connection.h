@@ -1,6 +1,6 @@
-// One client's connection: its descriptor, what it has sent, and what is still to be sent to it.
+// Holds one client's connection: its descriptor, its unread input and its unsent response.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_HTTP_CONNECTION_H_
 #define EXPORTER_HTTP_CONNECTION_H_
 
@@ -24,10 +24,10 @@ class Connection {
 
   enum class State {
     kFree,     // no client
-    kReading,  // waiting for a request, or the rest of one
-    kParked,   // its request waits for the guard's verdict, or for an answer that is being made
+    kReading,  // waiting for a request or the rest of one
+    kParked,   // request waits for the guard's verdict or a handler's answer
     kWriting,  // sending the response
-    kDraining  // response sent, discarding what the client still sends: closing at once would make
+    kDraining  // response sent, discarding input: closing at once would make
                // the kernel reset the connection, and the client lose the response
   };
 
@@ -35,37 +35,37 @@ class Connection {
   State state() const { return state_; }
   int fd() const { return descriptor_.get(); }
   short poll_events() const;
-  // Returns when it is closed if nothing changes.
+  // Returns when the connection is closed unless its state changes.
   Time deadline() const;
-  // From when on it may be closed in favour of a new client.
+  // Returns the time from which a new client may replace this one.
   Time replaceable_from() const;
-  // The body that is being sent, if any.
+  // The body being sent; null if there is none.
   const std::shared_ptr<const std::string>& body() const { return body_; }
 
   void Open(int fd, Time now);
-  // Right after Open(), where the bytes do not travel as they are.
+  // Call right after Open() if the bytes are encoded (TLS).
   void SetTransport(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
   void Close();
 
-  // Receives what has come, once. False when the connection has ended or failed.
+  // Receives available input, once. Returns false if the connection has ended or failed.
   bool Receive(Time now);
-  // The next request whose head is whole, if the input has one; it stays there until it is
-  // consumed. kBad also when the head is too long.
+  // Parses the first request of the input if its head is complete. It stays there until consumed.
+  // Returns kBad also if the head is too long.
   ParseResult NextRequest(HttpRequest* request);
   const std::string& input() const { return input_; }
   void Consume(std::size_t bytes) { input_.erase(0, bytes); }
   bool head_too_long() const;
 
-  // Keeps a request until it can be answered. Parking it again does not lengthen its time.
+  // Keeps a request until it can be answered. Parking it again does not extend its time.
   void Park(const HttpRequest& request, Time now);
   const HttpRequest& parked() const { return parked_; }
 
-  // Starts a response; `keep_alive` false ends the connection after it.
+  // Starts a response. Without `keep_alive`, the connection ends after it.
   void Respond(std::string head, std::shared_ptr<const std::string> body, bool keep_alive,
                Time now);
-  // The response that is being sent, if any, is the last one.
+  // Makes the current response, if any, the last one.
   void EndAfterResponse() { keep_alive_ = false; }
-  // Sends what the socket takes. False when the connection has ended or failed.
+  // Sends as much as the socket takes. Returns false if the connection has ended or failed.
   bool Send(Time now);
 
  private:
@@ -82,7 +82,7 @@ class Connection {
   std::size_t drained_bytes_ = 0;
   std::string head_;
   std::shared_ptr<const std::string> body_;
-  std::size_t sent_bytes_ = 0;  // of head and body together
+  std::size_t sent_bytes_ = 0;  // of head and body
   bool keep_alive_ = false;
 };
 

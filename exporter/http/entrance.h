@@ -1,7 +1,7 @@
-// Where the clients of a loop come in: a listening socket, which may come and go, and whatever else
-// decides about it on the same thread. An endpoint's is its node (exporter/endpoint).
+// Supplies a loop with its listening socket, which may be closed and opened again, and with other
+// events of the same thread. An endpoint's entrance is its node (exporter/endpoint).
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_HTTP_ENTRANCE_H_
 #define EXPORTER_HTTP_ENTRANCE_H_
 
@@ -20,20 +20,21 @@ class Entrance {
 
   virtual ~Entrance() = default;
 
-  // -1: nobody is let in. Clients that are already there are then sent their answers, and no more.
+  // Returns the listening socket; -1 if no client is accepted. Existing clients are then sent their
+  // responses, and no more.
   virtual int listener() const = 0;
-  // No client is to be accepted before.
+  // Accept no client before this time.
   virtual Time accept_from() const = 0;
-  // Returns when Handle has something to do without an event.
+  // Returns when Handle has work without an event.
   virtual Time next() const = 0;
-  // For poll(2). `may_work`: false when it has spent its budget of processor time.
+  // Appends entries for poll(2). `may_work`: false if the CPU budget is spent.
   virtual void AppendPolled(std::vector<pollfd>* polled, bool may_work) = 0;
-  // `polled` points at what AppendPolled appended.
+  // Handles the entries that AppendPolled appended, from `polled` on.
   virtual void Handle(const pollfd* polled, Time now) = 0;
   virtual void Close() = 0;
 };
 
-// One socket that listens as long as the loop runs.
+// A socket that listens as long as the loop runs.
 class ListeningSocket : public Entrance {
  public:
   SharedDescriptor* descriptor() { return &descriptor_; }

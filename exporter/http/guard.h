@@ -1,7 +1,7 @@
-// Decides which clients may read the pages: the agent's web configuration (exporter/web/guard.h). A
-// job's server has no guard and answers everybody.
+// Decides which clients may read the pages, from the agent's web configuration
+// (exporter/web/guard.h). A job's server has no guard and answers every client.
 //
-// Thread: the server's. Nothing here blocks.
+// Thread: server thread only. Never blocks.
 #ifndef EXPORTER_HTTP_GUARD_H_
 #define EXPORTER_HTTP_GUARD_H_
 
@@ -24,16 +24,16 @@ class Guard {
 
   virtual ~Guard() = default;
 
-  // Whether clients have to speak TLS. Never changes.
+  // True if clients must use TLS. Never changes.
   virtual bool is_https() const = 0;
-  // For a client that was just accepted; null when its bytes travel as they are.
+  // Returns the transport of a newly accepted client; null without TLS.
   virtual std::unique_ptr<Transport> MakeTransport(int fd) = 0;
-  // `authorization` is the value of a request's header of that name, "" without one. `fd`: the
+  // Checks a request. `authorization`: the value of that header, "" if it is missing. `fd`: the
   // client's connection.
   virtual Verdict Check(std::string_view authorization, int fd) = 0;
   // Signalled when a verdict is no longer pending.
   virtual const Wake& verdicts() const = 0;
-  // Lines for the head of every response, each with its CR LF.
+  // Returns header lines for every response, each with its CR LF.
   virtual std::string headers() const = 0;
 };
 

@@ -1,7 +1,7 @@
-// What a server answers, as a table: each handler has the paths that it answers, a line of help and
-// a function. The loop knows nothing else about what it serves.
+// Defines a server's table of handlers: the path, a line of help and a function of each. The loop
+// knows nothing else about what it serves.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_HTTP_HANDLER_H_
 #define EXPORTER_HTTP_HANDLER_H_
 
@@ -23,7 +23,7 @@ inline constexpr std::string_view kJsonType = "application/json";
 
 struct HttpResponse {
   int status = 200;
-  std::string_view type = kTextType;          // text that outlives the server
+  std::string_view type = kTextType;          // must outlive the server
   std::shared_ptr<const std::string> body{};  // null: the status in words
   std::string headers{};                      // further lines, each with its CR LF
 };
@@ -33,13 +33,13 @@ inline HttpResponse TextResponse(int status, std::string text, std::string_view 
 }
 
 struct Handler {
-  // One path; or, when it ends in a slash, all paths below it. "/" is one path.
+  // A path; if it ends in a slash, all paths below it. "/" is a single path.
   std::string_view path;
-  std::string_view help;  // "" for a path that its sibling's help covers
-  // Must not block. Nothing: the answer is not there yet. The request is kept, and the handler is
-  // asked again when ServerLoop::Options::ready says so.
+  std::string_view help;  // "" for a path that another handler's help covers
+  // Must not block. Returns empty if the answer is not ready: the request is parked, and the
+  // handler is called again when ServerLoop::Options::ready is signalled.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> answer;
-  // 0: it answers GET and HEAD. Otherwise it answers POST, with a body of at most so many bytes.
+  // 0: answers GET and HEAD. Otherwise answers POST, with a body of at most this many bytes.
   std::size_t most_body_bytes = 0;
 };
 

@@ -11,14 +11,14 @@
 namespace nccl_pulse {
 namespace {
 
-// Control characters are not allowed in a head. Bytes beyond ASCII may occur in a header's value.
+// True if `line` has no control characters. Bytes beyond ASCII may occur in a header's value.
 bool IsPlain(std::string_view line) {
   return std::all_of(line.begin(), line.end(), [](char c) {
     return c == '\t' || (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
   });
 }
 
-// Cuts the first line off `text`. False if no line has ended yet.
+// Cuts the first line off `text`. Returns false if no line has ended yet.
 bool TakeLine(std::string_view* text, std::string_view* line) {
   const std::size_t end = text->find('\n');
   if (end == text->npos) return false;
@@ -37,7 +37,8 @@ bool HasToken(std::string_view list, std::string_view token) {
   return false;
 }
 
-// "/metrics?x=y", or "http://host:9410/metrics" from a client that takes this server for a proxy.
+// Accepts "/metrics?x=y", or "http://host:9410/metrics" from a client that takes this server for a
+// proxy.
 bool TakePath(std::string_view target, HttpRequest* request) {
   constexpr std::string_view kScheme = "http://";
   if (absl::StartsWithIgnoreCase(target, kScheme)) {
@@ -71,7 +72,7 @@ bool ParseRequestLine(std::string_view line, HttpRequest* request) {
   return TakePath(target, request) || request->method == HttpRequest::Method::kOther;
 }
 
-// Several lines with one name are one list (RFC 9110, 5.3).
+// Repeated headers form one list (RFC 9110, 5.3).
 void AppendToList(std::string_view value, std::string* list) {
   absl::StrAppend(list, list->empty() ? "" : ", ", value);
 }
@@ -80,13 +81,13 @@ bool ParseHeaderLine(std::string_view line, HttpRequest* request) {
   const std::size_t colon = line.find(':');
   if (colon == line.npos || colon == 0) return false;
   const std::string_view name = line.substr(0, colon);
-  if (name.find_first_of(" \t") != name.npos) return false;  // this also refuses a folded line
+  if (name.find_first_of(" \t") != name.npos) return false;  // also refuses a folded line
   const std::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
   if (absl::EqualsIgnoreCase(name, "connection")) {
     if (HasToken(value, "close")) request->keep_alive = false;
   } else if (absl::EqualsIgnoreCase(name, "content-length")) {
     if (value != "0") {
-      // Announced twice, or not by a number: not known.
+      // Announced twice, or not a number: size unknown.
       if (request->has_body || !absl::SimpleAtoi(value, &request->body_bytes)) {
         request->body_bytes = 0;
       }
@@ -115,7 +116,7 @@ ParseResult ParseRequest(std::string_view input, HttpRequest* request) {
   // Empty lines before a request must be ignored (RFC 9112, 2.2).
   while (!rest.empty() && (rest[0] == '\r' || rest[0] == '\n')) rest.remove_prefix(1);
   if (rest.empty()) return ParseResult::kIncomplete;
-  // A method is in capitals. So the first byte tells a TLS greeting from a slow client.
+  // Methods are in capitals, so the first byte tells a TLS greeting from a slow client.
   if (!absl::ascii_isupper(rest[0])) return ParseResult::kBad;
 
   std::string_view line;

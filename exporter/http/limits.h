@@ -1,4 +1,4 @@
-// What clients and other processes may cost the process that serves (server.h says why).
+// Limits what clients and other processes may cost the serving process. server.h gives the reasons.
 #ifndef EXPORTER_HTTP_LIMITS_H_
 #define EXPORTER_HTTP_LIMITS_H_
 
@@ -11,15 +11,15 @@ inline constexpr int kMaxRequestHeadBytes = 8192;
 inline constexpr std::chrono::milliseconds kRequestTimeout{5000};
 inline constexpr std::chrono::milliseconds kResponseTimeout{10000};
 inline constexpr std::chrono::milliseconds kParkedTimeout{30000};
-// Parts of one core: in a process of a job, and in a process that does nothing else.
+// Fractions of one core, in a job's process and in a dedicated process.
 inline constexpr double kJobCpuShare = 0.02;
 inline constexpr double kAgentCpuShare = 0.25;
-// The share is divided among these.
+// Parts of that share.
 inline constexpr double kPagesShare = 0.6;
 inline constexpr double kClientsShare = 0.2;
 inline constexpr double kHandoverShare = 0.2;
-// What is not used is kept for so long; of hand-overs, so that all of a node's processes may come
-// at once, longer.
+// Unused time is saved for this long. Hand-overs save longer, so that all of a node's processes may
+// come at once.
 inline constexpr std::chrono::seconds kCpuBurst{10};
 inline constexpr std::chrono::seconds kHandoverBurst{60};
 

@@ -15,7 +15,7 @@ using std::chrono::duration;
 using std::chrono::duration_cast;
 using std::chrono::seconds;
 
-// The part of the whole budget that is divided between the kinds.
+// The part of the budget that is divided among the kinds.
 constexpr double kOwnShare = 5.0 / 6;
 
 }  // namespace
@@ -26,7 +26,7 @@ PageCache::PageCache(Options options)
   int weights = 0;
   for (const Options::Kind& kind : options_.kinds) weights += kind.weight;
   for (const Options::Kind& kind : options_.kinds) {
-    const int weight = std::max(kind.weight, 1);  // of what is not used, where there is none
+    const int weight = std::max(kind.weight, 1);  // not used without a weight, but must not be 0
     const double share = options_.cpu_share * kOwnShare * weight / weights;
     purses_.push_back(
         {CpuBudget(share, kPageBurst, options_.clock()), kind.weight != 0, /*was_used=*/false});
@@ -56,7 +56,7 @@ PageCache::Answer PageCache::Get(std::size_t kind, const std::string& argument, 
   if (!is_fresh) {
     CpuBudget* const budget = WhoPays(kind, now);
     if (budget != nullptr && !Make(key, &page, budget)) {
-      // Not to be taken for an answer about one that appears.
+      // A page of this name may appear later: don't answer that with 404 from the cache.
       pages_.erase(key);
       Answer answer;
       answer.status = 404;
@@ -83,7 +83,7 @@ PageCache::Answer PageCache::AnswerWith(std::size_t kind, Page* page, bool gzip,
   return answer;
 }
 
-// Whoever asks for one argument after the other leaves no more behind than this.
+// Bounds what a client leaves behind that requests one argument after another.
 void PageCache::ForgetOthers(const Key& key, Time now) {
   std::size_t others = 0;
   auto oldest = pages_.end();
@@ -111,7 +111,7 @@ PageCache::Answer PageCache::Plain(const Page& page, Time now) const {
   return {page.status, page.body, false, age, seconds(0)};
 }
 
-// Null if nobody pays.
+// Returns the budget to charge for a new page; null if all are spent.
 CpuBudget* PageCache::WhoPays(std::size_t kind, Time now) {
   CpuBudget& budget = BudgetOf(kind);
   if (budget.Allows(now)) return &budget;
@@ -120,7 +120,7 @@ CpuBudget* PageCache::WhoPays(std::size_t kind, Time now) {
   return purses_[kind].was_used ? nullptr : &budget;
 }
 
-// False if there is no such page.
+// Returns false if there is no such page.
 bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
   purses_[key.first].was_used = true;
   if (!MakeRoom(page, options_.clock())) return true;
@@ -138,7 +138,7 @@ bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
   page->status = failure.has_value() ? 500 : 200;
   if (failure.has_value()) {
     options_.on_failure(*failure);
-    // Kept like a good page: a source in trouble is not called more often than a healthy one.
+    // Cached like a good page: a failing source is not called more often than a healthy one.
     text = absl::StrCat("500 Internal Server Error\ncannot make the page: ", *failure, "\n");
     page->packed = nullptr;
   } else {
@@ -151,7 +151,7 @@ bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
   return true;
 }
 
-// If there is no memory for packing, the page is sent unpacked.
+// Compresses the page. Without memory for that, it is sent uncompressed.
 void PageCache::Pack(std::size_t kind, Page* page) {
   const double took = Charge(&BudgetOf(kind), [&] {
     std::optional<std::string> packed = Gzip(*page->body);
@@ -163,7 +163,7 @@ void PageCache::Pack(std::size_t kind, Page* page) {
   options_.on_work(took, false);
 }
 
-// Whether one more body may be made.
+// True if one more body may be made.
 bool PageCache::HasRoom() {
   std::size_t bytes = 0;
   const auto is_gone = [&bytes](const std::weak_ptr<const std::string>& each) {
@@ -175,7 +175,7 @@ bool PageCache::HasRoom() {
   return bodies_.size() < std::size_t{kMaxPages} && bytes <= kMaxHeldBytes;
 }
 
-// The oldest kept body of another page that is not being sent to anybody.
+// Returns the page with the oldest cached body, except `but`, that is not being sent.
 PageCache::Page* PageCache::OldestToForget(const Page* but) {
   Page* oldest = nullptr;
   for (auto& [key, page] : pages_) {
@@ -185,8 +185,8 @@ PageCache::Page* PageCache::OldestToForget(const Page* but) {
   return oldest;
 }
 
-// Called before this page is made. False if making it would cut off a client that has not had the
-// time to take its page, and there is this page to answer with and not too old for that.
+// Makes room for this page's body. Returns false if that would cut off a client within kPageGrace
+// and this page has a body that is recent enough to serve.
 bool PageCache::MakeRoom(Page* page, Time now) {
   const bool has_answer = (page->body != nullptr && now - page->made < kPageGrace) ||
                           (page->packed != nullptr && now - page->packed_made < kPageGrace);

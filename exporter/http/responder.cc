@@ -11,7 +11,7 @@ namespace {
 
 bool IsPost(const Handler* handler) { return handler != nullptr && handler->most_body_bytes != 0; }
 
-// What there is, for whoever has mistyped.
+// Returns the page for an unknown path: the list of handlers.
 std::string NotFound(const std::vector<Handler>& handlers) {
   std::string text = "404 Not Found\n\n";
   for (const Handler& each : handlers) {
@@ -37,8 +37,7 @@ const Handler* Responder::Find(std::string_view path) const {
 }
 
 void Responder::AnswerRequests(Connection* connection, Time now) {
-  // There are several if the client did not wait for the responses; at most as many as fit into one
-  // input.
+  // Clients may send several requests without waiting; at most as many as fit into one input.
   while (connection->state() == Connection::State::kReading) {
     HttpRequest request;
     switch (connection->NextRequest(&request)) {
@@ -55,7 +54,7 @@ void Responder::AnswerRequests(Connection* connection, Time now) {
   }
 }
 
-// False if the body is not there yet, or has been refused.
+// Returns false if the body is incomplete, or has been refused.
 bool Responder::TakeBody(Connection* connection, HttpRequest* request, Time now) {
   const Handler* const handler = Find(request->path);
   const bool takes_it =
@@ -81,7 +80,7 @@ void Responder::AnswerParked(Connection* connection, Time now) {
   AnswerRequests(connection, now);
 }
 
-// False if the request must not be answered, or not yet.
+// Returns false if the request was refused or parked.
 bool Responder::Admit(Connection* connection, const HttpRequest& request, Time now) {
   if (guard_ == nullptr) return true;
   switch (guard_->Check(request.authorization, connection->fd())) {
@@ -119,7 +118,7 @@ void Responder::Answer(Connection* connection, const HttpRequest& request, Time 
   }
 }
 
-// Without a body the response repeats the status.
+// Sends a response. Without a body it repeats the status.
 void Responder::Respond(Connection* connection, const HttpRequest& request, HttpResponse response,
                         Time now) {
   std::shared_ptr<const std::string> body = std::move(response.body);

@@ -1,6 +1,6 @@
-// A request gets the answer of the first handler whose path it has.
+// Answers each request by the first handler whose path matches.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_HTTP_RESPONDER_H_
 #define EXPORTER_HTTP_RESPONDER_H_
 
@@ -19,13 +19,12 @@ class Responder {
  public:
   using Time = Connection::Time;
 
-  // Both must outlive this object; `guard` may be null.
+  // `handlers` and `guard` (may be null) must outlive this object.
   Responder(const std::vector<Handler>* handlers, Guard* guard);
 
-  // Answers what the connection has received, as far as the client takes the answers.
+  // Answers the connection's received requests, as far as the client takes the responses.
   void AnswerRequests(Connection* connection, Time now);
-  // Answers a request that waits for the guard's verdict or for its handler, if there is one by
-  // now.
+  // Answers a parked request if the guard's verdict or the handler's answer is there by now.
   void AnswerParked(Connection* connection, Time now);
 
  private:

@@ -14,15 +14,15 @@ namespace {
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-// After a failure that would come again at once.
+// Pause after a failure that would repeat at once.
 constexpr milliseconds kPause{100};
 
 void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
 
-// For poll(): milliseconds, or -1 for ever.
+// Returns the timeout for poll(2): milliseconds, or -1 for ever.
 int TimeoutUntil(ServerLoop::Time end, ServerLoop::Time now) {
   if (end == ServerLoop::Time::max()) return -1;
-  // One more, because the division rounds down: waking too early would waste a round.
+  // Adds one because the division rounds down: waking too early would waste a round.
   const auto wait = duration_cast<milliseconds>(end - now) + milliseconds(1);
   return static_cast<int>(std::max(wait, milliseconds(0)).count());
 }
@@ -39,7 +39,7 @@ ServerLoop::ServerLoop(Options options, Entrance* entrance)
       failure_(options_.log) {}
 
 bool ServerLoop::Wait(const Wake& wake) {
-  // Only open ones: poll() refuses more entries than the process may have descriptors.
+  // Only open connections: poll(2) refuses more entries than RLIMIT_NOFILE.
   polled_.clear();
   places_ = Places();
   const Time start = MonotonicNow();
@@ -69,7 +69,7 @@ bool ServerLoop::Wait(const Wake& wake) {
   places_.entrance = polled_.size();
   entrance_.AppendPolled(&polled_, may_work);
   if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
-    // The limit of descriptors was lowered below what is open, or the kernel has no memory.
+    // RLIMIT_NOFILE was lowered below what is open, or the kernel has no memory.
     if (errno != EINTR) Pause();
     return false;
   }
@@ -95,7 +95,7 @@ void ServerLoop::HandleRound() {
   Spend(&clients_budget_, now);
 }
 
-// What the thread has done since the last time, except what handlers account for.
+// Charges the thread's CPU time since the last call, except what handlers account for.
 void ServerLoop::Spend(CpuBudget* budget, Time now) {
   std::chrono::nanoseconds used = ThreadCpuTime();
   if (options_.spent_by_handlers) used -= options_.spent_by_handlers();

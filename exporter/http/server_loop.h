@@ -1,9 +1,9 @@
-// The loop of a server. It waits for a client, its entrance, a deadline or a wake-up, whichever
-// comes first, and handles it. Clients and the entrance each have a budget of processor time; the
-// one that has spent its own has to wait until the budget fills again. What is answered is a table
-// of handlers; exporter/endpoint/server.h says what the loop owes to the process that it runs in.
+// Runs a server's event loop: waits for clients, the entrance, a deadline or a wake-up, and handles
+// what comes first. Clients and the entrance each have a CPU budget, and wait for it to refill once
+// spent. The handlers define what is served. exporter/endpoint/server.h says what the loop owes to
+// its process.
 //
-// Thread: constructed on the caller's, before there is another; all else on the server's.
+// Thread: constructed on the caller's, before there is another; all else on the server thread.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
 #define EXPORTER_HTTP_SERVER_LOOP_H_
 
@@ -38,9 +38,9 @@ class ServerLoop {
     std::shared_ptr<Guard> guard;  // null: plain HTTP for everybody
     LogFunction log;
     double cpu_share = kJobCpuShare;  // of one core
-    // What of this thread's time handlers account for themselves; null: nothing.
+    // This thread's CPU time that handlers account for themselves; null: none.
     std::function<std::chrono::nanoseconds()> spent_by_handlers;
-    // Signalled when answers that were not there may be now; null: all are there at once.
+    // Signalled when answers that were not ready may be; null: all answers are immediate.
     const Wake* ready = nullptr;
   };
 
@@ -49,24 +49,23 @@ class ServerLoop {
   ServerLoop(const ServerLoop&) = delete;
   ServerLoop& operator=(const ServerLoop&) = delete;
 
-  // Waits, and handles what came. `on_wake` is called in each round, before what came is handled.
-  // May throw: then StartOver is next.
+  // Waits, calls `on_wake`, then handles the events. If it throws, call StartOver.
   template <typename OnWake>
   void Round(const Wake& wake, const OnWake& on_wake) {
     if (!Wait(wake)) return;
     on_wake();
     HandleRound();
   }
-  // Memory ran out, in all likelihood: goes on with nothing, and not at once.
+  // Closes all connections and pauses. Call after an exception, most likely out of memory.
   void StartOver(std::string_view what) noexcept;
   // See PageCache::Options.
   bool CutOffSlowest(bool in_any_case) { return clients_.CutOffSlowest(in_any_case); }
 
-  // With the entrance.
+  // Closes all connections and the entrance.
   void Close();
 
  private:
-  // Where the entries of one round stand in polled_; 0: there is none.
+  // Indices of one round's entries in polled_; 0: there is none.
   struct Places {
     std::size_t wake = 0;
     std::size_t guard = 0;
@@ -90,7 +89,7 @@ class ServerLoop {
   Places places_;
   CpuBudget clients_budget_;
   CpuBudget entrance_budget_;
-  std::chrono::nanoseconds cpu_accounted_{0};  // of what the thread has used
+  std::chrono::nanoseconds cpu_accounted_{0};  // CPU time of the thread that was charged so far
   OneWarning failure_;
 };
 

@@ -1,8 +1,7 @@
-// How the bytes of one connection are encoded on their way: by the agent's TLS
-// (exporter/web/tls.h), or by a client's (exporter/web/tls_client.h). A job's server has no
-// transport and sends them as they are.
+// Encodes and decodes the bytes of one connection: the agent's TLS (exporter/web/tls.h) or a
+// client's (exporter/web/tls_client.h). A job's server has no transport and sends plain bytes.
 //
-// Thread: the server's. Nothing here blocks.
+// Thread: server thread only. Never blocks.
 #ifndef EXPORTER_HTTP_TRANSPORT_H_
 #define EXPORTER_HTTP_TRANSPORT_H_
 
@@ -17,19 +16,20 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // As recv(2) and send(2): bytes, 0 at the client's end, or -1. With errno EAGAIN it is to be
-  // called again when poll_events() have come, Send with the same bytes; else the connection has
+  // As recv(2) and send(2): bytes, 0 at the client's end, or -1. With errno EAGAIN, call again
+  // after poll_events(), Send with the same bytes. Any other errno means that the connection has
   // failed.
   virtual ssize_t Receive(char* buffer, std::size_t size) = 0;
   virtual ssize_t Send(const char* data, std::size_t size) = 0;
 
-  // poll(2) has to wait for this: POLLIN, or whatever the last call that returned EAGAIN needs.
+  // Returns what to poll for: POLLIN, or what the last call that returned EAGAIN needs.
   virtual short poll_events() const = 0;
-  // Something can be received that poll(2) does not know of.
+  // True if buffered input can be received, which poll(2) does not report.
   virtual bool has_pending() const = 0;
   // Tells the client that nothing more will be sent.
   virtual void Finish() = 0;
-  // Why it has failed, where it knows more than errno says: "its certificate is not trusted: ..."
+  // Returns why it failed if it knows more than errno: "its certificate is not trusted: ...". Else
+  // "".
   virtual std::string problem() const { return ""; }
 };
 

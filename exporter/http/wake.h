@@ -1,8 +1,8 @@
-// Wakes a thread that waits in poll(2): a pair of connected sockets. Not an eventfd: those of a
-// process cannot be told from each other (metrics/shared_descriptor.h); not a pipe, which may raise
-// SIGPIPE; and not a stream, whose end is readable for ever when the job has closed the other one.
+// Wakes a thread that waits in poll(2), through a pair of datagram sockets. Not an eventfd: a
+// process cannot tell its eventfds apart (metrics/shared_descriptor.h). Not a pipe: it may raise
+// SIGPIPE. Not a stream socket: once the job has closed its other end, it is readable for ever.
 //
-// Thread: Signal any; Open before there is a second thread; Close by its owner.
+// Thread: Signal on any; Open before there is a second thread; Close on the owner's.
 #ifndef EXPORTER_HTTP_WAKE_H_
 #define EXPORTER_HTTP_WAKE_H_
 
@@ -17,11 +17,11 @@ class Wake {
   Wake(const Wake&) = delete;
   Wake& operator=(const Wake&) = delete;
 
-  // False, with errno, when the system refuses.
+  // Returns false, with errno, if the system refuses.
   bool Open();
   // Readable after Signal(), until Clear().
   int fd() const { return reader_.get(); }
-  // Never waits. Where the socket is full, there is enough to wake for.
+  // Never waits. A full socket is dropped silently: the reader wakes anyway.
   void Signal() const;
   void Clear() const;
   void Close();

@@ -21,7 +21,7 @@ class Wake {
   bool Open();
   // Readable after Signal(), until Clear().
   int fd() const { return reader_.get(); }
-  // Never waits. A full socket is dropped silently: the reader wakes anyway.
+  // Never waits. If the socket is full, the signal is dropped: the reader wakes anyway.
   void Signal() const;
   void Clear() const;
   void Close();

@@ -27,9 +27,9 @@ struct Announcer::State : PatientThread {
     }
   }
 
-  ServiceFile file;  // the thread's
-  // `mutex` guards these.
-  bool is_busy = false;  // from the moment that there is work until it is done
+  ServiceFile file;  // used by the thread only
+  // Guarded by `mutex`.
+  bool is_busy = false;  // from the time that work is set until it is done
   std::function<std::string(ServiceFile& file)> work;
   std::string error;  // of the last work
 };

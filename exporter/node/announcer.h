@@ -1,9 +1,8 @@
-// Keeps an endpoint's file for Prometheus (service_file.h) up to date, on a thread of its own: the
-// folder may be on a file system that does not answer, and neither a job's `init` nor the server waits
-// for that.
+// Maintains an endpoint's file for Prometheus (service_file.h) on a separate thread. The folder may
+// be on an unresponsive file system, for which neither a job's `init` nor the server may wait.
 //
-// Thread: the server's. The other thread is started by the first call that has something to do, and
-// outlives this object if a file system holds it.
+// Thread: server thread only. The first call with work starts the other thread. That thread
+// outlives this object if a file system blocks it.
 #ifndef EXPORTER_NODE_ANNOUNCER_H_
 #define EXPORTER_NODE_ANNOUNCER_H_
 
@@ -18,7 +17,7 @@ class ServiceFile;
 
 class Announcer {
  public:
-  // How long each call waits at most. What takes longer goes on, unless it has not begun.
+  // Longest wait of a call. Work that has begun by then goes on; other work is dropped.
   static constexpr std::chrono::milliseconds kPatience{250};
 
   explicit Announcer(const std::string& directory);
@@ -26,7 +25,7 @@ class Announcer {
   Announcer(const Announcer&) = delete;
   Announcer& operator=(const Announcer&) = delete;
 
-  // As ServiceFile::Write. Return "" or what went wrong, for the log.
+  // As ServiceFile::Write. Returns "", or an error for the log.
   std::string Announce(const std::string& address, int port, bool https);
   void RemoveAbandoned();
   void Withdraw();

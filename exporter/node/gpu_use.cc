@@ -35,8 +35,8 @@ constexpr std::size_t kMostSamples = 256;
 constexpr int kLeastSamples = 10;  // two seconds
 constexpr int64_t kAgainNs = 1000000000;
 constexpr int64_t kLeastWindowNs = 3000000000;
-constexpr int64_t kKeptNs = 13000000000;  // the driver's samples, less one second
-// What was still running when the counter moved last has ended by then.
+constexpr int64_t kKeptNs = 13000000000;  // period of the driver's samples, less one second
+// Kernels that still ran when the counter last moved have ended after this time.
 constexpr int64_t kEndsNs = 1000000000;
 constexpr unsigned kIdlePercent = 5, kBusyPercent = 80, kMemoryPercent = 1;
 
@@ -73,7 +73,7 @@ struct GpuUses::Nvml {
   }
 
   GpuUse Ask(Device device, int64_t since_ns) const {
-    unsigned processes = 0;  // that there is room for: the answer is how many there are
+    unsigned processes = 0;  // room in the result; NVML returns the actual number
     const int result = get_processes(device, &processes, nullptr);
     if (result != kSuccess && result != kInsufficientSize) return GpuUse::kUnknown;
     if (processes > 1) return GpuUse::kShared;
@@ -99,7 +99,7 @@ struct GpuUses::Nvml {
 
  private:
   struct Range {
-    int count = 0;  // 0 as well where NVML does not answer
+    int count = 0;  // also 0 if NVML does not answer
     unsigned least = UINT32_MAX, most = 0;
   };
   Range Samples(Device device, int of, int64_t since_ns) const {
@@ -148,7 +148,7 @@ void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet*
           ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
         continue;
       }
-      // An engine may have been quiet for long before.
+      // An inference engine may have been idle for long before.
       const int64_t since_ns =
           std::max(comm.work.moved_realtime_ns + kEndsNs,
                    now_realtime_ns - std::max(stands_after_ns, kLeastWindowNs));

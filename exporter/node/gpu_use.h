@@ -1,14 +1,15 @@
-// This says whether a GPU of this host has run something: what NVML says, asked by whoever serves the node, and
-// only of GPUs on which NCCL's own counter of finished work stands (plugin/cuda/work_proof.h).
+// Reads from NVML whether this host's GPUs have run kernels. The serving process asks, and only
+// about GPUs on which NCCL's own counter of finished work is stalled (plugin/cuda/work_proof.h).
 //
-// The driver keeps samples of each GPU's utilization for the last 14 s, five a second, without being
-// asked before. 100 % says that some kernel ran all the time, not what it did. One of NCCL's that waits
-// for another rank leaves the memory at 0 %; what computes does not, as a rule (bf16 matrices of 8192:
-// 22 %; tests/gpu/work_counters.py, case `computes`). A GPU that other processes use as well says nothing.
+// The driver always keeps each GPU's utilization of the last 14 s, five samples a second. 100 %
+// means that some kernel ran all the time, not what it did. An NCCL kernel that waits for another
+// rank leaves memory at 0 %; computation usually does not (bf16 matrices of 8192: 22 %;
+// tests/gpu/work_counters.py, case `computes`). A GPU shared with other processes gives no
+// information.
 //
-// Thread: one at a time. Cost: the first question loads libnvidia-ml.so.1, tens of milliseconds; each
-// other one 2.5 ms, and each GPU is asked once a second at most. Errors: kUnknown where there is no
-// NVML, it does not know the GPU, or it has too few samples.
+// Thread: one at a time. Cost: the first query loads libnvidia-ml.so.1, tens of milliseconds. Later
+// queries take 2.5 ms, at most one per GPU and second. Errors: kUnknown without NVML, for a GPU
+// that it does not know, or with too few samples.
 #ifndef EXPORTER_NODE_GPU_USE_H_
 #define EXPORTER_NODE_GPU_USE_H_
 
@@ -25,9 +26,9 @@ namespace nccl_pulse {
 
 // A GPU of this host, as NVML sees it.
 struct HostGpu {
-  int index = 0;  // NVML's
+  int index = 0;  // NVML's index
   GpuUse use{};
-  std::vector<int32_t> pids;  // that have a context on it, as this host counts them
+  std::vector<int32_t> pids;  // processes with a context on it, in this host's PID namespace
 };
 
 class GpuUses {
@@ -37,10 +38,11 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  // Says of all communicators whose counter has stood for that long what their GPUs have run meanwhile.
+  // Sets what their GPUs have run on all communicators whose counter has been stalled for
+  // `stands_after_ns`.
   void Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set);
 
-  // Returns what every GPU of this host has run since then; empty without NVML.
+  // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML.
   std::vector<HostGpu> OfHost(int64_t since_realtime_ns);
 
  private:
@@ -48,9 +50,10 @@ class GpuUses {
   struct Answer {
     int64_t asked_ns = 0;
     GpuUse use{};
-    int64_t since_ns = 0;  // as far as the answers before reach
+    int64_t since_ns = 0;  // start of the period for which `use` holds
   };
-  // Says what the GPU has run since then, as far back as the driver and the answers before remember.
+  // Returns what the GPU has run since `since_realtime_ns`, as far back as the driver and earlier
+  // answers reach.
   const Answer& Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns);
 
   std::unique_ptr<Nvml> nvml_;  // null: not loaded yet

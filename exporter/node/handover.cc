@@ -21,7 +21,7 @@
 namespace nccl_pulse {
 namespace {
 
-// More than a node has processes. The kernel limits it to net.core.somaxconn.
+// Above the number of a node's processes. The kernel limits it to net.core.somaxconn.
 constexpr int kBacklog = 1024;
 
 constexpr std::string_view kNamePrefix = "nccl-pulse-";
@@ -40,7 +40,7 @@ struct AbstractAddress {
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
 };
 
-// 0, or errno.
+// Returns 0 or an errno.
 int OpenSocket(SharedDescriptor* out) {
   const ForkGuard guard;
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -146,7 +146,7 @@ bool IsOneUser(uid_t user, std::string_view overflow_uid, std::string_view uid_m
   // DEFAULT_OVERFLOWUID of Linux' include/linux/highuid.h.
   if (!absl::SimpleAtoi(overflow_uid, &overflow)) overflow = 65534;
   if (user != overflow) return true;
-  // Where all users are mapped, as outside of any namespace, nobody else has that number.
+  // If all users are mapped, as outside of user namespaces, the number is that of one user.
   uint64_t mapped = 0;
   for (const std::string_view line : absl::StrSplit(uid_map, '\n')) {
     const std::vector<std::string_view> numbers = absl::StrSplit(line, ' ', absl::SkipEmpty());
@@ -196,8 +196,8 @@ bool Send(int connection, const HandoverMessage& message, int memory) {
 
 Received Receive(int connection, HandoverMessage* message, SharedDescriptor* memory,
                  std::string* error) {
-  // One byte more, so that a longer message is noticed. Room for one descriptor, without
-  // CMSG_SPACE's padding, into which a second one would fit; the kernel closes any others.
+  // One extra byte reveals longer messages. Control space for one descriptor only: CMSG_SPACE's
+  // padding would fit a second one. The kernel closes all others.
   std::array<char, sizeof(HandoverMessage) + 1> bytes;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   iovec part = {bytes.data(), bytes.size()};
@@ -212,8 +212,8 @@ Received Receive(int connection, HandoverMessage* message, SharedDescriptor* mem
     const ForkGuard guard;
     size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (size < 0 && errno == ECONNRESET) {
-      // Reported once, if the other side closed with unread data of ours (unix_release_sock in
-      // Linux' net/unix/af_unix.c). What it sent before, such as a refusal, can still be read.
+      // Reported once if the peer closed while our data was unread (Linux, net/unix/af_unix.c,
+      // unix_release_sock). What it sent before, such as a refusal, can still be read.
       header.msg_controllen = CMSG_LEN(sizeof(int));
       size = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     }

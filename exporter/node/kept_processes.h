@@ -1,10 +1,10 @@
-// The last state of processes that ended.
+// Keeps the last state of processes that ended.
 //
-// An agent keeps as many, for as long, as its options say, and shows them on its pages. Another
-// server remembers kMaxEnded without their histograms, so that the diagnosis can say for whom the
-// others wait. Where there are too many, the oldest of the user who has most is forgotten.
+// An agent keeps as many, for as long, as its options say, and shows them on its pages. Other
+// servers remember kMaxEnded without histograms, so that the diagnosis can name an ended rank that
+// others wait for. When there are too many, the user with most of them loses the oldest.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_KEPT_PROCESSES_H_
 #define EXPORTER_NODE_KEPT_PROCESSES_H_
 
@@ -38,19 +38,19 @@ class KeptProcesses {
   // `options` must outlive this object.
   KeptProcesses(const PeerOptions* options, LogFunction log);
 
-  // `process` is what `peer` left behind.
+  // Keeps `process`, the last state of `peer`.
   void Keep(ProcessSnapshot process, const Peer& peer, bool is_itself, Peer::Time now);
   void ForgetOld(Peer::Time now);
-  // False when there is none of this user.
+  // Forgets the user's oldest process. Returns false if there is none.
   bool ForgetOldestOf(uid_t user);
-  // The same process is here again.
+  // Forgets a process that has reconnected.
   void ForgetSame(const ProcessSnapshot& process, uid_t user);
-  // Whether it says that it is a process that ended, and was another user's.
+  // True if `process` claims to be an ended process of another user.
   bool IsAnothers(const ProcessSnapshot& process, uid_t user) const;
 
   void AddShares(Shares* bytes_of) const;
   const std::deque<KeptProcess>& shown() const { return shown_; }
-  // For the diagnosis alone; there is none where some are shown.
+  // For the diagnosis only; empty if shown() is not.
   const std::deque<KeptProcess>& remembered() const { return remembered_; }
 
  private:
@@ -58,7 +58,7 @@ class KeptProcesses {
 
   const PeerOptions& options_;
   UserLog log_;
-  // The one that ended first in front.
+  // Ordered by end, the earliest in front.
   std::deque<KeptProcess> shown_;
   std::deque<KeptProcess> remembered_;
 };

@@ -18,9 +18,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Connections that wait to be accepted cost the job nothing. There is room for a burst, so that a
-// scrape behind it is not dropped and sent again a second later. The kernel limits it to
-// net.core.somaxconn.
+// Waiting connections cost the job nothing. This leaves room for a burst: a scrape behind it would
+// otherwise be dropped and retried a second later. The kernel limits it to net.core.somaxconn.
 constexpr int kBacklog = 4096;
 
 struct SocketAddress {
@@ -53,7 +52,7 @@ std::string Spell(const std::string& host, uint16_t port) {
   return absl::StrCat(is_v6 ? "[" : "", host, is_v6 ? "]:" : ":", port);
 }
 
-// 0, or errno.
+// Returns 0 or an errno.
 int OpenSocket(int family, SharedDescriptor* out) {
   const ForkGuard guard;
   const int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -72,12 +71,12 @@ int TryListen(const std::string& host, uint16_t port, bool dual_stack, SharedDes
   const int fd = socket->get();
   const int on = 1;
   const int v6_only = dual_stack ? 0 : 1;
-  // A port with connections in TIME_WAIT may be used; one that somebody listens on may not.
+  // Allows a port with connections in TIME_WAIT, but not one with a listener.
   bool ok = setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0;
   if (family == AF_INET6) {
     ok = ok && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &v6_only, sizeof(v6_only)) == 0;
   }
-  // Two sockets may be bound before either listens. Then listen() reports that the port is taken.
+  // Two sockets may be bound before either listens. Then listen() reports EADDRINUSE.
   ok = ok && bind(fd, address.get(), address.size) == 0 && listen(fd, kBacklog) == 0;
   SocketAddress bound;
   bound.size = sizeof(bound.storage);
@@ -110,7 +109,7 @@ sockaddr_un UnixAddress(const std::string& path) {
   return address;
 }
 
-// Whether `path` is free for us: nothing is there, or a socket whose listener is gone.
+// Frees `path` if it is a socket without a listener. Returns 0 if the path is free, or an errno.
 int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
   struct stat status {};
   if (lstat(path.c_str(), &status) != 0) return errno == ENOENT ? 0 : errno;

@@ -1,7 +1,7 @@
-// The address to listen on, and the listening socket.
+// Parses the address to listen on, and opens the listening socket.
 //
-// Thread: any, no state. Nothing here looks up a name: a resolver would load modules into the job,
-// take seconds and ask the network.
+// Thread: any, no state. Never resolves names: a resolver would load modules into the job, take
+// seconds and use the network.
 #ifndef EXPORTER_NODE_LISTENER_H_
 #define EXPORTER_NODE_LISTENER_H_
 
@@ -15,36 +15,35 @@ namespace nccl_pulse {
 
 struct ListenAddress {
   std::string host;   // numeric IPv4 or IPv6 (without brackets); "" for all interfaces
-  uint16_t port = 0;  // 0: any free one
-  std::string path;   // of a Unix socket, absolute; then the others mean nothing
+  uint16_t port = 0;  // 0: any free port
+  std::string path;   // absolute path of a Unix socket; if set, the others are ignored
 };
 
 inline constexpr uint16_t kDefaultPort = 9410;
 
-// Takes "host:port", "[IPv6]:port", ":port" (all interfaces), "localhost:port" and "unix:/path"; a
-// host alone has kDefaultPort. False, with what is wrong in `error`, for anything else.
+// Parses "host:port", "[IPv6]:port", ":port" (all interfaces), "localhost:port" or "unix:/path". A
+// host alone gets kDefaultPort. Returns false, with the reason in `error`, for anything else.
 bool ParseListenAddress(std::string_view text, ListenAddress* address, std::string* error);
 
-// Whether it says that nobody is to be served: "off", or what else is written for it.
+// True if `text` is "off" or an equivalent.
 bool IsOff(std::string_view text);
-// Where to listen in place of something that cannot be understood, such as a misspelt restriction:
-// nowhere that somebody who could read it meant to exclude. Not for a Unix socket, which is open to
-// some of this machine's users only: then "off".
+// Returns the address to use in place of `text`, an unusable setting such as a misspelled
+// restriction. Must admit nobody whom the setting may have meant to exclude: localhost; "off" for a
+// Unix socket, which may be limited to some of this machine's users.
 std::string SafeAddress(std::string_view text);
 
 struct Listener {
-  uint16_t port = 0;    // the one that is bound
+  uint16_t port = 0;    // the bound port
   std::string address;  // "127.0.0.1:9410", "[::]:9410"
 };
 
-// The address as a user would write it.
+// Returns the address as a user would write it.
 std::string SpellAddress(const ListenAddress& address);
 
-// Opens this address and no other. All interfaces means IPv6 and IPv4 on one socket where the
-// system has IPv6, else IPv4. 0, or errno: EADDRINUSE when somebody listens there, EEXIST when the
-// path is a file that is no socket (one that nobody listens on any more is replaced). `socket` gets
-// the descriptor, non-blocking and close-on-exec, as soon as it exists: what follows may take its
-// time on a slow file system.
+// Listens on exactly this address. "" means IPv6 and IPv4 on one socket, or only IPv4 if the system
+// lacks IPv6. Returns 0 or an errno: EADDRINUSE if the address is taken, EEXIST if the path is not
+// a socket. A socket without a listener is replaced. `socket` gets the descriptor, non-blocking and
+// close-on-exec, as soon as it exists: the next calls may block on a slow file system.
 int OpenAt(const ListenAddress& address, SharedDescriptor* socket, Listener* listener);
 
 }  // namespace nccl_pulse

@@ -32,7 +32,7 @@ Node::Node(NodeOptions options, LogFunction log)
 
 bool Node::Open(std::string* error) {
   if (!ParseListenAddress(options_.listen_address, &wanted_, error)) return false;
-  // Until a server says otherwise.
+  // Until a server reports another address.
   address_ = SpellAddress(wanted_);
   port_ = wanted_.port;
   const bool open = options_.peers.agent ? OpenAgent(error) : OpenProcess(error);
@@ -62,8 +62,8 @@ bool Node::OpenProcess(std::string* error) {
         if (role_ == Role::kMember) return true;
         break;
     }
-    // The thread goes on with it. A server that holds the port for an agent does not want to be
-    // asked.
+    // The server thread continues the election. A server that left the port to an agent must not be
+    // asked again too early.
     const Time now = MonotonicNow();
     if (role_ == Role::kElecting && (elect_at_ == Time::max() || elect_at_ < now)) elect_at_ = now;
     if (now >= give_up || elect_at_ > now + kJoinPatience) return true;
@@ -92,7 +92,7 @@ Attempt Node::Elect(Time now, std::string* failure) {
 Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) {
   const uid_t user = geteuid();
   if (can_join() && user != 0) {
-    // An agent of root's, if there is one.
+    // Root's agent, if there is one.
     const Attempt attempt = Join(0, address, now);
     if (attempt == Attempt::kJoined || attempt == Attempt::kBusy) return attempt;
   }
@@ -101,11 +101,10 @@ Attempt Node::Try(const ListenAddress& address, Time now, std::string* failure) 
     if (error == EADDRINUSE && !can_join()) return Attempt::kTaken;
     if (error == EADDRINUSE) {
       const Attempt attempt = Join(user, address, now);
-      // The one that had it a moment ago is closing, or does not listen yet.
+      // The name's holder is closing, or does not listen yet.
       return attempt == Attempt::kNobody ? Attempt::kBusy : attempt;
     }
-    // If it was refused for any other reason, nobody can hand over to this process; it serves
-    // itself.
+    // On any other error nobody can hand over to this process; it serves itself.
   }
   Listener listener;
   const int error = serving_.TakePort(address, &listener);
@@ -206,7 +205,7 @@ void Node::HandleServer(Time now) {
       members_ = static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers));
       server_.AvoidNobody();
       logged_nowhere_ = false;
-      // Init did not wait that long, and has announced another address.
+      // Init did not wait for this, and has announced another address.
       if (opened_ && address_ != logged_address_) {
         Log(LogLevel::kWarning, absl::StrCat("the node's metrics are served at ", address_));
         logged_address_ = address_;
@@ -221,16 +220,16 @@ void Node::HandleServer(Time now) {
     default:
       break;
   }
-  // kRefused, or something that no server sends. A process of root's need not be an agent, so being
-  // refused by it is nothing to warn of.
+  // kRefused, or an invalid message. Root's process need not be an agent, so its refusal is no
+  // warning.
   Log(server_.user() == geteuid() ? LogLevel::kWarning : LogLevel::kInfo,
       absl::StrCat("the node's server did not take this process' measurements (", message.Text(),
                    "): it serves them itself, on the next free port"));
   server_.Avoid();
-  members_ = 0;  // the members stay where they are
+  members_ = 0;  // the members stay with their server
   LoseServer(now, milliseconds(0));
   elect_at_ = now;
-  port_returns_until_ = Time();  // the other server stays where it is
+  port_returns_until_ = Time();  // the other server keeps its port
 }
 
 void Node::CheckServing(Time now) {
@@ -256,7 +255,7 @@ void Node::CheckServer(Time now) {
                                          "meet on the next free port"));
     server_.AvoidDead();
     LoseServer(now, milliseconds(0));
-    port_returns_until_ = Time();  // nobody knows when
+    port_returns_until_ = Time();  // unknown when
     return;
   }
   const std::string silent = role_ == Role::kJoining ? server_.WhySilent(now) : "";
@@ -284,7 +283,7 @@ bool Node::OpenAgent(std::string* error) {
       Listener listener;
       failure = serving_.TakePort(wanted_, &listener);
       if (failure == 0) {
-        // Processes that had to serve on a later port are asked, too.
+        // Also asks processes that had to serve on a later port.
         std::string ignored;
         takeover.AskOthers(/*same_port_only=*/false, &ignored);
         expected_members_ = takeover.expected_members();
@@ -298,7 +297,7 @@ bool Node::OpenAgent(std::string* error) {
       serving_.LeaveName();
       const bool asked =
           failure == EADDRINUSE && takeover.AskOthers(/*same_port_only=*/true, &refusal);
-      // The port belongs to another program, unless somebody is just closing it.
+      // The port belongs to another program, or is just being closed.
       if (!asked) patience = kPortReturnTime;
     }
     const bool in_vain = failure != EADDRINUSE || MonotonicNow() - begin > patience;

@@ -1,4 +1,5 @@
-// One endpoint for the processes of a node: which of them serves it, and what the others do.
+// Runs one endpoint for all processes of a node: elects the process that serves, and makes the
+// others its members.
 //
 //            bound the name and the port
 //   electing ---------------------------> serving
@@ -10,33 +11,32 @@
 //    |                                        |                        |
 //    +---- the server is gone, or asked to elect again, or refused ----+
 //
-// The name is that of the hand-over's socket (handover.h). It exists once per user and port. Only
-// the process that binds it tries the port, so two processes of one user never serve a port each.
-// If another program or another user has the port, the same happens at the next one, up to
-// kFurtherPorts on: the node's processes meet there. Port 0 is for one process alone: it has no
-// name, and nobody hands over to it.
+// The name is that of the hand-over socket (handover.h). It exists once per user and port. Only its
+// holder tries the port, so two processes of one user never serve a port each. If another program
+// or user has the port, the processes try the next one, up to kFurtherPorts further, and meet
+// there. Port 0 is for one process alone: it has no name, and takes no hand-overs.
 //
-// A process hands over to a server of its own user, or to an agent that root runs. Every user's
-// processes look for root's agent first.
+// A process hands over only to a server of its own user, or to root's agent, which it looks for
+// first.
 //
-// Takeover. When the server ends, the kernel closes its connections. Each member then waits a
-// random time of at most kMaxElectionDelay and tries to serve. The winner accepts no HTTP client
-// until as many others have come as the last server told, or until kGatherTime has passed. So no
-// page lacks a process. Counters live in the processes' own segments, and so they never step back.
+// Takeover: when the server ends, the kernel closes its connections. Each member waits a random
+// time of at most kMaxElectionDelay, then tries to serve. The winner accepts no HTTP client until
+// the other members that the last server announced have come, or until kGatherTime has passed. So
+// no page lacks a process. Counters are in the processes' own segments, so they never step back.
 //
-// A server that is stopped (SIGSTOP) holds name and port, and cannot be replaced. Every
-// kCheckPeriod a member checks whether the name is free and whether the server's process is dead,
-// or about to be: a connection that somebody else keeps open must not make it wait for ever. While
-// a dead process' name and port are still taken, the members meet at the next port; then they come
-// back.
+// A stopped server (SIGSTOP) holds name and port, and cannot be replaced. Another process may keep
+// a dead server's connection open. So every kCheckPeriod a member checks whether the name is free
+// and whether the server's process is dead or dumping core. While a dead process' name and port are
+// still taken, the members meet at the next port; then they return.
 //
-// The job may close what this has open (metrics/shared_descriptor.h). A server that has lost its
-// port or its name leaves both and elects again, as a member does that has lost its connection.
+// The job may close this library's descriptors (metrics/shared_descriptor.h). A server that has
+// lost its port or name gives up both and starts an election. A member that has lost its connection
+// does, too.
 //
-// A segment in private memory cannot be handed over. Its process never joins; it serves on the next
-// free port.
+// A segment in private memory cannot be handed over. Its process never joins, and serves on the
+// next free port.
 //
-// Thread: Open on the caller's, before there is another; all else on the server's.
+// Thread: Open on the caller's, before there is another; all else on the server thread.
 #ifndef EXPORTER_NODE_NODE_H_
 #define EXPORTER_NODE_NODE_H_
 
@@ -62,12 +62,12 @@
 namespace nccl_pulse {
 
 struct NodeOptions {
-  std::string listen_address;  // as ParseListenAddress takes it
-  // The memfd to hand over; null: there is none. It outlives the node.
+  std::string listen_address;  // in the syntax of ParseListenAddress
+  // The memfd to hand over; null: none. Must outlive the node.
   const SharedDescriptor* memory = nullptr;
   PeerOptions peers;
   std::string service_directory;  // for a ServiceFile; "": none
-  bool https = false;             // what the file says of the endpoint
+  bool https = false;             // for the file's scheme label
 };
 
 class Node {
@@ -76,12 +76,12 @@ class Node {
 
   Node(NodeOptions options, LogFunction log);
 
-  // The first election. False, with the reason in `error`, when the address is bad or there is
-  // nowhere to serve. Takes microseconds, or up to kJoinPatience (an agent: kAgentPatience).
+  // Runs the first election. Returns false, with the reason in `error`, if the address is bad or
+  // cannot be served on. Takes microseconds, at most kJoinPatience (an agent: kAgentPatience).
   bool Open(std::string* error);
 
-  // Where the metrics of this process are: here, or at its server. "" while that is not known: the
-  // log then says so when it is.
+  // Returns where this process' metrics are served: here, or by its server. "" until that is known;
+  // the log then reports it.
   std::string address() const { return is_settled() ? address_ : std::string(); }
   // See exporter/node/service_file.h.
   std::string ServiceTargets() const {
@@ -90,24 +90,24 @@ class Node {
   uint16_t port() const { return port_; }
   bool is_serving() const { return role_ == Role::kServing; }
   bool is_settled() const { return role_ == Role::kServing || role_ == Role::kMember; }
-  // For HTTP clients; -1 while not serving.
+  // Returns the HTTP listening socket; -1 while not serving.
   int listener() const { return serving_.listener(); }
-  // No client is to be accepted before.
+  // Accept no client before this time.
   Time accept_from() const { return serving_.accept_from(); }
 
-  // For poll(2). accepting: whether another process may hand over now.
+  // Appends entries for poll(2). `accepting`: whether processes may hand over now.
   void AppendPolled(std::vector<pollfd>* polled, bool accepting = true);
   Time next() const;
-  // `polled` points at what AppendPolled appended.
+  // Handles the entries that AppendPolled appended, from `polled` on.
   void Handle(const pollfd* polled, Time now);
 
-  // Adds what the members measured.
+  // Adds the members' snapshots.
   void Read(SnapshotSet* set, Time now, const ReadWish& wish = {}) {
     serving_.Read(set, now, wish);
   }
 
-  // The process is about to end in order: says so, and takes back what is announced. Everything
-  // stays open: what is counted until the end is still to be read.
+  // Call before the process exits: informs the peers and withdraws the announced file. Everything
+  // stays open, since counts until the end are still read.
   void SayGoodbye();
   void Close();
 
@@ -138,18 +138,18 @@ class Node {
   std::string address_;
   uint16_t port_ = 0;
   Role role_ = Role::kElecting;
-  bool leaving_ = false;  // goodbye was said: becomes nothing any more
+  bool leaving_ = false;  // goodbye was said: takes part in no election
   std::minstd_rand random_;
 
   Serving serving_;
   ServerLink server_;
-  int members_ = 0;           // of the server, as it told
-  int expected_members_ = 0;  // how many will come if this process serves next
+  int members_ = 0;           // the server's members, as it reported
+  int expected_members_ = 0;  // members to expect if this process serves next
 
   Time check_at_{};  // serving
   // Electing.
   Time elect_at_ = Time::max();
-  Time port_returns_until_{};  // till then a port in use may be the last server's, still closing
+  Time port_returns_until_{};  // until then, a port in use may be the last server's, still closing
   bool logged_nowhere_ = false;
   bool opened_ = false;
   std::string logged_address_;  // "": none yet

@@ -1,17 +1,17 @@
-// Which user a process and a communicator belong to, where several users share a page.
+// Decides which user owns a process and a communicator when several users share a page.
 //
 // Series with equal labels are added up, gauges show the newest one (families.h), and the ranks of
-// a communicator are compared with each other. So what one user hands over could falsify another
-// one's numbers and verdicts. Therefore a process (pid, PID namespace, rank) belongs to one user,
-// and so does a communicator (its id alone: a made-up rank of it would take part in verdicts).
+// a communicator are compared. So one user's hand-over could falsify another's numbers and
+// verdicts. Therefore a process (pid, PID namespace, rank) belongs to one user, and so does a
+// communicator. Its id alone is the key, since an invented rank of it would take part in verdicts.
 //
-// The owner is the user it belonged to when the last page was made, else the one who joined first.
-// It stays so as long as one of that user's processes, living or kept, is it or has it. Having
-// joined earlier does not help against an owner: a process can write into its memory at any time
-// what it has read on a page. For a process, but not for a communicator, one thing counts more than
-// being first: that the kernel confirms its pid.
+// The owner is the last page's owner, else the user who joined first. Ownership lasts while one of
+// that user's processes, live or kept, claims the process or communicator. Having joined earlier
+// does not help against an owner: a process can at any time write into its memory what it has read
+// on a page. For a process, but not for a communicator, a pid confirmed by the kernel counts more
+// than being first.
 //
-// Thread: one.
+// Not thread-safe.
 #ifndef EXPORTER_NODE_OWNERSHIP_H_
 #define EXPORTER_NODE_OWNERSHIP_H_
 
@@ -27,19 +27,19 @@
 
 namespace nccl_pulse {
 
-// What stands in a process' memory, and whose that is.
+// A process' memory contents, and the user who handed it over.
 struct Claim {
   const ProcessSnapshot* process;
   uid_t user;
   uint64_t order;  // of joining
-  bool is_itself;  // the kernel says that it is the process that it says it is
+  bool is_itself;  // the kernel confirms the pid that the memory contains
 };
 
 class Ownership {
  public:
-  // All that a page could show. Forgets what is claimed no longer.
+  // Decides the owners for all claims of a page. Forgets owners without a claim.
   void Settle(std::vector<Claim> claims);
-  // Of what was claimed then.
+  // The owner that the last Settle decided; it must have been claimed then.
   uid_t OwnerOf(const ProcessSnapshot& process) const { return processes_.at(Key(process)); }
   uid_t OwnerOf(const CommunicatorSnapshot& communicator) const {
     return communicators_.at(communicator.comm_id);

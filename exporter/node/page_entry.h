@@ -1,4 +1,4 @@
-// What goes onto a page, and whose it is.
+// A process on a page, and its user.
 #ifndef EXPORTER_NODE_PAGE_ENTRY_H_
 #define EXPORTER_NODE_PAGE_ENTRY_H_
 
@@ -16,8 +16,8 @@ struct PageEntry {
   uid_t user;
   uint64_t order;
   bool is_itself;  // see Claim
-  bool is_ended;   // for the diagnosis alone
-  Peer* peer;      // null: kept
+  bool is_ended;   // for the diagnosis only
+  Peer* peer;      // null: ended
 };
 
 }  // namespace nccl_pulse

@@ -36,7 +36,7 @@ Peer* PageRoom::Make() {
     kept_.AddShares(&bytes_of);
     if (Total(bytes_of) <= options_.max_page_bytes) return nullptr;
     const uid_t user = LargestShare(bytes_of).value_or(options_.user);
-    // What is live is worth more than what has ended.
+    // Live data is worth more than ended.
     if (kept_.ForgetOldestOf(user) || LeaveOutFinalizedOf(user)) continue;
     Peer* largest = nullptr;
     for (Peer& peer : peers_) {
@@ -50,7 +50,8 @@ Peer* PageRoom::Make() {
   }
 }
 
-// Takes them from the member of this user that has the most. False if none has any.
+// Leaves out the histograms of the user's member that has most of them. Returns false if none has
+// any.
 bool PageRoom::LeaveOutFinalizedOf(uid_t user) {
   Peer* most = nullptr;
   for (Peer& peer : peers_) {

@@ -1,8 +1,8 @@
-// Makes room on a page that is full: what ended goes first, then the histograms of finalized
-// communicators, then members. It is always the user whose measurements take most that gives way
+// Makes room on a full page: drops ended processes first, then the histograms of finalized
+// communicators, then members. Always takes from the user whose measurements are largest
 // (page_share.h).
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_PAGE_ROOM_H_
 #define EXPORTER_NODE_PAGE_ROOM_H_
 
@@ -18,16 +18,16 @@ namespace nccl_pulse {
 
 class PageRoom {
  public:
-  // All must outlive this object.
+  // The pointers must outlive this object.
   PageRoom(const PeerOptions* options, PeerPlaces* peers, KeptProcesses* kept, LogFunction log);
 
-  // Writes down how much of a page the peer's measurements take.
+  // Stores in `peer` how much of a page its measurements take.
   static void Price(const ProcessSnapshot& process, Peer* peer);
-  // Makes room without refusing anybody, as far as that goes. Returns the member that has to be
-  // refused next; null when all fits.
+  // Makes room without refusing members, if possible. Returns the member to refuse next; null if
+  // everything fits.
   Peer* Make();
-  // Shows finalized communicators' histograms again when all would fit: so nothing comes and goes
-  // with every page.
+  // Shows finalized communicators' histograms again once all of them fit, so that none flicker from
+  // page to page.
   void TakeBackFinalized();
 
  private:

@@ -1,6 +1,6 @@
-// One process that is connected to this server, or a free place for one.
+// One process connected to this server, or a free slot.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_PEER_H_
 #define EXPORTER_NODE_PEER_H_
 
@@ -20,22 +20,22 @@ struct Peer {
 
   State state = State::kFree;
   SharedDescriptor connection;
-  SharedDescriptor received;  // what came along with the message that is being looked at
+  SharedDescriptor received;  // descriptor that was passed with the current message
   PeerSegment segment;
   Credentials credentials;
   ProcessId process;
   Time since{};
-  uint64_t order = 0;  // of their coming, from 1 on; members
+  uint64_t order = 0;  // order of joining, from 1; members only
   uint64_t page_bytes = 0;
-  uint64_t finalized_bytes = 0;   // of histograms of finalized communicators, at the last page
-  bool leaves_finalized = false;  // these are left out, and not in page_bytes
+  uint64_t finalized_bytes = 0;   // histograms of finalized communicators, on the last page
+  bool leaves_finalized = false;  // those are left out, and not in page_bytes
   bool said_goodbye = false;
   bool claims_foreign = false;  // some of its communicators are left out
 
   bool IsMemberOf(uid_t user) const { return state == State::kMember && credentials.user == user; }
-  // The job that this server is in has closed what is open of it.
+  // True if the job that this server runs in has closed the peer's descriptors.
   bool IsLost() const { return connection.is_lost() || segment.IsLost(); }
-  // Frees the place.
+  // Frees the slot.
   void Reset();
 };
 

@@ -1,4 +1,4 @@
-// Says how many processes a server takes, whose, and what it keeps of those that ended.
+// Options of a server's peers: how many, of which users, and what is kept of ended ones.
 #ifndef EXPORTER_NODE_PEER_OPTIONS_H_
 #define EXPORTER_NODE_PEER_OPTIONS_H_
 
@@ -17,21 +17,21 @@ namespace nccl_pulse {
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxSilent = 16;
 inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
-// What a server that is no agent remembers of processes that ended, a few KiB each, so that it can
-// say for whom the others wait.
+// Ended processes that a server other than an agent remembers, a few KiB each, so that the
+// diagnosis can name an ended rank that others wait for.
 inline constexpr std::size_t kMaxEnded = 64;
 inline constexpr std::chrono::minutes kRememberEnded{10};
 
 struct PeerOptions {
   bool agent = false;      // run by root, an agent takes every user's processes
   uid_t user = geteuid();  // who runs this server
-  // Who is at the other end; for tests, of which none can be several users everywhere.
+  // Reads the peer's credentials. For tests, which cannot run as several users everywhere.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
-  uint32_t pid_namespace = OwnPidNamespace();  // in which the pids count that it tells
+  uint32_t pid_namespace = OwnPidNamespace();  // namespace of the pids that `credentials` returns
   int max_members = kMaxMembers;
   uint64_t max_page_bytes = kMaxPageBytes;
   std::chrono::milliseconds keep{0};  // how long an ended process stays on the page
-  int keep_processes = 0;             // and how many of them at most
+  int keep_processes = 0;             // most ended processes on the page
 };
 
 }  // namespace nccl_pulse

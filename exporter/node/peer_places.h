@@ -1,7 +1,7 @@
-// The places that a server has for other processes. When they are taken, the user who has most of
-// them gives way (page_share.h).
+// Holds a server's slots for other processes. When they are taken, the user with most slots gives
+// way (page_share.h).
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_PEER_PLACES_H_
 #define EXPORTER_NODE_PEER_PLACES_H_
 
@@ -22,11 +22,11 @@ class PeerPlaces {
   std::vector<Peer>::const_iterator begin() const { return peers_.begin(); }
   std::vector<Peer>::const_iterator end() const { return peers_.end(); }
 
-  // A free place, or that of the silent connection that has been here longest, of the user that has
-  // most of them. There always is one: members never take the last kMaxSilent places.
+  // Returns a free slot, or the oldest silent connection of the user with most silent ones. Never
+  // null: members never take the last kMaxSilent slots.
   Peer* ForNewcomer();
-  // All places of members are taken, and `newcomer` wants one: the newest member of the user who
-  // gives way. Null when that is the newcomer's.
+  // Call when all members' slots are taken. Returns the newest member of the user who gives way to
+  // `newcomer`; null if that is the newcomer's own user.
   Peer* MemberThatGivesWay(uid_t newcomer);
 
  private:

@@ -1,14 +1,14 @@
-// Another process' segment: the memory that it handed over, checked and mapped read-only.
+// Checks and maps, read-only, the memory that another process handed over.
 //
-// Before it is mapped, it is checked that it is a memfd (shared memory on tmpfs, not a file, a pipe
-// or huge pages), that it is sealed against shrinking and growing, so that no page can vanish under
-// a reader (SIGBUS), and that it is no larger than a segment can be. Before each read it is checked
-// which parts have memory behind them, so that reading allocates nothing here. What it holds is
-// checked by metrics/segment_reader.h.
+// Before mapping it checks three things. The memory is a memfd (shared memory on tmpfs, not a file,
+// a pipe or huge pages). It is sealed against shrinking and growing, so that no page can vanish
+// under a reader (SIGBUS). It is no larger than a segment can be. Before each read it finds the
+// parts that are backed by memory, so that reading allocates nothing. metrics/segment_reader.h
+// checks the contents.
 //
 // The mapping is not inherited by a fork (MADV_DONTFORK); the descriptor is closed by the child.
 //
-// Thread: the server's. Cost: some system calls to map, two of them to read, and the reader's copy.
+// Thread: server thread only. Cost: some system calls to map, two to read, and the reader's copy.
 #ifndef EXPORTER_NODE_PEER_SEGMENT_H_
 #define EXPORTER_NODE_PEER_SEGMENT_H_
 
@@ -31,11 +31,12 @@ class PeerSegment {
   PeerSegment(const PeerSegment&) = delete;
   PeerSegment& operator=(const PeerSegment&) = delete;
 
-  // Takes the descriptor, also when it refuses it. The snapshot is what it holds now.
+  // Takes the descriptor, even if it refuses it. `snapshot` gets the current contents.
   bool Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejection* reason,
            std::string* error);
-  // False, with the reason: damaged, or more than a process may have (page_share.h). What was read
-  // does not stay resident: however many there are, one segment at a time is in memory here.
+  // Returns false, with the reason, if the segment is damaged or too large for a process
+  // (page_share.h). Releases the memory after reading, so that only one segment at a time is
+  // resident here.
   bool Read(ProcessSnapshot* snapshot, Rejection* reason, std::string* error,
             const ReadWish& wish = {}) const;
   bool IsSameMemory(const FileIdentity& identity) const {
@@ -44,7 +45,7 @@ class PeerSegment {
   bool IsSameMemory(const PeerSegment& other) const {
     return other.base_ != nullptr && IsSameMemory(other.memory_.identity());
   }
-  // The descriptor is somebody else's by now: it cannot be read any more.
+  // True if the descriptor's number was reused: the segment cannot be read any more.
   bool IsLost() const { return memory_.is_lost(); }
   void Close();
 

@@ -14,10 +14,10 @@
 namespace nccl_pulse {
 namespace {
 
-// New connections per round. Between rounds the peers that are already there are served.
+// New connections per round. Between rounds, existing peers are served.
 constexpr int kAcceptsPerRound = 32;
 
-// How long accepting pauses if the process has no descriptor left.
+// Pause of accepting when no descriptor is left.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 }  // namespace
@@ -62,8 +62,8 @@ void PeerTable::Accept(int listener, Time now) {
     const bool is_known = options_.credentials(peer->connection.get(), &peer->credentials);
     if (!is_known || !TakesUser(peer->credentials.user)) {
       const std::string why = "this server takes only processes of its own user";
-      // Every process looks for an agent of root's first and then goes on to the next port: not
-      // worth a message.
+      // Every process first looks for root's agent and then tries the next port: not worth a log
+      // line.
       if (is_known && options_.user == 0) {
         Decline(peer, why);
       } else {
@@ -75,14 +75,14 @@ void PeerTable::Accept(int listener, Time now) {
   }
 }
 
-// The kernel gives a pid in this server's PID namespace, not in any other. What a process in a
-// container says about its pid cannot be confirmed by the kernel.
+// True if the kernel confirms the process' pid. It reports pids of this server's PID namespace
+// only, so a pid that a container's process claims cannot be confirmed.
 bool PeerTable::IsItself(const ProcessSnapshot& process, const Credentials& credentials) const {
   return credentials.pid > 0 && process.pid == credentials.pid &&
          process.pid_namespace == options_.pid_namespace;
 }
 
-// What a process in a container says about its pid is of no use outside.
+// Sets what the kernel reports: a container's own pids are of no use outside.
 void PeerTable::SetCredentials(const Peer& peer, ProcessSnapshot* process) const {
   process->user = peer.credentials.user;
   process->seen_pid = peer.credentials.pid;
@@ -115,7 +115,7 @@ void PeerTable::Handle(const pollfd* polled, Time now) {
     Peer* peer = polled_[i];
     if (peer->state == Peer::State::kFree) continue;
     if (polled[i].fd < 0) {
-      Drop(peer);  // it will come again
+      Drop(peer);  // it will reconnect
     } else if (polled[i].revents != 0) {
       HandlePeer(peer, now);
     } else if (peer->state == Peer::State::kSilent && peer->since + kHelloTimeout <= now) {
@@ -167,8 +167,7 @@ void PeerTable::AskedToYield(Peer* peer) {
   }
 }
 
-// False if there is no place for it. Where a user has too many members, the newest of them gives
-// way.
+// Returns false if there is no slot. If a user has too many members, its newest one gives way.
 bool PeerTable::MakePlaceForMember(const Peer& newcomer) {
   if (members_ < options_.max_members) return true;
   Peer* newest = peers_.MemberThatGivesWay(newcomer.credentials.user);
@@ -191,7 +190,7 @@ void PeerTable::Welcome(Peer* peer) {
     Refuse(peer, Rejection::kDuplicate, "this memory is the server's own");
     return;
   }
-  // A process that comes again before its old connection was seen to end.
+  // The process reconnected before its old connection was seen to end.
   for (Peer& other : peers_) {
     if (&other == peer || !other.segment.IsSameMemory(peer->segment)) continue;
     if (other.credentials.user != peer->credentials.user) {
@@ -213,7 +212,7 @@ void PeerTable::Welcome(Peer* peer) {
                         ", which has ended and belonged to another user"));
     return;
   }
-  // A kept process has the same labels: two of them on one page would be added up.
+  // The kept process has the same labels: both on one page would be added up.
   kept_.ForgetSame(snapshot, user);
   peer->state = Peer::State::kMember;
   peer->process = ProcessIdOf(peer->credentials.pid);
@@ -226,7 +225,7 @@ void PeerTable::Welcome(Peer* peer) {
   Send(peer->connection.get(), Message(MessageType::kWelcome));
 }
 
-// Makes room on the page until everything that is left fits.
+// Refuses members until the page fits.
 void PeerTable::FitPage() {
   while (Peer* largest = room_.Make()) {
     Refuse(largest, Rejection::kPageFull,
@@ -240,7 +239,7 @@ void PeerTable::Refuse(Peer* peer, Rejection reason, const std::string& why) {
   Decline(peer, why);
 }
 
-// Refuses a peer that is nothing to report.
+// Refuses a peer without counting or logging it.
 void PeerTable::Decline(Peer* peer, const std::string& why) {
   HandoverMessage message = MakeMessage(MessageType::kRefused);
   message.SetText(why);
@@ -248,13 +247,13 @@ void PeerTable::Decline(Peer* peer, const std::string& why) {
   Drop(peer);
 }
 
-// The connection has ended, and so most likely has the process.
+// The connection has ended, and most likely the process has.
 void PeerTable::End(Peer* peer, Time now) {
   if (peer->state == Peer::State::kMember) {
     ProcessSnapshot snapshot;
     Rejection reason{};
     std::string error;
-    // With what it called last, if there is room for that.
+    // With its last calls, if there is room for them.
     const ReadWish wish{ReadWish::LastCalls::kOfUnfinished};
     if (peer->segment.Read(&snapshot, &reason, &error, wish) ||
         peer->segment.Read(&snapshot, &reason, &error)) {
@@ -272,7 +271,7 @@ void PeerTable::EndDead(Time now) {
   if (now < check_members_at_) return;
   check_members_at_ = now + kMembersCheckPeriod;
   for (Peer& peer : peers_) {
-    // One whose start is not known is not looked for: another one may have its pid.
+    // Skips members of unknown start time: another process may have the pid.
     const bool can_be_dead = peer.state == Peer::State::kMember && peer.process.start != 0;
     if (can_be_dead && IsDead(RunStateOf(peer.process))) End(&peer, now);
   }
@@ -291,7 +290,8 @@ void PeerTable::TellMembers() {
   members_changed_ = false;
   const HandoverMessage message = Message(MessageType::kMembers);
   for (const Peer& peer : peers_) {
-    // A member that does not read misses it, and waits a little longer or shorter in an election.
+    // A member that does not read misses the number, and waits a little longer or shorter in an
+    // election.
     if (peer.state == Peer::State::kMember) Send(peer.connection.get(), message);
   }
 }

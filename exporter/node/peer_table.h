@@ -1,5 +1,5 @@
-// The processes that have handed their segments over to this server, and, in an agent, the last
-// state of those that ended.
+// Holds the processes that have handed their segments to this server, and, in an agent, the last
+// state of ended ones.
 //
 //             kHello, checked            the connection ends
 //   connected ----------------> member ----------------------> gone, or kept as ended (agent)
@@ -7,20 +7,19 @@
 //       +--> closed: silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are so
 //
 // Everything is bounded: kMaxMembers members, with two descriptors each; kMaxSilent connections
-// that have not said hello; one message of each connection per round; as many ended processes, for
-// as long, as the agent's options say; kMaxProcessBytes of measurements from each, kMaxPageBytes
-// from all. A flood of connections displaces other silent ones and nobody else: an honest process
-// says hello before it is accepted.
+// that have not said hello; one message per connection and round; ended processes, by the agent's
+// options; kMaxProcessBytes of measurements per process, kMaxPageBytes in total. A flood of
+// connections displaces only other silent ones: an honest process says hello before it is accepted.
 //
-// Where one of these bounds is reached, the user who has most gives way (page_share.h): its newest
-// member; its oldest silent connection; on a full page what it left behind, then the histograms of
-// its finalized communicators, then the largest of its members. And a user cannot speak for another
-// one's processes: a process that claims to be one of them is left out, and so are communicators
-// that belong to another user already (ownership.h).
+// At such a bound, the user with most gives way (page_share.h): with its newest member, or its
+// oldest silent connection. On a full page it gives up ended processes, then histograms of
+// finalized communicators, then its largest member. A user cannot speak for another user's
+// processes: processes that claim to be one of them are left out, and so are communicators that
+// another user owns (ownership.h).
 //
-// The parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
+// Parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_PEER_TABLE_H_
 #define EXPORTER_NODE_PEER_TABLE_H_
 
@@ -54,34 +53,34 @@ class PeerTable {
 
   PeerTable(const PeerOptions& options, LogFunction log);
 
-  // What members are told, and the segment of this process itself (null: none), which nobody else
-  // may hand over.
+  // Sets the address that members are told. `own_memory`: this process' own segment (null: none),
+  // which nobody else may hand over.
   void Open(std::string address, uint16_t port, const SharedDescriptor* own_memory);
   void Accept(int listener, Time now);
-  // Takes those for ended whose process is, though somebody keeps their connection open. Looks
+  // Ends members whose process is dead although another process keeps the connection open. Checks
   // every kMembersCheckPeriod.
   void EndDead(Time now);
-  // Not before: no descriptor was left, and asking again at once would spin.
+  // Accept no connection before this time: no descriptor was left, and retrying at once would spin.
   Time accept_from() const { return accept_from_; }
 
-  // Adds what poll(2) needs: one entry for each connection, in an order that Handle knows.
+  // Appends one entry for poll(2) per connection; Handle knows their order.
   void AppendPolled(std::vector<pollfd>* polled);
-  // Returns when Handle has something to do without an event.
+  // Returns when Handle has work without an event.
   Time next() const;
-  // `polled` points at what AppendPolled appended.
+  // Handles the entries that AppendPolled appended, from `polled` on.
   void Handle(const pollfd* polled, Time now);
-  // After Handle and Accept: tells the members how many they are, if that changed. True when
-  // a process that is allowed to has asked for the port; then Yield or RefuseYield is next.
+  // Call after Handle and Accept. Tells the members a changed number of members. Returns true if an
+  // authorized process has asked for the port; then call Yield or RefuseYield.
   bool EndRound();
 
-  // Tells who asked that `members` processes will come, and the members to leave the port alone for
-  // `delay`; closes all connections.
+  // Tells the asking process that `members` processes will come, and the members to leave the port
+  // alone for `delay`; closes all connections.
   void Yield(std::chrono::milliseconds delay, int members);
-  // An agent does not yield.
+  // Refuses the request for the port: agents do not yield.
   void RefuseYield(const std::string& why);
 
   int members() const { return members_; }
-  // Adds the members' snapshots, the kept ones, and what was rejected so far.
+  // Adds the snapshots of members and ended processes, and the rejections so far.
   void Read(SnapshotSet* set, Time now, const ReadWish& wish = {});
 
   void CloseAll();

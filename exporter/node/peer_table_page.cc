@@ -1,4 +1,4 @@
-// What of the members' measurements, and of those that ended, is on a page.
+// Selects which measurements of members and ended processes a page shows.
 #include <sys/types.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
     SetCredentials(peer, &snapshot);
     entries.push_back(
         {std::move(snapshot), peer.credentials.user, peer.order, is_itself, false, &peer});
-    // Now, not at the end, so that there is never more than a page and one process in memory.
+    // Fits now, not at the end: memory holds at most a page and one process.
     FitPage();
     RemoveRefused(&entries);
     for (PageEntry& entry : entries) {
@@ -73,8 +73,7 @@ void PeerTable::RemoveRefused(std::vector<PageEntry>* entries) {
   entries->erase(std::remove_if(entries->begin(), entries->end(), is_refused), entries->end());
 }
 
-// Leaves out what a process claims to be or to have and another user's process is or has
-// (ownership.h).
+// Leaves out processes that another user owns (ownership.h), and refuses their peers.
 void PeerTable::LeaveOutForeignProcesses(std::vector<PageEntry>* entries) {
   std::vector<Claim> claims;
   claims.reserve(entries->size());

@@ -1,6 +1,6 @@
-// Counts what is refused, by reason, and gives one warning for each reason a minute.
+// Counts rejections by reason, and logs one warning per reason and minute.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_REJECTION_LOG_H_
 #define EXPORTER_NODE_REJECTION_LOG_H_
 
@@ -20,7 +20,7 @@ class RejectionLog {
  public:
   explicit RejectionLog(LogFunction log);
 
-  // `what` the peer did or had, behind its name in a sentence.
+  // `what`: what the peer did, to follow its name in a sentence.
   void Count(const Peer& peer, Rejection reason, const std::string& what);
   void CountSilently(Rejection reason);
   const RejectionCounts& counts() const { return counts_; }

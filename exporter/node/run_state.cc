@@ -24,14 +24,14 @@ struct Stat {
   uint64_t start = 0;
 };
 
-// A container may have a /proc that shows the processes of another PID namespace.
+// True if /proc shows this PID namespace. In a container it may show another one.
 bool IsOwnProc() {
   std::array<char, 16> self{};
   return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
          std::string_view(self.data()) == absl::StrCat(getpid());
 }
 
-// False where it cannot be read.
+// Returns false if it cannot be read.
 bool ReadStat(pid_t pid, Stat* stat) {
   constexpr std::size_t kState = 3, kThreads = 20, kStart = 22;
   if (pid <= 0 || !IsOwnProc()) return false;
@@ -55,7 +55,7 @@ RunState RunStateOf(const ProcessId& process) {
   Stat stat;
   if (!ReadStat(process.pid, &stat)) return RunState::kUnknown;
   const bool is_another = process.start != 0 && stat.start != process.start;
-  // The first thread may end before the others: then it is a zombie, and the process lives.
+  // If only the first thread has ended, it is a zombie while the process lives.
   const bool has_ended = stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
   if (is_another || has_ended) return RunState::kEnded;
   // From Linux 4.15 on.

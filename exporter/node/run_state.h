@@ -1,10 +1,11 @@
-// This asks the kernel about a process of this host. An open connection does not say that its
-// process lives: one that dumps its core keeps its sockets for minutes, and so does a child that
-// was made without fork's handlers. A background thread that stands does not say that its process
-// is stopped.
+// Asks the kernel about a process of this host.
 //
-// Thread: any. Cost: some system calls, and two small files of /proc. Errors: kUnknown for what is
-// not seen from here.
+// An open connection does not prove that its process lives. A process that dumps core keeps its
+// sockets for minutes, and so does a child created without fork handlers. A stalled background
+// thread does not prove that its process is stopped.
+//
+// Thread: any. Cost: some system calls and two small files of /proc. Errors: kUnknown for processes
+// that are not visible here.
 #ifndef EXPORTER_NODE_RUN_STATE_H_
 #define EXPORTER_NODE_RUN_STATE_H_
 
@@ -17,24 +18,24 @@
 
 namespace nccl_pulse {
 
-// A process is known by its pid as it is seen here, and its start, since a pid is used again.
+// Identifies a process by pid, as seen here, and start time, since pids are reused.
 struct ProcessId {
-  pid_t pid = 0;       // 0: of a PID namespace that is not seen from here
-  uint64_t start = 0;  // in clock ticks after the boot; 0: not known
+  pid_t pid = 0;       // 0: in a PID namespace that is not visible here
+  uint64_t start = 0;  // clock ticks since boot; 0: not known
 };
-// Identifies the process that has this pid now.
+// Returns the identity of the process that has this pid now.
 ProcessId ProcessIdOf(pid_t pid);
 
 RunState RunStateOf(const ProcessId& process);
-// It does nothing any more, whatever it still has open.
+// True if the process runs no more code, even if its descriptors are open.
 inline bool IsDead(RunState state) {
   return state == RunState::kDumpingCore || state == RunState::kEnded;
 }
-// "is stopped"; "" where there is nothing to say.
+// Returns words such as "is stopped"; "" for states not worth a mention.
 std::string RunStateWords(RunState state);
 
-// Asks it of a process whose background thread has stood for `stands_after_ns`. One that is dead is
-// marked as ended.
+// Sets the run state of a process whose background thread has been stalled for `stands_after_ns`.
+// Marks a dead process as ended.
 void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stands_after_ns,
                  ProcessSnapshot* process);
 

@@ -9,7 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-// After this many connections in a row without an answer the other end is not NCCL Pulse.
+// After this many unanswered connections in a row, the other end is not NCCL Pulse.
 constexpr int kMaxUnanswered = 5;
 
 }  // namespace
@@ -34,7 +34,7 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescr
   }
   const int error = ConnectTo(name, owner, &server_);
   if (error == ECONNREFUSED) return Attempt::kNobody;
-  if (error == EAGAIN) return Attempt::kBusy;  // too many are waiting
+  if (error == EAGAIN) return Attempt::kBusy;  // the backlog is full
   if (error != 0) return Attempt::kTaken;
   Credentials server;
   PeerCredentials(server_.get(), &server);
@@ -45,7 +45,7 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescr
     server_.Close();
     return Attempt::kTaken;
   }
-  // On EPIPE the server has closed and has said why: Receive reads that.
+  // On EPIPE the server has closed the connection; Receive reads its reason.
   if (!Send(server_.get(), MakeMessage(MessageType::kHello), memory.get()) && errno != EPIPE &&
       errno != ECONNRESET) {
     server_.Close();
@@ -58,7 +58,7 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescr
 }
 
 Received ServerLink::Receive(HandoverMessage* message) {
-  SharedDescriptor memory;  // a server sends none
+  SharedDescriptor memory;  // servers send none
   std::string error;
   const Received received = nccl_pulse::Receive(server_.get(), message, &memory, &error);
   memory.Close();

@@ -1,10 +1,9 @@
-// The connection of a process to the node's server: from asking it to take the segment until one of
-// the two ends.
+// Connects a process to the node's server, from the hand-over until one of the two ends.
 //
-// It remembers which servers not to ask again: those that refused, and those that closed the
-// connection several times without an answer.
+// Remembers servers that must not be asked again: those that refused, and those that closed several
+// connections without an answer.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_SERVER_LINK_H_
 #define EXPORTER_NODE_SERVER_LINK_H_
 
@@ -20,44 +19,44 @@
 
 namespace nccl_pulse {
 
-// It tells what came of trying an address.
+// Result of trying an address.
 enum class Attempt {
   kServing,
   kJoined,
-  kTaken,   // by a process that does not take ours: try the next port
-  kNobody,  // nobody has the name
-  kBusy,    // a server is just closing or starting: try again in a moment
+  kTaken,   // its holder does not take this process: try the next port
+  kNobody,  // the name is free
+  kBusy,    // a server is closing or starting: try again soon
   kFailed,  // the address cannot be used
 };
 
-// Why the process at the other end may be silent.
+// Returns why the process at the other end may be silent.
 std::string WhyNoAnswer(int connection);
 
 class ServerLink {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Connects to the server of this name, which must be `owner`'s, and hands `memory` over. Anything
-  // but kServing and kFailed.
+  // Connects to the server of this name, which must be `owner`'s, and hands `memory` over. Never
+  // returns kServing or kFailed.
   Attempt Join(const std::string& name, uid_t owner, const SharedDescriptor& memory, Time now);
-  // The next message. What is no valid message comes as kRefused.
+  // Receives the next message. Invalid messages return kRefused.
   Received Receive(HandoverMessage* message);
-  // It closed the connection and has said nothing.
+  // Call when the server closed the connection without an answer.
   void CountUnanswered();
-  // It is not to be asked again for now.
+  // Avoids this server for now.
   void Avoid() { refused_by_.push_back(name_); }
-  // Its process is dead: nobody serves under this name until somebody else has it.
+  // Avoids a server whose process is dead: the name is useless until another process takes it.
   void AvoidDead();
-  // Once: the name of one that was avoided so is free.
+  // Returns true once after a dead server's name is free again.
   bool HasDeadLeft();
-  // All may be asked again.
+  // Allows all servers again.
   void AvoidNobody();
-  // Whether it is time to look after the server. Not again for kCheckPeriod.
+  // True, at most once per kCheckPeriod, if the server must be checked.
   bool MustCheck(Time now);
   bool IsServerGone() const;
-  // "process 7 has ended", where nobody serves there though the socket is open; else "".
+  // Returns "process 7 has ended" if the server is dead although the socket is open; else "".
   std::string WhyDead() const;
-  // Once, after kSilencePatience: why it does not answer. "" when that was said.
+  // Returns once, after kSilencePatience, why the server does not answer; otherwise "".
   std::string WhySilent(Time now);
   void SayGoodbye();
 
@@ -71,10 +70,10 @@ class ServerLink {
   std::string name_;
   uid_t user_ = 0;
   ProcessId process_;
-  Time silent_from_{};  // if no answer has come by then
+  Time silent_from_{};  // the server is silent if it has not answered by then
   Time check_at_ = Time::max();
   bool warned_of_silence_ = false;
-  std::vector<std::string> refused_by_;  // names not to be tried again for now
+  std::vector<std::string> refused_by_;  // names to avoid for now
   std::string dead_name_;                // "": none
   int unanswered_ = 0;                   // connections that ended before an answer, in a row
 };

@@ -29,20 +29,20 @@ std::string HostName() {
   return name.data();
 }
 
-// Of this system, until it is started anew.
+// Returns this boot's id.
 std::string BootId() {
   return std::string(absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/random/boot_id")));
 }
 
-// "nccl-pulse-node17-": the port follows.
+// Returns "nccl-pulse-node17-", to which the port is appended.
 std::string NamePrefix() { return absl::StrCat("nccl-pulse-", HostName(), "-"); }
 
 std::string BootLabel(const std::string& boot) {
   return absl::StrCat("\"__meta_nccl_pulse_boot\": \"", boot, "\"");
 }
 
-// True if the process that wrote it is gone. There is no ForkGuard here and below: the file system
-// may be slow, and a child that has this open does no harm.
+// True if the file's process is gone. No ForkGuard here and below: the file system may be slow, and
+// a child that inherits this descriptor does no harm.
 bool IsAbandoned(const std::string& path, const std::string& boot) {
   SharedDescriptor file;
   std::string error;
@@ -55,7 +55,7 @@ bool IsAbandoned(const std::string& path, const std::string& boot) {
       absl::StrContains(std::string_view(text.data(), static_cast<std::size_t>(size)),
                         BootLabel(boot)) &&
       flock(file.get(), LOCK_SH | LOCK_NB) == 0 &&
-      // Nobody has put another one there meanwhile.
+      // No other file has replaced it meanwhile.
       lstat(path.c_str(), &now) == 0 && FileIdentity{now.st_dev, now.st_ino} == file.identity();
   file.Close();
   return is_abandoned;
@@ -82,11 +82,11 @@ bool ServiceFile::Write(const std::string& address, int port, bool https, std::s
   const std::string temporary = absl::StrCat(name, ".", getpid(), ".tmp");
   path_ = name + ".json";
   file_.Close();
-  // Others may write there, too: nothing that they put at this name is opened.
+  // The folder may be writable by others: never opens a file that they put at this name.
   unlink(temporary.c_str());
   std::string problem;
   file_.Set(OpenRegularFile(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0644, &problem));
-  // What cannot be locked is nobody's to remove.
+  // A file that cannot be locked must not be removed by others, so it has no boot id.
   const bool is_locked = flock(file_.get(), LOCK_EX | LOCK_NB) == 0;
   const std::string text =
       ServiceTargets(address, port, https, is_locked ? BootId() : std::string());
@@ -113,7 +113,7 @@ void ServiceFile::RemoveAbandoned() const {
   while (const dirent* entry = readdir(folder)) {  // NOLINT(concurrency-mt-unsafe): its own folder
     std::string_view port = entry->d_name;
     if (!absl::ConsumePrefix(&port, prefix)) continue;
-    // "9410.json", or "9410.4711.tmp" of one that was killed while it wrote.
+    // "9410.json", or "9410.4711.tmp" of a process killed while writing.
     const std::size_t digits = port.find_first_not_of("0123456789");
     if (digits == 0 || digits == port.npos || port[digits] != '.') continue;
     const std::string path = absl::StrCat(directory_, "/", entry->d_name);

@@ -43,7 +43,7 @@ bool Serving::Handle(const pollfd* polled, Time now) {
 }
 
 int Serving::Yield(Time now) {
-  // Those that are still on their way to this server will come to the next one.
+  // Members still on their way here will come to the next server.
   const bool gathering = accept_from_ > now;
   const int members = gathering ? std::max(peers_.members(), expected_members_) : peers_.members();
   announcer_.Withdraw();
@@ -55,7 +55,7 @@ int Serving::Yield(Time now) {
 
 void Serving::CleanUp(Time now) {
   peers_.EndDead(now);
-  // Most files are of jobs, which write none while an agent serves: nobody else would see to them.
+  // Jobs leave most files, but write none while an agent serves: only the agent can remove them.
   if (!is_agent_ || now < clean_at_) return;
   clean_at_ = now + kCleanPeriod;
   announcer_.RemoveAbandoned();

@@ -1,6 +1,6 @@
-// An agent gets the port by asking whoever serves there to leave it.
+// Asks the current server of a port to leave it to an agent.
 //
-// Thread: one. Ask waits for the answer, for a second at most.
+// Not thread-safe. Ask waits for the answer, at most a second.
 #ifndef EXPORTER_NODE_TAKEOVER_H_
 #define EXPORTER_NODE_TAKEOVER_H_
 
@@ -17,14 +17,14 @@ class Takeover {
   // `wanted` must outlive this object.
   explicit Takeover(const ListenAddress* wanted) : wanted_(*wanted) {}
 
-  // True when the server of this name leaves its port to us. If it says no, why goes to `refusal`;
-  // why nobody answered, to `silent`, if that is not null.
+  // Returns true if the server of this name yields its port. `refusal` gets its reason if it
+  // refuses; `silent`, if not null, why it does not answer.
   bool Ask(const std::string& name, uid_t owner, std::string* refusal,
            std::string* silent = nullptr);
-  // Root's agent: asks servers of other users. Any agent: those that found the port taken. False
-  // when there is nobody to ask.
+  // Root's agent asks other users' servers. Any agent asks its user's servers that found the port
+  // taken. Returns false if there was none to ask.
   bool AskOthers(bool same_port_only, std::string* refusal);
-  // So many processes will come from those that have left theirs.
+  // Processes that will come from servers that yielded.
   int expected_members() const { return expected_members_; }
 
  private:

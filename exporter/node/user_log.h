@@ -1,7 +1,7 @@
-// Log lines that other users cause, at most kMostLines a minute for each of them and for kMostUsers of
-// them: processes that come and go cost their user nothing.
+// Limits log lines that other users cause, since processes that come and go cost their user
+// nothing: kMostLines per minute and user, for at most kMostUsers users.
 //
-// Thread: the server's.
+// Thread: server thread only.
 #ifndef EXPORTER_NODE_USER_LOG_H_
 #define EXPORTER_NODE_USER_LOG_H_
 
@@ -24,7 +24,7 @@ class UserLog {
 
   explicit UserLog(LogFunction log);
 
-  // The line, or nothing. A user's last line of a minute says that it is the last.
+  // Logs the line unless the limit is reached. A user's last line of a minute says so.
   void Log(uid_t user, LogLevel level, const std::string& line, Time now);
 
  private:

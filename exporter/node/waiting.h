@@ -1,4 +1,4 @@
-// Waits: for a time, or until a descriptor is ready, in threads that have nothing else to do.
+// Blocks for a time or until a descriptor is readable, on threads that have nothing else to do.
 //
 // Thread: any.
 #ifndef EXPORTER_NODE_WAITING_H_
@@ -18,7 +18,7 @@ inline void Pause(std::chrono::milliseconds time) {
   poll(nullptr, 0, static_cast<int>(time.count()));
 }
 
-// Until something can be read, or `until`.
+// Waits until `fd` is readable, or until `until`.
 inline void WaitFor(int fd, std::chrono::steady_clock::time_point until) {
   const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - MonotonicNow());
   pollfd polled = {fd, POLLIN, 0};

@@ -23,7 +23,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Nobody sends so many, or has so many processes, in earnest.
+// Far more lines, and processes per user, than in practice.
 constexpr std::size_t kMostLines = 64;
 constexpr int kMostOfAUser = 256;
 
@@ -35,7 +35,8 @@ struct Socket {
   pid_t pid = 0;  // as the process sees itself
 };
 
-// Those in this network namespace, each once: its connections have its name, too.
+// Returns the control sockets of this network namespace, each once: connections are listed under
+// the same name.
 std::vector<Socket> FindSockets() {
   constexpr std::string_view kPrefix = "@nccl-pulse-";
   std::vector<Socket> sockets;
@@ -71,7 +72,7 @@ void End(Asked* asked, const std::string& problem) {
   asked->is_over = true;
 }
 
-// As many as the socket takes now.
+// Sends as many commands as the socket takes now.
 void SendCommands(Asked* asked, const std::vector<HandoverMessage>& commands) {
   while (asked->sent < commands.size() && Send(asked->connection.get(), commands[asked->sent])) {
     ++asked->sent;
@@ -90,7 +91,7 @@ void Listen(Asked* asked, std::size_t commands) {
     if (received == Received::kBad) return End(asked, error);
     std::vector<ControlReply>& replies = asked->answer.replies;
     if (message.type == MessageType::kSetting) {
-      // Of a reply that is not complete yet: its type is none so far.
+      // The line belongs to a reply that is still incomplete: its type is not set.
       if (replies.empty() || replies.back().type != MessageType{}) replies.emplace_back();
       if (replies.back().lines.size() == kMostLines) {
         return End(asked, absl::StrCat("it answers with more than ", kMostLines, " lines"));
@@ -109,7 +110,7 @@ void Listen(Asked* asked, std::size_t commands) {
   }
 }
 
-// Who of those that were asked for has been found.
+// The selected processes that were found.
 struct Found {
   std::set<pid_t> pids;
   std::set<std::size_t> processes;  // indices
@@ -119,8 +120,8 @@ bool IsForAll(const ControlQuestion& question) {
   return question.pids.empty() && question.processes.empty();
 }
 
-// Of the process that calls itself `own`, and has the pid `seen` here; empty: it cannot be reached, and
-// may be in any namespace.
+// True if the process with pid `own`, as it sees itself, is selected. `seen`: its pid here; empty
+// if it cannot be reached, so that its namespace is unknown.
 bool IsWanted(pid_t own, std::optional<pid_t> seen, const ControlQuestion& question, Found* found) {
   bool is_wanted = IsForAll(question);
   const pid_t pid = seen.value_or(own);
@@ -138,12 +139,13 @@ bool IsWanted(pid_t own, std::optional<pid_t> seen, const ControlQuestion& quest
   return is_wanted;
 }
 
-// Null: it is not asked. All others get an answer, be it that they cannot be reached.
+// Connects to a process. Returns null if it is not selected. All selected processes get an answer,
+// even if they cannot be reached.
 std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& question,
                                Found* found) {
   const uid_t self = geteuid();
   const bool may_ask = self == 0 || socket.user == self;
-  // Another user's pid is only the name's word.
+  // Another user's pid is known only from the socket's name.
   if (!may_ask && (IsForAll(question) || !IsWanted(socket.pid, std::nullopt, question, found))) {
     return nullptr;
   }
@@ -158,12 +160,12 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   }
   std::optional<pid_t> seen;
   const int error = ConnectTo(socket.name, socket.user, &asked->connection);
-  // It has just ended; or somebody else has taken a name like it, and is told nothing.
+  // It has just ended, or another user holds its name and must be told nothing.
   if (error == ECONNREFUSED || error == EPERM) return nullptr;
   if (error == 0) {
     Credentials owner;
     const bool is_seen = question.credentials(asked->connection.get(), &owner) && owner.pid > 0;
-    // In a PID namespace that is not seen from here: the pid that it says may be another's here.
+    // Not visible in this PID namespace: the pid in the name may be another process' here.
     if (!is_seen && !IsForAll(question)) return nullptr;
     seen = is_seen ? owner.pid : socket.pid;
     asked->answer.pid = *seen;

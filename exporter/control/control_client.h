@@ -1,19 +1,19 @@
-// Asks the processes of this node, over their control sockets (control_socket.h): all at once, and
-// for a bounded time. Who does not answer is named with the reason. A process may be hostile: of
-// each a bounded number of messages is read, and of each user a bounded number of processes asked.
+// Sends commands to this node's processes over their control sockets (control_socket.h): to all at
+// once, and for a bounded time. Unanswered processes are reported with the reason. A process may be
+// hostile, so the messages read per process and the processes asked per user are bounded.
 //
-// Only processes of the caller's own user are asked; root asks everybody's. A name that somebody
-// else holds than it says is passed over.
+// Asks only processes of the caller's own user; root asks all. Skips a socket that is not held by
+// the user in its name.
 //
-// Thread: the caller's; blocks for `patience` at most, and some milliseconds. Cost: two descriptors
-// for each process while it runs.
+// Thread: the caller's; blocks for `patience` and some milliseconds at most. Cost: two descriptors
+// per process while it runs.
 //
-// To watch everything for ten seconds, as another command may want to:
+// For example, to time everything for ten seconds:
 //   ControlQuestion question;
 //   question.commands = {MakeSet("TIMED_LAUNCHES_PER_SECOND=one-in-1", seconds(10)),
 //                        MakeSet("NETWORK_WINDOW=100", seconds(10))};
 //   AskProcesses(question);
-// Each process goes back by itself, also if the caller is killed.
+// Each process reverts the settings automatically, even if the caller is killed.
 #ifndef EXPORTER_CONTROL_CONTROL_CLIENT_H_
 #define EXPORTER_CONTROL_CONTROL_CLIENT_H_
 
@@ -29,10 +29,11 @@
 
 namespace nccl_pulse {
 
-// `lasting` 0: until the process ends or it is set again.
+// Makes a command that changes a setting. `lasting` 0: until the process ends or the setting is
+// changed again.
 HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting = {});
 
-// A pid as the process itself sees it, and in which PID namespace that is; 0: the system's own.
+// A pid as the process itself sees it, and its PID namespace; 0: the system's own.
 struct OwnPid {
   pid_t pid = 0;
   uint32_t pid_namespace = 0;
@@ -40,34 +41,37 @@ struct OwnPid {
 
 struct ControlQuestion {
   std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
-  // Whom; all empty: all processes. By the names of their sockets (ControlAnswer::name),
+  // Selects the processes; all three empty: all processes. `names`: socket names
+  // (ControlAnswer::name).
   std::vector<std::string> names;
-  // by their pids as they are seen here,
+  // Pids as seen here.
   std::vector<pid_t> pids;
-  // and as they tell them of themselves. Not reached: those that this PID namespace does not see.
+  // Pids as the processes see them. Cannot reach processes that are not visible in this PID
+  // namespace.
   std::vector<OwnPid> processes;
   std::chrono::milliseconds patience{3000};
-  // Who is at the other end; for tests.
+  // Reads the peer's credentials. For tests.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
 };
 
 struct ControlReply {
   MessageType type{};  // kDone, kNotHere, kRefused
-  // What was done, or why it was not; of kListSettings: OwnerWords or kAgentOwner, "" of an earlier
-  // version.
+  // What was done, or why not. For kListSettings: OwnerWords or kAgentOwner; "" from earlier
+  // versions.
   std::string text;
-  std::vector<std::string> lines;  // of kListSettings: LiveValues::Lines
+  std::vector<std::string> lines;  // for kListSettings: LiveValues::Lines
 };
 
 struct ControlAnswer {
-  pid_t pid = 0;  // as it is seen here; as the process sees itself, if it is not seen from here
+  pid_t pid = 0;  // as seen here, or, if not visible here, as the process sees it
   uid_t user = 0;
-  std::string name;                   // of its socket; "": it has none
-  std::vector<ControlReply> replies;  // to the commands, in their order
-  std::string problem;                // "": all of them were answered
+  std::string name;                   // name of its socket; "": none
+  std::vector<ControlReply> replies;  // in the order of the commands
+  std::string problem;                // "" if all commands were answered
 };
 
-// In the order of their pids. Who was asked for and has no socket here has a problem, too.
+// Sends the commands. Returns answers in the order of pids. A selected process without a socket
+// here gets an answer with a problem.
 std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question);
 
 }  // namespace nccl_pulse

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kAcceptsPerRound = 64;
 
-// The other side has closed: what it had asked for before is not wanted any more.
+// True if the client has closed: its earlier commands must not be executed.
 bool HasLeft(int connection) {
   pollfd polled = {connection, POLLRDHUP, 0};
   return poll(&polled, 1, 0) > 0 && (polled.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
@@ -78,7 +78,7 @@ void ControlSocket::Accept(Time now) {
     Reply(*place, MessageType::kRefused, "it takes commands of its own user and of root only");
     place->connection.Close();
     Count(CommandResult::kForeignUser);
-    // Once: anybody could fill the log.
+    // Logged once: any user could fill the log.
     if (!std::exchange(named_foreign_, true)) {
       Log(LogLevel::kWarning,
           is_known ? absl::StrCat("user ", user, " (pid ", place->credentials.pid,
@@ -145,7 +145,7 @@ bool ControlSocket::Change(const Client& client, const HandoverMessage& message,
     const std::string what = absl::StrCat(
         "set: ", text, message.delay_ms > 0 ? absl::StrCat(" for ", message.delay_ms, " ms") : "",
         " (was ", before, "), by user ", client.credentials.user, ", pid ", client.credentials.pid);
-    // A log that is to be silent still says so.
+    // Logs before the log is switched off.
     const bool is_said_before = command.setting == LiveSetting::kLogLevel && before != "off";
     if (is_said_before) Log(LogLevel::kWarning, what);
     problem = values.Set(command, std::chrono::milliseconds(message.delay_ms),

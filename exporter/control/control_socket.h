@@ -1,5 +1,5 @@
-// The way in for commands to a running process: an abstract Unix socket of its own, beside the one
-// by which it hands its segment over, with the same messages (handover.h) and the same checks.
+// Receives commands to a running process over an abstract Unix socket. It is separate from the
+// hand-over socket, but has the same messages (handover.h) and checks.
 //
 //   pulse                                          process
 //      | ---- kSet: NAME=VALUE, for how long ---------> |
@@ -8,18 +8,18 @@
 //      | <--- kSetting: one line, several times ------- |
 //      | <--- kDone, with whose process it is ----------|
 //
-// The name is "nccl-pulse-UID-control-PID-TAG"; TAG is a random number, since pids are unique in a
-// PID namespace only and nobody should hold the name first. Commands are taken from the process'
-// own user and from root, whom the kernel names (SO_PEERCRED). Nothing of this is in HTTP.
+// The name is "nccl-pulse-UID-control-PID-TAG". TAG is a random number: pids are unique only in a
+// PID namespace, and nobody should take the name first. Only the process' own user and root may
+// send commands; the kernel identifies them (SO_PEERCRED). HTTP offers none of this.
 //
-// A process that is stopped does not answer. Who asked does not wait, and has left by the time it
-// goes on: what is still in the connection then is not done.
+// A stopped process does not answer, and its client leaves. When the process continues, it discards
+// commands of clients that have left.
 //
-// Bounded: kMaxClients connections for kClientTimeout each, kMessagesPerRound messages of each in a
-// round. Others wait in the kernel's backlog. Nothing here waits.
+// Bounded: kMaxClients connections for kClientTimeout each, kMessagesPerRound messages of each per
+// round. Others wait in the kernel's backlog. Never waits.
 //
-// Thread: one, which calls Round again and again (in a job the background thread, never a
-// callback). Cost of a round without a client: one system call.
+// Thread: one, which calls Round repeatedly (in a job the background thread, never a callback).
+// Cost of a round without a client: one system call.
 #ifndef EXPORTER_CONTROL_CONTROL_SOCKET_H_
 #define EXPORTER_CONTROL_CONTROL_SOCKET_H_
 
@@ -38,11 +38,12 @@
 
 namespace nccl_pulse {
 
-// To what a process belongs, for people and to be compared: an agent, or a job by its id.
+// Returns what a process belongs to: a job, by its id. kAgentOwner is an agent. For people and for
+// comparison.
 inline constexpr char kAgentOwner[] = "agent";
 std::string OwnerWords(const std::string& job_id);
 
-// "nccl-pulse-1000-control-", without the leading zero byte.
+// Returns "nccl-pulse-1000-control-", without the leading zero byte.
 std::string ControlNamePrefix(uid_t user);
 
 class ControlSocket {
@@ -53,18 +54,19 @@ class ControlSocket {
   static constexpr std::chrono::milliseconds kClientTimeout{5000};
 
   struct Options {
-    LiveValues* values = nullptr;        // outlives this
+    LiveValues* values = nullptr;        // must outlive this object
     std::string owner = OwnerWords("");  // OwnerWords or kAgentOwner
-    // kWarning: what was changed, and a foreign user, once; kInfo: what was refused. May be empty.
+    // kWarning: changes, and the first command of a foreign user. kInfo: refusals. May be empty.
     LogFunction log;
     std::function<void(CommandResult result)> count;  // may be empty
-    // Who is at the other end; for tests.
+    // Reads the peer's credentials. For tests.
     bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
   };
 
-  // False when the system gives no socket; then nobody can ask.
+  // Returns false if the system refuses a socket; then no commands are received.
   bool Open(Options options);
-  // Answers who asks, and takes back what has lasted long enough. True while somebody is connected.
+  // Answers clients, and reverts settings whose time is over. Returns true while a client is
+  // connected.
   bool Round(Time now);
   const std::string& name() const { return name_; }
   void Close();
@@ -76,7 +78,7 @@ class ControlSocket {
     Time since{};
   };
   void Accept(Time now);
-  // False when the connection is to be closed.
+  // Returns false if the connection must be closed.
   bool Handle(Client* client, Time now);
   bool Answer(const Client& client, const HandoverMessage& message, Time now);
   bool Change(const Client& client, const HandoverMessage& message, Time now);

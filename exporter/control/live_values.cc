@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr std::string_view kLevels[] = {"off", "warn", "info"};
-// Each delays its GPU. Times 64 GPUs it must fit an int. Pairs of events allow far fewer.
+// Every timed launch delays its GPU. Must fit an int when multiplied by 64 GPUs. Pairs of events
+// allow far fewer.
 constexpr double kMaxTimedLaunches = 1000000;
 constexpr std::string_view kOneIn = "one-in-";
 constexpr int kMaxOneIn = 1 << 24;  // Sampler::kMaxExponent
@@ -28,7 +29,7 @@ bool ParseWhole(std::string_view text, double least, double most, double* value)
   return true;
 }
 
-// "one-in-10" is one in 16, the next power of two: -16.
+// Parses "one-in-10" as one in 16, the next power of two: -16.
 bool ParseOneIn(std::string_view text, double* value) {
   int number = 0;
   if (!absl::ConsumePrefix(&text, kOneIn) || !absl::SimpleAtoi(text, &number) || number < 1 ||
@@ -65,7 +66,7 @@ bool ParseLiveValue(LiveSetting setting, std::string_view text, double* value) {
         *value = 0;
         return true;
       }
-      // Checked this way round, because NaN compares false with everything.
+      // In this form, because NaN compares false with everything.
       const bool in_range =
           absl::SimpleAtod(text, &percent) && percent >= kMinWindowPercent && percent <= 100;
       if (in_range) *value = percent;
@@ -157,7 +158,7 @@ std::vector<LiveSetting> LiveValues::Expire(Time now) {
     const auto setting = static_cast<LiveSetting>(i);
     Entry& entry = Of(setting);
     if (!entry.is_set || entry.until > now) continue;
-    // What it started with was possible then, and is now.
+    // Cannot fail: the value at start was accepted at start.
     entry.apply(entry.start);
     entry.now = entry.start;
     entry.is_set = false;

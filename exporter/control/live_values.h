@@ -1,12 +1,12 @@
-// The settings of a process that can be changed while it runs: their values, where each comes from,
-// and when it goes back by itself.
+// Holds the settings of a process that can be changed while it runs: their values, their origins,
+// and when they revert automatically.
 //
-// Names and values are those of the variables NCCL_PULSE_*, without that prefix. A value is a
-// number: of LOG_LEVEL 0 (off), 1 (warn) or 2 (info), of NETWORK_WINDOW 0 for off, of
-// TIMED_LAUNCHES_PER_SECOND -16 for one-in-16.
+// Names and values are those of the variables NCCL_PULSE_*, without that prefix. Values are
+// numbers. LOG_LEVEL: 0 (off), 1 (warn) or 2 (info). NETWORK_WINDOW: 0 is off.
+// TIMED_LAUNCHES_PER_SECOND: -16 is one-in-16.
 //
-// Thread: one, which also gets the calls of `apply`: in a job the background thread, in an agent
-// its main thread. The functions that are no members: any. Cost: allocates. Never in a callback.
+// Thread: one, which also runs `apply`: in a job the background thread, in an agent its main
+// thread. Free functions: any. Cost: allocates. Never in a callback.
 #ifndef EXPORTER_CONTROL_LIVE_VALUES_H_
 #define EXPORTER_CONTROL_LIVE_VALUES_H_
 
@@ -24,15 +24,15 @@
 
 namespace nccl_pulse {
 
-// The longest time after which a setting goes back by itself.
+// The longest time until a setting reverts automatically.
 inline constexpr std::chrono::hours kMaxLasting{24 * 7};
 
-// By its name, with NCCL_PULSE_ or without. False when it is none of them.
+// Finds a setting by name, with or without NCCL_PULSE_. Returns false for unknown names.
 bool FindLiveSetting(std::string_view name, LiveSetting* setting);
-// False for a value that the setting does not have.
+// Returns false for a value that the setting does not accept.
 bool ParseLiveValue(LiveSetting setting, std::string_view text, double* value);
 std::string SpellLiveValue(LiveSetting setting, double value);
-// "a number from 1 to 86400".
+// Returns a description such as "a number from 1 to 86400".
 constexpr const char* LiveRange(LiveSetting setting) {
   switch (setting) {
     case LiveSetting::kTimedLaunches:
@@ -46,40 +46,40 @@ constexpr const char* LiveRange(LiveSetting setting) {
   }
   return "unknown";
 }
-// All of them with their ranges, for a person.
+// Returns all settings with their ranges, for people.
 std::string DescribeLiveSettings();
 
-// "NAME=VALUE", as a command has it. "NAME=default": what the process started with.
+// A parsed command "NAME=VALUE". "NAME=default" is the value at start.
 struct LiveCommand {
   LiveSetting setting{};
   bool is_default = false;
   double value = 0;
 };
-// False, with what can be set in `error`.
+// Returns false, with the possible settings in `error`, if `text` is invalid.
 bool ParseLiveCommand(std::string_view text, LiveCommand* command, std::string* error);
 
 class LiveValues {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // "" when it is done, or why it cannot be. Called with the new value before that is kept.
+  // Applies a new value before it is stored. Returns "", or why it cannot.
   using Apply = std::function<std::string(double value)>;
 
-  // Declares that this process has the setting, and what it started with.
+  // Declares a setting of this process, and its value at start.
   void Add(LiveSetting setting, double value, bool from_environment, Apply apply);
   bool Has(LiveSetting setting) const { return Of(setting).apply != nullptr; }
 
-  // From now on, for `lasting` (0: until the process ends or it is set again). What it goes back to
-  // is what the process started with. "" when it is done, or why it cannot be.
+  // Changes a setting for `lasting`, then reverts to the value at start. 0: until the process ends
+  // or the setting is changed again. Returns "", or why it cannot.
   std::string Set(const LiveCommand& command, std::chrono::milliseconds lasting, uid_t by, Time now,
                   int64_t now_realtime_ns);
-  // Takes back what has lasted long enough. Returns which.
+  // Reverts settings whose time is over, and returns them.
   std::vector<LiveSetting> Expire(Time now);
 
-  // Bit n: setting n is not what the process started with.
+  // Returns bit n set if setting n is not at its value at start.
   uint32_t changed() const;
   std::string Value(LiveSetting setting) const;
-  // "NAME VALUE ORIGIN", where ORIGIN is "default", "environment", or "set UID SECONDS": by
-  // whom, and in Unix time until when (0: for good).
+  // Returns lines "NAME VALUE ORIGIN". ORIGIN is "default", "environment", or "set UID SECONDS":
+  // the user, and the Unix time of the end (0: none).
   std::vector<std::string> Lines() const;
 
  private:

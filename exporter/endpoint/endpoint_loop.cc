@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Made anew for each request, so that whoever asks can tell how far this clock is from theirs.
+// Never cached, so that a client can measure the offset between the clocks.
 std::string TimeJson(int64_t realtime_ns) {
   const int64_t us = realtime_ns / 1000;
   return absl::StrCat("{\"time\":", us / 1000000, ".", absl::Dec(us % 1000000, absl::kZeroPad6),

@@ -1,8 +1,7 @@
-// What the server's thread does: the loop of exporter/http, whose clients come in through the node
-// (which of its processes serves, and what the others hand over) and are answered from the node's
-// segments.
+// Runs the server thread: the loop of exporter/http, with the node as its entrance, and pages from
+// the node's segments. The node elects the serving process and takes the others' hand-overs.
 //
-// Thread: Open on the caller's, before there is another; all else on the server's.
+// Thread: Open on the caller's, before there is another; all else on the server thread.
 #ifndef EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
 #define EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
 

@@ -29,24 +29,23 @@
 namespace nccl_pulse {
 namespace {
 
-// Shares of the processor time for pages. People look at the JSON every 2 s with the status page
-// open, scrapers come every 15 s, watchers take a summary every 2 s, and snapshots twice in 10 s
-// while something stands.
+// Shares of the CPU time for pages. The open status page polls the JSON every 2 s, scrapers come
+// every 15 s, watchers take a summary every 2 s, and snapshots twice in 10 s during a stall.
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 2;
 constexpr int kSummaryWeight = 3;
-// What one communicator called last: seldom asked for, and made from what is there for all.
+// The last calls of one communicator: rarely requested, and charged to the shared budget.
 constexpr int kCallsWeight = 0;
-// What stands for so long may be said to hang: less than the shortest time that can be set.
+// Stalls of this length may be reported as hangs: less than the shortest possible setting.
 constexpr int64_t kOrderAfterNs = 500000000;
 
-// The answer depends on these headers of the request.
+// The answer depends on these request headers.
 constexpr std::string_view kVary = "Vary: Accept, Accept-Encoding\r\n";
 constexpr std::string_view kVaryGzip =
     "Vary: Accept, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
 
 constexpr std::string_view kCommunicatorsPath = "/api/v1/communicators/";
 
-// 16 hexadecimal digits.
+// Parses 16 hexadecimal digits.
 bool ParseCommId(std::string_view text, uint64_t* comm_id) {
   return text.size() == 16 && std::all_of(text.begin(), text.end(), absl::ascii_isxdigit) &&
          absl::SimpleHexAtoi(text, comm_id);
@@ -115,12 +114,12 @@ std::chrono::milliseconds Pages::HangAfter() const {
 }
 
 SnapshotSet Pages::ReadAll(ReadWish wish) {
-  // What the diagnosis compares in a hang. Nothing is read for it while all goes on.
+  // The diagnosis compares call orders only in a hang: reads none while there is progress.
   wish.order_of_standing_since_ns = RealtimeNs() - kOrderAfterNs;
   const std::chrono::milliseconds hang_after = HangAfter();
   diagnosis_.set_hang_after(hang_after);
   SnapshotSet set = options_.source(wish);
-  // What has stopped must not pass for the present by the time at which a hang is called.
+  // A stopped process' data must count as outdated before a hang is reported.
   set.stands_after_ns =
       std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});
   for (ProcessSnapshot& process : set.processes) {
@@ -198,8 +197,8 @@ PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut
   options.on_work = [this](double seconds, bool made) {
     if (made) stats_.pages += 1;
     stats_.seconds += seconds;
-    // One page leaves memory in pieces that the next one does not fit into. Not done in a process
-    // of a job, where it would hold up the job's own threads.
+    // Rendering fragments memory so that the next page does not fit. Not in a job's process, where
+    // trimming would delay the job's own threads.
     if (made && options_.peers.agent) malloc_trim(0);
   };
   options.cpu_share = options_.cpu_share * kPagesShare;

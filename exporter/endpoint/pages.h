@@ -1,8 +1,8 @@
-// The pages that have to be made: metrics in each format, and the communicators as JSON. They are
-// made from this process' segment and from those that were handed over, at most once per
-// kPageLifetime, within their share of processor time (page_cache.h).
+// Makes the endpoint's pages: metrics in each format, and JSON. They are made from this process'
+// and the handed-over segments, at most once per kPageLifetime, within their CPU share
+// (page_cache.h).
 //
-// Thread: the server's. Errors: an answer with status 500, and one warning.
+// Thread: server thread only. Errors: status 500, and one warning.
 #ifndef EXPORTER_ENDPOINT_PAGES_H_
 #define EXPORTER_ENDPOINT_PAGES_H_
 
@@ -28,7 +28,7 @@ namespace nccl_pulse {
 
 class Pages {
  public:
-  // Both must outlive this object. `cut_off_slowest`: see PageCache::Options.
+  // `options` and `node` must outlive this object. `cut_off_slowest`: see PageCache::Options.
   Pages(const ServerOptions* options, Node* node,
         std::function<bool(bool in_any_case)> cut_off_slowest);
   Pages(const Pages&) = delete;
@@ -38,8 +38,8 @@ class Pages {
   std::chrono::nanoseconds cpu_spent() const { return cache_.cpu_spent(); }
 
  private:
-  // After the formats, in PageFormat's order: the JSON, what `pulse diagnose` and `pulse watch` ask
-  // for, and the last calls of one communicator.
+  // After the formats, in PageFormat's order: the JSON, the messages for `pulse diagnose` and
+  // `pulse watch`, and the last calls of one communicator.
   enum Kind : std::size_t { kCommunicators = kPageFormats, kSnapshots, kSummary, kCalls };
 
   HttpResponse Answer(std::size_t kind, const HttpRequest& request,

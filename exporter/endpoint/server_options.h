@@ -1,4 +1,4 @@
-// What a server serves, where, and within which limits.
+// Options of a server: what it serves, where, and within which limits.
 #ifndef EXPORTER_ENDPOINT_SERVER_OPTIONS_H_
 #define EXPORTER_ENDPOINT_SERVER_OPTIONS_H_
 
@@ -19,23 +19,24 @@
 namespace nccl_pulse {
 
 struct ServerOptions {
-  std::string listen_address = ":9410";  // as ParseListenAddress takes it
+  std::string listen_address = ":9410";  // in the syntax of ParseListenAddress
   StaticLabels static_labels;
   Exposition exposition;
-  // Called on the server's thread, for each kind of page at most once per kPageLifetime. May throw.
+  // Reads the snapshots. Called on the server thread, at most once per kPageLifetime for each kind
+  // of page. May throw.
   std::function<SnapshotSet(const ReadWish& wish)> source;
   LogFunction log;
-  // This process' segment, to be handed over to the node's server; null, or empty: it serves
-  // itself, on the next free port when another serves. Must outlive the server.
+  // This process' segment, to hand over to the node's server. Null or empty: serves itself, on the
+  // next free port if another process serves. Must outlive the server.
   const SharedDescriptor* memory = nullptr;
   PeerOptions peers;
   // A communicator with work in flight and no progress for this long is suspected to hang.
   std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
-  // The same where it can change, asked on the server's thread; null: hang_after.
+  // Current value of hang_after if it can change; called on the server thread. Null: hang_after.
   std::function<std::chrono::milliseconds()> hang_after_now;
-  // By what paces of processes are measured, for tests; null: the clock.
+  // Clock for the paces of processes, for tests; null: the real clock.
   std::function<int64_t()> pace_clock;
-  double cpu_share = kJobCpuShare;  // of one core, for all that is asked of the server
+  double cpu_share = kJobCpuShare;  // of one core, for all work on requests
   std::string service_directory;    // see exporter/node/service_file.h; "": none
   std::shared_ptr<Guard> guard;     // null: plain HTTP for everybody
 };

@@ -23,7 +23,7 @@ constexpr std::size_t kStackBytes = 1 << 20;
 constexpr std::chrono::milliseconds kStopTimeout{2000};
 constexpr std::chrono::milliseconds kGoodbyeTimeout{100};
 
-// False when `patience` has passed before.
+// Waits for the flag. Returns false after `patience`.
 bool WaitUntil(const std::atomic<bool>& flag, std::chrono::milliseconds patience) {
   const auto give_up = MonotonicNow() + patience;
   while (!flag.load(std::memory_order_acquire)) {
@@ -40,7 +40,7 @@ bool ServerThread::Start(std::string* error) {
     *error = absl::StrCat("cannot open a pair of sockets: ", ErrorText(errno));
     return false;
   }
-  // A thread starts with its creator's mask, and must not run a signal handler even once.
+  // A new thread inherits this mask. It must not run a signal handler even once.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);
@@ -49,8 +49,7 @@ bool ServerThread::Start(std::string* error) {
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
   int result = pthread_create(&thread_, &attributes, &Main, this);
-  // A job with very large thread-local variables: the stack size that its own threads get is
-  // enough.
+  // The job has very large thread-local variables: the stack size of its own threads is enough.
   if (result == EINVAL) result = pthread_create(&thread_, nullptr, &Main, this);
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -72,7 +71,7 @@ bool ServerThread::Stop() {
   stopping_.store(true, std::memory_order_release);
   wake_.Signal();
   const bool ended = WaitUntil(ended_, kStopTimeout);
-  // The one that sets it second knows that the other has gone on, and deletes the object.
+  // Whoever sets the flag second knows that the other has moved on, and deletes the object.
   if (!ended && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
     pthread_detach(thread_);
     return false;
@@ -84,8 +83,8 @@ bool ServerThread::Stop() {
 void* ServerThread::Main(void* self) {
   auto* thread = static_cast<ServerThread*>(self);
   const sched_param batch{};
-  sched_setscheduler(0, SCHED_BATCH, &batch);  // of this thread; if it is refused, nothing changes
-  // Not the job's, which may change at any time (setlocale).
+  sched_setscheduler(0, SCHED_BATCH, &batch);  // affects this thread only; has no effect if refused
+  // Not the job's locale, which may change at any time (setlocale).
   uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   thread->Run();
   if (thread->left_behind_.exchange(true, std::memory_order_acq_rel)) {
@@ -112,7 +111,7 @@ void ServerThread::Run() {
 
 void ServerThread::SayGoodbyeIfAsked() {
   if (!leaving_.load(std::memory_order_acquire)) return;
-  if (said_goodbye_.load(std::memory_order_relaxed)) return;  // this thread alone sets it
+  if (said_goodbye_.load(std::memory_order_relaxed)) return;  // set by this thread only
   loop_.SayGoodbye();
   said_goodbye_.store(true, std::memory_order_release);
 }

@@ -1,8 +1,8 @@
-// The background thread "pulse-http": how it starts and ends, and how the process' other threads
-// reach it.
+// Starts and stops the background thread "pulse-http", and passes it requests of the process' other
+// threads.
 //
-// The Server owns this object until the thread is known to have ended. A thread that is stuck is
-// left behind with the object, and deletes it should it ever come back.
+// The Server owns this object until the thread is known to have ended. A stuck thread is abandoned
+// with the object, and deletes it if it continues.
 //
 // Thread: the caller's, one at a time.
 #ifndef EXPORTER_ENDPOINT_SERVER_THREAD_H_
@@ -31,7 +31,7 @@ class ServerThread {
   const Node& node() const { return loop_.node(); }
   bool Start(std::string* error);
   void SayGoodbye();
-  // False when the thread did not end in time; it then owns this object.
+  // Returns false if the thread did not end in time; it then owns this object.
   bool Stop();
 
  private:
@@ -41,14 +41,15 @@ class ServerThread {
 
   EndpointLoop loop_;
   pthread_t thread_{};
-  // Set by Stop() before it signals wake_, read in each round: releases what the caller did before.
+  // Set by Stop() before it signals wake_, read in each round. Releases the caller's earlier
+  // writes.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> leaving_{false};  // likewise, by SayGoodbye()
-  // Set by the thread, each with a release, after which the caller has all that it did.
+  // Set by the thread with a release, so that the caller sees all its writes.
   std::atomic<bool> said_goodbye_{false};
-  std::atomic<bool> ended_{false};  // it is about to return
+  std::atomic<bool> ended_{false};  // the thread is about to return
   std::atomic<bool> left_behind_{false};
-  Wake wake_;  // there is something to look at
+  Wake wake_;  // signalled when a flag above has changed
 };
 
 }  // namespace nccl_pulse

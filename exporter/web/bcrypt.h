@@ -1,4 +1,4 @@
-// bcrypt, as htpasswd -B and Prometheus' exporters use it.
+// Checks bcrypt passwords, as created by htpasswd -B and used by Prometheus' exporters.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WEB_BCRYPT_H_
@@ -11,9 +11,9 @@
 
 namespace nccl_pulse {
 
-// Whether `password` is the one of `hash`, which IsBcryptHash took. Only its first 72 bytes count,
-// as everywhere with bcrypt; one with a zero byte matches no hash.
-// Cost: 2^cost times 60 us: 60 ms at 10, which is usual. 10 KiB of memory.
+// True if `password` matches `hash`, which IsBcryptHash must have accepted. As always with bcrypt,
+// only the first 72 bytes count. A password with a zero byte matches no hash. Cost: 2^cost times 60
+// us: 60 ms at the usual 10. 10 KiB of memory.
 bool MatchesBcrypt(const std::string& hash, std::string_view password);
 
 }  // namespace nccl_pulse

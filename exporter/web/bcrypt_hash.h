@@ -1,4 +1,4 @@
-// What a bcrypt hash looks like, without the means to compute one.
+// Validates the syntax of bcrypt hashes. Cannot compute them.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WEB_BCRYPT_HASH_H_
@@ -12,11 +12,11 @@ namespace nccl_pulse {
 
 inline constexpr std::size_t kBcryptHashBytes = 60;
 
-// Above it one password takes seconds, and each doubles that.
+// Above this cost a password takes seconds, and each step doubles that.
 inline constexpr int kMaxBcryptCost = 16;
 
-// False, with what is wrong in `reason`, when `hash` is not one of $2a$, $2b$ or $2y$ with a cost
-// of 4 to kMaxBcryptCost. The hash itself is not repeated.
+// True if `hash` is $2a$, $2b$ or $2y$ with a cost of 4 to kMaxBcryptCost. Otherwise returns false,
+// with the reason, which does not repeat the hash.
 bool IsBcryptHash(std::string_view hash, std::string* reason);
 
 }  // namespace nccl_pulse

@@ -21,7 +21,7 @@
 namespace nccl_pulse {
 namespace {
 
-// A word and what it stands for.
+// A word and its value.
 template <typename T>
 struct Word {
   std::string_view name;
@@ -41,12 +41,12 @@ constexpr Word<ClientAuth> kClientAuths[] = {
 constexpr Word<std::string_view> kCurves[] = {
     {"CurveP256", "P-256"}, {"CurveP384", "P-384"}, {"CurveP521", "P-521"}, {"X25519", "X25519"}};
 
-// Suites of TLS 1.3, where nothing can be chosen. They are accepted because every list of all
-// suites has them.
+// Suites of TLS 1.3, which cannot be configured. Accepted because full lists of suites contain
+// them.
 constexpr std::string_view kTls13Suites[] = {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384",
                                              "TLS_CHACHA20_POLY1305_SHA256"};
 
-// The names in the format, and in the TLS library.
+// Names in the configuration, and in the TLS library.
 constexpr Word<std::string_view> kSuites[] = {
     {"TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"},
     {"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ECDHE-RSA-AES128-GCM-SHA256"},
@@ -63,7 +63,7 @@ constexpr Word<std::string_view> kSuites[] = {
     {"TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"},
     {"TLS_RSA_WITH_AES_256_CBC_SHA", "AES256-SHA"}};
 
-// What is wrong, and where. Never leaves this file.
+// An error and its position. Thrown within this file only.
 struct Problem {
   YAML::Mark mark;
   std::string message;
@@ -74,7 +74,7 @@ struct Problem {
 }
 
 std::string Quote(std::string_view text) {
-  // What someone has put into the wrong place may be a secret, or very long.
+  // A misplaced value may be a secret, or very long.
   return text.size() <= 60 ? absl::StrCat("\"", text, "\"")
                            : absl::StrCat("\"", text.substr(0, 60), "...\"");
 }
@@ -113,11 +113,11 @@ std::vector<YAML::Node> List(const YAML::Node& node, const std::string& key) {
 
 using Reader = std::function<void(const YAML::Node& value, const std::string& key)>;
 using Readers = std::vector<std::pair<std::string_view, Reader>>;
-// Keys that other endpoints know, and what to do instead.
+// Keys of other endpoints, and what to use instead.
 using Unsupported = std::map<std::string_view, std::string_view>;
 
-// Calls the reader of each key of a mapping. An unknown or repeated key is a problem. `name` says
-// where the mapping is, "" for the top.
+// Calls the reader of each key of a mapping. Unknown and repeated keys are errors. `name`: path of
+// the mapping, "" for the top.
 void ReadMapping(const YAML::Node& node, const std::string& name, const Readers& readers,
                  const Unsupported& unsupported = {}) {
   if (node.IsNull()) return;
@@ -267,7 +267,7 @@ class ConfigReader {
                  {"headers", [this](const auto& value, const auto& key) { Headers(value, key); }}});
   }
 
-  // If `accepted` is empty: any text that a header may have.
+  // If `accepted` is empty, any valid header value.
   Reader Header(std::initializer_list<std::string_view> accepted = {}) {
     return [this, words = std::vector<std::string_view>(accepted)](const YAML::Node& node,
                                                                    const std::string& key) {
@@ -297,14 +297,14 @@ class ConfigReader {
   }
 
   void Users(const YAML::Node& node, const std::string& name) {
-    // An empty list would let everybody in, which is hardly what its author means.
+    // An empty list would admit everybody, which its author hardly means.
     if (!node.IsMap() || node.size() == 0) {
       Fail(node, absl::StrCat(name, ": users and their bcrypt hashes are expected"));
     }
     for (const auto& entry : node) {
       const std::string user = Text(entry.first, name);
       const std::string key = absl::StrCat(name, ".", Quote(user));
-      // Basic authentication ends the user's name at the first colon (RFC 7617, 2).
+      // In basic authentication the user's name ends at the first colon (RFC 7617, 2).
       if (user.find(':') != user.npos) {
         Fail(entry.first, absl::StrCat(key, ": no client can send a name with a colon"));
       }

@@ -1,12 +1,12 @@
-// The agent's web configuration: a YAML file in the format of Prometheus' exporter-toolkit
-// (web-configuration.md of prometheus/exporter-toolkit), so that what a site has written for its
-// other exporters serves here, too.
+// Reads the agent's web configuration: YAML in the format of Prometheus' exporter-toolkit
+// (web-configuration.md of prometheus/exporter-toolkit), so that a site's existing files work here,
+// too.
 //
-// A setting that this endpoint does not support is refused by name, not ignored: nobody must find
-// out later that a setting for security did nothing.
+// Unsupported settings are refused by name, not ignored: nobody must find out later that a security
+// setting did nothing.
 //
-// Thread: any, no state. Cost: reads the file; the files that it names are read by whoever uses
-// them. Errors: a message with the file, the line, the key and what is accepted.
+// Thread: any, no state. Cost: reads the file. Files that it names are read by their users. Errors:
+// a message with the file, the line, the key and what is accepted.
 #ifndef EXPORTER_WEB_CONFIG_H_
 #define EXPORTER_WEB_CONFIG_H_
 
@@ -20,31 +20,31 @@ namespace nccl_pulse {
 
 enum class ClientAuth {
   kNone,           // NoClientCert
-  kRequest,        // RequestClientCert: asked for, not verified
-  kRequireAny,     // RequireAnyClientCert: must be there, not verified
+  kRequest,        // requested, not verified
+  kRequireAny,     // required, not verified
   kVerifyIfGiven,  // VerifyClientCertIfGiven
   kVerify          // RequireAndVerifyClientCert
 };
 
 struct TlsConfig {
-  // Absolute, or relative to the working directory as the configuration's own path is.
+  // Absolute, or relative to the working directory, as the configuration's own path.
   std::string cert_file;
   std::string key_file;
   std::string client_ca_file;
   ClientAuth client_auth = ClientAuth::kNone;
-  std::vector<std::string> client_allowed_sans;  // none: every name will do
-  uint16_t min_version = 0x0303;                 // as TLS spells them: 1.2
+  std::vector<std::string> client_allowed_sans;  // empty: any name
+  uint16_t min_version = 0x0303;                 // encoded as in TLS: 1.2
   uint16_t max_version = 0x0304;                 // 1.3
-  std::vector<std::string> cipher_suites;        // below TLS 1.3; none: the library's choice
-  std::vector<std::string> curves;               // as the library spells them; none: its choice
+  std::vector<std::string> cipher_suites;        // below TLS 1.3; empty: the library's default
+  std::vector<std::string> curves;               // by the library's names; empty: its default
   bool prefer_server_cipher_suites = true;
 };
 
 struct WebConfig {
   std::optional<TlsConfig> tls;
-  std::string headers;                       // lines for the head of a response, with their CR LF
-  std::map<std::string, std::string> users;  // bcrypt hashes; none: everybody is admitted
-  std::vector<std::string> notes;            // what is ignored, and why
+  std::string headers;                       // header lines of responses, each with its CR LF
+  std::map<std::string, std::string> users;  // bcrypt hashes; empty: no passwords
+  std::vector<std::string> notes;            // ignored settings, and why
 };
 
 bool ReadWebConfig(const std::string& path, WebConfig* config, std::string* error);

@@ -16,7 +16,7 @@
 namespace nccl_pulse {
 namespace {
 
-// "Basic dXNlcjpwYXNzd29yZA==" (RFC 7617)
+// Parses "Basic dXNlcjpwYXNzd29yZA==" (RFC 7617).
 bool ParseBasic(std::string_view authorization, std::string* user, std::string* password) {
   constexpr std::string_view kBasic = "basic ";
   if (!absl::StartsWithIgnoreCase(authorization, kBasic)) return false;
@@ -29,8 +29,8 @@ bool ParseBasic(std::string_view authorization, std::string* user, std::string* 
   return true;
 }
 
-// The host that a client speaks from: its IPv4 address, its IPv6 network (/64), which one host has for
-// itself, or its user on a Unix socket.
+// Identifies the client's host: by its IPv4 address, its IPv6 network (/64), which one host owns,
+// or its user on a Unix socket.
 PasswordChecker::Source SourceOf(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof(address);

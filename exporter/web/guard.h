@@ -1,7 +1,7 @@
-// The agent's web configuration at work: TLS, passwords and headers of exporter/web/config.h, and
-// reading them again while clients are served.
+// Applies the agent's web configuration (exporter/web/config.h): TLS, passwords and headers. Can
+// reload it while clients are served.
 //
-// Thread: Open and Reload the program's main one, the rest the server's.
+// Thread: Open and Reload on the program's main thread, the rest on the server thread.
 #ifndef EXPORTER_WEB_GUARD_H_
 #define EXPORTER_WEB_GUARD_H_
 
@@ -19,14 +19,14 @@ namespace nccl_pulse {
 
 class WebGuard : public Guard {
  public:
-  // Null, with a message that names the file and what is wrong with it in `error`.
+  // Returns null, with the file and the reason in `error`, if the configuration is invalid.
   static std::unique_ptr<WebGuard> Open(const std::string& path, LogFunction log,
                                         std::string* error);
 
-  // Reads the file again, and all files that it names. Clients that come from then on get what is
-  // in there; those that are connected keep their TLS, and need the new passwords. False, with the
-  // reason in `error`, when something is wrong with it: then nothing changes at all. Whether TLS is
-  // spoken cannot change, since Prometheus was told.
+  // Reads the file again, and all files that it names. New clients get the new configuration.
+  // Connected clients keep their TLS, but need the new passwords. Returns false, with the reason in
+  // `error`, if anything is invalid; then nothing changes. TLS cannot be switched on or off, since
+  // Prometheus knows the scheme.
   bool Reload(std::string* error);
 
   bool is_https() const override { return is_https_; }
@@ -47,7 +47,7 @@ class WebGuard : public Guard {
   bool is_https_ = false;
   HandshakeLog handshake_log_;
   PasswordChecker checker_;
-  mutable std::mutex mutex_;  // of the pointer
+  mutable std::mutex mutex_;  // guards settings_
   std::shared_ptr<const Settings> settings_;
 };
 

@@ -1,6 +1,5 @@
-// A build with --//exporter/web:with_tls=false has this in place of guard.cc, and of all that it
-// stands on. A configuration is refused, whatever it says: nobody must
-// believe that passwords are asked for.
+// Replaces guard.cc and its dependencies in builds with --//exporter/web:with_tls=false. Refuses
+// every configuration: nobody must believe that passwords are required.
 #include "absl/strings/str_cat.h"
 #include "exporter/web/guard.h"
 
@@ -15,7 +14,7 @@ std::unique_ptr<WebGuard> WebGuard::Open(const std::string& path, LogFunction, s
   return nullptr;
 }
 
-// There is no guard, so nobody calls what follows. The linker wants it.
+// Never called, since Open returns no guard. Needed by the linker.
 
 bool WebGuard::Reload(std::string*) { return false; }
 std::unique_ptr<Transport> WebGuard::MakeTransport(int) { return nullptr; }

@@ -26,10 +26,10 @@
 namespace nccl_pulse {
 namespace {
 
-// A keyed hash of a user, a hash and a password. Only this process has the key.
+// A keyed hash of a user, a bcrypt hash and a password. Only this process has the key.
 using Digest = std::array<uint8_t, 32>;
 
-// The most recent ones, oldest first.
+// The most recent digests, oldest first.
 class Memory {
  public:
   bool Has(const Digest& digest) const { return digests_.count(digest) != 0; }
@@ -53,10 +53,10 @@ struct Question {
   PasswordChecker::Source source;
 };
 
-// How much of kPasswordCpuShare is kept when nobody asks: a second of hashing.
+// Unused time of kPasswordCpuShare is saved for this long: a second of hashing.
 constexpr std::chrono::seconds kBurst{20};
 
-// Passwords that wait, for which sources take turns.
+// Waiting passwords. Sources take turns.
 class Questions {
  public:
   bool empty() const { return waiting_.empty(); }
@@ -66,7 +66,7 @@ class Questions {
                        [&digest](const Question& each) { return each.digest == digest; });
   }
 
-  // False if there is no room: other sources have no more places than this one.
+  // Returns false if there is no room: other sources have no more places than this one.
   bool Add(Question question) {
     if (waiting_.size() == PasswordChecker::kMaxQueued) {
       std::map<PasswordChecker::Source, std::size_t> places;
@@ -117,16 +117,16 @@ struct PasswordChecker::Shared {
 
   Wake verdicts;
   std::array<uint8_t, 32> key;
-  std::mutex mutex;  // guards what follows; never held while a password is hashed
+  std::mutex mutex;  // guards the members below; never held while hashing
   std::condition_variable changed;
   Questions questions;
-  Digest checked{};  // the one that is being checked
+  Digest checked{};  // being checked now
   Memory right;
   Memory wrong;
   bool stopping = false;
 };
 
-// A hash has a fixed length and a name has no colon, so no two triples make the same text.
+// Unambiguous: a hash has a fixed length, and a name has no colon.
 Digest PasswordChecker::Shared::DigestOf(const std::string& user, const std::string& hash,
                                          std::string_view password) const {
   const std::string text = hash + user + ":" + std::string(password);

@@ -1,18 +1,16 @@
 // Checks passwords against bcrypt hashes without blocking the server. bcrypt takes 60 ms and more
-// by design, so it runs on a thread of its own, one password at a time, and its answers are
-// remembered.
+// by design. So it runs on a separate thread, one password at a time, and results are remembered.
 //
-// The last kRemembered right passwords and as many wrong ones are remembered, apart from each
-// other: guesses do not push out a scraper that is let in every time. What is kept is a keyed
-// digest, never a password.
+// The last kRemembered right passwords and as many wrong ones are remembered separately, so that
+// guesses do not evict a scraper's password. Stores keyed digests, never passwords.
 //
-// Guesses cost kPasswordCpuShare of a core at most, after a burst that lets all scrapers of a node in
-// at once. Sources take turns, and share kMaxQueued places: when these are taken, the source with the
-// most gives one to a source with fewer. So whoever guesses from one host delays a newcomer from
-// another by one password. More are not taken until there is room.
+// Guesses cost at most kPasswordCpuShare of a core, after a burst that admits all scrapers of a
+// node at once. Sources take turns, and share kMaxQueued places. When these are taken, the source
+// with most places gives one to a source with fewer. So guesses from one host delay a newcomer from
+// another by one password. Further passwords are not accepted until there is room.
 //
-// Thread: one calls the methods, the server's. The checker's own thread starts with the first
-// password; it is not waited for at the end, when it may be in the middle of one.
+// Thread: methods on the server thread only. The first password starts the checker's own thread.
+// The destructor does not wait for it, since it may be hashing.
 #ifndef EXPORTER_WEB_PASSWORD_CHECKER_H_
 #define EXPORTER_WEB_PASSWORD_CHECKER_H_
 
@@ -26,13 +24,13 @@
 
 namespace nccl_pulse {
 
-// A share of one core. `pulse agent` takes it from the share of its server.
+// Fraction of one core. `pulse agent` takes it from its server's share.
 inline constexpr double kPasswordCpuShare = 0.05;
 
 class PasswordChecker {
  public:
   enum class Verdict { kRight, kWrong, kPending };
-  // The host that asks. Any number: it only has to differ between hosts.
+  // The requesting host: any number that differs between hosts.
   using Source = uint64_t;
 
   static constexpr std::size_t kRemembered = 128;
@@ -43,12 +41,12 @@ class PasswordChecker {
   PasswordChecker(const PasswordChecker&) = delete;
   PasswordChecker& operator=(const PasswordChecker&) = delete;
 
-  // kPending: ask again after the next of verdicts(). Microseconds.
-  // `user`: what is found out for one says nothing about another, not even by the time it takes.
+  // Checks a password. kPending: ask again after the next of verdicts(). Takes microseconds. A
+  // result for one user says nothing about another, not even by its timing.
   Verdict Check(const std::string& user, const std::string& hash, std::string_view password,
                 Source source);
 
-  // Signalled at each one; closed when the system refused it.
+  // Signalled at each verdict; closed if the system refused the sockets.
   const Wake& verdicts() const;
 
  private:

@@ -1,8 +1,8 @@
-// A connection's bytes through TLS: what the server's side (tls.cc) and the client's
-// (tls_client.cc) have in common.
+// Sends a connection's bytes through TLS: the common part of the server's (tls.cc) and the client's
+// side (tls_client.cc).
 //
-// Thread: that of the connection. Nothing blocks: a call that would returns -1 with EAGAIN, and
-// poll_events() says what to wait for. Any other failure is EIO, after the hook has been called.
+// Thread: the connection's. Never blocks: returns -1 with EAGAIN, and poll_events() says what to
+// wait for. Any other failure is EIO, after Fail() was called.
 #ifndef EXPORTER_WEB_SSL_TRANSPORT_H_
 #define EXPORTER_WEB_SSL_TRANSPORT_H_
 
@@ -18,7 +18,7 @@ namespace nccl_pulse {
 
 class SslTransport : public Transport {
  public:
-  // Receive and Send take part in the handshake until that is done.
+  // Receive and Send also do the handshake until it is complete.
   ssize_t Receive(char* buffer, std::size_t size) override;
   ssize_t Send(const char* data, std::size_t size) override;
   short poll_events() const override { return events_; }
@@ -30,10 +30,10 @@ class SslTransport : public Transport {
   SslTransport(SSL_CTX* context, int fd);
 
   SSL* ssl() const { return ssl_.get(); }
-  // The connection has failed: `error` is SSL_get_error's answer, `result` the call's. errno and
-  // the library's queue of errors are as the call has left them.
+  // Called when the connection fails. `error`: SSL_get_error's result; `result`: the call's. errno
+  // and the library's error queue are as the call left them.
   virtual void Fail(int error, int result) = 0;
-  // Why, if the library's TLS part says so (SSL_R_...), otherwise 0.
+  // Returns the TLS library's reason (SSL_R_...), or 0.
   static int Reason();
 
  private:

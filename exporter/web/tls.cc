@@ -25,11 +25,11 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int64_t kQuietNs = 10'000'000'000;
-// A limit on a client's certificates, which are read before anything is known about it.
+// Limits a client's certificates, which are read before the client is trusted.
 constexpr std::size_t kMaxCertificateBytes = 64 << 10;
 constexpr int kMaxChainLength = 8;
 constexpr std::string_view kHttp11 = "\x08http/1.1";
-// It ends with the connection, so it needs no length.
+// Its end is the connection's, so it needs no length.
 constexpr std::string_view kSpeakTls =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
     "\r\nThis endpoint speaks TLS: use https.\n";
@@ -40,7 +40,7 @@ int64_t NowNs() {
       .count();
 }
 
-// The first error in the library's queue, which is emptied.
+// Returns the first error of the library's queue, and empties the queue.
 std::string LibraryError() {
   const uint32_t error = ERR_peek_error();
   ERR_clear_error();
@@ -83,7 +83,8 @@ class TlsTransport : public SslTransport {
       const long result = SSL_get_verify_result(ssl());
       absl::StrAppend(&text, " (", X509_verify_cert_error_string(result), ")");
     } else if (reason == SSL_R_BAD_PACKET_LENGTH) {
-      // OpenSSL's clients send it before they encrypt, and BoringSSL does not read it then.
+      // OpenSSL's clients send this alert before encryption starts; BoringSSL does not read it
+      // then.
       text += " (an alert in clear text: as a rule the client does not trust the certificate)";
     }
     log_->Failed(peer_, text);
@@ -91,13 +92,13 @@ class TlsTransport : public SslTransport {
 
   void TellToSpeakTls() {
     [[maybe_unused]] ssize_t size = send(fd_, kSpeakTls.data(), kSpeakTls.size(), MSG_NOSIGNAL);
-    // Closing with unread data would take the answer back.
+    // Closing with unread data would discard the answer.
     std::array<char, 8192> rest;
     size = recv(fd_, rest.data(), rest.size(), 0);
   }
 
   const int fd_;
-  const std::string peer_;  // the system forgets it when the client is gone
+  const std::string peer_;  // not available from the system once the client is gone
   HandshakeLog* const log_;
 };
 
@@ -156,7 +157,7 @@ class BoringContext : public TlsContext {
     return true;
   }
 
-  // Reads at least one, or reports an error.
+  // Reads at least one certificate, or reports an error.
   bool ReadCertificates(std::string_view key, const std::string& path, Certificates* certificates,
                         std::string* error) const {
     std::string text;
@@ -261,7 +262,7 @@ class BoringContext : public TlsContext {
     return true;
   }
 
-  // 1 if the client may go on.
+  // Returns 1 if the client is accepted.
   static int VerifyClient(X509_STORE_CTX* store, void* self) {
     const TlsConfig& config = static_cast<const BoringContext*>(self)->config_;
     if (config.client_auth != ClientAuth::kVerify &&
@@ -278,7 +279,7 @@ class BoringContext : public TlsContext {
     return 0;
   }
 
-  // Whether one of the subject's alternative names is among these, letter by letter.
+  // True if one of the subject's alternative names is in `allowed`, by exact comparison.
   static bool HasName(X509* certificate, const std::vector<std::string>& allowed) {
     const bssl::UniquePtr<GENERAL_NAMES> names(static_cast<GENERAL_NAMES*>(
         X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));

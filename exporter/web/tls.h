@@ -1,10 +1,10 @@
-// TLS for the agent's clients, with BoringSSL: versions 1.0 to 1.3, server side, non-blocking.
+// Serves TLS to the agent's clients, with BoringSSL: versions 1.0 to 1.3, server side,
+// non-blocking.
 //
-// No session is resumed and nothing is read early: a scrape has one handshake, which is cheap
-// beside the page, and what can be replayed or kept is one thing less to think about. HTTP/1.1 is
-// the one protocol that ALPN offers.
+// Without session resumption and early data: a scrape's one handshake is cheap compared with its
+// page, and nothing can be replayed or has to be kept. ALPN offers only HTTP/1.1.
 //
-// Thread: any makes a context; the server's makes transports of it and uses them.
+// Thread: contexts are made on any; transports are made and used on the server thread.
 #ifndef EXPORTER_WEB_TLS_H_
 #define EXPORTER_WEB_TLS_H_
 
@@ -18,9 +18,8 @@
 
 namespace nccl_pulse {
 
-// Says which clients failed, and why, at most every ten seconds: a client that tries for ever must
-// not fill the log. One that says nothing, or hangs up (a port scan, a load balancer), is not worth
-// a line.
+// Logs failed handshakes, at most every ten seconds: a client that retries for ever must not fill
+// the log. Clients that send nothing or hang up (a port scan, a load balancer) are not logged.
 class HandshakeLog {
  public:
   explicit HandshakeLog(LogFunction log) : log_(std::move(log)) {}
@@ -33,18 +32,20 @@ class HandshakeLog {
   int skipped_ = 0;
 };
 
-// Certificate, key and what is asked of clients, read once. Does not change; connections hold on to
-// the one with which they began.
+// Certificate, key and requirements for clients, read once. Immutable; connections keep the context
+// with which they began.
 class TlsContext {
  public:
-  // Null, with the file, the key and what is wrong in `error`. `notes`: what to tell the user else.
+  // Returns null, with the file, the key and the reason in `error`, if the configuration is
+  // invalid. `notes`: warnings for the user.
   static std::shared_ptr<const TlsContext> Make(const TlsConfig& config,
                                                 std::vector<std::string>* notes,
                                                 std::string* error);
 
   virtual ~TlsContext() = default;
 
-  // For a client that was just accepted. `log` must outlive it. Throws when memory runs out.
+  // Returns the transport of a newly accepted client. `log` must outlive it. Throws if memory runs
+  // out.
   virtual std::unique_ptr<Transport> Accept(int fd, HandshakeLog* log) const = 0;
 };
 

@@ -18,8 +18,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Where distributions keep the certificate authorities that they trust: Debian, Fedora, Alpine,
-// SUSE.
+// Trusted certificate authorities of Debian, Fedora, Alpine and SUSE.
 constexpr const char* kSystemFiles[] = {"/etc/ssl/certs/ca-certificates.crt",
                                         "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
                                         "/etc/ssl/ca-bundle.pem"};
@@ -113,7 +112,7 @@ class BoringClient : public TlsClient {
     return SSL_CTX_load_verify_locations(context_.get(), file.c_str(), nullptr) == 1;
   }
 
-  // The client's own certificate, for a server that asks for one.
+  // Adds the client's own certificate, for servers that ask for one.
   bool AddCertificate(std::string* error) {
     if (config_.cert_file.empty() != config_.key_file.empty()) {
       *error = "--cert and --key belong together";

@@ -1,4 +1,4 @@
-// In place of tls_client.cc in a build with --//exporter/web:with_tls=false.
+// Replaces tls_client.cc in builds with --//exporter/web:with_tls=false.
 #include "exporter/web/tls_client.h"
 
 namespace nccl_pulse {

@@ -57,7 +57,7 @@ std::vector<Socket> FindSockets() {
   return sockets;
 }
 
-// One process that is being asked.
+// A process with commands in progress.
 struct Asked {
   ControlAnswer answer;
   SharedDescriptor connection;

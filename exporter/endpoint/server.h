@@ -2,9 +2,9 @@
 // /api/v1/communicators, /api/v1/snapshots, /api/v1/http_sd and /. Serves all processes of the
 // node, or hands this process' segment over to the server that does (exporter/node/node.h).
 //
-// It runs inside somebody's training process, which decides its design.
+// The server runs inside a training process. That determines its design.
 //
-//   poll(2), not libevent or another server library. libevent calls exit(1) if it gets no
+//   poll(2), not libevent or another library. libevent calls exit(1) if it gets no
 //   descriptor for its loop (signal.c, evsig_init_, 2.1.12), and asserts with abort(). Its HTTP
 //   part bounds neither connections nor the time of a client that sends a byte now and then, and
 //   its descriptors cannot be found by a forked child. The loop that is needed here has few
@@ -18,13 +18,12 @@
 //   job's limit, and two per process that has handed over (exporter/node/peer_table.h). When the
 //   job is at its limit, accepting pauses; nothing spins.
 //
-//   Clients. A request head may have 8 KiB; bodies are read only by handlers that take one. A
-//   connection has 5 s for its request and 10 s for taking the response, in total, not since the
-//   last byte. When all connections are taken, a new one replaces the one that has kept the server
-//   waiting longest, after a grace of 20 ms for a request and 500 ms for a response. So neither
-//   silent nor slow clients delay the next scrape. Further clients wait in the kernel's backlog, in
-//   order. A flood that spends the clients' CPU budget (below) can put up to 4096 connections
-//   before a scrape.
+//   Clients. A request head may have 8 KiB; a body is never read. A connection has 5 s for its
+//   request and 10 s for taking the response, in total, not since the last byte. When all
+//   connections are taken, a new one replaces the one that has kept the server waiting longest,
+//   after a grace of 20 ms for a request and 500 ms for a response. So neither silent nor slow
+//   clients delay the next scrape. Further clients wait in the kernel's backlog, in order. A flood
+//   that spends the clients' CPU budget (below) can put up to 4096 connections before a scrape.
 //
 //   Memory. Slow readers of one page share it. exporter/http/page_cache.h bounds the pages that are
 //   kept and sent, exporter/exposition/page_share.h what other processes can put on one.

@@ -31,7 +31,7 @@ std::string List(const std::vector<Number>& numbers) {
   return text + "]";
 }
 
-// Durations on the stream, by operation, size class and call number.
+// Returns stream durations by operation, size class and call number.
 using Durations = std::map<std::tuple<std::string_view, int, uint64_t>, uint64_t>;
 Durations DurationsOf(const CommunicatorSnapshot& communicator) {
   Durations durations;

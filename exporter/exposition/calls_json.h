@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// "" when no process here has that communicator.
+// Returns "" if no process here has that communicator.
 std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t now_realtime_ns,
                       const DiagnosisResult& diagnosis = {});
 

@@ -1,9 +1,9 @@
-// The metric catalogue: every metric that NCCL Pulse exports, as data, in this one place.
+// Lists every metric that NCCL Pulse exports, as data.
 //
-// The code that fills a page takes names, types, help texts and label names from here, and
-// docs/metrics.md is printed from here (//exporter/exposition:catalogue_markdown), so that none of
-// the three can say something else. To add a metric: an id in metric_id.h, an entry in
-// catalogue.cc, and the line in communicator_series.cc that fills it.
+// Pages take names, types, help texts and label names from here, and docs/metrics.md is printed
+// from here (//exporter/exposition:catalogue_markdown), so that they cannot differ. To add a
+// metric: add an id in metric_id.h, an entry in catalogue.cc, and the line in
+// communicator_series.cc that fills it.
 //
 // Thread: any; constant data without constructors or destructors.
 #ifndef EXPORTER_EXPOSITION_CATALOGUE_H_
@@ -19,7 +19,7 @@
 
 namespace nccl_pulse {
 
-// What one series of a metric belongs to. It decides the labels that come first.
+// What a series belongs to. Decides its first labels.
 enum class MetricScope {
   kCommunicator,  // comm, rank
   kProcess,       // pid, global_rank (when the launcher gave one)
@@ -45,22 +45,22 @@ struct MetricEntry {
   prometheus::MetricType type;
   std::string_view unit;  // a Prometheus base unit; "" for plain numbers
   MetricScope scope;
-  LabelNames labels;  // those after the scope's
+  LabelNames labels;  // labels after the scope's
   std::string_view help;
 };
 
-// As the text format has it.
+// Returns the type's name in the text format.
 std::string_view MetricTypeName(prometheus::MetricType type);
 
 const MetricEntry& CatalogueEntry(MetricId id);
 
 LabelNames ScopeLabels(MetricScope scope);
 
-// True for the labels that a metric of the catalogue may have, and for those that Prometheus
-// reserves in histograms and summaries. A user's static label cannot have such a name.
+// True for labels of the catalogue's metrics, and for those that Prometheus reserves in histograms
+// and summaries. Static labels cannot have such a name.
 bool IsReservedLabel(std::string_view name);
 
-// The whole of docs/metrics.md.
+// Returns docs/metrics.md.
 std::string CatalogueMarkdown();
 
 }  // namespace nccl_pulse

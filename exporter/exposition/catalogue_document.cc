@@ -1,4 +1,4 @@
-// docs/metrics.md, printed from the catalogue.
+// Prints docs/metrics.md from the catalogue.
 #include <cstddef>
 #include <string>
 

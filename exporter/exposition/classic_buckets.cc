@@ -25,7 +25,7 @@ void AddHistogram(const HistogramSnapshot& from, bool classic,
   }
   to->bucket.resize(kClassicBuckets);
   uint64_t cumulative = 0;
-  int cell = 0;  // the first that is not counted yet
+  int cell = 0;  // first cell not counted yet
   for (std::size_t i = 0; i < kClassicBuckets; ++i) {
     // The cell whose upper bound equals the bucket's.
     const int last_cell = (kClassicExponents[i] - kMinExponent) * kBucketsPerOctave;

@@ -1,10 +1,10 @@
-// The classic buckets of all histograms.
+// Defines the classic buckets of all histograms.
 //
-// They are a fixed few, the same in every histogram, process and rank. Empty ones are shown, too: a
-// bucket that appears later breaks rate() over it, and one that others lack breaks sums. They are
-// an exact subset of the cells (metrics/histogram_geometry.h). Where operations spend their time
-// the bounds are factors of two apart. Beyond that there are few, because each costs one series of
-// every histogram.
+// The buckets are few, and the same in every histogram, process and rank. Empty ones are shown,
+// too: a bucket that appears later breaks rate(), and one that others lack breaks sums. The bounds
+// are an exact subset of the cells' bounds (metrics/histogram_geometry.h): factors of two apart
+// where operations spend their time, further apart beyond, since each bucket costs one series per
+// histogram.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_CLASSIC_BUCKETS_H_
@@ -26,11 +26,11 @@ namespace nccl_pulse {
 inline constexpr std::array<int, 17> kClassicExponents = {
     -18, -17, -16, -15, -14, -13, -12, -11, -10, -9, -8, -7, -6, -5, -3, 0, 4};
 
-// Adds `from` to the count, the sum and, where `classic` asks for them, the buckets of `to`.
+// Adds `from` to the count, the sum and, if `classic`, the buckets of `to`.
 void AddHistogram(const HistogramSnapshot& from, bool classic,
                   prometheus::ClientMetric::Histogram* to);
 
-// A number as a label value.
+// Formats a number as a label value.
 class Digits {
  public:
   explicit Digits(int64_t value) {
@@ -46,7 +46,7 @@ class Digits {
   std::size_t size_;
 };
 
-// At least `width` hexadecimal digits, without "0x".
+// Returns at least `width` hexadecimal digits, without "0x".
 inline std::string Hex(uint64_t value, std::size_t width) {
   std::array<char, 16> buffer;
   const char* end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value, 16).ptr;

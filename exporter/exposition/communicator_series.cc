@@ -50,7 +50,7 @@ void AddLatency(const LatencySnapshot& latency, FamilySet* set) {
   }
 }
 
-// What replays did. Absent if none was seen, because there may have been some all the same.
+// Adds series of graph replays. Absent if none was seen, since unseen ones may have run.
 void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
   if (comm.graph_replays == 0) return;
   set->Counter(MetricId::kGraphReplays, {}, comm.graph_replays);
@@ -64,7 +64,7 @@ void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
   }
 }
 
-// What NCCL's own counter says of replays.
+// Adds NCCL's own counter of replayed work.
 void AddWork(const CommunicatorSnapshot& comm, FamilySet* set) {
   if (comm.work.state != WorkState::kProven || !comm.captured) return;
   if (comm.work.are_operations_known) {
@@ -73,7 +73,7 @@ void AddWork(const CommunicatorSnapshot& comm, FamilySet* set) {
   set->Gauge(MetricId::kWorkProgress, {}, Seconds(comm.work.moved_realtime_ns));
 }
 
-// What is known of launches. What is not known is absent, never zero.
+// Adds the series of launches. Unknown values are absent, never zero.
 void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& comm, int64_t now_ns,
                  int64_t stands_after_ns, FamilySet* set) {
   set->Flag(MetricId::kCaptured, comm.captured);
@@ -106,7 +106,7 @@ void AddActivity(const ProcessSnapshot& process, const CommunicatorSnapshot& com
              activity.is_in_flight() ? Seconds(activity.since_realtime_ns) : 0);
 }
 
-// As soon as there is one, all directions and reasons are there: a series that comes later would
+// Adds all directions and reasons as soon as one is not zero: a series that appears later would
 // break rate().
 void AddNetwork(const CommunicatorSnapshot& comm, FamilySet* set) {
   const auto is_zero = [](uint64_t value) { return value == 0; };
@@ -141,7 +141,7 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
     set->Counter(MetricId::kOperations,
                  {call.op, size, call.datatype, call.captured ? "true" : "false", call.user_tag},
                  call.calls);
-    // Over all datatypes, captured or not: equal labels are added up.
+    // Sums all datatypes, captured or not: equal labels are added up.
     set->Counter(MetricId::kOperationBytes, {call.op, size}, call.bytes);
   }
   for (const CompositeSnapshot& composite : comm.composites) {
@@ -174,8 +174,8 @@ void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot&
   AddGraphs(comm, set);
   AddWork(comm, set);
   if (process.timing == "kernel") {
-    // Always both reasons: a series that appears only with the failure has no earlier value to
-    // compare with.
+    // Always both reasons: a series that appears with the failure has no earlier value to compare
+    // with.
     set->Gauge(MetricId::kKernelTimingUntrusted, {"self_send"},
                comm.kernel_trust == TrustState::kSelfSend ? 1 : 0);
     set->Gauge(MetricId::kKernelTimingUntrusted, {"checks_failed"},

@@ -1,4 +1,4 @@
-// The series of one communicator of one process.
+// Adds the series of one communicator of one process.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_
@@ -12,14 +12,14 @@
 
 namespace nccl_pulse {
 
-// `now_ns`, CLOCK_REALTIME, and `stands_after_ns` decide what is too old to be believed: see
-// ActivityOf (exporter/diagnosis/rank_activity.h).
+// `now_ns` (CLOCK_REALTIME) and `stands_after_ns` decide which data is outdated; see ActivityOf
+// (exporter/diagnosis/rank_activity.h).
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
 
-// The series of one process, but for those of its communicators.
+// Adds the series of one process, except those of its communicators.
 
-// The label that tells processes with one pid apart; "" where it is not known.
+// Returns the label that tells processes with equal pids apart; "" if unknown.
 std::string PidNamespace(const ProcessSnapshot& process);
 
 void AddProcess(const ProcessSnapshot& process, FamilySet* set);

@@ -57,7 +57,7 @@ Json ProcessJson(const ProcessSnapshot& process) {
                : Json(absl::StrCat("0x", absl::Hex(process.foreign_event_mask)))}};
 }
 
-// How often it was called in this size, which is the number of the last call.
+// Includes the number of calls in this size, which is the last call's number.
 Json LastCallJson(const CommunicatorSnapshot& comm) {
   if (comm.last_call_op.empty()) return nullptr;
   uint64_t calls = 0;
@@ -92,7 +92,7 @@ Json BegunJson(const RankActivity& activity) {
   return activity.oldest_launch == OldestLaunch::kBegun;
 }
 
-// What stamps say of the replays of its graphs.
+// Returns what stamps show of the communicator's graph replays.
 Json ReplaysJson(const CommunicatorSnapshot& comm) {
   const GraphPlace& place = comm.graph_place;
   if (place.followed == 0) return nullptr;
@@ -113,7 +113,7 @@ Json ReplaysJson(const CommunicatorSnapshot& comm) {
           {"last", std::move(last)}};
 }
 
-// What NCCL's own counter of finished work says.
+// Returns NCCL's own counter of finished work.
 Json WorkJson(const WorkSnapshot& work) {
   if (work.state == WorkState::kOff) return nullptr;
   Json reason = nullptr;
@@ -328,7 +328,8 @@ struct Rank {
 
 using RanksById = std::map<IdAndNumber, std::vector<Rank>>;
 
-// Ranks whose process has ended, in communicators that others still use: somebody waits for them.
+// Adds ranks whose process has ended, if others still use their communicator: some rank may wait
+// for them.
 void AddEnded(const std::vector<ProcessSnapshot>& ended, const SameIds& same_ids,
               RanksById* by_id) {
   for (const ProcessSnapshot& process : ended) {

@@ -1,7 +1,7 @@
-// Makes /api/v1/communicators from snapshots: JSON for people and programs that want to know what a
-// node's communicators do now.
+// Makes /api/v1/communicators from snapshots: JSON on the current state of a node's communicators,
+// for people and programs.
 //
-// docs/http-api.md has the fields. Each rule behind them is in exporter/diagnosis.
+// docs/http-api.md lists the fields. The rules behind them are in exporter/diagnosis.
 //
 // Thread: any, no state. Cost: about that of a /metrics page.
 #ifndef EXPORTER_EXPOSITION_COMMUNICATORS_JSON_H_

@@ -1,5 +1,5 @@
-// What can be chosen about a page: its format, which the scraper asks for; how histograms are shown
-// and which families are left out, which are settings of the process that serves.
+// Options of a metrics page. The scraper selects the format; the serving process' settings select
+// the shape of histograms and the families to drop.
 //
 // Thread: any; plain data and pure functions.
 #ifndef EXPORTER_EXPOSITION_EXPOSITION_H_
@@ -18,18 +18,18 @@ namespace nccl_pulse {
 enum class PageFormat { kText, kOpenMetrics, kProtobuf };
 inline constexpr int kPageFormats = 3;
 
-// Only the protobuf format can carry native histograms. A page of another format shows a histogram
-// that is native alone with its sum and count.
+// Only the protobuf format carries native histograms. Other formats show a native-only histogram as
+// its sum and count.
 enum class HistogramShape { kBoth, kClassic, kNative };
 
-// What ParseHistograms starts from. A small share of the operations has a duration by network
-// steps: its mean is worth its series, its classic buckets, 17 more of each, are for those who ask.
+// Default for ParseHistograms. Few operations have a duration by network steps. Their mean is worth
+// its series; their classic buckets, 17 more of each, are optional.
 inline constexpr char kDefaultHistograms[] = "both,network=native";
 
 struct Exposition {
-  std::array<HistogramShape, kMetrics> shapes{};  // matters for histograms
-  // Of nccl_operation_duration_seconds{timing="network"}: whether it has classic buckets. It is
-  // native where its family is.
+  std::array<HistogramShape, kMetrics> shapes{};  // histograms only
+  // Whether nccl_operation_duration_seconds{timing="network"} has classic buckets. Native as its
+  // family is.
   HistogramShape network_durations = HistogramShape::kNative;
   std::bitset<kMetrics> dropped;
 
@@ -46,13 +46,13 @@ struct Exposition {
   HistogramShape shape(MetricId id) const { return shapes[static_cast<std::size_t>(id)]; }
 };
 
-// "both", "classic" or "native", for all histograms without exception; "family=..." for one of
-// them, "network=..." for durations by network steps; several, separated by commas, from left to
-// right. False when it is none of that; the exposition is then unchanged.
+// Parses "both", "classic" or "native" for all histograms, "family=..." for one family and
+// "network=..." for durations by network steps; several, separated by commas, apply from left to
+// right. Otherwise returns false and changes nothing.
 bool ParseHistograms(std::string_view text, Exposition* exposition);
 
-// Names of families, separated by commas, as docs/metrics.md has them. The known ones are dropped;
-// false when there are others, which `unknown` names.
+// Parses family names of docs/metrics.md, separated by commas, and drops the known ones. Returns
+// false if there are unknown ones, which `unknown` gets.
 bool ParseDroppedFamilies(std::string_view text, Exposition* exposition, std::string* unknown);
 
 }  // namespace nccl_pulse

@@ -18,7 +18,7 @@
 namespace nccl_pulse {
 namespace {
 
-// At most this many series for one hang. More suspects than that say nothing new.
+// Most series for one hang. More suspects say nothing new.
 constexpr std::size_t kMostSuspects = 16;
 
 void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
@@ -32,7 +32,7 @@ void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   }
 }
 
-// Of several communicators with one id all that hang must be usual.
+// Communicators with one id are usual only if all their hangs are.
 void AddUsual(const DiagnosisResult& diagnosis, FamilySet* set) {
   std::map<uint64_t, bool> are_usual;
   for (const CommunicatorDiagnosis& each : diagnosis) {
@@ -70,8 +70,8 @@ void AddLosses(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   }
 }
 
-// The newest comes last, so that its gauges are the ones that remain. Process id and index keep the
-// order the same at every scrape if the times are equal.
+// Newest last, so that its gauges remain. Process id and index keep the order stable across scrapes
+// if the times are equal.
 std::vector<const ProcessSnapshot*> OldestFirst(const std::vector<ProcessSnapshot>& processes) {
   std::vector<const ProcessSnapshot*> order;
   order.reserve(processes.size());

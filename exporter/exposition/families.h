@@ -1,13 +1,12 @@
-// Turns snapshots into metric families: which number becomes which series.
+// Converts snapshots to metric families.
 //
-// One rule keeps every page valid, whatever the snapshots hold: a set of labels is one series.
-// Several things may claim the same labels: a communicator that is created again under the same id
-// and rank, two processes with one pid in different PID namespaces, communicators whose id NCCL
-// does not tell. Then:
+// A set of labels is one series: this keeps every page valid. Several sources may have equal
+// labels: a communicator that is created again under the same id and rank, two processes with one
+// pid in different PID namespaces, communicators whose id NCCL does not report. Then:
 //
-//   counters, histograms,   are added up. The sum never steps back while its parts are kept, and it
-//   summaries               hides nobody's operations. Showing only the newest part would be a
-//                           counter reset each time a communicator is created again.
+//   counters, histograms,   are added up. The sum never steps back while its parts are kept, and
+//   summaries               contains all operations. Showing only the newest part would be a counter
+//                           reset each time a communicator is created again.
 //   gauges                  are those of the newest. A gauge is a state, and states of different
 //                           communicators cannot be added.
 //   info metrics            are those of the newest. They must be unique per (comm, rank), or joins
@@ -29,17 +28,17 @@
 
 namespace nccl_pulse {
 
-// What the endpoint knows about itself.
+// The endpoint's own statistics.
 struct ScrapeStats {
   uint64_t pages = 0;
-  double seconds = 0;          // that making those pages took
-  uint64_t segments_read = 0;  // for all pages, this one included
-  ProcessUse process{};        // of the process that serves
+  double seconds = 0;          // spent on making those pages
+  uint64_t segments_read = 0;  // for all pages, including this one
+  ProcessUse process{};        // of the serving process
 };
 
-// For a page of this format: classic buckets and native histograms where it can carry them and the
-// exposition wants them. Families without a series are left out; the others come in the catalogue's
-// order. `now_realtime_ns`: when the snapshots were read; 0: nothing in them is too old.
+// Returns the families for a page of this format, in the catalogue's order, without those that have
+// no series. They have classic buckets and native histograms if format and exposition allow.
+// `now_realtime_ns`: when the snapshots were read; 0: no data is outdated.
 std::vector<Family> BuildFamilies(const SnapshotSet& snapshots, const StaticLabels& static_labels,
                                   const ScrapeStats& stats, const Exposition& exposition = {},
                                   PageFormat format = PageFormat::kText,

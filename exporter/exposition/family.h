@@ -1,5 +1,4 @@
-// A metric family on its way to a page: that of prometheus-cpp, and the native histograms, for
-// which that one has no field.
+// A metric family of a page: prometheus-cpp's, and native histograms, for which that has no field.
 #ifndef EXPORTER_EXPOSITION_FAMILY_H_
 #define EXPORTER_EXPOSITION_FAMILY_H_
 
@@ -13,7 +12,7 @@ namespace nccl_pulse {
 
 struct Family : prometheus::MetricFamily {
   std::string_view unit;                  // as in the catalogue
-  std::vector<HistogramSnapshot> native;  // one of each metric, or none at all
+  std::vector<HistogramSnapshot> native;  // one per metric, or empty
 };
 
 }  // namespace nccl_pulse

@@ -17,7 +17,7 @@ void RemoveZeros(std::vector<ClientMetric>* metrics) {
   metrics->erase(std::remove_if(metrics->begin(), metrics->end(), is_zero), metrics->end());
 }
 
-// 0xff does not occur in UTF-8, so no two lists of values give the same key.
+// Appends values, separated by 0xff, which UTF-8 lacks: no two lists have the same key.
 void AppendKey(LabelValues values, std::string* key) {
   for (std::string_view value : values) key->append(value).push_back('\xff');
 }
@@ -27,7 +27,7 @@ void AppendLabels(const LabelNames& names, LabelValues values,
   assert(values.size() == names.size);
   const std::string_view* name = names.begin();
   for (std::string_view value : values) {
-    // To Prometheus an empty label is the same as none.
+    // Prometheus treats an empty label as none.
     if (!value.empty()) labels->push_back({std::string(*name), std::string(value)});
     ++name;
   }
@@ -47,7 +47,7 @@ void FamilySet::SetScope(MetricScope scope, LabelValues values) {
   AppendLabels(ScopeLabels(scope), values, &scope_labels_);
   key_.clear();
   AppendKey(values, &key_);
-  // A number stands for it in keys. Most keys are then short enough to need no allocation.
+  // Keys contain the scope's number. So most are short enough to need no allocation.
   const auto number = static_cast<uint32_t>(
       numbers_of_scopes_.try_emplace(key_, numbers_of_scopes_.size()).first->second);
   scope_key_.assign(reinterpret_cast<const char*>(&number), sizeof(number));

@@ -1,13 +1,13 @@
-// The families of one page while it is being filled.
+// Collects the families of one page.
 //
-// The caller sets the static labels and the scope (server, process, communicator), then adds the
-// series of that scope. One rule keeps the page valid: a set of labels is one series. Adding to a
-// series that exists adds up counters, histograms and summaries; gauges and info metrics take the
-// new value. So whoever fills the page goes from the oldest to the newest.
+// The caller sets static labels and scope (server, process, communicator), then adds the scope's
+// series. A set of labels is one series. Adding to an existing series adds up counters, histograms
+// and summaries; gauges and info metrics take the new value. So the caller must go from oldest to
+// newest.
 //
-// What the exposition drops is accepted and not shown.
+// Dropped families are accepted and not shown.
 //
-// Thread: one.
+// Not thread-safe.
 #ifndef EXPORTER_EXPOSITION_FAMILY_SET_H_
 #define EXPORTER_EXPOSITION_FAMILY_SET_H_
 
@@ -30,41 +30,41 @@
 
 namespace nccl_pulse {
 
-// Of the labels that the catalogue names, in its order. An empty value is an absent label.
+// Values of the catalogue's labels, in its order. An empty value means no label.
 using LabelValues = std::initializer_list<std::string_view>;
 
 class FamilySet {
  public:
-  // `scopes`: how many there will be, about; a family has a series or more of each.
+  // `scopes`: about how many there will be. A family has one or more series of each.
   FamilySet(const StaticLabels& static_labels, const Exposition& exposition, PageFormat format,
             std::size_t scopes)
       : labels_of_all_(static_labels), exposition_(exposition), format_(format), scopes_(scopes) {}
 
-  // The user's labels on the following series: those of all, then `text` as a segment holds it.
+  // Sets the user's labels of the following series: the common ones, then `text` as a segment holds
+  // it.
   void SetStaticLabels(const std::string& text);
-  // The labels of the scope that the following series belong to.
+  // Sets the scope of the following series.
   void SetScope(MetricScope scope, LabelValues values);
 
   void Counter(MetricId id, LabelValues values, uint64_t value);
-  // Absent until there is something to count: for what most processes never see. A rule for which
-  // the first event matters has to look for a new series, too.
+  // A counter of rare events, absent until it counts one. Alert rules on the first event must also
+  // detect a new series.
   void SeenCounter(MetricId id, LabelValues values, uint64_t value);
   void SecondsCounter(MetricId id, LabelValues values, uint64_t ns);
   void RealCounter(MetricId id, LabelValues values, double seconds);
 
   void Gauge(MetricId id, LabelValues values, double value);
-  // A gauge that is there, and 1, while something is true of the newest with these labels.
+  // A gauge that is 1 while `value` is true of the newest with these labels, else absent.
   void Flag(MetricId id, bool value);
-  // A gauge that is 1 and says what it says in its labels: one per scope, the newest.
+  // A gauge of 1 whose information is in its labels: one per scope, the newest.
   void Info(MetricId id, LabelValues values);
 
   void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value);
-  // The operation's duration with timing="network", whose classic buckets have a setting of their
-  // own.
+  // The operation's duration with timing="network", which has its own setting for classic buckets.
   void NetworkDuration(LabelValues values, const HistogramSnapshot& value);
   void Summary(MetricId id, LabelValues values, uint64_t count, double sum);
 
-  // In the catalogue's order, without those that have no series.
+  // Returns the families in the catalogue's order, without those that have no series.
   std::vector<Family> Take() &&;
 
  private:
@@ -86,11 +86,11 @@ class FamilySet {
   std::vector<prometheus::ClientMetric::Label> scope_labels_;
   std::string scope_key_;  // four bytes
   absl::flat_hash_map<std::string, std::size_t> numbers_of_scopes_;
-  std::string key_;  // reused, so that a key costs no allocation
+  std::string key_;  // reused, to save allocations
   const Exposition exposition_;
   const PageFormat format_;
   const std::size_t scopes_;
-  prometheus::ClientMetric dropped_;  // what is not shown is written here
+  prometheus::ClientMetric dropped_;  // receives dropped series
   std::array<Collected, kMetrics> families_;
   std::bitset<kMetrics> flags_;
 };

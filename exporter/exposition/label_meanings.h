@@ -1,5 +1,5 @@
-// Every label that a metric of the catalogue may have, and what it means, as data. catalogue.cc
-// does not compile while a label of a metric is missing here.
+// Lists every label of the catalogue's metrics, with its meaning. catalogue.cc does not compile
+// while one is missing here.
 //
 // Thread: any; constant data.
 #ifndef EXPORTER_EXPOSITION_LABEL_MEANINGS_H_

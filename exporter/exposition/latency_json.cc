@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kCellsOfBucket = 2;
-// The zero cell, the cells between, two by two, and the overflow cell.
+// The zero cell, pairs of the cells between, and the overflow cell.
 constexpr int kBuckets = 2 + (kHistogramCells - 2) / kCellsOfBucket;
 
 int BucketOfCell(int cell) {
@@ -27,12 +27,12 @@ int BucketOfCell(int cell) {
   return 1 + (cell - 1) / kCellsOfBucket;
 }
 
-// JSON has no number for the bound of the overflow cell, so its lower bound is used.
+// JSON has no number for the overflow cell's bound: returns its lower bound.
 double UpperBound(int cell) {
   return cell == kOverflowCell ? std::ldexp(1.0, kMaxExponent) : CellUpperBoundSeconds(cell);
 }
 
-// Four digits each: with all sixteen the bounds would be most of the page.
+// Returns the bounds with four digits: with sixteen they would be most of the page.
 const std::array<Json, kBuckets>& BucketBounds() {
   static const auto* const kBounds = [] {
     auto* made = new std::array<Json, kBuckets>();

@@ -1,5 +1,5 @@
-// The metrics by number. What each is: catalogue.h. Apart from it, so that whoever only names
-// metrics (settings that drop some) does not include prometheus-cpp.
+// Numbers the metrics; catalogue.h defines them. Separate from it, so that code which only names
+// metrics does not include prometheus-cpp.
 //
 // Thread: any; constants.
 #ifndef EXPORTER_EXPOSITION_METRIC_ID_H_
@@ -7,7 +7,7 @@
 
 namespace nccl_pulse {
 
-// In the order in which a page and docs/metrics.md show them.
+// In the order of pages and docs/metrics.md.
 enum class MetricId : int {
   kCommunicatorInfo,
   kCommunicatorFinalized,

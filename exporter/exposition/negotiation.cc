@@ -41,7 +41,8 @@ Parameter TakeParameter(std::string_view* list) {
   return {absl::StripAsciiWhitespace(part.substr(0, equals)), value};
 }
 
-// "0.75" as 750; kNotSaid if it is not a weight. More digits than the three allowed are cut off.
+// Parses "0.75" as 750. Returns kNotSaid if `text` is not a weight. Cuts off more than three
+// digits.
 int ParseWeight(std::string_view text) {
   if (text.empty() || (text[0] != '0' && text[0] != '1')) return kNotSaid;
   if (text.size() > 1 && text[1] != '.') return kNotSaid;
@@ -56,7 +57,7 @@ int ParseWeight(std::string_view text) {
   return weight == 0 ? kFullWeight : kNotSaid;
 }
 
-// The q of an element's parameters, or 1 if it has none.
+// Returns the q of an element's parameters, 1 if missing.
 int WeightOf(std::string_view parameters) {
   while (!parameters.empty()) {
     const Parameter parameter = TakeParameter(&parameters);
@@ -79,8 +80,8 @@ std::string_view MediaType(PageFormat format) {
 
 constexpr int kNoMatch = -1;
 
-// How exactly the range's parameters name the format, or kNoMatch. Parameters about something else
-// (charset, escaping, schema) do not matter.
+// Returns how exactly the range's parameters name the format, or kNoMatch. Ignores other parameters
+// (charset, escaping, schema).
 int MatchParameters(std::string_view parameters, PageFormat format) {
   int matched = 0;
   bool proto = false;
@@ -98,14 +99,14 @@ int MatchParameters(std::string_view parameters, PageFormat format) {
       matched = 1;
     }
   }
-  // A client must say which protocol buffers it means, and how they are framed.
+  // A client must specify the protobuf message and its framing.
   if (format == PageFormat::kProtobuf) return proto && encoding ? 1 : kNoMatch;
   return matched;
 }
 
-// How exactly a media range names the format: 0 "*/*", 1 "type/*", from 2 on the type itself.
+// Returns how exactly a media range names the format: 0 "*/*", 1 "type/*", from 2 the type itself.
 int MatchRange(std::string_view range, std::string_view parameters, PageFormat format) {
-  // Binary formats are only for clients that ask for them.
+  // Only clients that name binary formats get them.
   if (range == "*/*") return format == PageFormat::kProtobuf ? kNoMatch : 0;
   const std::string_view type = MediaType(format);
   const std::size_t slash = type.find('/') + 1;
@@ -119,7 +120,7 @@ int MatchRange(std::string_view range, std::string_view parameters, PageFormat f
   return matched == kNoMatch ? kNoMatch : 2 + matched;
 }
 
-// The header's weight for one format. The range that names the format most exactly decides.
+// The header's weight for one format, from the range that names it most exactly.
 struct Preference {
   int exactness = kNoMatch;
   int weight = 0;

@@ -1,8 +1,8 @@
-// Which format and which encoding a scraper gets, by its Accept and Accept-Encoding headers (RFC
-// 9110, 12.5).
+// Selects a scraper's format and encoding from its Accept and Accept-Encoding headers (RFC 9110,
+// 12.5).
 //
-// Nobody is refused: a client that accepts nothing of what there is gets the text format,
-// uncompressed. What does not parse is ignored.
+// Refuses no client: one that accepts nothing available gets the text format, uncompressed. Ignores
+// what it cannot parse.
 //
 // Thread: any, no state. Cost: linear in the header, no allocation.
 #ifndef EXPORTER_EXPOSITION_NEGOTIATION_H_
@@ -14,12 +14,11 @@
 
 namespace nccl_pulse {
 
-// The format with the highest q; among equals the one that is named most exactly, then the one that
-// is named first. Whoever takes anything gets text; wildcards never mean protobuf. "" (no header)
-// is anything.
+// Returns the format with the highest q; among equals the most exactly named, then the first named.
+// Clients that accept anything, or send no header (""), get text; wildcards never mean protobuf.
 PageFormat NegotiateFormat(std::string_view accept);
 
-// Whether to compress: gzip is accepted, and no less than the identity.
+// True if gzip is accepted with at least the weight of identity.
 bool NegotiateGzip(std::string_view accept_encoding);
 
 std::string_view ContentType(PageFormat format);

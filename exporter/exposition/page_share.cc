@@ -9,13 +9,13 @@ namespace nccl_pulse {
 namespace {
 
 // Generous: measured with tests/node/limits_test.py.
-constexpr uint64_t kLineBytes = 160;      // of the text format, without the user's labels
+constexpr uint64_t kLineBytes = 160;      // one line of the text format, without the user's labels
 constexpr uint64_t kSeriesBytes = 640;    // a series of one number before it is text: six labels
 constexpr uint64_t kClassicBytes = 1024;  // a series with buckets
 constexpr uint64_t kHistogramLines = kClassicExponents.size() + 3;
 constexpr uint64_t kLabelBytes = 64;  // a label before it is text, without a long text
 constexpr uint64_t kTimedCallBytes = 512;
-// Of a communicator and of a process, apart from what is counted in lists: info, gauges, JSON.
+// Series of a communicator and a process that are not counted in lists: info, gauges, JSON.
 constexpr uint64_t kSeriesOfCommunicator = 18;
 constexpr uint64_t kSeriesOfProcess = 40;
 
@@ -24,7 +24,7 @@ uint64_t TextBytes(const CommunicatorSnapshot& communicator) {
          communicator.gpu.size();
 }
 
-// For one series of a process, with its labels.
+// Bytes of one series of a process, with its labels.
 struct Prices {
   uint64_t counter;
   uint64_t histogram;

@@ -61,18 +61,18 @@ int32_t TypeNumber(MetricType type) {
   return 3;
 }
 
-// Sizes of fields with their tags, which all take one byte. A message whose size is given in
-// advance is written in one go; otherwise its content has to be moved once the size is known.
+// Sizes of fields with their tags, which all take one byte. Messages of known size are written in
+// one go; others must be moved once their size is known.
 constexpr std::size_t kDoubleBytes = 1 + sizeof(double);
 std::size_t VarintBytes(uint64_t value) {
   return 1 + static_cast<std::size_t>(protozero::length_of_varint(value));
 }
 std::size_t StringBytes(const std::string& text) { return VarintBytes(text.size()) + text.size(); }
 
-// Up to this many empty buckets are written out: a new span would take more.
+// This many consecutive empty buckets are written out: a new span would take more.
 constexpr int kMostGap = 2;
 
-// The cells past the zero bucket, as spans of neighbouring buckets with their counts.
+// The cells after the zero bucket, as spans of neighboring buckets with their counts.
 class Buckets {
  public:
   explicit Buckets(const HistogramSnapshot& histogram) {
@@ -105,7 +105,7 @@ class Buckets {
 
  private:
   void Append(uint64_t count) {
-    deltas_[buckets_++] = static_cast<int64_t>(count - last_);  // modulo 2^64, as it is read
+    deltas_[buckets_++] = static_cast<int64_t>(count - last_);  // modulo 2^64, as readers do
     last_ = count;
     ++length_[spans_ - 1];
   }

@@ -16,18 +16,17 @@
 namespace nccl_pulse {
 namespace {
 
-// "PLSE": the first field, which is always written.
+// "PLSE": the first field, always written.
 constexpr uint32_t kMark = 0x45534c50;
 
 constexpr char kTooLarge[] = "more than it is given room for";
 
-// What is written is const.
+// Const for writing.
 template <typename Fields, typename T>
 using In = std::conditional_t<Fields::kWrites, const T, T>;
 
-// The fields of each message are listed once, for writing and for reading; snapshots.proto has them
-// for others. A field with its default value is left out. The number of a field is never used again
-// for another one.
+// Each message's fields are listed once, for writing and reading; snapshots.proto lists them for
+// others. Fields with default values are left out. Field numbers are never reused.
 template <typename Fields>
 void FieldsOf(Fields& fields, In<Fields, CallCountSnapshot>& call) {
   fields.Text(1, call.op);
@@ -211,7 +210,7 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Messages(9, top.set->ended);
 }
 
-// Also for hostile numbers: what one side subtracts the other adds, modulo 2^64.
+// Safe for hostile numbers: the other side adds modulo 2^64 what this subtracts.
 int64_t Difference(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }
@@ -252,7 +251,7 @@ class Writer {
     }
   }
 
-  // What is made of the message itself, where it is not there yet.
+  // Writes a list that is derived from the message.
   template <typename Message, typename T>
   void Made(uint32_t field, const Message& message, const std::vector<T>& /*there*/,
             std::vector<T> (*make)(const Message&), std::size_t /*most*/) {
@@ -267,14 +266,14 @@ class Writer {
 struct TooLarge {};
 struct TooSlow {};
 
-// More than can be.
+// Thrown for more elements than possible.
 struct TooMany : std::exception {};
 
-// How much memory, and processor time, may still be taken.
+// The remaining memory and CPU time.
 class Room {
  public:
   Room(uint64_t bytes, const WorkBudget::Share* share) : bytes_(bytes), share_(share) {}
-  // For each field: those that are read over one another take no memory.
+  // Counts every field: overwritten ones take no memory.
   void CountField() {
     constexpr uint64_t kFieldsBetweenLooks = 4096;
     if (++fields_ % kFieldsBetweenLooks == 0 && share_ != nullptr && share_->IsOver()) {
@@ -317,7 +316,7 @@ class Reader {
     room_->Take(view.size());
     text = CopyFromShared(view.data(), view.size());
   }
-  // Not for people: whoever uses them checks each.
+  // Not made printable: users check each byte.
   void Bytes(uint32_t field, std::string& bytes, std::size_t most) {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
     const protozero::data_view view = in_.get_view();
@@ -379,7 +378,7 @@ class Reader {
   bool is_read_ = false;
 };
 
-// What must be known before the rest can be read.
+// The fields that are needed to read the rest.
 struct Start {
   uint64_t mark = 0;
   uint32_t version = 0;
@@ -404,7 +403,7 @@ Start ReadStart(protozero::data_view data) try {
   }
   return start;
 } catch (const protozero::exception&) {
-  return {};  // it is not a message
+  return {};  // not a message
 }
 
 }  // namespace

@@ -1,24 +1,23 @@
-// What an endpoint knows, for `pulse diagnose`: /api/v1/snapshots, a protobuf message from which
-// the SnapshotSet of the endpoint can be rebuilt as far as the diagnosis reads it.
+// Writes and reads /api/v1/snapshots, for `pulse diagnose`: a protobuf message with all that the
+// diagnosis reads of the endpoint's SnapshotSet.
 //
 //   diagnosis of what was read == diagnosis of what was written, on all communicators
 //
-// Left out is what no diagnosis reads: of the latencies all but what calls took in all; bytes and
-// data types (but for the order of the last calls of communicators that make no progress),
-// algorithms, counts of untimed operations (but for calls that made nothing), network steps, and
-// what the exporter says of itself.
+// The message omits what no diagnosis reads: latencies except the total time of calls; bytes and
+// data types (except for the order of last calls of stalled communicators); algorithms; counts of
+// untimed operations (except calls without work); network steps; and the exporter's own statistics.
 //
-// Times travel as ages: nanoseconds before the moment at which the endpoint wrote the message. The
-// reader puts that moment where its own now is, so clocks that differ between nodes do not matter.
-// The endpoint's own time is there, too.
+// Times are sent as ages: nanoseconds before the endpoint wrote the message. The reader subtracts
+// them from its own time, so clock differences between nodes do not matter. The endpoint's own time
+// is included, too.
 //
-// Versions: a reader skips fields that it does not know, so a new field takes no new version. A
-// change of meaning does; a reader refuses a version that is not its own, and says which it met.
-// The message begins with a mark by which anything else is told from it.
+// Versions: readers skip unknown fields, so a new field needs no new version. A changed meaning
+// does. A reader refuses other versions, and names the one it met. The message begins with a mark
+// that tells it from other content.
 //
-// Thread: any, no state. Cost of writing: docs/prometheus.md#alerts-on-hangs-pulse-watch.
-// Reading trusts nothing: it is bounded in memory, texts are made printable, numbers are taken as
-// they come, as those of a segment are.
+// Thread: any, no state. Cost of writing: docs/prometheus.md#alerts-on-hangs-pulse-watch. Reading
+// trusts no input: memory is bounded, texts are made printable, and numbers are as untrusted as a
+// segment's.
 #ifndef EXPORTER_EXPOSITION_SNAPSHOT_MESSAGE_H_
 #define EXPORTER_EXPOSITION_SNAPSHOT_MESSAGE_H_
 
@@ -37,16 +36,17 @@ inline constexpr std::string_view kSnapshotMessageType = "application/x-protobuf
 
 struct SnapshotMessage {
   SnapshotSet set;
-  int64_t written_realtime_ns = 0;  // by the endpoint's clock
-  int64_t hang_after_ns = 0;        // that the endpoint goes by
-  uint64_t bytes = 0;               // that the set takes in memory, about
+  int64_t written_realtime_ns = 0;  // time of writing, by the endpoint's clock
+  int64_t hang_after_ns = 0;        // the endpoint's setting
+  uint64_t bytes = 0;               // approximate memory of the set
 };
 
 std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int64_t hang_after_ns);
 
-// `now_realtime_ns`: where to put the moment of writing; none: where the endpoint's clock had it.
-// `most_bytes`: that the set may take in memory. `share`: of processor time; null: no limit. False
-// with what is wrong in `error`, to be put behind "it answers with"; the message is then empty.
+// Reads a message. `now_realtime_ns`: the reader's time, to convert ages; empty: the endpoint's
+// time of writing. `most_bytes`: limit of the set's memory. `share`: limit of CPU time; null: none.
+// Returns false, with the reason in `error`, to follow "it answers with"; the message is then
+// empty.
 bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns,
                    uint64_t most_bytes, SnapshotMessage* message, std::string* error,
                    const WorkBudget::Share* share = nullptr);

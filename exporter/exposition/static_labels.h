@@ -1,4 +1,4 @@
-// The labels that a user adds to all series of a process (NCCL_PULSE_LABELS).
+// Parses the labels that a user adds to all series of a process (NCCL_PULSE_LABELS).
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_STATIC_LABELS_H_
@@ -13,18 +13,17 @@
 
 namespace nccl_pulse {
 
-// Added to every series, in this order, before those of the series' process.
+// Added to every series, in this order, before the process' labels.
 using StaticLabels = std::vector<std::pair<std::string, std::string>>;
 
-// Appends the labels of "name=value,name=value", as a segment holds them. What is not of this form
-// is left out.
+// Appends the labels of "name=value,name=value", as a segment holds them. Skips other text.
 void SplitLabels(std::string_view text, StaticLabels* labels);
 
-// The value of one of them, "" without it.
+// Returns the value of a label, "" if missing.
 std::string LabelValue(std::string_view text, std::string_view name);
 
-// Those that a page can carry, kMaxStaticLabels at most. Names that are reserved (IsReservedLabel),
-// come twice or are no valid label names are left out: they would make the page invalid.
+// Returns the labels that a page can have, at most kMaxStaticLabels. Leaves out reserved
+// (IsReservedLabel), repeated and invalid names, which would make the page invalid.
 std::vector<prometheus::ClientMetric::Label> UsableLabels(const StaticLabels& labels);
 
 }  // namespace nccl_pulse

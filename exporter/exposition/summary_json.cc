@@ -46,8 +46,8 @@ std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now
     return std::tuple(a.second["usual"] == true, a.first) <
            std::tuple(b.second["usual"] == true, b.first);
   });
-  // The newest comes behind the oldest: it may be another job's, which must not be left out for a
-  // hang that everybody knows of.
+  // The newest comes second: it may be another job's, and must not be omitted in favor of a
+  // well-known hang.
   if (found.size() > 2) std::rotate(found.begin() + 1, found.end() - 1, found.end());
   std::vector<Json> stands;
   stands.reserve(found.size());
@@ -99,7 +99,7 @@ std::vector<Json> Jobs(const SnapshotSet& snapshots) {
 }
 
 std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
-  std::set<std::pair<int32_t, uint64_t>> shared;  // the most ranks first
+  std::set<std::pair<int32_t, uint64_t>> shared;  // most ranks first
   for (const CommunicatorView& view : views) {
     const bool is_used = std::any_of(view.ranks.begin(), view.ranks.end(), [](const auto& rank) {
       return rank.state != RankView::State::kFinalized;
@@ -129,7 +129,7 @@ std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& dia
                {"processes", processes}};
   for (const char* list : {"stands", "late", "jobs", "communicators"}) json[list] = Json::array();
   json["left_out"] = 0;
-  // What a watcher needs most comes first, and none of it takes the room of all others.
+  // Most important first. No list may take the others' room.
   std::size_t bytes = JsonText(json).size() + 4;  // digits of left_out
   std::size_t left_out = 0;
   const auto add = [&](const char* list, std::vector<Json> entries, std::size_t most) {

@@ -1,19 +1,19 @@
-// A node in at most a kilobyte, for whoever watches many: what makes no progress and since when,
-// who is late, and which jobs and communicators the node takes part in, so that the watcher knows
-// whom else to ask.
+// Summarizes a node in at most a kilobyte, for programs that watch many: stalled communicators and
+// since when, late ranks, and the node's jobs and communicators, so that the watcher knows which
+// other nodes to ask.
 //
 //   {"time": 1760000012.5, "hang_after": 10, "health": "hang", "processes": 8,
-//    "stands": [{"communicator": "00ab12cd34ef5678", "since": 1760000001.2, "verdict": "no_progress",
-//                "usual": false}],
+//    "stands": [{"communicator": "00ab12cd34ef5678", "since": 1760000001.2,
+//                "verdict": "no_progress", "usual": false}],
 //    "late": [{"communicator": "00ab12cd34ef5678", "rank": 3, "seconds_per_second": 0.12}],
 //    "jobs": [{"job_id": "4711", "workload": "llama", "processes": 8}],
 //    "communicators": ["34ef5678"], "left_out": 0}
 //
-// `stands` has what has made no progress for kListedAfterNs, long before that is called a hang: the
-// watcher may go by another time than this node. `jobs` and `communicators` also have those of
-// processes that ended without finalizing: others may wait for them. `communicators` are those with
-// ranks on other nodes, each by the last 8 digits of its id, the largest first, so that nodes that
-// have to leave some out keep the same ones. `left_out`: how many entries of all lists did not fit.
+// `stands` lists communicators without progress for kListedAfterNs, long before that is reported as
+// a hang: the watcher's threshold may differ. `jobs` and `communicators` include those of processes
+// that ended without finalizing: others may wait for them. `communicators` lists those with ranks
+// on other nodes, by the last 8 digits of their ids, the largest first, so that nodes which must
+// omit some keep the same ones. `left_out`: entries of all lists that did not fit.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_SUMMARY_JSON_H_
@@ -31,7 +31,7 @@ namespace nccl_pulse {
 inline constexpr std::size_t kMostSummaryBytes = 1000;
 inline constexpr int64_t kListedAfterNs = 2000000000;
 
-// `hang_after_ns`: what the endpoint goes by.
+// `hang_after_ns`: the endpoint's setting.
 std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                         int64_t now_realtime_ns, int64_t hang_after_ns);
 

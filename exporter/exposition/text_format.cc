@@ -18,7 +18,7 @@ namespace {
 using prometheus::ClientMetric;
 using prometheus::MetricType;
 
-// As in the library's serializer: 16 digits hold every power of two that is a bucket's bound
+// As in the library's serializer: 16 digits represent all bucket bounds, which are powers of two,
 // exactly.
 constexpr int kDigits = std::numeric_limits<double>::max_digits10 - 1;
 
@@ -30,7 +30,7 @@ void AppendNumber(uint64_t value, std::string* out) {
 
 void AppendNumber(double value, std::string* out) {
   // Counters and most gauges are whole numbers. The integer path is several times faster, and
-  // prints the same up to the digits that both have.
+  // prints the same within the common digits.
   constexpr double kExact = 1e15;
   if (value >= 0 && value < kExact && value == std::floor(value) && !std::signbit(value)) {
     AppendNumber(static_cast<uint64_t>(value), out);
@@ -59,7 +59,7 @@ void AppendEscaped(std::string_view value, std::string* out) {
   }
 }
 
-// About the size of the page, rather too large than too small: growing would copy it several times.
+// Estimates the page's size, rather too large: growing would copy it several times.
 std::size_t EstimateBytes(const std::vector<Family>& families) {
   constexpr std::size_t kNumber = 12;
   std::size_t bytes = 0;
@@ -86,7 +86,6 @@ enum class Dialect { kPrometheus, kOpenMetrics };
 constexpr std::string_view kTotal = "_total";
 constexpr std::string_view kInfo = "_info";
 
-// Writes a page.
 class Writer {
  public:
   Writer(Dialect dialect, std::size_t bytes) : dialect_(dialect) { out_.reserve(bytes); }
@@ -121,7 +120,7 @@ class Writer {
   }
 
  private:
-  // The text of a bucket's bound. Histograms share their bounds, so it is nearly always at hand.
+  // The text of a bucket's bound. Cached: histograms share their bounds.
   struct Bound {
     double value = std::numeric_limits<double>::quiet_NaN();  // not equal to any
     std::string text;
@@ -149,7 +148,7 @@ class Writer {
       type = "info";
     }
     HeadLine("TYPE", name, type);
-    // A unit that is not the end of the name would make the page invalid.
+    // A unit that does not end the name would make the page invalid.
     if (!family.unit.empty() && absl::EndsWith(name, family.unit)) {
       HeadLine("UNIT", name, family.unit);
     }
@@ -199,7 +198,7 @@ class Writer {
     out_.push_back('\n');
   }
 
-  // In milliseconds; in seconds for OpenMetrics.
+  // Appends milliseconds, or seconds for OpenMetrics.
   void AppendTimestamp(int64_t ms) {
     out_.push_back(' ');
     if (dialect_ == Dialect::kOpenMetrics) {
@@ -221,7 +220,7 @@ class Writer {
 
   void Histogram(const nccl_pulse::Family& family, const ClientMetric& metric) {
     const ClientMetric::Histogram& histogram = metric.histogram;
-    // prometheus-cpp's order, and OpenMetrics'.
+    // prometheus-cpp's order, or OpenMetrics'.
     const bool buckets_first = dialect_ == Dialect::kOpenMetrics;
     if (buckets_first) Buckets(family, metric);
     Line(family, metric, "_count", histogram.sample_count);
@@ -231,7 +230,7 @@ class Writer {
 
   void Buckets(const nccl_pulse::Family& family, const ClientMetric& metric) {
     const ClientMetric::Histogram& histogram = metric.histogram;
-    // Most of a page consists of these lines, and all lines of a histogram begin alike.
+    // Most of a page consists of these lines; a histogram's lines have a common beginning.
     start_.assign(family.name).append("_bucket{").append(labels_);
     start_.append(labels_.empty() ? "le=\"" : ",le=\"");
     double last = -std::numeric_limits<double>::infinity();
@@ -249,7 +248,7 @@ class Writer {
     EndLine(metric, count);
   }
 
-  // As the value of a label. OpenMetrics requires a form that does not look like an integer.
+  // Appends a label's number. OpenMetrics requires a form that does not look like an integer.
   void AppendLabelNumber(double value, std::string* text) const {
     AppendNumber(value, text);
     const bool whole = text->find_first_not_of("-0123456789") == text->npos;
@@ -259,7 +258,7 @@ class Writer {
   const std::string& BoundText(std::size_t index, double value) {
     if (index >= bounds_.size()) bounds_.resize(index + 1);
     Bound& bound = bounds_[index];
-    if (bound.value != value || value == 0) {  // 0 and -0 are equal, and written differently
+    if (bound.value != value || value == 0) {  // 0 and -0 are equal, but written differently
       bound.value = value;
       bound.text.clear();
       AppendLabelNumber(value, &bound.text);

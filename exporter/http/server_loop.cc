@@ -69,7 +69,7 @@ bool ServerLoop::Wait(const Wake& wake) {
   places_.entrance = polled_.size();
   entrance_.AppendPolled(&polled_, may_work);
   if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
-    // RLIMIT_NOFILE was lowered below what is open, or the kernel has no memory.
+    // RLIMIT_NOFILE was lowered below the open descriptors, or the kernel has no memory.
     if (errno != EINTR) Pause();
     return false;
   }

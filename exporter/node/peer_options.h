@@ -1,4 +1,4 @@
-// Options of a server's peers: how many, of which users, and what is kept of ended ones.
+// Options of a server's peers: how many, of which users, and how long ended ones are kept.
 #ifndef EXPORTER_NODE_PEER_OPTIONS_H_
 #define EXPORTER_NODE_PEER_OPTIONS_H_
 

@@ -63,7 +63,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (seals < 0 || (seals & kNeeded) != kNeeded) {
     return refuse(Rejection::kUnsealed, "the memory is not sealed against shrinking and growing");
   }
-  // It is sealed, so the size does not change any more.
+  // Sealed, so the size cannot change.
   bytes_ = static_cast<std::size_t>(status.st_size);
   const std::string size = std::to_string(bytes_) + " bytes";
   if (bytes_ < kMinSegmentBytes || bytes_ > kMaxSegmentBytes) {

@@ -1,6 +1,6 @@
-// The last calls of a communicator that hangs: ranks side by side, a line for each of the last
-// collectives, the newest last. They are requested only while they are shown, and seldom, because the
-// process that answers belongs to somebody's job.
+// Shows the last calls of a hanging communicator: one column per rank, one row per collective, the
+// newest last. They are requested only while shown, and rarely, because the answering process
+// belongs to somebody's job.
 
 const CALL_LINES = 10;
 const MOST_CALL_RANKS = 16;
@@ -12,11 +12,11 @@ const callBytes = (value) => {
 };
 const whatCalled = (call) => `${text(call.op)} ${callBytes(number(call.bytes))}${isNumber(call.of_kind) ? ` #${call.of_kind}` : ''}`;
 
-// The rows of the table, and which cells differ from the others.
+// Returns the rows of the table, and which cells differ from the others.
 function callRows(answer) {
   const suspects = list(answer.suspects);
   const isSuspect = (rank) => (suspects.includes(rank.rank) ? 1 : 0);
-  // Suspects first: of many ranks, and on a narrow page, these must be seen.
+  // Suspects first: with many ranks or on a narrow page, these must be visible.
   const columns = objects(answer.ranks).sort((a, b) => isSuspect(b) - isSuspect(a)).slice(0, MOST_CALL_RANKS).map((rank) => {
     const calls = new Map();
     for (const call of objects(rank.calls)) if (number(call.collective) > 0) calls.set(call.collective, call);

@@ -1,6 +1,6 @@
-// The list of communicators: a line for each, and its details when it is opened.
+// Shows the list of communicators: a line each, with details when opened.
 
-// How many are open from the start; with more, nobody finds anything.
+// Communicators open at first; with more, nothing can be found.
 const OPEN_AT_FIRST = 3;
 const SPARK_WIDTH = 64;
 const SPARK_HEIGHT = 16;
@@ -47,7 +47,7 @@ class Section {
     });
   }
 
-  // A communicator in trouble opens unless the reader has closed it; none closes by itself.
+  // Opens a communicator in trouble unless the reader has closed it. Never closes one.
   update(whole, history, recent, now) {
     const comm = recent ? recent.view(whole) : whole;
     Object.assign(this, {comm, history, now, isRecent: recent !== null});
@@ -130,7 +130,7 @@ class CommunicatorList {
 
   update(page, history, recent, filter, withEnded) {
     const all = objects(page.communicators);
-    // Those in trouble stand first when they are first seen. Afterwards no card moves below the reader.
+    // Communicators in trouble come first when first seen. Later no card moves under the reader.
     const {places} = this;
     const isNew = all.filter((comm) => !places.has(text(comm.comm))).sort((a, b) => trouble(b) - trouble(a));
     for (const comm of isNew) places.set(text(comm.comm), places.size);

@@ -1,4 +1,4 @@
-// Builds and updates the page. Text is inserted as text only, never as HTML. What has not changed is
+// Builds and updates the page. Text is inserted as text only, never as HTML. Unchanged nodes are
 // not touched, so focus, selection and scroll position stay.
 
 const SVG = 'http://www.w3.org/2000/svg';
@@ -32,7 +32,7 @@ function putName(node, content) {
   mark(node, 'title', content.length > 24 ? content : null);
 }
 
-// Keeps one child of `parent` for each of `items`, in their order: made once per key, then updated.
+// Keeps one child of `parent` per item, in order: made once per key, then updated.
 function reconcile(parent, items, keyOf, make, update) {
   const old = parent.parts || new Map();
   const parts = new Map();
@@ -57,8 +57,8 @@ function reconcile(parent, items, keyOf, make, update) {
   }
 }
 
-// A table whose columns are {title, unseen?, left?, kind?, tip?, node?}. Wide tables scroll, with the
-// keyboard, too.
+// Makes a table with columns {title, unseen?, left?, kind?, tip?, node?}. Wide tables scroll, also
+// by keyboard.
 function table(caption, columns) {
   const head = element('tr');
   for (const column of columns) {

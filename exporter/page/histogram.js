@@ -1,12 +1,12 @@
-// Latency histograms as small drawings: logarithmic time, one scale for all of a communicator.
+// Draws latency histograms: logarithmic time, one scale per communicator.
 
 const CHART_WIDTH = 260;
 const CHART_HEIGHT = 26;
 const BASE = CHART_HEIGHT - 5;  // below it: the marks of p50 and p99
 const BUCKETS_PER_OCTAVE = 4;
 
-// The bounds of a bucket [upper bound or null, count], in log2 of seconds. The first bucket also holds
-// everything shorter.
+// Returns the bounds of a bucket [upper bound or null, count], in log2 of seconds. The first bucket
+// also holds everything shorter.
 function bucketSpan(bucket) {
   const to = isNumber(bucket[0]) && bucket[0] > 0 ? Math.log2(bucket[0]) : 10 + 1 / BUCKETS_PER_OCTAVE;
   return {from: to - 1 / BUCKETS_PER_OCTAVE, to};
@@ -20,7 +20,7 @@ function bucketWords(bucket) {
 
 const bucketsOf = (latency) => list(latency.buckets).filter((each) => Array.isArray(each) && number(each[1]) > 0);
 
-// The scale for all histograms of a communicator. It only widens, so that bars keep their places.
+// The scale of all histograms of a communicator. It only widens, so that bars keep their places.
 class Scale {
   constructor() { this.from = Infinity; this.to = -Infinity; }
 
@@ -79,7 +79,7 @@ class Axis {
   }
 }
 
-// One readout for the whole page: the values of the bar under the pointer, or of the one that the arrow
+// The page's single readout: the values of the bar under the pointer, or of the bar that the arrow
 // keys have reached.
 const readout = {
   show(content, x, y) {
@@ -127,7 +127,7 @@ class Histogram {
     const highest = buckets.reduce((most, each) => Math.max(most, each[1]), 1);
     this.bars.replaceChildren(...buckets.map((bucket) => {
       const {from, to} = bucketSpan(bucket);
-      const height = Math.max(1.5, bucket[1] / highest * (BASE - 1));  // a single outlier shows
+      const height = Math.max(1.5, bucket[1] / highest * (BASE - 1));  // so that a single outlier is visible
       return drawn('rect', {x: scale.x(from), width: Math.max(1, scale.x(to) - scale.x(from) - 0.6), y: BASE - height, height});
     }));
     const p50 = scale.x(Math.log2(number(latency.p50) || 1e-9));
@@ -141,7 +141,7 @@ class Histogram {
 
   nearest(x) {
     let best = -1;
-    let distance = 6;  // no bar is read that is further away
+    let distance = 6;  // bars further away are not read
     this.buckets.forEach((bucket, i) => {
       const {from, to} = bucketSpan(bucket);
       const off = Math.max(this.scale.x(from) - x, x - this.scale.x(to), 0);

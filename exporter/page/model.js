@@ -3,16 +3,16 @@
 const SPARK_POINTS = 60;
 
 const processOf = (rank) => object(rank.process);
-// Its number as the endpoint sees it; else its own, and the PID namespace in which that counts.
+// The pid as the endpoint sees it; else the process' own pid with its PID namespace.
 const pidOf = (rank) => text(processOf(rank).seen_pid) || text(processOf(rank).pid) +
   (number(processOf(rank).pid_namespace) > 0 ? `@${text(processOf(rank).pid_namespace)}` : '');
 const keyOfRank = (comm, rank) => `${text(comm.comm)} ${text(rank.rank)} ${pidOf(rank)}`;
-// With those that replays of CUDA graphs finished, where that is counted.
+// Includes operations of CUDA graph replays, if counted.
 const callsOf = (rank) => objects(rank.operations).reduce((sum, each) => sum + number(each.calls), number(object(rank.work).operations));
 const isInUse = (comm) => objects(comm.ranks).some((rank) => rank.active === true);
 const isUsual = (comm) => object(comm.hang).usual === true;
 const trouble = (comm) => (comm.hang && !isUsual(comm) ? 2 : comm.hang || comm.straggler ? 1 : 0);
-// What any of its ranks does is unknown.
+// True if the activity of all ranks is unknown.
 const isBlind = (comm) => objects(comm.ranks).every((rank) => rank.active !== true || rank.state === 'unknown' || rank.state === 'stopped');
 // The state in one word, for the badge and the filter.
 const troubleWord = (comm) => [isBlind(comm) ? 'unknown' : 'ok', comm.hang ? 'wait' : 'slow', 'hang'][trouble(comm)];
@@ -22,7 +22,7 @@ function communicatorName(comm) {
   return text(comm.comm) + (name === '' ? '' : ` "${name}"`);
 }
 
-// The last answers, by the endpoint's clock: the browser's may differ.
+// Keeps the last answers, by the endpoint's clock: the browser's may differ.
 class History {
   constructor() {
     this.pages = [];  // the last two: {time, counters}
@@ -33,7 +33,7 @@ class History {
     const time = number(page.time);
     const last = this.pages[this.pages.length - 1];
     if (last && time <= last.time) {
-      // The same answer again (the server caches it briefly), or another server with another clock.
+      // The same answer (the server caches it briefly), or another server with another clock.
       if (time === last.time) return;
       this.pages = [];
     }
@@ -59,7 +59,7 @@ class History {
     return `${text(comm.comm)}/${text(operation.op)}/${text(operation.size)}`;
   }
 
-  // Per second; null when it is not known.
+  // Returns a rate per second; null if unknown.
   rate(key, counter) {
     const [before, now] = this.pages.slice(-2);
     if (!now) return null;
@@ -94,8 +94,8 @@ class History {
   }
 }
 
-// The operation in which the communicator's ranks spent most time, as {op, size, latency}, or null.
-// Durations are preferred to completion times, which include waiting for earlier work.
+// Returns the operation in which the communicator's ranks spent most time, as {op, size, latency},
+// or null. Prefers durations to completion times, which include waiting for earlier work.
 function mostTime(comm) {
   let most = null;
   let mostWeight = [-1, -1];
@@ -116,7 +116,7 @@ function latencyOfRank(rank, shown) {
       each.measure === shown.latency.measure && each.source === shown.latency.source) || null;
 }
 
-// Oldest work in flight of a communicator: {ranks, since}.
+// Returns a communicator's oldest work in flight: {ranks, since}.
 function inFlight(comm) {
   let ranks = 0;
   let since = Infinity;

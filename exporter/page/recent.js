@@ -1,4 +1,5 @@
-// Latencies of the last minute instead of since the start, from the difference of two answers.
+// Computes latencies of the last minute instead of since the start, from the difference of two
+// answers.
 
 const BASE_SECONDS = 30;
 
@@ -12,7 +13,7 @@ const quantileOf = (buckets, total, quantile) => {
   return null;
 };
 
-// null when the counters started anew in between.
+// Returns null if the counters were reset in between.
 function difference(now, before) {
   const old = new Map(bucketsOf(before));
   const buckets = [];
@@ -58,7 +59,7 @@ class Recent {
     return JSON.stringify([comm.comm, operation.op, operation.size, latency.measure, latency.source]);
   }
 
-  // The communicator with the last minute's latencies of its operations.
+  // Returns the communicator with the last minute's latencies of its operations.
   view(comm) {
     const base = this.bases[0];
     if (!base) return comm;

@@ -1,4 +1,4 @@
-// Asks the endpoint every two seconds while the page is visible, and shows the answer.
+// Polls the endpoint every two seconds while the page is visible, and shows the answer.
 
 const POLL_MS = 2000;
 const SLOWEST_POLL_MS = 30000;
@@ -9,7 +9,7 @@ const MOST_WORDS = 3000;  // characters of a sentence
 // Relative to this page, wherever a proxy has put it, and without a password from the page's address.
 const source = location.origin + location.pathname.replace(/[^/]*$/, '') + 'api/v1/communicators';
 
-// The way back to the page of `pulse watch`, which leads here with #watch=ADDRESS.
+// Link back to the page of `pulse watch`, which opens this page with #watch=ADDRESS.
 const watcher = new URLSearchParams(location.hash.slice(1)).get('watch') || '';
 if (/^https?:\/\/[\w.:[\]-]+\/$/.test(watcher)) {
   byId('watcher').hidden = false;
@@ -75,7 +75,7 @@ function updateProblem(part, {kind, comm, finding}, now) {
   put(part.step, `${step}.`);
 }
 
-// First what is lost, stopped or not seen, then what is suspected. What cannot be seen is never called
+// Shows lost, stopped and unseen ranks first, then suspects. Unknown ranks are never called
 // healthy.
 function showVerdict(comms, now, health) {
   const parent = byId('verdict');
@@ -97,7 +97,7 @@ function showVerdict(comms, now, health) {
   mark(parent.more, 'data-level', problems.length === 0 && isWell ? 'ok' : null);
   put(parent.more, problems.length === 0 ? calm :
     problems.length > MOST_PROBLEMS ? `and ${problems.length - MOST_PROBLEMS} more, below` : '');
-  // Announced once, not with every second that passes.
+  // Announced once, not every second.
   put(byId('announcement'), [...notes.slice(0, 3), ...(problems.length === 0 ? [calm] : [])].join(' ') + problems.slice(0, 3).map(({kind, comm, finding}) =>
     ` ${LEADS[kind]} in communicator ${communicatorName(comm)}. ${text(finding.text)}`).join(' '));
   return problems;
@@ -109,7 +109,7 @@ function show() {
   const comms = objects(page.communicators);
   const inUse = comms.filter(isInUse);
   const hosts = new Set();
-  // A process has a rank in each of several communicators.
+  // A process may have ranks in several communicators.
   const processes = new Set();
   for (const comm of inUse) {
     for (const rank of objects(comm.ranks)) {
@@ -129,7 +129,7 @@ function show() {
   communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
 }
 
-// An old answer must not look like a new one.
+// Marks old answers, which must not look like new ones.
 function showConnection() {
   const age = Math.round((performance.now() - answeredAt) / 1000);
   const stale = failure !== '';
@@ -182,8 +182,7 @@ async function poll() {
     failure = `This page cannot show the answer (${text(error.message)}); /api/v1/communicators has it.`;
   }
   showConnection();
-  // The process that answers belongs to somebody's job: an answer that takes long is requested less
-  // often.
+  // The answering process belongs to somebody's job: slow answers are requested less often.
   const took = performance.now() - begin;
   if (!document.hidden) {
     timer = setTimeout(poll, failure ? POLL_MS : Math.min(SLOWEST_POLL_MS, Math.max(POLL_MS, 10 * took)));

@@ -1,4 +1,5 @@
-// The details of an opened communicator: its ranks, its operations, and the histograms as numbers.
+// Shows the details of an opened communicator: its ranks, its operations, and the histograms as
+// numbers.
 
 const RANK_COLUMNS = [
   {title: 'Rank', kind: 'rank'}, {title: 'Pid'}, {title: 'GPU'},
@@ -8,7 +9,7 @@ const RANK_COLUMNS = [
   {title: 'Blocks others', kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
   {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
 ];
-// A page cannot usefully show more rows; the JSON has them all.
+// More rows are of no use on a page; the JSON has all.
 const MOST_ROWS = 300;
 
 const dash = (value, words) => (isNumber(value) ? words(value) : '–');
@@ -50,7 +51,8 @@ class RankTable {
             isLate ? dash(straggler.seconds_per_second, share) : '–',
             dash(latency.p50, seconds), dash(latency.p99, seconds), dash(latency.bus_bytes_per_second, byteRate),
           ];
-          // The mark stays in sight where the table scrolls; a phone leaves its word to screen readers.
+          // The mark stays visible when the table scrolls. On a phone, only screen readers get its
+          // word.
           const word = suspect ? 'suspect ' : isLate ? 'late ' : '';
           if (cells[0].shown !== word + contents[0]) {
             cells[0].shown = word + contents[0];
@@ -113,7 +115,8 @@ class OperationTable {
   }
 }
 
-// The drawings as numbers, for readers who cannot see them or use a pointer. Made when opened.
+// The histograms as numbers, for readers who cannot see drawings or use a pointer. Made when
+// opened.
 class BucketTable {
   constructor() {
     this.columns = [

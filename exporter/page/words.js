@@ -1,4 +1,4 @@
-// Spells numbers as people read them, in the same words as `pulse status`
+// Formats numbers for people, in the same words as `pulse status`
 // (exporter/cli/status/status_words.cc).
 
 const isNumber = (value) => typeof value === 'number' && Number.isFinite(value);
@@ -7,8 +7,8 @@ const list = (value) => (Array.isArray(value) ? value : []);
 const object = (value) => (value !== null && typeof value === 'object' ? value : {});
 const objects = (value) => list(value).map(object);
 
-// Names come from other processes. Control characters and marks that reverse the text behind them are
-// replaced, and long names are cut.
+// Names come from other processes. Replaces control characters and marks that reverse the following
+// text, and cuts long names.
 const STEERS = /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
 function text(value, most = 300) {
   if (isNumber(value)) return String(value);
@@ -60,7 +60,7 @@ function clock(unixSeconds) {
       `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
-// By the clock, to compare with logs; with its day unless that is the day of `now`.
+// Returns the time of day, to compare with logs; with its date unless that is the date of `now`.
 function since(then, now) {
   const [day, time] = clock(then).split(' ');
   return `${clock(now).startsWith(day) ? time : clock(then)}, ${seconds(now - then)}`;

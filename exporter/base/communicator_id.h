@@ -16,7 +16,8 @@ inline std::string CommunicatorText(uint64_t comm_id) {
   return absl::StrCat(absl::Hex(comm_id, absl::kZeroPad16));
 }
 
-// Must hold for every id from outside before it goes into a request's path or a file name.
+// True if `text` is a communicator id. Check ids from outside before using them in a request's path
+// or a file name.
 inline bool IsCommunicatorId(std::string_view text) {
   return text.size() == 16 && text.find_first_not_of("0123456789abcdefABCDEF") == text.npos;
 }

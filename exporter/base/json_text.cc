@@ -15,8 +15,8 @@ std::string Text(const Json& json, int indent) {
 }  // namespace
 
 std::optional<std::size_t> JsonMemory(std::string_view text) {
-  // Sizes of malloc's blocks: a vector or map with its first element; a map's node with its key; a
-  // vector's element, times three while the vector grows; a string.
+  // Sizes of malloc's blocks, in this order: a vector or map with its first element; a map's node
+  // with its key; a vector's element, times three because vectors grow; a string.
   constexpr std::size_t kArray = 96, kObject = 80, kMember = 96, kElement = 48, kText = 48;
   std::size_t bytes = 0;
   int depth = 0;

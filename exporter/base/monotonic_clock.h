@@ -1,6 +1,6 @@
 // Returns the server's time, from CLOCK_MONOTONIC_RAW, which always advances. A replay makes
 // CLOCK_MONOTONIC, and so std::chrono::steady_clock, show the recording's times. These may step
-// back or stop, and would block a waiting thread for ever.
+// back or stop, and would block a waiting thread forever.
 //
 // Thread: any. Cost: one clock read.
 #ifndef EXPORTER_BASE_MONOTONIC_CLOCK_H_

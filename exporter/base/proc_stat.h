@@ -25,8 +25,7 @@ class ProcStat {
 
  private:
   const std::string line_;
-  std::vector<std::string_view>
-      fields_;  // fields after the program's name, which may contain spaces and parentheses
+  std::vector<std::string_view> fields_;  // from the third field on
 };
 
 }  // namespace nccl_pulse

@@ -1,6 +1,6 @@
 // Reads the calling process' resource usage: the process_* values of Prometheus' client libraries.
 //
-// Thread: any. Cost: a dozen system calls; before Linux 6.2 one more for 200 open files. Source:
+// Thread: any. Cost: a dozen system calls; before Linux 6.2 one more per 200 open files. Source:
 // proc(5).
 #ifndef EXPORTER_BASE_PROCESS_USE_H_
 #define EXPORTER_BASE_PROCESS_USE_H_

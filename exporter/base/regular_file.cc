@@ -16,7 +16,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Most threads that may wait for a file system. Target files are read again every 10 s.
+// Limit of threads that wait for a file system. Target files are read again every 10 s.
 constexpr int kMostStuck = 4;
 std::atomic<int> reading{0};  // relaxed: a limit that orders nothing else
 

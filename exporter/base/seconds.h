@@ -12,11 +12,11 @@ namespace nccl_pulse {
 inline double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 inline double Seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
 
-// Rounds down to microseconds. For Unix times in JSON: a double cannot hold their nanoseconds, and
+// Truncates to microseconds. For Unix times in JSON: a double cannot hold their nanoseconds, and
 // would show noise.
 inline double SecondsToMicrosecond(int64_t ns) { return static_cast<double>(ns / 1000) / 1e6; }
 
-// Rounds down to milliseconds. For summaries, which must be short.
+// Truncates to milliseconds. For summaries, which must be short.
 inline double SecondsToMillisecond(int64_t ns) { return static_cast<double>(ns / 1000000) / 1e3; }
 
 }  // namespace nccl_pulse

@@ -200,7 +200,7 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
     std::unique_ptr<Asked> asked = Connect(socket, question, &found);
     if (asked == nullptr) continue;
     if (!asked->is_over && ++asked_of[socket.user] > kMostOfAUser) {
-      // Said once of each user; each would take a descriptor.
+      // Reported once per user, since each process would take a descriptor.
       if (asked_of[socket.user] > kMostOfAUser + 1) continue;
       asked->connection.Close();
       End(asked.get(), absl::StrCat("user ", socket.user, " has more than ", kMostOfAUser,

@@ -50,7 +50,7 @@ struct ControlQuestion {
   // namespace.
   std::vector<OwnPid> processes;
   std::chrono::milliseconds patience{3000};
-  // Reads the peer's credentials. For tests.
+  // Reads the peer's credentials. Replaced in tests.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
 };
 

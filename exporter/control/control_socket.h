@@ -8,9 +8,9 @@
 //      | <--- kSetting: one line, several times ------- |
 //      | <--- kDone, with whose process it is ----------|
 //
-// The name is "nccl-pulse-UID-control-PID-TAG". TAG is a random number: pids are unique only in a
-// PID namespace, and nobody should take the name first. Only the process' own user and root may
-// send commands; the kernel identifies them (SO_PEERCRED). HTTP offers none of this.
+// The name is "nccl-pulse-UID-control-PID-TAG". TAG is a random number, because pids are unique
+// only in a PID namespace, and so that nobody can take the name first. Only the process' own user
+// and root may send commands; the kernel identifies them (SO_PEERCRED). HTTP offers none of this.
 //
 // A stopped process does not answer, and its client leaves. When the process continues, it discards
 // commands of clients that have left.
@@ -38,8 +38,7 @@
 
 namespace nccl_pulse {
 
-// Returns what a process belongs to: a job, by its id. kAgentOwner is an agent. For people and for
-// comparison.
+// Returns a process' job as text. kAgentOwner is an agent's. For people and for comparison.
 inline constexpr char kAgentOwner[] = "agent";
 std::string OwnerWords(const std::string& job_id);
 
@@ -59,7 +58,7 @@ class ControlSocket {
     // kWarning: changes, and the first command of a foreign user. kInfo: refusals. May be empty.
     LogFunction log;
     std::function<void(CommandResult result)> count;  // may be empty
-    // Reads the peer's credentials. For tests.
+    // Reads the peer's credentials. Replaced in tests.
     bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
   };
 

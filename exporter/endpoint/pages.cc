@@ -29,8 +29,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Shares of the CPU time for pages. The open status page polls the JSON every 2 s, scrapers come
-// every 15 s, watchers take a summary every 2 s, and snapshots twice in 10 s during a stall.
+// Weights of the CPU time for pages. The open status page polls the JSON every 2 s; scrapers come
+// every 15 s. Watchers take a summary every 2 s, and snapshots twice in 10 s during a stall.
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 2;
 constexpr int kSummaryWeight = 3;
 // The last calls of one communicator: rarely requested, and charged to the shared budget.
@@ -114,7 +114,7 @@ std::chrono::milliseconds Pages::HangAfter() const {
 }
 
 SnapshotSet Pages::ReadAll(ReadWish wish) {
-  // The diagnosis compares call orders only in a hang: reads none while there is progress.
+  // The diagnosis compares the order of calls only in a hang: reads none while there is progress.
   wish.order_of_standing_since_ns = RealtimeNs() - kOrderAfterNs;
   const std::chrono::milliseconds hang_after = HangAfter();
   diagnosis_.set_hang_after(hang_after);
@@ -197,8 +197,8 @@ PageCache::Options Pages::CacheOptions(std::function<bool(bool in_any_case)> cut
   options.on_work = [this](double seconds, bool made) {
     if (made) stats_.pages += 1;
     stats_.seconds += seconds;
-    // Rendering fragments memory so that the next page does not fit. Not in a job's process, where
-    // trimming would delay the job's own threads.
+    // Returns the memory that a page leaves fragmented: the next page would not fit into it. Not in
+    // a job's process, where that would delay the job's own threads.
     if (made && options_.peers.agent) malloc_trim(0);
   };
   options.cpu_share = options_.cpu_share * kPagesShare;

@@ -4,11 +4,10 @@
 //
 // The server runs inside a training process. That determines its design.
 //
-//   poll(2), not libevent or another library. libevent calls exit(1) if it gets no
-//   descriptor for its loop (signal.c, evsig_init_, 2.1.12), and asserts with abort(). Its HTTP
-//   part bounds neither connections nor the time of a client that sends a byte now and then, and
-//   its descriptors cannot be found by a forked child. The loop that is needed here has few
-//   descriptors and is short.
+//   poll(2), not libevent or another library. libevent calls exit(1) if it gets no descriptor for
+//   its loop (signal.c, evsig_init_, 2.1.12), and asserts with abort(). Its HTTP part bounds
+//   neither connections nor the time of a client that sends a byte now and then. A forked child
+//   cannot find its descriptors. The loop that is needed here has few descriptors and is short.
 //
 //   Signals. The thread blocks all signals, so no handler of the job runs on it. Writing to a
 //   closed connection raises no SIGPIPE (MSG_NOSIGNAL); if it did, the signal would go to this
@@ -20,10 +19,11 @@
 //
 //   Clients. A request head may have 8 KiB; a body is never read. A connection has 5 s for its
 //   request and 10 s for taking the response, in total, not since the last byte. When all
-//   connections are taken, a new one replaces the one that has kept the server waiting longest,
-//   after a grace of 20 ms for a request and 500 ms for a response. So neither silent nor slow
-//   clients delay the next scrape. Further clients wait in the kernel's backlog, in order. A flood
-//   that spends the clients' CPU budget (below) can put up to 4096 connections before a scrape.
+//   connections are taken, a new one replaces the one that has kept the server waiting longest. The
+//   old one first gets a grace of 20 ms for a request, 500 ms for a response. So neither silent nor
+//   slow clients delay the next scrape. Further clients wait in the kernel's backlog, in order. A
+//   flood that spends the clients' CPU budget (below) can put up to 4096 connections before a
+//   scrape.
 //
 //   Memory. Slow readers of one page share it. exporter/http/page_cache.h bounds the pages that are
 //   kept and sent, exporter/exposition/page_share.h what other processes can put on one.
@@ -31,9 +31,9 @@
 //   CPU time. All work for others has a budget (ServerOptions::cpu_share): making pages
 //   (exporter/http/page_cache.h), all other work for clients, and other processes' hand-overs. When
 //   one is spent, its clients wait in the kernel until it refills; the others don't. The thread
-//   asks for SCHED_BATCH: waking up, it preempts no running thread. It does not ask for less (nice,
-//   SCHED_IDLE): a busy node could then keep it from running while it holds a lock that the job's
-//   threads wait for, the allocator's or the kernel's on the memory map.
+//   asks for SCHED_BATCH: waking up, it preempts no running thread. It uses neither nice nor
+//   SCHED_IDLE: on a busy node it might then not run while it holds a lock that the job's threads
+//   wait for. Such locks are the allocator's and the kernel's on the memory map.
 //
 //   Locale. The thread uses "C", whatever the job sets with setlocale().
 //

@@ -49,7 +49,7 @@ class ServerThread {
   std::atomic<bool> said_goodbye_{false};
   std::atomic<bool> ended_{false};  // the thread is about to return
   std::atomic<bool> left_behind_{false};
-  Wake wake_;  // signalled when a flag above has changed
+  Wake wake_;  // signaled when a flag above has changed
 };
 
 }  // namespace nccl_pulse

@@ -1,4 +1,4 @@
-// Adds the series of one communicator of one process.
+// Adds the series of processes and their communicators to a page.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_COMMUNICATOR_SERIES_H_
@@ -12,16 +12,15 @@
 
 namespace nccl_pulse {
 
-// `now_ns` (CLOCK_REALTIME) and `stands_after_ns` decide which data is outdated; see ActivityOf
-// (exporter/diagnosis/rank_activity.h).
+// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stands_after_ns` decide which data
+// is outdated; see ActivityOf (exporter/diagnosis/rank_activity.h).
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
 
-// Adds the series of one process, except those of its communicators.
-
-// Returns the label that tells processes with equal pids apart; "" if unknown.
+// Returns the label that distinguishes processes with equal pids; "" if unknown.
 std::string PidNamespace(const ProcessSnapshot& process);
 
+// Adds one process' series, except those of its communicators.
 void AddProcess(const ProcessSnapshot& process, FamilySet* set);
 
 }  // namespace nccl_pulse

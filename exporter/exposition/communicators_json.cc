@@ -57,7 +57,7 @@ Json ProcessJson(const ProcessSnapshot& process) {
                : Json(absl::StrCat("0x", absl::Hex(process.foreign_event_mask)))}};
 }
 
-// Includes the number of calls in this size, which is the last call's number.
+// Returns the last call. Its number is the count of such calls in this size.
 Json LastCallJson(const CommunicatorSnapshot& comm) {
   if (comm.last_call_op.empty()) return nullptr;
   uint64_t calls = 0;
@@ -71,7 +71,7 @@ Json LastCallJson(const CommunicatorSnapshot& comm) {
           {"calls", calls}};
 }
 
-// As on /metrics.
+// Same values as on /metrics.
 Json LaunchesJson(const CommunicatorSnapshot& comm, const RankActivity& activity) {
   Json json = {{"made", comm.launches},
                {"completed", nullptr},
@@ -328,8 +328,7 @@ struct Rank {
 
 using RanksById = std::map<IdAndNumber, std::vector<Rank>>;
 
-// Adds ranks whose process has ended, if others still use their communicator: some rank may wait
-// for them.
+// Adds ranks whose process has ended if others still use their communicator and may wait for them.
 void AddEnded(const std::vector<ProcessSnapshot>& ended, const SameIds& same_ids,
               RanksById* by_id) {
   for (const ProcessSnapshot& process : ended) {

@@ -46,8 +46,8 @@ struct Exposition {
   HistogramShape shape(MetricId id) const { return shapes[static_cast<std::size_t>(id)]; }
 };
 
-// Parses "both", "classic" or "native" for all histograms, "family=..." for one family and
-// "network=..." for durations by network steps; several, separated by commas, apply from left to
+// Parses "both", "classic" or "native" for all histograms, "family=..." for one family, and
+// "network=..." for durations by network steps. Several, separated by commas, apply from left to
 // right. Otherwise returns false and changes nothing.
 bool ParseHistograms(std::string_view text, Exposition* exposition);
 

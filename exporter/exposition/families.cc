@@ -18,7 +18,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Most series for one hang. More suspects say nothing new.
+// Limit of series for one hang. More suspects say nothing new.
 constexpr std::size_t kMostSuspects = 16;
 
 void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
@@ -32,7 +32,7 @@ void AddHang(const CommunicatorDiagnosis& diagnosis, FamilySet* set) {
   }
 }
 
-// Communicators with one id are usual only if all their hangs are.
+// Hangs of communicators with one id are usual only if all of them are.
 void AddUsual(const DiagnosisResult& diagnosis, FamilySet* set) {
   std::map<uint64_t, bool> are_usual;
   for (const CommunicatorDiagnosis& each : diagnosis) {

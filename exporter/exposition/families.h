@@ -1,12 +1,15 @@
 // Converts snapshots to metric families.
 //
 // A set of labels is one series: this keeps every page valid. Several sources may have equal
-// labels: a communicator that is created again under the same id and rank, two processes with one
-// pid in different PID namespaces, communicators whose id NCCL does not report. Then:
+// labels:
+//   - a communicator that is created again under the same id and rank;
+//   - two processes with one pid in different PID namespaces;
+//   - communicators whose id NCCL does not report.
+// Then:
 //
 //   counters, histograms,   are added up. The sum never steps back while its parts are kept, and
-//   summaries               contains all operations. Showing only the newest part would be a counter
-//                           reset each time a communicator is created again.
+//   summaries               contains all operations. Showing only the newest part would be a
+//                           counter reset each time a communicator is created again.
 //   gauges                  are those of the newest. A gauge is a state, and states of different
 //                           communicators cannot be added.
 //   info metrics            are those of the newest. They must be unique per (comm, rank), or joins

@@ -41,8 +41,7 @@ Parameter TakeParameter(std::string_view* list) {
   return {absl::StripAsciiWhitespace(part.substr(0, equals)), value};
 }
 
-// Parses "0.75" as 750. Returns kNotSaid if `text` is not a weight. Cuts off more than three
-// digits.
+// Parses "0.75" as 750. Returns kNotSaid if `text` is not a weight. Ignores digits after the third.
 int ParseWeight(std::string_view text) {
   if (text.empty() || (text[0] != '0' && text[0] != '1')) return kNotSaid;
   if (text.size() > 1 && text[1] != '.') return kNotSaid;

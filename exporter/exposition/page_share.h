@@ -40,8 +40,8 @@ uint64_t FinalizedHistogramBytes(const ProcessSnapshot& process);
 using Shares = std::map<uid_t, uint64_t>;
 // Returns the user with the largest share; empty if all shares are.
 std::optional<uid_t> LargestShare(const Shares& shares);
-// Returns the user that loses a process if one more, of `newcomer`, does not fit: the user with the
-// largest share if that exceeds what the newcomer would have, else the newcomer.
+// Returns the user that loses a process if one more, of `newcomer`, does not fit. It is the user
+// with the largest share if that exceeds what the newcomer would have, else the newcomer.
 uid_t GivesWay(const Shares& shares, uid_t newcomer);
 
 }  // namespace nccl_pulse

@@ -69,7 +69,7 @@ std::size_t VarintBytes(uint64_t value) {
 }
 std::size_t StringBytes(const std::string& text) { return VarintBytes(text.size()) + text.size(); }
 
-// This many consecutive empty buckets are written out: a new span would take more.
+// Up to this many consecutive empty buckets are written out: a new span would take more.
 constexpr int kMostGap = 2;
 
 // The cells after the zero bucket, as spans of neighboring buckets with their counts.

@@ -3,9 +3,13 @@
 //
 //   diagnosis of what was read == diagnosis of what was written, on all communicators
 //
-// The message omits what no diagnosis reads: latencies except the total time of calls; bytes and
-// data types (except for the order of last calls of stalled communicators); algorithms; counts of
-// untimed operations (except calls without work); network steps; and the exporter's own statistics.
+// The message omits what no diagnosis reads:
+//   - latencies, except the total time of calls;
+//   - bytes and data types, except in the order of last calls of stalled communicators;
+//   - algorithms;
+//   - counts of untimed operations, except calls without work;
+//   - network steps;
+//   - the exporter's own statistics.
 //
 // Times are sent as ages: nanoseconds before the endpoint wrote the message. The reader subtracts
 // them from its own time, so clock differences between nodes do not matter. The endpoint's own time

@@ -19,7 +19,7 @@ namespace {
 
 // New clients per round. Between rounds, existing clients are served.
 constexpr int kAcceptsPerRound = 8;
-// Pause of accepting when no descriptor is left, or after an unexpected failure.
+// Pause in accepting when no descriptor is left, or after an unexpected failure.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 }  // namespace

@@ -31,7 +31,7 @@ class Guard {
   // Checks a request. `authorization`: the value of that header, "" if it is missing. `fd`: the
   // client's connection.
   virtual Verdict Check(std::string_view authorization, int fd) = 0;
-  // Signalled when a verdict is no longer pending.
+  // Signaled when a verdict is no longer pending.
   virtual const Wake& verdicts() const = 0;
   // Returns header lines for every response, each with its CR LF.
   virtual std::string headers() const = 0;

@@ -37,7 +37,7 @@ struct Handler {
   std::string_view path;
   std::string_view help;  // "" for a path that another handler's help covers
   // Must not block. Returns empty if the answer is not ready: the request is parked, and the
-  // handler is called again when ServerLoop::Options::ready is signalled.
+  // handler is called again when ServerLoop::Options::ready is signaled.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> answer;
   // 0: answers GET and HEAD. Otherwise answers POST, with a body of at most this many bytes.
   std::size_t most_body_bytes = 0;

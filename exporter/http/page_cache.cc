@@ -56,7 +56,7 @@ PageCache::Answer PageCache::Get(std::size_t kind, const std::string& argument, 
   if (!is_fresh) {
     CpuBudget* const budget = WhoPays(kind, now);
     if (budget != nullptr && !Make(key, &page, budget)) {
-      // A page of this name may appear later: don't answer that with 404 from the cache.
+      // Drops the entry, so that a page that appears later is not answered with 404.
       pages_.erase(key);
       Answer answer;
       answer.status = 404;

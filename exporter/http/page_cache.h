@@ -4,12 +4,14 @@
 //
 // Five sixths of the budget are divided among the kinds of pages by weight; one sixth is shared. So
 // requests for other pages cannot keep a scraper's page old. A page that may not be made anew is
-// served as it is, with its age. In a job's process each format of /metrics has 0.17 % of a core,
-// the JSON for people 0.33 %, the summary 0.1 %, the snapshots 0.07 %; 0.2 % are shared. So a
-// scraped page is at most 600 times as old as making and compressing it takes (5 ms: 3 s), whatever
-// else is requested; the JSON 300 times. A lone scraper always gets a new page if that takes less
-// than 18 ms at a 5 s interval, or 55 ms at 15 s. The status page, polled every 2 s, is always new
-// if it takes less than 6 ms, whatever the scrapers do.
+// served as it is, with its age.
+//
+// In a job's process each format of /metrics has 0.17 % of a core, the JSON for people 0.33 %, the
+// summary 0.1 %, the snapshots 0.07 %. All kinds share 0.2 %. So, whatever else is requested, a
+// scraped page is at most 600 times as old as making and compressing it takes (5 ms: 3 s); the JSON
+// 300 times. A lone scraper always gets a new page if that takes less than 18 ms at a 5 s interval,
+// 55 ms at 15 s. The status page, polled every 2 s, is always new if it takes less than 6 ms,
+// whatever the scrapers do.
 //
 // Memory: bodies live while they are cached or being sent. Before another body is made, at most
 // kMaxPages - 1 exist, of at most kMaxHeldBytes together. To make room, cached bodies are dropped
@@ -79,8 +81,8 @@ class PageCache {
 
   explicit PageCache(Options options);
 
-  // Returns the page, made anew if due. Drops pages of this kind with other arguments, except fresh
-  // ones and at most kMostArguments.
+  // Returns the page, made anew if due. Of this kind's pages with other arguments, keeps only fresh
+  // ones, at most kMostArguments.
   Answer Get(std::size_t kind, const std::string& argument, bool gzip);
   // CPU time spent on pages so far. The thread's other time is accounted for elsewhere.
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }

@@ -19,7 +19,7 @@ constexpr milliseconds kPause{100};
 
 void Pause() { poll(nullptr, 0, static_cast<int>(kPause.count())); }
 
-// Returns the timeout for poll(2): milliseconds, or -1 for ever.
+// Returns the timeout for poll(2): milliseconds, or -1 for none.
 int TimeoutUntil(ServerLoop::Time end, ServerLoop::Time now) {
   if (end == ServerLoop::Time::max()) return -1;
   // Adds one because the division rounds down: waking too early would waste a round.

@@ -40,7 +40,7 @@ class ServerLoop {
     double cpu_share = kJobCpuShare;  // of one core
     // This thread's CPU time that handlers account for themselves; null: none.
     std::function<std::chrono::nanoseconds()> spent_by_handlers;
-    // Signalled when answers that were not ready may be; null: all answers are immediate.
+    // Signaled when answers that were not ready may be; null: all answers are immediate.
     const Wake* ready = nullptr;
   };
 

@@ -1,7 +1,7 @@
 // Encodes and decodes the bytes of one connection: the agent's TLS (exporter/web/tls.h) or a
 // client's (exporter/web/tls_client.h). A job's server has no transport and sends plain bytes.
 //
-// Thread: server thread only. Never blocks.
+// Thread: the connection's. Never blocks.
 #ifndef EXPORTER_HTTP_TRANSPORT_H_
 #define EXPORTER_HTTP_TRANSPORT_H_
 

@@ -1,9 +1,9 @@
 // Reads from NVML whether this host's GPUs have run kernels. The serving process asks, and only
 // about GPUs on which NCCL's own counter of finished work is stalled (plugin/cuda/work_proof.h).
 //
-// The driver always keeps each GPU's utilization of the last 14 s, five samples a second. 100 %
-// means that some kernel ran all the time, not what it did. An NCCL kernel that waits for another
-// rank leaves memory at 0 %; computation usually does not (bf16 matrices of 8192: 22 %;
+// The driver always keeps each GPU's utilization of the last 14 s, five samples a second. A value
+// of 100 % means that some kernel ran all the time, not what it did. An NCCL kernel that waits for
+// another rank leaves memory at 0 %. Computation usually does not (bf16 matrices of 8192: 22 %;
 // tests/gpu/work_counters.py, case `computes`). A GPU shared with other processes gives no
 // information.
 //
@@ -38,8 +38,8 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  // Sets what their GPUs have run on all communicators whose counter has been stalled for
-  // `stands_after_ns`.
+  // For each communicator whose counter has been stalled for `stands_after_ns`, sets what its GPU
+  // has run meanwhile.
   void Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set);
 
   // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML.

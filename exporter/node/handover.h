@@ -6,7 +6,7 @@
 //      | <--- kWelcome: where the endpoint is -------- |   or kRefused: why; then it closes
 //      | <--- kMembers: how many are here, when that   |
 //      |      changes                                  |
-//      | ---- kGoodbye: ends in order ---------------> |   what ends without it was lost
+//      | ---- kGoodbye: exits normally --------------> |   without it, the process was lost
 //
 //   agent                                          server (a process of the job)
 //      | ---- kYield --------------------------------> |
@@ -80,8 +80,8 @@ static_assert(sizeof(HandoverMessage) == kMessageBytes);
 
 HandoverMessage MakeMessage(MessageType type);
 
-// Returns the socket's name without its leading zero byte: "nccl-pulse-1000-9410". Each user has
-// other names.
+// Returns the socket's name without its leading zero byte: "nccl-pulse-1000-9410". Names differ
+// between users.
 std::string HandoverName(uid_t user, const ListenAddress& address);
 
 // Opens the socket under this name. Returns 0 or an errno: EADDRINUSE if the name is taken.
@@ -92,7 +92,7 @@ int ConnectTo(const std::string& name, uid_t owner, SharedDescriptor* connection
 // True if the name is free. Does not disturb its holder.
 bool IsFree(const std::string& name);
 
-// All Unix sockets of this network namespace, and a limit above any size of that file.
+// Lists all Unix sockets of this network namespace. The limit exceeds any size of that file.
 inline constexpr char kUnixSockets[] = "/proc/net/unix";
 inline constexpr std::size_t kMostUnixSockets = 64 << 20;
 

@@ -27,9 +27,9 @@ bool ParseListenAddress(std::string_view text, ListenAddress* address, std::stri
 
 // True if `text` is "off" or an equivalent.
 bool IsOff(std::string_view text);
-// Returns the address to use instead of `text`, an unusable setting such as a misspelled
-// restriction. Must exclude all clients that the setting may have meant to exclude: localhost;
-// "off" for a Unix socket, which may be limited to some of this machine's users.
+// Returns the address to use if `text` is invalid, for example a misspelled restriction: localhost,
+// since the setting may have meant to exclude other hosts. Returns "off" for a Unix socket, which
+// may be limited to some of this machine's users.
 std::string SafeAddress(std::string_view text);
 
 struct Listener {

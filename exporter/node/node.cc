@@ -70,7 +70,7 @@ bool Node::OpenProcess(std::string* error) {
   }
 }
 
-// --- Becoming something ------------------------------------------------------------------------
+// --- Election ----------------------------------------------------------------------------------
 
 Attempt Node::Elect(Time now, std::string* failure) {
   elect_at_ = Time::max();
@@ -143,7 +143,7 @@ milliseconds Node::RandomDelay() {
   return milliseconds(delay(random_));
 }
 
-// Runs on the server's thread.
+// Runs on the server thread.
 void Node::ElectAndSettle(Time now) {
   if (leaving_) {
     elect_at_ = Time::max();
@@ -174,7 +174,7 @@ void Node::ElectAndSettle(Time now) {
   }
 }
 
-// --- Being a member ----------------------------------------------------------------------------
+// --- Member ------------------------------------------------------------------------------------
 
 void Node::LoseServer(Time now, milliseconds least_delay) {
   role_ = Role::kElecting;

@@ -6,10 +6,10 @@
 // communicator. Its id alone is the key, since an invented rank of it would take part in verdicts.
 //
 // The owner is the last page's owner, else the user who joined first. Ownership lasts while one of
-// that user's processes, live or kept, claims the process or communicator. Having joined earlier
-// does not help against an owner: a process can at any time write into its memory what it has read
-// on a page. For a process, but not for a communicator, a pid confirmed by the kernel counts more
-// than being first.
+// that user's processes, live or kept, claims the process or communicator. Joining earlier does not
+// help against an owner: a process can at any time copy what it reads on a page into its memory.
+// For a process, but not for a communicator, a pid confirmed by the kernel counts more than being
+// first.
 //
 // Not thread-safe.
 #ifndef EXPORTER_NODE_OWNERSHIP_H_

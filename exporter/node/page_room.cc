@@ -36,7 +36,7 @@ Peer* PageRoom::Make() {
     kept_.AddShares(&bytes_of);
     if (Total(bytes_of) <= options_.max_page_bytes) return nullptr;
     const uid_t user = LargestShare(bytes_of).value_or(options_.user);
-    // Live data is worth more than ended.
+    // Live data is worth more than ended processes'.
     if (kept_.ForgetOldestOf(user) || LeaveOutFinalizedOf(user)) continue;
     Peer* largest = nullptr;
     for (Peer& peer : peers_) {

@@ -17,7 +17,7 @@ namespace {
 // New connections per round. Between rounds, existing peers are served.
 constexpr int kAcceptsPerRound = 32;
 
-// Pause of accepting when no descriptor is left.
+// Pause in accepting when no descriptor is left.
 constexpr std::chrono::milliseconds kAcceptPause{100};
 
 }  // namespace

@@ -6,15 +6,19 @@
 //       |
 //       +--> closed: silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are so
 //
-// Everything is bounded: kMaxMembers members, with two descriptors each; kMaxSilent connections
-// that have not said hello; one message per connection and round; ended processes, by the agent's
-// options; kMaxProcessBytes of measurements per process, kMaxPageBytes in total. A flood of
-// connections displaces only other silent ones: an honest process says hello before it is accepted.
+// Everything is bounded:
+//   - kMaxMembers members, with two descriptors each;
+//   - kMaxSilent connections that have not said hello;
+//   - one message per connection and round;
+//   - ended processes, by the agent's options;
+//   - kMaxProcessBytes of measurements per process, kMaxPageBytes in total.
+// A flood of connections displaces only other silent ones: an honest process says hello before it
+// is accepted.
 //
 // At such a bound, the user with most gives way (page_share.h): with its newest member, or its
 // oldest silent connection. On a full page it gives up ended processes, then histograms of
 // finalized communicators, then its largest member. A user cannot speak for another user's
-// processes: processes that claim to be one of them are left out, and so are communicators that
+// processes. Processes that claim to be one of them are left out, and so are communicators that
 // another user owns (ownership.h).
 //
 // Parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.

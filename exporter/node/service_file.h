@@ -6,8 +6,8 @@
 //
 // The file is written under a temporary name and then renamed, so that Prometheus never reads half
 // of it. Its process keeps it locked (flock). A killed process leaves it unlocked. The next writer,
-// at any port, removes it, and so does an agent periodically. In a shared folder, locks do not
-// cover other hosts: a label has the boot id, and only files of this host and boot are checked. PID
+// at any port, removes it, and so does an agent periodically. Locks do not cover other hosts of a
+// shared folder. So a label has the boot id, and only files of this host and boot are checked. PID
 // namespaces do not matter.
 //
 // Thread: the Announcer's, one at a time; every call may block. Cost: writing one file, and reading

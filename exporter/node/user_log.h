@@ -1,5 +1,5 @@
-// Limits log lines that other users cause, since processes that come and go cost their user
-// nothing: kMostLines per minute and user, for at most kMostUsers users.
+// Limits log lines that other users cause: kMostLines per minute and user, for at most kMostUsers
+// users. Processes that come and go cost their user nothing.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_USER_LOG_H_

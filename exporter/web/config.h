@@ -5,8 +5,8 @@
 // Unsupported settings are refused by name, not ignored: nobody must find out later that a security
 // setting did nothing.
 //
-// Thread: any, no state. Cost: reads the file. Files that it names are read by their users. Errors:
-// a message with the file, the line, the key and what is accepted.
+// Thread: any, no state. Cost: reads the file, but not those that it names. Errors: a message with
+// the file, the line, the key and what is accepted.
 #ifndef EXPORTER_WEB_CONFIG_H_
 #define EXPORTER_WEB_CONFIG_H_
 

@@ -46,7 +46,7 @@ class PasswordChecker {
   Verdict Check(const std::string& user, const std::string& hash, std::string_view password,
                 Source source);
 
-  // Signalled at each verdict; closed if the system refused the sockets.
+  // Signaled at each verdict; closed if the system refused the sockets.
   const Wake& verdicts() const;
 
  private:

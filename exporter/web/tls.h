@@ -1,8 +1,8 @@
 // Serves TLS to the agent's clients, with BoringSSL: versions 1.0 to 1.3, server side,
 // non-blocking.
 //
-// Without session resumption and early data: a scrape's one handshake is cheap compared with its
-// page, and nothing can be replayed or has to be kept. ALPN offers only HTTP/1.1.
+// Offers no session resumption and no early data, so nothing can be replayed and nothing is stored.
+// A scrape's one handshake is cheap compared with its page. ALPN offers only HTTP/1.1.
 //
 // Thread: contexts are made on any; transports are made and used on the server thread.
 #ifndef EXPORTER_WEB_TLS_H_
@@ -18,7 +18,7 @@
 
 namespace nccl_pulse {
 
-// Logs failed handshakes, at most every ten seconds: a client that retries for ever must not fill
+// Logs failed handshakes, at most every ten seconds: a client that retries forever must not fill
 // the log. Clients that send nothing or hang up (a port scan, a load balancer) are not logged.
 class HandshakeLog {
  public:

@@ -1,25 +1,24 @@
-// Atomics whose ordering rule is part of their type, and the seam at which a model checker takes
-// the place of std::atomic.
+// Atomics whose ordering rule is part of their type. A model checker can replace std::atomic.
 //
 // THE RULES
-//   Relaxed<T>   Orders nothing. For a cell that stands alone (a flag, an estimate, a budget), and
-//                for one that something else publishes: a generation, a sequence, a state, the
+//   Relaxed<T>   Orders nothing. For independent cells (a flag, an estimate, a budget), and for
+//                cells that something else publishes: a generation, a sequence, a state, the
 //                release of a lane. One writer at a time; fetch_add and replace allow several.
-//   Ordered<T>   As above, and one more promise: who sees a published value also sees all that its
-//                writer stored before. publish() and acquire() are the two ends of it.
-//   a protocol   Whatever needs more (fences, a second look, a swap that acquires) is a class of
+//   Ordered<T>   As above; in addition, a reader that sees a published value also sees everything
+//                its writer stored before. publish() and acquire() are the two ends.
+//   a protocol   Anything that needs more (fences, a second read, an acquiring swap) is a class of
 //                its own with the argument beside each ordering: lane_claim.h, record_life.h,
 //                timed_call.h, heartbeat.h, page_pool.h, name_entry.h, visit.h, and in the plugin
 //                operation_slot.h.
-// An explicit std::memory_order outside of those is for what no rule here fits, and has its
-// argument in a line.
+// Any other explicit std::memory_order is for cases that no rule here fits, and has its argument in
+// one line.
 //
-// THE SEAM. A protocol is a template over `Atomics`. What ships is its instance for StdAtomics;
-// //tests/model instantiates the same code on a checker's atomics and explores its executions under
-// the C++ memory model (docs/architecture.md#memory-ordering).
+// CHECKING. A protocol is a template over `Atomics`. Production code instantiates it for
+// StdAtomics. //tests/model instantiates the same code on a checker's atomics and explores its
+// executions under the C++ memory model (docs/architecture.md#memory-ordering).
 //
-// Thread: as each cell's owner says. Cost: a plain load or store, on x86 and on ARM (publish and
-// acquire: one instruction, too); fetch_add and replace: one read-modify-write.
+// Thread: as each cell's owner says. Cost: a plain load or store on x86 and ARM (publish and
+// acquire: also one instruction); fetch_add and replace: one read-modify-write.
 #ifndef METRICS_ATOMIC_CELL_H_
 #define METRICS_ATOMIC_CELL_H_
 
@@ -32,18 +31,19 @@ struct StdAtomics {
   using Atomic = std::atomic<T>;
   static void Fence(std::memory_order order) { std::atomic_thread_fence(order); }
 
-  // Two full fences that pair (visit.h). The light one costs nothing once the kernel has agreed to
-  // do its part in the heavy one. A heavy one that it refuses after that is false, and no fence.
-  // `is_even`: FencesAreEven, which each visit keeps beside its own flag: a line less is touched.
+  // Two full fences that pair (visit.h). The light fence costs nothing once the kernel has agreed
+  // to do its part in the heavy one. If the kernel refuses a heavy fence after that, HeavyFence
+  // returns false and is no fence. `is_even`: FencesAreEven; each visit keeps it beside its own
+  // flag, to touch one cache line less.
   static void LightFence(bool is_even) {
     if (__builtin_expect(is_even, 0)) return std::atomic_thread_fence(std::memory_order_seq_cst);
     std::atomic_signal_fence(std::memory_order_seq_cst);
   }
   static bool FencesAreEven() { return !fences_are_uneven_.load(std::memory_order_relaxed); }
   // Adds to a cell that has one writer, where the processor can do that in one instruction: no
-  // compiler makes one of an atomic's load and store. It is not locked, so it is just these two, in
-  // that order. x86 keeps the order of stores, and the clobber has the compiler keep it, too: a sum
-  // that is seen publishes what was stored before it (release).
+  // compiler merges an atomic's load and store. The instruction has no lock prefix, so it is just
+  // these two, in that order. x86 keeps the order of stores, and the clobber makes the compiler
+  // keep it. A reader that sees the sum therefore sees what was stored before it (release).
   template <typename T>
   [[gnu::always_inline]] static bool AddInPlace(std::atomic<T>& cell, T amount) {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -59,7 +59,7 @@ struct StdAtomics {
   }
 
   static bool HeavyFence();
-  // Asks the kernel. Before the first of the two.
+  // Asks the kernel for its part. Call before the first fence of either kind.
   static void PrepareHeavyFence();
 
  private:
@@ -75,16 +75,16 @@ class Relaxed {
   T load() const { return cell_.load(std::memory_order_relaxed); }
   operator T() const { return load(); }  // NOLINT(google-explicit-constructor): reads like a number
   void store(T value) { cell_.store(value, std::memory_order_relaxed); }
-  // The caller is the only writer: no read-modify-write.
+  // One writer only: no read-modify-write.
   void add(T amount) {
     if (!Atomics::AddInPlace(cell_, amount)) store(static_cast<T>(load() + amount));
   }
 
-  // Several writers. Returns the value before.
+  // For several writers. Returns the previous value.
   T fetch_add(T amount) { return cell_.fetch_add(amount, std::memory_order_relaxed); }
   T fetch_sub(T amount) { return cell_.fetch_sub(amount, std::memory_order_relaxed); }
   T exchange(T value) { return cell_.exchange(value, std::memory_order_relaxed); }
-  // Stores `value` if the cell holds `expected`; otherwise `expected` becomes what it holds.
+  // Stores `value` if the cell holds `expected`; otherwise loads the cell into `expected`.
   bool replace(T& expected, T value) {
     return cell_.compare_exchange_strong(expected, value, std::memory_order_relaxed,
                                          std::memory_order_relaxed);
@@ -101,12 +101,13 @@ class Ordered : public Relaxed<T, Atomics> {
 
   // Release: see the rules above.
   void publish(T value) { this->cell_.store(value, std::memory_order_release); }
-  // As add: whoever sees the sum sees what was stored before it (the sum before the bucket).
+  // Like add. A reader that sees the sum sees what was stored before it (the sum before the
+  // bucket).
   void publish_sum(T amount) {
     if (!Atomics::AddInPlace(this->cell_, amount)) publish(static_cast<T>(this->load() + amount));
   }
-  // Several writers: publishes `value` if the cell holds `expected`; otherwise `expected` becomes
-  // what it holds, and its holder sees what belongs to that.
+  // For several writers. Publishes `value` if the cell holds `expected`. Otherwise loads the cell
+  // into `expected` with acquire: the caller sees what was stored before that value.
   bool publish_if(T& expected, T value) {
     return this->cell_.compare_exchange_strong(expected, value, std::memory_order_release,
                                                std::memory_order_acquire);

@@ -19,7 +19,7 @@ bool IsLaunched(const LastCallSnapshot& call) {
   return call.captured || call.launch_realtime_ns != 0;
 }
 
-// Those of whole groups.
+// Returns the collectives of complete groups.
 std::vector<Collective> CollectivesOf(const std::vector<LastCallSnapshot>& calls) {
   std::vector<Collective> collectives;
   std::size_t group = 0;
@@ -32,7 +32,7 @@ std::vector<Collective> CollectivesOf(const std::vector<LastCallSnapshot>& calls
   return collectives;
 }
 
-// The index of its kind, which is added; kMostKinds: there is no room.
+// Returns the index of the call's kind, adding it if new; kMostKinds if there is no room.
 std::size_t KindOf(const LastCallSnapshot& call, std::vector<CallOrderSnapshot::Kind>* kinds) {
   const bool is_unlaunched = !IsLaunched(call);
   const auto found = std::find_if(kinds->begin(), kinds->end(), [&](const auto& kind) {
@@ -52,7 +52,7 @@ CallOrderSnapshot CallOrderOf(const std::vector<LastCallSnapshot>& calls,
   CallOrderSnapshot order;
   const std::vector<Collective> all = CollectivesOf(calls);
   std::size_t begin = all.size();
-  // Back to where a number is missing, or there is no room for a kind; then on to a whole group.
+  // Goes back to a missing number or a kind without room, then forward to a complete group.
   for (; begin > 0; --begin) {
     const Collective& each = all[begin - 1];
     if (begin < all.size() && NumberOf(each) + 1 != NumberOf(all[begin])) break;

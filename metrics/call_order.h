@@ -1,8 +1,8 @@
-// Makes the order of a communicator's last collectives out of its last calls.
+// CallOrderOf derives the order of a communicator's last collectives from its last calls.
 //
-// Collectives of one group may be called in any order: NCCL sorts them. So groups are marked, and
-// one of which only a part is here is left out: at the old end what the ring has lost the rest of,
-// at the new end what has not been launched, because more may be called.
+// NCCL sorts the collectives of a group, so ranks may call them in any order. Groups are marked,
+// and incomplete ones are left out: at the old end because the ring has lost part of the group, at
+// the new end because the group has not launched and may get more calls.
 //
 // Thread: any, no state. Cost: some microseconds for 256 calls.
 #ifndef METRICS_CALL_ORDER_H_
@@ -16,8 +16,8 @@
 
 namespace nccl_pulse {
 
-// `calls`: oldest first. Where calls or kinds are missing, what was called before is left out.
-// `launches_completed`: null where nothing tells (CommunicatorSnapshot::has_heartbeat).
+// Returns the order of `calls`, which are oldest first. Leaves out everything before a missing call
+// or kind. `launches_completed`: null if not known (CommunicatorSnapshot::has_heartbeat).
 CallOrderSnapshot CallOrderOf(const std::vector<LastCallSnapshot>& calls,
                               std::optional<uint64_t> launches_completed);
 

@@ -1,6 +1,6 @@
-// Errors of the CUDA driver after which a context does nothing more: each later call gives the same
-// one, and only the end of the process helps. They say that something is wrong with this GPU, or
-// with what ran on it. Numbers and names are the driver API's (CUresult, cuda.h 13.0).
+// Sticky errors of the CUDA driver: every later call in the context returns the same error, and
+// only the end of the process helps. They mean a fault of this GPU, or of what ran on it. Numbers
+// and names are the driver API's (CUresult, cuda.h 13.0).
 //
 // Thread: pure functions.
 #ifndef METRICS_DRIVER_ERROR_H_
@@ -10,10 +10,10 @@
 
 namespace nccl_pulse {
 
-// "CUDA_ERROR_ECC_UNCORRECTABLE"; null for any other number.
+// Returns, for example, "CUDA_ERROR_ECC_UNCORRECTABLE"; null for any other number.
 const char* DriverErrorName(uint32_t error);
 
-// Whether it may be the consequence of what happened to another GPU: a link between the two.
+// True if a fault of another GPU may have caused the error, through a link between the two.
 bool MayBePeersError(uint32_t error);
 
 }  // namespace nccl_pulse

@@ -1,12 +1,12 @@
-// This says where the GPU was last seen in the replays of a communicator's CUDA graphs, and which
-// captures are followed. Both are packed into two words of the communicator's record.
+// GraphPlace says how far the GPU was last seen in the replays of a communicator's CUDA graphs, and
+// how many captures are followed. It is packed into two words of the communicator's record.
 //
 //   captures   bit  63      48 47      32 31    16 15     8 7      0
 //                   | followed | captures | graph  | stamps | passed |
 //   calls      bit  63      63 62     42 41    21 20      0
 //                   | has head |  total |  until | before  |
 //
-// What does not fit is the largest number there is.
+// Values that do not fit are saturated.
 //
 // Thread: plain data.
 #ifndef METRICS_GRAPH_PLACE_H_
@@ -21,16 +21,17 @@ struct GraphPlace {
   static constexpr uint32_t kMost = 0xffff;  // captures
   static constexpr uint32_t kMostCalls = 0x1fffff;
 
-  // Graphs with calls of the communicator were captured, and so many of them are followed: their
-  // replays are counted, and so are all kinds of their calls.
+  // Graphs captured with calls of the communicator, and how many of them are followed. Replays and
+  // all kinds of calls of followed graphs are counted.
   uint32_t captures = 0, followed = 0;
-  // The number of the graph whose stamp was passed last, among those captures, from 1; 0: none was.
+  // Number, among those captures, of the graph whose stamp was passed last, from 1; 0: none.
   uint32_t graph = 0;
-  uint32_t passed = 0, stamps = 0;  // that stamp's number, from 1, and how many the graph has
-  // Calls of the communicator in a replay of it: in front of that stamp, in front of the next one,
-  // and in all.
+  uint32_t passed = 0, stamps = 0;  // number of that stamp, from 1, and how many stamps the graph
+                                    // has
+  // The communicator's calls in one replay of that graph: before that stamp, before the next one,
+  // and in total.
   uint32_t calls_before = 0, calls_until = 0, calls = 0;
-  bool has_head = false;  // the graph's first stamp stands in front of all else
+  bool has_head = false;  // the graph's first stamp precedes all its other work
 
   uint64_t PackCaptures() const {
     return uint64_t{std::min(followed, kMost)} << 48 | uint64_t{std::min(captures, kMost)} << 32 |

@@ -1,11 +1,12 @@
-// Makes every write to the segment's header but for its geometry, which Segment writes when it
-// makes the memory: who the process is, what it measures with, and its counters. The plugin, tests,
-// benches and made-up processes all use this one writer.
+// HeaderWriter makes every write to the segment's header: process identity, settings and counters.
+// Segment writes the geometry when it creates the memory. The plugin, tests, benches and simulated
+// processes all use this writer.
 //
 // Thread: as each function says. Readers may read meanwhile. An object is one reference; make one
 // where it is needed.
 //
-// Cost: a few stores; a counter of any thread is a read-modify-write. Nothing waits or allocates.
+// Cost: a few stores; a counter that any thread may add to is a read-modify-write. Nothing waits or
+// allocates.
 #ifndef METRICS_HEADER_WRITER_H_
 #define METRICS_HEADER_WRITER_H_
 
@@ -25,7 +26,7 @@ class HeaderWriter {
 
   struct Identity {
     int32_t pid = 0;
-    uint32_t pid_namespace = 0;  // its inode; 0: the system's own, or unknown
+    uint32_t pid_namespace = 0;  // inode; 0: the system's own, or unknown
     int32_t nccl_api_version = 0;
     uint32_t event_mask = 0;
     int64_t start_realtime_ns = 0;
@@ -38,11 +39,11 @@ class HeaderWriter {
 
   // ---- init ----
 
-  // What times operations ("stream", "kernel", "none"), and what tells that they have ended
-  // ("stream", "proxy", "kernel", "none"). Again when an NCCL of a newer version comes.
+  // Sets what times operations ("stream", "kernel", "none") and what detects their end ("stream",
+  // "proxy", "kernel", "none"). Set again when a newer NCCL version is loaded.
   void NameSources(std::string_view durations, std::string_view completions);
 
-  // ---- background thread; the first time init, before that thread starts ----
+  // ---- background thread, and init once before that thread starts ----
 
   void RenewTimes(int64_t realtime_offset_ns, uint64_t now_ns);
   void StorePollerState(PollerState state) {
@@ -53,12 +54,13 @@ class HeaderWriter {
   void StoreNetworkObserved(uint64_t observed_ns) {
     header_.network_observed_ns.store(observed_ns);
   }
-  // The events that all masks have which somebody else changed (0: there is none), and how often.
+  // `foreign`: the event bits common to all masks that another party changed (0: none). `changes`:
+  // how often.
   void StoreForeignMask(uint32_t foreign, uint64_t changes);
   void CountCommand(CommandResult result) {
     header_.commands[static_cast<int>(result)].publish_sum(1);
   }
-  // When the thread that reads NCCL's counters of finished work last went round; that thread.
+  // Stores when the thread that reads NCCL's work counters last polled. Called by that thread.
   void StoreCountersRead(uint64_t now_ns) { header_.counters_read_monotonic_ns.store(now_ns); }
   void StoreChangedSettings(uint32_t changed) { header_.changed_settings.store(changed); }
   void StoreGraphCaptures(CaptureFate fate, uint64_t count) {
@@ -70,16 +72,16 @@ class HeaderWriter {
   void CountIgnored(IgnoredReason reason) {
     header_.ignored[static_cast<int>(reason)].fetch_add(1);
   }
-  // A sample of the callbacks took so long.
+  // Adds one sample: `callbacks` callbacks took `cost_ns` together.
   void CountCost(uint64_t callbacks, uint64_t cost_ns) {
     header_.sampled_callback_ns.fetch_add(cost_ns);
     header_.sampled_callbacks.fetch_add(callbacks);
   }
 
-  // ---- the budget of series; any thread ----
+  // ---- budget of series; any thread ----
 
   uint64_t series_limit() const { return header_.series_limit; }
-  // One series more, if fewer than `most` are used.
+  // Takes one series from the budget. False if `most` or more are used.
   bool TakeSeries(uint64_t most);
   void GiveBackSeries(uint64_t series) { header_.series_used.fetch_sub(series); }
 

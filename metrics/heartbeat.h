@@ -1,8 +1,8 @@
-// What the background thread last saw of a communicator's launches, as readers get it.
+// HeartbeatCells hold what the background thread last saw of a communicator's launches.
 //
 // The writer publishes the number of completed launches last, and the reader reads it first. So a
-// reader never finds work in flight without its age. It never finds more launches completed than
-// made either: a launch is counted by its thread before the background thread can see it complete.
+// reader never finds work in flight without its age, nor more launches completed than made: a
+// launch is counted by its thread before the background thread can see it complete.
 //
 // Thread: Store: the background thread, with a lane of the record; Read: any.
 // Explored by //tests/model:handover_test.
@@ -16,8 +16,8 @@
 
 namespace nccl_pulse {
 
-// Whether the GPU has begun the oldest launch in flight, and the number of that launch, so that the
-// answer is never taken for one about another launch. 0: not known.
+// Whether the GPU has begun the oldest launch in flight, with the number of that launch, so that
+// the answer is never applied to another launch. 0: not known.
 //
 //   bit  63                       2 1                             0
 //        |  number of the launch  | OldestLaunch, or one of these |
@@ -46,7 +46,7 @@ struct Heartbeat {
   uint64_t launches_completed = 0;
   uint64_t oldest_inflight_ns = 0;  // monotonic, 0: nothing is in flight
   OldestLaunch oldest_launch = OldestLaunch::kUnknown;
-  bool is_at_oldest = false;  // of kBegun: that launch is known not to be complete
+  bool is_at_oldest = false;  // kBegun only: that launch is known to be incomplete
 };
 
 template <typename Atomics>
@@ -58,7 +58,7 @@ class BasicHeartbeatCells {
                                                 heartbeat.oldest_launch, heartbeat.is_at_oldest));
     launches_completed_.publish(heartbeat.launches_completed);
   }
-  // Where no events follow the launches: the enqueue of the oldest operation in flight alone.
+  // Stores the enqueue time of the oldest operation in flight, where no events follow the launches.
   void StoreOldest(uint64_t enqueue_ns) { oldest_inflight_ns_.store(enqueue_ns); }
 
   Heartbeat Read() const {
@@ -70,12 +70,12 @@ class BasicHeartbeatCells {
     read.is_at_oldest = OldestLaunchBits::IsAtLaunch(read.launches_completed + 1, oldest);
     return read;
   }
-  // By who holds all lanes of the record.
+  // Caller holds all lanes of the record.
   void Reset() { Store({}); }
 
  private:
   Ordered<uint64_t, Atomics> launches_completed_;
-  Relaxed<uint64_t, Atomics> oldest_inflight_ns_;  // of a launch, or of an operation
+  Relaxed<uint64_t, Atomics> oldest_inflight_ns_;  // launch or enqueue time
   Relaxed<uint64_t, Atomics> oldest_launch_;       // OldestLaunchBits
 };
 

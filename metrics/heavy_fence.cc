@@ -9,7 +9,7 @@ namespace nccl_pulse {
 std::atomic<bool> StdAtomics::fences_are_uneven_{false};
 
 void StdAtomics::PrepareHeavyFence() {
-  // Relaxed: whoever finds it not set makes a fence too many. No visit has begun yet.
+  // Relaxed: a thread that finds it not set makes a superfluous fence. No visit has begun yet.
   fences_are_uneven_.store(
       syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0,
       std::memory_order_relaxed);

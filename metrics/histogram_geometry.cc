@@ -11,8 +11,8 @@ using histogram_internal::kSlices;
 using histogram_internal::Tables;
 
 // 2^(k/8) for k in 0..7, to the precision of an 80 or 128 bit long double. At 2^-20 .. 2^10 s a
-// boundary is 954 ns .. 1.024e12 ns, so the 64 bits of the mantissa give whole nanoseconds with 20
-// bits to spare.
+// boundary is 954 ns .. 1.024e12 ns, so the 64-bit mantissa gives whole nanoseconds with 20 bits to
+// spare.
 long double BoundaryNs(int boundary_index) {
   return exp2l(static_cast<long double>(boundary_index) / kBucketsPerOctave) * 1e9L;
 }
@@ -40,8 +40,8 @@ Tables MakeTables() {
 
 }  // namespace
 
-// Filled when the library is loaded, before any callback. It is trivially destructible, so it
-// outlives threads that exit late.
+// Filled when the library is loaded, before any callback. Trivially destructible, so it outlives
+// threads that exit late.
 const Tables histogram_internal::kTables = MakeTables();
 
 double CellUpperBoundSeconds(int cell) {

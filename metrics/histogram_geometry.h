@@ -1,4 +1,4 @@
-// The buckets of every latency histogram: Prometheus native-histogram schema 3.
+// Buckets of every latency histogram: Prometheus native-histogram schema 3.
 //
 // A bucket boundary is 2^(i/8) seconds (each bucket about 9 % wide), i an integer:
 //
@@ -9,9 +9,9 @@
 //   240         2^(79/8)   < d <= 2^10 s (1024 s)        80
 //   241         d > 1024 s                               81 (the only inexact one)
 //
-// Every eighth boundary is a power of two, so classic buckets that end at powers of two are an
-// exact subset. Neither form interpolates anything. Only the last cell has no upper end: a native
-// histogram shows it as the bucket behind the last boundary.
+// Every eighth boundary is a power of two, so classic buckets at powers of two are an exact subset,
+// without interpolation. Only the last cell has no upper end: a native histogram shows it as the
+// bucket after the last boundary.
 //
 // Source of the schema: Prometheus' native histogram specification,
 // "Standard (exponential) schemas".
@@ -43,11 +43,10 @@ double CellUpperBoundSeconds(int cell);
 
 namespace histogram_internal {
 
-// A duration's leading bit and the four bits after it select a slice of at most 6.25 %, narrower
-// than any bucket (9 %), so a slice holds at most one boundary: one table entry and one compare
-// decide.
+// A duration's leading bit and the four bits after it select a slice of at most 6.25 %. A bucket is
+// wider (9 %), so a slice holds at most one boundary: one table entry and one compare decide.
 inline constexpr int kSliceBits = 4;
-inline constexpr int kSlices = 64 << kSliceBits;  // and one behind them, see CellIndex
+inline constexpr int kSlices = 64 << kSliceBits;  // plus one, see CellIndex
 
 struct Tables {
   uint64_t upper_bound_ns[kHistogramCells];  // largest whole nanosecond in the cell
@@ -57,11 +56,11 @@ extern const Tables kTables;
 
 }  // namespace histogram_internal
 
-// The cell a duration belongs to. Exact: decided on the true boundary, not on a rounded logarithm.
+// Returns the cell of a duration. Exact: compares with the true boundary, not a rounded logarithm.
 inline int CellIndex(uint64_t duration_ns) {
-  // A double has the leading bit's place and the bits after it side by side. Of half the duration,
-  // which fits the conversion of signed integers. It is rounded from 208 days on, far beyond the
-  // last boundary, and at most up to 2^63.
+  // A double holds the position of the leading bit next to the bits after it. Half the duration
+  // fits the conversion of signed integers. It is rounded from 208 days on, far beyond the last
+  // boundary, and at most up to 2^63.
   const auto half = static_cast<double>(static_cast<int64_t>(duration_ns >> 1 | 1));
   uint64_t bits;
   memcpy(&bits, &half, sizeof(bits));

@@ -5,14 +5,14 @@
 namespace nccl_pulse {
 namespace {
 
-// Label values, by number. Null: no kind has this number. Another process' number may be anything.
+// Returns the label value of a number that may come from another process; null if no kind has it.
 template <typename Kind, std::size_t kSize>
 const char* NameOf(const char* const (&names)[kSize], Kind kind) {
   const auto number = static_cast<std::size_t>(kind);
   return number < kSize && names[number] != nullptr ? names[number] : "unknown";
 }
 
-// Its size is written where the kinds are, so a kind without a name ends the array with null.
+// The array's size comes from kinds.h, so a kind without a name leaves a null at the end.
 template <std::size_t kSize>
 constexpr bool IsWhole(const char* const (&names)[kSize]) {
   return names[kSize - 1] != nullptr;

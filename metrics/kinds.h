@@ -1,8 +1,8 @@
-// The kinds of things that are measured, as small numbers. The plugin writes them into a segment
-// and a reader gets them back. Those that are labels have their label values here, too. The meaning
-// of a number never changes; new ones are added at the end.
+// Kinds of measured things, as small numbers that the plugin writes into a segment. Kinds that are
+// label values have their names here too. A number never changes its meaning; new ones are
+// appended.
 //
-// Thread: plain data, pure functions. Includes nothing, so that whoever needs a kind gets no more.
+// Thread: plain data, pure functions. Includes nothing, to stay cheap to include.
 #ifndef METRICS_KINDS_H_
 #define METRICS_KINDS_H_
 
@@ -10,8 +10,8 @@
 
 namespace nccl_pulse {
 
-// Bits of NCCL's profiler event mask (ncclProfile* in nccl/profiler.h; plugin/abi/common.h) whose loss
-// a reader must know of: those by which calls and launches are counted.
+// Bits of NCCL's profiler event mask (ncclProfile* in nccl/profiler.h; plugin/abi/common.h) that
+// count calls and launches. A reader must know when they are lost.
 inline constexpr uint32_t kCallEvents = 1u << 9 | 1u << 10;  // CollApi, P2pApi: since v5
 inline constexpr uint32_t kLaunchEvents =
     1u << 11 | 1u << 12;  // KernelLaunch, since v5; CeColl, v6
@@ -32,23 +32,23 @@ inline constexpr int kLatencyKinds = 7;  // one past the last
 // Why an operation has no duration (label `reason` of nccl_operations_without_duration_total).
 enum class UntimedReason : uint8_t {
   kNotTimed = 1,     // no timing source was selected for this operation
-  kCaptured = 2,     // issued into a CUDA graph: its replays make no callback
+  kCaptured = 2,     // issued into a CUDA graph; replays make no callback
   kOverlap = 3,      // the channels' intervals do not all overlap: attribution has drifted
   kBackwards = 4,    // a timestamp runs backwards on its channel: the ring was lapped
-  kUntrusted = 5,    // the communicator's GPU timestamps are no longer believed
-  kLost = 6,         // not all stops had come when the slot was needed or the communicator ended
+  kUntrusted = 5,    // the communicator's GPU timestamps are no longer trusted
+  kLost = 6,         // some stops were missing when the slot was reused or the communicator ended
   kInvisible = 7,    // NCCL makes no callback that could time it
-  kNotSampled = 8,   // its launch was not one of the sample
-  kGrouped = 9,      // its launch was timed as a whole, with others
-  kUnreported = 10,  // NCCL reports nothing of it but the call, and it was not followed alone
+  kNotSampled = 8,   // its launch was not sampled
+  kGrouped = 9,      // its launch was timed as a whole, with other operations
+  kUnreported = 10,  // NCCL reports only the call, and it was not followed alone
 };
 inline constexpr int kUntimedReasons = 11;  // one past the last
 const char* UntimedReasonName(UntimedReason reason);
 
-// Why a communicator's GPU timestamps are not believed (0: they are, or were not asked for).
+// Why a communicator's GPU timestamps are not trusted (0: trusted, or not requested).
 enum class TrustState : uint8_t { kTrusted = 0, kSelfSend = 1, kChecksFailed = 2 };
 
-// What tells which work of a communicator is complete.
+// Source that detects which work of a communicator is complete.
 enum class CompletionSource : uint8_t {
   kNone = 0,    // nothing
   kStream = 1,  // CUDA events behind the launches: all that are visible
@@ -56,74 +56,72 @@ enum class CompletionSource : uint8_t {
   kKernel = 3,  // KernelCh: operations with GPU timestamps
 };
 
-// What is known of the oldest launch in flight. Begun: the GPU has come to it, all work before it
-// on its stream is done. Untold: it has no event, and the counter that would tell its end is lost;
-// so it may as well be complete.
+// State of the oldest launch in flight. Begun: the GPU has reached it; all earlier work on its
+// stream is done. Untold: it has no event and the counter that would show its end is lost, so it
+// may be complete.
 enum class OldestLaunch : uint8_t { kUnknown = 0, kBegun = 1, kNotBegun = 2, kUntold = 3 };
 
-// Whether the background thread, which learns that work has ended, exists.
+// State of the background thread, which detects the end of work.
 enum class PollerState : uint8_t {
   kUnknown = 0,
   kRunning = 1,
   kNotStarted = 2,
-  kEnded = 3,  // with exit(), which the process is in
+  kEnded = 3,  // the process is in exit()
 };
 
-// What became of graphs that were captured, where they are followed (label `fate` of
+// Outcome of captured graphs, if they are followed (label `fate` of
 // nccl_pulse_graph_captures_total).
 enum class CaptureFate : uint8_t {
-  kSeen = 0,        // calls were captured: all of them
-  kFollowed = 1,    // their replays are counted
-  kNoRoom = 2,      // they are not: too many are followed
-  kIncomplete = 3,  // of those followed: some of their calls are not kept
-  kRefused = 4,     // the driver refused a stamp: none is made any more
+  kSeen = 0,        // all graphs into which calls were captured
+  kFollowed = 1,    // replays are counted
+  kNoRoom = 2,      // replays are not counted: too many graphs are followed
+  kIncomplete = 3,  // followed, but some of its calls are not kept
+  kRefused = 4,     // the driver refused a stamp; no further stamps are made
 };
 inline constexpr int kCaptureFates = 5;
 const char* CaptureFateName(CaptureFate fate);
 
-// What is known of NCCL's own counter of finished work (label `state` of
-// nccl_pulse_work_counters; plugin/cuda/work_proof.h).
+// State of NCCL's own work counter (label `state` of nccl_pulse_work_counters;
+// plugin/cuda/work_proof.h).
 enum class WorkState : uint8_t {
-  kOff = 0,      // not asked for
-  kUnknown = 1,  // it was not looked for yet: the communicator has launched nothing
-  kLocated = 2,  // there are candidates
-  kCalibrating =
-      3,  // a block was found; what it counts is compared with launches that are complete
+  kOff = 0,          // not requested
+  kUnknown = 1,      // not searched for yet: the communicator has launched nothing
+  kLocated = 2,      // candidates found
+  kCalibrating = 3,  // a block was found; its counts are being compared with completed launches
   kProven = 4,
   kRefuted = 5,  // for the rest of the communicator's life
   kGone = 6,     // with its communicator
-  kStuck =
-      7,  // a copy does not end, or the driver does not return: what it counts is not known now
+  kStuck = 7,    // a copy or the driver does not return; the count is unknown
 };
 inline constexpr int kWorkStates = 8;
-inline constexpr uint64_t kWorkStuckNs = 2000000000;  // from then on
+inline constexpr uint64_t kWorkStuckNs = 2000000000;  // unresponsive for longer: kStuck
 const char* WorkStateName(WorkState state);
 
 // Why a counter is not used (label `reason` of nccl_pulse_work_counters).
 enum class WorkRefutal : uint8_t {
   kNone = 0,
-  kNotFound = 1,      // no block in front of NCCL's context is the communicator's
-  kNotMapped = 2,     // the driver gives no mapping of it (NCCL_CUMEM_ENABLE=0)
+  kNotFound = 1,      // no block before NCCL's context belongs to the communicator
+  kNotMapped = 2,     // the driver gives no mapping of the block (NCCL_CUMEM_ENABLE=0)
   kMoved = 3,         // the block's head is no longer the communicator's
-  kDiffers = 4,       // nothing in it equals the work of launches that are complete
-  kBehind = 5,        // it has not counted launches that are complete
+  kDiffers = 4,       // no word of the block equals the work of completed launches
+  kBehind = 5,        // it lacks completed launches
   kAhead = 6,         // it has counted more than was launched
-  kSteppedBack = 7,   // it counts less than before
+  kSteppedBack = 7,   // it decreased
   kCopyFailed = 8,    // the driver refused to copy it
-  kPointToPoint = 9,  // of Send and Recv it is not known what they count
+  kPointToPoint = 9,  // what it counts for Send and Recv is not known
   kUncounted = 10,    // NCCL does not say how many channels an operation uses
-  kNoEvents = 11,     // no CUDA events follow its launches: nothing tells what is complete
+  kNoEvents = 11,     // no CUDA events follow its launches, so completion is not known
 };
 inline constexpr int kWorkRefutals = 12;
 const char* WorkRefutalName(WorkRefutal refutal);
 
-// What NVML says of a GPU during some time.
+// NVML's utilization of a GPU over some time.
 enum class GpuUse : uint8_t {
-  kUnknown = 0,  // it was not asked, or cannot be
-  kIdle = 1,     // it has run nothing
-  kBusy = 2,     // it has always run something that leaves the memory alone, as a kernel that waits
-  kMixed = 3,    // neither: it may compute
-  kShared = 4,   // other processes use it, too: what it runs may be theirs
+  kUnknown = 0,  // not queried, or not available
+  kIdle = 1,     // ran nothing
+  kBusy = 2,     // always ran something that leaves memory alone, like a waiting kernel
+  kMixed = 3,    // neither; it may compute
+  kShared = 4,   // other processes use it too, and may cause the activity
 };
 inline constexpr int kGpuUses = 5;
 const char* GpuUseName(GpuUse use);
@@ -131,7 +129,7 @@ const char* GpuUseName(GpuUse use);
 // Why a callback was ignored (label `reason` of nccl_pulse_ignored_events_total).
 enum class IgnoredReason : uint8_t {
   kNullHandle = 0,        // stop or record on NULL
-  kStaleHandle = 1,       // ticket of an older generation: the operation is long gone
+  kStaleHandle = 1,       // ticket of an older generation; the operation is long gone
   kForeignHandle = 2,     // not a ticket of this process (another process', or random bits)
   kRepeatedStop = 3,      // a handle was stopped again
   kStopWithoutStart = 4,  // a channel stopped that had not started
@@ -139,20 +137,20 @@ enum class IgnoredReason : uint8_t {
   kForeignContext = 6,    // event with a context that this process never gave out
   kForeignProcess = 7,    // proxy operation of another process (PXN)
   kUnknownType = 8,       // event type this version does not know
-  kUnrequestedType = 9,   // event type that was not asked for and is not used
+  kUnrequestedType = 9,   // event type that was not requested and is not used
   kUnknownState = 10,     // recordEventState with a state that is not used
-  kMissingArgument = 11,  // record without its arguments, start without descriptor
+  kMissingArgument = 11,  // record without arguments, or start without descriptor
   kNoRoom = 12,           // no slot, lane or communicator entry was free
-  kAfterClose = 13,       // a child came after its operation had been closed
-  // Network step of a proxy operation that is not followed: another process' (PXN), or of a CUDA
-  // graph captured while steps were watched.
+  kAfterClose = 13,       // a child event after its operation was closed
+  // Network step of an unfollowed proxy operation: of another process (PXN), or of a CUDA graph
+  // captured while steps were watched.
   kUnfollowedStep = 14,
 };
 inline constexpr int kIgnoredReasons = 15;
 const char* IgnoredReasonName(IgnoredReason reason);
 
-// What can be set while a process runs (label `setting` of nccl_pulse_setting_changed): the
-// variables NCCL_PULSE_*, without that prefix.
+// Settings that can change while a process runs (label `setting` of nccl_pulse_setting_changed):
+// the variables NCCL_PULSE_* without that prefix.
 enum class LiveSetting : uint8_t {
   kTimedLaunches = 0,
   kNetworkWindow = 1,
@@ -162,12 +160,12 @@ enum class LiveSetting : uint8_t {
 inline constexpr int kLiveSettings = 4;
 const char* LiveSettingName(LiveSetting setting);
 
-// What became of a command to a process (label `result` of nccl_pulse_commands_total).
+// Outcome of a command to a process (label `result` of nccl_pulse_commands_total).
 enum class CommandResult : uint8_t {
   kDone = 0,
-  kRefused = 1,      // a setting or a value that it does not take, or no message of the protocol
-  kForeignUser = 2,  // from neither its own user nor root
-  kAbandoned = 3,    // who asked had left before it was looked at: nothing is done
+  kRefused = 1,      // unknown setting, invalid value, or invalid message
+  kForeignUser = 2,  // sender is neither the process' own user nor root
+  kAbandoned = 3,    // the sender left before it was read; nothing was done
 };
 inline constexpr int kCommandResults = 4;
 const char* CommandResultName(CommandResult result);
@@ -184,7 +182,7 @@ enum class CallbackKind : uint8_t {
 inline constexpr int kCallbackKinds = 6;
 const char* CallbackKindName(CallbackKind kind);
 
-// Which way network steps move data (label `direction`).
+// Direction in which network steps move data (label `direction`).
 enum class NetworkDirection : uint8_t { kSend = 0, kReceive = 1 };
 inline constexpr int kNetworkDirections = 2;
 const char* NetworkDirectionName(NetworkDirection direction);
@@ -192,8 +190,8 @@ const char* NetworkDirectionName(NetworkDirection direction);
 // Where network steps wait (labels `direction` and `reason` of nccl_network_wait_seconds_total).
 enum class NetworkWait : uint8_t {
   kSendGpu = 0,       // for the GPU to produce the data
-  kSendPeer = 1,      // for the peer to take it: until the network accepted it
-  kSendWire = 2,      // for the network to say that it was sent
+  kSendPeer = 1,      // for the peer to take it, until the network accepts it
+  kSendWire = 2,      // for the network to confirm the send
   kReceiveWire = 3,   // for the data to arrive
   kReceiveFlush = 4,  // for the data to be visible to the GPU
   kReceiveGpu = 5,    // for the GPU to consume it

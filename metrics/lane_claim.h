@@ -1,8 +1,8 @@
-// Who holds a lane: one thread at a time, for the length of one callback.
+// LaneClaim gives one thread at a time a lane, for the length of one callback.
 //
 // A holder adds to its lane's cells without a read-modify-write (Relaxed and Ordered in
-// atomic_cell.h). That is sound because it sees them as the holder before left them: the release of
-// one holder is the acquire of the next.
+// atomic_cell.h). That is sound because it sees the cells as the previous holder left them: a
+// holder's release pairs with the next holder's acquire.
 //
 // Thread: any. Cost: one compare-and-swap to claim, one store to release. Nobody waits here.
 // Explored by //tests/model:lane_claim_test.
@@ -18,19 +18,19 @@ namespace nccl_pulse {
 template <typename Atomics>
 class BasicLaneClaim {
  public:
-  // False: somebody holds it.
+  // False if the lane is held.
   bool TryClaim() {
     uint32_t expected = kFree;
     // Acquire: sees the cells as the last holder left them. A failed claim reads nothing.
     return owner_.compare_exchange_strong(expected, kHeld, std::memory_order_acquire,
                                           std::memory_order_relaxed);
   }
-  // By the holder.
+  // Holder only.
   void Release() {
     // Release: the next holder sees this one's cells.
     owner_.store(kFree, std::memory_order_release);
   }
-  // For tests: a moment later it may not be true any more.
+  // For tests: the answer may be stale at once.
   bool is_held() const { return owner_.load(std::memory_order_relaxed) == kHeld; }
 
  private:

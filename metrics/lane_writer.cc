@@ -5,14 +5,13 @@
 namespace nccl_pulse {
 namespace {
 
-// The most overflow series that a communicator can have: one for uncompleted operations, one for
-// replayed ones, one for each kind of latency; for collectives one for each untimed reason and one
-// without a reason; for other operations one for each reason. Calls need none: they have the lane's
-// own cells.
+// Upper bound of a communicator's overflow series: one for uncompleted operations, one for replayed
+// ones, one per kind of latency; for collectives one per untimed reason and one without a reason;
+// for other operations one per reason. Calls need none: they have the lane's own cells.
 constexpr uint32_t kOverflowSeries =
     2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
-// Entries kept back for them. As many threads as there are lanes may find the same last place free
-// at once; all but one of them then exceed the limit.
+// Entries reserved for them. As many threads as lanes may find the same last entry free at once;
+// all but one then exceed the limit.
 constexpr uint32_t kReservedSeries = kOverflowSeries + kLanes - 1;
 
 uint64_t OverflowKey(uint64_t key) {
@@ -33,7 +32,7 @@ Lane* LaneWriter::ClaimOther(int lane) {
 uint16_t LaneWriter::AddCounterPage(Lane& lane) {
   const uint16_t page = segment_.pages().Allocate();
   uint16_t present = kNoPage;
-  // A reader that sees the page sees its zeroes. Lane kLaunch may get one from two threads at once.
+  // A reader that sees the page sees its zeros. Two threads at once may add one to lane kLaunch.
   if (page == kNoPage || lane.counter_page.publish_if(present, page)) return page;
   segment_.RecyclePage(page);
   return present;
@@ -45,9 +44,9 @@ void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
   lane().overflowed_calls.publish_sum(a);
 }
 
-// Takes one of the process' places. False if its limit or the communicator's does not allow it.
+// Takes one series from the process' budget. False if its limit or the communicator's forbids it.
 bool LaneWriter::TakePlace(bool is_overflow) {
-  // As many threads as there are lanes may pass this check at once, see kReservedSeries.
+  // As many threads as lanes may pass this check at once, see kReservedSeries.
   if (!is_overflow && record_.series_count.load() >= kSeriesPerCommunicator - kReservedSeries) {
     return false;
   }
@@ -58,7 +57,9 @@ bool LaneWriter::TakePlace(bool is_overflow) {
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
   const int own = OwnSeries(key);
-  if (own >= 0 || key == OverflowKey(key)) return own;  // that one is counted as overflowed already
+  if (own >= 0 || key == OverflowKey(key))
+    return own;  // the overflow series counts as overflowed
+                 // already
   CountOverflow();
   const SeriesKind kind = SeriesKey::Kind(key);
   const bool has_none = kind == SeriesKind::kCalls || kind == SeriesKind::kComposite;
@@ -74,14 +75,14 @@ int LaneWriter::OwnSeries(uint64_t key) {
     if (found == 0) {
       has_place = has_place || TakePlace(key == OverflowKey(key));
       if (!has_place) return -1;
-      // The entry holds nothing but the key; pages are published on their own.
+      // The entry holds only the key; pages are published separately.
       if (entry.replace(found, key)) {
         record_.series_count.fetch_add(1);
         return static_cast<int>(at);
       }
     }
     if (found == key) {
-      // Another thread has entered it meanwhile.
+      // Another thread has entered the key meanwhile.
       if (has_place) HeaderWriter(segment_).GiveBackSeries(1);
       return static_cast<int>(at);
     }

@@ -1,18 +1,17 @@
-// The only way in which a callback writes numbers: it claims a lane of the communicator, adds to
-// cells, and gives the lane back. Lane kLaunch alone has writers that do not claim it: the threads
-// that call and launch (visit.h).
+// LaneWriter writes a callback's numbers: it claims a lane of the communicator, adds to its cells,
+// and releases it. Only lane kLaunch also has writers without a claim: the threads that call and
+// launch (visit.h).
 //
 //   LaneWriter lane(segment, record, generation, LaneRole::kLaunch);
 //   if (lane.ok()) lane.Count(SeriesKey::Calls(...), 1, bytes);
 //
 // While a LaneWriter lives, its thread is the lane's only writer. So an addition is a relaxed load
-// and a plain store, never a read-modify-write. Each role prefers a lane of its own. In the steady
-// state nobody else wants that lane, and its cache lines stay where they are.
+// and a plain store, never a read-modify-write. Each role prefers a lane of its own. In steady
+// state no other role uses that lane, and its cache lines stay on one core.
 //
 // Thread: any. Cost: one compare-and-swap and one store for the claim; Count about 2 ns, Observe
-// about 7 ns (bench/metrics.cc). No lock, no allocation, no system call, no wait: a lane that is
-// taken is passed over, and when all are taken the event is not measured (ok() is false; the caller
-// counts it).
+// about 7 ns (bench/metrics.cc). No lock, allocation, system call or wait. A held lane is skipped.
+// If all are held, the event is not measured: ok() is false and the caller counts it.
 #ifndef METRICS_LANE_WRITER_H_
 #define METRICS_LANE_WRITER_H_
 
@@ -26,8 +25,8 @@ namespace nccl_pulse {
 
 inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t bytes,
                          uint64_t bus_bytes) {
-  // All loads, then all stores: a load that has to wait for the address of an earlier store (that
-  // of the bucket) would double the cost.
+  // All loads before all stores: a load that waits for the address of an earlier store (the
+  // bucket's) would double the cost.
   Cell& bucket = page.cells[CellIndex(duration_ns)];
   const uint64_t sum_ns = page.sum_ns.load() + duration_ns;
   const uint64_t sum_bytes = page.bytes.load() + bytes;
@@ -36,26 +35,26 @@ inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t byt
   page.sum_ns.store(sum_ns);
   page.bytes.store(sum_bytes);
   page.bus_bytes.store(sum_bus_bytes);
-  // The bucket last: whoever counts an operation finds its seconds and bytes in the sums.
+  // The bucket last: a reader that counts an operation finds its seconds and bytes in the sums.
   bucket.publish(count);
 }
 
-// Of a process' series this many are kept back for overflow series, so that the limit holds with
-// them: other series end before.
+// Returns how many of a process' series are reserved for overflow series, so that the limit
+// includes them. Other series stop earlier.
 constexpr uint64_t PlacesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
-// kOther: threads that call and launch, where they have no cells without a claim.
+// kOther: calling and launching threads where they have no cells without a claim.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
 
 class LaneWriter {
  public:
-  // Claims a lane of `record` if it still is of `generation`.
+  // Claims a lane of `record` if the record still has `generation`.
   LaneWriter(Segment& segment, CommunicatorRecord& record, uint32_t generation, LaneRole role)
       : segment_(segment), record_(record), lane_(&record.lanes[static_cast<int>(role)]) {
     if (__builtin_expect(!lane_->claim.TryClaim(), 0)) lane_ = ClaimOther(static_cast<int>(role));
-    // Checked while holding the lane. A recycler changes the generation with all lanes in its
-    // hands, so either it waits for this object, or the new generation is seen here (through the
-    // lane's claim).
+    // Checked while holding the lane. A recycler holds all lanes when it changes the generation. So
+    // either it waits for this object, or this thread sees the new generation (through the lane's
+    // claim).
     if (__builtin_expect(ok() && !record.life.IsOf(generation), 0)) Release();
   }
 
@@ -65,31 +64,32 @@ class LaneWriter {
 
   bool ok() const { return lane_ != nullptr; }
 
-  // Whether the lane is the one that `role` prefers: then nobody else holds that one.
+  // True if the lane is the one that `role` prefers, so that no other thread holds it.
   bool holds(LaneRole role) const { return lane_ == &record_.lanes[static_cast<int>(role)]; }
 
   // The lane's fixed counters. Only when ok().
   Lane& lane() { return *lane_; }
 
-  // The cells that a counter series has in lane kLaunch, whoever holds it; null: it has none, and
-  // is to be counted here. They stay while the record has this owner. Only when ok().
+  // Returns the cells of a counter series in lane kLaunch, whoever holds it. Null if the series has
+  // none and must be counted here. The cells stay valid while the record has this owner. Only when
+  // ok().
   CounterPair* CellsOfLaunches(uint64_t key) {
     const int series = OwnSeries(key);
     return series < 0 ? nullptr
                       : CountersIn(record_.lanes[static_cast<int>(LaneRole::kLaunch)], series);
   }
 
-  // Adds to the two cells of a counter series; calls that have none are counted in the lane's
-  // overflow. Only when ok().
+  // Adds to the two cells of a counter series. Calls without a series go to the lane's overflow.
+  // Only when ok().
   void Count(uint64_t key, uint64_t a, uint64_t b) {
     CounterPair* pair = FindCounters(key);
     if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
-    // As in RecordInPage: who counts the calls finds their bytes.
+    // As in RecordInPage: a reader that counts the calls finds their bytes.
     if (__builtin_expect(b != 0, 1)) pair->b.add(b);
     pair->a.publish_sum(a);
   }
 
-  // Counts one in cell a, and keeps the last `sequence` in cell b. Only when ok().
+  // Adds one to cell a and stores `sequence` in cell b. Only when ok().
   void CountSequenced(uint64_t key, uint64_t sequence) {
     if (CounterPair* pair = FindCounters(key)) {
       pair->b.store(sequence);  // before a, as in Count
@@ -102,7 +102,7 @@ class LaneWriter {
     const int series = FindSeries(key);
     if (series < 0) return;
     Ordered<uint16_t>& slot = record_.series[series].page[lane_ - record_.lanes];
-    uint16_t page = slot.load();  // written by this lane's holders only
+    uint16_t page = slot.load();  // written only by this lane's holders
     if (page == kNoPage) {
       page = segment_.pages().Allocate();
       if (page == kNoPage) return CountUnlessCounted(series, key);
@@ -112,7 +112,7 @@ class LaneWriter {
   }
 
  private:
-  // Another lane than that one, and not kLaunch; null: all are taken.
+  // Claims a lane other than `lane` and kLaunch; null if all are held.
   [[gnu::cold, gnu::noinline]] Lane* ClaimOther(int lane);
 
   void Release() {
@@ -123,8 +123,8 @@ class LaneWriter {
   void CountOverflow() { lane().overflowed_operations.publish_sum(1); }
   [[gnu::cold, gnu::noinline]] void CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b);
 
-  // No page: the operation is in no series. One that was sent to an overflow series has been
-  // counted.
+  // No page: no series counts the operation. Operations redirected to an overflow series are
+  // counted already.
   void CountUnlessCounted(int series, uint64_t key) {
     if (record_.series[series].key.load() == key) CountOverflow();
   }
@@ -136,7 +136,7 @@ class LaneWriter {
     if (__builtin_expect(pair == nullptr, 0)) CountUnlessCounted(series, key);
     return pair;
   }
-  // Null: there is no page for them.
+  // Null if no page is free.
   CounterPair* CountersIn(Lane& lane, int series) {
     uint16_t page = lane.counter_page.load();
     if (__builtin_expect(page == kNoPage, 0)) {
@@ -152,8 +152,8 @@ class LaneWriter {
                                  57);  // 7 bits: kSeriesPerCommunicator
   }
 
-  // Index of the key's entry; past the budget, of the overflow entry that stands in for it (counted
-  // as overflowed); -1 when nothing does.
+  // Returns the index of the key's entry. Past the budget: the index of the overflow entry in its
+  // place (counted as overflowed), or -1 if there is none.
   int FindSeries(uint64_t key) {
     uint32_t at = Hash(key);
     // An entry's key never changes once set, and an index carries no other data.
@@ -163,13 +163,13 @@ class LaneWriter {
   }
 
   [[gnu::cold, gnu::noinline]] int FindOrAddSeries(uint64_t key);
-  // The key's own entry; -1: there is no room for it.
+  // Returns the index of the key's own entry; -1 if there is no room for it.
   int OwnSeries(uint64_t key);
   bool TakePlace(bool is_overflow);
 
   Segment& segment_;
   CommunicatorRecord& record_;
-  Lane* lane_;  // null: none
+  Lane* lane_;  // null: no lane held
 };
 
 }  // namespace nccl_pulse

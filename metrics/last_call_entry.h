@@ -1,5 +1,5 @@
-// One entry of the ring of a communicator's last calls. The calling thread writes it, and any
-// process may read it.
+// LastCallEntry is one entry of a communicator's ring of last calls. The calling thread writes it;
+// any process may read it.
 //
 //   word        bits
 //   sequence    0 never written; kWriting while it is written; else
@@ -9,18 +9,18 @@
 //   bytes       stream tag (16) | bytes (48)
 //   launch      host time in 1024 ns, monotonic (48) | number of its launch (16); 0: not known
 //
-// The root comes with each collective, whether it has one or not; a rank above 4094 is not known.
+// `root` is passed with every collective, even if it has none. A rank above 4094 is not known.
 //
 //   writer                                    reader
-//   sequence = kWriting, fence                sequence: 0 or kWriting? nothing here
+//   sequence = kWriting, fence                sequence: if 0 or kWriting, no entry
 //   fields                                    copy of the fields
-//   sequence = the call's                     fence, sequence once more: another one? drop it
-//   launch, when it was made; peer            (a copy has it, or not yet)
+//   sequence = the call's                     fence, sequence again: if changed, drop the copy
+//   launch, when it was made; peer            (the copy may or may not have them)
 //
-// One writer at a time: NCCL serialises the calls and the launches of a communicator, whichever
-// threads make them; the store of a launch comes before the next turn of the ring therefore. So no
-// read-modify-write is needed. A program that breaks NCCL's rule gets entries that are wrong, and
-// nothing else: every field is checked by the reader.
+// One writer at a time: NCCL serializes the calls and launches of a communicator, across threads.
+// The store of a launch therefore precedes the next turn of the ring, and no read-modify-write is
+// needed. A program that breaks NCCL's rule gets wrong entries, nothing worse: the reader checks
+// every field.
 //
 // Thread: Write, SetLaunch, SetPeer: the calling and the launching thread; Read: any. Cost: six
 // stores. Explored by //tests/model:last_call_entry_test.
@@ -36,17 +36,18 @@ namespace nccl_pulse {
 struct LastCallFields {
   uint32_t op;  // indices into the name table, below 256
   uint32_t datatype;
-  uint32_t kind_number;  // of its operation and size class, from 0: as TimedCallFields::call_number
+  uint32_t kind_number;  // among calls of its operation and size class, from 0: as
+                         // TimedCallFields::call_number
   uint32_t flags;
   uint64_t bytes;
   void* stream;
   int32_t root_or_peer = -1;  // -1: not known
 };
 
-// The words of an entry.
+// Packs and unpacks the words of an entry.
 struct LastCallBits {
   static constexpr uint32_t kCollective = 1;    // else Send or Recv
-  static constexpr uint32_t kSameGroup = 2;     // as the call before
+  static constexpr uint32_t kSameGroup = 2;     // as the previous call
   static constexpr uint32_t kCaptured = 4;      // into a CUDA graph
   static constexpr uint32_t kKindNumbered = 8;  // kind_number is known
 
@@ -76,11 +77,11 @@ struct LastCallBits {
   }
   static constexpr uint32_t KindNumber(uint64_t what) { return static_cast<uint32_t>(what >> 32); }
 
-  // A stream is told from others by a hash of its handle: an address is nobody's business.
+  // Tags the stream with a hash of its handle, so that the address is not exposed.
   static uint64_t Bytes(uint64_t bytes, void* stream) {
     return BytesWithin(bytes < kMostBytes ? bytes : kMostBytes, stream);
   }
-  // Of kMostBytes at most.
+  // `bytes`: at most kMostBytes.
   static uint64_t BytesWithin(uint64_t bytes, void* stream) {
     return reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15ULL >> 48 << 48 | bytes;
   }
@@ -97,12 +98,12 @@ struct LastCallBits {
 template <typename Atomics>
 class BasicLastCallEntry {
  public:
-  // What Read copies out, the words as they stand: a reader trusts nothing.
+  // Words as Read copies them, unchecked: a reader trusts nothing.
   struct Copy {
     uint64_t what, bytes, launch;
   };
 
-  // Words as LastCallBits makes them.
+  // Words as LastCallBits packs them.
   void Write(uint64_t numbers, uint64_t what, uint64_t bytes) {
     sequence_.store(kWriting, std::memory_order_relaxed);
     // Release: a reader that sees one of the new fields sees kWriting, or what came after it.
@@ -112,13 +113,13 @@ class BasicLastCallEntry {
     launch_.store(0);
     sequence_.store(numbers, std::memory_order_release);  // with the fields
   }
-  // Of the call that stands here. Relaxed: a reader takes it as one more field of that call.
+  // Launch of the call in this entry. Relaxed: a reader takes it as one more field of that call.
   void SetLaunch(uint64_t launch) { launch_.store(launch); }
-  // Likewise, of a Send or Recv that has none yet. `peer`: LastCallBits::RootOrPeer.
+  // Peer of a Send or Recv that has none yet. `peer`: LastCallBits::RootOrPeer.
   void SetPeer(uint64_t peer) { what_.store(what_.load() | peer); }
   uint64_t what() const { return what_.load(); }
 
-  // By who zeroes the page.
+  // For the thread that zeroes the page.
   void Reset() {
     sequence_.store(0, std::memory_order_relaxed);  // the page pool orders it for the next owner
     what_.store(0);
@@ -126,12 +127,12 @@ class BasicLastCallEntry {
     launch_.store(0);
   }
 
-  // The sequence of the call that was copied, 0: there is none that is whole.
+  // Returns the sequence of the copied call; 0 if there is no whole call.
   uint64_t Read(Copy* copy) const {
     const uint64_t sequence = sequence_.load(std::memory_order_acquire);  // sees the fields
     if (sequence == 0 || sequence == kWriting) return 0;
     *copy = {what_.load(), bytes_.load(), launch_.load()};
-    Atomics::Fence(std::memory_order_acquire);  // the copy comes before the second look
+    Atomics::Fence(std::memory_order_acquire);  // orders the copy before the second read
     return sequence_.load(std::memory_order_relaxed) == sequence ? sequence : 0;
   }
 
@@ -144,23 +145,24 @@ class BasicLastCallEntry {
   Relaxed<uint64_t, Atomics> launch_;
 };
 
-// The pages of a communicator's ring. A finalized one gives them up to a live one while somebody
-// may be reading them: who copied entries looks again whether the pages still are the same one's.
+// LastCallPages holds the pages of a communicator's ring. A finalized communicator may give them up
+// to a live one during a read. A reader that copied entries therefore checks again that the pages
+// have the same owner.
 //
-// Thread: Set, TakeAway: one at a time (the runtime's lock); the rest any.
+// Thread: Set, TakeAway: one at a time (the runtime's lock); the others any.
 template <typename Atomics, uint32_t kPages>
 class BasicLastCallPages {
  public:
-  // Before the record's state is published.
+  // Call before publishing the record's state.
   void Set(uint32_t i, uint16_t page) { pages_[i].store(page); }
   uint16_t page(uint32_t i) const { return pages_[i].load(); }
-  // How many there are; 0 is no page.
+  // Returns how many pages the ring has. 0 is no page.
   uint32_t Read(uint16_t (&pages)[kPages]) const {
     uint32_t count = 0;
     while (count < kPages && (pages[count] = pages_[count].load()) != 0) ++count;
     return count;
   }
-  // From now on they may be zeroed and have another owner.
+  // After this the pages may be zeroed and get another owner.
   uint32_t TakeAway(uint16_t (&pages)[kPages]) {
     const uint32_t count = Read(pages);
     for (Relaxed<uint16_t, Atomics>& page : pages_) page.store(0);
@@ -168,9 +170,9 @@ class BasicLastCallPages {
     Atomics::Fence(std::memory_order_release);
     return count;
   }
-  // Whether entries that were copied since Read are of this owner.
+  // True if entries copied since Read belong to this owner.
   bool HasStill(uint16_t first) const {
-    Atomics::Fence(std::memory_order_acquire);  // the copies come before the second look
+    Atomics::Fence(std::memory_order_acquire);  // orders the copies before the second read
     return pages_[0].load() == first;
   }
 

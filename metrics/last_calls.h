@@ -1,22 +1,22 @@
-// Writes a communicator's last calls into the ring that its record has (RecordWriter::Prepare).
+// LastCalls writes a communicator's last calls into its record's ring (RecordWriter::Prepare).
 //
-// A ring is some pages of the segment with kLastCallsPerPage entries each. The entry comes with the
-// call; when its launch has been made, and with which number, is added then, by the clock that the
-// launch is counted with. A launch carries the calls of the group that was called last. Calls whose
-// launch NCCL does not report, and those of CUDA graphs, stay without one.
+// A ring consists of pages of the segment with kLastCallsPerPage entries each. An entry is written
+// with the call. Its launch time and number are added when the launch is counted, with the same
+// clock. A launch carries the calls of the last group. Calls stay without a launch if NCCL does not
+// report it, or if they are captured into CUDA graphs.
 //
-// A program may break the rule that one thread writes at a time: calls before API v5 come from
-// NCCL's host callback thread, too, and ncclCommAbort ends a communicator beside its callbacks. An
-// entry's address, that of the call which waits for its launch among them, is therefore made of a
-// number and a page of a ring, and such a page is never anything else (Segment::TakeRingPage): the
-// worst is an entry that is wrong, or another ring's.
+// A program may break the rule of one writer at a time. Calls before API v5 also come from NCCL's
+// host callback thread, and ncclCommAbort ends a communicator during its callbacks. So every
+// entry's address, including that of the call waiting for its launch, is derived from a number and
+// a page of a ring. Such a page is never used for anything else (Segment::TakeRingPage). The worst
+// outcome is a wrong entry, in this or another ring.
 //
-// Its own fields are relaxed: NCCL orders the calls and the launches of a communicator, and nobody
-// else reads them.
+// Fields are relaxed: NCCL orders the calls and launches of a communicator, and no other thread
+// reads them.
 //
 // Thread: as LastCallEntry; Begin and Close under the runtime's lock. Cost of Note and NoteLaunch
-// together: 47 instructions, ten stores (bench/count_instructions.py); without a ring one branch
-// each.
+// together: 47 instructions, ten stores (bench/count_instructions.py); one branch each without a
+// ring.
 #ifndef METRICS_LAST_CALLS_H_
 #define METRICS_LAST_CALLS_H_
 
@@ -29,7 +29,7 @@
 
 namespace nccl_pulse {
 
-// Which call of a group gets the next peer, by its number, less one: of Sends, and of Recvs.
+// Call of a group that gets the next peer, as its number minus one: of Sends, and of Recvs.
 struct PeerCursor {
   Relaxed<uint64_t> group;
   Relaxed<uint32_t> next[2];
@@ -37,7 +37,7 @@ struct PeerCursor {
 
 class LastCalls {
  public:
-  // A new communicator's, which has been prepared.
+  // Starts with the ring of a prepared record.
   void Begin(Segment& segment, CommunicatorRecord& record) {
     Close();
     group_.store(0);
@@ -50,14 +50,14 @@ class LastCalls {
     record_.store(static_cast<uint16_t>(&record - &segment.record(0)));
     page_.store(PageOf(0));
   }
-  // There is nobody to write for. A callback that is running finds all else as it was.
+  // Stops writing. A running callback finds all other fields unchanged.
   void Close() {
     page_.store(nullptr);
     waiting_.store(kNone);
   }
 
-  // `what` and `bytes`: words of LastCallBits; kSameGroup is added. `group`: tells the calls of one
-  // group from those of another, 0: not known.
+  // `what` and `bytes`: words of LastCallBits; kSameGroup is added. `group`: identifies the call's
+  // group; 0: not known.
   void Note(uint64_t what, uint64_t bytes, uint64_t group) {
     if (!IsOfGroup(group)) return NoteFirst(what, bytes, group);
     what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
@@ -67,13 +67,13 @@ class LastCalls {
     Append(*page, what, bytes, true);
     TurnPage();
   }
-  // The same for a call that is not of the last one's group.
+  // Like Note, for a call that is not of the last call's group.
   void NoteFirst(uint64_t what, uint64_t bytes, uint64_t group) {
     PrepareWrap();
     NoteUsual(what, bytes, group);
     TurnPage();
   }
-  // The same for one that does not end a page.
+  // Like NoteFirst, for a call that does not end a page.
   [[gnu::always_inline]] void NoteUsual(uint64_t what, uint64_t bytes, uint64_t group) {
     LastCallPage* const page = page_.load();
     if (__builtin_expect(page == nullptr, 0)) return;
@@ -85,11 +85,11 @@ class LastCalls {
   void Note(const LastCallFields& call, uint64_t group) {
     Note(LastCallBits::What(call), LastCallBits::Bytes(call.bytes, call.stream), group);
   }
-  // The call that was noted last, and those of its group before it, get no launch.
+  // Leaves the last call, and earlier calls of its group, without a launch.
   void ForgetLaunch() { waiting_.store(kNone); }
-  // A Send or Recv of the last group has that peer: the first one of its operation without a peer
-  // gets it. NCCL reports a group's in an order of its own. Another `group`: it is not known whose
-  // peer it is.
+  // Gives `peer` to the first call of operation `op` without a peer in the last group. NCCL may
+  // report a group's peers in another order. No effect for any other `group`: the call is not
+  // known.
   [[gnu::noinline]] void NotePeer(uint32_t op, int32_t peer, uint64_t group, PeerCursor& cursor) {
     if (!IsOfGroup(group)) return;
     const auto calls = static_cast<uint32_t>(numbers_.load());
@@ -108,7 +108,8 @@ class LastCalls {
     }
     next.store(calls);
   }
-  // The launch that carries the calls of the last group. `number`: of those of the communicator.
+  // Notes the launch that carries the calls of the last group. `number`: among the communicator's
+  // launches.
   void NoteLaunch(uint64_t monotonic_ns, uint64_t number) {
     const uintptr_t waiting = waiting_.load();
     const uint64_t launch = LastCallBits::Launch(monotonic_ns, number);
@@ -121,7 +122,7 @@ class LastCalls {
   }
 
  private:
-  // Of waiting_; all else is the address of an entry.
+  // Values of waiting_; any other value is the address of an entry.
   static constexpr uintptr_t kNone = 0;
   static constexpr uintptr_t kGroup = 1;
 
@@ -132,34 +133,34 @@ class LastCalls {
     LastCallEntry& entry = page.entries[before % kLastCallsPerPage];
     auto waiting = reinterpret_cast<uintptr_t>(&entry);
     if (joins) waiting = JoinGroup(before, waiting);
-    // The flag itself is counted: no branch.
+    // Adds the flag itself to the count: no branch.
     static_assert(LastCallBits::kCollective == 1);
     constexpr uint64_t kFlag = uint64_t{1} << LastCallBits::kFlagsShift;
     const uint64_t next = numbers + 1 + ((what & kFlag) << (32 - LastCallBits::kFlagsShift));
     numbers_.store(next);
     entry.Write(next, what, bytes);
-    // Those of an earlier group are left without a launch.
+    // Calls of an earlier group stay without a launch.
     waiting_.store(waiting);
   }
-  // In front of a call that ends a page, as call number 2^32 does: takes back what that one carries
-  // into the number of collectives, so that each number wraps alone.
+  // Called before a call that ends a page, as call number 2^32 does. Subtracts the carry of that
+  // call into the number of collectives, so that the two numbers wrap independently.
   void PrepareWrap() {
     if (static_cast<uint32_t>(numbers_.load()) != UINT32_MAX) return;
     numbers_.store(numbers_.load() - (uint64_t{1} << 32));
   }
-  // Behind a call.
+  // Called after a call.
   void TurnPage() {
     const auto calls = static_cast<uint32_t>(numbers_.load());
     if (calls % kLastCallsPerPage == 0 && page_.load() != nullptr) page_.store(PageOf(calls));
   }
-  // Who waits from now on: this entry alone, or all since first_.
+  // Returns the new value of waiting_: this entry alone, or all calls since first_.
   uintptr_t JoinGroup(uint32_t before, uintptr_t entry) {
     const uintptr_t waiting = waiting_.load();
     if (waiting == kNone) return entry;
     if (waiting != kGroup) first_.store(before);  // the number of the call before this one
     return kGroup;
   }
-  // Of the call with that number, less one; null: the ring has been given up.
+  // Returns the page of call number `index` + 1; null if the ring has been given up.
   [[gnu::cold, gnu::noinline]] LastCallPage* PageOf(uint32_t index) const {
     Segment& segment = *segment_.load();
     const uint32_t place = index & mask_.load();
@@ -171,7 +172,7 @@ class LastCalls {
     LastCallPage* const page = PageOf(index);
     return page == nullptr ? nullptr : &page->entries[index % kLastCallsPerPage];
   }
-  // The number, less one, of the first call of the last group that the ring still has.
+  // Returns the number, minus one, of the oldest call of the last group still in the ring.
   uint32_t FirstOfGroup(uint32_t calls) const {
     uint32_t first = calls;
     while (first != 0 && calls - first <= mask_.load()) {
@@ -190,13 +191,13 @@ class LastCalls {
     }
   }
 
-  Relaxed<LastCallPage*> page_;  // of the next call, null: no ring, or its communicator is closed
+  Relaxed<LastCallPage*> page_;  // for the next call; null: no ring, or the communicator is closed
   Relaxed<uint64_t> group_;      // of the newest call
   Relaxed<uint64_t> numbers_;    // of the newest call, LastCallFields
-  Relaxed<uintptr_t> waiting_;   // for its launch
-  Relaxed<uint32_t> first_;      // number of the first one, if a group waits
-  Relaxed<uint16_t> mask_;       // entries of the ring, less one
-  Relaxed<uint16_t> record_;     // whose ring it is
+  Relaxed<uintptr_t> waiting_;   // call or group without a launch yet
+  Relaxed<uint32_t> first_;      // number of the group's first call, if a group waits
+  Relaxed<uint16_t> mask_;       // number of entries in the ring, minus one
+  Relaxed<uint16_t> record_;     // owner of the ring
   Relaxed<Segment*> segment_;
 };
 static_assert(sizeof(LastCalls) == 48);

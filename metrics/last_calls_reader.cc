@@ -1,4 +1,4 @@
-// RecordReader, the part that reads the ring of last calls.
+// The part of RecordReader that reads the ring of last calls.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -20,8 +20,8 @@ constexpr uint64_t kTextBytes = 48;
 constexpr uint64_t kKindBytes = sizeof(CallOrderSnapshot::Kind) + 2 * kTextBytes;
 constexpr uint64_t kLastCallBytes = sizeof(LastCallSnapshot) + 2 * kTextBytes;
 
-// A number of which the lower bits are known, and which is no later than `newest`, as far as that
-// was read in time: a little later is possible.
+// Returns the full number with these low bits, at most `newest`. It may be slightly later, because
+// `newest` was read earlier.
 uint64_t Widen(uint64_t newest, uint64_t low, int bits) {
   const uint64_t range = uint64_t{1} << bits;
   const uint64_t behind = (newest - low) & (range - 1);
@@ -116,7 +116,7 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
     out->last_calls_kept = 0;
     return;
   }
-  // After 2^32 calls numbers begin anew: within a ring they stay close to each other.
+  // Numbers wrap after 2^32 calls; within a ring they are close to each other.
   const uint32_t any = calls.empty() ? 0 : static_cast<uint32_t>(calls.front().number);
   std::sort(calls.begin(), calls.end(),
             [any](const LastCallSnapshot& a, const LastCallSnapshot& b) {
@@ -137,7 +137,7 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
     if (!Take((peers.sends_to.size() + peers.receives_from.size()) * sizeof(uint64_t))) return;
   }
   if (!wants_calls) {
-    bytes_ -= calls.size() * kLastCallBytes;  // they are not kept
+    bytes_ -= calls.size() * kLastCallBytes;  // not kept
     return;
   }
   out->last_calls = std::make_shared<const std::vector<LastCallSnapshot>>(std::move(calls));

@@ -1,16 +1,16 @@
-// How long work of a communicator stood still and then went on: the longest for each kind of call
-// that it stood in, and until when that is a measure for the next wait.
+// LongWait keeps the longest pause of a communicator's work that ended, for one kind of last call,
+// and until when it is a yardstick for later pauses.
 //
-// Waits of a job recur: for a checkpoint, an evaluation, the next request. One that does not come
-// again, as at the start of a job, must not excuse a hang hours later. So a wait counts for
-// kLongWaitRecurs times as long as work had gone on before it.
+// Pauses of a job recur: for a checkpoint, an evaluation, the next request. A pause that does not
+// recur, as at the start of a job, must not excuse a hang hours later. So a pause counts for
+// kLongWaitRecurs times as long as work had run before it.
 //
 //   word   bits
-//   what   longest, in microseconds (48) | what was called last meanwhile, LastCall (16); 0: free
-//   when   until when it counts (32) | when the last one about as long ended (32); monotonic, seconds
+//   what   longest, in microseconds (48) | last call during it, LastCall (16); 0: free
+//   when   until when it counts (32) | when the last similar one ended (32); monotonic, seconds
 //
-// Thread: the background thread writes; any process reads, the two words at different moments: it
-// may then take an end for that of the wait before.
+// Thread: the background thread writes; any process reads. A reader gets the two words at different
+// moments, so it may pair a pause with the previous one's end.
 #ifndef METRICS_LONG_WAIT_H_
 #define METRICS_LONG_WAIT_H_
 
@@ -21,7 +21,7 @@
 
 namespace nccl_pulse {
 
-inline constexpr int kLongWaits = 8;  // of a communicator
+inline constexpr int kLongWaits = 8;  // per communicator
 inline constexpr uint64_t kLongWaitRecurs = 3;
 
 struct LongWait {
@@ -37,12 +37,12 @@ struct LongWait {
   }
   static constexpr uint64_t EndedNs(uint64_t when) { return (when & UINT32_MAX) * kSecondNs; }
   static constexpr uint64_t UntilNs(uint64_t when) { return (when >> 32) * kSecondNs; }
-  // Work went on from `before_ns` to `begin_ns`.
+  // Returns until when the pause counts. Work ran from `before_ns` to `begin_ns`.
   static constexpr uint64_t CountsUntilNs(uint64_t before_ns, uint64_t begin_ns,
                                           uint64_t ended_ns) {
     return ended_ns + (begin_ns > before_ns ? kLongWaitRecurs * (begin_ns - before_ns) : 0);
   }
-  // Whether one says something of the other.
+  // True if two pauses are similar in length: within a factor of 1.5.
   static constexpr bool AreAlike(uint64_t a_ns, uint64_t b_ns) {
     return 3 * std::min(a_ns, b_ns) >= 2 * std::max(a_ns, b_ns);
   }

@@ -1,10 +1,10 @@
-// One name in the segment's table: entered by the thread that meets it first, compared by all
-// others, and read by other processes.
+// NameEntry is one name in the segment's table. The first thread that meets the name enters it;
+// others compare it, and other processes read it.
 //
 //   state   kFree ---> kWriting ---> kValid
 //              swap: one thread    publishes the text, which never changes again
 //
-// A thread that meets kWriting neither waits nor takes another entry: it may be this very name.
+// A thread that finds kWriting neither waits nor takes another entry: the name may be its own.
 //
 // Thread: Enter any; Read any, in other processes too. Cost: a few loads.
 // Explored by //tests/model:name_table_test.
@@ -18,7 +18,7 @@
 
 namespace nccl_pulse {
 
-// A name as it is in the table: zero-terminated, the rest zeroes.
+// A name as stored in the table: zero-terminated, padded with zeros.
 struct NameText {
   char text[28];
 };
@@ -28,8 +28,8 @@ class BasicNameEntry {
  public:
   enum State : uint32_t { kFree = 0, kWriting = 1, kValid = 2 };
   enum class Entered {
-    kHere,   // the entry has this name now
-    kOther,  // it has another one
+    kHere,   // the entry now has this name
+    kOther,  // the entry has another name
     kBusy    // another thread is writing it
   };
 
@@ -50,13 +50,13 @@ class BasicNameEntry {
     return Entered::kHere;
   }
 
-  // Enters `name` without a look at what is there. By whoever makes the table.
+  // Enters `name` without checking the entry. For the creator of the table.
   void Fill(const NameText& name) {
     for (int i = 0; i < kWords; ++i) words_[i].store(Word(name, i));
     state_.publish(kValid);  // publishes the text
   }
 
-  // False: there is no name.
+  // False if the entry has no name.
   bool Read(NameText* name) const {
     if (state_.acquire() != kValid) return false;  // sees the text
     for (int i = 0; i < kWords; ++i) {

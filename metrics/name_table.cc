@@ -3,8 +3,8 @@
 namespace nccl_pulse {
 namespace {
 
-// The strings that callbacks can carry (NCCL 2.30, src/misc/utils.cc and
-// src/include/plugin/profiler). The first eleven have fixed ids (name_table.h).
+// Strings that callbacks can carry (NCCL 2.30, src/misc/utils.cc and src/include/plugin/profiler).
+// The first eleven have fixed ids (name_table.h).
 constexpr const char* kKnownNames[] = {"AllReduce",
                                        "AllGather",
                                        "ReduceScatter",
@@ -64,12 +64,12 @@ void NameTable::Initialize() {
 NameId NameTable::Intern(const char* text) {
   if (text == nullptr || text[0] == '\0') return kNoName;
   const NameText name = Clean(text);
-  // Starts at "other", so that a name from NCCL that equals one of ours gets the same label.
+  // Starts at "other", so that an NCCL name equal to one of ours gets the same label.
   for (int id = kOtherName; id < kMaxNames; ++id) {
     const NameEntry::Entered entered = entries_[id].Enter(name);
     if (entered == NameEntry::Entered::kHere) return static_cast<NameId>(id);
     // Another thread is writing here, perhaps this very name. Waiting is not allowed, and a second
-    // entry would double the name, so this one event goes to "other".
+    // entry would duplicate the name, so this event goes to "other".
     if (entered == NameEntry::Entered::kBusy) return kOtherName;
   }
   return kOtherName;

@@ -1,11 +1,12 @@
-// The strings of NCCL that become label values (op, datatype, algo, proto), as small integers.
+// NameTable maps NCCL's strings that become label values (op, datatype, algo, proto) to small
+// integers.
 //
 // Append only: an id means the same string for the life of the segment, so a series key can hold
-// it. NCCL's known names are entered when the table is made; a name that a later NCCL invents is
-// appended by the first callback that meets it.
+// it. Names known in NCCL are entered when the table is created. The first callback that meets a
+// name of a later NCCL appends it.
 //
-// Thread: Intern any, lock-free, no allocation. Cost: a search by content, up to 128 short
-// compares; callbacks go through a cache by pointer (plugin/tracker/name_cache.h).
+// Thread: Intern any, lock-free, no allocation. Cost: a linear search, up to 128 short compares.
+// Callbacks use a cache by pointer (plugin/tracker/name_cache.h).
 #ifndef METRICS_NAME_TABLE_H_
 #define METRICS_NAME_TABLE_H_
 
@@ -16,33 +17,33 @@
 namespace nccl_pulse {
 
 using NameId = uint8_t;
-inline constexpr NameId kNoName = 0;  // "": NCCL gave none
-inline constexpr NameId kOtherName =
-    1;  // "other": the table was full, or is being written right now
+inline constexpr NameId kNoName = 0;        // "": NCCL passed none
+inline constexpr NameId kOtherName = 1;     // "other": the table is full, or being written
 inline constexpr NameId kOverflowName = 2;  // "overflow": series past the budget
 inline constexpr NameId kFirstNcclName = 3;
-// Operations whose bus bytes have a rule of their own (plugin/tracker/bus_bytes.h).
+// Operations with their own rule for bus bytes (plugin/tracker/bus_bytes.h).
 inline constexpr NameId kAllReduceName = 3;
 inline constexpr NameId kAllGatherName = 4;
 inline constexpr NameId kReduceScatterName = 5;
 inline constexpr NameId kAlltoAllName = 6;
 inline constexpr NameId kGatherName = 7;
 inline constexpr NameId kScatterName = 8;
-// A launch of several operations that only the launch as a whole could time.
+// A launch of several operations that was timed only as a whole.
 inline constexpr NameId kGroupedName = 9;
-// Operations with a root, or a peer.
+// Operations with a root or a peer.
 inline constexpr NameId kBroadcastName = 10;
 inline constexpr NameId kReduceName = 11;
 inline constexpr NameId kSendName = 12;
 inline constexpr NameId kReceiveName = 13;
 
-// Its row in tables that have one for each of NCCL's operations; all others share the last.
+// Returns the operation's row in tables with one row per NCCL operation. All others share the last.
 constexpr uint32_t OperationRowOf(uint32_t op) {
-  const uint32_t row = op - kFirstNcclName;  // very large for what comes before
+  const uint32_t row = op - kFirstNcclName;  // wraps to a large number for smaller ids
   return row < kOperationRows ? row : kOperationRows - 1;
 }
 
-// No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
+// True if no rank can leave the operation before all have entered. (A Broadcast's root can, and a
+// Reduce's leaves.)
 constexpr bool WaitsForAllRanks(uint32_t op) {
   return op == kAllReduceName || op == kAllGatherName || op == kReduceScatterName ||
          op == kAlltoAllName;
@@ -56,8 +57,8 @@ class NameTable {
   // Enters the fixed ids and NCCL's known names. Once, before any Intern.
   void Initialize();
 
-  // Id of `text` (null: kNoName). Reads at most 27 characters; longer names are cut, characters
-  // outside printable ASCII become '_'.
+  // Returns the id of `text` (null: kNoName). Reads at most 27 characters. Cuts longer names;
+  // replaces characters outside printable ASCII by '_'.
   NameId Intern(const char* text);
 
  private:

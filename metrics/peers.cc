@@ -22,7 +22,7 @@ void AddSorted(const Peers& peers, std::vector<uint64_t>* all) {
   all->erase(std::unique(all->begin(), all->end()), all->end());
 }
 
-// False: not all of them are known.
+// Adds the peers of one group. False if some are not known.
 bool AddGroup(const LastCallSnapshot* call, const LastCallSnapshot* end, int32_t rank,
               PeersSnapshot* peers) {
   Peers sends;
@@ -38,7 +38,7 @@ bool AddGroup(const LastCallSnapshot* call, const LastCallSnapshot* end, int32_t
   return are_peers && is_any_known && sends.unknown == receives.unknown && sends.unknown <= 1;
 }
 
-// Says whether the oldest launch in flight is known, and the GPU may have come to it.
+// True if the oldest launch in flight is known and the GPU may have reached it.
 bool IsAtOldest(const CommunicatorSnapshot& communicator) {
   const bool is_only = communicator.launches == communicator.launches_completed + 1;
   return communicator.is_at_oldest ||
@@ -54,21 +54,21 @@ PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
   PeersSnapshot peers;
   bool are_known = true;
   bool is_any = false;
-  uint64_t next = communicator.launches + 1;  // the launch behind those of the group
+  uint64_t next = communicator.launches + 1;  // the launch after those of the group
   for (std::size_t end = calls.size(); end > 0;) {
     std::size_t begin = end - 1;
     while (begin > 0 && calls[begin].is_of_group) --begin;
     const LastCallSnapshot& first = calls[begin];
     const bool is_of_several = end - begin > 1;
     if (first.launch == 0) {
-      are_known &= first.captured;  // else it has not been made, or was not reported
+      are_known &= first.captured;  // else its launch is not made yet, or was not reported
     } else {
       // NCCL may cut a group into several launches.
       const uint64_t last = is_of_several ? std::max(first.launch, next - 1) : first.launch;
       if (last <= completed) break;
       is_any = true;
       are_known &= AddGroup(&first, calls.data() + end, rank, &peers);
-      are_known &= !first.is_of_group;  // else the ring has lost its beginning
+      are_known &= !first.is_of_group;  // else the ring has lost the group's beginning
       const bool is_one_send = !is_of_several && !first.is_of_group && first.op == "Send";
       if (is_one_send && first.launch == completed + 1 && first.peer != rank &&
           IsAtOldest(communicator)) {

@@ -1,4 +1,4 @@
-// Makes the peers of what a communicator has in flight out of its last calls.
+// PeersOf derives the peers of a communicator's work in flight from its last calls.
 //
 // Thread: any, no state. Cost: some microseconds for 256 calls.
 #ifndef METRICS_PEERS_H_
@@ -11,9 +11,9 @@
 
 namespace nccl_pulse {
 
-// `calls`: of that communicator's rank, oldest first. All peers are known if the launches in flight
-// carry Send and Recv alone and the peer of each call is known. A Send and a Recv of a rank to itself
-// may be without one: NCCL does not report them if they are in place.
+// `calls`: the rank's calls, oldest first. All peers are known if the launches in flight carry only
+// Send and Recv and each call's peer is known. A Send and Recv of a rank to itself may be absent:
+// NCCL does not report them if they are in place.
 PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
                       const CommunicatorSnapshot& communicator);
 

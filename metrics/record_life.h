@@ -1,25 +1,25 @@
-// The states of a communicator's record: free, live, finalized, and free again for the next
-// communicator. Readers never stop the writer, so they look twice: if the generation has changed in
-// between, what they copied may belong to two communicators, and they drop it.
+// RecordLife holds the states of a communicator's record: free, live, finalized, and free again for
+// the next communicator. Readers never stop the writer, so they check the generation before and
+// after a copy. If it changed, the copy may mix two communicators and is dropped.
 //
 //   state      kFree --Publish--> kLive --Finalize--> kFinalized --End--> kFree ...
 //   generation    +1 at Begin (before Publish)                      +1 at End
 //
 //   writer                                      reader
-//   Begin    generation; identity               Enter   generation, state: kFree? not this one
+//   Begin    generation; identity               Enter   generation, state: if kFree, no record
 //   Publish  state = kLive                              copy of what the record holds
-//   End      state = kFree, generation, fence   IsSame  fence, generation once more: another one?
-//            zeroes                                     the copy mixes two owners, drop it
+//   End      state = kFree, generation, fence   IsSame  fence, generation again: if changed, the
+//            zeros                                      copy mixes two owners, drop it
 //
-// A reader that copied a zero, or anything that was stored after it, sees another generation when
-// it looks again: the writer's fence lies between the change and the stores, the reader's between
-// its copy and the second look.
+// A reader that copied a zero, or anything stored after it, sees another generation when it reads
+// it again. The writer's fence lies between the change and the stores, the reader's between its
+// copy and the second read.
 //
-// The epoch below works in the same way. It shows a reader that a record is just being moved into
-// the process' sums, so that nothing is missing between the two.
+// The epoch below works the same way. It tells a reader that a record is being moved into the
+// process' sums, so that neither misses its counts.
 //
-// Thread: writer: one at a time (the runtime's lock). Readers: any number, also of other processes.
-// Cost: none worth a word; only init, finalize and the background thread change states.
+// Thread: writer: one at a time (the runtime's lock). Readers: any number, in any process. Cost:
+// negligible; only init, finalize and the background thread change states.
 // Explored by //tests/model:recycling_test.
 #ifndef METRICS_RECORD_LIFE_H_
 #define METRICS_RECORD_LIFE_H_
@@ -37,7 +37,7 @@ class BasicRecordLife {
  public:
   // ---- writer ----
 
-  // Before a new owner's identity is stored. Returns the generation that lanes are claimed with.
+  // Call before storing a new owner's identity. Returns the generation with which to claim lanes.
   uint32_t Begin() {
     const uint32_t generation =
         generation_.load(std::memory_order_relaxed) + 1;  // the writer's own
@@ -46,20 +46,20 @@ class BasicRecordLife {
     generation_.store(generation, std::memory_order_release);
     return generation;
   }
-  // After it.
+  // Call after storing the identity.
   void Publish() {
-    // Release: who sees it live sees its identity.
+    // Release: a reader that sees it live sees its identity.
     state_.store(Number(CommunicatorState::kLive), std::memory_order_release);
   }
   void Finalize() {
-    // Release: who sees it finalized sees since when, and what was settled last.
+    // Release: a reader that sees it finalized sees the time and the last values stored before.
     state_.store(Number(CommunicatorState::kFinalized), std::memory_order_release);
   }
-  // Before what the record holds is zeroed. The caller holds all lanes: whoever claims one later
-  // sees the new generation through the lane.
+  // Call before zeroing the record, with all lanes held: a thread that claims one later sees the
+  // new generation through the lane.
   void End() {
     // The state first: a reader that enters with the new generation finds the record free. Release:
-    // one that finds it free sees the odd epoch, and does not take the sums for whole.
+    // a reader that finds it free sees the odd epoch, and does not take the sums for complete.
     state_.store(Number(CommunicatorState::kFree), std::memory_order_release);
     // Release: see above.
     generation_.store(generation_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
@@ -71,7 +71,7 @@ class BasicRecordLife {
     return static_cast<CommunicatorState>(state_.load(std::memory_order_relaxed));
   }
 
-  // ---- whoever holds a lane ----
+  // ---- holder of a lane ----
 
   // Relaxed: the lane's claim orders it.
   bool IsOf(uint32_t generation) const {
@@ -85,15 +85,15 @@ class BasicRecordLife {
     CommunicatorState state;
   };
   View Enter() const {
-    // Acquire: of a later generation it would see the state that goes with it, or a later one.
+    // Acquire: with a later generation, it sees that generation's state, or a later one.
     const uint32_t generation = generation_.load(std::memory_order_acquire);
-    // Acquire: sees the identity; a free one: the epoch.
+    // Acquire: sees the identity; if free, the epoch.
     const uint32_t state = state_.load(std::memory_order_acquire);
     return {generation, static_cast<CommunicatorState>(state)};
   }
-  // Whether all that was read since is of one owner.
+  // True if everything read since Enter belongs to one owner.
   bool IsSame(const View& view) const {
-    // Acquire: what was read before it comes before the second look.
+    // Acquire: orders the reads before it before the second read.
     Atomics::Fence(std::memory_order_acquire);
     return IsOf(view.generation);
   }
@@ -105,29 +105,30 @@ class BasicRecordLife {
   typename Atomics::template Atomic<uint32_t> generation_;
 };
 
-// Odd while a record is recycled: what it had counted is on its way into the process' sums.
+// RecycleEpoch is odd while a record is recycled: its counts are being moved into the process'
+// sums.
 template <typename Atomics>
 class BasicRecycleEpoch {
  public:
   // ---- writer ----
 
-  // Before the record's End.
+  // Call before the record's End.
   void Begin() {
     // Relaxed: End's stores of state and generation release it.
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  // After the sums are whole and the record is empty.
+  // Call when the sums are complete and the record is empty.
   void End() {
-    // Release: what is read from now on is whole.
+    // Release: reads that see this epoch see complete sums.
     epoch_.store(epoch_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
 
   // ---- reader ----
 
   uint64_t Enter() const { return epoch_.load(std::memory_order_acquire); }  // pairs with End
-  // Whether records and sums that were read since belong together.
+  // True if records and sums read since Enter belong together.
   bool IsWhole(uint64_t entered) const {
-    // Acquire: what was read before it comes before the second look.
+    // Acquire: orders the reads before it before the second read.
     Atomics::Fence(std::memory_order_acquire);
     return entered % 2 == 0 && epoch_.load(std::memory_order_relaxed) == entered;
   }

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// What one entry takes in a snapshot, with its own texts: a name has up to 27 bytes.
+// Approximate size of an entry in a snapshot, with its texts: a name has up to 27 bytes.
 constexpr uint64_t kTextBytes = 48;
 constexpr uint64_t kCounterBytes = sizeof(CallCountSnapshot) + 2 * kTextBytes;
 constexpr uint64_t kLatencyBytes = sizeof(LatencySnapshot) + kTextBytes;
@@ -24,7 +24,7 @@ bool IsLatencyKind(uint32_t kind) {
          kind < static_cast<uint32_t>(kLatencyKinds);
 }
 
-// Several series may belong to one entry. There are few entries, so a search is as good as a map.
+// Several series may share one entry. There are few entries, so linear search is as good as a map.
 void AddAlgorithm(AlgorithmCountSnapshot count, CommunicatorSnapshot* out) {
   for (AlgorithmCountSnapshot& known : out->algorithms) {
     if (known.op == count.op && known.algo == count.algo && known.proto == count.proto) {
@@ -91,7 +91,7 @@ bool RecordReader::ReadUserTag(uint64_t key, std::string* out) const {
   }
   const auto& header = *reinterpret_cast<const SegmentHeader*>(geometry_.base);
   const uint64_t tag = header.user_tags[id - 1].load();
-  // It was stored before the key, which orders nothing: the next reading has it.
+  // The tag was stored before the key, which orders nothing: the next reading sees it.
   if (tag == 0) return false;
   *out = std::to_string(tag);
   return true;
@@ -112,7 +112,7 @@ const T* RecordReader::ClaimPage(uint16_t page) {
 template const LastCallPage* RecordReader::ClaimPage(uint16_t page);  // last_calls_reader.cc
 
 int64_t RecordReader::Realtime(uint64_t monotonic_ns) const {
-  // Unsigned, so that the values of a hostile segment cannot overflow.
+  // Unsigned, so that values of a hostile segment cannot overflow.
   return monotonic_ns == 0
              ? 0
              : static_cast<int64_t>(monotonic_ns + static_cast<uint64_t>(realtime_offset_ns_));
@@ -142,7 +142,7 @@ bool RecordReader::ReadCommunicator(uint32_t index, CallbackCounts* callbacks,
   if (!Take(kCommunicatorBytes)) return false;
   out->finalized = view.state == CommunicatorState::kFinalized;
   ReadIdentity(*record, out);
-  // In the lanes, before the launches: the completed ones must never exceed the launched ones.
+  // Before the launches in the lanes: completed ones must never exceed launched ones.
   ReadHeartbeat(*record, out);
   ReadLanes(*record, callbacks, out);
   out->captured = record->captured.load() != 0;
@@ -270,7 +270,7 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
 void RecordReader::ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
   CounterPages counters;
   for (int lane = 0; lane < kLanes; ++lane) {
-    // Acquire: sees the page's zeroes.
+    // Acquire: sees the page's zeros.
     counters[lane] = ClaimPage<CounterPage>(record.lanes[lane].counter_page.acquire());
   }
   for (int i = 0; i < kSeriesPerCommunicator; ++i) {
@@ -296,7 +296,7 @@ void RecordReader::ReadLatency(const SeriesEntry& entry, uint64_t key, Communica
   latency.size_class = SeriesKey::SizeClass(key);
   bool any = false;
   for (const auto& slot : entry.page) {
-    const auto* page = ClaimPage<HistogramPage>(slot.acquire());  // sees the page's zeroes
+    const auto* page = ClaimPage<HistogramPage>(slot.acquire());  // sees the page's zeros
     if (page == nullptr) continue;
     any = true;
     for (int cell = 0; cell < kHistogramCells; ++cell) {
@@ -335,7 +335,7 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
     case SeriesKind::kAlgorithm:
       AddAlgorithm({op, Name(SeriesKey::AlgorithmOf(key)), Name(SeriesKey::Protocol(key)), a}, out);
       AddUntimed(op, SeriesKey::UntimedReasonOf(key), a, out);
-      // A mix of several operations' sequence numbers would mislead.
+      // A mixture of several operations' sequence numbers would mislead.
       if (SeriesKey::Op(key) != kOverflowName && largest_b > 0) {
         AddSequence({op, largest_b - 1}, out);
       }
@@ -353,7 +353,7 @@ void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int ser
       out->replayed.push_back({op, SeriesKey::SizeClass(key), a, b});
       break;
     default:
-      break;  // a kind of a later version, which this reader does not know
+      break;  // a kind of a later version
   }
 }
 
@@ -393,7 +393,7 @@ void RecordReader::ReadTimedCalls(const CommunicatorRecord& record, Communicator
   }
   for (auto& [sequence, call] : picked) {
     if (sequence >= oldest) break;
-    // In a second without calls the one of an earlier turn stays.
+    // A second without calls keeps the call of an earlier turn.
     const uint64_t before_ns =
         static_cast<uint64_t>(newest_ns) - static_cast<uint64_t>(call.end_realtime_ns);
     if (before_ns < uint64_t{kMoments} * kMomentNs) out->picked_calls.push_back(std::move(call));

@@ -1,8 +1,8 @@
-// Reads the communicators of one segment into a snapshot, trusting nothing. It is a part of
-// segment_reader.h, which checks the header first, and starts over when a record is recycled.
+// RecordReader reads the communicators of one segment into a snapshot, trusting nothing. It is part
+// of segment_reader.h, which first checks the header, and restarts if a record is recycled.
 //
-// Thread: any, one object for one reading. Cost: a copy of what is used. Errors: a communicator
-// that cannot be read is left out.
+// Thread: any, one object per reading. Cost: a copy of the used parts. Errors: an unreadable
+// communicator is left out.
 #ifndef METRICS_RECORD_READER_H_
 #define METRICS_RECORD_READER_H_
 
@@ -22,33 +22,32 @@ using CallbackCounts = std::array<uint64_t, kCallbackKinds>;
 
 class RecordReader {
  public:
-  // Of a snapshot that may have `most_bytes`, about.
+  // `most_bytes`: approximate limit of the snapshot.
   RecordReader(const SegmentGeometry& geometry, int64_t realtime_offset_ns, uint64_t most_bytes,
                const ReadWish& wish = {});
 
-  // Before all communicators are read (again).
+  // Call before reading all communicators (again).
   void Restart();
-  // What was read so far is more than the snapshot may have.
+  // True if the communicators read so far exceed the snapshot's limit.
   bool is_too_large() const { return bytes_ > most_bytes_; }
 
-  // The sums over communicators that are no longer here.
+  // Reads the sums over recycled communicators.
   void ReadRecycled(const SegmentHeader& header, ProcessSnapshot* out) const;
-  // False: the record is free, or changed hands while it was read.
+  // False if the record is free, or was recycled during the read.
   bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out);
 
  private:
   using CounterPages = std::array<const CounterPage*, kLanes>;
 
   const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
-  // Of the operation that has this row, see OperationRowOf.
+  // Returns the operation of a row, see OperationRowOf.
   const std::string& RowName(uint32_t row) const;
-  // Of a series of calls or latencies. False: its tag cannot be seen yet.
+  // Reads the tag of a series of calls or latencies. False if the tag is not visible yet.
   bool ReadUserTag(uint64_t key, std::string* out) const;
-  // Before the snapshot grows by so much. False when it may not.
+  // Call before the snapshot grows by `bytes`. False if that exceeds the limit.
   bool Take(uint64_t bytes);
-  // A page belongs to one lane of one series. What claims it a second time is left out, so that a
-  // segment whose entries all name the same page cannot make its reader's memory a multiple of its
-  // own.
+  // Returns a page that belongs to one lane of one series. A second claim of the same page fails.
+  // So a segment whose entries all name one page cannot multiply its reader's memory.
   template <typename T>
   const T* ClaimPage(uint16_t page);
   int64_t Realtime(uint64_t monotonic_ns) const;
@@ -62,7 +61,7 @@ class RecordReader {
   void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out);
   void ReadCounters(const CounterPages& pages, uint64_t key, int series,
                     CommunicatorSnapshot* out) const;
-  // False: the snapshot is full.
+  // False if the snapshot is full.
   bool ReadTimedCall(const TimedCall& call, std::map<uint64_t, TimedCallSnapshot>* by_sequence);
   void ReadTimedCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out);
   bool WantsLastCalls(const CommunicatorSnapshot& communicator) const;

@@ -25,8 +25,8 @@ uint32_t RecordWriter::Prepare(const Identity& identity) {
   return generation;
 }
 
-// All of them, or none: a ring has the same size everywhere in the process. Not from the pages that
-// are ready for callbacks.
+// Takes all pages or none: rings have the same size everywhere in the process. Does not use the
+// pages reserved for callbacks.
 void RecordWriter::TakeLastCallPages() {
   SegmentHeader& header = segment_.WritableHeader();
   const uint32_t wanted = header.last_calls / kLastCallsPerPage;
@@ -69,7 +69,7 @@ bool RecordWriter::Recycle() {
   return claimed == kLanes;
 }
 
-// Claims lanes from the first on, and returns how many: all of them unless one stays busy.
+// Claims lanes in order and returns how many: all, unless one stays busy.
 int RecordWriter::ClaimLanes() {
   for (int lane = 0; lane < kLanes; ++lane) {
     bool claimed = false;
@@ -82,12 +82,12 @@ int RecordWriter::ClaimLanes() {
   return kLanes;
 }
 
-// Readers accept the sums only if the epoch was even, and the same, before and after.
+// Readers accept the sums only if the epoch was even and did not change.
 void RecordWriter::AddToSums(uint32_t op, uint64_t calls, uint64_t bytes) {
   HeaderWriter(segment_).AddRecycledCalls(OperationRowOf(op), calls, bytes);
 }
 
-// All lanes are held, so nobody else writes what is read here.
+// All lanes are held, so no other thread writes what is read here.
 void RecordWriter::KeepSums() {
   HeaderWriter header(segment_);
   header.CountRecycled();
@@ -106,7 +106,7 @@ void RecordWriter::KeepSums() {
                 counters.series[series].b.load());
     }
   }
-  // Nobody calls or launches on a communicator that was finalized, see FollowedLaunches.
+  // A finalized communicator has no calls or launches, see FollowedLaunches.
   for (const CallbackKind kind : kFollowedCallbacks) {
     header.AddRecycledCallbacks(kind, record_.followed.callbacks_of(kind).load());
   }
@@ -148,7 +148,7 @@ void RecordWriter::GiveBackSeries() {
 
 void RecordWriter::Learn(uint64_t comm_id, const char* name, int32_t rank) {
   if (name != nullptr) CopyToShared(record_.name, name);
-  // Each stands alone: a reader in between shows a name without an id, once.
+  // Independent fields: a reader in between shows a name without an id, once.
   record_.rank.store(rank);
   record_.comm_id.store(comm_id);
 }
@@ -171,8 +171,8 @@ void RecordWriter::KeepIfAgreed(uint64_t number, const TimedCallFields& call) {
   if (end_ns < 0) return;
   const uint64_t hash = CallHash(CallSeed(record_.comm_id.load()), OperationRowOf(call.op),
                                  call.size_class, call.call_number);
-  // Two threads at once may both find theirs to be rarer, and the other one stays: this rank then
-  // has another call than the others for one second.
+  // Two threads at once may both find their call rarer, and the wrong one may stay. This rank then
+  // differs from the others for one second.
   TimedCall& kept = record_.calls_of_moments[end_ns / kMomentNs % kMoments];
   TimedCall::Copy before{};
   if (kept.Read(&before) != 0) {
@@ -204,7 +204,7 @@ void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool 
 }
 
 void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns) {
-  // That of the same kind; else a free place, or that of the shortest wait.
+  // The place of the same kind; else a free one, or that of the shortest wait.
   LongWait* place = &record_.long_waits[0];
   for (LongWait& each : record_.long_waits) {
     if (LongWait::Call(each.what.load()) == last_call) {
@@ -237,7 +237,7 @@ void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now
 void RecordWriter::NoteDriverError(uint32_t error, uint64_t now_ns) {
   if (record_.driver_error.load() != 0) return;  // one thread writes it
   record_.driver_error_ns.store(now_ns);
-  record_.driver_error.publish(error);  // a reader that sees it sees since when
+  record_.driver_error.publish(error);  // a reader that sees the error sees since when
 }
 
 void RecordWriter::StoreGraphs(const Graphs& graphs) {

@@ -1,18 +1,18 @@
-// Makes every write to a communicator's record that does not go through a lane (lane_writer.h): its
-// states, its identity, the heartbeat, and the ring of timed calls. The plugin, tests, benches and
-// made-up ranks all use this one writer.
+// RecordWriter makes every write to a communicator's record outside of lanes (lane_writer.h):
+// states, identity, heartbeat, and the ring of timed calls. The plugin, tests, benches and
+// simulated ranks all use this writer.
 //
 //   RecordWriter writer(segment, record);
 //   const uint32_t generation = writer.Prepare(identity);
-//   writer.Publish(source);     // kFree -> kLive: readers see it
+//   writer.Publish(source);     // kFree -> kLive: visible to readers
 //   writer.Finalize(now_ns);    // -> kFinalized: its numbers stay readable
-//   writer.Recycle();           // -> kFree, as if it had never been used
+//   writer.Recycle();           // -> kFree, as if never used
 //
-// Thread: the four above by one thread at a time (the runtime's lock). Readers may read meanwhile,
-// and callbacks and the background thread may still hold an older generation. The other functions
-// say who may call them. An object is two references; make one where it is needed.
+// Thread: the four above by one thread at a time (the runtime's lock). Readers may read meanwhile.
+// Callbacks and the background thread may still hold an older generation. The other functions name
+// their callers. An object is two references; make one where it is needed.
 //
-// Cost: Recycle waits for lanes that are busy, some 30 ms at most; nothing else waits or allocates.
+// Cost: Recycle waits up to about 30 ms for busy lanes; no other function waits or allocates.
 #ifndef METRICS_RECORD_WRITER_H_
 #define METRICS_RECORD_WRITER_H_
 
@@ -30,8 +30,8 @@ namespace nccl_pulse {
 
 class RecordWriter {
  public:
-  // A callback holds a lane for a fraction of a microsecond, unless its thread was taken off the
-  // CPU. Init and finalize wait for one this often, this long each time.
+  // A callback holds a lane for a fraction of a microsecond, unless its thread is preempted. Init
+  // and finalize retry this often, with this pause.
   static constexpr int kLaneAttempts = 50;
   static constexpr timespec kLanePause{0, 100000};
 
@@ -49,11 +49,11 @@ class RecordWriter {
     int32_t nccl_api_version = 0;
     uint32_t event_mask = 0;
   };
-  // Gives a free record, whose memory is there, its next generation and owner. The generation is
-  // the answer: lanes can be claimed with it from now on.
+  // Gives a free record, whose memory is populated, its next generation and owner. Returns the
+  // generation, with which lanes can be claimed from now on.
   uint32_t Prepare(const Identity& identity);
   void Publish(CompletionSource source);
-  // Whether a communicator that is prepared next gets a ring of last calls, or none is wanted.
+  // True if the next communicator gets a ring of last calls, or rings are off.
   static bool HasRoomForLastCalls(Segment& segment) {
     const SegmentHeader& header = segment.header();
     return header.last_call_pages_used.load() + header.last_calls / kLastCallsPerPage <=
@@ -61,37 +61,36 @@ class RecordWriter {
   }
   void Finalize(uint64_t now_ns);
 
-  // The pages of its last calls go to another communicator: of a finalized one, which keeps the
-  // rest. In an epoch of its own, as Recycle.
+  // Frees the pages of a finalized communicator's last calls for another one; the rest stays. Runs
+  // in an epoch of its own, like Recycle.
   void GiveUpLastCalls();
 
-  // Takes a finalized record back: its pages are free again, its calls and callbacks go on in the
-  // process' sums (recycled_*), and readers that were in the middle of it drop it. False when a
-  // lane stayed busy: its holder would write into the next communicator. The record then stays as
-  // it is, to be tried again later.
+  // Frees a finalized record and its pages. Its calls and callbacks move to the process' sums
+  // (recycled_*); readers in the middle of it drop it. False if a lane stayed busy: its holder
+  // would write into the next communicator. The record is then unchanged; try again later.
   bool Recycle();
 
-  // ---- identity that comes late; callbacks ----
+  // ---- late identity; callbacks ----
 
-  // API v1 to v3 name a communicator with its first operation. Any thread, once.
+  // Sets the identity that API v1 to v3 give only with the first operation. Any thread, once.
   void Learn(uint64_t comm_id, const char* name, int32_t rank);
-  // Why its GPU timestamps are no longer believed; the first reason holds. Any thread.
+  // Stores why GPU timestamps are no longer trusted; the first reason is kept. Any thread.
   void Distrust(TrustState why);
 
   // ---- the ring of timed calls ----
 
-  // Holder of a lane of the record: a recycler then waits. Also keeps the call as the agreed one of
-  // its second, if it is one (agreed_call.h).
+  // Caller holds a lane of the record, which makes a recycler wait. Also keeps the call if it is
+  // the agreed one of its second (agreed_call.h).
   void AppendTimedCall(const TimedCallFields& call);
 
-  // ---- calls and followed launches; the launching thread, without a lane ----
+  // ---- calls and followed launches; launching thread, without a lane ----
 
   void NoteCall(NameId op, uint32_t size_class) { NoteCall(op | uint64_t{size_class} << 8); }
   void NoteCall(uint64_t op_and_size_class) {
     record_.followed.last_call.store(LastCall::Pack(op_and_size_class));
   }
-  // Before the events that follow it, which publish it (heartbeat.h): never have more completed
-  // than were launched. `with_callback`: NCCL made one for it.
+  // Call before the events that follow the launch, which publish it (heartbeat.h): completed
+  // launches never exceed made ones. `with_callback`: NCCL made a callback for it.
   void CountFollowedLaunch(uint64_t now_ns, bool with_callback) {
     if (__builtin_expect(with_callback, 1)) {
       record_.followed.callbacks_of(CallbackKind::kLaunch).add(1);
@@ -101,24 +100,24 @@ class RecordWriter {
   }
   void NoteLastLaunch(uint64_t now_ns) { record_.followed.last_launch_ns.store(now_ns); }
   uint64_t followed_launches() const { return record_.followed.launches.load(); }
-  // Those with a callback.
+  // Returns the launches with a callback.
   uint64_t reported_launches() const {
     return record_.followed.callbacks_of(CallbackKind::kLaunch).load();
   }
   bool has_captured() const { return record_.captured.load() != 0; }
   uint64_t last_launch_ns() const { return record_.followed.last_launch_ns.load(); }
-  // A call was captured into a CUDA graph.
+  // Notes that a call was captured into a CUDA graph.
   void NoteCaptured() { record_.captured.store(1); }
 
-  // ---- heartbeat; the background thread, with a lane of the record in its hands ----
+  // ---- heartbeat; background thread, holding a lane of the record ----
 
   void StoreHeartbeat(const Heartbeat& heartbeat);
-  // Calls since the last launch that NCCL reported, and since when they stand; 0: none. `in_group`: NCCL
-  // is known not to have ended the last one's group.
+  // Stores the calls since the last launch that NCCL reported and since when they wait; 0: none.
+  // `in_group`: NCCL is known not to have ended the last call's group.
   void StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool in_group);
-  // Work stood still this long, until now, and then goes on. `last_call`: LastCall, meanwhile.
+  // Work paused for `waited_ns` until now and resumes. `last_call`: LastCall during the pause.
   void NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns);
-  // The driver answers with an error from which the context does not recover. The first one stays.
+  // Notes a driver error from which the context does not recover. The first one is kept.
   void NoteDriverError(uint32_t error, uint64_t now_ns);
   struct Graphs {
     uint64_t new_replays = 0;
@@ -136,9 +135,9 @@ class RecordWriter {
     uint64_t longest_pause_ns = 0;
   };
   void StoreWork(const Work& work);
-  // Where no events follow the launches.
+  // Call where no events follow the launches.
   void StoreOldestOperation(uint64_t enqueue_ns);
-  // False when it is not `from` any more: init and the background thread both change it.
+  // False if the source is not `from` any more: init and the background thread both change it.
   bool ChangeCompletionSource(CompletionSource from, CompletionSource to);
   CompletionSource completion_source() const {
     return static_cast<CompletionSource>(record_.completion_source.load());

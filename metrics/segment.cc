@@ -14,29 +14,29 @@
 namespace nccl_pulse {
 namespace {
 
-// From Linux 5.14; the number is in the kernel's uapi/asm-generic/mman-common.h (glibc 2.34 lacks
-// it).
+// From Linux 5.14; number from the kernel's uapi/asm-generic/mman-common.h (missing in glibc 2.34).
 constexpr int kMadvPopulateWrite = 23;
 
 constexpr uint64_t RoundUp(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// The text for errno. Unlike strerror, any thread may call it.
+// Returns the text for errno. Thread-safe, unlike strerror.
 std::string ErrorText() {
   const int error = errno;
   const char* text = strerrordesc_np(error);
   return text != nullptr ? text : "error " + std::to_string(error);
 }
 
-// From the kernel's uapi/linux/memfd.h (Linux 6.3) and uapi/linux/fcntl.h (Linux 5.1). Older
-// headers lack them.
+// From the kernel's uapi/linux/memfd.h (Linux 6.3) and uapi/linux/fcntl.h (Linux 5.1). Missing in
+// older headers.
 constexpr unsigned kMfdNoexecSeal = 0x0008;
 constexpr int kSealFutureWrite = 0x0010;
 
-// A memfd of `bytes` that can neither shrink nor grow; none, with the reason in `why`.
+// Makes a memfd of `bytes` that can neither shrink nor grow. On failure leaves `memory` empty and
+// sets `why`.
 void MakeSealedMemory(size_t bytes, SharedDescriptor* memory, std::string* why) {
-  // Beyond this limit the kernel not only refuses, it ends the process with SIGXFSZ.
+  // Beyond this limit the kernel ends the process with SIGXFSZ.
   rlimit file_size{};
   if (getrlimit(RLIMIT_FSIZE, &file_size) == 0 && file_size.rlim_cur < bytes) {
     *why = "the limit on file sizes (ulimit -f) is below " + std::to_string(bytes) + " bytes";
@@ -66,15 +66,15 @@ void MakeSealedMemory(size_t bytes, SharedDescriptor* memory, std::string* why) 
   memory->Close();
 }
 
-// Called after our own mapping is made. Whoever gets the descriptor can then only read, so nobody
-// else changes the indices that callbacks read back from the segment. A kernel before 5.1 lets them
-// write; measurements are worth having there, too.
+// Call after mapping the memory. Later holders of the descriptor can only read, so no other process
+// changes the indices that callbacks read back. A kernel before 5.1 lets them write; measurements
+// are worth having there too.
 void SealAgainstOtherWriters(int fd) {
   fcntl(fd, F_ADD_SEALS, kSealFutureWrite);
   fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);
 }
 
-// What is touched afterwards has memory: a refusal is an errno here, and would be a SIGBUS there.
+// Allocates the range, so that a refusal is an errno here, not SIGBUS at the first access.
 bool Reserve(int fd, uint64_t begin, uint64_t end) {
   int result = 0;
   do {
@@ -174,7 +174,7 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
     if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
     if (memory_.is_open() && !Reserve(memory_.get(), begin, end)) return false;
     for (uint64_t at = begin; at < end; at += page) {
-      // Adds nothing to a byte that others may be using: this maps the page without changing it.
+      // Maps the page without changing it: adds nothing to a byte that others may be using.
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
@@ -187,11 +187,11 @@ bool Segment::PopulateRecord(uint32_t index) {
   Ordered<uint32_t>& present = WritableHeader().records_present;
   const uint32_t first = present.load();  // written under this lock only
   if (index < first) return true;
-  // All records before it, too, so that one number says which may be touched.
+  // All records before it too, so that one number says which may be touched.
   if (!Populate(kRecordsOffset + first * kRecordStride, (index + 1 - first) * kRecordStride)) {
     return false;
   }
-  present.publish(index + 1);  // a reader that sees the number touches memory that is there
+  present.publish(index + 1);  // a reader that sees the number touches populated memory
   return true;
 }
 
@@ -201,8 +201,7 @@ bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
   if (free_pages >= reserve) return true;
   const uint32_t left = pool_->page_count() - next_unpopulated_page_;
   const uint32_t count = std::min({reserve - free_pages, step, left});
-  if (count == 0)
-    return true;  // the hard limit is reached, which the budget reports; this is not a refusal
+  if (count == 0) return true;  // hard limit reached, which the budget reports; not a refusal
   if (!Populate(pages_offset_ + uint64_t{next_unpopulated_page_} * kPageBytes,
                 uint64_t{count} * kPageBytes)) {
     return false;
@@ -226,7 +225,7 @@ uint16_t Segment::TakeRingPage() {
 }
 
 void Segment::GiveRingPageBack(uint16_t page) {
-  // No more than header().last_call_pages_used ever are.
+  // Never more than header().last_call_pages_used.
   if (page == kNoPage || free_ring_pages_ == kMostLastCallPages) return;
   for (LastCallEntry& entry : last_calls(page).entries) entry.Reset();
   ring_pages_[free_ring_pages_++] = page;

@@ -1,8 +1,8 @@
-// Owns a process' segment (segment_layout.h draws it): makes it, populates more of it when that is
-// needed, and gives access to its parts. Readers use segment_reader.h instead.
+// Segment owns a process' segment (drawn in segment_layout.h): creates it, populates more of it on
+// demand, and gives access to its parts. Readers use segment_reader.h instead.
 //
 // Thread: the Populate functions from init, finalize and the background thread, which take turns (a
-// lock that no callback takes); RecyclePage the same, without a lock; accessors and pages() any.
+// lock that no callback takes); RecyclePage likewise, without a lock; accessors and pages() any.
 #ifndef METRICS_SEGMENT_H_
 #define METRICS_SEGMENT_H_
 
@@ -24,20 +24,20 @@ class Segment {
   struct Options {
     uint64_t series_limit = 2048;  // hard limit on series of the whole process
     uint32_t last_calls = 0;       // SegmentHeader::last_calls
-    bool allow_shared = true;      // false: private memory at once (tests of the fallback)
+    bool allow_shared = true;      // false: use private memory at once (tests of the fallback)
   };
 
-  // Null only when the kernel gives no address space at all. `warning` is set when the segment is
-  // private memory because memfd or its seals were refused: this process' own endpoint works, no
-  // other process can read it.
+  // Returns null only if the kernel gives no address space. Sets `warning` if the segment is
+  // private memory because memfd or its seals were refused. The process' own endpoint then works,
+  // but no other process can read it.
   static std::unique_ptr<Segment> Create(const Options& options, std::string* warning);
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
   const SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
-  // Those that own a part of it use it: HeaderWriter, RecordWriter (the pages of last calls),
-  // UserTags, and tests that play another writer.
+  // For the owners of parts of the header: HeaderWriter, RecordWriter (the pages of last calls),
+  // UserTags, and tests that simulate another writer.
   SegmentHeader& WritableHeader() { return *reinterpret_cast<SegmentHeader*>(base_); }
   NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }
   CommunicatorRecord& record(uint32_t index) {
@@ -50,30 +50,30 @@ class Segment {
   LastCallPage& last_calls(uint16_t page) { return *reinterpret_cast<LastCallPage*>(PageAt(page)); }
   PagePool& pages() { return *pool_; }
 
-  // Makes the record's memory present, and that of all before it. False (less is measured) when the
-  // kernel refuses. From header().records_present on, a record must not even be read: a read can
-  // make the kernel allocate too, and when that fails it is SIGBUS.
+  // Populates the record's memory and that of all before it. False (less is measured) if the kernel
+  // refuses. Records from header().records_present on must not even be read: a read can make the
+  // kernel allocate, and a failed allocation is SIGBUS.
   bool PopulateRecord(uint32_t index);
 
-  // Brings the reserve of free pages up to `reserve`, populating at most `step` now. False when the
-  // kernel refuses (memory limit of the container, say): what there is stays usable.
+  // Refills the reserve of free pages to `reserve`, populating at most `step` now. False if the
+  // kernel refuses (a container's memory limit, for example); existing pages stay usable.
   bool PopulatePages(uint32_t reserve, uint32_t step);
 
-  // Zeroes a page and puts it back. The caller made sure that nobody writes it any more.
+  // Zeroes a page and frees it. The caller has made sure that no thread writes it any more.
   void RecyclePage(uint16_t page);
-  // A page for a ring of last calls, kNoPage: there is none now. It is not of the reserve, and
-  // stays one of a ring's for good: somebody may still write into the ring that gave it back. Both
-  // under the runtime's lock.
+  // Returns a page for a ring of last calls; kNoPage if there is none. It does not come from the
+  // reserve and stays a ring page for good: a thread may still write into the ring that gave it
+  // back. Both under the runtime's lock.
   uint16_t TakeRingPage();
   void GiveRingPageBack(uint16_t page);
 
   const void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
-  // What another process can be given; empty for private memory.
+  // Returns the descriptor to hand to another process; empty for private memory.
   const SharedDescriptor& memory() const { return memory_; }
   size_t populated_bytes() const { return populated_bytes_.load(); }
 
-  // In a forked child: drops the mapping and the descriptor without touching the contents.
+  // In a forked child: drops the mapping and the descriptor, leaving the contents alone.
   void AbandonAfterFork();
 
  private:
@@ -92,7 +92,7 @@ class Segment {
   Relaxed<size_t> populated_bytes_{0};
   std::unique_ptr<PagePool::Link[]> links_;
   std::unique_ptr<PagePool> pool_;
-  // Pages of rings that no ring has. The runtime's lock.
+  // Ring pages without a ring. Under the runtime's lock.
   uint16_t ring_pages_[kMostLastCallPages];
   uint32_t free_ring_pages_ = 0;
 };

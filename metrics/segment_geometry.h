@@ -1,6 +1,6 @@
-// Where the parts of a segment lie, once its header has been checked. A part of segment_reader.h.
+// SegmentGeometry says where the parts of a checked segment lie. Part of segment_reader.h.
 //
-// Thread: any. Cost: some loads. Errors: a sentence for a person.
+// Thread: any. Cost: some loads. Errors: a readable sentence.
 #ifndef METRICS_SEGMENT_GEOMETRY_H_
 #define METRICS_SEGMENT_GEOMETRY_H_
 
@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// Reads a plain field that another process may be changing, exactly once.
+// Reads a plain field exactly once; another process may be changing it.
 template <typename T>
 T ReadOnce(const T& field) {
   T value;
@@ -23,20 +23,20 @@ T ReadOnce(const T& field) {
 
 struct SegmentGeometry {
   const uint8_t* base;
-  uint32_t communicators;    // as many as the segment has places for
-  uint32_t records_present;  // as many as may be touched
+  uint32_t communicators;    // capacity of the segment
+  uint32_t records_present;  // records that may be touched
   uint32_t pages;
   uint64_t pages_offset;
   SegmentExtents extents;
 
-  // Null: there is no memory behind it.
+  // Null if no memory is behind it.
   const CommunicatorRecord* Record(uint32_t index) const;
-  // Also null: no such page.
+  // Null also if there is no such page.
   const void* Page(uint16_t page) const;
 };
 
-// The layout has one possible geometry per version but for the number of pages, so anything else is
-// wrong: false.
+// False unless the geometry is the only possible one of its version; only the number of pages
+// varies.
 bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents,
                    SegmentGeometry* geometry, std::string* error);
 

@@ -1,10 +1,10 @@
-// The segment: the memory in which one process keeps everything it has measured.
+// The segment: shared memory in which one process keeps everything it has measured.
 //
 // WHY. Numbers must survive a reader that is slow, hostile or gone, and a writer that crashes. So
-// writers put plain 64-bit cells into memory that a reader can map read-only, and neither ever
-// waits for the other. The memory is a memfd, sealed against shrinking and growing: a mapped page
-// cannot disappear under a reader (no SIGBUS). There are offsets and indices in it, never
-// pointers. All integers are little-endian.
+// writers put plain 64-bit cells into memory that a reader can map read-only, and neither waits for
+// the other. The memory is a memfd, sealed against shrinking and growing: a mapped page cannot
+// disappear under a reader (no SIGBUS). It holds offsets and indices, never pointers. All integers
+// are little-endian.
 //
 //   offset
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
@@ -29,31 +29,31 @@
 //   +-------------------------------+
 //
 // WHO WRITES WHAT
-//   header                  HeaderWriter (header_writer.h): init, the background thread, and on rare
-//                           paths callbacks; its geometry and records_present: Segment
+//   header                  HeaderWriter (header_writer.h): init, background thread, callbacks on
+//                           rare paths; geometry and records_present: Segment
 //   names                   init and callbacks, append only
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
 //                           thread; followed and captured: the launching thread
 //   Page of last calls      the calling and the launching thread, LastCalls (last_calls.h)
-//   Lane and its cells      whoever holds the lane, LaneWriter (lane_writer.h). A lane
-//                           (docs/architecture.md) has one writer at a time, claimed for the length of
-//                           one callback with one compare-and-swap and given back with one store.
-//                           A thread that ends holds nothing, so nothing has to be taken over, and
-//                           a thread born for one group costs nothing. In lane 0 the threads that
-//                           call, launch and report operations write without a claim, each its own
-//                           cells (visit.h)
-//   SeriesEntry.key         any lane's holder, once (compare-and-swap from 0); it does not change
-//                           until the record is recycled
+//   Lane and its cells      the lane's holder, LaneWriter (lane_writer.h). A lane
+//                           (docs/architecture.md) has one writer at a time. One compare-and-swap
+//                           claims it for the length of one callback; one store releases it.
+//                           Threads hold nothing between callbacks, so a thread that ends leaves
+//                           nothing to take over, and a short-lived thread costs nothing. In lane 0
+//                           the threads that call, launch and report operations write without a
+//                           claim, each its own cells (visit.h)
+//   SeriesEntry.key         any lane's holder, once (compare-and-swap from 0); unchanged until the
+//                           record is recycled
 //   SeriesEntry.page[lane]  the holder of that lane, once
 //
 // STATES of a record
 //   kFree ---> kLive ---> kFinalized ---> kFree ...
-//        publish    finalize       recycle: ten minutes after the end, or when its place or its
+//        publish    finalize       recycle: ten minutes after the end, or when its record or its
 //                                  series are needed, the oldest first
-// Cells only grow while the record's generation stands still. Recycling changes the generation
-// before anything else; a reader compares the generation before and after its copy: record_life.h.
+// Cells only grow while the record's generation is unchanged. Recycling changes the generation
+// before anything else. A reader compares the generation before and after its copy (record_life.h).
 //
-// Orderings belong to the types of the fields: atomic_cell.h has the rules.
+// Orderings belong to the types of the fields; atomic_cell.h has the rules.
 #ifndef METRICS_SEGMENT_LAYOUT_H_
 #define METRICS_SEGMENT_LAYOUT_H_
 
@@ -84,10 +84,11 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                   std::atomic<uint16_t>::is_always_lock_free,
               "atomics in shared memory must not hide a lock");
 
-// A number that grows while its owner lives. Its writer publishes it last of what belongs together.
+// A number that grows while its owner lives. Its writer publishes it after the fields it belongs
+// to.
 using Cell = Ordered<uint64_t>;
 
-// Zero, the state of what was never used. Relaxed: whoever publishes what comes next orders it.
+// Zeroes a field, as if never used. Relaxed: ordered by whoever publishes what comes next.
 template <typename T>
 void ResetField(Relaxed<T>& field) {
   field.store(0);
@@ -113,10 +114,10 @@ inline constexpr int kOperationRows = 16;  // NCCL's operations; all others shar
 inline constexpr int kMaxUserTags = 64;
 inline constexpr uint32_t kPageBytes = 2048;
 inline constexpr uint32_t kLastCallsPerPage = kPageBytes / sizeof(LastCallEntry);
-inline constexpr uint32_t kLastCallPages = 8;  // of a communicator, at most
+inline constexpr uint32_t kLastCallPages = 8;  // per communicator, at most
 inline constexpr uint32_t kMostLastCalls = kLastCallPages * kLastCallsPerPage;
-inline constexpr uint32_t kMostLastCallPages = 256;      // of a process
-inline constexpr uint32_t kStaticLabelsBytes = 1024;     // the terminating zero included
+inline constexpr uint32_t kMostLastCallPages = 256;      // per process
+inline constexpr uint32_t kStaticLabelsBytes = 1024;     // including the terminating zero
 inline constexpr uint32_t kNcclEnvironmentBytes = 1024;  // likewise
 inline constexpr uint32_t kMaxCommunicators = 1024;
 inline constexpr uint32_t kMaxSegmentPages = 65535;
@@ -142,8 +143,8 @@ struct SegmentHeader {
   int32_t pid;
   int32_t nccl_api_version;
   uint32_t event_mask;
-  // Records whose memory is there. A reader must not touch those behind: reading a hole of a memfd
-  // allocates it.
+  // Records whose memory is populated. A reader must not touch later ones: reading a hole of a
+  // memfd allocates it.
   Ordered<uint32_t> records_present;
   char plugin_version[32];
   char timing[16];
@@ -160,53 +161,53 @@ struct SegmentHeader {
   Cell last_poll_monotonic_ns;
 
   Relaxed<int32_t> sampling_exponent;  // -1: no stream timing
-  uint32_t pid_namespace;              // its inode; 0: the system's own, or unknown
+  uint32_t pid_namespace;              // inode; 0: the system's own, or unknown
   Cell series_used;
   uint64_t series_limit;
   Cell sampled_callbacks;
   Cell sampled_callback_ns;
   Cell ignored[32];  // by IgnoredReason
 
-  // A reader that saw it change starts again, so that callbacks are never missing between their
+  // A reader that sees it change starts over, so that callbacks are never missing between their
   // record and this sum.
   RecycleEpoch recycle_epoch;
   Cell recycled_callbacks[6];  // by CallbackKind, of communicators whose record was recycled
 
-  // How long network steps have been watched, 0: never. Written by the background thread.
+  // Total time during which network steps were watched, 0: never. Background thread.
   Cell network_observed_ns;
 
   Relaxed<uint32_t> poller_state;  // PollerState
-  // Somebody else changed the event mask (NCCL's RAS can, from 2.31 on). The first: the events that
-  // all masks in such a state have, 0: there is none. The second: how often. Background thread.
+  // Another party changed the event mask (NCCL's RAS can, from 2.31 on): the events common to all
+  // such masks (0: none), and the number of changes. Background thread.
   Relaxed<uint32_t> foreign_event_mask;
   Cell event_mask_changes;
 
-  // What the communicators whose record was recycled had called, so that the process' totals never
-  // step back: by operation, rows as in OperationRowOf. See recycle_epoch.
+  // Calls of recycled communicators, so that the process' totals never decrease. By operation, rows
+  // as in OperationRowOf. See recycle_epoch.
   Cell recycled_communicators;
   Cell recycled_calls[kOperationRows];
   Cell recycled_bytes[kOperationRows];
 
   Cell graph_captures[kCaptureFates];  // by CaptureFate. Background thread
 
-  // The user's tags that were met, in that order; 0: free. Written once each. user_tags.h
+  // The user's tags in order of appearance; 0: free. Each is written once. user_tags.h
   Relaxed<uint64_t> user_tags[kMaxUserTags];
 
   char completion_source[16];                    // "stream", "proxy", "kernel", "none"
   char static_labels[kStaticLabelsBytes];        // the user's, "name=value,name=value"
   char nccl_environment[kNcclEnvironmentBytes];  // plugin/runtime/nccl_environment.h
 
-  // Entries that a communicator's ring of last calls is to have: 0, or a power of two of pages full.
-  // And the pages that rings have; init lock.
+  // Entries of each communicator's ring of last calls: 0, or a power of two of full pages. Then the
+  // pages that rings hold; init lock.
   uint32_t last_calls;
   Relaxed<uint32_t> last_call_pages_used;
 
-  // Commands to the process, by CommandResult, and which settings are not what it started with: bit
-  // n is LiveSetting n. Background thread.
+  // Commands to the process, by CommandResult. Then the settings changed since the start: bit n is
+  // LiveSetting n. Background thread.
   Cell commands[kCommandResults];
   Relaxed<uint32_t> changed_settings;
 
-  Cell counters_read_monotonic_ns;  // by "pulse-work", 0: there is no such thread
+  Cell counters_read_monotonic_ns;  // by "pulse-work"; 0: no such thread
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;
@@ -216,7 +217,7 @@ inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 // ---- series -------------------------------------------------------------------------------------
 
 struct SeriesEntry {
-  Relaxed<uint64_t> key;           // SeriesKey, 0: free. The key is all there is to see
+  Relaxed<uint64_t> key;           // SeriesKey, 0: free. The key carries no other data
   Ordered<uint16_t> page[kLanes];  // histogram page of each lane, kNoPage: none yet
 
   void Reset() { ResetFields(key, page); }
@@ -256,17 +257,17 @@ struct Lane {
   Cell launches;
   Cell last_launch_ns;  // monotonic; the largest over the lanes counts
   Cell last_completion_ns;
-  Cell overflowed_operations;  // times that one found no series of its own
-  Cell network_bytes[2];       // by NetworkDirection, of the steps that were watched
+  Cell overflowed_operations;  // operations without a series of their own
+  Cell network_bytes[2];       // by NetworkDirection, of watched steps
   Cell network_wait_ns[6];     // by NetworkWait
-  // Calls that no kCalls series has, and their bytes: the calls' overflow, which needs neither an
-  // entry nor a page. Of overflowed_operations.
+  // Calls without a kCalls series, and their bytes. This overflow needs no entry and no page. Also
+  // part of overflowed_operations.
   Cell overflowed_calls;
   Cell overflowed_bytes;
-  Relaxed<uint64_t> network_moved_ns;  // monotonic: when such a step ended last
+  Relaxed<uint64_t> network_moved_ns;  // monotonic; end of the last watched step
   uint64_t reserved1[2];
 
-  // Everything but the claim. By whoever holds the lane.
+  // Zeroes everything but the claim. Caller holds the lane.
   void Reset() {
     ResetFields(counter_page, callbacks, launches, last_launch_ns, last_completion_ns,
                 overflowed_operations, network_bytes, network_wait_ns, overflowed_calls,
@@ -275,7 +276,7 @@ struct Lane {
 };
 static_assert(sizeof(Lane) == 192, "whole cache lines: neighbours do not share");
 
-// What was called last: 1 + the operation's name | size class << 8. 0: nothing yet.
+// The last call: 1 + the operation's name | size class << 8. 0: none yet.
 struct LastCall {
   static constexpr uint64_t Pack(uint32_t op, uint32_t size_class) {
     return Pack(uint64_t{op} | uint64_t{size_class} << 8);
@@ -289,10 +290,9 @@ struct LastCall {
 inline constexpr CallbackKind kFollowedCallbacks[] = {CallbackKind::kApi, CallbackKind::kLaunch,
                                                       CallbackKind::kOperation};
 
-// The last call, and the launches that are followed. NCCL serialises the calls and the launches of
-// a communicator, so each of these cells has one writer at a time without a lane; launches that are
-// not followed are counted in lanes. All that an eager operation counts in a record, but for its
-// series, is in this line.
+// The last call and the followed launches. NCCL serializes the calls and the launches of a
+// communicator, so each cell has one writer at a time without a lane. Lanes count the other
+// launches. An eager operation counts everything but its series in this cache line.
 struct FollowedLaunches {
   Cell launches;
   Cell callbacks[3];                 // of kFollowedCallbacks, less those in lanes
@@ -306,7 +306,7 @@ struct FollowedLaunches {
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
 
-// CommunicatorRecord::work_status: state:8 | refutal:8 | whether operations are known:1.
+// CommunicatorRecord::work_status: state:8 | refutal:8 | are_operations_known:1.
 struct WorkStatus {
   static constexpr uint64_t Pack(WorkState state, WorkRefutal refutal, bool are_operations_known) {
     return static_cast<uint64_t>(state) | static_cast<uint64_t>(refutal) << 8 |
@@ -317,14 +317,14 @@ struct WorkStatus {
   static constexpr bool AreOperationsKnown(uint64_t bits) { return (bits >> 16 & 1) != 0; }
 };
 
-// CommunicatorRecord::unreported_calls: calls:63 | whether NCCL has not ended the group of the last one:1.
+// CommunicatorRecord::unreported_calls: calls:63 | NCCL has not ended the last call's group:1.
 struct UnreportedCallsBits {
   static constexpr uint64_t kInGroup = uint64_t{1} << 63;
 };
 
 struct CommunicatorRecord {
   RecordLife life;
-  Relaxed<uint64_t> comm_id;  // set late for API v1 to v3, which name it with the first operation
+  Relaxed<uint64_t> comm_id;  // set late for API v1 to v3, which pass it with the first operation
   Relaxed<int32_t> rank;
   Relaxed<int32_t> nranks;
   Relaxed<int32_t> nnodes;
@@ -341,44 +341,43 @@ struct CommunicatorRecord {
   char gpu[16];
   char uuid[48];
   char pci_bus_id[32];
-  Relaxed<int32_t> nccl_api_version;  // of the NCCL that made it: a process may have several
-  Relaxed<uint32_t> event_mask;       // that this NCCL was given
+  Relaxed<int32_t> nccl_api_version;  // of the communicator's NCCL; a process may have several
+  Relaxed<uint32_t> event_mask;       // that this NCCL got
   // Calls since the last launch that NCCL reported, as the background thread last saw them, and
-  // since when they stand alone; 0: none. Their launches cannot be seen, or have not been made.
+  // since when; 0: none. Their launches are not visible, or have not been made.
   Cell unreported_calls;                  // UnreportedCallsBits
   Relaxed<uint64_t> unreported_since_ns;  // monotonic; published by the calls
-  // The longest that the oldest launch in flight stood without progress and then completed, by
-  // what was called last meanwhile. Background thread.
+  // The longest pauses of the oldest launch in flight that ended, by the last call during the
+  // pause. Background thread.
   LongWait long_waits[kLongWaits];
   // Replays of CUDA graphs (CommunicatorSnapshot). Background thread. The time is stored first and
-  // read last: whoever reads something new of the others finds that something has just moved.
+  // read last: a reader that sees a new value of the others also sees a recent time.
   Cell graph_replays;
   Cell graph_replays_in_flight;
-  Cell graph_captures;  // GraphPlace, as the next one
+  Cell graph_captures;  // GraphPlace, with graph_calls
   Cell graph_calls;
   Relaxed<uint64_t> graph_moved_ns;  // monotonic
-  // The ring of its last calls, kNoPage from the first that it does not have. Published with the
-  // state.
+  // Pages of the ring of last calls; kNoPage after the last one. Published with the state.
   BasicLastCallPages<StdAtomics, kLastCallPages> last_call_pages;
-  // The first error of the driver from which its context does not recover (driver_error.h), 0: none
-  // was seen; and when it was. Background thread.
+  // The first driver error from which the context does not recover (driver_error.h), 0: none; and
+  // when it was seen. Background thread.
   Cell driver_error;
   Relaxed<uint64_t> driver_error_ns;  // monotonic; published by the error
-  // NCCL's own counter of finished work (plugin/cuda/work_proof.h). Background thread. The times are
-  // stored first and read last, as those of replays.
+  // NCCL's own work counter (plugin/cuda/work_proof.h). Background thread. Times are stored first
+  // and read last, as for replays.
   Cell work_status;                 // WorkStatus
-  Cell work_operations;             // that replays of graphs executed
+  Cell work_operations;             // executed by replays of graphs
   Relaxed<uint64_t> work_moved_ns;  // monotonic
   Relaxed<uint64_t> work_longest_pause_ns;
   alignas(64) FollowedLaunches followed;
   alignas(64) Lane lanes[kLanes];
   SeriesEntry series[kSeriesPerCommunicator];
   TimedCall timed_calls[kTimedCalls];
-  // The call of each second that all ranks pick: agreed_call.h. By the second's number.
+  // The agreed call of each second (agreed_call.h), by the second's number.
   TimedCall calls_of_moments[kMoments];
 
-  // Everything but its life and the claims of its lanes, as if it had never been used. By who holds
-  // all lanes. Relaxed: published with the lanes, and with the state.
+  // Zeroes everything but its life and the claims of its lanes. Caller holds all lanes. Relaxed:
+  // published with the lanes, and with the state.
   void Reset() {
     ResetFields(comm_id, rank, nranks, nnodes, index, kernel_trust, series_count,
                 finalized_monotonic_ns, init_realtime_ns, next_timed_call, completion_source,

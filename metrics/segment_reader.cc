@@ -71,12 +71,11 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
 
   RecordReader reader(geometry, realtime_offset_ns, limit != nullptr ? limit->bytes : UINT64_MAX,
                       wish);
-  // Its thread stands in a call of the driver, and the other one does not.
+  // Its thread is inside a driver call, and the background thread is not.
   const bool is_stuck =
       snapshot->counters_read_ns != 0 && last_poll_ns > snapshot->counters_read_ns + kWorkStuckNs;
   // A writer recycles a record in microseconds, so a few attempts are enough. The pauses are for a
-  // writer that was taken off the CPU. A writer that died half way, or a hostile one, must not keep
-  // us here.
+  // preempted writer. A writer that died half way, or a hostile one, must not block this loop.
   constexpr int kMaxAttempts = 5;
   for (int attempt = 0; attempt < kMaxAttempts; ++attempt) {
     if (attempt > 0) {

@@ -1,5 +1,5 @@
-// The key of a series within its communicator, in 64 bits, so that one compare-and-swap enters it.
-// It is never 0: bit 63 is always set.
+// SeriesKey packs the key of a series within its communicator into 64 bits, so that one
+// compare-and-swap enters it. It is never 0: bit 63 is always set.
 //
 //   bits      63  39:32         31:24  23:16           15:8         7:0        cells {a, b}
 //   ---------------------------------------------------------------------------------------------
@@ -13,12 +13,12 @@
 //              1  kComposite    op     size class      -            captured   operations, -
 //
 // op, datatype, algorithm and protocol are indices into the name table. kCalls and kLatency have
-// the user's tag in bits 47:40, as user_tags.h numbers them; 0: none.
+// the user's tag in bits 47:40, numbered by user_tags.h; 0: none.
 //
-// The untimed reason is an UntimedReason, kTimed when there is none. It always means that these
-// operations have no duration, for this reason. When the reason is known at the time of counting,
-// it stands in the kAlgorithm series, which costs a callback nothing. When it comes later, or there
-// is no algorithm, the operation is counted in a kUntimed series. A reader adds the two up.
+// The untimed reason is an UntimedReason, or kTimed. It always means that these operations have no
+// duration, for this reason. If the reason is known when the operation is counted, the kAlgorithm
+// series holds it, at no cost for the callback. If it comes later, or there is no algorithm, a
+// kUntimed series counts the operation. A reader adds the two.
 //
 // Thread: pure functions.
 #ifndef METRICS_SERIES_KEY_H_
@@ -37,11 +37,11 @@ enum class SeriesKind : uint8_t {
   kUntimed = 4,
   kUncompleted = 5,
   kReplayed = 6,   // executed by replays of CUDA graphs
-  kComposite = 7,  // AlltoAll, Gather, Scatter: kCalls has the Send and Recv that they are made of
+  kComposite = 7,  // AlltoAll, Gather, Scatter; kCalls has the Send and Recv that they consist of
 };
 
 struct SeriesKey {
-  // In the place of an UntimedReason.
+  // Takes the place of an UntimedReason.
   static constexpr UntimedReason kTimed{0};
 
   // ---- one for each kind ----
@@ -70,7 +70,7 @@ struct SeriesKey {
   static constexpr uint64_t Composite(uint32_t op, uint32_t size_class, bool captured) {
     return Pack(SeriesKind::kComposite, op, size_class, 0, captured ? 1 : 0);
   }
-  // Of calls and latencies: those with that tag of the user's.
+  // Adds the user's tag to a key of calls or latencies.
   static constexpr uint64_t WithTag(uint64_t key, uint32_t user_tag) {
     return key | uint64_t{user_tag & 0xff} << 40;
   }
@@ -83,7 +83,7 @@ struct SeriesKey {
   static constexpr uint32_t Op(uint64_t key) { return key >> 24 & 0xff; }
   static constexpr uint32_t UserTag(uint64_t key) { return key >> 40 & 0xff; }
 
-  // ---- of those kinds that have it; not checked: a reader trusts none of them ----
+  // ---- of kinds that have the field; not checked: a reader trusts none of them ----
 
   static constexpr int SizeClass(uint64_t key) { return static_cast<int>(key >> 16 & 0xff); }
   static constexpr uint32_t UntimedReasonOf(uint64_t key) { return key >> 16 & 0xff; }
@@ -93,10 +93,10 @@ struct SeriesKey {
   static constexpr bool IsCaptured(uint64_t key) { return (key & 0xff) != 0; }
   static constexpr uint32_t Protocol(uint64_t key) { return key & 0xff; }
 
-  // What stands in for `key` past the budget: which kind of latency, and for which reason untimed,
-  // is kept; who and what is lost. Calls have none: their overflow has cells of the lane's own.
-  // Composites have none: their parts are counted anyway.
-  // `overflow_op`: the name of overflow series; `overflow_size`: their size class.
+  // Returns the overflow key that replaces `key` past the budget. It keeps the kind of latency and
+  // the untimed reason, and loses operation and size. Calls have none: their overflow has its own
+  // cells in the lane. Composites have none: their parts are counted anyway. `overflow_op`,
+  // `overflow_size`: name and size class of overflow series.
   static constexpr uint64_t Overflow(uint64_t key, uint32_t overflow_op, uint32_t overflow_size) {
     switch (Kind(key)) {
       case SeriesKind::kAlgorithm:
@@ -115,7 +115,7 @@ struct SeriesKey {
     }
   }
 
-  // For tests of readers: whatever somebody else may have written.
+  // For tests of readers: packs any bits.
   static constexpr uint64_t Pack(SeriesKind kind, uint32_t op, uint32_t byte2, uint32_t byte1,
                                  uint32_t byte0) {
     return uint64_t{1} << 63 | uint64_t{static_cast<uint8_t>(kind)} << 32 |

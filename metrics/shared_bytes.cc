@@ -5,8 +5,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Length of the well-formed UTF-8 sequence at text[at] (Unicode 15, table 3-7). 0 if there is none,
-// or if it is a control character: one of U+0080 to U+009F starts a terminal's commands.
+// Returns the length of the well-formed UTF-8 sequence at text[at] (Unicode 15, table 3-7). 0 if
+// there is none, or if it is a control character: U+0080 to U+009F start terminal commands.
 size_t Utf8SequenceLength(const std::string& text, size_t at) {
   const auto byte = [&](size_t i) -> unsigned {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,8 +1,8 @@
-// Copies plain bytes (identity strings) into and out of memory that another thread or process may
-// be writing at the same moment. Each byte is a relaxed atomic: a reader can get a mixture, never
-// undefined behaviour. The record's generation tells it to throw the mixture away.
+// CopyToShared and CopyFromShared copy plain bytes (identity strings) that another thread or
+// process may be writing. Each byte is a relaxed atomic: a reader can get a mixture, but no
+// undefined behavior. The record's generation makes it drop the mixture.
 //
-// Thread: any. Cost: one load and store a byte; never used in a callback of an operation.
+// Thread: any. Cost: one load and store per byte; never used in a callback of an operation.
 #ifndef METRICS_SHARED_BYTES_H_
 #define METRICS_SHARED_BYTES_H_
 
@@ -22,8 +22,8 @@ void CopyToShared(char (&field)[N], std::string_view text) {
   }
 }
 
-// Reads up to the first zero. What is not printable ASCII, and not part of well-formed UTF-8,
-// becomes '?': the text goes to a label value and must not be able to break a page.
+// Reads up to the first zero. Replaces bytes that are neither printable ASCII nor part of
+// well-formed UTF-8 by '?': the text becomes a label value and must not break a page.
 std::string CopyFromShared(const char* field, size_t size);
 
 template <size_t N>

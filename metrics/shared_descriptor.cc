@@ -12,23 +12,23 @@
 namespace nccl_pulse {
 namespace {
 
-// Constant initialization and no destructor: a fork may come at any moment of the process' life.
+// Constant initialization and no destructor: a fork may come at any time.
 pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-// Relaxed: it stands alone.
+// Relaxed: an independent cell.
 std::atomic<int> g_first_lost{-1};
 
 constexpr int kFirstAllowed = 3;
 
-// The open descriptors of this process. An entry is filled under a ForkGuard, and freed by its
-// owner. Relaxed: only the child of a fork reads entries of others, see SharedDescriptor::fd_.
+// Open descriptors of this process. An entry is filled under a ForkGuard, and freed by its owner.
+// Relaxed: only the child of a fork reads entries of others, see SharedDescriptor::fd_.
 struct OpenEntry {
-  std::atomic<int> fd{0};  // 0: free, which is never ours
+  std::atomic<int> fd{0};  // 0: free; never one of ours
   FileIdentity identity;
 };
 OpenEntry g_open[SharedDescriptor::kMostOpen];
 
-// Returns the entry, or -1 if all are taken.
+// Returns the entry's index, or -1 if all are taken.
 int Register(int fd, const FileIdentity& identity) {
   for (int i = 0; i < SharedDescriptor::kMostOpen; ++i) {
     int free = 0;
@@ -49,8 +49,8 @@ bool Identify(int fd, FileIdentity* identity) {
   return true;
 }
 
-// Programs that close all descriptors rarely go beyond this one, and the kernel's table for so many
-// is small. Where a process may have few, the upper quarter of them.
+// Programs that close all descriptors rarely go beyond this number, and the kernel's table for so
+// many is small. If the process' limit is lower, the upper quarter of it.
 int PreferredNumber() {
   constexpr rlim_t kPreferred = 4096;
   rlimit descriptors{};
@@ -59,8 +59,8 @@ int PreferredNumber() {
   return std::max(static_cast<int>(std::min(upper, kPreferred)), kFirstAllowed);
 }
 
-// The same file under a high number, or under its own where the system allows no other; -1 where
-// that is one of 0 to 2.
+// Returns the file under a high number, or under its own if the system allows no other. -1 if that
+// is 0 to 2.
 int MoveUp(int fd) {
   const int preferred = PreferredNumber();
   if (fd >= preferred) return fd;
@@ -134,7 +134,7 @@ ForkGuard::ForkGuard() {
 ForkGuard::~ForkGuard() {
   const int error = errno;
   for (int fd = 0; fd < kFirstAllowed; ++fd) {
-    // The job may have put another one there.
+    // The job may have reused the number.
     if (occupied_[fd] && (fcntl(fd, F_GETFL) & O_PATH) != 0) close(fd);
   }
   Unlock();

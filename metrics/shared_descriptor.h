@@ -1,19 +1,18 @@
-// A descriptor in a process that is not ours.
+// SharedDescriptor is a file descriptor that the host process may close at any time.
 //
-// The job may close any number at any time: it closes one twice, or all from 3 on to become a
-// daemon. Its next file then has our number. So a descriptor is remembered with the device and
-// inode of what it refers to, which are compared before each use: get() gives no number that has
-// become somebody else's, and Close() closes none. To be hit rarely, it has a high number, and
-// never one from 0 to 2, where the job prints.
+// The job may close any number: it closes one twice, or all from 3 on to become a daemon. Its next
+// file then gets our number. So the device and inode are stored with the descriptor and compared
+// before each use: get() returns no number, and Close() closes none, that has been reused. A high
+// number makes collisions rare. It is never 0 to 2, where the job prints.
 //
-// Whoever uses it needs no branch for a lost one: a call with -1 fails with EBADF, and poll(2)
-// passes over it. Between the comparison and the call are some nanoseconds, which the kernel lets
-// nobody close. What could be lost must be a socket, a file or memory: all eventfds share one
-// inode.
+// Callers need no branch for a lost descriptor: calls with -1 fail with EBADF, and poll(2) skips
+// it. The nanoseconds between comparison and call remain a race. The file must be a socket, a
+// regular file or memory: all eventfds share one inode.
 //
-// A table of the process has all that are open, so that the child of a fork closes them at once.
+// A process-wide table lists all open ones, so that the child of a fork closes them at once.
 //
-// Thread: one at a time changes it. Cost: one system call for each get(); Set() and Close() also go
+// Thread: one at a time changes it. Cost: one system call per get(); Set() and Close() also search
+// the table, which is short.
 // through the table, which is short.
 #ifndef METRICS_SHARED_DESCRIPTOR_H_
 #define METRICS_SHARED_DESCRIPTOR_H_
@@ -24,7 +23,7 @@
 
 namespace nccl_pulse {
 
-// What an open file is, whatever number it has.
+// Identifies an open file independent of its number.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
@@ -36,45 +35,45 @@ struct FileIdentity {
 
 class SharedDescriptor {
  public:
-  // The number, if it still refers to what was set; else -1.
+  // Returns the number if it still refers to the file passed to Set; else -1.
   int get() const;
-  // Whether it was set and not closed; it may be lost.
+  // True if it was set and not closed; it may be lost.
   bool is_open() const { return fd_.load(std::memory_order_relaxed) >= 0; }
-  // Whether what was set is ours no longer.
+  // True if its number was closed or reused by the job.
   bool is_lost() const { return is_open() && get() < 0; }
   const FileIdentity& identity() const { return identity_; }
 
-  // Takes over `fd`, which was just opened under a ForkGuard, and moves it up: its number is get()
-  // from now on. Closes `fd` if kMostOpen are open. Keeps errno.
+  // Takes over `fd`, which was just opened under a ForkGuard, and moves it to a high number, which
+  // get() then returns. Closes `fd` if kMostOpen are open. Keeps errno.
   void Set(int fd);
   // Leaves `other` empty.
   void TakeFrom(SharedDescriptor* other);
-  // The number leaves the variable and the table before it is closed, never after. Async-signal-safe.
+  // Removes the number from the object and the table before closing it, never after.
+  // Async-signal-safe.
   void Close();
 
-  // Closes, in the child of a fork, every descriptor that the parent had open. The parent's objects
+  // In the child of a fork: closes every descriptor that the parent had open. The parent's objects
   // must not be used afterwards. Async-signal-safe.
   static void CloseAllInChild();
-  // How many can be open at once in a process.
+  // Limit of open descriptors per process.
   static constexpr int kMostOpen = 4096;
 
-  // The first number that was found to be somebody else's, in this process; -1: none.
+  // Returns the first number of this process found to be reused; -1 if none.
   static int FirstLost();
 
  private:
   // Relaxed: in the child there is one thread, and fork() has ordered everything before it.
   std::atomic<int> fd_{-1};
-  int entry_ = 0;  // of the table, while it is open
+  int entry_ = 0;  // index in the table, while open
   FileIdentity identity_;
 };
 
-// Held from before a descriptor exists until a SharedDescriptor has it, for microseconds: a child
-// that is forked in between would keep a port, or another process' connection, open without knowing
-// of it. Fork handlers take the same lock; nothing else does, no callback above all.
+// ForkGuard is held from before a descriptor exists until a SharedDescriptor owns it, for
+// microseconds. A child forked in between would keep a port, or another process' connection, open
+// without knowing it. Only fork handlers take the same lock; no callback does.
 //
-// Meanwhile it occupies those of the numbers from 0 to 2 that are free, by descriptors that refuse
-// whatever is read or written, as none would: what the job prints must not go into a new socket,
-// even for that moment.
+// Meanwhile it occupies the free numbers among 0 to 2 with descriptors that refuse reads and
+// writes. What the job prints must not go into a new socket, even for that moment.
 class ForkGuard {
  public:
   ForkGuard();
@@ -82,9 +81,9 @@ class ForkGuard {
   ForkGuard(const ForkGuard&) = delete;
   ForkGuard& operator=(const ForkGuard&) = delete;
 
-  static void Lock();          // pthread_atfork's `prepare`
-  static void Unlock();        // its `parent`
-  static void ResetInChild();  // its `child`: async-signal-safe, whoever held it in the parent
+  static void Lock();          // `prepare` of pthread_atfork
+  static void Unlock();        // `parent`
+  static void ResetInChild();  // `child`: async-signal-safe, whoever held it in the parent
 
  private:
   bool occupied_[3] = {};

@@ -1,6 +1,6 @@
-// Size classes: the `size` label. They are powers of four from 4 KiB to 1 GiB, and one for what is
-// larger: 11 values. So small messages (latency-bound) and large ones (bandwidth-bound) never share
-// a histogram.
+// Size classes of the `size` label: powers of four from 4 KiB to 1 GiB, and one for larger
+// messages, 11 values in all. Small messages (latency-bound) and large ones (bandwidth-bound) never
+// share a histogram.
 //
 // Thread: any. Cost: one count-leading-zeros.
 #ifndef METRICS_SIZE_CLASS_H_
@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 
 inline constexpr int kSizeClasses = 11;
-// The size label of series that stand for "everything that had no room", see SeriesKey.
+// Size label of overflow series, see SeriesKey.
 inline constexpr int kOverflowSizeClass = 15;
 
 // bytes -> 0 ("le_4KiB") ... 9 ("le_1GiB"), 10 ("gt_1GiB").

@@ -1,8 +1,8 @@
-// What a reader gets: one process' measurements as plain values.
+// ProcessSnapshot holds one process' measurements as plain values, as a reader gets them.
 //
-// A snapshot is the only way from a segment to people. The process' own HTTP endpoint reads its
-// segment through one too, so it shows what any other process would read. Strings are valid UTF-8
-// without control characters, whatever the segment held.
+// A snapshot is the only way out of a segment. The process' own HTTP endpoint reads its segment
+// through one too, so it shows what any other process would read. Strings are valid UTF-8 without
+// control characters, whatever the segment held.
 //
 // Thread: plain data, no sharing.
 #ifndef METRICS_SNAPSHOT_H_
@@ -22,7 +22,7 @@
 
 namespace nccl_pulse {
 
-// A latency histogram. Its count is the sum of its cells: there is no separate number to disagree.
+// A latency histogram. Its count is the sum of its cells; there is no separate number to disagree.
 struct HistogramSnapshot {
   std::array<uint64_t, kHistogramCells> cells{};
   uint64_t sum_ns = 0;
@@ -47,22 +47,22 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
   bool captured = false;
   uint64_t calls = 0;
   uint64_t bytes = 0;
-  std::string user_tag = {};  // "" where it has none
+  std::string user_tag = {};  // "" if none
 };
 
-// NCCL's own counter of finished work on a communicator (plugin/cuda/work_proof.h).
+// NCCL's own work counter on a communicator (plugin/cuda/work_proof.h).
 struct WorkSnapshot {
   WorkState state{};
   WorkRefutal refutal{};  // why, if the state is kRefuted
-  // The four below have a meaning with kProven, and where calls were captured. `operations`:
-  // collectives that replays of graphs executed. Then when the counter was last seen to move, and
-  // how long it stood at most before it moved again.
+  // The next four are valid with kProven and captured calls. `operations`: collectives executed by
+  // replays of graphs. Then when the counter was last seen to move, and its longest pause before it
+  // moved again.
   bool are_operations_known = false;
   uint64_t operations = 0;
   int64_t moved_realtime_ns = 0;
   uint64_t longest_pause_ns = 0;
-  // The segment does not have it. If the counter stands, the server of the node asks the driver
-  // what the GPU has done since then.
+  // Not from the segment. If the counter has stopped, the node's server asks the driver what the
+  // GPU has done since then.
   GpuUse gpu_use{};
 };
 
@@ -91,12 +91,12 @@ struct LatencySnapshot {
   int size_class = 0;
   HistogramSnapshot histogram;
   uint64_t bytes = 0;         // of the timed operations
-  uint64_t bus_bytes = 0;     // the same by nccl-tests' bus bandwidth convention
-  std::string user_tag = {};  // "" where it has none
+  uint64_t bus_bytes = 0;     // by nccl-tests' bus bandwidth convention
+  std::string user_tag = {};  // "" if none
 };
 
-// It says how many calls of a kind were timed, and how long they took together without the longest
-// ones (mean_lateness.h).
+// Number of timed calls of a kind, and their total duration without the longest ones
+// (mean_lateness.h).
 struct UsualDurationSnapshot {
   LatencyKind kind{};
   std::string op;
@@ -111,19 +111,19 @@ struct UntimedSnapshot {  // nccl_operations_without_duration_total
   uint64_t operations = 0;
 };
 
-// NCCL reported these calls without the operation that other calls of their kind have. They failed
+// Calls that NCCL reported without the operation that other calls of their kind have. They failed
 // or were estimated (ncclGroupSimulateEnd), and have launched nothing.
 struct AbandonedCallsSnapshot {
   std::string op;
   uint64_t calls = 0;
 };
 
-struct UncompletedSnapshot {  // operations with network or kernel activity whose end was not seen
+struct UncompletedSnapshot {  // operations with network or kernel activity but no observed end
   std::string op;
   uint64_t operations = 0;
 };
 
-struct SequenceSnapshot {  // NCCL's number of the last operation; the JSON has it
+struct SequenceSnapshot {  // NCCL's number of the last operation; JSON only
   std::string op;
   uint64_t sequence = 0;
 };
@@ -134,8 +134,8 @@ struct TimedCallSnapshot {
   LatencyKind kind{};
   int size_class = 0;
   uint64_t bytes = 0;
-  // It is the n-th operation of this op on the communicator (seqNumber for collectives). For
-  // kDurationGraph it is the n-th replay.
+  // Number of this operation on the communicator (seqNumber for collectives). For kDurationGraph:
+  // of the replay.
   uint64_t call_number = 0;
   uint64_t duration_ns = 0;
   int64_t end_realtime_ns = 0;
@@ -148,54 +148,54 @@ struct LastCallSnapshot {
   uint64_t collective_number = 0;  // among the collectives, from 1; 0: Send or Recv
   std::string op, datatype;
   uint64_t bytes = 0;
-  bool captured = false;     // into a CUDA graph: it is launched with that
-  bool is_of_group = false;  // of the same group as the call before
-  uint32_t stream_tag = 0;   // tells streams of one process apart, nearly always; 0: default
-  int32_t root = -1;         // if the operation has one; -1: not known
-  // Send and Recv have one; -1: not known. If a group has several calls of one kind, the peer may
-  // belong to another of them.
+  bool captured = false;     // into a CUDA graph, which launches it
+  bool is_of_group = false;  // in the same group as the previous call
+  uint32_t stream_tag = 0;   // nearly unique per stream of the process; 0: default
+  int32_t root = -1;         // of operations with a root; -1: not known
+  // Of Send and Recv; -1: not known. If a group has several calls of one kind, the peer may belong
+  // to another of them.
   int32_t peer = -1;
-  // It is the n-th of its operation and size class, from 0. A duration on the stream has the same
-  // number as TimedCallSnapshot::call_number.
+  // Number among calls of its operation and size class, from 0. Equals
+  // TimedCallSnapshot::call_number of a duration on the stream.
   std::optional<uint32_t> kind_number;
   int64_t launch_realtime_ns = 0;  // to about a microsecond; 0: not known
   uint64_t launch = 0;             // number among the launches of the communicator, from 1
 };
 
-// The last collectives of a communicator in the order of their calls. All ranks must have the same
-// order. It is small enough to be sent; call_order.h makes it.
+// The last collectives of a communicator in call order, which must be the same on all ranks. Small
+// enough to be sent; call_order.h makes it.
 struct CallOrderSnapshot {
   struct Kind {
     std::string op, datatype;
     uint64_t bytes = 0;
-    bool is_unlaunched = false;  // NCCL reported no launch of it, and others were called behind it
-    int32_t root = -1;           // Broadcast and Reduce have one; -1: not known
+    bool is_unlaunched = false;  // NCCL reported no launch of it, but later calls exist
+    int32_t root = -1;           // of Broadcast and Reduce; -1: not known
   };
   static constexpr std::size_t kMostKinds = 127;
   static constexpr std::size_t kMostCalls = 512;  // no ring has more
   static constexpr uint8_t kKind = 0x7f;          // bits of a call: index into `kinds`
-  static constexpr uint8_t kSameGroup = 0x80;     // it is of the same group as the one before
+  static constexpr uint8_t kSameGroup = 0x80;     // same group as the previous call
 
-  uint32_t first = 0;      // number of the oldest among the collectives of its communicator, from 1
-  uint32_t in_flight = 0;  // number of the oldest that is known not to have completed; 0: none is
+  uint32_t first = 0;      // number of the oldest call among the communicator's collectives, from 1
+  uint32_t in_flight = 0;  // number of the oldest call known to be incomplete; 0: none
   std::vector<Kind> kinds;
-  std::string calls;  // a byte for each, oldest first; "": they are not known, or not asked for
+  std::string calls;  // one byte per call, oldest first; "": not known, or not requested
 };
 
-// The ranks that a rank sends to and receives from in its launches in flight. peers.h makes it.
+// Peers of a rank's launches in flight. peers.h makes it.
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in order, without itself
-  bool are_known = false;                         // these are all
-  // The GPU is in a launch that is one Send to this rank, and known not to be complete. Else -1.
+  bool are_known = false;                         // the lists are complete
+  // Peer of the launch that the GPU is in, if it is a single Send known to be incomplete; else -1.
   int32_t is_sending_to = -1;
 };
 
 // The longest pause of a communicator's work that ended (long_wait.h).
 struct LongestWaitSnapshot {
-  std::string op;  // what was called last meanwhile, and its size class
+  std::string op;  // last call during the pause, and its size class
   int size_class = 0;
   uint64_t longest_ns = 0;
-  int64_t counts_until_realtime_ns = 0;  // until then it measures waits that begin
+  int64_t counts_until_realtime_ns = 0;  // applies to waits that begin before this time
 };
 
 struct CommunicatorSnapshot {
@@ -212,47 +212,46 @@ struct CommunicatorSnapshot {
   TrustState kernel_trust{};
 
   std::vector<CallCountSnapshot> calls;
-  std::vector<CompositeSnapshot> composites;    // of Send and Recv, which `calls` has
+  std::vector<CompositeSnapshot> composites;    // made of Send and Recv, which `calls` has
   std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;
-  // The segment does not have them. They replace the latencies if another process made them.
+  // Not from the segment. They replace the latencies if another process made them.
   std::vector<UsualDurationSnapshot> usual_durations;
   std::vector<UntimedSnapshot> untimed;
-  // The segment does not have them. They replace `untimed` if another process counted them.
+  // Not from the segment. They replace `untimed` if another process counted them.
   std::vector<AbandonedCallsSnapshot> abandoned_calls;
   std::vector<UncompletedSnapshot> uncompleted;
   std::vector<SequenceSnapshot> sequences;
   std::vector<TimedCallSnapshot> timed_calls;  // oldest first
-  // Older ones that all ranks picked, one for each second (agreed_call.h).
+  // Older calls that all ranks picked, one per second (agreed_call.h).
   std::vector<TimedCallSnapshot> picked_calls;  // oldest first
-  // Oldest first; null: they were not asked for (ReadWish), or there is no ring.
+  // Oldest first; null: not requested (ReadWish), or there is no ring.
   std::shared_ptr<const std::vector<LastCallSnapshot>> last_calls;
-  uint32_t last_calls_kept = 0;  // room in its ring, 0: it has none
-  CallOrderSnapshot call_order;  // where it was asked for (ReadWish)
-  PeersSnapshot peers;           // where they were asked for (ReadWish)
+  uint32_t last_calls_kept = 0;  // capacity of its ring, 0: none
+  CallOrderSnapshot call_order;  // if requested (ReadWish)
+  PeersSnapshot peers;           // if requested (ReadWish)
 
-  // The application's last call. It is "" before the first call, without callbacks for calls, and
-  // while several threads call.
+  // The application's last call. "" before the first call, without callbacks for calls, and while
+  // several threads call.
   std::string last_call_op;
   int last_call_size_class = 0;
 
   uint64_t launches = 0;  // visible kernel launches
-  // CUDA events behind the launches are the heartbeat. Without one (no driver, API before v5, the
-  // driver failed) has_heartbeat is false and the four below mean nothing.
+  // True if CUDA events behind the launches track completion. False without driver, before API v5,
+  // or after a driver failure; the next four are then undefined.
   bool has_heartbeat = false;
   uint64_t launches_completed = 0;
-  int64_t oldest_inflight_realtime_ns = 0;  // launch of the oldest one, 0: none in flight
-  OldestLaunch oldest_launch{};  // asked when nothing has completed for a tenth of a second
-  bool is_at_oldest = false;     // of kBegun: that launch is known not to be complete
-  // Without a heartbeat, these say what tells that operations end (kNone: nothing does), and when
-  // the oldest operation that is known to be in flight was enqueued, 0: none.
+  int64_t oldest_inflight_realtime_ns = 0;  // launch time of the oldest, 0: none in flight
+  OldestLaunch oldest_launch{};             // queried when nothing has completed for 100 ms
+  bool is_at_oldest = false;                // kBegun only: that launch is known to be incomplete
+  // Without a heartbeat: the source that detects the end of operations (kNone: nothing), and the
+  // enqueue time of the oldest operation known to be in flight, 0: none.
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
-  bool captured = false;  // calls were captured into a CUDA graph: its replays cannot be seen
-  // These count over the followed graphs that have calls of this communicator: replays that began,
-  // replays among them that have not passed their last stamp, and when one was last seen to move,
-  // 0: never.
+  bool captured = false;  // calls were captured into a CUDA graph, whose replays are not visible
+  // Over the followed graphs with calls of this communicator: replays begun, those that have not
+  // passed their last stamp, and when one was last seen to move, 0: never.
   uint64_t graph_replays = 0;
   uint64_t graph_replays_in_flight = 0;
   int64_t graph_moved_realtime_ns = 0;
@@ -260,83 +259,83 @@ struct CommunicatorSnapshot {
   WorkSnapshot work;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
-  uint64_t overflowed_operations = 0;  // counted in overflow series because the budget was spent
-  uint64_t overflowed_calls = 0;       // calls among them; `calls` lacks their operations
+  uint64_t overflowed_operations = 0;       // counted in overflow series: the budget was used up
+  uint64_t overflowed_calls = 0;            // calls among them, missing in `calls`
 
-  int32_t nccl_api_version = 0;  // the NCCL that made the communicator has it
-  uint32_t event_mask = 0;       // this NCCL was given it
+  int32_t nccl_api_version = 0;  // of the communicator's NCCL
+  uint32_t event_mask = 0;       // that this NCCL got
   // Calls since the last launch that NCCL reported: their launches are not visible, or have not
-  // been made. Then the time at which the background thread first saw that, 0: there are none.
+  // been made. Then when the background thread first saw that, 0: none.
   uint64_t unreported_calls = 0;
-  bool are_unreported_in_group = false;  // NCCL is known not to have ended the last one's group
+  bool are_unreported_in_group = false;  // NCCL is known not to have ended the last call's group
   int64_t unreported_since_realtime_ns = 0;
   std::vector<LongestWaitSnapshot> longest_waits;
-  // The first error of the GPU's driver from which the context does not recover (driver_error.h),
-  // 0: none was seen. Then the time at which it was seen.
+  // The first driver error from which the context does not recover (driver_error.h), 0: none. Then
+  // when it was seen.
   uint32_t driver_error = 0;
   int64_t driver_error_realtime_ns = 0;
 
-  // They count network steps that were watched; all zero: none was.
+  // Of watched network steps; all zero: none was watched.
   std::array<uint64_t, kNetworkDirections> network_bytes{};
   std::array<uint64_t, kNetworkWaits> network_wait_ns{};
-  int64_t network_moved_realtime_ns = 0;  // when such a step ended last, 0: none has
+  int64_t network_moved_realtime_ns = 0;  // end of the last watched step, 0: none
 };
 
-// Calls by communicators that are no longer shown.
+// Calls of communicators that are no longer shown.
 struct RecycledCallsSnapshot {
   std::string op;
   uint64_t calls = 0;
   uint64_t bytes = 0;
 };
 
-// A reader asks for this besides the content of every page.
+// Optional parts that a reader requests, besides the content of every page.
 struct ReadWish {
   enum class LastCalls { kNone, kOfOne, kOfUnfinished };
   LastCalls last_calls = LastCalls::kNone;
-  uint64_t comm_id = 0;  // kOfOne: that one
-  // If work in flight has not progressed since this time, its communicator's order of calls and
-  // peers are read; 0: they are not read.
+  uint64_t comm_id = 0;  // kOfOne: the communicator
+  // If work in flight has not progressed since this time, the communicator's order of calls and
+  // peers are read; 0: never.
   int64_t order_of_standing_since_ns = 0;
 };
 
-// It says how many calls a process made during some time, and how long its streams were in calls
-// meanwhile. A call includes its wait for other ranks. pace_history.h makes it.
+// Calls of a process in a time window, and the time its streams spent in calls. A call includes its
+// wait for other ranks. pace_history.h makes it.
 struct PaceWindow {
   uint64_t length_ms = 0;
-  uint64_t collectives = 0;  // that were called
+  uint64_t collectives = 0;  // collectives called
   uint64_t others = 0;       // Send and Recv
-  uint64_t inside_ms = 0;    // the streams spent it in calls; estimated from the timed calls
-  // Standard error of the time outside, for as many calls, from the windows that it consists of.
+  uint64_t inside_ms = 0;    // time that streams spent in calls; estimated from the timed calls
+  // Standard error of the time outside calls, for as many calls, from the windows it consists of.
   uint64_t error_ms = 0;
 };
 
 inline constexpr std::size_t kPaceWindows = 3;
 
-// How a process ended, as far as a reader can know (label `end` of
+// How a process ended, as far as a reader knows (label `end` of
 // nccl_pulse_process_end_timestamp_seconds).
 enum class ProcessEnd : uint8_t {
   kLive = 0,
-  kExit = 1,  // it said goodbye, or had finalized all of its communicators
-  kLost = 2,  // neither: killed, crashed, or left by _exit in the middle of its work
+  kExit = 1,  // it announced its exit, or had finalized all its communicators
+  kLost = 2,  // neither: killed, crashed, or left by _exit during its work
 };
 const char* ProcessEndName(ProcessEnd end);
 
-// If a process' background thread stands, the server of its node reads the process' state in /proc
+// Process state from /proc, read by the node's server if the process' background thread has stalled
 // (label `state` of nccl_pulse_process_state).
 enum class RunState : uint8_t {
-  kUnknown = 0,          // it was not asked, or cannot be seen from there
-  kRunning = 1,          // it runs, or sleeps until something wakes it
+  kUnknown = 0,          // not queried, or not visible from there
+  kRunning = 1,          // runs, or sleeps until something wakes it
   kStopped = 2,          // T: by a signal
   kTraced = 3,           // t: by a debugger
-  kUninterruptible = 4,  // D: it is in a system call that no signal ends (a driver's, or I/O)
-  kDumpingCore = 5,      // it has crashed
-  kEnded = 6,            // Z: it waits to be reaped, or it is gone
+  kUninterruptible = 4,  // D: in a system call that no signal ends (a driver's, or I/O)
+  kDumpingCore = 5,      // crashed
+  kEnded = 6,            // Z: waits to be reaped, or is gone
 };
 const char* RunStateName(RunState state);
 
 struct ProcessSnapshot {
   int32_t pid = 0;
-  uint32_t pid_namespace = 0;  // its inode; 0: the system's own, or unknown
+  uint32_t pid_namespace = 0;  // inode; 0: the system's own, or unknown
   std::string plugin_version;
   std::string hostname;
   std::string global_rank, local_rank, job_id;  // "" when the launcher did not say
@@ -349,57 +348,56 @@ struct ProcessSnapshot {
   std::string completion_source;   // what tells their end: "stream", "proxy", "kernel" or "none"
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
-  int64_t last_poll_realtime_ns = 0;  // when the background thread last went round
-  uint64_t counters_read_ns = 0;      // when "pulse-work" did, monotonic; 0: there is none
+  int64_t last_poll_realtime_ns = 0;  // last iteration of the background thread
+  uint64_t counters_read_ns = 0;  // last iteration of "pulse-work", monotonic; 0: no such thread
   PollerState poller{};
-  uint32_t foreign_event_mask = 0;  // events that all masks changed by somebody else have; 0: none
+  uint32_t foreign_event_mask = 0;  // events common to all masks changed by another party; 0: none
   uint64_t event_mask_changes = 0;  // how often
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
 
   std::array<uint64_t, kCallbackKinds> callbacks{};
-  uint64_t network_observed_ns = 0;  // how long network steps have been watched, 0: never
+  uint64_t network_observed_ns = 0;  // total time during which network steps were watched, 0: never
   uint64_t sampled_callbacks = 0;    // callbacks whose cost was measured ...
-  uint64_t sampled_callback_ns = 0;  // ... and what they took together
+  uint64_t sampled_callback_ns = 0;  // ... and their total time
   std::array<uint64_t, kIgnoredReasons> ignored{};
   uint64_t series_used = 0, series_limit = 0;
-  uint32_t last_calls_wanted = 0;  // that each communicator is to keep, a setting
-  // Communicators whose place or series were used again, and their calls. Together with `calls` of
-  // the shown communicators these are the process' totals.
+  uint32_t last_calls_wanted = 0;  // setting: last calls that each communicator keeps
+  // Communicators whose record or series were reused, and their calls. With `calls` of the shown
+  // communicators they are the process' totals.
   uint64_t recycled_communicators = 0;
   std::vector<RecycledCallsSnapshot> recycled_calls;  // without zeros
   uint64_t communicators_used = 0, communicator_limit = 0;
   std::array<uint64_t, kCaptureFates> graph_captures{};
   std::array<uint64_t, kCommandResults> commands{};
-  uint32_t changed_settings = 0;  // bit n: LiveSetting n is not what the process started with
+  uint32_t changed_settings = 0;  // bit n: LiveSetting n was changed since the start
 
   std::vector<CommunicatorSnapshot> communicators;
 
-  // The segment has none of what follows.
-  // The server of its node reads it while the background thread stands.
+  // Fields from here on are not from the segment.
+  // Read by the node's server while the background thread is stalled.
   RunState run_state{};
-  // A server that keeps the last state of an ended process sets these.
+  // Set by a server that keeps the last state of an ended process.
   ProcessEnd end{};
   int64_t end_realtime_ns = 0;
-  // A reader of many endpoints sets it where the process' endpoint no longer answers: the time until
+  // Set by a reader of many endpoints if the process' endpoint no longer answers: the time until
   // which the rest is known; 0: until now.
   int64_t heard_realtime_ns = 0;
-  // It was read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
+  // Read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
-  // It runs without the plugin: NCCL's RAS, NVML and /proc say all of this (exporter/outside). Its calls
-  // are launches.
+  // It runs without the plugin: NCCL's RAS, NVML and /proc give all of this (exporter/outside). Its
+  // calls are launches.
   bool is_from_outside = false;
-  // The pid that the kernel tells the server of its node (0: the process is not seen from there),
-  // and the PID namespace in which that pid counts.
+  // The pid that the kernel reports to the node's server (0: the process is not visible there), and
+  // the PID namespace of that pid.
   int32_t seen_pid = 0;
   uint32_t seen_in = 0;
-  // The user ID that the kernel gave the server of its node at the hand-over (SO_PEERCRED); -1: not
-  // known. A reader of another server's answer has that server's word for it.
+  // The user ID that the kernel reported to the node's server at the handover (SO_PEERCRED); -1:
+  // not known. A reader of another server's answer relies on that server.
   int64_t user = -1;
-  // The shortest threshold of the endpoints that report it, for a verdict of many; 0: not known.
+  // The shortest threshold among endpoints that report it, for a verdict over many; 0: not known.
   int64_t hang_after_ns = 0;
-  // A reader that reads repeatedly fills it: a window before the process became slower, one since
-  // then, and the last kPaceWindows, oldest first. Empty: it has not become slower, or that is not
-  // known.
+  // Filled by a reader that polls: a window before the process became slower, one since then, and
+  // the last kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
   std::vector<PaceWindow> pace;
 };
 

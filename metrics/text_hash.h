@@ -1,5 +1,5 @@
-// A hash of a text (FNV-1a) that is the same in every process and release: for names that others
-// derive, too, and for ids in files. Not for tables that strangers fill.
+// TextHash is a hash (FNV-1a) that is the same in every process and release: for names that other
+// programs derive too, and for ids in files. Not for tables filled with untrusted keys.
 //
 // Thread: any, no state. Cost: a multiplication for each byte.
 #ifndef METRICS_TEXT_HASH_H_

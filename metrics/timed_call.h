@@ -1,16 +1,16 @@
-// One entry of the ring of last timed calls. Any thread that holds a lane may write one, and any
-// process may read it.
+// TimedCall is one entry of the ring of last timed calls. Any thread that holds a lane may write
+// one; any process may read it.
 //
-//   sequence    0 never written; kWriting while somebody writes; else 1 + the call's number
+//   sequence    0 never written; kWriting during a write; else 1 + the call's number
 //
 //   writer                                    reader
-//   swap sequence for kWriting, fence         sequence: 0 or kWriting? nothing here
+//   swap sequence for kWriting, fence         sequence: if 0 or kWriting, no entry
 //   fields                                    copy of the fields
-//   sequence = 1 + number                     fence, sequence once more: another one? drop it
+//   sequence = 1 + number                     fence, sequence again: if changed, drop the copy
 //
-// Numbers are dealt out one after the other. So two writers meet in one entry only when one of them
-// was off the CPU for a whole turn of the ring. The second one then gives way: a missing call is
-// better than one that is made of two.
+// Numbers are assigned in order. So two writers meet in one entry only if one of them was preempted
+// for a whole turn of the ring. The second one then gives way: a missing call is better than a
+// mixture of two.
 //
 // Thread: Write: any, never waits; Read: any. Cost of Write: one compare-and-swap and five stores.
 // Explored by //tests/model:timed_call_test.
@@ -30,11 +30,12 @@ struct TimedCallFields {
   uint32_t size_class;
   uint32_t call_number;
   uint64_t bytes, duration_ns, end_monotonic_ns;
-  // Of a launch in a CUDA graph: the graph's number, modulo 256. Its call number is the replay's.
+  // Of a launch in a CUDA graph: the graph's number, modulo 256. The call number is then the
+  // replay's.
   uint32_t graph = 0;
 };
 
-// What a call was, in 64 bits:
+// A call's fields in 64 bits:
 //
 //   bit  63         32 31    24 23        16 15          8 7    0
 //        | call number | graph | size class | LatencyKind |  op  |
@@ -46,7 +47,7 @@ struct TimedCallKey {
            uint64_t{call.call_number} << 32;
   }
   static constexpr uint32_t Op(uint64_t key) { return key & 0xff; }
-  static constexpr uint32_t Kind(uint64_t key) { return key >> 8 & 0xff; }  // LatencyKind, or not
+  static constexpr uint32_t Kind(uint64_t key) { return key >> 8 & 0xff; }  // may be no LatencyKind
   static constexpr uint32_t SizeClass(uint64_t key) { return key >> 16 & 0xff; }
   static constexpr uint32_t Graph(uint64_t key) { return key >> 24 & 0xff; }
   static constexpr uint32_t CallNumber(uint64_t key) { return static_cast<uint32_t>(key >> 32); }
@@ -55,16 +56,16 @@ struct TimedCallKey {
 template <typename Atomics>
 class BasicTimedCall {
  public:
-  // What Read copies out, the key as it stands: a reader trusts nothing.
+  // Words as Read copies them, unchecked: a reader trusts nothing.
   struct Copy {
     uint64_t key, bytes, duration_ns, end_monotonic_ns;
   };
 
-  // False: somebody else is writing here, or a later call stands here; nothing was written.
+  // False, without effect, if another thread is writing here or the entry has a later call.
   bool Write(uint64_t number, const TimedCallFields& call) {
-    uint64_t before = sequence_.load(std::memory_order_relaxed);  // the swap looks again
+    uint64_t before = sequence_.load(std::memory_order_relaxed);  // the swap checks it
     if (before == kWriting || before > number) return false;
-    // Acquire: this writer's fields come after those of the one before.
+    // Acquire: orders this writer's fields after those of the previous writer.
     if (!sequence_.compare_exchange_strong(before, kWriting, std::memory_order_acquire,
                                            std::memory_order_relaxed)) {
       return false;
@@ -79,16 +80,16 @@ class BasicTimedCall {
     return true;
   }
 
-  // 1 + the number of the call that was copied, 0: there is none that is whole.
+  // Returns 1 + the number of the copied call; 0 if there is no whole call.
   uint64_t Read(Copy* copy) const {
     const uint64_t sequence = sequence_.load(std::memory_order_acquire);  // sees the fields
     if (sequence == 0 || sequence == kWriting) return 0;
     *copy = {key_.load(), bytes_.load(), duration_ns_.load(), end_monotonic_ns_.load()};
-    Atomics::Fence(std::memory_order_acquire);  // the copy comes before the second look
+    Atomics::Fence(std::memory_order_acquire);  // orders the copy before the second read
     return sequence_.load(std::memory_order_relaxed) == sequence ? sequence : 0;
   }
 
-  // By who holds all lanes of the record; readers drop it by the record's generation.
+  // Caller holds all lanes of the record; readers drop the entry by the record's generation.
   void Reset() {
     sequence_.store(0, std::memory_order_relaxed);  // the lanes' release orders it for writers
     key_.store(0);

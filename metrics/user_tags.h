@@ -1,12 +1,12 @@
-// The tags that the user gives NCCL with a call (NCCL 2.31.2, profiler API v7), as small numbers
-// for series keys. A process shows a few of them; all further ones are one.
+// UserTags numbers the tags that the user passes NCCL with a call (NCCL 2.31.2, profiler API v7),
+// for series keys. A process shows a few tags; all others share one number.
 //
 //   0                     no tag, or tags are not shown
 //   1 ... kMaxUserTags    SegmentHeader::user_tags[number - 1]
-//   kOtherUserTag         one that came when all places were taken
+//   kOtherUserTag         any tag after all places were taken
 //
 // Thread: IdOf any, lock-free, no allocation; SetLimit before the first callback.
-// Cost: a search through the tags that were met, of tagged calls only.
+// Cost: a linear search through the known tags, for tagged calls only.
 #ifndef METRICS_USER_TAGS_H_
 #define METRICS_USER_TAGS_H_
 
@@ -24,14 +24,14 @@ class UserTags {
  public:
   explicit UserTags(SegmentHeader& header) : tags_(header.user_tags) {}
 
-  // How many are told apart, at most kMaxUserTags; 0: none is shown.
+  // Sets how many tags are distinguished, at most kMaxUserTags; 0: tags are not shown.
   void SetLimit(int limit) { limit_ = limit; }
 
   UserTagId IdOf(uint64_t tag) {
     if (limit_ == 0 || tag == 0) return 0;
     for (int place = 0; place < limit_; ++place) {
       uint64_t found = tags_[place].load();
-      // The tag is all there is to see. If another thread took the place, `found` is its tag.
+      // The tag carries no other data. If another thread took the place, `found` is its tag.
       if (found == 0 && tags_[place].replace(found, tag)) found = tag;
       if (found == tag) return static_cast<UserTagId>(place + 1);
     }

@@ -39,7 +39,7 @@ uint32_t TestSegment::AddCommunicator(uint32_t index, const RecordWriter::Identi
   RecordWriter record = Record(index);
   const CommunicatorState state = segment_->record(index).life.state();
   if (state == CommunicatorState::kLive) record.Finalize(1);
-  // Tries again: a writer of the test may have been taken off the CPU while it held a lane.
+  // Retries: a writer of the test may have been preempted while it held a lane.
   while (state != CommunicatorState::kFree && !record.Recycle()) {
   }
   const uint32_t generation = record.Prepare(identity);

@@ -1,4 +1,5 @@
-// A segment for tests: made and filled through the plugin's own writers (RecordWriter, LaneWriter).
+// TestSegment is a segment for tests, filled through the plugin's own writers (RecordWriter,
+// LaneWriter).
 #ifndef METRICS_TESTING_TEST_SEGMENT_H_
 #define METRICS_TESTING_TEST_SEGMENT_H_
 
@@ -21,14 +22,14 @@ inline uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
 
 class TestSegment {
  public:
-  // With room for `series_limit` series and `pages` pages ready, and rings of `last_calls`.
+  // Makes room for `series_limit` series, `pages` ready pages, and rings of `last_calls` entries.
   explicit TestSegment(uint64_t series_limit = 2048, uint32_t pages = 256, uint32_t last_calls = 0);
 
   Segment& segment() { return *segment_; }
   NameId Intern(const char* name) { return segment_->names().Intern(name); }
 
-  // Publishes record `index` as a live communicator, one that is in use already as another one's
-  // successor; its generation is the answer.
+  // Publishes record `index` as a live communicator, recycling its previous owner. Returns the
+  // generation.
   uint32_t AddCommunicator(uint32_t index, uint64_t comm_id, int rank, std::string_view name);
   uint32_t AddCommunicator(uint32_t index, const RecordWriter::Identity& identity,
                            CompletionSource source);

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBlock = 512;    // of a tar file (POSIX.1-2001, ustar)
-constexpr std::size_t kMostName = 99;  // a header has two such fields: the folder, the file's name
+constexpr std::size_t kMostName = 99;  // a header has two such fields: folder and file name
 
 std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
@@ -38,13 +38,13 @@ std::string SafeName(const std::string& name) {
   for (std::size_t at = safe.find(".."); at != safe.npos; at = safe.find("..")) {
     safe.replace(at, 2, "__");
   }
-  // Neither absolute, nor a folder itself.
+  // The name is neither absolute nor a folder.
   while (!safe.empty() && safe.front() == '/') safe.erase(0, 1);
   while (!safe.empty() && safe.back() == '/') safe.pop_back();
   return safe.empty() ? "_" : safe;
 }
 
-// Its first letters, so that it is still the name of a file.
+// Keeps the beginning, so that it is still a file name.
 std::string CutName(const std::string& name, std::size_t most) {
   std::string cut = name.substr(0, most);
   if (!cut.empty() && cut.back() == '/') cut.back() = '_';
@@ -94,7 +94,7 @@ std::string TarHeader(const std::string& folder, const std::string& name, std::s
   return block;
 }
 
-// Beside it, so that a rename stays within one file system.
+// Beside the target, so that a rename stays within one file system.
 std::string PartialName(const std::string& path) {
   return absl::StrCat(path, ".partial-", getpid());
 }
@@ -103,7 +103,7 @@ bool Publish(const std::string& partial, const std::string& path, std::string* e
   if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
     return true;
   }
-  // A file system that knows no such rename.
+  // The file system does not support such a rename.
   if ((errno == EINVAL || errno == ENOSYS) && access(path.c_str(), F_OK) != 0 &&
       rename(partial.c_str(), path.c_str()) == 0) {
     return true;
@@ -122,7 +122,7 @@ std::string WithoutSlash(std::string path) {
 
 void Bundle::Add(const std::string& name, std::string content) {
   std::string safe = CutName(SafeName(name), kMostName);
-  // What is a file cannot be a folder, too.
+  // A path cannot be both file and folder.
   std::vector<std::string> folders;
   for (std::size_t at = safe.find('/'); at != safe.npos; at = safe.find('/', at + 1)) {
     folders.push_back(safe.substr(0, at));

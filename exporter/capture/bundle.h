@@ -1,7 +1,7 @@
-// Files that are to be written together, as a folder or as a .tar.gz. Under the final name there is
-// all of it or nothing: it is written beside it first. What exists is never written over.
+// Bundle collects files and writes them as one folder or .tar.gz. It writes beside the final name
+// first, so that name has all files or does not exist. Existing files are never overwritten.
 //
-// Thread: one. Errors: `error` says what went wrong, for a person; nothing is left behind then.
+// Thread: one. Errors: `error` is a readable sentence; nothing is left behind then.
 #ifndef EXPORTER_CAPTURE_BUNDLE_H_
 #define EXPORTER_CAPTURE_BUNDLE_H_
 
@@ -14,15 +14,15 @@ namespace nccl_pulse {
 
 class Bundle {
  public:
-  // `name` may have folders in it: "calls/00ab.json". Letters of it that could steer a path are
-  // replaced, and it is cut to 99; it stays different from the others.
+  // Adds a file. `name` may contain folders: "calls/00ab.json". Unsafe characters of a path are
+  // replaced, and the name is cut to 99 bytes; it stays unique.
   void Add(const std::string& name, std::string content);
   std::size_t size() const { return files_.size(); }
   std::size_t bytes() const { return bytes_; }
 
-  // A .tar.gz where the path ends like one, else a folder.
+  // Writes a .tar.gz if the path ends like one, else a folder.
   bool Write(const std::string& path, std::string* error) const;
-  // Says whether Write could begin now, before anything is asked.
+  // True if Write could begin now. Call before querying endpoints.
   static bool IsPossible(const std::string& path, std::string* error);
 
  private:

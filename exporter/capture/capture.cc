@@ -31,9 +31,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Memory of the pages that the dumps are made of.
+// Memory limit of the pages that become dumps.
 constexpr std::size_t kMostPageBytes = 512 << 20;
-constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
+constexpr std::size_t kMostCommunicators = 256;  // per endpoint
 constexpr std::size_t kMostMissingBytes = 1 << 20;
 constexpr std::size_t kMostEndpointName = 48;
 
@@ -82,7 +82,7 @@ class Capturer {
   void Miss(const std::string& what, const std::string& why) {
     MissLine(absl::StrCat(what, ": ", why));
   }
-  // Part of it may be what an endpoint said.
+  // The line may contain an endpoint's text.
   void MissLine(const std::string& line) {
     constexpr std::size_t kMostLine = 1000;
     std::string plain = PlainText(line, kMostLine);
@@ -93,7 +93,7 @@ class Capturer {
       capture_.missing.push_back(std::move(plain));
     }
   }
-  // What an endpoint answers may be anything; the rest is kept all the same.
+  // An endpoint's answer is untrusted; a failure here does not lose the rest.
   template <typename Work>
   void Guard(const std::string& what, Work work) {
     try {
@@ -112,20 +112,20 @@ class Capturer {
       if (unheard.count(endpoints_[i].name()) == 0) heard_.insert(i);
     }
   }
-  // A folder of its own, whatever its name.
+  // Returns a unique folder, whatever the endpoint's name.
   std::string FolderOf(std::size_t endpoint) const {
     return absl::StrCat("endpoints/", absl::Dec(endpoint + 1, absl::kZeroPad4), "-",
                         endpoints_[endpoint].name().substr(0, kMostEndpointName));
   }
 
-  // A request to an endpoint of this number.
+  // A request to one endpoint.
   struct Question {
     std::size_t endpoint;
     std::string target;
-    std::string what;  // of the answer
+    std::string what;  // describes the answer
   };
-  // Endpoints that fail are not asked again: each time could take as long. `is_urgent`: busy ones
-  // are asked again while there is time.
+  // Does not retry failed endpoints: each try could take as long. `is_urgent`: busy endpoints are
+  // asked again while there is time.
   template <typename Take>
   void Ask(const std::vector<Question>& questions, bool is_urgent, Take take) {
     std::vector<FleetRequest> requests;
@@ -179,7 +179,7 @@ class Capturer {
     });
   }
 
-  // How far the clock of each is from the one here: `pulse trace --from` says it.
+  // Saves the offset of each endpoint's clock from the local one, for `pulse trace --from`.
   void AddClocks() {
     const auto left = std::chrono::duration_cast<milliseconds>(asking_end_ - steady_clock::now());
     if (options_.is_flight_recorder || left.count() <= 0) return;
@@ -208,7 +208,7 @@ class Capturer {
       return Miss(absl::StrCat("/api/v1/communicators of ", name),
                   "the answer is not from NCCL Pulse");
     }
-    // Those that hang come first, then the others with live ranks.
+    // Hangs first, then others with live ranks.
     std::vector<std::pair<std::tuple<bool, bool>, std::string>> found;
     for (const Json& each : communicators) {
       const std::string comm = TextAt(each, "comm");
@@ -312,7 +312,7 @@ class Capturer {
     if (!output.text.empty()) Add(file, std::move(output.text));
   }
 
-  // What another host says is no reason to look at a process of this one.
+  // Another host's claim is no reason to inspect a process of this host.
   std::string WhyNotHere(const ProcessSnapshot& process) const {
     for (const auto& endpoint : endpoints_) {
       if (!IsThisHost(endpoint)) {
@@ -323,7 +323,7 @@ class Capturer {
     return ::nccl_pulse::WhyNotHere(process);
   }
 
-  // This host's may be of another job, where no endpoint of this host is asked.
+  // If no endpoint of this host is queried, its RAS may serve another job.
   void AddRas() {
     std::optional<Address> ras = options_.look.ras;
     std::string error;
@@ -343,7 +343,7 @@ class Capturer {
   }
 
   void AddProcesses() {
-    // Others elsewhere may have the same pid.
+    // Processes on other hosts may have the same pid.
     std::set<std::pair<std::string, std::string>> seen;
     for (const ProcessSnapshot& process : capture_.look.set.processes) {
       std::string why = WhyNotHere(process);
@@ -354,7 +354,7 @@ class Capturer {
         Miss(absl::StrCat("settings and log of pid ", PidWords(process)), why);
         continue;
       }
-      // A moment each: the file system of a log may hang, too.
+      // Limited per process: a log's file system may hang too.
       LocalProcess local = ReadLocalProcess(process, &IsSetting, milliseconds(2000));
       if (!local.settings_error.empty()) {
         Miss(absl::StrCat(folder, "/settings.txt"), local.settings_error);
@@ -398,7 +398,7 @@ class Capturer {
   const CaptureOptions& options_;
   Capture capture_;
   steady_clock::time_point asking_end_, end_;
-  std::set<std::size_t> heard_;  // endpoints, and not failed since
+  std::set<std::size_t> heard_;  // endpoints that have not failed since
   struct Communicator {
     std::string comm;
     bool is_live;
@@ -409,7 +409,7 @@ class Capturer {
   std::size_t missing_bytes_ = 0, more_missing_ = 0;
   std::set<std::tuple<std::string, std::string, std::string>> callers_;  // host, pid, its namespace
   std::set<std::pair<std::string, int64_t>>
-      live_;  // communicator, rank; without those whose calls are there
+      live_;  // communicator, rank; without those whose calls were saved
 };
 
 }  // namespace

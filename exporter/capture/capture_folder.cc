@@ -30,10 +30,10 @@ constexpr std::string_view kStart = "nccl-pulse-auto-";
 constexpr std::string_view kEnd = ".tar.gz";
 constexpr std::string_view kPartial = ".partial-";
 
-// When a capture was taken, as its name has it.
+// When a capture was taken, from its name.
 struct Taken {
   std::string_view time;  // 20261122-221500
-  uint64_t number = 0;    // of several in a second
+  uint64_t number = 0;    // of several in one second
 
   bool operator<(const Taken& other) const {
     return std::tie(time, number) < std::tie(other.time, other.number);
@@ -46,7 +46,7 @@ struct Found {
   uint64_t bytes = 0;
 };
 
-// Plain files of this user. What cannot be looked at is left out.
+// Returns this user's plain files. Leaves out what cannot be inspected.
 std::vector<Found> OwnFiles(const CaptureFolder& folder) {
   std::vector<Found> found;
   std::error_code error;
@@ -68,9 +68,9 @@ bool IsDigits(std::string_view text) {
                                       [](unsigned char c) { return absl::ascii_isdigit(c); });
 }
 
-// What the names of an agent's captures begin with: "nccl-pulse-auto-node7-9410-".
+// Returns the prefix of an agent's captures: "nccl-pulse-auto-node7-9410-".
 std::string StartOf(const CaptureFolder& folder) {
-  constexpr std::size_t kMostHost = 100;  // a file's name has 255 bytes at most
+  constexpr std::size_t kMostHost = 100;  // a file name has at most 255 bytes
   std::string host = folder.host.substr(0, kMostHost);
   for (char& c : host) {
     const bool is_plain =
@@ -80,14 +80,14 @@ std::string StartOf(const CaptureFolder& folder) {
   return absl::StrCat(kStart, host, "-", folder.port, "-");
 }
 
-// Nothing of a capture that is not this agent's own.
+// Returns nothing for a capture of another agent.
 std::optional<Taken> ParseOwn(const CaptureFolder& folder, std::string_view name) {
   if (!absl::ConsumePrefix(&name, StartOf(folder)) && !absl::ConsumePrefix(&name, kStart)) {
     return std::nullopt;
   }
   if (!absl::ConsumeSuffix(&name, kEnd)) return std::nullopt;
-  // 20261122-221500, and perhaps a number. Exactly: host and port of another agent may begin like
-  // this one's.
+  // 20261122-221500, and an optional number. Exact match: another agent's host and port may begin
+  // like this one's.
   constexpr std::size_t kDay = 8, kTime = 15;
   if (name.size() < kTime || !IsDigits(name.substr(0, kDay)) || name[kDay] != '-' ||
       !IsDigits(name.substr(kDay + 1, kTime - kDay - 1))) {

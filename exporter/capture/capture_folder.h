@@ -1,12 +1,12 @@
-// The folder in which an agent keeps captures that it takes by itself: their names, and which of
-// them give way. Agents of several hosts may share one: host and port are in the names, and only
-// what this user wrote under this agent's own is ever looked at or removed.
+// CaptureFolder is the folder of an agent's automatic captures: their names, and which are removed.
+// Agents of several hosts may share it: names contain host and port. An agent only reads and
+// removes files of its own user and name.
 //
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
-//   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            another one of that second
-//   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   one that was not finished
-//   nccl-pulse-auto-20261122-221500.tar.gz                         the first form, which names no
-//                                                                  agent: everybody's own
+//   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            another one of the same second
+//   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   an unfinished one
+//   nccl-pulse-auto-20261122-221500.tar.gz                         the first format, without agent:
+//                                                                  every agent's own
 //
 // Thread: one. Cost: reads the folder.
 #ifndef EXPORTER_CAPTURE_CAPTURE_FOLDER_H_
@@ -20,31 +20,30 @@
 namespace nccl_pulse {
 
 struct CaptureLimits {
-  std::size_t captures = 8;  // of one agent
+  std::size_t captures = 8;  // per agent
   uint64_t bytes =
-      uint64_t{256} << 20;  // of all of them; one may have a quarter, before it is packed
+      uint64_t{256} << 20;  // of all captures; one may have a quarter, before compression
 };
 
 struct CaptureFolder {
   std::string path;
-  // Of the agent, the same after a restart (NodeName). Of the host's name letters, digits, '.', '-'
-  // and '_' stand in names of files.
+  // The agent's host, the same after a restart (NodeName). File names keep its letters, digits,
+  // '.', '-' and '_'.
   std::string host;
   uint16_t port = 0;
 };
 
-// True for the name of a capture that this agent took by itself.
+// True for the name of an automatic capture of this agent.
 bool IsOwnCapture(const CaptureFolder& folder, std::string_view name);
 
-// The path of one that is taken now; another number stands behind the time where one exists.
+// Returns the path of a new capture, with a number after the time if that name exists.
 std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns);
 
-// Removes the oldest own captures until the rest is within the limits; the newest stays in any
-// case.
+// Removes the oldest own captures until the rest is within the limits. Always keeps the newest.
 void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits);
 
-// Removes what earlier agents of this host and port have not finished: where no process has the pid
-// in the name.
+// Removes unfinished captures of earlier agents of this host and port: those with no process for
+// the pid in the name.
 void RemovePartialCaptures(const CaptureFolder& folder);
 
 }  // namespace nccl_pulse

@@ -51,8 +51,8 @@ std::string ReadAt(int folder, const char* name, std::size_t most) {
   return file.get() < 0 ? "" : ReadUpTo(file.get(), most);
 }
 
-// The user as whom it runs, if that is one: a set-user-ID program has its environment from another
-// user than the one whose files it could read.
+// Finds the user of a process, unless it has several: a set-user-ID program's environment comes
+// from another user than the one whose files it can read.
 bool FindUser(int folder, uid_t* user) {
   struct stat status {};
   if (fstat(folder, &status) != 0) return false;
@@ -89,7 +89,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     local->log_error = "it is in a container, which may have files of its own";
     return;
   }
-  // NCCL's own letters for host and pid. Its host is never a node's name.
+  // NCCL's placeholders for host and pid. NCCL never uses a node name for the host.
   const std::string own = HostName();
   const std::string host = own.substr(0, own.find('.'));
   const std::string path =
@@ -98,7 +98,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     local->log_error = absl::StrCat("its path is relative, and not looked for: ", path);
     return;
   }
-  // Looked at before it is opened: opening a device or a FIFO may do something.
+  // Checked before opening: opening a device or a FIFO may have side effects.
   const Descriptor place(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
   if (place.get() < 0 || fstat(place.get(), &status) != 0) {
@@ -111,7 +111,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     local->log_error = absl::StrCat(path, " is no plain file of the process' own user");
     return;
   }
-  // The file that was looked at, whatever has that path by now.
+  // Opens the checked file, whatever is at the path by now.
   const Descriptor file(open(absl::StrCat("/proc/self/fd/", place.get()).c_str(),
                              O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) {
@@ -125,7 +125,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
   if (local->log.empty()) local->log_error = absl::StrCat(path, " is empty");
 }
 
-// `process` without its communicators: only who it is.
+// `process`: identity only, without communicators.
 LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string_view)) {
   LocalProcess local;
   const Descriptor folder(open(absl::StrCat("/proc/", LocalPid(process)).c_str(),
@@ -224,7 +224,7 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
   try {
     std::thread([who = std::move(who), is_setting, promise = std::move(promise)]() mutable {
       LocalProcess local = Read(who, is_setting);
-      running.fetch_sub(1);  // first: who has the answer may ask again
+      running.fetch_sub(1);  // first: the caller may ask again once it has the answer
       promise.set_value(std::move(local));
     }).detach();
   } catch (const std::system_error& problem) {

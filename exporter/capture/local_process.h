@@ -1,9 +1,9 @@
-// Reads the settings and the log of a process on this host that a snapshot names. The caller may be
-// root and a snapshot may say anything, so only files of the process' own user are read.
+// ReadLocalProcess reads the settings and the log of a process on this host that a snapshot names.
+// The caller may be root and a snapshot is untrusted, so it only reads files of the process' own
+// user.
 //
-// Thread: any; blocks for at most the patience. A file that hangs (a lost file system, a process
-// that a driver holds) is left to a thread that lives on, of which there are kMostLost at most.
-// Errors: sentences for a person.
+// Thread: any; blocks up to the patience. A hanging file (a lost file system, a process blocked in
+// a driver) is left to a detached thread; at most kMostLost exist. Errors: readable sentences.
 #ifndef EXPORTER_CAPTURE_LOCAL_PROCESS_H_
 #define EXPORTER_CAPTURE_LOCAL_PROCESS_H_
 
@@ -18,29 +18,29 @@
 namespace nccl_pulse {
 
 std::string HostName();
-// NCCL_PULSE_NODE_NAME where it is set, as processes of a job call their host then; else the
-// host's. A container's host name is its own and changes with it; this does not.
+// Returns NCCL_PULSE_NODE_NAME if set, as processes of a job do; else the host name. A container's
+// own host name changes with the container; this one does not.
 std::string NodeName();
-// True if processes that call their host so are on this one, which has two names.
+// True if `hostname` is one of this host's two names.
 bool IsOwnName(std::string_view hostname);
-// What is asked there is said by this host.
+// True if the endpoint at this address is on this host.
 bool IsThisHost(const Address& address);
 
-// Its pid as it is seen here; 0: it is not.
+// Returns the process' pid in this PID namespace; 0 if it is not visible.
 int32_t LocalPid(const ProcessSnapshot& process);
-// "" when it runs here under that; else why not.
+// Returns "" if the process runs here under that pid; else why not.
 std::string WhyNotHere(const ProcessSnapshot& process);
 
-// True for a variable (NAME=VALUE) of a process' environment that says how NCCL, PyTorch or the job
-// was set up. Nothing else of an environment is kept.
+// True for a variable (NAME=VALUE) that configures NCCL, PyTorch or the job. No other variables of
+// an environment are kept.
 bool IsSetting(std::string_view variable);
 
-// Reads that did not come back, of this program. With so many nothing more is read.
+// Limit of this program's unfinished reads. At the limit nothing more is read.
 inline constexpr int kMostLost = 16;
 
 struct LocalProcess {
   std::string settings, settings_error;
-  std::string log, log_error;  // the end of what NCCL_DEBUG_FILE names
+  std::string log, log_error;  // the end of the file that NCCL_DEBUG_FILE names
 };
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),

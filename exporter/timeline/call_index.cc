@@ -60,7 +60,7 @@ void CallIndex::FindNotCalled(const JobRecording& recording) {
     not_called_.push_back({&rank, first, recording.IsSeenAtEnd(rank) ? 0 : rank.looked_ns});
     const auto [missing, is_new] =
         missing_.emplace(std::make_pair(rank.comm, first.call->collective), place);
-    // Others wait for one of whom that is known to the end, if there is one.
+    // Prefer a rank whose missing call is known to the end, as the one that others wait for.
     if (!is_new && not_called_[place].end_ns == 0) missing->second = place;
   }
 }
@@ -93,7 +93,7 @@ void CallIndex::FindWaits(const JobRecording& recording) {
         if (end_ns - own_ns < kLeastWaitNs + *apart || begin_ns >= end_ns) continue;
         waits_.push_back(
             {each.rank, each.call, begin_ns, goes_on && !is_unseen ? 0 : end_ns, is_unseen, whom});
-        until_ns = goes_on ? -1 : end_ns;  // nothing comes behind what goes on
+        until_ns = goes_on ? -1 : end_ns;  // nothing follows an ongoing wait
       }
     }
   }
@@ -101,7 +101,7 @@ void CallIndex::FindWaits(const JobRecording& recording) {
 
 void CallIndex::FindMarks(const JobRecording& recording) {
   for (const auto& [key, rank] : recording.ranks()) {
-    std::map<std::pair<bool, int64_t>, int64_t> marks;  // how many, by track and time
+    std::map<std::pair<bool, int64_t>, int64_t> marks;  // count, by track and time
     for (const auto& [number, call] : rank.calls) {
       const int64_t time_ns = KnownTime(call);
       const int64_t before = marks[{call.launched_ns != 0, time_ns}]++;
@@ -111,19 +111,19 @@ void CallIndex::FindMarks(const JobRecording& recording) {
 }
 
 void CallIndex::FindBegins(const JobRecording& recording) {
-  // Work on one stream is done in its order, whatever communicator it is of.
+  // Work on one stream runs in order, across communicators.
   struct Timed {
     const std::string* host;
     int64_t pid, pid_namespace;
     std::string stream;
-    int64_t launched_ns;  // no earlier than its mark, from which an arrow leads to it
+    int64_t launched_ns;  // not before its mark, from which an arrow leads to it
     const SeenCall* call;
   };
   std::vector<Timed> timed;
   for (const auto& [key, rank] : recording.ranks()) {
     for (const auto& [number, call] : rank.calls) {
       if (!call.seconds || call.launched_ns == 0) continue;
-      // Without a tag it is not known which stream it is.
+      // Without a tag the stream is not known.
       timed.push_back({&rank.hostname, rank.pid, rank.pid_namespace,
                        call.stream.empty() ? absl::StrCat(rank.comm, " ", rank.rank) : call.stream,
                        MarkTime(call), &call});

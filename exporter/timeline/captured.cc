@@ -31,10 +31,10 @@ using Json = nlohmann::json;
 using Files = std::map<std::string, std::string>;
 
 constexpr std::size_t kMostBytes = 512 << 20;
-constexpr std::size_t kMostPageBytes = 512 << 20;  // memory of the pages that are kept
+constexpr std::size_t kMostPageBytes = 512 << 20;  // memory limit of the kept pages
 constexpr std::size_t kBlock = 512;                // of a tar file (POSIX.1-2001, ustar)
 
-// What the timeline is made of; the rest of a capture is not read.
+// True for files that the timeline uses; the rest of a capture is not read.
 bool IsWanted(std::string_view name) {
   return name == "verdict.json" || name == "missing.txt" ||
          (absl::StartsWith(name, "endpoints/") && absl::EndsWith(name, ".json"));
@@ -67,13 +67,13 @@ bool ReadFolder(const std::string& path, Files* files, std::string* error) {
   return !problem;
 }
 
-// A field of a tar header that ends with a zero, or with the field.
+// Returns a field of a tar header, which ends with a zero or with the field.
 std::string FieldOf(std::string_view block, std::size_t at, std::size_t size) {
   const std::string_view field = block.substr(at, size);
   return std::string(field.substr(0, field.find('\0')));
 }
 
-// False when it is no header.
+// False if the block is no header.
 bool ReadHeader(std::string_view block, std::string* name, std::size_t* bytes) {
   unsigned sum = 0;
   for (std::size_t i = 0; i < kBlock; ++i) {
@@ -104,7 +104,7 @@ bool ReadArchive(const std::string& path, Files* files, std::string* error) {
       *error = absl::StrCat(path, " is no tar file, or is broken");
       return false;
     }
-    // The folder of the whole comes first.
+    // The outermost folder comes first.
     const std::size_t slash = name.find('/');
     if (slash != name.npos && IsWanted(std::string_view(name).substr(slash + 1))) {
       (*files)[name.substr(slash + 1)] = std::string(rest.substr(kBlock, bytes));
@@ -114,7 +114,7 @@ bool ReadArchive(const std::string& path, Files* files, std::string* error) {
   return true;
 }
 
-// "0001-node-1_9410" is of endpoint node-1:9410.
+// Returns endpoint node-1:9410 for "0001-node-1_9410".
 std::string EndpointName(std::string_view folder) {
   const std::size_t dash = folder.find('-');
   std::string name(dash == folder.npos ? folder : folder.substr(dash + 1));
@@ -131,7 +131,7 @@ std::optional<ClockOffset> ReadClock(const Json& page) {
   return ClockOffset{low_ns, high_ns};
 }
 
-// When a page was made, by the clock here: as far as that is known.
+// Returns when a page was made, by the local clock, as far as known.
 int64_t TimeHere(const Json& page, const Files& files, const std::string& folder) {
   const auto file = files.find(absl::StrCat("endpoints/", folder, "/clock.json"));
   const std::optional<ClockOffset> clock =

@@ -1,9 +1,9 @@
-// Reads what `pulse capture` has kept, a folder or a .tar.gz, for the timeline.
+// ReadCapture reads the output of `pulse capture`, a folder or a .tar.gz, for the timeline.
 //
-// Captures may come from somewhere else: names, sizes and content are checked, and at most 512 MiB
-// are read. A file of it that is broken is left out, and said so in the notes.
+// Captures are untrusted: names, sizes and content are checked, and at most 512 MiB are read. A
+// broken file is left out and listed in the notes.
 //
-// Thread: the caller's; blocks. Memory: of all its files at once, if it is a .tar.gz.
+// Thread: the caller's; blocks. Memory: all files at once for a .tar.gz.
 #ifndef EXPORTER_TIMELINE_CAPTURED_H_
 #define EXPORTER_TIMELINE_CAPTURED_H_
 
@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// False when it cannot be read, or is no capture: `error` says what is wrong, for a person.
+// False if it cannot be read, or is no capture; `error` is then a readable sentence.
 bool ReadCapture(const std::string& path, Observation* seen, std::string* error);
 
 }  // namespace nccl_pulse

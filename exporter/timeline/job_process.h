@@ -1,4 +1,4 @@
-// A process of a job that is watched, as its endpoint describes it.
+// JobProcess is a process of a watched job, as its endpoint describes it.
 //
 // Thread: plain data, no sharing.
 #ifndef EXPORTER_TIMELINE_JOB_PROCESS_H_
@@ -13,8 +13,8 @@ namespace nccl_pulse {
 struct JobProcess {
   std::size_t endpoint = 0;
   std::string hostname;
-  int64_t pid = 0;             // as the process sees itself,
-  uint32_t pid_namespace = 0;  // in this one; 0: the system's own, or its endpoint does not say
+  int64_t pid = 0;             // as the process sees it,
+  uint32_t pid_namespace = 0;  // in this namespace; 0: the system's own, or not known
 };
 
 }  // namespace nccl_pulse

@@ -1,4 +1,4 @@
-// All that is known of a job for its timeline, whether it was watched or comes from a capture.
+// Observation is the input of a job's timeline, from watching or from a capture.
 //
 // Thread: plain data, no sharing.
 #ifndef EXPORTER_TIMELINE_OBSERVATION_H_
@@ -17,11 +17,11 @@ namespace nccl_pulse {
 
 struct Observation {
   JobRecording recording;
-  std::vector<std::string> endpoints;              // names; what follows is of each ...
+  std::vector<std::string> endpoints;              // names; the next three are per endpoint ...
   std::vector<std::optional<ClockOffset>> clocks;  // ... nothing: not known
   std::vector<nlohmann::json> communicators;       // ... newest /api/v1/communicators, or null
-  nlohmann::json verdict;                          // as of `pulse diagnose --json`, or null
-  std::vector<std::string> notes;                  // what could not be had, sentences
+  nlohmann::json verdict;                          // from `pulse diagnose --json`, or null
+  std::vector<std::string> notes;                  // what is missing, sentences
   std::size_t looks = 0;                           // pages with calls
 };
 

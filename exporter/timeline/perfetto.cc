@@ -48,12 +48,12 @@ constexpr uint32_t kCategories = 1, kEventNames = 2, kAnnotationNames = 3;
 constexpr uint32_t kId = 1, kName = 2;  // of each of these
 }  // namespace interned_field
 
-// Any but 0.
+// Any value but 0.
 constexpr uint32_t kSequence = 1;
 constexpr char kCategory[] = "nccl";
 constexpr uint64_t kCategoryId = 1;
 
-// Names that have been written, and those that the next packet has to bring along.
+// Names already written, and those that the next packet must include.
 class Names {
  public:
   uint64_t IdOf(uint32_t field, const std::string& name) {
@@ -102,9 +102,9 @@ void WriteFirst(int64_t time_ns, Names* names, pbf_writer* trace) {
   names->IdOf(interned_field::kCategories, kCategory);
   names->WriteFresh(&packet);
   pbf_writer snapshot(packet, packet_field::kClockSnapshot);
-  // The file's own clock, which shows Unix time. Were that CLOCK_REALTIME itself, trace_processor
-  // (v58) would look for the way from CLOCK_BOOTTIME to it, which nobody knows of other hosts, and
-  // say that events had been dropped.
+  // The file's own clock, which shows Unix time. With CLOCK_REALTIME itself, trace_processor (v58)
+  // would search a conversion from CLOCK_BOOTTIME, which is not known for other hosts, and report
+  // dropped events.
   snapshot.add_enum(clock_field::kPrimaryClock, clock_field::kTraceFile);
   for (const uint32_t id : {clock_field::kTraceFile, clock_field::kRealtime}) {
     pbf_writer clock(snapshot, clock_field::kClocks);

@@ -1,17 +1,15 @@
-// Writes a trace that ui.perfetto.dev opens: tracks with slices, marks and counters, and flows
-// between them, as a protobuf message perfetto.protos.Trace.
+// PerfettoTrace writes a trace for ui.perfetto.dev: tracks with slices, marks and counters, and
+// flows between them, as a protobuf message perfetto.protos.Trace.
 //
-// All of it is one packet sequence. Its first packet clears the incremental state and says that the
-// trace's clock shows the same as CLOCK_REALTIME, the clock of all events; each name goes over the
-// wire once. Events may be added in any order: they are written by time, and those of the same time
-// in the order in which they were added. So whoever adds slices to a track adds what nests there as
-// it nests.
+// The trace is one packet sequence. Its first packet clears the incremental state and declares that
+// the trace's clock equals CLOCK_REALTIME, the clock of all events. Each name is written once.
+// Events may be added in any order. They are written by time; events of equal time keep the order
+// in which they were added. So add nested slices in nesting order.
 //
-// Facts: protos/perfetto/trace/trace_packet.proto and the files that it imports, google/perfetto
-// (main of 2026), and perfetto.dev's page on synthetic track events. Field numbers are in the
-// source.
+// Source: protos/perfetto/trace/trace_packet.proto and its imports, google/perfetto (main of 2026),
+// and perfetto.dev's page on synthetic track events. Field numbers are in perfetto.cc.
 //
-// Thread: one. Memory: of the events, and the file's content.
+// Thread: one. Memory: the events, and the file's content.
 #ifndef EXPORTER_TIMELINE_PERFETTO_H_
 #define EXPORTER_TIMELINE_PERFETTO_H_
 
@@ -23,7 +21,7 @@
 
 namespace nccl_pulse {
 
-// What a slice or a mark says beyond its name.
+// Name and arguments of a slice or a mark.
 struct TraceEvent {
   using Value = std::variant<bool, int64_t, double, std::string>;
 
@@ -37,19 +35,19 @@ class PerfettoTrace {
   using Track = uint64_t;  // 0: none
   enum class Unit { kCount, kBytes, kNone };
 
-  // Siblings stand in the order in which they were added, if they have a parent: ui.perfetto.dev
-  // sorts the outermost by their names. `about`: what the track means.
+  // Siblings with a parent keep the order in which they were added; ui.perfetto.dev sorts the
+  // outermost tracks by name. `about`: description of the track.
   Track AddTrack(const std::string& name, Track parent = 0, const std::string& about = "");
   Track AddCounter(const std::string& name, Track parent, Unit unit, const std::string& about = "");
 
-  // Times are nanoseconds since 1970. A slice without an end is open to the end of the trace.
+  // Times are nanoseconds since 1970. A slice without an end extends to the end of the trace.
   void Begin(Track track, int64_t time_ns, TraceEvent event);
   void End(Track track, int64_t time_ns);
   void Mark(Track track, int64_t time_ns, TraceEvent event);
   void Count(Track track, int64_t time_ns, double value);
 
   std::size_t events() const { return events_.size(); }
-  // The file's content. Nothing can be added afterwards.
+  // Returns the file's content. Add nothing afterwards.
   std::string Finish();
 
  private:

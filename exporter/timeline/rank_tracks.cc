@@ -62,7 +62,7 @@ class RankDrawer {
   }
 
  private:
-  // A call that was made twice, as a mark and on the stream, is joined by this flow.
+  // Joins the two drawings of a call: as a mark and on the stream.
   uint64_t OwnFlow(const SeenCall& call) const {
     return FlowId(absl::StrCat(rank_.comm, "|", rank_.hostname, "|", rank_.pid, "|", rank_.rank,
                                "|", call.number));
@@ -82,7 +82,7 @@ class RankDrawer {
         "HAS NOT CALLED", parent_,
         "Another rank of the communicator has made a call that this rank had not made 100 ms "
         "later. The slice ends when this rank was last polled.");
-    // Where the mark of who called it stands: the arrow leads from there.
+    // At the mark of the rank that called it, where the arrow begins.
     trace_.Begin(track, index_.MarkTime(call), std::move(event));
     if (end_ns == 0) {
       ++summary_.not_called;
@@ -154,7 +154,7 @@ class RankDrawer {
     }
   }
 
-  // The oldest and the newest of them: the rest lies between.
+  // Draws the oldest and the newest open call; the rest lies between.
   void DrawOpen() {
     const SeenCall* oldest = nullptr;
     const SeenCall* newest = nullptr;
@@ -177,7 +177,7 @@ class RankDrawer {
       trace_.Begin(track, KnownTime(call), std::move(event));
     };
     begin(*oldest, count == 1 ? "" : absl::StrCat(" (the oldest of ", count, ")"));
-    // Inside of it, whatever a hostile page says of the times.
+    // Inside the oldest one, whatever a hostile page says of the times.
     if (newest != oldest && KnownTime(*newest) >= KnownTime(*oldest))
       begin(*newest, " (the newest)");
   }

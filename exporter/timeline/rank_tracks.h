@@ -1,4 +1,4 @@
-// The tracks of one rank of a communicator.
+// DrawRank draws the tracks of one rank of a communicator.
 //
 // Thread: one, as the trace.
 #ifndef EXPORTER_TIMELINE_RANK_TRACKS_H_
@@ -15,14 +15,14 @@
 
 namespace nccl_pulse {
 
-// What there is of a rank beside its calls.
+// Findings about a rank besides its calls.
 struct RankFinding {
   const NotCalled* not_called = nullptr;
   std::vector<const RankWait*> waits;
-  std::string suspicion;  // the verdict, "": it is no suspect
+  std::string suspicion;  // the verdict; "": no suspect
 };
 
-// Below `parent`. A track that would have nothing on it is left out.
+// Draws below `parent`. Leaves out empty tracks.
 void DrawRank(const SeenRank& rank, const CallIndex& index, const RankFinding& finding,
               PerfettoTrace::Track parent, PerfettoTrace* trace, TimelineSummary* summary);
 

@@ -10,14 +10,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostWord = 64;  // bytes of an operation's name, a state
+constexpr std::size_t kMostWord = 64;  // bytes of an operation's name, or a state
 constexpr std::size_t kMostName = 256;
 
 uint64_t CountAt(const Json& object, const char* key) {
   return static_cast<uint64_t>(std::max<int64_t>(0, NumberAt(object, key)));
 }
 
-// What does not change from look to look.
+// Reads the fields that never change between polls.
 SeenCall ReadCall(const Json& json, int64_t seen_ns) {
   SeenCall call;
   call.number = CountAt(json, "number");
@@ -31,7 +31,8 @@ SeenCall ReadCall(const Json& json, int64_t seen_ns) {
   return call;
 }
 
-// What becomes known later; what another endpoint said earlier (`is_newer` false) changes nothing.
+// Updates fields that become known later. An endpoint's older data (`is_newer` false) changes
+// nothing.
 void UpdateCall(const Json& json, int64_t time_ns, bool is_newer, SeenCall* call) {
   const int64_t launched_ns = TimeAt(json, "launched");
   if (launched_ns != 0) call->launched_ns = launched_ns;
@@ -70,11 +71,11 @@ std::optional<uint64_t> SeenRank::LastCollective() const {
   for (auto it = calls.rbegin(); it != calls.rend(); ++it) {
     if (it->second.collective != 0) return it->second.collective;
   }
-  return std::nullopt;  // nothing but Send and Recv is left
+  return std::nullopt;  // only Send and Recv are left
 }
 
 bool JobRecording::MakeRoom(SeenRank* rank, uint64_t number) {
-  if (number <= rank->dropped_through) return false;  // counted then
+  if (number <= rank->dropped_through) return false;  // already counted
   if (calls_ < most_calls_) return true;
   SeenRank* victim = rank;
   if (rank->calls.size() < most_calls_ / ranks_.size()) {
@@ -129,7 +130,7 @@ int64_t JobRecording::AddCalls(std::size_t endpoint, const Json& page, int64_t a
 }
 
 void JobRecording::AddRank(SeenRank* rank, const Json& calls, int64_t time_ns, int64_t arrived_ns) {
-  if (!calls.is_array() || rank->looked_ns == time_ns) return;  // the same page once more
+  if (!calls.is_array() || rank->looked_ns == time_ns) return;  // the same page again
   const bool is_newer =
       time_ns > rank->looked_ns || (rank->looked_by == rank->endpoint && rank->looks != 0);
   rank->has_calls = true;

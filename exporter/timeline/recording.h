@@ -1,13 +1,13 @@
-// Joins looks at a job's calls: pages of /api/v1/communicators/ID/calls, each with the last calls
-// of the ranks of one communicator. Looks overlap: a call is recognized by its number on its
-// communicator. Numbers that no look has are a gap.
+// JobRecording joins polls of a job's calls: pages of /api/v1/communicators/ID/calls, each with the
+// last calls of one communicator's ranks. Polls overlap; a call is identified by its number on its
+// communicator. Numbers that no poll has are a gap.
 //
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
-// Thread: one. Memory: about 300 bytes a call and 1 KiB a rank, at most kMostCalls and kMostRanks. Beyond that each new call takes
-// the place of the oldest one of its rank, or, where its rank has less than its share, of the rank
-// that has most.
+// Thread: one. Memory: about 300 bytes per call and 1 KiB per rank, at most kMostCalls and
+// kMostRanks. Beyond that a new call replaces the oldest one of its rank. If its rank has less than
+// its share, it replaces one of the rank with the most calls.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
 #define EXPORTER_TIMELINE_RECORDING_H_
 
@@ -37,17 +37,17 @@ struct SeenCall {
   int64_t launched_ns = 0;  // 0: not known
   std::optional<bool> begun;
   std::optional<double> seconds;  // on the GPU
-  int64_t seen_ns = 0;            // when the first look that has it was ...
-  int64_t updated_ns = 0;         // ... and the last one
-  uint64_t updated_look = 0;      // SeenRank::looks then
+  int64_t seen_ns = 0;            // time of the first poll that has it ...
+  int64_t updated_ns = 0;         // ... and of the last one
+  uint64_t updated_look = 0;      // SeenRank::looks at that time
 
-  // It is not known to have ended by then.
+  // True if the call is not known to have ended at the last poll.
   bool is_open() const {
     return state == "launched" || state == "in_flight" || state == "not_launched";
   }
 };
 
-// Calls that were made, and that no look has.
+// Calls that were made but are in no poll.
 struct CallGap {
   uint64_t first = 0, last = 0;  // their numbers
   int64_t after_ns = 0, before_ns = 0;
@@ -58,21 +58,21 @@ struct SeenRank {
   std::string comm, name;  // 16 hexadecimal digits
   int64_t nranks = 0, rank = 0, pid = 0, pid_namespace = 0;
   std::string hostname, global_rank, gpu;
-  std::string missing;  // why there are no calls, "": there may be
+  std::string missing;  // why there are no calls; "": there may be some
   bool has_calls = false;
   std::map<uint64_t, SeenCall> calls;
-  uint64_t dropped_through = 0;  // there was no room for calls up to this number
-  int64_t looked_ns = 0;         // the newest look, by the clock there ...
-  int64_t arrived_ns = 0;        // ... and by the one here
+  uint64_t dropped_through = 0;  // calls up to this number were dropped for lack of room
+  int64_t looked_ns = 0;         // newest poll, by the endpoint's clock ...
+  int64_t arrived_ns = 0;        // ... and by the local clock
   uint64_t looks = 0;
   std::size_t looked_by = 0;  // endpoint
-  // (when, calls that were not known to have ended)
+  // (time, number of calls not known to have ended)
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
   std::vector<CallGap> Gaps() const;
-  // Returns the newest collective that it has called, 0: none; nothing: that is not known.
+  // Returns the newest collective called, 0: none; nothing if not known.
   std::optional<uint64_t> LastCollective() const;
-  // Says whether the call was in the newest look, and not known to have ended then.
+  // True if the call was in the newest poll, and not known to have ended then.
   bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_look == looks; }
 };
 
@@ -82,28 +82,27 @@ class JobRecording {
 
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Looks come in the order in which they arrived, at `arrived_ns` of the clock here. From one
-  // endpoint the later look is the newer one, because its clock may have been set. Between two
-  // endpoints the page's time decides. Returns the page's time, 0: this is no such page.
+  // Adds a page. Pages come in order of arrival, at `arrived_ns` of the local clock. From one
+  // endpoint the later page is the newer one, because its clock may have been set. Between two
+  // endpoints the page's time decides. Returns the page's time; 0 if it is no such page.
   int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
-  // Sets the time until which ranks were looked at, by the clock here.
+  // Sets the time until which ranks were polled, by the local clock.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
-  // Says whether a rank was looked at until the end, up to kMostUnseenNs before it. Then it has
-  // still not done what it had not done. Without SetEnd the end is the newest look at its
-  // communicator.
+  // True if the rank was polled until the end, up to kMostUnseenNs before it, so that calls missing
+  // then were never made. Without SetEnd the end is the newest poll of its communicator.
   bool IsSeenAtEnd(const SeenRank& rank) const;
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }
   std::size_t calls() const { return calls_; }
-  // Returns how many seen calls found no room.
+  // Returns the number of calls dropped for lack of room.
   std::size_t dropped() const { return dropped_; }
-  // Returns the time of the newest look; 0: there was none.
+  // Returns the time of the newest poll; 0: none.
   int64_t end_ns() const { return end_ns_; }
 
  private:
   void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
-  // False: there is no room, because the call is older than what its rank keeps.
+  // False if there is no room: the call is older than those its rank keeps.
   bool MakeRoom(SeenRank* rank, uint64_t number);
 
   std::size_t most_calls_;
@@ -111,10 +110,10 @@ class JobRecording {
   std::size_t calls_ = 0, dropped_ = 0;
   int64_t end_ns_ = 0;
   int64_t last_ns_ = 0;                        // 0: not set
-  std::map<std::string, int64_t> arrived_ns_;  // the newest look, by communicator
+  std::map<std::string, int64_t> arrived_ns_;  // newest poll, by communicator
 };
 
-// Returns when a call was made: at its launch, or else at the look that saw it first.
+// Returns when a call was made: at its launch, or else at the poll that first saw it.
 inline int64_t KnownTime(const SeenCall& call) {
   return call.launched_ns != 0 ? call.launched_ns : call.seen_ns;
 }

@@ -29,14 +29,14 @@ struct Process {
   std::vector<const SeenRank*> ranks;
 };
 
-// Tracks of that name for any number of slices and marks of the same time. trace_processor puts these
-// one below the other, and leaves out what would lie deeper than 512.
+// Tracks of one name for any number of simultaneous slices and marks. trace_processor stacks these,
+// and drops those below depth 512.
 class Rows {
  public:
   Rows(PerfettoTrace* trace, Track parent, std::string name, std::string about)
       : trace_(*trace), parent_(parent), name_(std::move(name)), about_(std::move(about)) {}
 
-  // Where the next one belongs.
+  // Returns the track of the next one.
   Track Next() {
     if (used_++ % kMost == 0) track_ = trace_.AddTrack(name_, parent_, about_);
     return track_;
@@ -74,8 +74,8 @@ class TimelineDrawer {
     suspects_.emplace(std::make_pair(comm, rank), verdict);
   }
 
-  // The verdict on the job knows more than that on a communicator, which for a mismatch suspects all
-  // of its ranks.
+  // The job's verdict knows more than a communicator's, which for a mismatch suspects all its
+  // ranks.
   void FindSuspects() {
     for (const Json& root : At(seen_.verdict, "roots")) {
       for (const Json& rank : At(root, "ranks")) {
@@ -94,7 +94,7 @@ class TimelineDrawer {
     }
   }
 
-  // Ranks that an endpoint says live, and of which no page has the calls.
+  // Returns the ranks that an endpoint reports as live, without calls on any page.
   std::size_t MissingLive() const {
     std::set<std::pair<std::string, int64_t>> seen, missing;
     for (const auto& [key, rank] : seen_.recording.ranks()) {
@@ -228,8 +228,8 @@ class TimelineDrawer {
   TimelineSummary& summary_;
   const CallIndex index_;
   PerfettoTrace trace_;
-  // Above all others: ui.perfetto.dev sorts tracks without a parent by their names, and puts those
-  // that have no children behind the others.
+  // Above all others: ui.perfetto.dev sorts tracks without a parent by name, and puts those without
+  // children last.
   const Track job_ = trace_.AddTrack("NCCL job");
   std::map<std::pair<std::string, int64_t>, std::string> suspects_;
   std::map<const SeenRank*, RankFinding> findings_;

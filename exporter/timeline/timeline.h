@@ -1,11 +1,11 @@
-// Draws what was seen of a job as a trace for ui.perfetto.dev. What each track means:
-// docs/debug-a-slow-job.md#timeline.
+// DrawTimeline draws an observed job as a trace for ui.perfetto.dev.
+// docs/debug-a-slow-job.md#timeline explains the tracks.
 //
-// Times are those of each node's CLOCK_REALTIME, as its endpoint gave them; none is corrected. What
-// is not known is not drawn, or is drawn where it says so: a call without a time of its own at the
-// look that saw it first, a duration at the earliest time at which the GPU can have begun it.
+// Times are those of each node's CLOCK_REALTIME, uncorrected, as its endpoint reported them.
+// Unknown things are not drawn, or are marked as such: a call without a time is drawn at the poll
+// that first saw it, a duration at the earliest time at which the GPU can have begun it.
 //
-// Thread: any, no state. Memory: with the recording about 2.5 KB a call that has a duration.
+// Thread: any, no state. Memory: with the recording, about 2.5 KB per call with a duration.
 #ifndef EXPORTER_TIMELINE_TIMELINE_H_
 #define EXPORTER_TIMELINE_TIMELINE_H_
 
@@ -24,25 +24,25 @@ struct Observation;
 std::string ClockWords(const std::optional<ClockOffset>& offset);
 
 struct TimelineSummary {
-  std::size_t processes = 0, ranks = 0;  // a process is a rank of each of its communicators
+  std::size_t processes = 0, ranks = 0;  // a process is a rank in each of its communicators
   std::size_t calls = 0;
   std::size_t timed = 0;
   std::size_t without_time = 0;
-  std::size_t gap_calls = 0;          // that were made and not seen
+  std::size_t gap_calls = 0;          // made but not seen
   std::size_t open = 0;               // ranks whose newest call is not known to have ended
   std::size_t not_called = 0;         // ranks that have not called what others have
-  std::size_t not_called_unseen = 0;  // had not, and were not looked at to the end
-  std::size_t flows = 0;              // collectives that are joined over ranks
-  std::size_t missing_live = 0;       // ranks that live, and whose calls were not had
+  std::size_t not_called_unseen = 0;  // ranks that had not, and were not polled to the end
+  std::size_t flows = 0;              // collectives joined across ranks
+  std::size_t missing_live = 0;       // live ranks whose calls are missing
 };
 
-// A rank that has not called what another has is named after so long: looks, and ranks within a look,
-// are not of one moment.
+// Minimum lag before a rank is reported as not calling: polls, and ranks within a poll, are not
+// simultaneous.
 inline constexpr int64_t kLeastLagNs = 100'000'000;
-// Shorter waits of one rank for another are not drawn.
+// Shorter waits between ranks are not drawn.
 inline constexpr int64_t kLeastWaitNs = 1'000'000;
 
-// The content of the file.
+// Returns the file's content.
 std::string DrawTimeline(const Observation& seen, TimelineSummary* summary);
 
 }  // namespace nccl_pulse

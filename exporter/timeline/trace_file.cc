@@ -24,7 +24,7 @@ bool IsSpecial(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
-// 0 or what went wrong.
+// Returns 0 or an errno.
 int WriteAll(int fd, const std::string& content) {
   std::size_t written = 0;
   while (written < content.size()) {
@@ -32,7 +32,7 @@ int WriteAll(int fd, const std::string& content) {
     if (n < 0 && errno != EINTR) return errno;
     if (n > 0) written += static_cast<std::size_t>(n);
   }
-  // Not of a pipe.
+  // A pipe cannot be synced.
   return fsync(fd) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
 }
 
@@ -76,10 +76,10 @@ bool WriteWhole(const std::string& path, const std::string& content, std::string
   int failure = WriteAll(fd, content);
   if (close(fd) != 0 && failure == 0) failure = errno;
   if (is_special) return failure == 0 || Fail(path, failure, error);
-  // A link, unlike a rename, fails where there is something by now.
+  // A link, unlike a rename, fails if the target exists by now.
   if (failure == 0 && link(target.c_str(), path.c_str()) != 0) {
     failure = errno;
-    // A file system without links; which of these it says differs.
+    // A file system without links; the errno varies.
     const bool has_no_links =
         failure == EPERM || failure == ENOSYS || failure == EOPNOTSUPP || failure == EMLINK;
     if (has_no_links && access(path.c_str(), F_OK) != 0) {

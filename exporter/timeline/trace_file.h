@@ -1,7 +1,7 @@
-// A file that is there as a whole or not at all. What exists is never written over; what is no
-// plain file (a pipe, /dev/stdout) is written to.
+// WriteWhole writes a file completely or not at all. It never overwrites a file; it writes into a
+// pipe or /dev/stdout.
 //
-// Thread: any. Errors: `error` says what went wrong, for a person; nothing is left behind then.
+// Thread: any. Errors: `error` is a readable sentence; nothing is left behind then.
 #ifndef EXPORTER_TIMELINE_TRACE_FILE_H_
 #define EXPORTER_TIMELINE_TRACE_FILE_H_
 
@@ -9,9 +9,9 @@
 
 namespace nccl_pulse {
 
-// Whether WriteWhole could begin now: before anybody is asked.
+// True if WriteWhole could begin now. Call before querying endpoints.
 bool CanWriteWhole(const std::string& path, std::string* error);
-// What else is said to the standard output would be mixed with the file.
+// True if other output to standard output would be mixed with the file.
 bool IsStandardOutput(const std::string& path);
 bool WriteWhole(const std::string& path, const std::string& content, std::string* error);
 

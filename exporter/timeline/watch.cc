@@ -22,23 +22,23 @@ using Json = nlohmann::json;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kAgainAfter{1000};    // an endpoint that failed
+constexpr milliseconds kAgainAfter{1000};    // for an endpoint that failed
 constexpr milliseconds kLookPatience{1000};  // others wait meanwhile
-// How often the client's patience a busy endpoint is asked for the calls of live ranks, if none were
-// read before.
+// Patiences for which a busy endpoint is asked for the calls of live ranks, if none were read
+// before.
 constexpr int kLateLooks = 10;
 constexpr milliseconds kCommunicatorsEvery{2000};
-constexpr milliseconds kLongestSleep{50};        // until somebody who wants it to stop is heard
-constexpr std::size_t kMostCommunicators = 256;  // of an endpoint
+constexpr milliseconds kLongestSleep{50};        // limits the delay of a stop
+constexpr std::size_t kMostCommunicators = 256;  // per endpoint
 constexpr std::size_t kMostNotes = 1000;
 constexpr std::size_t kMostPageBytes = 512 << 20;  // of all endpoints' pages of communicators
 
-// No step of the wall clock changes it.
+// Steady clock: unaffected by steps of the wall clock.
 int64_t ArrivalNs() {
   return std::chrono::nanoseconds(steady_clock::now().time_since_epoch()).count();
 }
 
-// A rank of which the page does not say it may be live.
+// True if a rank is live, or the page does not say.
 bool HasLiveRank(const Json& comm) {
   const Json& ranks = At(comm, "ranks");
   return std::any_of(ranks.begin(), ranks.end(),
@@ -62,7 +62,7 @@ void JobWatch::MeasureClocksAgain() {
   const std::vector<std::optional<ClockOffset>> now = MeasureClocks(addresses_, options_.client);
   for (std::size_t i = 0; i < now.size(); ++i) {
     std::optional<ClockOffset>& clock = seen_.clocks[i];
-    if (!now[i]) continue;  // it does not answer any more
+    if (!now[i]) continue;  // no longer answers
     clock = clock ? ClockOffset{std::min(clock->low_ns, now[i]->low_ns),
                                 std::max(clock->high_ns, now[i]->high_ns)}
                   : now[i];
@@ -206,7 +206,7 @@ void JobWatch::LookAtDue(Time now) {
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
     Endpoint& endpoint = endpoints_[i];
     if (endpoint.communicators.empty() || endpoint.due > now) continue;
-    // An ended one has no new calls: it is asked for in the end.
+    // Ended communicators have no new calls and are read at the end.
     const auto first =
         std::min_element(endpoint.communicators.begin(), endpoint.communicators.end(),
                          [](const Communicator& a, const Communicator& b) {
@@ -243,7 +243,7 @@ void JobWatch::LookAtAll() {
   enum { kUnseen, kSeen, kEnded, kKinds };
   std::vector<Question> questions[kKinds];
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
-    // An endpoint that fails is not asked once more for each of its communicators.
+    // A failed endpoint is not asked again for each of its communicators.
     if (!endpoints_[i].failure.empty()) continue;
     for (const Communicator& each : endpoints_[i].communicators) {
       questions[!each.is_live ? kEnded : each.is_seen ? kSeen : kUnseen].push_back({i, each.id});

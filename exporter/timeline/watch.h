@@ -1,14 +1,14 @@
-// Watches a running job for a while: polls its endpoints for their ranks' last calls.
+// JobWatch watches a running job for a while: it polls the job's endpoints for their ranks' last
+// calls.
 //
-// One communicator of an endpoint is asked for at a time, each live one about every kLookEvery: an
-// endpoint makes no newer page in between, and the calls that were timed stay for about as long. An
-// endpoint gives these pages little processor time (exporter/http/page_cache.h). So ended
-// communicators are asked for once, in the end, as far as there is time for them. A refused live one
-// stays first in line, and calls that were pushed out meanwhile are a gap. An endpoint that fails is
-// asked again every second.
+// Each endpoint gets one request at a time, and each live communicator one about every kLookEvery.
+// An endpoint makes no newer page in between, and keeps timed calls for about as long. It gives
+// these pages little processor time (exporter/http/page_cache.h). So ended communicators are
+// requested once, at the end, as far as time permits. A refused live communicator stays first in
+// line; calls that were overwritten meanwhile are a gap. A failed endpoint is retried every second.
 //
-// Thread: the caller's; blocks, until `options.client.stop` is set. Memory: of the recording, and a
-// page of each endpoint.
+// Thread: the caller's; blocks until `options.client.stop` is set. Memory: the recording, and a
+// page per endpoint.
 #ifndef EXPORTER_TIMELINE_WATCH_H_
 #define EXPORTER_TIMELINE_WATCH_H_
 
@@ -27,7 +27,7 @@
 
 namespace nccl_pulse {
 
-// As long as an endpoint keeps a page.
+// How long an endpoint caches a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
 
 class JobWatch {
@@ -35,17 +35,17 @@ class JobWatch {
   // `endpoints` and `options` must outlive this object.
   JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options);
 
-  // Looks at the clocks, and at who is there.
+  // Measures the clocks and reads which processes there are.
   void Begin();
-  // After Begin: endpoints that answer, communicators, and ranks of them.
+  // After Begin: numbers of answering endpoints, communicators, and their ranks.
   std::size_t heard() const;
   std::size_t communicators() const;
   std::size_t ranks() const { return ranks_; }
-  // Those that live, each once.
+  // Returns the live processes, without duplicates.
   std::vector<JobProcess> processes() const;
 
-  // Polls until the time is over, then reads the live communicators that were not read yet, and
-  // takes the verdict on the job. `tell` gets their number if there are any.
+  // Polls until the time is over, then reads live communicators not read so far, and takes the
+  // verdict on the job. Calls `tell` with their number if there are any.
   void Watch(std::chrono::milliseconds window, const std::function<void(std::size_t unread)>& tell);
   Observation Take() { return std::move(seen_); }
 
@@ -54,22 +54,22 @@ class JobWatch {
   struct Communicator {
     std::string id;
     bool is_live = true;
-    bool is_seen = false;  // was looked at
+    bool is_seen = false;  // was polled
     Time due{};
   };
   struct Endpoint {
     std::vector<Communicator> communicators;
-    Time due{};           // not before: it failed
+    Time due{};           // earliest next request, after a failure
     std::string failure;  // "": it answers
     bool has_too_many = false;
-    std::size_t page_bytes = 0;  // of its page of communicators
+    std::size_t page_bytes = 0;  // size of its page of communicators
   };
   struct Question {
     std::size_t endpoint;
     std::string comm;
   };
 
-  // Once more: its bounds are widened by what they are now, so that they hold for the whole time.
+  // Widens the clocks' bounds by a second measurement, so that they hold for the whole time.
   void MeasureClocksAgain();
   void AskCommunicators();
   void NoteCommunicators(std::size_t endpoint, const nlohmann::json& page);
@@ -85,7 +85,7 @@ class JobWatch {
   std::vector<Endpoint> endpoints_;
   std::size_t ranks_ = 0;
   std::size_t page_bytes_ = 0;  // of all endpoints
-  std::size_t refused_ = 0;     // for lack of processor time
+  std::size_t refused_ = 0;     // requests refused for lack of processor time
   Observation seen_;
 };
 

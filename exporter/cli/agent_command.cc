@@ -1,4 +1,4 @@
-// pulse agent: the node's endpoint in a process of its own.
+// pulse agent: the node's endpoint as a process of its own.
 #include <unistd.h>
 
 #include <atomic>
@@ -44,7 +44,6 @@ constexpr int kCannotServe = 2;
 constexpr int kMostKeptProcesses = 100000;
 constexpr std::chrono::milliseconds kCapturePatience{500};
 
-// The flags.
 struct {
   std::string listen = ":9410", web_config, file_sd_dir, drop_families;
   std::string histograms = kDefaultHistograms;
@@ -106,10 +105,10 @@ Examples:
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there.
 )";
 
-// --hang-after, or what was set since. Relaxed: it stands alone. Read by the server's thread.
+// --hang-after, or its newest setting. Relaxed: an independent cell. Read by the server's thread.
 std::atomic<int64_t> hang_after_ms{0};
 
-// Of what can be set, an agent has this alone.
+// The only setting that an agent has.
 void AddHangSeconds(std::chrono::milliseconds start, LiveValues* values) {
   values->Add(LiveSetting::kHangSeconds, static_cast<double>(start.count()) / 1000,
               /*from_environment=*/false, [](double seconds) {
@@ -119,7 +118,7 @@ void AddHangSeconds(std::chrono::milliseconds start, LiveValues* values) {
               });
 }
 
-// Waits for one of `signals`, and meanwhile answers who gives commands.
+// Waits for one of `signals` while answering commands.
 int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
   constexpr timespec kPause{0, 100000000};
   while (true) {
@@ -181,10 +180,10 @@ std::vector<Flag> Flags() {
                                                 {"--web-config", &flags.web_config}}));
 }
 
-// The flags ask for this, beside `server`'s options.
+// Requested by the flags besides `server`'s options.
 struct Wanted {
   ServerOptions server;
-  std::shared_ptr<WebGuard> guard;  // null: everybody may ask
+  std::shared_ptr<WebGuard> guard;  // null: no restrictions
   AutomaticCaptures::Options captures;
   HangProgram::Options on_hang;
   FleetQuestion question;
@@ -261,7 +260,7 @@ int Run(const std::vector<std::string>& arguments) {
   AddHangSeconds(wanted.server.hang_after, &values);
   const bool is_https = wanted.guard != nullptr && wanted.guard->is_https();
 
-  // Before another thread exists, and before anybody can wait for the port.
+  // Before another thread exists, and before a client can wait for the port.
   const sigset_t signals = BlockEndingSignals();
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
@@ -292,7 +291,7 @@ int Run(const std::vector<std::string>& arguments) {
   std::unique_ptr<AgentWatch> watch;
   Address own;
   if (wanted.captures.folder.path.empty() && wanted.on_hang.path.empty()) {
-    // It need not ask itself.
+    // The agent's own endpoint does not query itself.
   } else if (!FindOwnEndpoint(flags.listen, server->port(), is_https, wanted.question.client, &own,
                               &error)) {
     LogLine(LogLevel::kWarning,
@@ -313,8 +312,8 @@ int Run(const std::vector<std::string>& arguments) {
   bool has_ended = watch == nullptr || watch->Stop(kCapturePatience);
   has_ended &= !is_looking || rest->Stop(kCapturePatience);
   server->Stop();
-  // A capture that is being taken is left unfinished, under a name that says so, and a program that
-  // was started to itself. Their threads use what main would destroy.
+  // An unfinished capture keeps its partial name, and a started program keeps running. Their
+  // threads use what main would destroy.
   if (!has_ended) std::_Exit(0);
   return 0;
 }

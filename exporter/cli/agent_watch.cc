@@ -58,10 +58,10 @@ bool FindOwnEndpoint(const std::string& listen_address, uint16_t port, bool is_h
         "name one with --ca-cert";
     return false;
   }
-  // The name that its certificate has, as a rule; connections go to what is bound alone.
+  // Its certificate usually has this name; connections only go to the bound address.
   own->host = "localhost";
-  // Of all interfaces a loopback address, which nobody else can have as long as we listen: ":9410"
-  // has IPv4 in any case (listener.h), "[::]:9410" has IPv6 alone.
+  // For all interfaces a loopback address, which nobody else can bind while the agent listens:
+  // ":9410" always includes IPv4 (listener.h), "[::]:9410" is IPv6 only.
   own->ip = listen.host.empty() || listen.host == "0.0.0.0" ? "127.0.0.1"
             : listen.host == "::"                           ? "::1"
                                                             : listen.host;
@@ -92,7 +92,7 @@ struct AgentWatch::State : PatientThread {
     Report(absl::StrCat("its own endpoint: ", seen.silent.begin()->first));
   }
 
-  // Logs a problem once; "": there is none.
+  // Logs a problem once; "": none.
   void Report(const std::string& problem) {
     if (problem == last_problem) return;
     last_problem = problem;

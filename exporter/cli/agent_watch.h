@@ -1,7 +1,7 @@
-// Watches the agent's own endpoint for `pulse agent --on-hang` and `--capture-dir`.
+// AgentWatch watches the agent's own endpoint for `pulse agent --on-hang` and `--capture-dir`.
 //
-// Thread: main thread. The watch has a thread of its own, because it blocks. Cost: a summary every
-// two seconds, and what a watcher asks beyond it, within the endpoint's budget for clients.
+// Thread: main thread; the watch blocks, so it runs in its own thread. Cost: a summary every two
+// seconds, and further requests within the endpoint's budget for clients.
 #ifndef EXPORTER_CLI_AGENT_WATCH_H_
 #define EXPORTER_CLI_AGENT_WATCH_H_
 
@@ -26,26 +26,26 @@ struct CaptureFlags {
   absl::Duration time_limit = absl::Seconds(60);
 };
 
-// Reads the flags, before anything is served. The folder's path is "" without --capture-dir. On
-// failure returns false and sets `error`. `listen`: the agent's own address.
+// Reads the flags before anything is served. The folder's path is "" without --capture-dir.
+// `listen`: the agent's own address. On failure returns false and sets `error`.
 bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
                       AutomaticCaptures::Options* options, std::string* error);
 
-// Finds the agent's own endpoint, at `listen` and this port. Its password must not go to a process
-// that listens at the same port of another of the host's addresses. On failure returns false and
-// sets `error`.
+// Finds the agent's own endpoint, at `listen` and this port. Its password must not reach a process
+// that listens on the same port of another address of the host. On failure returns false and sets
+// `error`.
 bool FindOwnEndpoint(const std::string& listen, uint16_t port, bool is_https,
                      const FleetClientOptions& client, Address* own, std::string* error);
 
 class AgentWatch {
  public:
-  // Starts the program and the captures whose path is set. Null if neither is, or if the system
-  // gives no thread; that is logged.
+  // Starts the program and the captures whose path is set. Returns null if neither is, or if no
+  // thread can be started; the latter is logged.
   static std::unique_ptr<AgentWatch> Start(HangProgram::Options on_hang,
                                            AutomaticCaptures::Options captures, Address own,
                                            FleetClientOptions client, const LogFunction& log);
-  // False if a poll, a capture or a program did not end in time: its thread goes on as long as the
-  // process.
+  // False if a poll, capture or program did not end in time; its thread then runs until the process
+  // ends.
   bool Stop(std::chrono::milliseconds patience);
 
  private:

@@ -1,4 +1,4 @@
-// pulse capture: keeps what endpoints and this host know about a job, as a folder or a .tar.gz.
+// pulse capture: saves what endpoints and this host know about a job, as a folder or a .tar.gz.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -25,7 +25,6 @@ constexpr int kNoAnswer = 2;
 constexpr int kIncomplete = 4;
 constexpr int kNotWritten = 5;
 
-// The flags.
 std::string out, stack_command;  // NOLINT(cert-err58-cpp)
 std::string format = "bundle";   // NOLINT(cert-err58-cpp)
 absl::Duration stack_timeout = absl::Seconds(15);
@@ -64,20 +63,20 @@ missing, an endpoint didn't answer, or no endpoint knows a process; 5 couldn't b
 it. What is in it: docs/debug-a-hang.md.
 )";
 
-// On failure returns false and says in `error` what is wrong.
+// On failure returns false and sets `error`.
 bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string* error) {
   if (!AddFromDirectories(filter, question, error)) return false;
   return OrThoseOfThisHost(question, error);
 }
 
-// Of "processes/17/nccl_log.txt: why" the name of the file, of "stacks: why" that word.
+// Returns the file name of "processes/17/nccl_log.txt: why", the word of "stacks: why".
 std::string WhatIsMissing(const std::string& line) {
   std::string what = line.substr(0, line.find(": "));
   if (!absl::EndsWith(what, ".txt") && !absl::EndsWith(what, ".json")) return what;
   return what.substr(what.rfind('/') + 1);  // npos + 1 is 0
 }
 
-// "Missing (missing.txt has the reasons): 4 x nccl_log.txt, stacks", with its end of line; or "".
+// Returns "Missing (missing.txt has the reasons): 4 x nccl_log.txt, stacks" as a line, or "".
 std::string MissingWords(const std::vector<std::string>& missing) {
   constexpr std::size_t kMostNamed = 6;
   std::vector<std::pair<std::string, int>> counts;
@@ -142,7 +141,7 @@ int Run(const std::vector<std::string>& arguments) {
       !RasFromFlag(fleet_flags.ras, &options.look.ras, &error)) {
     return Fail(kUsageError, error);
   }
-  // Before anybody is asked: what hangs may not hang for long.
+  // Before querying endpoints: a hang may not last long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   if (!FindEndpoints(options.look.filter, &question, &error)) {
     return Fail(IsDirectoryNamed() ? kNoAnswer : kUsageError, error);

@@ -15,12 +15,12 @@ namespace {
 
 constexpr std::array kSettings = {"TIMED_LAUNCHES_PER_SECOND", "NETWORK_WINDOW"};
 
-// Behind the window's end.
+// Added after the window's end.
 constexpr std::chrono::milliseconds kSlack{2000};
 
 using Pids = std::vector<pid_t>;
 
-// Why not, and for whom. What many processes say is said once.
+// Processes by reason, so that a common reason is printed once.
 using Refusals = std::map<std::string, Pids>;
 
 void AddNotes(const char* what, const Refusals& refusals, std::vector<std::string>* notes) {
@@ -33,7 +33,7 @@ void AddNotes(const char* what, const Refusals& refusals, std::vector<std::strin
 }  // namespace
 
 void CloserLook::PrintCost(std::FILE* said) {
-  // The figures: docs/timing.md#overhead, and docs/costs.md of a callback of a step.
+  // Figures: docs/timing.md#overhead, and docs/costs.md for a step's callback.
   std::fputs(
       "Overhead of --every: each timed launch delays its GPU by about 5 us, and the thread that\n"
       "launches by about 6 us. 1,000 of them per second cost a GPU 0.5 % of its time. Small calls\n"
@@ -49,19 +49,19 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
   question.patience = patience_;
   std::map<std::string, std::size_t> elsewhere;
   for (const JobProcess& each : processes) {
-    // Both: another host's port may be forwarded to this one, and any endpoint may claim this name.
+    // Both checks: another host's port may be forwarded here, and any endpoint may claim this name.
     if (IsOwnName(each.hostname) && IsThisHost(endpoints[each.endpoint])) {
       question.processes.push_back({static_cast<pid_t>(each.pid), each.pid_namespace});
     } else {
       ++elsewhere[each.hostname];
     }
   }
-  // The window begins when the last has answered, or has not.
+  // The window begins when the last process has answered or timed out.
   const std::chrono::milliseconds lasting = patience_ + window + kSlack;
   question.commands = {MakeSet(absl::StrCat(kSettings[0], "=one-in-", every_), lasting),
                        MakeSet(absl::StrCat(kSettings[1], "=100"), lasting)};
   Refusals unreached, untimed, unwatched;
-  // Without one everybody would be asked.
+  // An empty list would address all processes.
   if (!question.processes.empty()) {
     for (const ControlAnswer& answer : AskProcesses(question)) {
       if (!answer.problem.empty()) unreached[answer.problem].push_back(answer.pid);
@@ -95,7 +95,7 @@ void CloserLook::End() {
     question.patience = patience_;
     question.pids = done_[i];
     question.commands = {MakeSet(absl::StrCat(kSettings[i], "=default"))};
-    AskProcesses(question);  // who does not hear it goes back by itself
+    AskProcesses(question);  // unreachable processes revert automatically
   }
 }
 

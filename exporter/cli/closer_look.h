@@ -1,10 +1,10 @@
-// Has the processes of a job on this host, in its containers too as far as this PID namespace sees
-// them, time more of their launches, and watch all network steps, for a while: `pulse set` of
-// TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW, with a time after which each process goes back by
-// itself, whatever becomes of this program.
+// CloserLook makes a job's processes on this host time more launches and watch all network steps,
+// for a while. It includes containers visible in this PID namespace. It is `pulse set` of
+// TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW with a time limit: each process then reverts
+// automatically, even if this program dies.
 //
-// Thread: main thread; Begin blocks for the patience at most, End for twice that. Cost to the job:
-// said by PrintCost. Errors: sentences, for a person; who cannot be reached is named.
+// Thread: main thread; Begin blocks up to the patience, End up to twice that. Cost to the job: see
+// PrintCost. Errors: readable sentences that name unreachable processes.
 #ifndef EXPORTER_CLI_CLOSER_LOOK_H_
 #define EXPORTER_CLI_CLOSER_LOOK_H_
 
@@ -23,22 +23,22 @@ namespace nccl_pulse {
 
 class CloserLook {
  public:
-  // `every`: one launch in so many is timed; 1: all.
+  // `every`: one launch in `every` is timed; 1: all.
   CloserLook(int every, std::chrono::milliseconds patience) : every_(every), patience_(patience) {}
 
   static void PrintCost(std::FILE* said);
-  // Before the window, of all `processes` that are on this host.
+  // Call before the window. Uses those of `processes` that are on this host.
   void Begin(const std::vector<JobProcess>& processes, const std::vector<Address>& endpoints,
              std::chrono::milliseconds window, std::FILE* said);
-  // After it: they need not wait for their time to be over.
+  // Call after the window, so that processes revert before their time limit.
   void End();
-  // Which processes did not do it, or not all of it, and why.
+  // Returns which processes did not apply the settings fully, and why.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   int every_;
   std::chrono::milliseconds patience_;
-  // Of each of the two settings, who has it now; as seen here.
+  // Processes with the changed setting, for each of the two; pids of this namespace.
   std::array<std::vector<pid_t>, 2> done_;
   std::vector<std::string> notes_;
 };

@@ -1,8 +1,8 @@
-// The subcommands of the `pulse` program.
+// Command is one subcommand of the `pulse` program.
 //
-// Each is in a file of its own (<name>_command.cc), which defines a Command and its flags. A new one
-// also needs a declaration below, a line in pulse_main.cc, its file in two lists of BUILD.bazel, and
-// in those of deploy/package/BUILD.bazel; then print docs/cli.md. The flags are read before `run` is
+// Each has its own file (<name>_command.cc), which defines a Command and its flags. A new one also
+// needs a declaration below, a line in pulse_main.cc, its file in two lists of BUILD.bazel and in
+// those of deploy/package/BUILD.bazel; then print docs/cli.md. Flags are read before `run` is
 // called.
 //
 // Thread: main thread only.
@@ -38,7 +38,7 @@ extern const Command kStatusCommand;
 extern const Command kTraceCommand;
 extern const Command kWatchCommand;
 
-// For `pulse help` alone: without flags and `run`.
+// For `pulse help` only: no flags, no `run`.
 extern const Command kConnectTopic;
 
 }  // namespace nccl_pulse

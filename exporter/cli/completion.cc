@@ -14,7 +14,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns the words that the flag can have; none if it takes any text.
+// Returns the words that the flag accepts; none if it accepts any text.
 std::vector<std::string> ValuesOf(std::string_view name, const Command& command) {
   for (const Flag& each : command.flags()) {
     if (each.name == name) return absl::StrSplit(each.choices, '|', absl::SkipEmpty());

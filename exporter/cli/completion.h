@@ -1,6 +1,5 @@
-// What a shell offers when somebody presses the tabulator behind `pulse ...`:
-// deploy/package/completions asks `pulse complete WORDS` for it, so that bash, zsh and fish offer
-// the flags that commands have.
+// Completions returns shell completions for `pulse ...`. deploy/package/completions runs `pulse
+// complete WORDS`, so that bash, zsh and fish offer the flags that commands have.
 //
 // Thread: main thread. Cost: reads the flags of one command.
 #ifndef EXPORTER_CLI_COMPLETION_H_
@@ -13,8 +12,8 @@
 
 namespace nccl_pulse {
 
-// `words`: those behind "pulse" up to the cursor; the last is to be completed and may be "".
-// Nothing is offered where names of files, addresses or numbers belong.
+// `words`: from after "pulse" up to the cursor; the last is completed and may be "". Returns
+// nothing for file names, addresses and numbers.
 std::vector<std::string> Completions(const std::vector<const Command*>& commands,
                                      const std::vector<std::string>& words);
 

@@ -1,4 +1,4 @@
-// `pulse help connect`: the flags that all commands have which ask endpoints.
+// `pulse help connect`: the flags common to all commands that query endpoints.
 #include "exporter/cli/command.h"
 
 namespace nccl_pulse {

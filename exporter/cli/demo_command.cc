@@ -1,4 +1,4 @@
-// pulse demo: what the product shows, without a GPU.
+// pulse demo: shows the product without a GPU.
 #include <unistd.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ namespace {
 
 std::string library;  // NOLINT(cert-err58-cpp)
 
-// The exit status.
+// Exit statuses.
 constexpr int kDone = 0;
 constexpr int kUsage = 1;
 constexpr int kNoLibrary = 5;
@@ -56,7 +56,7 @@ served.
 )";
 
 constexpr char kHangSeconds[] = "4";
-constexpr std::size_t kIndent = 7;  // of the text, behind the time
+constexpr std::size_t kIndent = 7;  // of the text, after the time
 constexpr std::size_t kColumns = 96;
 constexpr int kPollMs = 100;
 constexpr double kLookSeconds = 0.5;
@@ -82,18 +82,18 @@ double Now() {
   return std::chrono::duration<double>(now).count();
 }
 
-// Then program and library have paths of Bazel's.
+// True if Bazel runs the program: program and library then have Bazel's paths.
 bool IsBazelRun() {
   return std::getenv("BUILD_WORKSPACE_DIRECTORY") != nullptr;
 }  // NOLINT(concurrency-mt-unsafe)
 
-// How to call this program in another shell: as it was called here, from the same folder.
+// Returns how to call this program in another shell from the same folder.
 const char* OwnName() {
   return IsBazelRun() ? "bazel-bin/exporter/pulse" : program_invocation_name;
 }
 
-// The address at which a rank says that it serves, in a form that works on this machine: a host's
-// own name need not resolve. "" if it says none.
+// Returns the address at which a rank says it serves, in a form that works on this machine: a
+// host's own name need not resolve. "" if there is none.
 std::string AddressIn(const std::string& text) {
   std::size_t begin = text.find("http://");
   if (begin == text.npos) begin = text.find("unix:/");
@@ -232,7 +232,7 @@ class Demo {
     std::fflush(stdout);
   }
 
-  // Makes the job do what the story wants.
+  // Makes the job do what the story needs.
   void Direct() {
     using Scene = DemoStory::Scene;
     simulation::SharedJob& job = ranks_.job();

@@ -13,15 +13,15 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr double kBalanceSeconds = 12;
-// How long a verdict stays, so that it can be read.
+// How long a verdict stays on screen.
 constexpr double kReadingSeconds = 12;
-// `pulse diagnose` calls a hang so after 10 s, and somebody must have typed it.
+// `pulse diagnose` needs 10 s to report a hang, plus the time to type it.
 constexpr double kHangReadingSeconds = 25;
 constexpr double kLongestWaitSeconds = 90;
-// A machine that is busy may miss a look or two.
+// A busy machine may miss a poll or two.
 constexpr double kSilentSeconds = 10;
 
-// Of the ranks that are active.
+// Returns the pids of the active ranks.
 std::vector<int> Pids(const Json& communicator) {
   std::vector<int> pids;
   for (const Json& rank : At(communicator, "ranks")) {

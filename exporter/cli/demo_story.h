@@ -1,9 +1,8 @@
-// What the demo shows, in which order, and when it goes on: a job in balance, a straggler, a hang,
-// and the job again. It goes on by what the endpoint says, so that nobody waits for a machine that
-// is fast and nothing is skipped on one that is slow.
+// DemoStory is the sequence of the demo's scenes: a balanced job, a straggler, a hang, and the job
+// again. The endpoint's answers advance it, so that nobody waits for a fast machine and a slow one
+// skips nothing.
 //
-// Thread: one. Cost: none. Errors: an endpoint that says nothing is waited for, within limits, and
-// reported.
+// Thread: one. Cost: none. Errors: waits for a silent endpoint, within limits, and reports it.
 #ifndef EXPORTER_CLI_DEMO_STORY_H_
 #define EXPORTER_CLI_DEMO_STORY_H_
 
@@ -14,23 +13,23 @@
 
 namespace nccl_pulse {
 
-// The ranks of the story.
+// Ranks of the story.
 inline constexpr int kLateRank = 2;
 inline constexpr int kSilentRank = 1;
 inline constexpr int kLatePercent = 40;
 
-// What the endpoint says of the job's communicator of all ranks.
+// The endpoint's view of the communicator with all of the job's ranks.
 struct DemoSight {
-  std::string problem;        // why the endpoint did not answer; "": it did
-  std::string comm;           // its id; "": not seen
+  std::string problem;        // why the endpoint did not answer; "": it answered
+  std::string comm;           // communicator id; "": not seen
   int straggler = -1;         // -1: none
-  std::vector<int> suspects;  // of a hang that is no usual wait
-  std::string text;           // the verdict's, of the hang or else of the straggler
+  std::vector<int> suspects;  // of an unusually long wait
+  std::string text;           // verdict on the hang, or else on the straggler
 
-  int pid_of_other = 0;  // a process of another job on the same page; 0: none
+  int pid_of_other = 0;  // process of another job on the same page; 0: none
 
-  // `page`: /api/v1/communicators. `pids`: of the job, in the order of its ranks; the communicator
-  // is known by the process that has its rank 0.
+  // `page`: /api/v1/communicators. `pids`: of the job, by rank. Identifies the communicator by the
+  // process of its rank 0.
   static DemoSight Of(std::string_view page, const std::vector<int>& pids);
 };
 
@@ -38,10 +37,10 @@ class DemoStory {
  public:
   enum class Scene { kNotBegun, kBalance, kStraggler, kHang, kGoesOn };
 
-  // What is to be said now, a line each. `now_s`: any clock that does not step.
+  // Returns the lines to print now. `now_s`: any monotonic clock.
   std::vector<std::string> Advance(double now_s, const DemoSight& sight);
 
-  // What the job is to do now.
+  // Returns what the job must do now.
   Scene scene() const { return scene_; }
   uint32_t round() const { return round_; }  // from 0
 
@@ -49,15 +48,15 @@ class DemoStory {
   void Enter(Scene scene, double now_s);
   void HearOfSilence(double now_s, const DemoSight& sight, std::vector<std::string>* lines);
   bool IsNamed(const DemoSight& sight) const;
-  // Long enough, after it was named; or waited for in vain.
+  // True if the scene was named for long enough, or its timeout has passed.
   bool IsOver(double now_s) const;
 
   Scene scene_ = Scene::kNotBegun;
   uint32_t round_ = 0;
-  double since_s_ = -1;   // -1: no look yet
-  double silent_s_ = -1;  // since when the endpoint has not answered; -1: it answered
+  double since_s_ = -1;   // -1: nothing polled yet
+  double silent_s_ = -1;  // start of the endpoint's silence; -1: it answered
   bool said_silent_ = false;
-  double named_s_ = -1;  // -1: not yet
+  double named_s_ = -1;  // -1: not named yet
   bool said_other_ = false;
 };
 

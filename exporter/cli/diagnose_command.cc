@@ -1,4 +1,4 @@
-// pulse diagnose: one verdict for a whole job, from all of its endpoints.
+// pulse diagnose: one verdict for a whole job, from all its endpoints.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -25,7 +25,6 @@ constexpr int kNoAnswer = 2;
 constexpr int kHangFound = 3;
 constexpr int kIncomplete = 4;
 
-// The flags.
 std::string flight_recorder;  // NOLINT(cert-err58-cpp)
 bool is_json = false;
 
@@ -70,7 +69,7 @@ struct Question {
   JobLookOptions options;
 };
 
-// On failure returns false and says in `error` what is wrong.
+// On failure returns false and sets `error`.
 bool ReadQuestion(Question* question, std::string* error) {
   JobLookOptions& options = question->options;
   if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, error)) {
@@ -85,14 +84,14 @@ bool ReadQuestion(Question* question, std::string* error) {
   return true;
 }
 
-// Whether a flag or an argument says where the endpoints are.
+// True if a flag or an argument gives endpoints.
 bool IsAnyNamed() {
   return !fleet_flags.endpoints.empty() || !fleet_flags.targets.empty() || IsDirectoryNamed();
 }
 
 enum class Asked { kLooked, kNoAnswer, kBadUsage };
 
-// Finds the endpoints and asks them.
+// Finds and queries the endpoints.
 Asked Ask(Question* asked, JobLook* look, std::string* error) {
   Question& question = *asked;
   if (!AddFromDirectories(question.options.filter, &question.fleet, error)) {
@@ -108,7 +107,7 @@ Asked Ask(Question* asked, JobLook* look, std::string* error) {
   return Asked::kLooked;
 }
 
-// Diagnoses this host's jobs without the plugin; prints nothing else of them.
+// Diagnoses this host's jobs without the plugin, printing nothing else about them.
 outside::Looks LookAtRest(const Question& question) {
   outside::Options options;
   options.asks_ras = question.options.ras.has_value();
@@ -117,7 +116,7 @@ outside::Looks LookAtRest(const Question& question) {
   return outside::LookFromOutside(options, outside::SourcesOfThisHost());
 }
 
-// An agent, or the endpoint of a job's other ranks, has reported them.
+// Drops jobs that an agent, or the endpoint of a job's other ranks, has reported.
 void DropReported(const JobLook& look, outside::Looks* rest) {
   std::set<uint64_t> reported;
   for (const ProcessSnapshot& process : look.set.processes) {
@@ -135,7 +134,7 @@ void DropReported(const JobLook& look, outside::Looks* rest) {
                    rest->jobs.end());
 }
 
-// A job of many nodes has more endpoints than this host's.
+// A multi-node job has endpoints on other hosts too.
 std::string WhoWasAsked(const std::vector<Address>& endpoints) {
   std::string names;
   for (const Address& each : endpoints) {
@@ -145,7 +144,7 @@ std::string WhoWasAsked(const std::vector<Address>& endpoints) {
                       ". For other nodes: pulse diagnose NODE ..., --targets or --prometheus.\n");
 }
 
-// The exit status.
+// Returns the exit status.
 int StatusOf(const JobLook& look) {
   switch (FindingOfJob(look)) {
     case JobFinding::kHang:
@@ -155,7 +154,7 @@ int StatusOf(const JobLook& look) {
     case JobFinding::kNone:
       break;
   }
-  // Nothing of the job was seen: that is no all-clear.
+  // Nothing of the job was seen, which is no all-clear.
   return look.verdict.processes == 0 ? kIncomplete : 0;
 }
 
@@ -214,7 +213,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   for (const JobLook& each : rest.jobs) {
     Print(each);
-    // A hang before what is incomplete, and that before no finding.
+    // A hang takes precedence over incomplete data, and that over no finding.
     const int of_job = StatusOf(each);
     if (of_job == kHangFound || status == 0) status = of_job;
   }

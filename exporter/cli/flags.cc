@@ -13,10 +13,10 @@
 namespace nccl_pulse {
 namespace {
 
-// A typing mistake or two.
+// One or two typing mistakes.
 constexpr std::size_t kMostEdits = 2;
 
-// How many letters must be changed, inserted or left out to make one of the other.
+// Returns how many letters to change, insert or delete to turn one word into the other.
 std::size_t Edits(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -32,7 +32,7 @@ std::size_t Edits(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-// "5" and "5s". From 1024 on a number is the port of an endpoint.
+// True for "5" and "5s". A number from 1024 on is an endpoint's port.
 bool LooksLikeTime(std::string_view text) {
   constexpr int kFirstPort = 1024;
   double number = 0;
@@ -41,7 +41,7 @@ bool LooksLikeTime(std::string_view text) {
   return absl::ParseDuration(text, &duration);
 }
 
-// Each sets `value` from the text, or returns what is wrong with it, behind "--name=TEXT".
+// Set parses `text` into `value`, or returns what is wrong, to follow "--name=TEXT".
 
 std::string Set(std::string_view text, bool* value) {
   return absl::SimpleAtob(text, value) ? "" : ": it takes no value, or true or false";
@@ -73,7 +73,7 @@ std::string Set(std::string_view text, std::optional<T>* value) {
   return Set(text, &value->emplace());
 }
 
-// As Set, for a flag of which only some words are a value.
+// Like Set, for a flag with fixed choices.
 std::string WhyNoChoice(std::string_view text, std::string_view choices) {
   const std::vector<std::string_view> words = absl::StrSplit(choices, '|', absl::SkipEmpty());
   if (words.empty() || std::find(words.begin(), words.end(), text) != words.end()) return "";
@@ -133,11 +133,11 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
     const bool has_value = equals != rest.npos;
     const bool is_switch = std::holds_alternative<bool*>(flag->value);
     const bool has_next = i + 1 < given.size();
-    // A script with the line ends of Windows leaves a carriage return.
+    // A script with Windows line ends leaves a carriage return.
     std::string_view text = absl::StripAsciiWhitespace(has_value  ? rest.substr(equals + 1)
                                                        : has_next ? given[i + 1]
                                                                   : "");
-    // People write --watch=5 and --watch 5s.
+    // Common forms: --watch=5 and --watch 5s.
     bool truth = false;
     if (is_switch && name == "--watch" && LooksLikeTime(text) &&
         !(has_value && absl::SimpleAtob(text, &truth))) {

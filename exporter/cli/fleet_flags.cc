@@ -26,8 +26,7 @@ FleetFlags fleet_flags;  // NOLINT(cert-err58-cpp)
 
 namespace {
 
-// The value of the Authorization header. On failure returns false and says in `error` what is
-// wrong.
+// Returns the value of the Authorization header. On failure returns false and sets `error`.
 bool ReadCredentials(const char* what, const std::string& credentials_file,
                      const std::string& bearer_file, std::string* authorization,
                      std::string* error) {
@@ -59,8 +58,7 @@ bool ReadCredentials(const char* what, const std::string& credentials_file,
   return true;
 }
 
-// Where no flag says how to speak TLS, and it could not be prepared: no authorities, or no TLS in
-// this build.
+// Returns why TLS is not available without TLS flags: no authorities, or no TLS in this build.
 std::string WhyNoTls() {
   std::string why;
   TlsClient::Make(TlsClientConfig(), &why);
@@ -71,7 +69,7 @@ std::string WhyNoTls() {
 
 namespace {
 
-// "NAME: VALUE", for one line of a request's head.
+// Parses "NAME: VALUE", one line of a request's head.
 bool ReadHeader(std::string_view text, std::string* header, std::string* error) {
   const std::size_t colon = text.find(':');
   const std::string_view name = text.substr(0, colon);
@@ -106,11 +104,11 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
   question->prometheus_client = question->client;
   question->prometheus_client.tls = TlsClient::Make(of_prometheus, error);
   question->client.tls = TlsClient::Make(tls, error);
-  // Without https nobody needs it.
+  // Not needed without https.
   const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
                          !tls.key_file.empty() || !tls.name.empty();
   if (question->client.tls == nullptr && wants_tls) return false;
-  // Naming a certificate means TLS, as for `pulse status`: a password beside it must not go out in
+  // As for `pulse status`, naming a certificate means TLS: a password beside it must not be sent in
   // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
   // endpoints are scraped.
   question->is_https = fleet_flags.https || (wants_tls && fleet_flags.prometheus.empty());
@@ -277,7 +275,7 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
     question->is_this_host = true;
     question->endpoints = FindLocalEndpoints(question->client, question->is_https);
     question->is_nobody_here = question->endpoints.empty();
-    // Asked once more, so that it is said why it does not answer.
+    // Queried once more, to report why it does not answer.
     if (question->is_nobody_here) {
       question->endpoints.push_back(LocalAddress(kDefaultEndpointPort, question->is_https));
     }

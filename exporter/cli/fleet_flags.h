@@ -1,8 +1,7 @@
-// What the commands that ask endpoints have in common (`pulse help connect`): the flags that say
-// where the endpoints are and how to get in, and how these become addresses and a client.
+// FleetFlags are the flags of all commands that query endpoints (`pulse help connect`): where the
+// endpoints are and how to connect. ReadFleetFlags turns them into addresses and a client.
 //
-// Thread: any. Cost: reads the files that the flags name;
-// AddFromDirectories blocks within --timeout.
+// Thread: any. Cost: reads the files named by flags; AddFromDirectories blocks within --timeout.
 #ifndef EXPORTER_CLI_FLEET_FLAGS_H_
 #define EXPORTER_CLI_FLEET_FLAGS_H_
 
@@ -20,13 +19,13 @@
 
 namespace nccl_pulse {
 
-// Prints the text as an error and returns the status. The text may contain what an endpoint or a
-// Prometheus said: nothing in it controls the terminal.
+// Prints `text` as an error and returns `status`. Escapes control characters: the text may come
+// from an endpoint or Prometheus.
 int Fail(int status, const std::string& text);
 
-// Where the values of these flags go: one command runs in a process.
+// Values of the flags; a process runs one command.
 struct FleetFlags {
-  std::vector<std::string> endpoints;  // --endpoint, and addresses without it
+  std::vector<std::string> endpoints;  // --endpoint, and arguments
   std::string prometheus, targets, http_sd, dns;
   std::string job_id, comm, ras;
   bool https = false;
@@ -38,74 +37,71 @@ struct FleetFlags {
 };
 extern FleetFlags fleet_flags;
 
-// A command names the groups of these flags that it takes.
+// Groups of flags that a command can select.
 enum FleetFlagGroup : unsigned {
   kAccessFlags = 1,  // TLS and a password
-  kClientFlags = 2,  // what a client of any endpoint needs beside
+  kClientFlags = 2,  // what a client of any endpoint also needs
   kFindFlags = 4,    // many endpoints, and --hang-after
   kJobFlags = 8,
 };
 constexpr unsigned kFleetFlags = kAccessFlags | kClientFlags | kFindFlags;
 
-// Returns `own`, and behind them the flags of these groups.
+// Returns `own` followed by the flags of these groups.
 std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
 
-// Adds arguments, which are addresses, to those of --endpoint. False, with the reason in `error`,
-// if one is the name of a file: it says which flag takes one to write, and `reading` which takes
-// those to read.
+// Adds address arguments to those of --endpoint. False, with the reason in `error`, if one is a
+// file name. The error then names the flag for output, and `reading` those for input.
 bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
                   std::string* error);
 
 struct FleetQuestion {
   std::vector<Address> endpoints;
-  bool is_https = false;      // where an address does not say http or https
+  bool is_https = false;      // for addresses without http or https
   FleetClientOptions client;  // for the endpoints
   FleetClientOptions prometheus_client;
-  // Set by OrThoseOfThisHost: no endpoint was named.
+  // Set by OrThoseOfThisHost: no endpoint was given.
   bool is_this_host = false;
-  bool is_nobody_here = false;  // and none of this host answered
+  bool is_nobody_here = false;  // nor did one of this host answer
 };
 
-// Reads the flags of kAccessFlags and kClientFlags, and says whether addresses without a scheme are
-// of https. On failure returns false and says in `error` what is wrong.
+// Reads the flags of kAccessFlags and kClientFlags, and whether addresses without a scheme are
+// https. On failure returns false and sets `error`.
 bool ReadClients(FleetQuestion* question, std::string* error);
 
-// Also reads the endpoints, but those of directories. On failure returns false and
-// says in `error` what is wrong.
+// Like ReadClients; also reads the endpoints, except those of directories.
 bool ReadFleetFlags(FleetQuestion* question, std::string* error);
 
-// --job-id and --comm; the same for failures.
+// Reads --job-id and --comm. On failure returns false and sets `error`.
 bool ReadFilter(JobFilter* filter, std::string* error);
 
-// Whether --prometheus, --http-sd or --dns says where the endpoints are.
+// True if --prometheus, --http-sd or --dns is given.
 bool IsDirectoryNamed();
-// Adds the endpoints that these know of the job; all, where they cannot tell jobs apart. On failure
-// returns false and says in `error` what is wrong.
+// Adds the job's endpoints from these directories; all endpoints of one that does not know jobs. On
+// failure returns false and sets `error`.
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
 
-// --hang-after; nothing where it was not given. Without it each command goes by what it knows better.
-// False, with the reason in `error`, if it is not between a second and `most`.
+// Reads --hang-after; nothing if absent, and the command uses its own default. False, with the
+// reason in `error`, unless it is between a second and `most`.
 bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,
                    std::string* error);
 
-// Keeps the first of each, in their order.
+// Removes duplicates, keeping the first of each.
 void KeepDifferent(std::vector<Address>* endpoints);
 
-// False, with the reason in `error`, if an endpoint speaks https and this machine has no
-// certificate authorities to trust.
+// False, with the reason in `error`, if an endpoint speaks https and this machine trusts no
+// certificate authorities.
 bool HasAuthorities(const FleetQuestion& question, std::string* error);
 
-// Where no endpoint was named: those of this host, at the ports 9410 to 9417, which are asked for
-// that. Then as KeepDifferent and HasAuthorities. On failure returns false and says in `error` what
-// is wrong.
+// If no endpoint was given: adds those of this host, by polling ports 9410 to 9417. Then calls
+// KeepDifferent and HasAuthorities. On failure returns false and sets `error`.
 bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
 
-// When nobody has answered: prints how to find the right address, and where this host was asked if
-// no address was given (`is_nobody_here`). Returns the status.
+// Call if no endpoint answered. Prints how to find the address, and which ports of this host were
+// tried if none was given (`is_nobody_here`). Returns `status`.
 int FailUnheard(int status, bool is_nobody_here);
 
-// When a file that was written lacks the calls of live ranks, or endpoints have not answered: says
-// so, and returns the status. 0: nothing is missing.
+// Reports that a written file lacks calls of live ranks, or that endpoints did not answer, and
+// returns `status`. Returns 0 if nothing is missing.
 int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints);
 
 }  // namespace nccl_pulse

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Says what is wrong with the file at this path; "": nothing is.
+// Returns what is wrong with the file at this path; "": nothing.
 std::string WhyNotRun(const std::string& path) {
   if (path.empty()) return "";
   if (path[0] != '/') return absl::StrCat("--on-hang=", path, " is no absolute path");

@@ -1,4 +1,4 @@
-// The flags of `pulse watch` and `pulse agent` for a program that is started in a hang.
+// HangFlags are the flags of `pulse watch` and `pulse agent` for a program to run on a hang.
 //
 // Thread: main thread.
 #ifndef EXPORTER_CLI_HANG_FLAGS_H_
@@ -19,11 +19,10 @@ struct HangFlags {
   bool as_root = false;
 };
 
-// Returns `own`, and behind them these flags.
+// Returns `own` followed by these flags.
 std::vector<Flag> WithHangFlags(HangFlags* flags, std::vector<Flag> own);
 
-// `options->path` is "" without --on-hang. On failure returns false and says in `error` what is
-// wrong.
+// Sets `options->path` to "" without --on-hang. On failure returns false and sets `error`.
 bool ReadHangFlags(const HangFlags& flags, HangProgram::Options* options, std::string* error);
 
 }  // namespace nccl_pulse

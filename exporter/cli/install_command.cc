@@ -1,4 +1,4 @@
-// pulse install: copies the library into a folder, for an image that has no cp.
+// pulse install: copies the library into a folder, for images without cp.
 #include <unistd.h>
 
 #include <cstdio>
@@ -35,7 +35,7 @@ Examples:
 Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER can't be written to.
 )";
 
-// Copies under another name first, so that nobody ever loads half of the file.
+// Copies under another name first, so that no process loads half a file.
 std::error_code Replace(const fs::path& source, const fs::path& target) {
   const fs::path unfinished = target.string() + "." + std::to_string(getpid());
   std::error_code error;

@@ -12,9 +12,9 @@ namespace nccl_pulse {
 namespace {
 
 constexpr char kLibrary[] = "libnccl-profiler-pulse.so";
-constexpr char kWorkspace[] = "nccl_pulse";  // as in WORKSPACE: the folder's name in runfiles
+constexpr char kWorkspace[] = "nccl_pulse";  // as in WORKSPACE: the folder in runfiles
 
-// Folders for libraries, below the prefix: elsewhere, in Debian and in Red Hat's relatives.
+// Library folders below the prefix: common, Debian's, and Red Hat's.
 #if defined(__x86_64__)
 constexpr const char* kLibraryFolders[] = {"lib", "lib/x86_64-linux-gnu", "lib64"};
 #elif defined(__aarch64__)
@@ -22,10 +22,10 @@ constexpr const char* kLibraryFolders[] = {"lib", "lib/aarch64-linux-gnu", "lib6
 #else
 constexpr const char* kLibraryFolders[] = {"lib", "lib64"};
 #endif
-// No dynamic linker searches this folder, so no other program takes the file for its driver.
+// No dynamic linker searches this folder, so no other program loads the file as its driver.
 constexpr const char* kPrivateFolders[] = {"lib/nccl-pulse"};
 
-// The program's file, with symbolic links resolved.
+// Returns the program's path, with symbolic links resolved.
 std::string ProgramPath() {
   char path[PATH_MAX];
   const ssize_t size = readlink("/proc/self/exe", path, sizeof(path));

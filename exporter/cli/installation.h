@@ -1,5 +1,5 @@
-// Where the files that belong to the `pulse` program are: beside it when installed, in Bazel's
-// runfiles when run from the build tree.
+// Finds the files that belong to the `pulse` program: beside it when installed, in Bazel's runfiles
+// when run from the build tree.
 //
 //   plugin   <program's folder>/libnccl-profiler-pulse.so, <program's folder>/../lib/..., from
 //            the Debian package <program's folder>/../lib/<architecture>-linux-gnu/..., from the
@@ -15,13 +15,13 @@
 
 namespace nccl_pulse {
 
-// Absolute path of the plugin library; "" when it is nowhere.
+// Returns the absolute path of the plugin library; "" if not found.
 std::string FindPluginLibrary();
-// Why a command stops without it.
+// Error of a command that needs it.
 inline constexpr char kNoPluginLibrary[] =
     "libnccl-profiler-pulse.so is neither beside this program nor in ../lib; reinstall NCCL Pulse";
 
-// Path of the simulated GPU's driver (simulation/driver.cc); "" when it is nowhere.
+// Returns the path of the simulated GPU's driver (simulation/driver.cc); "" if not found.
 std::string FindSimulatedGpu();
 
 }  // namespace nccl_pulse

@@ -5,7 +5,7 @@
 namespace nccl_pulse {
 namespace {
 
-// "": it is an endpoint that answers, or none at all.
+// Returns "" if the port is an endpoint that answers, or not in use.
 std::string WhySilent(const FleetAnswer& answer) {
   if (!answer.error.empty()) return answer.is_connected ? answer.error : "";
   if (answer.status == 401) return "it asks for a password";

@@ -1,7 +1,7 @@
-// The endpoints of this host, for commands that were given no address.
+// FindLocalEndpoints finds the endpoints of this host, for commands without an address.
 //
-// Thread: any. Cost: asks all ports at once, and blocks until each has answered, refused, or let
-// the client's patience pass.
+// Thread: any. Cost: queries all ports at once, and blocks until each has answered, refused, or
+// timed out.
 #ifndef EXPORTER_CLI_LOCAL_ENDPOINTS_H_
 #define EXPORTER_CLI_LOCAL_ENDPOINTS_H_
 
@@ -14,23 +14,23 @@
 
 namespace nccl_pulse {
 
-// Of an endpoint whose address has none.
+// Port of addresses without one.
 inline constexpr uint16_t kDefaultEndpointPort = 9410;
 
-// Jobs of other users, or with another endpoint, are at the next ports.
+// Jobs of other users, or with their own endpoint, use the next ports.
 inline constexpr uint16_t kLastLocalPort = 9417;
 
 Address LocalAddress(uint16_t port, bool is_https);
 
-// Something that listens there and may be an endpoint: it does not answer (its process was stopped,
-// say), or it asks for a password or TLS.
+// A port in use that may be an endpoint: it does not answer (a stopped process, for example), or
+// requires a password or TLS.
 struct SilentPort {
   Address address;
   std::string why;  // "it accepts connections, but ..."
 };
 
-// Those at the default port and the next ones, to kLastLocalPort, that say of themselves that they
-// are healthy; in the order of their ports, as are the silent ones.
+// Returns the healthy endpoints at the default port to kLastLocalPort, in port order, like the
+// silent ones.
 std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https,
                                         std::vector<SilentPort>* silent = nullptr);
 

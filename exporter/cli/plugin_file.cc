@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr std::uintmax_t kMostBytes = 256 << 20;  // ours has some
+constexpr std::uintmax_t kMostBytes = 256 << 20;  // far above the plugin's size
 constexpr std::string_view kNeeded = "ncclProfiler_v5";
 
 #if defined(__x86_64__)
@@ -22,7 +22,7 @@ constexpr Elf64_Half kMachine = EM_X86_64;
 constexpr Elf64_Half kMachine = EM_AARCH64;
 #endif
 
-// False where the file ends before.
+// False if the file ends before.
 template <typename T>
 bool Read(const std::string& file, uint64_t offset, T* value) {
   if (offset > file.size() || file.size() - offset < sizeof(T)) return false;
@@ -31,12 +31,12 @@ bool Read(const std::string& file, uint64_t offset, T* value) {
 }
 
 bool HasName(const std::string& file, uint64_t offset) {
-  // With the zero byte that ends it.
+  // Includes the terminating zero byte.
   return offset < file.size() &&
          file.compare(offset, kNeeded.size() + 1, kNeeded.data(), kNeeded.size() + 1) == 0;
 }
 
-// Whether it exports what is needed, by its dynamic symbols.
+// True if the file's dynamic symbols include all that NCCL needs.
 bool Exports(const std::string& file, const Elf64_Ehdr& header) {
   const auto read_section = [&](uint64_t index, Elf64_Shdr* section) {
     return index < header.e_shnum && Read(file, header.e_shoff + index * sizeof(*section), section);

@@ -1,5 +1,5 @@
-// This says whether a file is a profiler plugin that an NCCL on this machine could load. Nothing of
-// it is run.
+// WhyNoPlugin checks whether a file is a profiler plugin that NCCL on this machine could load. It
+// runs no code of it.
 //
 // Thread: any. Cost: reads the file as a whole.
 #ifndef EXPORTER_CLI_PLUGIN_FILE_H_
@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// "" if it is one; else why not, such as "is no shared library".
+// Returns "" if it is one; else why not, such as "is no shared library".
 std::string WhyNoPlugin(const std::string& path);
 
 }  // namespace nccl_pulse

@@ -63,7 +63,7 @@ int NoSuchCommand(const char* name) {
                        nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?")));
   if (nearest.empty()) {
     PrintUsage(stderr);
-  } else {  // a longer text would scroll it away
+  } else {  // a longer text would scroll it off the screen
     std::fputs("`pulse help` lists all commands.\n", stderr);
   }
   return kUsageError;
@@ -73,21 +73,21 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
-// Keeps files and sockets from becoming standard streams that are closed.
+// Opens closed standard streams, so that no file or socket becomes one.
 void OccupyStandardStreams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
-    // Writing to what is open for reading fails, as it did before.
+    // Writing to a stream opened for reading fails, as before.
     if (open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }
 
-// Returns `status`, or kNotWritten if something that was printed could not be written.
+// Returns `status`, or kNotWritten if some output could not be written.
 int Written(int status) {
   const bool was_bad = std::ferror(stdout) != 0;
   if (std::fflush(stdout) == 0 && !was_bad) return status;
   const int error = was_bad ? 0 : errno;
-  // A reader that has seen enough, as head(1).
+  // The reader has seen enough, like head(1).
   pollfd out = {STDOUT_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0) return status;
   return Fail(kNotWritten, absl::StrCat("cannot write to standard output",
@@ -105,7 +105,7 @@ int Main(int argc, char** argv) {
     std::printf("pulse %s\n", BuildVersion().c_str());
     return 0;
   }
-  // Asked by shells alone (deploy/package/completions): no command of the help.
+  // Used only by shells (deploy/package/completions); not listed in the help.
   if (name == "complete") {
     std::vector<std::string> words(argv + 2, argv + argc);
     if (!words.empty() && words.front() == "--") words.erase(words.begin());
@@ -138,12 +138,12 @@ int Main(int argc, char** argv) {
     return Fail(kUsageError, absl::StrCat("`pulse help ", command->name, "` lists the flags"));
   }
   // OpenSSL writes to sockets with write(2): an endpoint that closes its connection must not end
-  // the program. The demo prints for good, and ends with who reads it.
+  // the program. The demo prints forever, and ends with its reader.
   if (command != &kDemoCommand) std::signal(SIGPIPE, SIG_IGN);
-  // The parent may ignore it, and ignoring it is inherited: no program's exit status would be known.
+  // The parent may ignore SIGCHLD, which is inherited: no program's exit status would be known.
   std::signal(SIGCHLD, SIG_DFL);
-  // A limit on the size of files is an error like a full disk: an agent serves on, and nothing is
-  // left of what could not be written.
+  // Makes a file size limit an error like a full disk: an agent keeps serving, and unfinished files
+  // are removed.
   std::signal(SIGXFSZ, SIG_IGN);
   return command->run(rest);
 }

@@ -13,13 +13,13 @@
 namespace nccl_pulse {
 namespace {
 
-// A pipe that can be written to takes as much as this at once.
+// A writable pipe accepts this many bytes at once.
 constexpr std::size_t kMostLineBytes = 4096;
 
 }  // namespace
 
 void LogLine(LogLevel level, const std::string& message) {
-  // It may have what an endpoint said: nothing of it may steer a terminal.
+  // The message may contain an endpoint's text, which must not control the terminal.
   std::string line =
       absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()),
                    level == LogLevel::kInfo ? " info: " : " warning: ", PlainText(message));

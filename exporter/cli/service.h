@@ -1,7 +1,6 @@
-// What the commands that run as a service have in common: their log, their signals, and the web
-// configuration that SIGHUP reads again.
+// Log, signals and reload of the web configuration (SIGHUP), for commands that run as a service.
 //
-// Thread: LogLine any; the others the main one.
+// Thread: LogLine any; the others main thread.
 #ifndef EXPORTER_CLI_SERVICE_H_
 #define EXPORTER_CLI_SERVICE_H_
 
@@ -13,15 +12,15 @@
 
 namespace nccl_pulse {
 
-// Writes a line with its time, so that the log can be read on its own. One that standard error does
-// not take now is dropped: who does not read it must not hold up the service.
+// Writes a line with a timestamp. Drops it if standard error would block: a reader that does not
+// read must not stall the service.
 void LogLine(LogLevel level, const std::string& message);
 
-// SIGTERM, SIGINT and SIGHUP, which are blocked from now on, to be waited for. Before another
-// thread exists.
+// Blocks SIGTERM, SIGINT and SIGHUP and returns them, to wait for. Call before another thread
+// exists.
 sigset_t BlockEndingSignals();
 
-// `guard` may be null.
+// Reads the web configuration again. `guard` may be null.
 void Reload(WebGuard* guard);
 
 }  // namespace nccl_pulse

@@ -29,7 +29,6 @@ constexpr int kUsageError = 1;
 constexpr int kNobody = 2;
 constexpr int kNotEverywhere = 4;
 
-// The flags.
 absl::Duration lasting;
 absl::Duration timeout = absl::Seconds(3);
 std::string job_id;                   // NOLINT(cert-err58-cpp)
@@ -68,10 +67,9 @@ Examples:
 Exit status: 0 all have changed; 1 bad usage; 2 no process to ask, or none has changed; 4 some haven't.
 )";
 
-// The sockets of those that are to be changed, where neither --pid nor --all says it: of the job
-// that was asked for, or of the only one. False, with what there is in `error`, where there are
-// several. `answers` gets those that have not answered, and may be of any job.
-// `known` gets the jobs that there are, where the one that was asked for is not among them.
+// Finds the sockets to use without --pid and --all: those of the requested job, or of the only one.
+// False, with the jobs in `error`, if there are several. `answers` gets processes of unknown job
+// that did not answer. `known` gets the existing jobs if the requested one is not among them.
 bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
              std::vector<ControlAnswer>* answers, std::set<std::string>* known,
              std::string* error) {
@@ -104,7 +102,6 @@ bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
   return false;
 }
 
-// Returns the exit status.
 int Print(const std::vector<ControlAnswer>& answers) {
   int done = 0;
   int failed = 0;
@@ -127,7 +124,7 @@ int Print(const std::vector<ControlAnswer>& answers) {
   return failed == 0 ? 0 : kNotEverywhere;
 }
 
-// "did you mean HANG_SECONDS? " for HANG_SECOND=5, or "".
+// Returns "did you mean HANG_SECONDS? " for HANG_SECOND=5, or "".
 std::string MeantInstead(std::string_view argument) {
   constexpr std::string_view kPrefix = "NCCL_PULSE_";
   std::string name = absl::AsciiStrToUpper(argument.substr(0, argument.find('=')));
@@ -173,7 +170,7 @@ int Run(const std::vector<std::string>& arguments) {
     if (!named.insert(command.setting).second) {
       return Fail(kUsageError, absl::StrCat(LiveSettingName(command.setting), " is given twice"));
     }
-    // Spelled anew: short enough for a message, whatever was written.
+    // Spelled again, so that it fits a message.
     question.commands.push_back(
         MakeSet(absl::StrCat(LiveSettingName(command.setting), "=",
                              command.is_default ? "default"

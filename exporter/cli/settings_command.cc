@@ -1,4 +1,4 @@
-// pulse settings: what `pulse set` can change, of each process of this node.
+// pulse settings: what `pulse set` can change, for each process of this node.
 #include <string>
 #include <vector>
 

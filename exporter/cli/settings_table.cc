@@ -17,7 +17,7 @@ namespace {
 constexpr int kNoAnswer = 2;
 constexpr int kSomeSilent = 4;
 
-// "set UID SECONDS" as people read it.
+// Returns "set UID SECONDS" in readable form.
 std::string OriginWords(std::string_view origin, absl::Time now, absl::TimeZone zone) {
   const std::vector<std::string_view> parts = absl::StrSplit(origin, ' ');
   int64_t until = 0;

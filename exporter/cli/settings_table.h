@@ -1,6 +1,6 @@
-// The answers of processes that were asked for their settings, or to change them, as text.
+// SettingsTable prints processes' answers to `pulse settings` and `pulse set`.
 //
-// Thread: any, no state. What processes said is printable already (HandoverMessage::Text).
+// Thread: any, no state. Texts of processes are already printable (HandoverMessage::Text).
 #ifndef EXPORTER_CLI_SETTINGS_TABLE_H_
 #define EXPORTER_CLI_SETTINGS_TABLE_H_
 
@@ -12,11 +12,12 @@
 
 namespace nccl_pulse {
 
-// One line for each setting of each process: value, and where it comes from.
+// Returns one line per setting and process: value and origin.
 std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now,
                           absl::TimeZone zone);
 
-// Asks the processes of this node, and prints the table. The exit status of `pulse settings`.
+// Queries the processes of this node and prints the table. Returns the exit status of `pulse
+// settings`.
 int ShowSettings(absl::Duration patience);
 
 }  // namespace nccl_pulse

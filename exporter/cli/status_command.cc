@@ -1,4 +1,4 @@
-// pulse status: what the communicators of a node are doing now.
+// pulse status: current state of a node's communicators.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -33,7 +33,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The flags.
 struct {
   std::string endpoint, calls_of, color = "auto";
   bool json = false, watch = false, all = false, calls = false;
@@ -104,7 +103,7 @@ struct StatusEndpoint {
   FleetClientOptions client;
 };
 
-// Returns nothing if there is nothing to show; what is wrong has been printed. `is_nobody_here`: no
+// Returns nothing if there is nothing to show; the reason has been printed. `is_nobody_here`: no
 // address was given, and no endpoint was found.
 std::optional<Json> Look(const StatusEndpoint& from, bool is_nobody_here = false) {
   constexpr char kPath[] = "/api/v1/communicators";
@@ -113,7 +112,7 @@ std::optional<Json> Look(const StatusEndpoint& from, bool is_nobody_here = false
     const bool wants_password = answer.status == 401 && !answer.had_credentials;
     Fail(0, absl::StrCat("no answer from ", from.address.name(), ": ", problem,
                          wants_password ? ": --credentials-file=FILE or --bearer-file=FILE" : ""));
-    // A failure of TLS means that the endpoint was found.
+    // A TLS failure means that the endpoint was found.
     if (!answer.error.empty() && !from.address.is_https) FailUnheard(0, is_nobody_here);
     return std::nullopt;
   }
@@ -127,14 +126,14 @@ std::optional<Json> Look(const StatusEndpoint& from, bool is_nobody_here = false
   return page;
 }
 
-// What standard output shows at once; 0: no terminal, or it does not say.
+// Returns the terminal's size; 0 if there is none, or it is not known.
 winsize ScreenSize() {
   winsize size = {};
   if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
   return size;
 }
 
-// Prints the last calls of a communicator, or why there are none.
+// Prints a communicator's last calls, or why there are none.
 void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
   const std::string path = absl::StrCat("/api/v1/communicators/", comm, "/calls");
   const FleetAnswer answer = Ask(from.address, path, from.client);
@@ -180,7 +179,7 @@ StatusOptions ForScreen(StatusOptions options) {
   return options;
 }
 
-// The first lines, as many as the screen has. What is wrong is at the top.
+// Returns the first lines that fit the screen; problems are at the top.
 std::string Cut(const std::string& table) {
   const auto rows = static_cast<std::size_t>(ScreenSize().ws_row);
   const auto lines = static_cast<std::size_t>(std::count(table.begin(), table.end(), '\n'));
@@ -200,7 +199,7 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
       std::printf("%s\n", JsonText(*page).c_str());
     } else if (page) {
       const std::string table = StatusTable(*page, before ? &*before : nullptr, ForScreen(options));
-      // From the top of the screen. Nothing of the last look remains below it.
+      // From the top of the screen, clearing the previous output.
       std::printf("%s%s%s", terminal ? "\033[H\033[2J" : "", Cut(table).c_str(),
                   terminal ? "" : "\n");
     }
@@ -211,14 +210,14 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
   }
 }
 
-// Where no address was given: the first endpoint of this host. "" if there is none. Says which one
-// is shown where that may not be the one that is meant. `is_one_left_out`: another one is there, but tells nothing.
+// Without an address: returns the first endpoint of this host, "" if there is none. Prints which
+// one if that is ambiguous. `is_one_left_out`: another one exists, but does not answer.
 std::string FirstOfThisHost(bool* is_one_left_out) {
   FleetClientOptions client;
   client.patience = kSearchPatience;
   std::vector<SilentPort> silent;
   const std::vector<Address> found = FindLocalEndpoints(client, false, &silent);
-  // What is the matter with it is said when it is asked.
+  // The query reports its problem.
   if (found.empty()) return silent.empty() ? "" : silent.front().address.name();
   for (const SilentPort& port : silent) {
     Fail(0, absl::StrCat(port.address.name(), " is left out: ", port.why));
@@ -281,7 +280,7 @@ int Run(const std::vector<std::string>& arguments) {
   FleetQuestion question;
   std::string problem;
   if (!ReadClients(&question, &problem)) return Fail(kUsageError, problem);
-  // A password is for nobody who happens to listen at another port.
+  // The password must not go to a process that listens on another port.
   const bool is_search =
       address.empty() && !question.is_https && question.client.authorization.empty();
   bool is_one_left_out = false;
@@ -311,7 +310,7 @@ int Run(const std::vector<std::string>& arguments) {
     std::printf("%s\n", JsonText(*page, 2).c_str());
     return ExitStatus(*page, is_one_left_out);
   }
-  // A second look, for the rates.
+  // A second poll, for the rates.
   absl::SleepFor(interval);
   const std::optional<Json> later = Look(endpoint);
   if (!later) return kNoAnswer;
@@ -322,7 +321,7 @@ int Run(const std::vector<std::string>& arguments) {
   } else if (flags.calls) {
     PrintCallsOfHanging(endpoint, *later);
   }
-  // If the beginning has left the screen.
+  // If the beginning has scrolled off the screen.
   if (FindingOf(*later) == Finding::kHang && ScreenSize().ws_row > 0 && Cut(table) != table) {
     std::puts("\nA hang is suspected: see the first lines above, or --watch.");
   }

@@ -1,4 +1,4 @@
-// Ends a command early, with what it has so far.
+// StopOnSignal lets a signal end a command early, keeping what it has so far.
 //
 // Thread: main thread.
 #ifndef EXPORTER_CLI_STOP_SIGNAL_H_
@@ -8,7 +8,7 @@
 
 namespace nccl_pulse {
 
-// Returns a flag that SIGINT and SIGTERM set from now on. The second signal ends the process.
+// Returns a flag that SIGINT and SIGTERM set. The second signal ends the process.
 const std::atomic<bool>* StopOnSignal();
 
 }  // namespace nccl_pulse

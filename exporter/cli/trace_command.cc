@@ -1,4 +1,4 @@
-// pulse trace: a timeline of a job's calls for ui.perfetto.dev, of a job that runs or of a capture.
+// pulse trace: a timeline of a job's calls for ui.perfetto.dev, from a running job or a capture.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -30,12 +30,11 @@ constexpr int kNotWritten = 5;
 constexpr absl::Duration kShortest = absl::Milliseconds(100);
 constexpr absl::Duration kLongest = absl::Minutes(10);
 constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
-// A page of calls takes the endpoint about so long for each call (exporter/exposition/calls_json.h),
-// and a rank has so many by default.
+// Endpoint's time per call on a page of calls (exporter/exposition/calls_json.h), and default
+// number of calls per rank.
 constexpr double kSecondsPerCall = 1.5e-6;
 constexpr double kCallsOfRank = 256;
 
-// The flags.
 absl::Duration duration = absl::Seconds(5);
 std::optional<int> asked_every;
 std::string out, from;  // NOLINT(cert-err58-cpp)
@@ -79,7 +78,7 @@ void PrintClocks(const Observation& seen, std::FILE* said) {
   }
 }
 
-// Returns the exit status of what failed, or 0. `every` 0: launches are timed as before.
+// Returns the exit status of the failure, or 0. `every` 0: sampling is unchanged.
 int Watch(int every, std::FILE* said, Observation* seen) {
   FleetQuestion question;
   JobFilter filter;
@@ -146,7 +145,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (asked_every.has_value() && (every < 1 || every > kMostEvery)) {
     return Fail(kUsageError, absl::StrCat("--every is not between 1 and ", kMostEvery));
   }
-  // As the plugin would: what is said is what holds.
+  // Rounds as the plugin does, so that the printed value is the effective one.
   while ((every & (every - 1)) != 0) ++every;
   std::string path = out;
   if (path.empty()) {
@@ -197,7 +196,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   if (drawn.calls == 0) return Fail(kIncomplete, "there is no call in it");
   std::fprintf(said, "Open it at https://ui.perfetto.dev\n");
-  // A capture has no page of one that did not answer.
+  // A capture has no page of an endpoint that did not answer.
   const auto silent =
       from.empty() ? std::count(seen.communicators.begin(), seen.communicators.end(), nullptr) : 0;
   return FailIncomplete(kIncomplete, drawn.missing_live, static_cast<std::size_t>(silent));

@@ -24,7 +24,6 @@ constexpr int kUsageError = 1;
 constexpr int kCannotServe = 2;
 constexpr std::chrono::milliseconds kPatience{500};
 
-// The flags.
 std::string listen_address = ":9420";  // NOLINT(cert-err58-cpp)
 std::string web_config;                // NOLINT(cert-err58-cpp)
 HangFlags hang_flags;                  // NOLINT(cert-err58-cpp)
@@ -66,7 +65,7 @@ Examples:
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there. More: docs/prometheus.md.
 )";
 
-// Files are read anew: targets come and go, tokens and certificates run out.
+// Reads files again: targets come and go, tokens and certificates expire.
 bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::string* error) {
   FleetQuestion question;
   if (!ReadFleetFlags(&question, error) || !AddFromDirectories({}, &question, error)) {
@@ -97,7 +96,7 @@ int Run(const std::vector<std::string>& arguments) {
   options.watcher.find = Find;
   options.watcher.log = [](const std::string& line) { LogLine(LogLevel::kInfo, line); };
   std::string error;
-  // What is wrong with the flags themselves is said at once; a directory may not answer yet.
+  // Reports wrong flags at once; a directory may not answer yet.
   FleetQuestion question;
   HangProgram::Options on_hang;
   if (!ReadHangAfter(std::chrono::hours(1), &options.watcher.look.hang_after, &error) ||
@@ -126,7 +125,7 @@ int Run(const std::vector<std::string>& arguments) {
                    "://", absl::StrReplaceAll(service->address(), {{"[::]", "localhost"}}), "/"));
   int signal = 0;
   while (sigwait(&signals, &signal) == 0 && signal == SIGHUP) Reload(guard.get());
-  // A round or a program that still works is left to itself; its thread uses what main would destroy.
+  // A running round or program is left alone; its thread uses what main would destroy.
   const bool has_ended = service->Stop(kPatience);
   if ((program != nullptr && !program->Stop(kPatience)) || !has_ended) std::_Exit(0);
   return 0;

@@ -38,9 +38,9 @@ std::string WhatOf(const Json& call) {
 struct Column {
   std::string title;
   bool is_suspect = false;
-  std::string missing;  // "": it has calls
+  std::string missing;  // "": has calls
   std::map<int64_t, Json> collectives;
-  int64_t first = 0;  // of those that are kept
+  int64_t first = 0;  // oldest kept call
 };
 
 Column ColumnOf(const Json& rank, const Json& suspects) {
@@ -60,7 +60,7 @@ Column ColumnOf(const Json& rank, const Json& suspects) {
   return column;
 }
 
-// What most ranks called; "" where there are no two alike.
+// Returns what most ranks called; "" if no two agree.
 std::string MostCalled(const std::vector<Column>& columns, int64_t number) {
   std::map<std::string, int> votes;
   for (const Column& column : columns) {

@@ -1,8 +1,8 @@
-// Prints what /api/v1/communicators/ID/calls says as a table: `pulse status --calls`.
+// CallsTable prints /api/v1/communicators/ID/calls as a table, for `pulse status --calls`.
 //
-// The ranks stand side by side, a line for each of the last collectives, the newest last. What is
-// odd in a line is marked with ">": a rank that has not called what others have, or called
-// something else than most. Fields that are missing or have another type are read as unknown.
+// Ranks are columns; each of the last collectives is a line, the newest last. ">" marks a rank that
+// has not called what others have, or called something else than most. Fields that are missing or
+// have another type are read as unknown.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_CALLS_TABLE_H_
@@ -15,7 +15,7 @@
 
 namespace nccl_pulse {
 
-// `lines`: so many collectives; `width`: columns, 0: as many as it takes.
+// `lines`: number of collectives; `width`: columns, 0: unlimited.
 std::string CallsTable(const nlohmann::json& page, std::size_t lines, int width);
 
 }  // namespace nccl_pulse

@@ -29,13 +29,13 @@ constexpr char kBold[] = "\033[1m";
 constexpr char kDim[] = "\033[2m";
 constexpr char kReset[] = "\033[0m";
 
-// A page older than this says how old it is.
+// A page older than this shows its age.
 constexpr double kOldSeconds = 3;
 
 // ---- the page -----------------------------------------------------------------------------------
 
-// The operation whose latencies are shown for all ranks: the one that took most of the
-// communicator's time.
+// The operation whose latencies are shown for all ranks: that with the most time on the
+// communicator.
 struct Shown {
   std::string op, size, measure, source;
   bool empty() const { return op.empty(); }
@@ -45,7 +45,7 @@ Shown MostTime(const Json& comm) {
   std::map<std::vector<std::string>, double> seconds;
   for (const Json& rank : List(At(comm, "ranks"))) {
     for (const Json& latency : List(At(rank, "latencies"))) {
-      // Durations before completion times, which contain waiting for earlier work.
+      // Durations before completion times, which include waiting for earlier work.
       const std::string measure = Text(At(latency, "measure"));
       seconds[{measure == "duration" ? "1" : "0", Text(At(latency, "op")),
                Text(At(latency, "size")), measure, Text(At(latency, "source"))}] +=
@@ -59,7 +59,7 @@ Shown MostTime(const Json& comm) {
   return {most->first[1], most->first[2], most->first[3], most->first[4]};
 }
 
-// With those that replays of CUDA graphs finished, where that is counted.
+// Includes calls finished by replays of CUDA graphs, where they are counted.
 double Calls(const Json& rank) {
   double calls = Number(At(At(rank, "work"), "operations"));
   for (const Json& operation : List(At(rank, "operations")))
@@ -67,7 +67,7 @@ double Calls(const Json& rank) {
   return calls;
 }
 
-// As PidCell (exporter/diagnosis/words.h) has it: tells the processes of a host apart.
+// As PidCell (exporter/diagnosis/words.h): unique among a host's processes.
 std::string Pid(const Json& process) {
   const std::string own = Text(At(process, "pid"));
   std::string seen = Text(At(process, "seen_pid"));
@@ -76,7 +76,7 @@ std::string Pid(const Json& process) {
   return Number(in) > 0 ? absl::StrCat(own, "@", Text(in)) : own;
 }
 
-// Identifies a rank from one page to the next.
+// Identifies a rank across pages.
 std::string Key(const Json& comm, const Json& rank) {
   return absl::StrCat(Text(At(comm, "comm")), " ", Text(At(rank, "rank")), " ",
                       Pid(At(rank, "process")));
@@ -127,7 +127,7 @@ class TableMaker {
       }
       shown.push_back(comm);
     }
-    // Trouble first, otherwise by id, as on the page.
+    // Trouble first, then by id, as on the page.
     std::stable_sort(shown.begin(), shown.end(),
                      [](const Json& a, const Json& b) { return Trouble(a) > Trouble(b); });
     Header(hosts, shown.size(), processes.size());
@@ -166,14 +166,14 @@ class TableMaker {
                     Plural(processes, "process"), "\n");
   }
 
-  // The age of a page that was made earlier; the command adds it.
+  // Returns the age of a cached page; the command adds it.
   std::string Age() const {
     const double age = Number(At(page_, "age_seconds"));
     if (age < kOldSeconds) return "";
     return Paint(absl::StrCat("  as of ", static_cast<int64_t>(age), " s ago"), kYellow);
   }
 
-  // What is lost, stopped or not seen comes before what is only suspected.
+  // Lost, stopped and unseen processes come before suspicions.
   void Health() {
     const Json& health = At(page_, "health");
     if (!health.is_object()) {
@@ -248,7 +248,7 @@ class TableMaker {
     WhyUnknown(ranks);
   }
 
-  // "   unknown: it uses CUDA graphs (rank 0, 1)"
+  // Prints "   unknown: it uses CUDA graphs (rank 0, 1)".
   void WhyUnknown(const std::vector<Json>& ranks) {
     std::map<std::string, std::string> by_reason;
     for (const Json& rank : ranks) {

@@ -1,8 +1,8 @@
-// Prints what /api/v1/communicators says as a table: `pulse status`.
+// StatusTable prints /api/v1/communicators as a table, for `pulse status`.
 //
-// What is wrong and what cannot be seen comes first, in sentences. Then comes every communicator
-// with its ranks; those in trouble are marked. Fields that are missing or have another type are
-// read as unknown: the endpoint may have another version.
+// Problems, and what cannot be seen, come first, as sentences. Then come communicators with their
+// ranks; ranks in trouble are marked. Fields that are missing or have another type are read as
+// unknown: the endpoint may have another version.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_STATUS_TABLE_H_
@@ -16,9 +16,9 @@ namespace nccl_pulse {
 
 struct StatusOptions {
   bool color = false;
-  bool all = false;  // communicators that ended, too
+  bool all = false;  // include ended communicators
   int width = 100;   // columns, for sentences
-  // Columns of a table that fit; what is further right is left out. 0: all.
+  // Columns of a table; those further right are left out. 0: unlimited.
   int table_width = 0;
 };
 
@@ -26,11 +26,11 @@ struct StatusOptions {
 std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before,
                         const StatusOptions& options);
 
-// What the page says, in a word: for exit statuses.
+// Summary of the page, for exit statuses.
 enum class Finding {
-  kNone,        // no hang is suspected, or only one that lasts no longer than has been usual
-  kHang,        // one is
-  kIncomplete,  // none is, but processes were lost or are not running, or too little is seen
+  kNone,        // no suspected hang, or only one within the usual wait
+  kHang,        // a suspected hang
+  kIncomplete,  // no hang, but processes were lost or stopped, or too little is seen
 };
 Finding FindingOf(const nlohmann::json& page);
 

@@ -1,5 +1,5 @@
-// For `pulse status`: reads JSON that another version may have written, and spells numbers as
-// people read them. The page's words.js spells them the same way.
+// Reads untrusted JSON and formats numbers for `pulse status`. The page's words.js formats them the
+// same way.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_STATUS_WORDS_H_
@@ -15,17 +15,17 @@
 namespace nccl_pulse {
 
 double Number(const nlohmann::json& value, double otherwise = 0);
-// Without control characters: what stands in a terminal's output must not steer it.
+// Returns the text without control characters, which would control the terminal.
 std::string Text(const nlohmann::json& value);
 std::vector<nlohmann::json> List(const nlohmann::json& value);
 bool Contains(const nlohmann::json& list, const nlohmann::json& value);
 
 std::string Count(double count);
 std::string ByteRate(double bytes_per_second);  // "211 GB/s", "2 kB/s"
-std::string Size(std::string_view name);        // of a size class: "<=1MiB"
+std::string Size(std::string_view name);        // name of a size class: "<=1MiB"
 std::string Plural(std::size_t count, const char* noun);
 std::string CommunicatorName(const nlohmann::json& comm);
-// At most `width` columns, further lines indented like the first.
+// Wraps at `width` columns, indenting further lines like the first.
 std::string Wrap(const std::string& text, std::size_t indent, std::size_t width);
 
 }  // namespace nccl_pulse

@@ -21,12 +21,12 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// No counter comes so far, and sums of such numbers do not overflow.
+// No counter gets this far, and sums of such numbers do not overflow.
 constexpr int64_t kMostNumber = int64_t{1} << 53;
-// Of a dump: a pickle can have one long list in very many places.
+// Per dump: a pickle can repeat one long list very often.
 constexpr std::size_t kMostSteps = 100'000'000;
 constexpr std::size_t kMostText = 256;
-constexpr std::size_t kBytesOfMembership = 1024;  // most of it is the rank's snapshot
+constexpr std::size_t kBytesOfMembership = 1024;  // mostly the rank's snapshot
 constexpr char kTooMuch[] = "it and the dumps before it take too much memory";
 
 std::string Printable(std::string_view text) { return PlainText(text, kMostText); }
@@ -179,18 +179,18 @@ class Reader {
   }
 
   int64_t TimeOf(Value value) const {
-    // Half of what fits, so that the difference of two times fits, too.
+    // Half the range, so that differences fit too.
     const int64_t ns = values_.IntegerOf(value).value_or(0);
     return ns > 0 && ns < INT64_MAX / 2 ? ns : 0;
   }
 
-  // PyTorch ends a communicator in which a call takes too long, and its kernels with it.
+  // PyTorch aborts a communicator, with its kernels, in which a call takes too long.
   static bool IsAborted(const Fields& entry) {
     return entry.timeout_ms > 0 && entry.created != 0 &&
            (entry.completed - entry.created) / 1'000'000 >= entry.timeout_ms;
   }
 
-  // What is known of the whole dump by this entry.
+  // Updates the dump's own fields from this entry.
   void Follow(const Fields& entry) {
     dump_->newest_ns = std::max({dump_->newest_ns, entry.created, entry.started, entry.completed});
     dump_->has_started |= entry.started != 0 || entry.state == "started";
@@ -203,7 +203,7 @@ class Reader {
 
   bool AddEntry(const Fields& entry) {
     const auto group = group_indices_.find(entry.group);
-    if (group == group_indices_.end()) return true;  // none of which the dump says who is in it
+    if (group == group_indices_.end()) return true;  // the dump does not list this group's ranks
     Entry call;
     call.collective = static_cast<uint64_t>(*entry.collective);
     call.point_to_point = static_cast<uint64_t>(entry.point_to_point.value_or(0));
@@ -253,7 +253,7 @@ class Reader {
                : SumBytes(entry.output_sizes, entry.output_types, kind);
   }
 
-  // Of all tensors together; leaves 0 where one of them is not known.
+  // Returns the bytes of all tensors together; leaves 0 if one is not known.
   bool SumBytes(Value sizes, Value types, Common::Kind* kind) {
     const std::vector<Value>& tensors = values_.ItemsOf(sizes);
     const std::vector<Value>& names = values_.ItemsOf(types);
@@ -283,9 +283,9 @@ class Reader {
     return true;
   }
 
-  // The keys of pg_status are numbers of their own, `pg_id`. Which group has which is known from calls.
-  // Where groups have numbers for names: both count the groups as they were made, so between two that
-  // are known the others are in the same order, if there are as many of both.
+  // The keys of pg_status are numbers of their own, `pg_id`. Calls show which group has which. If
+  // groups have numbers as names, both count groups in creation order. So between two known ones
+  // the others are in the same order, if both sides have as many.
   void ReadStatus(Value status) {
     struct Of {
       int64_t pg_id;
@@ -299,8 +299,7 @@ class Reader {
     }
     std::sort(statuses.begin(), statuses.end(),
               [](const Of& a, const Of& b) { return a.pg_id < b.pg_id; });
-    std::vector<std::pair<int64_t, std::size_t>>
-        names;  // that are numbers, and the groups' indices
+    std::vector<std::pair<int64_t, std::size_t>> names;  // of numbered groups, and their indices
     bool are_numbers = true;
     for (std::size_t i = 0; i < dump_->groups.size(); ++i) {
       int64_t number = 0;
@@ -308,7 +307,7 @@ class Reader {
       names.emplace_back(number, i);
     }
     std::sort(names.begin(), names.end());
-    std::vector<std::size_t> place(names.size());  // of each group among the names
+    std::vector<std::size_t> place(names.size());  // position of each group among the names
     for (std::size_t i = 0; i < names.size(); ++i) place[names[i].second] = i;
     std::size_t begin = 0;
     std::size_t begin_name = 0;
@@ -330,13 +329,14 @@ class Reader {
     }
   }
 
-  // PyTorch records a call before it calls NCCL, and enqueues it for its watchdog, which retires it, once
-  // NCCL has returned. While the host is inside NCCL, to connect for instance, nothing is on the stream
-  // and so the event behind the call counts as completed (seen with PyTorch 2.11).
+  // PyTorch records a call before it calls NCCL. After NCCL has returned it enqueues the call for
+  // its watchdog, which retires it. While the host is inside NCCL (to connect, for example),
+  // nothing is on the stream, so the event behind the call counts as completed (seen with PyTorch
+  // 2.11).
   static void ReopenUnreturned(const Membership& membership, std::vector<Entry>* entries) {
     if (!membership.enqueued || entries->empty()) return;
     const bool are_peers = entries->front().is_point_to_point;
-    // In a group with both it is not known which number the last one that was enqueued is.
+    // With both kinds in a group, it is not known which one the last enqueued number counts.
     if (std::any_of(entries->begin(), entries->end(), [are_peers](const Entry& entry) {
           return entry.is_point_to_point != are_peers;
         })) {
@@ -399,7 +399,7 @@ const Group* Common::FindGroup(std::string_view name, std::string_view desc,
     group.name = name;
     group.desc = desc;
     if (!ParseRanks(ranks, &group.ranks)) group.ranks.clear();
-    // The verdict copies the ranks of a group, and sorts those of all groups into a set.
+    // The verdict copies a group's ranks, and sorts those of all groups into a set.
     constexpr std::size_t kBytesOfGroup = 512, kBytesOfRank = 64;
     Count(kBytesOfGroup + 2 * name.size() + desc.size() + ranks.size() +
           group.ranks.size() * kBytesOfRank);

@@ -14,7 +14,7 @@ uint64_t NumberOf(const Entry& call) {
   return call.is_point_to_point ? call.point_to_point : call.collective;
 }
 
-// What coalesced calls are together.
+// Returns the kind of coalesced calls.
 uint32_t MergeKinds(const Entries& members, const Entry* closing, Common* common) {
   if (closing != nullptr && common->KindOf(closing->kind).op != kUnknownCollective) {
     return closing->kind;
@@ -35,7 +35,7 @@ uint32_t MergeKinds(const Entries& members, const Entry* closing, Common* common
 }
 
 // Entries that share a number were coalesced: they have no state of their own. In a dump without
-// what has completed, their last entry is missing if they have.
+// completed calls, a completed group lacks its last entry.
 class Folder {
  public:
   Folder(bool is_only_open, Common* common, Membership* membership)
@@ -82,7 +82,7 @@ class Folder {
     }
   }
 
-  // Of entries with one number; none: it cannot be told.
+  // Returns the state of entries with one number; nothing if not known.
   std::optional<State> StateOf(const Entries& members, const Entry* closing) const {
     if (closing != nullptr) return closing->state;
     if (members.size() == 1) return members.front()->state;
@@ -93,7 +93,7 @@ class Folder {
   void AddCollective(const Entries& members, const Entry* closing) {
     const Entry* const first = members.empty() ? closing : members.front();
     if (first == nullptr) return;
-    // Their last entry has completed.
+    // If unknown, their last entry has completed.
     const State state = StateOf(members, closing).value_or(State::kCompleted);
     membership_.collectives.push_back(
         {first->collective, MergeKinds(members, closing, common_), state, first->created_ns});
@@ -101,7 +101,7 @@ class Folder {
 
   void AddPeers(const Entries& members, const Entry* closing) {
     const std::optional<State> state = StateOf(members, closing);
-    // Then one alone may be what was coalesced, too.
+    // A single entry may then have been coalesced too.
     if (!state) is_any_unclosed_ = true;
     if (!state || *state == State::kCompleted) return;
     for (const Entry* member : members) {
@@ -119,8 +119,8 @@ class Folder {
     }
   }
 
-  // Enough to tell what the rank completed last; of others that have not, the kinds are known by
-  // their own dumps.
+  // Keeps enough to tell what the rank completed last. Other ranks' dumps have the kinds of calls
+  // incomplete there.
   void DropCompleted() {
     constexpr std::size_t kMostCompleted = 16;
     std::vector<Collective>& all = membership_.collectives;

@@ -72,10 +72,10 @@ bool FindFiles(const fs::path& path, std::vector<Named>* files, std::string* err
   return true;
 }
 
-// "" or what is wrong. `is_dump`: false of a file that only has the name of one.
+// Returns "" or an error. `is_dump`: false for a file that only has a dump's name.
 std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump) {
   *is_dump = true;
-  // A pipe of that name must not make this wait.
+  // O_NONBLOCK: a pipe of that name must not block.
   const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
   if (opened.get() < 0 || fstat(opened.get(), &status) != 0) return ErrorText(errno);
@@ -98,7 +98,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
   return "";
 }
 
-// As above.
+// As ReadBytes, parsed.
 std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* is_dump) {
   std::string bytes;
   std::string error = ReadBytes(file, &bytes, is_dump);
@@ -107,7 +107,7 @@ std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* 
   return error;
 }
 
-// Keeps the newest dumps that go together.
+// Keeps the newest dumps that belong together.
 class Sorter {
  public:
   explicit Sorter(Folder* folder) : folder_(folder) {}
@@ -119,7 +119,7 @@ class Sorter {
     LeaveOut([this](const Dump& dump) { return WhyOfAnotherJob(dump); });
   }
 
-  // Returns whether any was left out.
+  // Returns whether any dump was left out.
   bool KeepOneMoment(const Common& common) {
     std::set<const Dump*> older;
     for (const GroupCalls& group : FindGroupCalls(folder_->dumps)) {
@@ -160,7 +160,7 @@ class Sorter {
         return absl::StrCat("by its name it is of rank ", dump.rank, ", which its ", words(),
                             " does not have");
       }
-      if (files_.count(&group) != 0) continue;  // it is one of those that are kept
+      if (files_.count(&group) != 0) continue;  // already kept
       const auto& owners = owners_[group.name];
       for (const int32_t rank : group.ranks) {
         const auto owner = owners.find(rank);
@@ -178,7 +178,7 @@ class Sorter {
     return "";
   }
 
-  // Of two dumps that contradict each other, the one without the newer times.
+  // Finds, of each two contradicting dumps, the one without the newer times.
   static void FindOlder(const GroupCalls& group, const Common& common,
                         std::set<const Dump*>* older) {
     const RankCalls* ahead = nullptr;
@@ -199,8 +199,7 @@ class Sorter {
   }
 
   Folder* const folder_;
-  // The groups of the dumps that are kept, by their names and ranks, and the first file that has
-  // each.
+  // Groups of the kept dumps, by names and ranks, and the first file of each.
   std::map<std::string, std::unordered_map<int32_t, const Group*>> owners_;
   std::map<const Group*, std::string> files_;
 };

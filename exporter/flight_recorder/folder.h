@@ -1,14 +1,14 @@
-// The dumps of one job in a folder: finds the files, reads them, and leaves out what is none of
-// them.
+// ReadFolder reads the dumps of one job in a folder, leaving out other files.
 //
-//   names     PREFIX3, PREFIX3.json: the last number is the rank. PyTorch writes nccl_trace_rank_3
-//   content   a pickle or JSON; files that are neither are no dumps, whatever their names
+//   names     PREFIX3, PREFIX3.json: the last number is the rank. PyTorch: nccl_trace_rank_3
+//   content   a pickle or JSON; other files are no dumps, whatever their names
 //
-// A dump is left out, with the reason, if its file cannot be read as one, and if it cannot be of
-// the same run and moment as the newest ones: its groups are others, or others have completed with
-// it what it has not called.
+// A dump is left out, with the reason, if it cannot be read, or cannot be of the same run and
+// moment as the newest ones: it has other groups, or others have completed with it a call that it
+// has not made.
 //
-// Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes of all.
+// Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes in
+// total.
 #ifndef EXPORTER_FLIGHT_RECORDER_FOLDER_H_
 #define EXPORTER_FLIGHT_RECORDER_FOLDER_H_
 
@@ -25,16 +25,16 @@ namespace nccl_pulse::flight_recorder {
 
 inline constexpr std::size_t kMostFileBytes = std::size_t{128} << 20;
 inline constexpr std::size_t kMostFiles = 100'000;
-inline constexpr std::size_t kMostCallsOfAll = 20'000'000;  // that are kept
+inline constexpr std::size_t kMostCallsOfAll = 20'000'000;  // kept, in total
 
 struct Folder {
-  std::size_t found = 0;  // files that are, or should be, dumps
+  std::size_t found = 0;  // dumps, and files that should be dumps
   std::vector<Dump> dumps;
-  std::map<std::string, std::vector<std::string>> left_out;  // by the reason, the files
+  std::map<std::string, std::vector<std::string>> left_out;  // files by reason
 };
 
-// `path`: a folder, or a folder and the beginning of the files' names. On failure, also if it has
-// no dump at all, returns false, with what is wrong in `error`.
+// `path`: a folder, or a folder and the beginning of the files' names. On failure, or without any
+// dump, returns false and sets `error`.
 bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::string* error);
 
 }  // namespace nccl_pulse::flight_recorder

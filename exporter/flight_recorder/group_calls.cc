@@ -8,7 +8,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// The calls that the dump has tell. A call that is not among them may have been made all the same.
+// Uses the dump's calls. The rank may have made others too.
 void ConcludeByCalls(RankCalls* calls) {
   const Membership& membership = *calls->membership;
   const std::vector<Collective>& collectives = membership.collectives;
@@ -26,10 +26,10 @@ void ConcludeByCalls(RankCalls* calls) {
       !calls->dump->is_only_open && (calls->dump->is_from_first || !collectives.empty());
 }
 
-// The status of a rank that has nothing in flight tells: the number of a collective or of a Send or
-// Recv. A collective's number is about as large as those of the other ranks: they have not
-// completed what it has not called, but for a few that a rank can leave before the others come, and
-// it has not completed what they have not called.
+// Uses the status of a rank without work in flight: the number of a collective, or of a Send or
+// Recv. A collective's number is close to the other ranks' numbers. They have not completed what it
+// has not called, except a few operations that a rank can leave before others come. It has not
+// completed what they have not called.
 void ConcludeByStatus(uint64_t most_completed, uint64_t most_called, RankCalls* calls) {
   constexpr uint64_t kMostAhead = 16;
   const Membership& status = *calls->membership;

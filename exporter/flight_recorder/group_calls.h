@@ -1,10 +1,10 @@
-// The calls of all ranks in each process group: what each has called and completed, by its dump.
+// FindGroupCalls finds what each rank has called and completed in each process group, by its dump.
 //
-// A dump is of one moment, and holds the last calls, or only those that had not completed. So what
-// a rank has called is known from its last call in the group, or from the group's status. Where
-// neither tells, it is not known, and `is_known` is false.
+// A dump is of one moment, and holds the last calls, or only incomplete ones. So a rank's calls are
+// known from its last call in the group, or from the group's status. If neither shows them,
+// `is_known` is false.
 //
-// Thread: any, no state. It points into the dumps.
+// Thread: any, no state. The result points into the dumps.
 #ifndef EXPORTER_FLIGHT_RECORDER_GROUP_CALLS_H_
 #define EXPORTER_FLIGHT_RECORDER_GROUP_CALLS_H_
 
@@ -17,19 +17,19 @@ namespace nccl_pulse::flight_recorder {
 
 struct RankCalls {
   const Dump* dump = nullptr;
-  const Membership* membership = nullptr;  // of the dump
+  const Membership* membership = nullptr;  // in the dump
   int32_t rank = 0;                        // in the group
 
   bool is_known = false;
-  uint64_t called = 0;     // number of the last collective; 0: none
-  uint64_t completed = 0;  // this one and all before it have completed
+  uint64_t called = 0;     // last collective; 0: none
+  uint64_t completed = 0;  // last collective completed with all before it
 
   bool has_open() const { return is_known && completed < called; }
 };
 
 struct GroupCalls {
   const Group* group = nullptr;
-  std::vector<RankCalls> ranks;  // that have a dump, in order
+  std::vector<RankCalls> ranks;  // with a dump, in order
 };
 
 std::vector<GroupCalls> FindGroupCalls(const std::vector<Dump>& dumps);

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What the parser calls; each returns whether it is to go on.
+// Callbacks of the parser; each returns whether to go on.
 class Handler : public nlohmann::json_sax<Json> {
  public:
   explicit Handler(Values* values) : values_(values) {}

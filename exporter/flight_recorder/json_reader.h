@@ -1,6 +1,6 @@
-// Reads JSON into the same values as ReadPickle: dumps that were taken as JSON.
+// ReadJson reads JSON dumps into the same values as ReadPickle.
 //
-// Thread: any, no state. Cost: linear in the bytes; memory as Values counts it.
+// Thread: any, no state. Cost: linear in the bytes; memory as counted by Values.
 #ifndef EXPORTER_FLIGHT_RECORDER_JSON_READER_H_
 #define EXPORTER_FLIGHT_RECORDER_JSON_READER_H_
 
@@ -11,7 +11,7 @@
 
 namespace nccl_pulse::flight_recorder {
 
-// On failure returns false, with what is wrong in `error`.
+// On failure returns false and sets `error`.
 bool ReadJson(std::string_view text, Values* values, Value* root, std::string* error);
 
 }  // namespace nccl_pulse::flight_recorder

@@ -5,7 +5,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The lowest `count` bytes, least first.
+// Returns the lowest `count` bytes, little-endian.
 std::string Bytes(uint64_t value, int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes.push_back(static_cast<char>(value >> 8 * i));
@@ -17,7 +17,7 @@ std::string Bytes(uint64_t value, int count) {
 Pickle& Pickle::Integer(int64_t value) {
   const auto bits = static_cast<uint64_t>(value);
   if (value >= INT32_MIN && value <= INT32_MAX) return Put("J").Put(Bytes(bits, 4));
-  return Put("\x8a\x08").Put(Bytes(bits, 8));  // eight bytes, two's complement
+  return Put("\x8a\x08").Put(Bytes(bits, 8));  // 8 bytes, two's complement
 }
 
 Pickle& Pickle::Real(double value) {

@@ -1,5 +1,5 @@
-// Writes values as Python's pickle module reads them: protocol 2, which every Python 3 knows. None,
-// booleans, integers, floats, texts, lists, tuples of two, dictionaries with texts as keys.
+// Pickle writes values for Python's pickle module: protocol 2, which every Python 3 reads. It
+// supports None, booleans, integers, floats, texts, lists, pairs, and dictionaries with text keys.
 //
 //   Pickle pickle;
 //   pickle.BeginDict();
@@ -7,8 +7,7 @@
 //   pickle.EndDict();
 //   file << pickle.Finish();
 //
-// Thread: one. Cost: a copy of what is written. What Python reads is said in its
-// Lib/pickletools.py.
+// Thread: one. Cost: a copy of the output. Source: Python's Lib/pickletools.py.
 #ifndef EXPORTER_FLIGHT_RECORDER_PICKLE_H_
 #define EXPORTER_FLIGHT_RECORDER_PICKLE_H_
 

@@ -11,7 +11,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// Those that look up a name in Python's modules, or call what was looked up.
+// Opcodes that look up a name in Python's modules, or call it.
 constexpr std::string_view kRunning = "cRbiQPo\x81\x82\x83\x84\x92\x93";
 
 class Machine {
@@ -41,7 +41,7 @@ class Machine {
       case 0x80:  // PROTO
         Take(1);
         return;
-      case 0x95:  // FRAME: how long the next part is
+      case 0x95:  // FRAME: length of the next part
         Take(8);
         return;
       case '.':
@@ -127,7 +127,7 @@ class Machine {
     return taken;
   }
 
-  // Least byte first.
+  // Little-endian.
   uint64_t Number(std::size_t count) {
     uint64_t number = 0;
     const std::string_view bytes = Take(count);
@@ -169,7 +169,7 @@ class Machine {
     return mark;
   }
 
-  // What lies above the last mark belongs to a list that is not finished.
+  // Values above the last mark belong to an unfinished list.
   std::size_t Floor() const { return marks_.empty() ? 0 : marks_.back(); }
 
   void AddMarked(Value::Kind kind) { Add(kind, PopMark()); }
@@ -178,7 +178,7 @@ class Machine {
     Add(kind, stack_.size() - count);
   }
 
-  // What lies from `from` on, to the list or dictionary below it.
+  // Moves values from `from` on into the list or dictionary below them.
   void Add(Value::Kind kind, std::size_t from) {
     if (!error_.empty()) return;
     if (from <= Floor() || stack_[from - 1].kind != kind) return Fail("a list is missing");
@@ -202,8 +202,7 @@ class Machine {
     PushTuple(stack_.size() - count);
   }
 
-  // Who writes pickles numbers what is kept one after the other, so a large number is no large
-  // table.
+  // Writers number kept values consecutively, so a large number does not need a large table.
   void Keep(uint64_t index) {
     if (stack_.size() <= Floor()) return Fail("a value is missing");
     if (index > memo_.size()) return Fail("values are not kept in order");

@@ -1,11 +1,10 @@
-// Reads a pickle that has data and nothing else. Python's own reader runs what a pickle asks it to
-// run; this one knows only the opcodes that make numbers, texts, lists, tuples and dictionaries
-// (all that PyTorch writes into a dump, and what Python itself writes for the same data), and
-// refuses a pickle with any other.
+// ReadPickle reads a pickle that contains only data. Python's own reader executes what a pickle
+// requests. This one only knows the opcodes for numbers, texts, lists, tuples and dictionaries: all
+// that PyTorch writes into a dump, and what Python writes for the same data. It refuses any other.
 //
-// Facts: Lib/pickletools.py of Python 3.13.
+// Source: Lib/pickletools.py of Python 3.13.
 //
-// Thread: any, no state. Cost: linear in the bytes; memory as Values counts it.
+// Thread: any, no state. Cost: linear in the bytes; memory as counted by Values.
 #ifndef EXPORTER_FLIGHT_RECORDER_PICKLE_READER_H_
 #define EXPORTER_FLIGHT_RECORDER_PICKLE_READER_H_
 
@@ -16,7 +15,7 @@
 
 namespace nccl_pulse::flight_recorder {
 
-// On failure returns false, with what is wrong and at which byte in `error`.
+// On failure returns false and sets `error`, with the byte offset.
 bool ReadPickle(std::string_view bytes, Values* values, Value* root, std::string* error);
 
 }  // namespace nccl_pulse::flight_recorder

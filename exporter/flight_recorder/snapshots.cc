@@ -19,7 +19,7 @@ namespace {
 
 using Kind = Common::Kind;
 
-// How far ranks of a group are compared: no host runs so far ahead.
+// Limit of the compared span: no host runs so far ahead.
 constexpr uint64_t kMostSpan = 4096;
 
 int SizeClass(const Kind& kind) { return kind.bytes == 0 ? -1 : SizeClassOf(kind.bytes); }
@@ -45,7 +45,7 @@ void AddCalls(const std::vector<Kind>& kinds, CommunicatorSnapshot* communicator
   communicator->last_call_size_class = SizeClass(kinds.back());
 }
 
-// `first`: the number of the first one.
+// `first`: number of the first call.
 CallOrderSnapshot OrderOf(const std::vector<Kind>& kinds, uint64_t first) {
   CallOrderSnapshot order;
   order.first = static_cast<uint32_t>(first);
@@ -64,7 +64,7 @@ CallOrderSnapshot OrderOf(const std::vector<Kind>& kinds, uint64_t first) {
   return order;
 }
 
-// What the ranks of a group have called behind what all of them have completed.
+// Calls of a group's ranks after the last one that all have completed.
 class OpenCalls {
  public:
   OpenCalls(const GroupCalls& group, const Common& common) {
@@ -92,7 +92,7 @@ class OpenCalls {
 
   uint64_t first() const { return first_; }
 
-  // By this rank. Sizes that are not known of all are compared of none.
+  // Returns this rank's calls. Sizes not known on all ranks are not compared.
   std::vector<Kind> CalledBy(const RankCalls& calls, const Common& common) const {
     std::vector<Kind> kinds;
     if (calls.called < first_) return kinds;
@@ -111,7 +111,7 @@ class OpenCalls {
   }
 
  private:
-  uint64_t first_ = 0;  // number of the oldest
+  uint64_t first_ = 0;  // number of the oldest call
   std::vector<Kind> common_;
   std::vector<bool> is_sized_;
 };
@@ -142,7 +142,7 @@ class Maker {
   }
 
  private:
-  // The name, where people can know it again by that. Group 0 has no such id.
+  // The name, where people can recognize it. Group 0 has no such id.
   uint64_t IdOf(const Group& group) {
     uint64_t id = 0;
     const bool is_number = group.name.size() <= 16 && absl::SimpleHexAtoi(group.name, &id);
@@ -214,7 +214,7 @@ class Maker {
     }
   }
 
-  // The ranks of the group that one of them has something open with.
+  // Adds the pairs of ranks with an incomplete Send or Recv.
   void AddPairs(const GroupCalls& group) {
     std::set<std::pair<int32_t, int32_t>> pairs;
     std::map<int32_t, const RankCalls*> by_rank;

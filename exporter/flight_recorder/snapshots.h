@@ -1,17 +1,16 @@
-// A job's dumps as the diagnosis reads processes: so that it judges them by the same rules as what
-// NCCL Pulse has measured itself.
+// MakeSnapshots converts a job's dumps into process snapshots, so that the diagnosis applies the
+// same rules as to NCCL Pulse's own measurements.
 //
-//   a dump             a process, of which neither host nor pid is known
-//   a process group    a communicator, if some rank has a collective in flight there. Counted are the
-//                      calls behind the last one that all ranks have completed, and their order; a
-//                      call that is missing in a rank's dump and was made is taken to be what the
-//                      others called
-//   two ranks of a     a communicator of two, with the Sends and Recvs that have not completed: a dump
-//   group              knows the peers
+//   a dump             a process without known host and pid
+//   a process group    a communicator, if some rank has a collective in flight in it. It has the
+//                      calls after the last one that all ranks completed, and their order. If a
+//                      rank made a call that its dump lacks, the others' call is assumed
+//   two ranks of a     a communicator of two, with the incomplete Sends and Recvs: a dump knows the
+//   group              peers
 //
-// A rank of which a dump does not tell what it has called or completed is unknown to the diagnosis.
-// Not in dumps: when they were made (taken to be long after the last call: PyTorch makes them when
-// a call has timed out), CUDA graphs, durations.
+// A rank whose calls or completions are not known from its dump is unknown to the diagnosis. Not in
+// dumps: their creation time (assumed to be long after the last call: PyTorch writes them when a
+// call has timed out), CUDA graphs, durations.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_SNAPSHOTS_H_
@@ -28,10 +27,10 @@ namespace nccl_pulse::flight_recorder {
 
 struct Snapshots {
   SnapshotSet set;
-  std::map<uint64_t, std::vector<int32_t>> ranks;  // of the job, by communicator and rank there
+  std::map<uint64_t, std::vector<int32_t>> ranks;  // job ranks, by communicator and its rank
 };
 
-// `now_ns`: of the diagnosis that follows.
+// `now_ns`: time of the following diagnosis.
 Snapshots MakeSnapshots(const std::vector<Dump>& dumps, int64_t now_ns, const Common& common);
 
 }  // namespace nccl_pulse::flight_recorder

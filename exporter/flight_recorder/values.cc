@@ -31,7 +31,7 @@ Value Values::Container(Value::Kind kind) {
 }
 
 void Values::Add(Value to, Value item) {
-  // A vector may have room for twice what is in it.
+  // A vector may have capacity for twice its size.
   Count(2 * sizeof(Value));
   if (is_full() || !IsContainer(to)) return;
   containers_[static_cast<std::size_t>(to.number)].push_back(item);
@@ -47,7 +47,7 @@ const std::vector<Value>& Values::ItemsOf(Value value) const {
   return IsContainer(value) ? containers_[static_cast<std::size_t>(value.number)] : *kNothing;
 }
 
-// The JSON has some as texts.
+// JSON dumps contain some integers as texts.
 std::optional<int64_t> Values::IntegerOf(Value value) const {
   int64_t number = 0;
   if (value.kind == Value::Kind::kInteger) return value.number;

@@ -1,10 +1,10 @@
-// The values of one dump, whichever form its file has: what PickleReader and the reader of JSON
-// make, and what dump.h reads. A dump comes from anywhere, so a value is 16 bytes without owner,
-// nothing here follows a value into another one, and what all of them take together has a limit.
+// Values holds the values of one dump, from ReadPickle or ReadJson, for dump.h. A dump is
+// untrusted. So a value is 16 bytes without ownership, no function follows nested values, and the
+// total memory is limited.
 //
-// A pickle may put a list into itself. Who walks through values goes a fixed number of levels down.
+// A pickle may contain a list in itself. Code that walks values limits its depth.
 //
-// Thread: one. Memory: kMostBytes at most, as it is counted here.
+// Thread: one. Memory: kMostBytes at most, as counted here.
 #ifndef EXPORTER_FLIGHT_RECORDER_VALUES_H_
 #define EXPORTER_FLIGHT_RECORDER_VALUES_H_
 
@@ -23,33 +23,33 @@ struct Value {
 
   Kind kind = Kind::kNone;
   uint32_t length = 0;  // of a text
-  int64_t number = 0;   // kBool, kInteger; of a text, a list or a dictionary, where it lies
+  int64_t number = 0;   // kBool, kInteger: value; text, list, dictionary: position
 };
 
 class Values {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{512} << 20;
-  static constexpr std::size_t kMostDepth = 64;  // of lists that are begun and not ended
+  static constexpr std::size_t kMostDepth = 64;  // of unfinished lists
 
   static Value Bool(bool value) { return {Value::Kind::kBool, 0, value ? 1 : 0}; }
   static Value Integer(int64_t value) { return {Value::Kind::kInteger, 0, value}; }
 
-  // Each counts what it takes. Once that is too much, is_full() is true, and they do nothing.
+  // These count their memory. Above the limit is_full() is true, and they do nothing.
   Value Text(std::string_view text);
   Value List() { return Container(Value::Kind::kList); }
   Value Dict() { return Container(Value::Kind::kDict); }
-  // To a list; to a dictionary a key, then its value. Nothing for other values.
+  // Adds an item to a list; to a dictionary a key, then its value. No effect on other values.
   void Add(Value to, Value item);
-  void Count(std::size_t bytes);  // of the reader's own
+  void Count(std::size_t bytes);  // the reader's own memory
   bool is_full() const { return bytes_ > kMostBytes; }
 
-  // "" and nothing of a value of another kind.
+  // Returns "" if the value is no text.
   std::string_view TextOf(Value value) const;
-  // Of a dictionary: keys and values by turns.
+  // Returns a list's items, a dictionary's alternating keys and values, or nothing.
   const std::vector<Value>& ItemsOf(Value value) const;
-  // Null, if it is none.
+  // Null if the value is no integer.
   std::optional<int64_t> IntegerOf(Value value) const;
-  // None, where that is not among the first kMostFields keys.
+  // Returns None if the key is not among the first kMostFields.
   Value At(Value dict, std::string_view key) const;
   static constexpr std::size_t kMostFields = 64;
 

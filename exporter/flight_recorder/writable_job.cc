@@ -11,7 +11,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// All ranks, where every one of them is known.
+// Returns communicators with all ranks, if every rank is known.
 std::map<std::string, Communicator> Gather(const std::vector<Json>& pages) {
   std::map<std::string, Communicator> communicators;
   for (const Json& page : pages) {
@@ -36,7 +36,7 @@ std::string ProcessOf(const Json& rank) {
                       NumberAt(rank, "pid_namespace"));
 }
 
-// Every process' number in the job.
+// Returns every process' rank in the job.
 std::map<std::string, int> NumberProcesses(
     const std::map<std::string, Communicator>& communicators) {
   std::map<std::string, int> numbers;
@@ -63,7 +63,7 @@ std::map<std::string, int> NumberProcesses(
   return numbers;
 }
 
-// The largest of the first collectives of the ranks that have some.
+// Returns the largest of the ranks' first collectives.
 int64_t FirstOfAll(const Communicator& communicator) {
   int64_t first = 1;
   for (const auto& [number, rank] : communicator.ranks) {
@@ -75,14 +75,13 @@ int64_t FirstOfAll(const Communicator& communicator) {
   return first;
 }
 
-// The tool takes any two states of a collective that differ for an error. What differs only because
-// one rank's completions are known later than another's is therefore in no dump, and neither is
-// what cannot be written for some rank: it would be missing there. Returns how many states
-// differed.
+// The tool reports any two different states of a collective as an error. So a collective is left
+// out of all dumps if states differ only because one rank's completions become known later. The
+// same holds for one that cannot be written for some rank. Returns how many states differed.
 int64_t FindSkipped(Communicator* communicator) {
   struct Known {
     bool completed = false;
-    bool unsure = false;  // it may have completed
+    bool unsure = false;  // may have completed
     bool begun_unknown = false;
   };
   std::map<int64_t, Known> collectives;
@@ -100,8 +99,8 @@ int64_t FindSkipped(Communicator* communicator) {
         continue;
       }
       if (!begun.is_boolean()) known.begun_unknown = true;
-      // Completions may be known to a marker behind it alone: what was called before the newest
-      // call can have completed.
+      // Completions may be known only up to a later marker: calls before the newest one may have
+      // completed.
       const bool is_known =
           TextAt(call, "state") == "in_flight" && begun.is_boolean() && &call == &calls.back();
       if (!is_known) known.unsure = true;
@@ -131,7 +130,7 @@ bool HasAllCalls(const Communicator& communicator) {
 bool IsWritten(const Json& call) {
   const Operation* operation = FindOperation(TextAt(call, "op"));
   if (NumberAt(call, "collective") <= 0 || operation == nullptr) return false;
-  // Where the tool compares the two sizes with each other, none would be taken for a wrong one.
+  // If the tool compares the two sizes, a missing one would count as wrong.
   const bool is_compared = operation->input_of_all && !operation->output_of_all;
   return !is_compared || FindDataType(TextAt(call, "datatype")) != nullptr;
 }

@@ -15,7 +15,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// As the tool's ast.literal_eval reads it.
+// In the form that the tool's ast.literal_eval reads.
 std::string RanksText(const Communicator& communicator) {
   std::string text = "[";
   std::set<int> ranks;
@@ -113,7 +113,7 @@ std::string WriteDump(const std::vector<const Communicator*>& groups, std::vecto
     out.EndDict();
   }
   out.EndDict();
-  // As they were launched; those without a time stay behind the one that their rank called before.
+  // In launch order; calls without a time stay behind the previous one of their rank.
   out.Key("entries").BeginList();
   for (std::size_t i = 0; i < entries.size(); ++i) {
     WriteEntry(&out, entries[i], static_cast<int64_t>(i));
@@ -123,7 +123,7 @@ std::string WriteDump(const std::vector<const Communicator*>& groups, std::vecto
   return out.Finish();
 }
 
-// In the order of their launches, those of one communicator in theirs.
+// In launch order; a communicator's calls keep their order.
 void Sort(std::vector<Entry>* entries) {
   std::map<const Communicator*, double> last;
   std::vector<std::pair<double, Entry>> timed;

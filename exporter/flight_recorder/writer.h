@@ -1,20 +1,22 @@
-// Last calls in the form of PyTorch's Flight Recorder: for each rank of the job a pickle that
-// torchfrtrace loads.
+// WriteFlightRecorder writes last calls in the format of PyTorch's Flight Recorder: a pickle per
+// rank of the job, which torchfrtrace loads.
 //
-// Facts: torch/csrc/distributed/c10d/FlightRecorder.hpp (names of the fields, version 2.4),
-// FlightRecorderDetail.hpp (what a dump holds), torch/distributed/flight_recorder/components
-// (loader.py, builder.py, types.py: what torchfrtrace reads, and how it compares), PyTorch main of
-// November 2025.
+// Source: torch/csrc/distributed/c10d/FlightRecorder.hpp (field names, version 2.4),
+// FlightRecorderDetail.hpp (a dump's content), torch/distributed/flight_recorder/components
+// (loader.py, builder.py, types.py: what torchfrtrace reads and compares), PyTorch main of November
+// 2025.
 //
-// What is not known is absent, or None where the tool needs the key: stacks, timeouts, when a call
-// was seen to start and end. `state` is "completed", or "started" where the GPU is known to have
-// begun it, else "scheduled". Sizes are those of NCCL's call, in one dimension: shapes are not
-// known. Not written: Send and Recv (their peer is not known with the call, and the tool refuses
-// them without), and communicators of which some rank's number in the job or some rank's calls are
-// not known. Of each communicator the calls begin where those of all ranks do, since the tool
-// matches from the beginning. A collective that one rank has completed is left out on all ranks if
-// the state is not known of another (its completions are known later): the tool takes states that
-// differ for an error.
+// Unknown fields are absent, or None where the tool needs the key: stacks, timeouts, the times at
+// which a call was seen to start and end. `state` is "completed", "started" if the GPU is known to
+// have begun the call, else "scheduled". Sizes are those of NCCL's call, in one dimension: shapes
+// are not known.
+//
+// Not written:
+//   - Send and Recv: their peer is not known with the call, and the tool refuses them without it;
+//   - communicators of which some rank's job rank or calls are not known;
+//   - calls before the first one that all ranks have: the tool matches from the beginning;
+//   - a collective that one rank has completed and whose state on another is not known (its
+//     completions are known later): the tool reports different states as an error.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_WRITER_H_
@@ -29,13 +31,13 @@
 namespace nccl_pulse {
 
 struct FlightRecorderDumps {
-  std::map<int, std::string> by_rank;  // of the job
+  std::map<int, std::string> by_rank;  // by job rank
   std::vector<std::string> left_out;   // sentences
 };
 
-// `pages`: answers of /api/v1/communicators/ID/calls, of any number of endpoints. Numbers in the
-// job are `global_rank`; where no process has one, those of the one communicator that all of them
-// are in. Fields that are missing or have another type are read as unknown.
+// `pages`: answers of /api/v1/communicators/ID/calls from any number of endpoints. Job ranks are
+// `global_rank`; if no process has one, the ranks of the one communicator with all processes.
+// Fields that are missing or have another type are read as unknown.
 FlightRecorderDumps WriteFlightRecorder(const std::vector<nlohmann::json>& pages);
 
 }  // namespace nccl_pulse

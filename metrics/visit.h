@@ -21,8 +21,7 @@
 // refuses membarrier from the start (an old one, or a seccomp filter), both are full fences, as
 // expensive as a claim. If it refuses later, nothing is recycled.
 //
-// Thread: Begin and End: one visitor at a time; IsOver: any. Cost of a visit: two stores. Explored
-// by //tests/model:visit_test.
+// Thread: Begin and End: one visitor at a time; IsOver: any. Cost of a visit: two stores.
 // Explored by //tests/model:visit_test.
 #ifndef METRICS_VISIT_H_
 #define METRICS_VISIT_H_

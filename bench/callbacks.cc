@@ -1,4 +1,4 @@
-// What the callbacks of one operation cost, each beside the same calls into an empty plugin.
+// Cost of one operation's callbacks, each beside the same calls into an empty plugin.
 // ./bazelw run -c opt //bench:callbacks
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
@@ -36,8 +36,8 @@ NcclCalls<ApiV5>& PulseWithKernelTiming() {
   static NcclCalls<ApiV5> calls(FindLibrary("plugin/librccl-profiler-pulse.so"));
   return calls;
 }
-// A third instance, which finds a driver whose calls cost nothing. To be used only after the others
-// have found none (InitializeInstances).
+// A third instance, which finds a driver whose calls cost nothing. Use only after the others have
+// found none (InitializeInstances).
 template <typename Api = ApiV5>
 NcclCalls<Api>& PulseWithHeartbeat() {
   OpenDriver(CountedCalls::kDriver);  // no counter is found in it without CountedCalls
@@ -48,12 +48,13 @@ CountedCalls& PulseWithCounter() {
   static CountedCalls calls(FindLibrary("bench/libpulse_with_counter.so"));
   return calls;
 }
-// A fourth instance, which behaves as within a window of watched network steps.
+// A fourth instance, which always acts as if network steps are watched.
 NcclCalls<ApiV5>& PulseWithNetworkSteps() {
   static NcclCalls<ApiV5> calls(FindLibrary("bench/libpulse_with_network_steps.so"));
   return calls;
 }
-// A fifth instance, with the empty plugin behind it. Read when it is loaded, before main's other threads.
+// A fifth instance, which chains the empty plugin. Reads the setting when loaded, before main's
+// other threads.
 template <typename Api = ApiV5>
 NcclCalls<Api>& PulseWithNext() {
   setenv("NCCL_PULSE_NEXT_PLUGIN", FindLibrary("bench/libempty_plugin.so").c_str(), 1);
@@ -66,8 +67,8 @@ NcclCalls<Api>& Empty() {
   return calls;
 }
 
-// Each instance reads its settings and looks for a driver in its first init. Only one of them
-// serves.
+// Initializes the instances: each reads its settings and finds a driver in its first init. Only one
+// of them serves.
 void InitializeInstances() {
   Pulse().Finalize(Pulse().Init(0x1));
   const std::string listen = getenv("NCCL_PULSE_LISTEN");
@@ -95,7 +96,7 @@ void EagerCollective(benchmark::State& state, Calls& calls) {
   calls.Finalize(context);
 }
 
-// Other code: functions of 32 bytes or more.
+// Unrelated code: functions of 32 bytes or more.
 template <int kNumber>
 __attribute__((noinline)) void DoSomethingElse(volatile int* sink) {
   *sink = *sink + kNumber;
@@ -106,13 +107,13 @@ std::vector<void (*)(volatile int*)> MakeOtherCode(
   return {DoSomethingElse<kNumbers>...};
 }
 
-// As between the launches of a job, where NCCL and the driver have used the caches and branch
-// predictors for something else. What counts is the difference to the empty plugin, which contains
-// the two readings of the clock.
+// Simulates the time between a job's launches, where NCCL and the driver evict caches and branch
+// predictors. The result is the difference to the empty plugin, which includes the two clock
+// readings.
 template <typename Calls>
 void EagerCollectiveColdCaches(benchmark::State& state, Calls& calls) {
   void* context = calls.Init(0x8000);
-  // More than the first-level caches hold, and done within 100 us: launches are in a hurry.
+  // Larger than first-level caches, but done within 100 us: launches are in a hurry.
   std::vector<char> others(1 << 17);
   const auto other_code = MakeOtherCode(std::make_integer_sequence<int, 2048>());
   volatile int sink = 0;
@@ -134,8 +135,8 @@ void EagerCollectiveColdCaches(benchmark::State& state, Calls& calls) {
   calls.Finalize(context);
 }
 
-// By each version of the API that has launches. With a heartbeat an event is recorded behind each
-// launch; the cost of the driver itself comes on top.
+// Registers each API version that has launches. With a heartbeat, an event is recorded behind each
+// launch; the driver's own cost comes on top.
 template <typename Calls>
 void RegisterBoth(const std::string& name, Calls& (*calls)()) {
   const auto add = [&](const std::string& mode, auto* benchmark) {
@@ -178,9 +179,9 @@ void ProxyOp(benchmark::State& state, NcclCalls<ApiV5>& calls) {
 BENCHMARK_CAPTURE(ProxyOp, Pulse, Pulse());
 BENCHMARK_CAPTURE(ProxyOp, EmptyPlugin, Empty());
 
-// One network step while steps are watched: five callbacks, for start, three states and stop. While
-// they are not watched, NCCL makes none of them, except the start for each step of a CUDA graph
-// that was captured while they were; that one is refused.
+// One network step while steps are watched: five callbacks, for start, three states and stop.
+// Otherwise NCCL makes none of them, except the start for each step of a CUDA graph captured while
+// they were watched. That one is refused.
 void ProxyStep(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x3000);
   void* coll = calls.EagerCollective(context, 0, 24);
@@ -189,7 +190,7 @@ void ProxyStep(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   calls.Finalize(context);
 }
 BENCHMARK_CAPTURE(ProxyStep, Watched, PulseWithNetworkSteps());
-BENCHMARK_CAPTURE(ProxyStep, EmptyPlugin, Empty());  // returns no handle, so it gets only the start
+BENCHMARK_CAPTURE(ProxyStep, EmptyPlugin, Empty());  // returns no handle, so it only gets the start
 
 void ProxyStepRefused(benchmark::State& state) {
   void* context = PulseWithNetworkSteps().Init(0x3100);
@@ -219,7 +220,7 @@ void KernelTimedCollective24Channels(benchmark::State& state, NcclCalls<ApiV5>& 
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, Pulse, PulseWithKernelTiming());
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, EmptyPlugin, Empty());
 
-// The first operation of a thread that NCCL made for one group (non-blocking communicators).
+// First operation of a thread that NCCL created for one group (non-blocking communicators).
 void FreshThreadFirstCollective(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x5000);
   calls.EagerCollective(context, 0, 24);
@@ -243,7 +244,7 @@ BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
     ->Iterations(20000)
     ->Iterations(20000);
 
-// A tuner asks this in getCollInfo. With kernel timing the durations are the benchmark's own.
+// A tuner's query in getCollInfo. With kernel timing the durations are the benchmark's own.
 void Query(benchmark::State& state) {
   constexpr uint64_t kComm = 0x7000;
   void* context = PulseWithKernelTiming().Init(kComm);
@@ -260,9 +261,8 @@ void Query(benchmark::State& state) {
 }
 BENCHMARK(Query);
 
-// Scrapes this many times a second, from a process of its own, until that is killed. Each request
-// has a scheduled time, so a slow one does not lower the rate. `requests` (shared memory) counts
-// them.
+// Starts a process that scrapes `per_second` times a second until it is killed. Each request has a
+// scheduled time, so a slow one does not lower the rate. `requests` (shared memory) counts them.
 pid_t StartScraper(int port, int per_second, std::atomic<uint64_t>* requests) {
   const pid_t child = fork();
   if (child != 0) return child;
@@ -290,8 +290,8 @@ pid_t StartScraper(int port, int per_second, std::atomic<uint64_t>* requests) {
   }
 }
 
-// The 99.9th percentile of an operation's callbacks, with one operation every 20 us, scraped or
-// not.
+// The 99.9th percentile of an operation's callbacks, with one operation every 20 us, with or
+// without scrapes.
 void CollectiveTail(benchmark::State& state, int scrapes_per_second) {
   void* context = Pulse().Init(0x6000);
   auto* requests = static_cast<std::atomic<uint64_t>*>(

@@ -1,5 +1,5 @@
-// Adds to free_cuda.cc what reading NCCL's counter of finished work needs: memory of the GPU that
-// can be mapped again. It is the process' own memory.
+// Adds to free_cuda.cc what reading NCCL's work counter needs: GPU memory that can be mapped again.
+// It is the process' own memory.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ constexpr size_t kBlockBytes = 32768;
 alignas(512) char blocks[kBlocks][kBlockBytes];
 std::atomic<size_t> block_count{0};
 
-// A mapping's address is its number, from 1, above this many bits.
+// A mapping's address is its number, from 1, shifted by this many bits.
 constexpr int kMappingShift = 48;
 std::atomic<uint64_t> mapping_count{0};
 const char* mapped[kBlocks + 1];

@@ -1,9 +1,9 @@
-// What the diagnosis of hangs and stragglers costs a page (exporter/diagnosis/diagnosis.h), for
-// this many processes of a node with 16 communicators each and all rings full.
+// Cost per page of diagnosing hangs and stragglers (exporter/diagnosis/diagnosis.h), for this many
+// processes of a node with 16 communicators each and full rings.
 //
 //   ./bazelw run -c opt //bench:diagnosis
 //
-// "new": every call of every ring was not counted before, which is the worst case.
+// "new": no call of any ring was counted before, which is the worst case.
 #include "exporter/diagnosis/diagnosis.h"
 
 #include <cstdint>
@@ -44,7 +44,7 @@ void Diagnose(benchmark::State& state, bool is_new) {
   }
 }
 
-// What a diagnosis looks at as soon as something has been in flight for long.
+// The diagnosis that runs once work has been in flight for long.
 void DiagnoseHang(benchmark::State& state) {
   SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
   const int64_t now = kStart + 60 * kSecond;
@@ -60,8 +60,7 @@ void DiagnoseHang(benchmark::State& state) {
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(diagnosis.Update(set, now));
 }
 
-// What an endpoint remembers of the paces of its processes: a window ends with each page, which is
-// the most there can be.
+// An endpoint's pace history of its processes: a window ends with each page, which is the maximum.
 void RememberPace(benchmark::State& state) {
   SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
   PaceHistory history;

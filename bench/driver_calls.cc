@@ -1,13 +1,13 @@
-// What a call of the CUDA driver after a kernel launch costs the launching thread on this machine:
-// the floor for any profiler plugin that sees when each launch ends.
+// Measures what a CUDA driver call after a kernel launch costs the launching thread: the floor for
+// any profiler plugin that sees when each launch ends.
 //
 //   bazel build -c opt //bench:driver_calls      then, on a machine with a GPU:
 //   driver_calls [ROUNDS]                        400 rounds, some seconds
 //
-// In each round and for each call, 100 empty kernels are launched on one stream, each followed by
-// the call. Printed are the medians of all rounds, and by how much they exceed those without a
-// call. "launching" ends with the last launch, "and done" when the GPU has finished. The calls take
-// turns, so that a change of the machine's speed affects all of them.
+// For each call, a round launches 100 empty kernels on one stream, each followed by the call. It
+// prints the medians of all rounds, and their excess over those without a call. "launching" ends
+// with the last launch, "and done" when the GPU has finished. The calls alternate, so that a change
+// of the machine's speed affects all of them.
 #include <dlfcn.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// A profiler plugin that does nothing: all our figures are compared with it. It costs the call
-// itself, and what NCCL does for the events that are asked for.
+// A profiler plugin that does nothing: the baseline of all our figures. It costs the call itself,
+// and NCCL's work for the requested events.
 //
-//   EMPTY_PLUGIN_MASK=0x42   asks for those events (default: those of NCCL Pulse by default)
+//   EMPTY_PLUGIN_MASK=0x42   requests those events (default: those of NCCL Pulse by default)
 //
 // API versions 4 to 6, so that NCCL 2.27.3 and later use the same version as for NCCL Pulse.
 #include <cstdlib>

@@ -1,12 +1,11 @@
-// The least that a profiler plugin must do to know when each launch ends: it records an event
-// behind each one and does nothing else. No counter, no clock, no query. A plugin that sees the end
-// of each launch costs more than this one, and this one costs more than the empty plugin
+// The minimum that a profiler plugin must do to know when each launch ends: it records an event
+// behind each launch, and nothing else. No counter, no clock, no query. A plugin that sees the end
+// of each launch costs more than this one; this one costs more than the empty plugin
 // (empty_plugin.cc).
 //
-//   FLOOR_PLUGIN_ASKS=1   first asks whether the stream is in capture, as a usable plugin must
+//   FLOOR_PLUGIN_ASKS=1   first queries whether the stream is in capture, as a usable plugin must
 //
-// Only for collective_overhead: without the question it would record into CUDA graphs. API v5 to
-// v7.
+// Only for collective_overhead: without the query it would record into CUDA graphs. API v5 to v7.
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -26,8 +25,8 @@ using nccl_pulse::bench::IgnoreState;
 
 struct Communicator {
   nccl_pulse::CudaEvent event;
-  nccl_pulse::CudaStream stream;  // of the launch being made
-  Communicator* next;             // the one that was made before
+  nccl_pulse::CudaStream stream;  // of the current launch
+  Communicator* next;             // the previously created one
 };
 
 const nccl_pulse::CudaDriver* driver = nullptr;
@@ -46,7 +45,7 @@ int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_nam
   if (communicator != nullptr &&
       driver->event_create(&communicator->event, nccl_pulse::kCudaEventWithoutTiming) ==
           nccl_pulse::kCudaSuccess) {
-    // Kept for the life of the process, within reach of a leak checker.
+    // Never freed; reachable for a leak checker.
     communicator->next = last.load();
     while (!last.compare_exchange_weak(communicator->next, communicator)) {
     }

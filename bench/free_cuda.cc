@@ -1,7 +1,7 @@
-// A CUDA driver whose calls cost next to nothing, so that only the plugin's own cost shows, and
-// which replays have, where there are no streams. Events are complete when they are queried, and a
-// launch took a time that depends on which it is. One process in four is quicker than the others,
-// as a rank that comes last is. Each process has a GPU of its own.
+// A CUDA driver whose calls cost next to nothing, so that only the plugin's own cost shows. Replays
+// use it too, where there are no streams. Events are complete when queried; a launch's duration
+// depends on its number. One process in four is quicker, like a rank that comes last. Each process
+// has its own GPU.
 #include <unistd.h>
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 extern "C" {  // NOLINTBEGIN(readability-identifier-naming): the driver's names
 
-// Tells whether launches have events behind them.
+// Number of events recorded, to show whether launches have events behind them.
 std::atomic<unsigned> free_cuda_records;
 
 int cuCtxGetCurrent(void** context) {
@@ -44,7 +44,7 @@ int cuEventCreate(void** event, unsigned /*flags*/) {
 }
 int cuEventDestroy_v2(void* /*event*/) { return 0; }
 int cuEventRecord(void* /*event*/, void* /*stream*/) {
-  // Not a read-modify-write: that would be most of the cost.
+  // No read-modify-write: that would be most of the cost.
   free_cuda_records.store(free_cuda_records.load(std::memory_order_relaxed) + 1,
                           std::memory_order_relaxed);
   return 0;

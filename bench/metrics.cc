@@ -1,4 +1,4 @@
-// What counting costs: the cells and lanes behind every callback, and a reader's copy of them.
+// Cost of counting: the cells and lanes behind every callback, and a reader's copy of them.
 //   ./bazelw run -c opt //bench:metrics
 #include <array>
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Latencies from 1 us to 60 ms in random order: no branch and no cache line can be predicted.
+// Latencies from 1 us to 60 ms in random order: neither branches nor cache lines are predictable.
 constexpr size_t kDurations = 1024;
 
 std::array<uint64_t, kDurations> MakeDurations() {
@@ -30,7 +30,7 @@ std::array<uint64_t, kDurations> MakeDurations() {
   return durations;
 }
 
-// The cells of one histogram. Each thread has its own, as each lane does.
+// Cells of one histogram. Each thread has its own, like each lane.
 void HistogramRecord(benchmark::State& state) {
   struct alignas(4096) Page {
     HistogramPage histogram{};
@@ -53,7 +53,8 @@ uint64_t LatencyKey(uint32_t op, uint32_t size_class) {
   return SeriesKey::Latency(op, size_class, LatencyKind::kCompletionProxy);
 }
 
-// The same, and also claims a lane, finds the series and gives the lane back: what a callback does.
+// Like HistogramRecord; also claims a lane, finds the series and releases the lane, as a callback
+// does.
 void HistogramObserve(benchmark::State& state) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "benchmark");
@@ -80,7 +81,7 @@ void CounterCount(benchmark::State& state) {
 }
 BENCHMARK(CounterCount);
 
-// Claims a lane and gives it back.
+// Claims and releases a lane.
 void LaneClaim(benchmark::State& state) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "benchmark");
@@ -91,7 +92,7 @@ void LaneClaim(benchmark::State& state) {
 }
 BENCHMARK(LaneClaim);
 
-// A name of NCCL's that has been seen before.
+// A known name of NCCL.
 void NameCacheFind(benchmark::State& state) {
   TestSegment test;
   const auto cache = std::make_unique<NameCache>(test.segment().names());

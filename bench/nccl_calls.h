@@ -1,5 +1,5 @@
-// Makes the callbacks that NCCL makes for one operation, in its order and by its rules, through a
-// library opened with dlopen, and nothing else: what is timed is the plugin.
+// NcclCalls makes the callbacks that NCCL makes for one operation, in its order and by its rules,
+// through a library opened with dlopen. It does nothing else, so that only the plugin is timed.
 #ifndef BENCH_NCCL_CALLS_H_
 #define BENCH_NCCL_CALLS_H_
 
@@ -17,7 +17,7 @@
 
 namespace nccl_pulse::bench {
 
-// The versions of the API that have launches.
+// API versions that have launches.
 struct ApiV5 {
   using Descriptor = abi::v5::Descriptor;
   using Profiler = abi::v5::Profiler;
@@ -34,17 +34,17 @@ struct ApiV7 {
   static constexpr const char* kSymbol = "ncclProfiler_v7";
 };
 
-// What a plugin exports under that name. Exits with a message when it cannot be used.
+// Returns the plugin's export of that name. Exits with a message if it cannot be used.
 const void* FindProfiler(const std::string& library, const char* symbol);
-// Takes the place of NCCL's logger, and keeps the port that the plugin's endpoint says it has.
+// Replaces NCCL's logger, and keeps the port that the plugin's endpoint logs.
 [[gnu::format(printf, 5, 6)]] void KeepPort(int level, unsigned long flags, const char* file,
                                             int line, const char* format, ...);
-// That port, 0: none.
+// Returns that port, 0: none.
 int MetricsPort();
-// Where Bazel put a library of this package ("bench/libempty_plugin.so") or the plugin itself.
+// Returns Bazel's path of a library of this package ("bench/libempty_plugin.so"), or of the plugin.
 std::string FindLibrary(const std::string& name);
 
-// Loads a stand-in of the CUDA driver, which the plugins then find. Exits if that fails.
+// Loads a stand-in for the CUDA driver, which plugins then find. Exits on failure.
 void* OpenDriver(const char* name);
 
 template <typename Api>
@@ -53,12 +53,12 @@ class NcclCalls {
   using Descriptor = typename Api::Descriptor;
   static constexpr int kRanks = 8;
 
-  // `library`: path of a plugin. Exits with a message when it cannot be used.
+  // `library`: path of a plugin. Exits with a message if it cannot be used.
   explicit NcclCalls(const std::string& library)
       : profiler_(static_cast<const typename Api::Profiler*>(FindProfiler(library, Api::kSymbol))) {
   }
 
-  // A communicator of the plugin, whose context NCCL keeps there.
+  // Initializes a communicator; NCCL keeps its context in `context`.
   void* Init(uint64_t comm_id, void** context) {
     int mask = 0;
     profiler_->init(context, comm_id, &mask, "bench", 1, kRanks, 0, KeepPort);
@@ -70,8 +70,8 @@ class NcclCalls {
   }
   void Finalize(void* context) { profiler_->finalize(context); }
 
-  // All callbacks of one eager AllReduce on the launching thread. Returns the handle of the Coll
-  // event.
+  // Makes all callbacks of one eager AllReduce on the launching thread. Returns the handle of the
+  // Coll event.
   void* EagerCollective(void* context, uint64_t sequence, uint8_t channels,
                         void* stream = nullptr) {
     Descriptor event{};
@@ -137,8 +137,8 @@ class NcclCalls {
     if (handle != nullptr) profiler_->stopEvent(handle);
   }
 
-  // One step of a send: start, three states, stop. By its mask NCCL makes these only when asked
-  // for.
+  // Makes one step of a send: start, three states, stop. NCCL makes these only if its mask requests
+  // them.
   void ProxyStep(void* context, void* proxy_op) {
     Descriptor event{};
     event.type = abi::kEventProxyStep;
@@ -181,26 +181,26 @@ class NcclCalls {
   const typename Api::Profiler* profiler_;
 };
 
-// The same where NCCL's counter of finished work is proven, with one communicator. A launch in a
-// hurry then has no event.
+// CountedCalls makes the same calls with a proven work counter of NCCL, on one communicator. A
+// launch in a hurry then has no event.
 class CountedCalls {
  public:
   static constexpr const char* kDriver = "bench/counted/libcuda.so.1";
 
   explicit CountedCalls(const std::string& library);
-  // Returns when the counter is proven. Exits if that takes too long.
+  // Returns once the counter is proven. Exits if that takes too long.
   void* Init(uint64_t comm_id);
   void Finalize(void* context) { calls_.Finalize(context); }
   void* EagerCollective(void* context, uint64_t /*sequence*/, uint8_t channels) {
     void* const coll = calls_.EagerCollective(context, sequence_++, channels);
-    // All on one channel: the sum counts. "pulse-work" copies it meanwhile.
+    // All on one channel: only the sum counts. "pulse-work" copies it meanwhile.
     __atomic_store_n(counter_, *counter_ + channels, __ATOMIC_RELAXED);
     return coll;
   }
 
  private:
   using Allocate = int(uint64_t* address, size_t bytes);
-  // What NCCL keeps where (plugin/cuda/work_search.h).
+  // NCCL's memory layout (plugin/cuda/work_search.h).
   struct Communicator {
     char before[16384];
     uint64_t block;
@@ -210,13 +210,13 @@ class CountedCalls {
 
   NcclCalls<ApiV6> calls_;
   Allocate* allocate_;
-  const std::atomic<unsigned>* records_;  // of events
+  const std::atomic<unsigned>* records_;  // number of events recorded
   std::unique_ptr<Communicator> communicator_;
   uint64_t* counter_ = nullptr;
   uint64_t sequence_ = 0;
 };
 
-// A tuner asks the plugin this of those AllReduces.
+// DurationQuery asks the plugin for the durations of those AllReduces, as a tuner does.
 class DurationQuery {
  public:
   explicit DurationQuery(const std::string& library)
@@ -226,8 +226,8 @@ class DurationQuery {
   bool Ask(uint64_t comm_id) {
     return query_(comm_id, "AllReduce", 1 << 20, &durations_) == ncclPulseOk;
   }
-  // make_call(i) every millisecond until there is an answer: it is renewed every second. False: there
-  // was none.
+  // Calls make_call(i) every millisecond until there is an answer: answers are renewed every
+  // second. False if there was none.
   template <typename MakeCall>
   bool WaitForAnswer(uint64_t comm_id, const MakeCall& make_call) {
     for (uint64_t i = 0; i < 10000 && !Ask(comm_id); ++i) {

@@ -1,5 +1,5 @@
-// What the profiler plugins that measurements stand beside have in common (empty_plugin.cc,
-// floor_plugin.cc): which events the real one asks for, and the calls that they do nothing in.
+// Common parts of the plugins that measurements compare with (empty_plugin.cc, floor_plugin.cc):
+// the event mask of the real one, and calls that do nothing.
 #ifndef BENCH_PLUGIN_PARTS_H_
 #define BENCH_PLUGIN_PARTS_H_
 
@@ -7,7 +7,7 @@
 
 namespace nccl_pulse::bench {
 
-// By default, whatever the API version.
+// The default for all API versions.
 inline constexpr int kRealMask = 0xe0e;
 
 template <typename StateArgs>

@@ -1,11 +1,10 @@
-// What a round of the background thread costs, at 10,000 launches a second on 16 communicators. The
-// driver calls take as long as was measured on an H200's host.
+// Cost of a round of the background thread, at 10,000 launches per second on 16 communicators.
+// Driver calls take as long as measured on an H200's host.
 // ./bazelw run -c opt //bench:poll -- [--record_ns=100] [--timed_record_ns=2900] [--query_ns=1200]
 //     [--elapsed_ns=45] [--set_current_ns=50]
 //
-// core_percent: the mean round over the 20 ms between two rounds, in percent of one core. The goal
-// is 0.5.
-// launch_ns: what the callbacks of a launch cost the launching thread meanwhile, driver included.
+// core_percent: mean round over the 20 ms between two rounds, in percent of one core. Goal: 0.5.
+// launch_ns: what a launch's callbacks cost the launching thread meanwhile, driver included.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -28,7 +27,7 @@ constexpr int kLaunchesPerRound = 200;
 constexpr uint64_t kPollNs = 20000000;
 constexpr int kRoundsPerSecond = 50;
 
-// How long the driver's calls take.
+// Durations of the driver's calls.
 struct DriverCosts {
   uint64_t record_ns = 100;
   uint64_t timed_record_ns = 2900;
@@ -39,7 +38,7 @@ struct DriverCosts {
 DriverCosts costs;
 
 uint64_t queries = 0;
-// Whether the newest event is never complete when it is queried first.
+// True if the newest event is never complete at its first query.
 bool gpu_is_behind = false;
 
 struct Event {
@@ -166,7 +165,8 @@ BENCHMARK_CAPTURE(PollRound, BusyAndBehind, true, true)
     ->Iterations(500)
     ->Unit(benchmark::kMicrosecond);
 
-// Takes the driver's costs from the arguments. If one is not a number, says so and returns false.
+// Reads the driver's costs from the arguments. If one is not a number, reports it and returns
+// false.
 bool ReadCosts(int* argc, char** argv) {
   const struct {
     const char* name;

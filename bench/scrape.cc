@@ -1,14 +1,14 @@
-// What a scrape costs, from the segments to the whole page, as the HTTP thread makes it.
+// Cost of a scrape, from the segments to the whole page, as the HTTP thread makes it.
 //
 //   ./bazelw run -c opt //bench:scrape
 //
 // The number in a name is the number of series of one process: its communicators' histograms with
-// the counters and labels that belong to them. The protobuf page has the histograms natively and
-// with classic buckets, which is the default; ...Native has them natively only. ...Gzip compresses
-// the page, too. ScrapeNode64x16 is the page of a node with 64 processes, each with 16
-// communicators of two histograms. StatusPage... is the compressed JSON that the status page asks
-// for; Node8x16 has 8 processes. The twins with ...TextSerializer write the same page with
-// prometheus-cpp's own serializer: they are the reason for exporter/exposition/text_format.h.
+// their counters and labels. The protobuf page has the histograms natively and with classic
+// buckets, which is the default; ...Native has them natively only. ...Gzip also compresses the
+// page. ScrapeNode64x16 is the page of a node with 64 processes, each with 16 communicators of two
+// histograms. StatusPage... is the compressed JSON for the status page; Node8x16 has 8 processes.
+// ...TextSerializer writes the same page with prometheus-cpp's own serializer: the reason for
+// exporter/exposition/text_format.h.
 #include <cstdlib>
 #include <memory>
 #include <sstream>
@@ -40,7 +40,7 @@ constexpr const char* kOps[] = {"AllReduce", "AllGather", "ReduceScatter", "Broa
 constexpr LatencyKind kKinds[] = {LatencyKind::kDurationKernel, LatencyKind::kCompletionProxy,
                                   LatencyKind::kCompletionKernel};
 
-// One histogram of a communicator, as the plugin writes it, and the counters that belong to it.
+// Writes one histogram of a communicator, as the plugin does, and its counters.
 void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int number) {
   const LatencyKind kind = kKinds[number % std::size(kKinds)];
   const int op_and_size = number / static_cast<int>(std::size(kKinds));
@@ -56,13 +56,13 @@ void WriteHistogram(TestSegment& test, uint32_t index, uint32_t generation, int 
   }
   LaneWriter progress = test.Writer(index, generation, LaneRole::kProgress);
   const uint64_t latency = SeriesKey::Latency(op, size_class, kind);
-  // Two octaves, like those of an operation with a steady latency.
+  // Two octaves, like an operation with a steady latency.
   for (uint64_t ns = 100000; ns < 400000; ns += 1000) {
     progress.Observe(latency, ns, uint64_t{1} << 40, uint64_t{7} << 38);
   }
 }
 
-// A process with this many histograms, and this many in each of its communicators.
+// Makes a process with this many histograms, and this many in each of its communicators.
 std::unique_ptr<TestSegment> MakeSegment(int histograms, int of_each = kHistogramsPerCommunicator,
                                          int rank = 0) {
   auto test = std::make_unique<TestSegment>(8192, histograms < 100 ? 128 : 2048);
@@ -198,7 +198,7 @@ void ScrapeNode64x16Protobuf(benchmark::State& state) { ScrapeNode(state, kProto
 void ScrapeNode64x16Gzip(benchmark::State& state) { ScrapeNode(state, kTextGzip); }
 void ScrapeNode64x16ProtobufGzip(benchmark::State& state) { ScrapeNode(state, kProtobufGzip); }
 
-// What the status page requests every two seconds while somebody looks, as a browser requests it.
+// The request that an open status page makes every two seconds, as a browser sends it.
 void StatusPage(benchmark::State& state, const Segments& segments, std::size_t histograms) {
   std::size_t bytes = 0;
   std::size_t gzip_bytes = 0;

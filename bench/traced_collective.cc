@@ -1,16 +1,16 @@
-// Loads one plugin, makes eager collectives at full speed, and some in single steps, which
-// count_instructions.py counts: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With
-// "query" as the version, questions of a tuner take the place of collectives. With "counted" it is
-// v6, and NCCL's counter of finished work is proven. x86-64 Linux only.
+// Loads one plugin and makes eager collectives at full speed, some of them in single steps for
+// count_instructions.py: traced_collective PLUGIN API-VERSION THREADS COLLECTIVES. With version
+// "query", a tuner's queries replace collectives. "counted" is v6 with a proven work counter of
+// NCCL. x86-64 Linux only.
 //
-// The processor's counter stands still during single steps, so they take no time.
+// The processor's counter is frozen during single steps, so they take no time.
 //
-// Each thread has a communicator, and makes so many collectives in single steps while the others
-// wait. With several threads CLOCK_MONOTONIC stands still, which the plugin reads with
-// NCCL_PULSE_CLOCK=monotonic: nothing that is due once in some time comes in between, however slow
-// the machine is. To standard output go the size of the process' map and the map, then for each collective in
-// single steps the number of its steps and the registers in front of each of them, in the order of
-// `gregs` (sys/ucontext.h).
+// Each thread has a communicator, and makes that many collectives in single steps while the others
+// wait. With several threads CLOCK_MONOTONIC is frozen, which the plugin reads with
+// NCCL_PULSE_CLOCK=monotonic: no periodic work interferes, however slow the machine is. Standard
+// output gets the size of the process' map and the map. Then it gets, for each collective in single
+// steps, the number of its steps and the registers before each of them, in the order of `gregs`
+// (sys/ucontext.h).
 #include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -38,7 +38,7 @@ namespace {
 bool g_clock_stands_still = false;  // set before threads are started
 }  // namespace
 
-// Takes the place of libc's for the whole process, the plugin included.
+// Replaces libc's for the whole process, the plugin included.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   if (g_clock_stands_still && clock == CLOCK_MONOTONIC) {
     *now = {1000000, 0};
@@ -50,8 +50,8 @@ extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
 namespace nccl_pulse::bench {
 namespace {
 
-// Between two in single steps. The plugin thus sees launches in quick succession, and does not do
-// for each what it does after a pause (gates, samples).
+// Collectives between two in single steps. The plugin thus sees launches in quick succession, and
+// skips its work after a pause (gates, samples).
 constexpr int kBetween = 2000;
 constexpr size_t kMostSteps = 1 << 16;
 
@@ -60,8 +60,8 @@ using Step = int64_t[kRegisters];
 Step steps[kMostSteps];
 uint64_t step_count = 0;
 
-// In front of each step. A step takes a microsecond, so the plugin's background thread, which looks
-// every 20 ms, rarely comes in between.
+// Runs before each step. A step takes a microsecond, so the plugin's background thread, which runs
+// every 20 ms, rarely interferes.
 void KeepStep(int /*signal*/, siginfo_t* /*info*/, [[maybe_unused]] void* context) {
 #if defined(__x86_64__)
   const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext.gregs;
@@ -73,10 +73,10 @@ void KeepStep(int /*signal*/, siginfo_t* /*info*/, [[maybe_unused]] void* contex
   ++step_count;
 }
 
-// What the processor's counter said when it came to stand still.
+// The processor's counter when it was frozen.
 uint64_t still_counter = 0;
 
-// A reading of the counter faults while it stands still. No step is seen behind it.
+// Handles the fault of reading the frozen counter. No step is seen behind it.
 void ReadStillCounter(int signal, siginfo_t* info, void* context) {
 #if defined(__x86_64__)
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
@@ -91,7 +91,7 @@ void ReadStillCounter(int signal, siginfo_t* info, void* context) {
   KeepStep(signal, info, context);
 }
 
-// The processor's trap flag: SIGTRAP behind each instruction.
+// Sets the processor's trap flag: SIGTRAP after each instruction.
 void StepFromNowOn() {
 #if defined(__x86_64__)
   still_counter = __builtin_ia32_rdtsc();
@@ -118,12 +118,12 @@ void WriteMap() {
   Write(map.data(), bytes);
 }
 
-// Asks how long collectives took, where NcclCalls makes one.
+// Queries durations where NcclCalls makes a collective.
 class Queries {
  public:
   explicit Queries(const std::string& plugin) : calls_(plugin), query_(plugin) {}
 
-  // Returns when there is an answer.
+  // Returns once there is an answer.
   void* Init(uint64_t comm_id) {
     comm_id_ = comm_id;
     void* context = calls_.Init(comm_id);
@@ -181,13 +181,13 @@ int Main(const std::string& plugin, int thread_count, int collectives,
       MakeCollectives(calls, 0x1234 + static_cast<uint64_t>(i), collectives);
       ++turn;
       changed.notify_all();
-      // A thread that ends gives its stack, and with it its address, to the next one.
+      // A thread that ends gives its stack, and so its address, to the next one.
       changed.wait(lock, [&] { return turn == thread_count; });
     });
   }
   for (std::thread& thread : threads) thread.join();
   fflush(stdout);
-  _Exit(0);  // the plugin's threads and its end do not matter here
+  _Exit(0);  // skips the plugin's threads and its shutdown
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace nccl_pulse::simulation {
 namespace {
 
-// One mask for the process; every init writes it.
+// One mask per process; every init writes it.
 int g_mask = 0;
 std::mutex g_mutex;  // guards the next three
 void* g_library = nullptr;
@@ -79,7 +79,7 @@ bool Profiler::IsReported(const Call& call) const {
 }
 
 bool Profiler::Wants(uint32_t bits) const {
-  // As NCCL reads it: a communicator that is made meanwhile may write it.
+  // Read as NCCL does: a communicator being created may write it.
   const auto mask = static_cast<uint32_t>(__atomic_load_n(&g_mask, __ATOMIC_RELAXED));
   return g_plugin != nullptr && (mask & bits) != 0;
 }
@@ -87,7 +87,7 @@ bool Profiler::Wants(uint32_t bits) const {
 bool Profiler::sees_replays() const { return identity_.has_traffic || Wants(abi::kEventKernelCh); }
 
 void* Profiler::Start(abi::v5::Descriptor* descriptor) {
-  // Fields that later versions of the descriptor add are zero.
+  // Fields that later versions add to the descriptor are zero.
   struct {
     abi::v5::Descriptor known;
     uint64_t more[8];
@@ -145,7 +145,7 @@ void Profiler::CallMade(void* group, Call* call) {
 
 void Profiler::Launch(void* group, Stream* stream, const std::vector<Call>& calls,
                       const std::function<void()>& enqueue_kernel) {
-  // NCCL looks for a task of the plan that has a mask (ncclProfilerStartKernelLaunchEvent).
+  // NCCL searches the plan for a task with a mask (ncclProfilerStartKernelLaunchEvent).
   const bool is_reported = std::any_of(calls.begin(), calls.end(),
                                        [this](const Call& call) { return IsReported(call); });
   if (!Wants(abi::kEventKernelLaunch) || !is_reported) return enqueue_kernel();
@@ -169,7 +169,7 @@ void Profiler::Enqueue(const std::vector<Call>& calls) {
   group.rank = identity_.rank;
   void* parent_group = Start(&group);
   std::vector<void*> handles;
-  // Collectives first, whatever order the user called them in.
+  // Collectives first, in any call order.
   std::vector<Call> ordered;
   for (const Call& call : calls) {
     if (!call.is_p2p && IsReported(call)) ordered.push_back(call);

@@ -1,10 +1,10 @@
-// Calls the profiler plugin as NCCL 2.28 and newer do, without NCCL: which callbacks, in which
-// order, on which threads. The facts are those recorded in tests/traces.
+// Profiler calls the profiler plugin as NCCL 2.28 and newer do, without NCCL: the same callbacks,
+// in the same order, on the same threads. Source: the traces in tests/traces.
 //
 //   application's thread   GroupApi, CollApi, P2pApi
 //   launching thread       KernelLaunch, Group, Coll, P2p: the application's, or a fresh one
 //                          (non-blocking communicators), or CUDA's (replays of a graph)
-//   progress thread        ProxyOp, KernelCh; one for each communicator
+//   progress thread        ProxyOp, KernelCh; one per communicator
 #ifndef SIMULATION_CALLBACKS_H_
 #define SIMULATION_CALLBACKS_H_
 
@@ -23,7 +23,7 @@
 
 namespace nccl_pulse::simulation {
 
-// A call of the user.
+// A user's call.
 struct Call {
   const char* func;
   const void* send;
@@ -37,17 +37,17 @@ struct Call {
   void* api_handle = nullptr;  // CollApi or P2pApi
 };
 
-// Which NCCL makes them. One and the same for all communicators of a process.
+// The NCCL release to simulate, the same for all communicators of a process.
 struct Release {
   int newest_api = 5;  // 5 at least
-  // Whether a Broadcast makes events below its API call.
+  // True if a Broadcast makes events below its API call.
   bool reports_broadcast = true;
   const char* library = nullptr;  // the plugin's path; null: none
   abi::DebugLogger logger = nullptr;
 };
 
-// One communicator's view of the plugin. Errors: a library that does not load is one line of the
-// logger, as in NCCL.
+// One communicator's connection to the plugin. Errors: a library that does not load is one log
+// line, as in NCCL.
 class Profiler {
  public:
   struct Identity {
@@ -57,7 +57,7 @@ class Profiler {
     bool has_traffic;  // operations cross a network
   };
   Profiler(const Identity& identity, const Release& release);
-  ~Profiler();  // waits for the progress thread, then finalize
+  ~Profiler();  // waits for the progress thread, then finalizes
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
@@ -65,14 +65,14 @@ class Profiler {
   void StartEnd(void* group);  // the user's group ends, launches begin
   void StopGroup(void* group);
   void CallMade(void* group, Call* call);
-  // The launch of these calls on `stream`, around `enqueue_kernel`.
+  // Makes the launch callbacks of these calls on `stream`, around `enqueue_kernel`.
   void Launch(void* group, Stream* stream, const std::vector<Call>& calls,
               const std::function<void()>& enqueue_kernel);
-  // Coll, P2p and what follows on the progress thread.
+  // Makes Coll and P2p callbacks, and those on the progress thread.
   void Enqueue(const std::vector<Call>& calls);
-  // Whether a replayed graph makes events, and then instead of the capture.
+  // True if replays of a graph make events, instead of its capture.
   bool sees_replays() const;
-  // Whether there is a plugin.
+  // True if a plugin is loaded.
   bool is_loaded() const { return context_ != nullptr; }
 
  private:

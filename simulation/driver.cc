@@ -1,5 +1,5 @@
 // libcuda.so.1 of the simulated GPU, as far as the plugin calls it: events on the streams of
-// stream.h. What must never happen to a capture (an event recorded into it) invalidates it, so that
+// stream.h. Forbidden calls during a capture (recording an event into it) invalidate it, so that
 // the program fails. A query from a thread that has not relaxed its capture mode always fails,
 // because it would invalidate captures of other threads.
 #include <algorithm>
@@ -35,27 +35,27 @@ struct Event {
   bool timing = false;
   std::mutex mutex;  // guards the members below
   std::shared_ptr<Timeline> timeline;
-  uint64_t kernels = 0;  // the event is behind this many kernels
+  uint64_t kernels = 0;  // number of kernels before the event
   uint64_t recorded_ns = 0;
 
-  // 0: not complete.
+  // Returns the completion time; 0: not complete.
   uint64_t CompleteNs() {
     const uint64_t end_ns = EndNs();
     return end_ns <= NowNs() ? end_ns : 0;
   }
 
  private:
-  // 0: not known.
+  // Returns the end time; 0: not known.
   uint64_t EndNs() {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (timeline == nullptr) return 1;  // never recorded is complete, as in CUDA
+    if (timeline == nullptr) return 1;  // an event never recorded is complete, as in CUDA
     const uint64_t end_ns = timeline->EndNs(kernels);
     return end_ns == 0 || timeline->is_computed() ? end_ns : std::max(end_ns, recorded_ns);
   }
 };
 
-// The driver knows these events of its process. The plugin keeps its own in memory of the kernel's, where
-// a leak checker does not look.
+// The driver's list of its process' events. The plugin keeps its own in memory from the kernel,
+// which a leak checker does not search.
 class Events {
  public:
   void Keep(std::unique_ptr<Event> event) {
@@ -78,7 +78,7 @@ Events& AllEvents() {
 }
 
 thread_local int t_capture_mode = kModeGlobal;
-int g_context;  // there is only one, and only its address is used
+int g_context;  // the only one; only its address is used
 // Set before the plugin calls.
 unsigned char g_device = 0;
 

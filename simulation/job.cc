@@ -21,8 +21,8 @@ constexpr uint64_t kMillisecondNs = 1'000'000;
 constexpr uint64_t kAheadNs = 15 * kMillisecondNs;
 constexpr uint64_t kLongestSleepNs = 20 * kMillisecondNs;
 
-// What such a GPU takes, roughly as H100s behind an NVSwitch: a latency, and a bus bandwidth that
-// large messages approach.
+// Durations, roughly of H100s behind an NVSwitch: a latency, and a bus bandwidth that large
+// messages approach.
 constexpr double kLatencyNs = 14'000;
 constexpr double kBusBytesPerNs = 360;
 
@@ -47,7 +47,7 @@ constexpr Collective kBackward[] = {
     {"AllReduce", 1, 1.5 * 4, 99 * kMillisecondNs},
 };
 
-// The same on all ranks: up to 6 % above the minimum.
+// Returns a duration, equal on all ranks, up to 6 % above the minimum.
 uint64_t DurationNs(const Collective& collective, uint64_t number) {
   const uint64_t mixed = (number + 1) * 0x9e3779b97f4a7c15U;
   const double more = 1 + 0.06 * static_cast<double>(mixed >> 40) / static_cast<double>(1 << 24);
@@ -82,7 +82,7 @@ class Communicator {
   void Destroy() { profiler_.reset(); }
 
   void Call(const Collective& collective, uint64_t ready_ns) {
-    // When NCCL is called, the preceding computation is already on the stream.
+    // NCCL is called after the preceding computation was enqueued on the stream.
     timeline_->Compute(ready_ns);
     static char buffer;  // nothing is ever read from it
     simulation::Call call{collective.func, &buffer, &buffer, collective.count, kFloat32, 0,
@@ -98,8 +98,7 @@ class Communicator {
     profiler_->StopGroup(group);
   }
 
-  // Like cudaStreamSynchronize. Returns when the last collective ended, or 0 when it was stopped
-  // before.
+  // Like cudaStreamSynchronize. Returns when the last collective ended, or 0 if stopped before.
   uint64_t Wait(const std::atomic<bool>& stop) const {
     while (!stop.load()) {
       const uint64_t end_ns = timeline_->LastEndNs();
@@ -151,13 +150,13 @@ class Rank {
 
  private:
   void Begin(uint32_t round) {
-    // As NCCL's: a hash, the same on all ranks, and new in every run.
+    // Like NCCL's id: a hash, equal on all ranks, and new in every run.
     const uint64_t job = (static_cast<uint64_t>(getppid()) << 20 | round) * 0x9e3779b97f4a7c15U;
     dp_.Make(job ^ 1, release_);
     tp_.Make(job ^ static_cast<uint64_t>(2 + rank_ / 2), release_);
   }
 
-  // A few microseconds: no two GPUs are equal.
+  // Returns a few microseconds: no two GPUs are equal.
   uint64_t Jitter() {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
     return (state_ >> 33) % (8 * kMicrosecondNs);
@@ -198,8 +197,8 @@ class Rank {
 };
 
 bool LoadDriver(const JobOptions& options, int rank) {
-  // Never unloaded: the plugin's threads use it. From now on the plugin finds this one by its own
-  // name.
+  // Never unloaded: the plugin's threads use it. From now on the plugin finds this driver by its
+  // own name.
   void* driver = dlopen(options.driver.c_str(), RTLD_NOW | RTLD_LOCAL);
   auto* set_device = driver == nullptr ? nullptr
                                        : reinterpret_cast<decltype(&pulseSimulatedDevice)>(

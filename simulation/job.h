@@ -1,14 +1,14 @@
-// A training job of four ranks, made up: what a rank's process does. GPUs and NCCL are simulated;
-// the plugin, which it loads as NCCL does, is real, and so are the callbacks that it makes.
+// RunRank simulates one rank of a training job of four. GPUs and NCCL are simulated. The plugin,
+// which it loads as NCCL does, is real, and so are its callbacks.
 //
 //   step, 100 ms   forward    4 times: compute, AllGather or ReduceScatter of 8 MiB on "tp"
 //                  backward   3 times: compute, AllReduce of 25 MiB on "dp"
 //                  its end    AllReduce of 4 bytes on "dp" (the loss); the host waits for it
 //
-// "dp" has all four ranks, "tp" ranks 0 and 1, and 2 and 3. A round ends when the conductor says
-// so: the communicators are destroyed and made anew, as when a job is started again.
+// "dp" has all four ranks; "tp" has ranks 0 and 1, or 2 and 3. The conductor ends a round:
+// communicators are destroyed and created again, as in a job's restart.
 //
-// Thread: a process for each rank. Cost: 80 collectives a second.
+// Thread: one process per rank. Cost: 80 collectives per second.
 #ifndef SIMULATION_JOB_H_
 #define SIMULATION_JOB_H_
 
@@ -26,15 +26,15 @@ inline constexpr uint32_t kRanks = 4;
 inline constexpr int kNobody = -1;
 inline constexpr uint64_t kStepNs = 100'000'000;
 
-// In memory that the conductor and all ranks share.
+// Memory shared by the conductor and all ranks.
 struct SharedJob {
-  // What the conductor wants, at any time.
-  std::atomic<int> late_rank{kNobody};    // its backward pass begins later than the others'
-  std::atomic<uint64_t> late_ns{0};       // by so much
-  std::atomic<int> silent_rank{kNobody};  // it calls nothing on "dp" any more
+  // Set by the conductor, at any time.
+  std::atomic<int> late_rank{kNobody};    // rank whose backward pass begins later than the others'
+  std::atomic<uint64_t> late_ns{0};       // its delay
+  std::atomic<int> silent_rank{kNobody};  // rank that stops calling on "dp"
   std::atomic<uint32_t> round{0};
 
-  // Between the ranks: rank 0 says before the end of a step which round the next one is of.
+  // Between ranks: before the end of a step, rank 0 sets the round of the next one.
   std::array<std::atomic<uint32_t>, 4> round_of_step{};
   SharedTimeline dp;
   std::array<SharedTimeline, kRanks / 2> tp;
@@ -42,12 +42,12 @@ struct SharedJob {
 
 struct JobOptions {
   std::string plugin;  // path of the library
-  std::string driver;  // path of the simulated driver's
+  std::string driver;  // path of the simulated driver
   abi::DebugLogger logger = nullptr;
 };
 
-// A rank's life; returns when `stop` is set, after its communicators are finalized. False when a
-// library does not load: the logger was told.
+// Runs a rank until `stop` is set, then finalizes its communicators. False if a library does not
+// load, which is logged.
 bool RunRank(const JobOptions& options, int rank, SharedJob* shared, const std::atomic<bool>& stop);
 
 }  // namespace nccl_pulse::simulation

@@ -31,8 +31,8 @@ int g_messages = -1;
 
 void RequestStop(int /*signal*/) { g_stop.store(true); }
 
-// NCCL's logger. A line is W or I, then the text. It is one write, so that lines do not mix. A full
-// pipe loses the message and never delays the caller.
+// NCCL's logger. A line is W or I, then the text, in one write, so that lines do not mix. A full
+// pipe drops the message and never delays the caller.
 __attribute__((format(printf, 5, 6))) void Log(int level, unsigned long /*flags*/,
                                                const char* /*file*/, int /*line*/,
                                                const char* format, ...) {
@@ -54,7 +54,7 @@ void HandleSignals() {
   action.sa_handler = RequestStop;
   sigemptyset(&action.sa_mask);
   sigaction(SIGTERM, &action, nullptr);
-  // Ctrl-C reaches the whole process group. The conductor says when to end, and in which order.
+  // Ctrl-C signals the whole process group. The conductor decides when and in which order to end.
   action.sa_handler = SIG_IGN;
   sigaction(SIGINT, &action, nullptr);
 }
@@ -177,7 +177,7 @@ bool Ranks::Stop() {
       if (process.pid <= 0) continue;
       any = true;
       in_order = in_order && waited_ms != kPatienceMs;
-      // Each time: a process that has just been forked still has the conductor's handler.
+      // Each time: a newly forked process still has the conductor's handler.
       kill(process.pid, waited_ms == kPatienceMs ? SIGKILL : SIGTERM);
     }
     if (!any) return in_order;

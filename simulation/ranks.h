@@ -1,8 +1,7 @@
-// The processes of the simulated job (job.h): starts them, hears what the plugin in them logs, and
-// ends them.
+// Ranks starts and ends the processes of the simulated job (job.h), and reads their plugins' log.
 //
-// Thread: one; start them before the program has another thread. Cost: four processes. Should this
-// process die, they end, too.
+// Thread: one; start them before the program has another thread. Cost: four processes, which end
+// with this one even if it crashes.
 #ifndef SIMULATION_RANKS_H_
 #define SIMULATION_RANKS_H_
 
@@ -17,7 +16,7 @@ namespace nccl_pulse::simulation {
 
 class Ranks {
  public:
-  // What a rank's plugin logged.
+  // A line of a rank's plugin log.
   struct Message {
     int rank;
     bool is_warning;
@@ -29,20 +28,21 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  // The logger of `options` is set here. False: `error` says why not; those that were started end.
+  // Sets the logger of `options`. False, with the reason in `error`, on failure; processes already
+  // started end.
   bool Start(JobOptions options, std::string* error);
   SharedJob& job() { return *job_; }
-  // Waits `patience_ms` at most for messages.
+  // Waits up to `patience_ms` for messages.
   std::vector<Message> Read(int patience_ms);
-  // Whether a rank ended that was not told to; `how` says which and how.
+  // True if a rank ended without being asked to; `how` says which and how.
   bool HasLost(std::string* how);
-  // Asks all to end, waits for that, and kills those that do not within ten seconds: then false.
+  // Asks all to end and waits. Kills those still running after ten seconds, and returns false then.
   bool Stop();
   pid_t pid(int rank) const { return processes_[static_cast<size_t>(rank)].pid; }
 
  private:
   struct Process {
-    pid_t pid = -1;  // -1: it was waited for
+    pid_t pid = -1;  // -1: already reaped
     int messages = -1;
     std::string partial_line;
   };

@@ -1,7 +1,7 @@
-// A stream of the simulated GPU, as the simulated driver (driver.cc) sees it. A cudaStream_t of
-// that driver points to one of these.
+// Stream is a stream of the simulated GPU, as the simulated driver (driver.cc) sees it. A
+// cudaStream_t of that driver points to one of these.
 //
-// Thread: the timeline any; the rest is the thread's that uses the stream.
+// Thread: the timeline any; the rest only the thread that uses the stream.
 #ifndef SIMULATION_STREAM_H_
 #define SIMULATION_STREAM_H_
 
@@ -10,27 +10,27 @@
 
 namespace nccl_pulse::simulation {
 
-// The kernels of a stream: how many were enqueued, and when they end.
+// The kernels of a stream: number enqueued, and their end times.
 class Timeline {
  public:
   virtual ~Timeline() = default;
   virtual uint64_t enqueued() const = 0;
-  // When the first `kernels` end, on the monotonic clock; it may be in the future. 0: not known
-  // yet.
+  // Returns when the first `kernels` end, on the monotonic clock, possibly in the future. 0: not
+  // known yet.
   virtual uint64_t EndNs(uint64_t kernels) const = 0;
-  // Whether those times are computed: then an event is complete at the end of what stands before
-  // it, though the host, on a busy machine, recorded it later. Else not before it was recorded.
+  // True if those times are computed: an event then completes at the end of the work before it,
+  // even if a busy host recorded it later. Otherwise it does not complete before it was recorded.
   virtual bool is_computed() const = 0;
 };
 
 struct Stream {
   bool is_capturing = false;
-  bool is_invalidated = false;         // the capture, by something that must not happen in one
+  bool is_invalidated = false;         // a forbidden call invalidated the capture
   std::shared_ptr<Timeline> timeline;  // events outlive their stream
 };
 
-// What a driver says of its only device: cuDeviceGetUuid and the PCI bus id are made of it.
-// Exported by the driver's library.
+// Sets the number of the driver's only device, from which cuDeviceGetUuid and the PCI bus id
+// derive. Exported by the driver's library.
 extern "C" void pulseSimulatedDevice(int number);  // NOLINT(readability-identifier-naming)
 
 }  // namespace nccl_pulse::simulation

@@ -18,11 +18,11 @@ void SharedTimeline::Arrive(uint64_t number, uint32_t ranks, uint64_t ready_ns,
   while (latest_ns < ready_ns && !collective.latest_ns.compare_exchange_weak(latest_ns, ready_ns)) {
   }
   if (collective.arrived.fetch_add(1) + 1 < ranks) return;
-  // The last one to arrive. It sees what the others stored: all of it is sequentially consistent.
+  // The last one to arrive. It sees the others' stores: all accesses are sequentially consistent.
   const uint64_t before_ns = number == 0 ? 0 : EndNs(number - 1);
   collective.end_ns.store(std::max(before_ns, collective.latest_ns.load()) + duration_ns);
   collective.number_and_one.store(number + 1);
-  // For the next round over the ring: nobody is that far ahead, or asks that far back.
+  // For the next round of the ring: no rank is that far ahead, and no time that old is requested.
   Collective& later = collectives_[(number + kRemembered / 2) % kRemembered];
   later.arrived.store(0);
   later.latest_ns.store(0);

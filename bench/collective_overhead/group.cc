@@ -21,17 +21,17 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-// Between fork and exec: only what is safe after a fork in any process.
+// Between fork and exec: only calls that are safe after a fork.
 [[noreturn]] void BecomeWorker(pid_t parent, const std::vector<int>& sockets,
                                const std::vector<char*>& arguments,
                                const std::vector<char*>& environment) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
-  // Ctrl-C and `timeout` reach the whole process group. The coordinator decides what happens then.
+  // Ctrl-C and `timeout` signal the whole process group. The coordinator decides what happens then.
   signal(SIGINT, SIG_IGN);
   signal(SIGTERM, SIG_IGN);
   for (const int socket : sockets) fcntl(socket, F_SETFD, 0);
-  // Standard output holds the coordinator's table, and NCCL would log there.
+  // Standard output is for the coordinator's table, and NCCL would log there.
   dup2(STDERR_FILENO, STDOUT_FILENO);
   execve("/proc/self/exe", arguments.data(), environment.data());
   _exit(127);
@@ -53,7 +53,7 @@ void RequestStop(int /*signal*/) { stop_requested = 1; }
 }  // namespace
 
 void StopOnSignals() {
-  struct sigaction action = {};  // without SA_RESTART, so that waiting ends early
+  struct sigaction action = {};  // without SA_RESTART, so that waits end early
   action.sa_handler = RequestStop;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
@@ -98,7 +98,7 @@ Error Group::Spawn() {
     for (char** variable = environ; *variable != nullptr; ++variable) {
       if (!is_set(*variable)) environment.emplace_back(*variable);
     }
-    // Set without a plugin, too: if the variable is missing NCCL looks for a plugin by a default
+    // Set even without a plugin: if the variable is missing, NCCL searches a plugin by a default
     // name.
     environment.push_back("NCCL_PROFILER_PLUGIN=" + configuration_.plugin);
     for (const auto& [name, value] : configuration_.environment) {
@@ -158,7 +158,7 @@ Error Group::ReceiveOf(std::vector<std::size_t> ranks, std::vector<Reply>* repli
         waiting.push_back(ranks[i]);
         continue;
       }
-      // The first that fails names the cause; the others may wait for it forever.
+      // The first failure names the cause; the others may wait for it forever.
       Error error = ReceiveFrom(ranks[i], &(*replies)[ranks[i]]);
       if (!error.empty()) return error;
     }
@@ -199,7 +199,7 @@ Error Group::SendUniqueIdAndConnect() {
   request.unique_id = replies[0].unique_id;
   snprintf(request.plugin, sizeof(request.plugin), "%s", configuration_.plugin.c_str());
   error = Send(request);
-  // What came before has nothing to do with waiting for another group.
+  // Earlier time is unrelated to waiting for another group.
   idle_ = {};
   return error;
 }

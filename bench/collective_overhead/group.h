@@ -1,10 +1,10 @@
-// The processes of one configuration, seen from the coordinator.
+// Group holds the processes of one configuration, for the coordinator.
 //
-// All configurations' groups stay alive side by side, GPU contexts and communicators included;
-// one works, the others are blocked in read. So a comparison costs milliseconds instead of the
-// seconds that a start takes, and both sides of a pair are measured next to each other.
+// The groups of all configurations stay alive together, GPU contexts and communicators included.
+// One works; the others block in read. So a comparison costs milliseconds instead of a start's
+// seconds, and both sides of a pair are measured next to each other.
 //
-// Thread: the coordinator's only one. Errors: a sentence; a group that failed is to be killed.
+// Thread: the coordinator's only one. Errors: a sentence; kill a group that failed.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_GROUP_H_
 #define BENCH_COLLECTIVE_OVERHEAD_GROUP_H_
 
@@ -33,17 +33,17 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // Start-up in steps, so that the groups can do the slow ones at the same time.
+  // Start-up in steps, so that groups can do the slow ones concurrently.
   Error Spawn();
   Error Send(const Request& request);          // to all ranks
-  Error Receive(std::vector<Reply>* replies);  // from all ranks; waits hang_seconds at most
-  Error SendUniqueIdAndConnect();              // rank 0 makes the id, all are sent it
+  Error Receive(std::vector<Reply>* replies);  // from all ranks; waits up to hang_seconds
+  Error SendUniqueIdAndConnect();              // rank 0 makes the id; all get it
 
-  // Send and Receive.
+  // Combines Send and Receive.
   Error Call(const Request& request, std::vector<Reply>* replies);
 
   void AskToQuit();
-  // Waits that long for the processes to end and kills what is left.
+  // Waits up to `seconds` for the processes to end and kills the rest.
   void AwaitQuit(double seconds);
   void Kill();
 
@@ -64,11 +64,11 @@ class Group {
   IdleCost idle_;
 };
 
-// SIGINT and SIGTERM ask to end with what is there.
+// Makes SIGINT and SIGTERM end the program, keeping the results so far.
 void StopOnSignals();
 bool StopRequested();
 
-// Seconds on the monotonic clock.
+// Returns seconds on the monotonic clock.
 double NowSeconds();
 
 }  // namespace nccl_pulse::overhead

@@ -10,7 +10,7 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-// JSON has no infinity: an end that an interval does not have is null.
+// JSON has no infinity: an unbounded end of an interval is null.
 std::string Number(double value) {
   return std::isfinite(value) ? absl::StrFormat("%.6g", value) : "null";
 }
@@ -102,7 +102,7 @@ std::string Json(const std::vector<PointResult>& results, const std::vector<Row>
       rows.push_back(JsonRow(*next_row++));
     }
     absl::StrAppend(&json, absl::StrJoin(rows, ",\n   "), "]");
-    // For each configuration, in their order: one value per block, null where it took no part.
+    // Per configuration, in order: one value per block, null if it took no part.
     for (const Measured what : {Measured::kOperations, Measured::kTotal}) {
       if (what == Measured::kTotal && !result.point.compute) continue;
       absl::StrAppend(&json, ",\n  \"samples_", Name(what), "_us\": [");

@@ -1,9 +1,9 @@
-// The CUDA driver and NCCL, reached with dlopen: the program builds on any machine and says on one
-// without them what is missing.
+// Driver and Nccl load the CUDA driver and NCCL with dlopen: the program builds on any machine, and
+// reports what is missing.
 //
 // The declarations are our own; facts from nccl.h of NCCL 2.28.9 and cuda.h of CUDA 13.0. Symbols
-// are the ones behind the macros of cuda.h (cuMemAlloc is cuMemAlloc_v2 and so on), all there since
-// CUDA 11.4. The driver API suffices: NCCL takes the primary context that is current.
+// are those behind the macros of cuda.h (cuMemAlloc is cuMemAlloc_v2 and so on), all available
+// since CUDA 11.4. The driver API suffices: NCCL uses the current primary context.
 //
 // Thread: Load once; then any thread. Errors: a sentence; empty is success.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_LIBRARIES_H_
@@ -16,7 +16,7 @@ namespace nccl_pulse::overhead {
 
 using Error = std::string;
 
-// NOLINTBEGIN(readability-identifier-naming): members are named as the symbols.
+// NOLINTBEGIN(readability-identifier-naming): members are named like the symbols.
 
 using CudaContext = void*;
 using CudaStream = void*;
@@ -27,7 +27,7 @@ using CudaFunction = void*;
 using CudaPointer = unsigned long long;
 
 inline constexpr unsigned kCudaStreamNonBlocking = 1;
-// Capture that other threads' calls cannot invalidate: all ranks may be threads of one process.
+// A capture that other threads' calls cannot invalidate: all ranks may be threads of one process.
 inline constexpr int kCudaCaptureThreadLocal = 1;
 inline constexpr int kCudaMultiprocessorCount = 16;
 
@@ -64,7 +64,7 @@ struct Driver {
                         CudaStream stream, void** parameters, void** extra);
 
   Error Load();
-  // `what`: the call, for the sentence.
+  // `what`: the call's name, for the sentence.
   Error Check(int result, const char* what) const;
 };
 

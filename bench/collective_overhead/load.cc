@@ -10,7 +10,7 @@ constexpr int kComputeTrials = 4;
 constexpr int kLoadTrials = 5;
 constexpr uint32_t kMostSteps = 200000;
 constexpr uint32_t kFewestSteps = 2;
-// The compute kernels outlast the operations by this much, so that all operations run beside them
+// The compute kernels outlast the operations by this factor, so that all operations run beside them
 // and a delay of the compute kernels shows in the total.
 constexpr double kComputeExcess = 1.1;
 
@@ -80,7 +80,7 @@ Error Timer::Time(int member, const Point& point, const Load& load, uint32_t pro
   if (!error.empty()) return error;
   const double operations =
       static_cast<double>(load.steps) * OperationsPerStep(options_, point.mode);
-  // The slowest rank counts: an operation is over when all ranks have their result.
+  // The slowest rank counts: an operation ends when all ranks have their result.
   sample->operations_us = LargestOf(replies, &Reply::operations_us) / operations;
   sample->total_us = LargestOf(replies, &Reply::total_us) / operations;
   return {};
@@ -111,12 +111,12 @@ Error Timer::CalibrateLoad(const Point& point, double sample_us, Load* load) {
     mean.operations_us /= count;
     mean.total_us /= count;
     const double step_us = std::max(mean.operations_us * operations_per_step, 0.01);
-    // If the compute kernels ended last, their length is seen, slowed down by the operations.
+    // If the compute kernels ended last, their length is known, as slowed down by the operations.
     if (point.compute && mean.total_us > 1.02 * mean.operations_us) {
       kernel_us = std::max(
           kernel_us, mean.total_us * operations_per_step * trial.steps / trial.compute_kernels);
     }
-    // At most ten times more at once: the first, short timings say little.
+    // At most ten times more at once: the first, short timings are imprecise.
     const double wanted = std::min(sample_us / step_us, 10.0 * trial.steps);
     trial.steps =
         static_cast<uint32_t>(std::clamp(wanted, double{kFewestSteps}, double{kMostSteps}));

@@ -1,11 +1,10 @@
-// How much a timing consists of, the same for all sets, and the timing itself.
+// Timer times operations, with the same load for all sets.
 //
-// Both calibrations are made by all sets in lock-step: each makes the same trials, the next trial
-// follows from what those without a plugin took on average. A set that alone had made them would
-// have used its streams and modules in another order than the others, and with compute beside that
-// alone changes its times by up to a third.
+// All sets calibrate in lock-step: each runs the same trials, and the next trial follows from the
+// mean of those without a plugin. If one set alone calibrated, it would use its streams and modules
+// in another order. With compute beside, that alone changes its times by up to a third.
 //
-// Thread: the coordinator's only one. Errors: of a set alone, they leave it out (sets.h).
+// Thread: the coordinator's only one. Errors: those of a single set leave it out (sets.h).
 #ifndef BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
 #define BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
 
@@ -20,7 +19,7 @@
 namespace nccl_pulse::overhead {
 
 struct Load {
-  uint32_t steps = 0;  // 0: not yet known
+  uint32_t steps = 0;  // 0: not known yet
   uint32_t compute_kernels = 0;
 };
 
@@ -29,14 +28,14 @@ class Timer {
   Timer(const Options& options, Sets* sets, Schedule* schedule)
       : options_(options), sets_(sets), schedule_(schedule) {}
 
-  // In every round by all sets; what it finds the first time holds for all rounds.
+  // Runs in every round on all sets; the first result holds for all rounds.
   Error CalibrateCompute();
-  // For a point that all sets are prepared for.
+  // Runs for a point that all sets are prepared for.
   Error CalibrateLoad(const Point& point, double sample_us, Load* load);
 
   Error Time(int member, const Point& point, const Load& load, uint32_t processor, Sample* sample);
 
-  // Of a layer's kernel.
+  // Returns the rounds of a layer's kernel.
   uint32_t LayerRounds() const;
 
  private:

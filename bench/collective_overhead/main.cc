@@ -1,5 +1,5 @@
-// What any NCCL profiler plugin costs, on the GPUs of this machine. docs/benchmarks.md says
-// how it measures; --help lists the options.
+// Measures the cost of any NCCL profiler plugin on this machine's GPUs. docs/benchmarks.md explains
+// the method; --help lists the options.
 //
 // Exit status: 0 measured (whatever the verdicts), 2 wrong arguments, 3 could not measure.
 #include <cstdio>
@@ -17,7 +17,7 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-// collective_overhead --worker NCCL NRANKS RANK:DEVICE:SOCKET...: how Group starts a worker.
+// Runs `collective_overhead --worker NCCL NRANKS RANK:DEVICE:SOCKET...`, as started by Group.
 int Worker(const std::vector<std::string>& arguments) {
   int nranks = 0;
   if (arguments.size() < 4 || !absl::SimpleAtoi(arguments[2], &nranks)) return 2;
@@ -34,7 +34,7 @@ int Worker(const std::vector<std::string>& arguments) {
   return ServeRanks(seats, nranks, arguments[1]);
 }
 
-// Finds all GPUs of the machine if none were named. Fails if there is nothing to measure.
+// Finds all GPUs of the machine if none were given. Fails if there is nothing to measure.
 Error FindDevices(Options* options) {
   Driver driver;
   Error error = driver.Load();

@@ -127,7 +127,7 @@ Error ParseConfiguration(const std::string& text, std::vector<Configuration>* co
   const std::vector<std::string> parts = absl::StrSplit(named.second, ',');
   configuration.plugin = parts[0];
   if (configuration.plugin != "none") {
-    // If NCCL does not find the plugin it goes on without one, and that would always pass.
+    // Without its plugin NCCL continues, and the measurement would always pass.
     char resolved[PATH_MAX];
     if (realpath(parts[0].c_str(), resolved) == nullptr) {
       return absl::StrCat("there is no file '", parts[0], "'");
@@ -276,8 +276,8 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
   const std::set<int> distinct(options->devices.begin(), options->devices.end());
   if (distinct.size() < options->devices.size()) {
     for (const Launch launch : options->launches) {
-      // NCCL refuses two ranks on one GPU unless it takes them for different hosts, which is a
-      // setting of the process.
+      // NCCL refuses two ranks on one GPU unless they seem to be on different hosts, which is a
+      // setting per process.
       if (launch == Launch::kThreads) return "--devices: threads need a GPU each";
     }
   }

@@ -21,23 +21,24 @@ struct Configuration {
   std::string plugin;  // for NCCL_PROFILER_PLUGIN; "none" for none
   std::vector<std::pair<std::string, std::string>> environment;
 };
-// Sets of this kind are alike: what the others are compared with.
+// True for sets without a plugin, with which the others are compared.
 inline bool IsWithoutPlugin(const Configuration& configuration) {
   return configuration.plugin == "none" && configuration.environment.empty();
 }
 
 struct Options {
-  std::vector<int> devices;  // of rank 0, 1, ...; empty: all that are there
+  std::vector<int> devices;  // of rank 0, 1, ...; empty: all devices
   std::vector<Operation> operations = {Operation::kAllReduce};
   std::vector<uint64_t> sizes;
   std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
   std::vector<bool> compute = {false, true};
   std::vector<Launch> launches = {Launch::kProcesses};
-  std::vector<Configuration> configurations;  // the first is "none", another one without a plugin
+  std::vector<Configuration> configurations;  // the first is "none"; another one has no plugin
+                                              // either
 
   int pairs = 0;       // per point; 0: as many as fit
-  double seconds = 0;  // for all, from the program's start; 0: no limit
-  int rounds = 0;      // 0: as many as there is time for
+  double seconds = 0;  // in total, from the program's start; 0: no limit
+  int rounds = 0;      // 0: as many as fit
 
   double sample_ms = 20;
   double settle_seconds = 0;
@@ -59,15 +60,15 @@ struct Options {
 
 extern const char kUsage[];
 
-// The error, or nothing. `arguments` without the program's name.
+// Returns the error, or nothing. `arguments`: without the program's name.
 std::string ParseOptions(const std::vector<std::string>& arguments, Options* options);
 
-// All points that are asked for, in the order in which they are measured.
+// Returns all requested points in measuring order.
 std::vector<Point> Points(const Options& options);
 
-// Operations that one step of a timing makes: one, or those of a graph.
+// Returns the operations in one step of a timing: one, or those of a graph.
 int OperationsPerStep(const Options& options, Mode mode);
-// Whether a point needs the compute kernel.
+// True if a point needs the compute kernel.
 bool NeedsCompute(const Options& options);
 
 }  // namespace nccl_pulse::overhead

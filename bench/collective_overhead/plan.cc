@@ -7,13 +7,13 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-// For buffers, a graph, or a change of processes.
+// For buffers, a graph, or switching processes.
 constexpr double kPrepareSeconds = 0.02;
-// A tenth of the operations for warming up, and some time for sending and waiting.
+// A tenth of the operations for warmup, and some time for sending and waiting.
 constexpr double kSampleOverhead = 1.15;
 constexpr double kLargestStartShare = 1.0 / 3;
 constexpr double kShortestSampleUs = 1000;
-// With less than this many times the start there are fewer than five rounds.
+// Below this many start times there are fewer than five rounds.
 constexpr double kLeastStarts = 1.25;
 
 }  // namespace

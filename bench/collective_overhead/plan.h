@@ -1,9 +1,9 @@
-// How many rounds there is time for.
+// MakePlan decides how many rounds there is time for.
 //
 // A round starts all processes anew, which takes seconds, and then measures every point. More
-// rounds make narrower intervals (statistics.h), so there are as many as fit with three blocks for
-// each point, as long as starting takes a third of the time at most. Points beyond what fits get
-// shorter samples rather than fewer than five rounds.
+// rounds make narrower intervals (statistics.h). So it plans as many as fit with three blocks for
+// each point, while starting takes at most a third of the time. If fewer than five rounds fit, it
+// shortens the samples instead.
 //
 // Thread: pure functions.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_PLAN_H_
@@ -15,11 +15,11 @@ namespace nccl_pulse::overhead {
 
 inline constexpr int kFewestRounds = 5;
 inline constexpr int kMostRounds = 30;
-inline constexpr int kBlocksPerRound = 3;  // that a point's share of a round should hold
+inline constexpr int kBlocksPerRound = 3;  // per point, at least
 
 struct PlanInput {
   double seconds = 0;        // for all rounds of this launch
-  double start_seconds = 0;  // what starting and ending all processes takes
+  double start_seconds = 0;  // to start and end all processes
   int points = 0;
   int sets = 0;  // of processes
   double sample_us = 0;
@@ -32,10 +32,10 @@ struct Plan {
 };
 
 Plan MakePlan(const PlanInput& input, int rounds_asked);
-// The length of a timing with which that many blocks fit into a point's share; at most the one
-// asked for, at least a millisecond.
+// Returns the sample length that fits kBlocksPerRound blocks into a point's share; at most the
+// requested one, at least a millisecond.
 double SampleUs(const PlanInput& input, const Plan& plan);
-// Before anything was started.
+// Estimate before any start.
 double GuessStartSeconds(int sets, int ranks);
 
 // "8 rounds of 29.5 s, 4.0 s of them for starting; 54 points, 0.47 s for each in a round"

@@ -1,6 +1,6 @@
-// What is measured: points (operation, size, mode, compute beside), and how a user names them.
+// Points to measure (operation, size, mode, compute beside), and their names for users.
 //
-// Thread: plain data and pure functions. Errors: Parse* return nothing for a name they do not know.
+// Thread: plain data and pure functions. Errors: Parse* return nothing for an unknown name.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_POINTS_H_
 #define BENCH_COLLECTIVE_OVERHEAD_POINTS_H_
 
@@ -25,18 +25,19 @@ inline constexpr Operation kOperations[] = {Operation::kAllReduce,     Operation
                                             Operation::kAllToAll,      Operation::kSendRecv};
 
 enum class Mode : uint8_t {
-  kBackToBack,   // many operations on one stream, one synchronise at the end
-  kSync,         // a synchronise after each
-  kGraph,        // some operations captured, the graph replayed
-  kGraphDecode,  // the same, a kernel before each operation, as a model's layers when it decodes
+  kBackToBack,   // many operations on one stream, one synchronize at the end
+  kSync,         // a synchronize after each
+  kGraph,        // some operations captured, then replayed as a graph
+  kGraphDecode,  // kGraph with a kernel before each operation, like a model's layers when it
+                 // decodes
 };
 inline bool IsGraph(Mode mode) { return mode == Mode::kGraph || mode == Mode::kGraphDecode; }
 
-// One rank per process, or all of them as threads of one.
+// One rank per process, or all ranks as threads of one.
 enum class Launch : uint8_t { kProcesses, kThreads };
 
-// `bytes`: the count that NCCL is called with, times four (float32). So AllGather's is what a rank
-// sends, ReduceScatter's what it keeps, all-to-all's what it sends to each peer.
+// `bytes`: the count passed to NCCL, times four (float32). It is what a rank sends in an AllGather,
+// keeps in a ReduceScatter, and sends to each peer in an all-to-all.
 struct Point {
   Operation operation;
   Mode mode;
@@ -51,11 +52,11 @@ std::optional<Operation> ParseOperation(std::string_view name);
 std::optional<Mode> ParseMode(std::string_view name);
 std::optional<Launch> ParseLaunch(std::string_view name);
 
-// "64", "4K", "4KiB", "256MiB", "1G"; powers of 1024.
+// Parses "64", "4K", "4KiB", "256MiB", "1G"; powers of 1024.
 std::optional<uint64_t> ParseSize(std::string_view text);
-// "64,4K,1M", or "64:256M:8": 64, 64*8, ... and 256M at the end in any case.
+// Parses "64,4K,1M", or "64:256M:8": 64, 64*8, ... and always 256M at the end.
 std::optional<std::vector<uint64_t>> ParseSizes(std::string_view text);
-// "64 B", "4 KiB"; exact, so 1500 stays "1500 B".
+// Returns "64 B", "4 KiB"; exact, so 1500 stays "1500 B".
 std::string SizeName(uint64_t bytes);
 // "all_reduce 4 KiB graph+compute"
 std::string PointName(const Point& point);

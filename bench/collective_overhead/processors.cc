@@ -13,7 +13,7 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-// "0-3,8": how the kernel writes lists of processors.
+// Parses the kernel's format of processor lists, "0-3,8".
 std::vector<int> ParseProcessors(const std::string& text) {
   std::vector<int> processors;
   for (const std::string& part :
@@ -46,7 +46,7 @@ void Processors::Find(const std::string& bus_id) {
 }
 
 void Processors::Pin(uint32_t number, int rank, int nranks) const {
-  // Three apart, because neighbours and halves of the list are often two threads of one core.
+  // Three apart, because neighbors and halves of the list are often two threads of one core.
   const std::size_t n = near_.size();
   const std::size_t apart = n >= 3 * static_cast<std::size_t>(nranks) ? 3 : 1;
   const std::size_t at = (number + apart * static_cast<std::size_t>(rank)) % n;

@@ -1,6 +1,6 @@
-// The processors that a rank's thread may use, near its GPU if the system says which are.
+// Processors places a rank's thread on CPUs near its GPU, if the system knows them.
 //
-// Thread: each rank its own, about the calling thread.
+// Thread: each rank its own, for the calling thread.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_PROCESSORS_H_
 #define BENCH_COLLECTIVE_OVERHEAD_PROCESSORS_H_
 
@@ -14,11 +14,12 @@ namespace nccl_pulse::overhead {
 
 class Processors {
  public:
-  // `bus_id`: of the GPU, as the driver writes it.
+  // `bus_id`: of the GPU, in the driver's format.
   void Find(const std::string& bus_id);
-  // The calling thread to one of them, `number` and the rank say which; ranks get different ones.
+  // Pins the calling thread to one of them, chosen by `number` and the rank; ranks get different
+  // ones.
   void Pin(uint32_t number, int rank, int nranks) const;
-  // To all that it was allowed.
+  // Allows all CPUs that the thread was allowed at first.
   void Unpin() const;
 
  private:

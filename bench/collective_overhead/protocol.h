@@ -1,6 +1,6 @@
-// What the coordinator and the ranks say to each other: one request, one reply, over a socket pair
-// per rank (SOCK_SEQPACKET, so a message is a whole one). A rank that has nothing to do is blocked
-// in read and costs nothing. Both ends are the same program.
+// Messages between the coordinator and the ranks: one request, one reply, over a socket pair per
+// rank (SOCK_SEQPACKET keeps messages whole). An idle rank blocks in read and costs nothing. Both
+// ends are the same program.
 //
 //   coordinator                            rank (a process, or a thread of one)
 //     kOpen                        ->        driver, context, streams
@@ -28,17 +28,17 @@ struct Request {
   char plugin[4096];
   // kPrepare
   Point point;
-  uint64_t largest_bytes;  // of all points to come: buffers are allocated once
-  bool per_peer;           // ... and whether one of them needs a part for each rank
+  uint64_t largest_bytes;  // of all following points: buffers are allocated once
+  bool per_peer;           // ... and one of them needs a part per rank
   uint32_t graph_operations;
-  uint32_t layer_rounds;  // graph-decode: of the kernel before each operation
+  uint32_t layer_rounds;  // graph-decode: rounds of the kernel before each operation
   bool check_values;
-  // kRun. A step is an operation, or a replay of the graph.
+  // kRun. A step is one operation, or one replay of the graph.
   uint32_t warmup_steps;
   uint32_t steps;  // 0: the compute kernels alone
   uint32_t compute_kernels;
   uint32_t compute_rounds;
-  uint32_t processor;  // which of those that the rank may use
+  uint32_t processor;  // index among the rank's processors
   bool pin;
 };
 
@@ -49,10 +49,10 @@ struct Reply {
   int nccl_version;
   int driver_version;
   // kRun: from the first enqueue until the operations' stream has finished, and until the compute
-  // stream has finished as well.
+  // stream has finished too.
   double operations_us;
   double total_us;
-  // Processor time that this process took since its last reply, and how long that was.
+  // Processor time of this process since its last reply, and the time since then.
   double idle_cpu_us;
   double idle_us;
 };

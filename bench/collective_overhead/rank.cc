@@ -26,7 +26,7 @@ namespace nccl_pulse::overhead {
 namespace {
 
 constexpr uint64_t kElementBytes = 4;
-// How much is copied and compared at a time: whole periods, about a megabyte.
+// Elements copied and compared at a time: whole periods, about a megabyte.
 constexpr uint64_t kChunkCount = kValuePeriod * 4096;
 
 double ClockUs(clockid_t clock) {
@@ -91,7 +91,7 @@ class Rank {
     RETURN_IF_ERROR(
         nccl_.Check(nccl_.ncclCommInitRank(&comm_, nranks_, request.unique_id, seat_.rank),
                     "ncclCommInitRank", comm_));
-    // NCCL goes on without a plugin that it cannot use, and that would always pass.
+    // NCCL continues without an unusable plugin, and the measurement would always pass.
     const std::string plugin = request.plugin;
     if (plugin == "none") return {};
     std::ifstream maps("/proc/self/maps");
@@ -103,7 +103,7 @@ class Rank {
   }
 
   Error Prepare(const Request& request) {
-    // Everything that starts a thread inside NCCL, the driver or a plugin does so here, on any
+    // Everything that starts a thread inside NCCL, the driver or a plugin runs here, on any
     // processor.
     processors_.Unpin();
     RETURN_IF_ERROR(DropGraph());
@@ -116,7 +116,7 @@ class Rank {
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
     if (request.check_values) RETURN_IF_ERROR(CheckValues());
     if (!IsGraph(point_.mode)) return {};
-    // Not while the stream is being captured.
+    // Not during the stream's capture.
     if (point_.mode == Mode::kGraphDecode && compute_ == nullptr) RETURN_IF_ERROR(LoadCompute());
 
     RETURN_IF_CUDA(cuStreamBeginCapture(stream_, kCudaCaptureThreadLocal));
@@ -166,7 +166,7 @@ class Rank {
 
   uint64_t Count() const { return point_.bytes / kElementBytes; }
 
-  // Fills the buffer with not-a-number, so that an element that was not written is noticed.
+  // Fills the buffer with NaN, so that unwritten elements are detected.
   Error Poison() {
     RETURN_IF_CUDA(cuMemsetD32(receive_, ~0u, ReceiveCount(point_.operation, Count(), nranks_)));
     RETURN_IF_CUDA(cuCtxSynchronize());
@@ -184,7 +184,7 @@ class Rank {
         const uint64_t part = std::min(chunk, segment.count - done);
         RETURN_IF_CUDA(
             cuMemcpyDtoH(got.data(), receive_ + (at + done) * kElementBytes, part * kElementBytes));
-        // Bit by bit, because the poison compares unequal to itself.
+        // Bitwise, because NaN compares unequal to itself.
         if (memcmp(got.data(), expected.data(), part * kElementBytes) == 0) continue;
         for (uint64_t i = 0; i < part; ++i) {
           if (got[i] == expected[i]) continue;
@@ -252,7 +252,7 @@ class Rank {
     return driver_.Check(driver_.cuStreamSynchronize(stream_), "cuStreamSynchronize");
   }
 
-  // Loaded at first use: measuring without compute kernels needs no translator of PTX.
+  // Loads at first use: without compute kernels no PTX translator is needed.
   Error LoadCompute() {
     CudaModule module = nullptr;
     const int result = driver_.cuModuleLoadData(&module, kComputePtx);
@@ -274,7 +274,7 @@ class Rank {
 
   Error Run(const Request& request, Reply* reply) {
     if (request.pin) processors_.Pin(request.processor, seat_.rank, nranks_);
-    // Takes the GPU back from another process, raises its clocks, and brings the ranks in step.
+    // Takes the GPU back from another process, raises its clocks, and synchronizes the ranks.
     const auto compute_once = [&] {
       return LaunchCompute(compute_stream_, compute_blocks_, request.compute_rounds);
     };
@@ -290,7 +290,7 @@ class Rank {
       return {};
     };
     for (uint64_t i = 0; i < request.steps; ++i) {
-      // Spread over the steps, so that neither stream's queue becomes full before the other's.
+      // Spread over the steps, so that neither stream's queue fills before the other's.
       RETURN_IF_ERROR(
           compute_until((request.compute_kernels * (i + 1) + request.steps - 1) / request.steps));
       RETURN_IF_ERROR(Step());

@@ -178,7 +178,7 @@ std::string Markdown(const std::vector<Row>& rows, const Options& options) {
   for (std::size_t first = 0; columns > 0 && first + columns <= rows.size(); first += columns) {
     const Row& row = rows[first];
     double base_us = 0;
-    // The base of a plugin, if there is one: it is the mean of all sets without a plugin.
+    // The base of a plugin, if it exists: the mean of all sets without a plugin.
     for (std::size_t i = first; i < first + columns; ++i) {
       if (rows[i].comparison.pairs > 0) base_us = rows[i].comparison.base_us;
     }

@@ -1,6 +1,6 @@
-// What is written about the samples.
+// Writes the samples and their results as tables and files.
 //
-// Thread: plain data and pure functions, WriteFile apart.
+// Thread: plain data and pure functions, except WriteFile.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_REPORT_H_
 #define BENCH_COLLECTIVE_OVERHEAD_REPORT_H_
 
@@ -17,8 +17,8 @@ struct Machine {
   std::string gpu;
   int nccl_version = 0;
   int driver_version = 0;
-  // Per configuration: share of a processor that a process took while others were measured.
-  // Negative: not known.
+  // Per configuration: processor share of a process while others were measured. Negative: not
+  // known.
   std::vector<double> idle_cpu;
 };
 
@@ -28,19 +28,19 @@ std::string DriverVersionText(int version);  // 13000: "13.0"
 // "+0.31 % [-0.10, +0.62]"
 std::string RatioText(const Comparison& comparison);
 
-// Sets without a plugin beside each other, and whether all verdicts stand. It comes first.
+// Compares sets without a plugin, and says whether all verdicts are valid. Printed first.
 std::string TwinTable(const std::vector<Row>& rows, const Options& options);
 std::string Table(const std::vector<Row>& rows);
-// Counts per configuration; points that did not pass or were not measured by name.
+// Counts per configuration; names points that did not pass or were not measured.
 std::string Summary(const std::vector<Row>& rows, const Options& options, const Machine& machine);
 std::string Csv(const std::vector<Row>& rows);
 // One line per point, one column per configuration.
 std::string Markdown(const std::vector<Row>& rows, const Options& options);
-// `rows`: all of `results` (RowsOf). Every block's times and every round's figures are in it.
+// `rows`: all of `results` (RowsOf). Includes every block's times and every round's figures.
 std::string Json(const std::vector<PointResult>& results, const std::vector<Row>& rows,
                  const Options& options, const Machine& machine);
 
-// In one step, so that whoever looks meanwhile sees a whole file. The error, or nothing.
+// Writes atomically, so that a reader never sees a partial file. Returns the error, or nothing.
 std::string WriteFile(const std::string& path, const std::string& text);
 
 }  // namespace nccl_pulse::overhead

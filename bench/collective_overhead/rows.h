@@ -1,13 +1,13 @@
-// The samples, and what is concluded from them.
+// RowsOf draws conclusions from the samples.
 //
-// Sets without a plugin are alike, and there are two or more. A plugin is compared with the mean
-// of them; each of them but the first, a "twin", with the mean of the others. Twins say what the
-// measurement is worth, so they are looked at first:
+// There are two or more sets without a plugin. A plugin is compared with their mean. Each of them
+// but the first, a "twin", is compared with the mean of the others. Twins show how good the
+// measurement is:
 //   - A twin that differs beyond its interval makes the point's verdicts suspect.
 //   - More of them than chance explains make all verdicts of that launch suspect.
-//   - A plugin with which a point is faster beyond the interval makes that verdict suspect: a
-//     plugin only adds work, so the sets were not alike.
-//   - A slowdown no larger than what a twin shows is not failed but undecided.
+//   - A plugin that makes a point faster beyond the interval makes that verdict suspect: a plugin
+//     only adds work, so the sets were not alike.
+//   - A slowdown no larger than a twin's is undecided, not failed.
 //
 // Thread: plain data and pure functions.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_ROWS_H_
@@ -25,10 +25,10 @@ namespace nccl_pulse::overhead {
 // One timing of one configuration, in us per operation. Negative: not measured.
 struct Sample {
   double operations_us = -1;
-  double total_us = -1;  // until the compute beside has finished as well
+  double total_us = -1;  // until the compute beside has finished too
 };
 
-// Each configuration once (the mean of its two runs), in the order of Options::configurations.
+// Each configuration's mean of two runs, in the order of Options::configurations.
 struct Block {
   int round = 0;
   std::vector<Sample> samples;
@@ -41,8 +41,8 @@ struct PointResult {
   std::vector<std::string> notes;  // per configuration: why it was not measured
 };
 
-// What a time is the time of. With compute beside, both are told and judged: a plugin can hold up
-// the collectives, or the other stream.
+// The measured time. With compute beside, both are reported and judged: a plugin can delay the
+// collectives, or the other stream.
 enum class Measured { kOperations, kTotal };
 const char* Name(Measured measured);
 double ValueOf(const Sample& sample, Measured measured);
@@ -55,22 +55,22 @@ struct Row {
   bool twin;
   Comparison comparison;
   Verdict verdict;
-  std::string reason;  // of a verdict that the figures alone do not explain
+  std::string reason;  // of a verdict not explained by the figures alone
   std::string note;    // why it was not measured
 };
 
-// Of one point: the twins and then the others, each in the order of the configurations. Judged by
-// this point alone.
+// Returns the rows of one point: twins first, then the others, in the order of the configurations.
+// Judged by this point alone.
 std::vector<Row> RowsOf(const PointResult& result, const Options& options);
-// Of all, as many for each point as there are configurations but the first (twice as many with
-// compute), judged with all twins.
+// Returns the rows of all points, judged with all twins. Each point has one row per configuration
+// but the first, two with compute.
 std::vector<Row> RowsOf(const std::vector<PointResult>& results, const Options& options);
 
-// What twins showed in one launch.
+// How many twins of one launch differ.
 struct TwinCount {
   int compared = 0;
   int differ = 0;
-  int by_chance = 0;  // that many may differ
+  int by_chance = 0;  // limit that chance explains
   bool Suspect() const { return differ > by_chance; }
 };
 TwinCount CountTwins(const std::vector<Row>& rows, Launch launch, double confidence);

@@ -4,8 +4,8 @@
 
 namespace nccl_pulse::overhead {
 
-// SplitMix64 (Steele, Lea, Flood 2014). The order of std::shuffle depends on the library, and a
-// seed should mean the same everywhere.
+// SplitMix64 (Steele, Lea, Flood 2014). The order of std::shuffle depends on the library; a seed
+// must mean the same everywhere.
 uint64_t Schedule::NextRandom() {
   state_ += 0x9e3779b97f4a7c15u;
   uint64_t mixed = state_;

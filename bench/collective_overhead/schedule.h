@@ -1,10 +1,10 @@
-// In which order the configurations of a block run.
+// Schedule orders the runs of a block's configurations.
 //
-// A block is a random permutation followed by its mirror image: with two configurations ABBA or
-// BAAB. Each configuration runs twice per block and is taken at its mean, so whatever drifts
-// linearly over a block (clocks, temperature) cancels exactly; that nobody always comes after the
-// same neighbour is what the permutation is for. Sets are started in a random order as well, so
-// that none is always the first on its GPU.
+// A block is a random permutation followed by its mirror image: ABBA or BAAB for two
+// configurations. Each configuration runs twice per block, and its mean counts. So drift that is
+// linear over a block (clocks, temperature) cancels exactly. The permutation varies each
+// configuration's predecessor. Sets are also started in random order, so that none is always the
+// first on its GPU.
 //
 // Thread: one user. The same seed gives the same order.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_SCHEDULE_H_
@@ -19,10 +19,10 @@ class Schedule {
  public:
   explicit Schedule(uint64_t seed) : state_(seed) {}
 
-  // The order of a block of `members`: twice as long.
+  // Returns the order of a block of `members`: twice as long.
   std::vector<int> NextBlock(std::vector<int> members);
 
-  // In a random order.
+  // Returns `members` in random order.
   std::vector<int> Shuffle(std::vector<int> members);
 
   uint64_t NextRandom();

@@ -11,7 +11,7 @@
 namespace nccl_pulse::overhead {
 namespace {
 
-constexpr double kReserveSeconds = 2;  // of the budget: for ending the processes
+constexpr double kReserveSeconds = 2;  // of the budget, to end the processes
 constexpr double kGuessedQuitSeconds = 0.5;
 
 }  // namespace
@@ -89,7 +89,7 @@ Error Session::RunLaunch(std::size_t launch, double end_seconds) {
       sample_us_ = SampleUs(input, plan);
       say("Planned");
     }
-    // Whole pairs, divided as evenly as possible.
+    // Whole pairs, as evenly as possible.
     const auto until = [&](int of_rounds) {
       return static_cast<int>(int64_t{options_.pairs} * of_rounds / rounds);
     };
@@ -131,7 +131,7 @@ void Session::PreparePoint(std::size_t index) {
   prepare.point = result.point;
   prepare.graph_operations = static_cast<uint32_t>(OperationsPerStep(options_, result.point.mode));
   prepare.layer_rounds = timer_.LayerRounds();
-  // Once is enough: comparing 256 MiB takes longer than a timing. All members do the same.
+  // Once is enough: comparing 256 MiB takes longer than a timing. All members check together.
   prepare.check_values = std::any_of(alive.begin(), alive.end(),
                                      [&](int member) { return checked.count(member) == 0; });
   prepare.largest_bytes = *std::max_element(options_.sizes.begin(), options_.sizes.end());
@@ -156,7 +156,7 @@ bool Session::MeasureBlock(std::size_t index, int round) {
     if (!timer_.Time(member, results_[index].point, loads_[index], processor, &sample).empty()) {
       return false;
     }
-    // If a block has two runs, their mean.
+    // The mean of a block's two runs.
     Sample& mean = block.samples[static_cast<std::size_t>(member)];
     const bool second = mean.operations_us > 0;
     mean.operations_us =
@@ -182,7 +182,7 @@ void Session::MeasurePoint(std::size_t index, int round, int pairs, double deadl
     const std::vector<int> alive = sets_.Alive();
     if (!sets_.CanCompare() || alive.size() < 2) break;
     const double begin = NowSeconds();
-    // A round without any block would say nothing about this point.
+    // A round without any block would have no result for this point.
     const double until = done == 0 ? last_seconds : deadline_seconds;
     if (begin + longest_block_seconds > until) break;
     if (MeasureBlock(index, round)) ++done;

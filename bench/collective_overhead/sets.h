@@ -1,9 +1,8 @@
-// All configurations' processes of one round, alike in all but their plugin: started together, in
-// a random order, and asked the same things.
+// Sets holds all configurations' processes of one round. They differ only in their plugin, start
+// together in random order, and get the same requests.
 //
-// A set that fails is left out until the next round starts all afresh: one that came up later
-// would not be like the others. After three failures it stays out, or a plugin that hangs would
-// take all the time.
+// A set that fails is left out until the next round restarts all: a later start would make it
+// different. After three failures it stays out, or a hanging plugin would take all the time.
 //
 // Thread: the coordinator's only one.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_SETS_H_
@@ -22,25 +21,26 @@ namespace nccl_pulse::overhead {
 
 class Sets {
  public:
-  // Both must outlive it. Sets are known by their place in options.configurations.
+  // Both must outlive this object. A set's index is that in options.configurations.
   Sets(const Options& options, Schedule* schedule);
 
-  // Processes, contexts, communicators of all. The error when none without a plugin came up.
+  // Starts processes, contexts and communicators of all sets. Returns an error if no set without a
+  // plugin started.
   Error Start(Launch launch);
-  // Lets all processes end and waits.
+  // Ends all processes and waits for them.
   void Quit();
 
   std::vector<int> Alive() const;
   bool IsAlive(int member) const { return groups_[Index(member)] != nullptr; }
-  // Of those, without a plugin.
+  // True if a set without a plugin is alive.
   bool CanCompare() const;
   // Why a set is not alive.
   const std::string& Reason(int member) const { return reasons_[Index(member)]; }
 
-  // One request to all ranks of one set, and their replies. After an error the set is no more.
+  // Sends a request to all ranks of one set and receives their replies. An error ends the set.
   Error Call(int member, const Request& request, std::vector<Reply>* replies);
 
-  // Of the GPUs, and what the waiting processes took so far.
+  // Describes the GPUs, and the processor time of waiting processes so far.
   Machine DescribeMachine() const;
 
  private:
@@ -53,7 +53,7 @@ class Sets {
   std::vector<std::unique_ptr<Group>> groups_;  // null: not running
   std::vector<std::string> reasons_;
   std::vector<int> failures_;
-  std::vector<IdleCost> idle_;  // of the rounds before
+  std::vector<IdleCost> idle_;  // of earlier rounds
   Machine machine_;
 };
 

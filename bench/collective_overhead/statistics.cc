@@ -9,7 +9,7 @@ namespace nccl_pulse::overhead {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-// A share of a time: nanoseconds in a millisecond, which is the shortest timing.
+// Resolution as a share of a time: nanoseconds in a millisecond, the shortest timing.
 constexpr double kResolution = 1e-5;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 

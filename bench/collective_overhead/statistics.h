@@ -1,16 +1,16 @@
-// From paired samples to an estimate that holds for processes started anew.
+// Compare turns paired samples into an estimate that holds for newly started processes.
 //
-// A set of processes has its own memory pages, connections and streams, and with them a speed of
-// its own: two sets that do the same differ by up to 2 %. No number of samples from one start
-// averages that out. So the unit is the round, one start of all sets in a random order:
+// A set of processes has its own memory pages, connections and streams, and so its own speed: two
+// equal sets differ by up to 2 %. More samples of one start do not average that out. So the unit is
+// the round, one start of all sets in a random order:
 //
-//   pair     a block's time with the plugin beside the mean of the sets without (block: schedule.h)
-//   round    the median of its pairs' differences, and of their ratios: an outlier moves nothing
-//   stated   the mean of the rounds, with Student's interval over rounds (rounds - 1 degrees)
+//   pair     a block's time with the plugin and the mean of the sets without it (block: schedule.h)
+//   round    the median of its pairs' differences, and of their ratios: robust against outliers
+//   result   the mean of the rounds, with Student's interval over rounds (rounds - 1 degrees)
 //
-// The model has two levels: a round's figure is the truth, plus what these processes differ by,
-// plus what is left of the samples' noise. Student's interval asks only that a round's figure is
-// about normal, and not how large either part is. One round has no interval; two have a very wide
+// The model has two levels: a round's figure is the truth, plus the deviation of these processes,
+// plus the remaining noise of the samples. Student's interval only requires that a round's figure
+// is about normal, not how large either part is. One round has no interval; two have a very wide
 // one.
 //
 // Thread: pure functions.
@@ -24,22 +24,22 @@ namespace nccl_pulse::overhead {
 struct Estimate {
   double mean = 0;
   double low = 0;   // -infinity: a single value
-  double high = 0;  // +infinity: likewise
+  double high = 0;  // +infinity: a single value
 
   bool Holds(double value) const { return low <= value && value <= high; }
 };
 
 double Median(std::vector<double> values);
 
-// t such that |T| < t with probability `confidence`, in (0, 1); T is Student's with that many
-// degrees of freedom, 1 or more.
+// Returns t such that |T| < t with probability `confidence`, in (0, 1). T is Student's with
+// `degrees` degrees of freedom, 1 or more.
 double StudentQuantile(int degrees, double confidence);
 
 // `values` must not be empty.
 Estimate MeanWithInterval(const std::vector<double>& values, double confidence);
 
-// The largest number of `trials` that may happen, each with `probability`, before it is no longer
-// chance: more of them happen with a probability of 5 % at most.
+// Returns the largest number of `trials`, each with `probability`, that chance explains: more
+// happen with a probability of at most 5 %.
 int MostByChance(int trials, double probability);
 
 struct Pair {
@@ -66,13 +66,14 @@ struct Comparison {
   double with_us = 0;
   Estimate ratio;
   Estimate difference_us;
-  // Of all time spent: sees what is rare, like a plugin's work once a second, and the median not.
+  // Ratio of the total times: includes rare events like a plugin's work once a second, which the
+  // median hides.
   double mean_ratio = 0;
 };
 
 Comparison Compare(const std::vector<Pair>& pairs, double confidence);
 
-// A slowdown up to the larger of the two is accepted.
+// Accepted slowdown: up to the larger of the two.
 struct Criterion {
   double relative = 0.01;
   double absolute_us = 0.25;
@@ -82,18 +83,18 @@ enum class Verdict {
   kPass,
   kFail,
   kUndecided,
-  kSuspect,  // the measurement is at fault
+  kSuspect,  // the measurement is unreliable
   kAlike,    // of two sets without a plugin
   kDiffer,
 };
 const char* Name(Verdict verdict);
 
-// Of a plugin, as if nothing were wrong with the measurement; rows.h looks whether there is.
+// Judges a plugin, assuming a good measurement; rows.h checks that.
 Verdict Judge(const Comparison& comparison, const Criterion& criterion);
-// Of a set without a plugin beside others without one.
+// Judges a set without a plugin against others without one.
 Verdict JudgeTwin(const Comparison& comparison);
 
-// Beyond the interval, and by more than a timing can resolve.
+// True beyond the interval, and by more than a timing can resolve.
 bool IsSlower(const Comparison& comparison);
 bool IsFaster(const Comparison& comparison);
 

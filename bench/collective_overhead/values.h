@@ -1,4 +1,4 @@
-// What the buffers hold, and what an operation has to make of it.
+// Contents of the buffers, and the expected result of each operation.
 //
 // Element i of rank r is (i + 17 r) mod 61 + 1: small integers, whose sums float32 holds exactly,
 // different at each rank, never zero. Everything repeats every 61 elements, so a megabyte of
@@ -21,13 +21,13 @@ inline float ValueOf(uint64_t index, int rank) {
   return static_cast<float>((index + 17 * static_cast<uint64_t>(rank)) % kValuePeriod + 1);
 }
 
-// A part of the receive buffer: `count` elements that follow one rule.
+// Part of the receive buffer: `count` elements that follow one rule.
 struct Segment {
   uint64_t count;
   std::vector<float> period;  // the first kValuePeriod elements; they repeat
 };
 
-// The whole receive buffer of `rank` after the operation with `count` elements.
+// Returns the whole receive buffer of `rank` after the operation with `count` elements.
 std::vector<Segment> Expected(Operation operation, uint64_t count, int rank, int nranks);
 
 // Elements that a rank's buffers need.

@@ -1,10 +1,10 @@
-// Many endpoints of a made-up job that hangs, in one process. Their answers are written beforehand,
+// Serves many endpoints of a hung simulated job from one process. Answers are prepared in advance,
 // so that only the client is measured.
 //
 //   endpoints --nodes=2000 --targets=/tmp/targets.json
 //
-// Writes the addresses in the format of file_sd, prints "ready", and answers until standard input
-// ends: what `pulse diagnose` and `pulse watch` ask.
+// Writes the addresses in file_sd format, prints "ready", and serves the requests of `pulse
+// diagnose` and `pulse watch` until standard input ends.
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>

@@ -17,7 +17,7 @@ using Leave = JobEnding::Leave;
 
 // --- Building blocks
 
-// Roughly the longest step.
+// Returns roughly the longest step.
 int64_t StepNs(const Scenario& s) {
   const int slots = 2 * s.layout.pipeline - 1;
   return s.layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
@@ -34,8 +34,8 @@ int AnotherRank(const Scenario& s, int rank, Generator* random) {
   return other + static_cast<int>(other >= rank);
 }
 
-// Draws the job, the culprit, the moment of the fault, and the moment at which endpoints are asked.
-// In between is time enough for a hang.
+// Draws the job, the culprit, the time of the fault, and the time of the poll, with time enough for
+// a hang in between.
 void Draw(Scenario* s, Generator* random, JobLayout (*make)(Generator*) = MakeLayout,
           int least_nodes = 1) {
   do {
@@ -100,7 +100,7 @@ Leave AnyWayToLeave(Generator* random) {
   return kWays[Between(random, 0, 2)];
 }
 
-// Asks several times after so many steps.
+// Schedules several polls after that many steps.
 void AskSlow(Scenario* s, Generator* random, int64_t steps) {
   s->layout.slowdown = 1 << Between(random, 4, 6);
   s->options.sampling_exponent = static_cast<int>(Between(random, 0, 1));
@@ -125,7 +125,7 @@ void LauncherEndsANode(Scenario* s, Generator* random) {
   EndNode(s, s->layout.NodeOf(rank), rank, at_ns + Between(random, 50, 2000) * kMs, random);
 }
 
-// A watchdog ends some waiting ranks, before the threshold of the job or after it.
+// A watchdog ends some waiting ranks, before or after the job's threshold.
 void Watchdog(Scenario* s, Generator* random, Kind kind, bool ends_nodes) {
   Draw(s, random, MakeLayout, 2);
   Stand(s, random);
@@ -197,7 +197,7 @@ void UnequalBroadcast(Scenario* s, Generator* random) {
   s->truth = Truth::kSides;
 }
 
-// --- Waits that are not NCCL's
+// --- Waits outside NCCL
 
 void SecondHand(Scenario* s, Generator* random) {
   Draw(s, random);
@@ -243,7 +243,7 @@ void SuspendedBefore(Scenario* s, Generator* random) {
   Stand(s, random);
 }
 
-// --- Jobs that go on without some ranks
+// --- Jobs that continue without some ranks
 
 // The last ranks die. The others shrink the job or are restarted.
 void GoOn(Scenario* s, Generator* random, bool is_restart, bool hangs_again) {
@@ -284,7 +284,7 @@ void RestartsAndHangs(Scenario* s, Generator* random) { GoOn(s, random, true, tr
 
 // --- What watchers and endpoints know
 
-// The culprit's endpoint and some others are silent in the first looks, or in the last looks.
+// The endpoints of the culprit and some others are silent in the first polls, or in the last ones.
 void Partial(Scenario* s, Generator* random, bool is_silent_first) {
   Draw(s, random, MakeLayout, 2);
   Stand(s, random);
@@ -294,7 +294,7 @@ void Partial(Scenario* s, Generator* random, bool is_silent_first) {
   for (int64_t i = 0; i < more; ++i) {
     some[Between(random, 0, s->layout.nodes() - 1)] = Toss(random) ? Answer::kNone : Answer::kStale;
   }
-  // A waiting rank's endpoint answers.
+  // One waiting rank's endpoint answers.
   const auto heard = (s->layout.NodeOf(s->options.rank) + 1) % s->layout.nodes();
   some[heard] = Answer::kNow;
   s->answers.assign(s->layout.nodes(), Answer::kNow);
@@ -306,7 +306,7 @@ void Partial(Scenario* s, Generator* random, bool is_silent_first) {
 void FallsSilent(Scenario* s, Generator* random) { Partial(s, random, false); }
 void AnswersLater(Scenario* s, Generator* random) { Partial(s, random, true); }
 
-// All ranks have begun a call of a communicator that is not measured, and it does not end.
+// An unmeasured communicator's call does not end, although all ranks have begun it.
 void BeyondTheLimit(Scenario* s, Generator* random) {
   Draw(s, random);
   s->layout.has_world = true;

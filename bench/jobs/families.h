@@ -1,5 +1,5 @@
-// Families of made-up jobs. The jobs of a family have one fault at random ranks and moments of random
-// layouts. A family says what is done to its jobs, and the verdict that they must get (Truth).
+// Families of simulated jobs. All jobs of a family have the same fault, at random ranks and times
+// of random layouts. A family defines the fault and the verdict that its jobs must get (Truth).
 //
 // Thread: any; constant data.
 #ifndef BENCH_JOBS_FAMILIES_H_
@@ -17,7 +17,7 @@ namespace nccl_pulse {
 struct Family {
   const char* name;
   uint64_t number;  // the same seeds give the same jobs, whatever is added
-  // The least number of right verdicts on seeds 0 to 7. Raise it with each improvement.
+  // Minimum of right verdicts on seeds 0 to 7. Raise it with each improvement.
   int least_right;
   void (*make)(Scenario* scenario, Generator* random);
 };

@@ -33,7 +33,7 @@ int RankAt(const JobLayout& layout, Place place) {
   return (place.pipeline * layout.data + place.data) * layout.tensor + place.tensor;
 }
 
-// The index of a rank's group among those of its kind.
+// Returns the index of a rank's group among those of its kind.
 int NumberOf(const JobLayout& layout, GroupKind kind, Place place) {
   switch (kind) {
     case GroupKind::kTensor:
@@ -129,8 +129,8 @@ class Programmer {
     } else if (!layout_.is_sharded) {
       Collective(GroupKind::kData, "AllGather", 6, 3 * kMs);
     }
-    Add({StepKind::kSync, -1, -1, "", 0, 0});  // somebody looks at the loss
-    // The root has read the next batch now. The others have posted theirs long ago.
+    Add({StepKind::kSync, -1, -1, "", 0, 0});  // the loss is read
+    // The root has read the next batch. The others posted theirs long ago.
     if (place_.data == 0) Collective(GroupKind::kInput, "Broadcast", 5, 300 * kUs);
     return std::move(steps_);
   }
@@ -167,7 +167,7 @@ class Programmer {
 
   void Overlapped() {
     if (layout_.pipeline == 1) {
-      // Of the step before; nothing in the first one.
+      // From the previous step; nothing in the first one.
       Await(0, StreamOf(GroupKind::kInput));
       if (place_.data != 0) Collective(GroupKind::kInput, "Broadcast", 5, 300 * kUs);
       Layers(false);
@@ -198,7 +198,7 @@ class Programmer {
   void Await(int stream, int awaited_stream) {
     steps_.push_back({StepKind::kAwait, -1, -1, "", 0, 0, stream, awaited_stream});
   }
-  // Behind the layers that make what is sent.
+  // After the layers that produce the data.
   void SendAhead(GroupKind kind) {
     Layers(kind == GroupKind::kBackward);
     Await(StreamOf(kind), 0);

@@ -16,8 +16,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr int64_t kNever = INT64_MAX;
-// Launches closer to each other mostly have no event in front of them, but for the first after each
-// look of the background thread (docs/timing.md).
+// Launches closer together mostly have no event before them, except the first after each iteration
+// of the background thread (docs/timing.md).
 constexpr int64_t kGateGapNs = 200'000;
 constexpr int64_t kLookNs = 20'000'000;
 constexpr int kHurriedGates = 4;
@@ -60,7 +60,8 @@ void JobMember::Launch(const JobStep& step, const std::vector<int>& peers, int64
     if (step.kind == StepKind::kCollective) CountReported(step.op);
   }
   ++snapshot_.launches;
-  // The plugin counts them once they no longer stand (plugin/tracker/unreported_operations.h).
+  // The plugin counts them once they are no longer pending
+  // (plugin/tracker/unreported_operations.h).
   if (snapshot_.unreported_calls != 0) CountUnreported(hidden_op_, snapshot_.unreported_calls);
   snapshot_.unreported_calls = 0;
   snapshot_.unreported_since_realtime_ns = 0;
@@ -163,7 +164,7 @@ void JobMember::Finish(const JobStep& step, int64_t launched_ns, int64_t begun_n
        end_ns - begun_ns, end_ns, sampling_exponent);
 }
 
-// This does what RecordWriter::NoteWait does. No job here waits in so many kinds of calls, or for so
+// Like RecordWriter::NoteWait, except that no job here waits in so many kinds of calls, or for so
 // long that a wait no longer counts.
 void JobMember::RememberWait(int64_t begin_ns, int64_t end_ns) {
   const auto stood_ns = static_cast<uint64_t>(std::max<int64_t>(end_ns - begin_ns, 0));
@@ -190,12 +191,12 @@ void JobMember::RememberWait(int64_t begin_ns, int64_t end_ns) {
   waited_until_ns_ = end_ns;
 }
 
-// If it is one of the sample: of collectives and exchanges the same ones on all ranks.
+// Times the call if it is sampled; collectives and exchanges are sampled alike on all ranks.
 void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
                      int sampling_exponent) {
   std::size_t row = 0;
   uint64_t number = NumberOfKind(op, size_class, &row);
-  // Launches of several calls are known by their own number.
+  // Launches of several calls use their own number.
   if (std::strcmp(op, "Grouped") == 0) number = snapshot_.launches_completed - 1;
   if ((JobRandom(number).Next() & ((uint64_t{1} << sampling_exponent) - 1)) != 0) return;
   Sum(op, size_class, duration_ns);
@@ -206,7 +207,7 @@ void JobMember::Time(const char* op, int size_class, int64_t duration_ns, int64_
   timed.call_number = number;
   timed.duration_ns = static_cast<uint64_t>(duration_ns);
   timed.end_realtime_ns = kJobStart + end_ns;
-  // The same kind has the same place on all ranks.
+  // A kind has the same row on all ranks.
   if (std::strcmp(op, "Grouped") != 0) KeepIfAgreed(timed, static_cast<uint32_t>(row));
   std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
   ring.push_back(std::move(timed));
@@ -253,7 +254,7 @@ void JobMember::Sum(const char* op, int size_class, int64_t duration_ns) {
   latency->histogram.sum_ns += static_cast<uint64_t>(duration_ns);
 }
 
-// The last ones, and what was kept of each moment before them.
+// Takes the last calls, and the earlier ones kept for each second.
 void JobMember::TakeTimedCalls() {
   std::vector<TimedCallSnapshot>& ring = snapshot_.timed_calls;
   KeepLast(&ring);
@@ -276,7 +277,7 @@ CommunicatorSnapshot JobMember::Take(int64_t now_ns) {
     snapshot_.oldest_launch = !oldest.is_gated            ? OldestLaunch::kUnknown
                               : oldest.begun_ns == kNever ? OldestLaunch::kNotBegun
                                                           : OldestLaunch::kBegun;
-    // The gate of the next one shows that it is not complete.
+    // The next one's gate shows that it is not complete.
     snapshot_.is_at_oldest = snapshot_.oldest_launch == OldestLaunch::kBegun &&
                              launches_.size() > 1 && launches_[1].is_gated;
   }

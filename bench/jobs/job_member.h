@@ -1,4 +1,4 @@
-// What a plugin would have measured of one rank's part in a communicator.
+// JobMember is one rank's part in a communicator, as a plugin would have measured it.
 //
 // Thread: one.
 #ifndef BENCH_JOBS_JOB_MEMBER_H_
@@ -19,7 +19,7 @@ class JobRandom {
  public:
   explicit JobRandom(uint64_t seed) : state_(seed * 2 + 1) {}
   uint64_t Next();
-  double Share();  // from 0 to below 1
+  double Share();  // in [0, 1)
 
  private:
   uint64_t state_;
@@ -29,23 +29,23 @@ class JobRandom {
 class JobMember {
  public:
   CommunicatorSnapshot& snapshot() { return snapshot_; }
-  // For the pages of an endpoint that is scraped; of what was timed.
+  // Timed latencies, for the pages of a scraped endpoint.
   const std::vector<LatencySnapshot>& latencies() const { return latencies_; }
 
-  // `peers`: of an exchange, ranks of the communicator without its own.
+  // `peers`: of an exchange, ranks of the communicator without this one.
   void Launch(const JobStep& step, const std::vector<int>& peers, int64_t now_ns);
-  // A call that makes nothing.
+  // A call that launches nothing.
   void Fail(const JobStep& step);
   void Begin(int64_t launched_ns, int64_t begun_ns);
-  // The oldest one.
+  // Ends the oldest launch.
   void Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
               int sampling_exponent);
-  // Its network steps end all the time meanwhile.
+  // Sets when its network steps progress.
   void Move(int64_t from_ns, int64_t until_ns) { moves_ = {from_ns, until_ns}; }
-  // With what is in flight.
+  // Returns the snapshot, including work in flight.
   CommunicatorSnapshot Take(int64_t now_ns);
 
-  uint64_t next_instance = 0;  // the number of the next call that its GPU comes to
+  uint64_t next_instance = 0;  // number of the GPU's next call
 
  private:
   struct Outstanding {
@@ -55,7 +55,7 @@ class JobMember {
   struct LastCall {
     const char* op;
     int size_class;
-    uint64_t collective;  // its number among them, 0: Send or Recv
+    uint64_t collective;  // number among the collectives, 0: Send or Recv
     uint64_t launch;
     int64_t launched_ns;
     int root, peer;
@@ -73,7 +73,7 @@ class JobMember {
   };
 
   void Count(const char* op, int size_class, uint64_t calls);
-  // Its number among the calls of its kind, from 0.
+  // Returns its number among the calls of its kind, from 0.
   uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
   void CountReported(const char* op);
   void CountUnreported(const std::string& op, uint64_t calls);
@@ -85,7 +85,8 @@ class JobMember {
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
   void Sum(const char* op, int size_class, int64_t duration_ns);
-  // If it is the one that all ranks pick of its moment (metrics/agreed_call.h). `row`: of its kind.
+  // Keeps the call if it is the agreed one of its second (metrics/agreed_call.h). `row`: of its
+  // kind.
   void KeepIfAgreed(const TimedCallSnapshot& timed, uint32_t row);
   void TakeTimedCalls();
 
@@ -93,10 +94,10 @@ class JobMember {
   std::deque<Outstanding> launches_;
   std::deque<LastCall> last_calls_;
   uint64_t collectives_ = 0;
-  std::string hidden_op_;        // the calls whose launch was last not reported were this
-  int64_t waited_until_ns_ = 0;  // long, last
-  int64_t looked_ = -1;          // the background thread's round in which it launched last
-  int hurried_gates_ = 0;        // that are left of it
+  std::string hidden_op_;        // operation of the last calls without reported launch
+  int64_t waited_until_ns_ = 0;  // end of the last long wait
+  int64_t looked_ = -1;          // the background thread's iteration at the last launch
+  int hurried_gates_ = 0;        // remaining in that iteration
   std::pair<int64_t, int64_t> moves_;
   std::vector<Timed> timed_;
   std::deque<Agreed> of_moments_;  // oldest first

@@ -9,7 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The same for the same place, from 0 to below 1.
+// Returns the same value in [0, 1) for the same arguments.
 double ShareAt(const JobRunOptions& options, int a, int b) {
   return JobRandom(options.seed ^ static_cast<uint64_t>(a) << 32 ^ static_cast<uint64_t>(b))
       .Share();
@@ -32,7 +32,7 @@ double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number,
     return IsEvaluation(options, step) ? 0.7 + 0.8 * ShareAt(options, stage, -2) : usual;
   }
   if (options.fault == Fault::kLonger) {
-    // Stages have up to four times as much to do as others, as before.
+    // Stages differ by up to a factor of four, as before.
     const double usual = std::exp2(ShareAt(options, replica, step) - 0.5) *
                          std::exp2(2 * ShareAt(options, stage, -3) - 1);
     if (!has_changed) return usual;

@@ -1,4 +1,4 @@
-// One rank of a made-up job while it runs: its program, its stream, and its part in communicators.
+// RunningRank is one rank of a simulated job at run time: program, streams and communicators.
 //
 // Times are nanoseconds since kJobStart. Thread: one.
 #ifndef BENCH_JOBS_JOB_RANK_H_
@@ -20,23 +20,23 @@ namespace nccl_pulse {
 
 inline constexpr int64_t kNever = INT64_MAX;
 
-// What is queued on a rank's stream.
+// An entry in a rank's stream.
 struct JobItem {
   const JobStep* step;
   int64_t launched_ns;
   int64_t begun_ns = kNever;
   int64_t work_ns = 0;
   bool is_stuck = false;
-  JobStep own;              // of a call that differs from the program's; then `step` is null
-  std::size_t awaited = 0;  // of kAwait: how many items of the other stream
-  bool is_absent = false;   // of kExchange: it has nothing to exchange this time
+  JobStep own;              // a call that differs from the program's; `step` is null then
+  std::size_t awaited = 0;  // of kAwait: number of items of the other stream
+  bool is_absent = false;   // of kExchange: nothing to exchange this time
   const JobStep& what() const { return step != nullptr ? *step : own; }
 };
 
 struct JobStream {
   std::deque<JobItem> queue;
   int64_t gpu_ns = 0;
-  std::vector<int64_t> ends_ns;  // of what has ended, in order
+  std::vector<int64_t> ends_ns;  // of ended items, in order
 };
 
 struct RunningRank {
@@ -52,18 +52,18 @@ struct RunningRank {
   uint32_t driver_error = 0;
   int64_t driver_error_ns = 0;
   int steps = 0;
-  int64_t seen_ns = 0;                   // until when its actions are on the page
+  int64_t seen_ns = 0;                   // its actions until then are on the page
   std::map<int, JobMember> memberships;  // by group
-  std::map<int, int> exchanges;          // that it has come to, by group
+  std::map<int, int> exchanges;          // exchanges reached, by group
   double slow = 1;
   ProcessPace pace;
   int64_t next_page_ns = kNever;
 
-  std::vector<Deed> deeds;      // that are still to be done
-  std::vector<JobStep> ending;  // its last step, if it has one
+  std::vector<Deed> deeds;      // not done yet
+  std::vector<JobStep> ending;  // its last step, if any
   bool is_ending = false;
-  int64_t dies_ns = kNever;  // its GPU does nothing from then on
-  int64_t left_ns = kNever;  // `end` has how, kLive: it has finalized its communicators
+  int64_t dies_ns = kNever;  // its GPU does nothing after this
+  int64_t left_ns = kNever;  // reason in `end`; kLive: it has finalized its communicators
   ProcessEnd end{};
   bool has_aborted = false;
 
@@ -72,16 +72,17 @@ struct RunningRank {
   }
 };
 
-// How much a rank has to do in a step, by the healthy differences between ranks: 1 is usual.
+// Returns a rank's work in a step relative to the usual 1, with the healthy differences between
+// ranks.
 double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number, int step);
 bool IsEvaluation(const JobRunOptions& options, int step);
-// Of kInput: how long it waits before a step.
+// For kInput: returns how long the rank waits before a step.
 int64_t InputWaitNs(const JobRunOptions& options, const JobLayout& layout, int number, int step);
 
-// What its endpoint reads for a page.
+// Updates the endpoint's page from the rank.
 void MakePage(const JobRunOptions& options, int64_t now_ns, RunningRank* rank);
 
-// What its endpoint knows of it. Ends the use of its memberships.
+// Returns what the rank's endpoint knows. Its memberships must not be used afterwards.
 ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options, int number,
                           RunningRank* rank);
 

@@ -32,7 +32,7 @@ struct Instance {
   bool is_broken = false;
   bool has_root = false;
   int64_t root_begun_ns = 0;
-  std::vector<int> waiting;  // of a call that is left early
+  std::vector<int> waiting;  // in a call that is left early
   std::vector<int> absent;
 };
 
@@ -54,11 +54,11 @@ class Run {
     end_ns_ = options.asked_ns + options.asked_within_ns + options.run_on_ns;
     const bool is_paused = Is(Fault::kPause) || Is(Fault::kAllPause) || Is(Fault::kQueued) ||
                            Is(Fault::kMoves) || Is(Fault::kLongBefore);
-    if (is_paused) end_ns_ = kNever / 2;  // without an end, see AskAfter
+    if (is_paused) end_ns_ = kNever / 2;  // no end, see AskAfter
     std::vector<std::vector<JobStep>> programs = ProgramOf(layout, groups);
     std::vector<std::vector<JobStep>> evaluations;
     if (Is(Fault::kEvaluates)) evaluations = ProgramOf(layout, groups, Phase::kEvaluation);
-    std::vector<int64_t> page_ns;  // the first one of each node
+    std::vector<int64_t> page_ns;  // first page of each node
     for (int node = 0; options.page_every_ns != 0 && node < layout.nodes(); ++node) {
       page_ns.push_back(
           static_cast<int64_t>(asked.Share() * static_cast<double>(options.page_every_ns)));
@@ -110,7 +110,7 @@ class Run {
     return rank == options_.rank ||
            (Is(Fault::kHostPaused) && layout_.NodeOf(rank) == layout_.NodeOf(options_.rank));
   }
-  // Of kLooked and kLongBefore.
+  // Returns the other rank of kLooked and kLongBefore.
   int Other() const { return (options_.rank + 1) % layout_.ranks(); }
 
   // Schedules a deed.
@@ -130,7 +130,7 @@ class Run {
     if (!dies) rank.run_state = RunState::kStopped;
   }
 
-  // Does all deeds of the rank that are due.
+  // Runs all due deeds of the rank.
   void Do(RunningRank* rank) {
     rank->is_halted |= rank->host_ns >= rank->dies_ns;
     for (std::size_t i = 0; i < rank->deeds.size();) {
@@ -160,7 +160,7 @@ class Run {
     return slowness;
   }
 
-  // The last call is on the widest group.
+  // The last call uses the widest group.
   void AddEnding() {
     const auto wide = std::max_element(
         groups_.begin(), groups_.end(),
@@ -199,7 +199,7 @@ class Run {
         options_.ending.leave == JobEnding::Leave::kExits ? ProcessEnd::kExit : ProcessEnd::kLost;
   }
 
-  // From some moment on nothing new is known of it.
+  // Hides everything new of the rank from some time on.
   void HideStopped(int number) {
     RunningRank& rank = ranks_[number];
     int64_t until_ns = kNever;
@@ -212,7 +212,7 @@ class Run {
     if (!Is(Fault::kExits)) rank.run_state = options_.run_state;
   }
 
-  // Its own, and soon after what reaches some of those that it works with over links.
+  // Fails its own GPU, and soon after some peers reached over links.
   void FailGpus() {
     constexpr uint32_t kOwn[] = {214, 700, 702, 715};
     constexpr uint32_t kLaunchFailed = 719;
@@ -231,7 +231,7 @@ class Run {
     }
   }
 
-  // The kernel that this GPU comes to next does not end, and is none of NCCL's.
+  // True if the next kernel of this GPU never ends and is not NCCL's.
   bool IsForeign(int number) const {
     if (ranks_[number].has_erred || ranks_[number].steps <= options_.change_step) return false;
     if (Is(Fault::kForeign)) return true;
@@ -304,7 +304,7 @@ class Run {
       switch (step.kind) {
         case StepKind::kHostWork:
           rank.host_ns += Work(number, step);
-          // A rank of a slow host is late to the point where its GPU waits for it.
+          // A rank on a slow host is late to the point where its GPU waits for it.
           if (Is(Fault::kSlowHost) && rank.slow > 1 && rank.host_ns >= options_.fault_ns) {
             rank.streams[0].queue.push_back(
                 {&step, rank.host_ns, kNever, Work(number, step), false, {}});
@@ -343,7 +343,7 @@ class Run {
     }
   }
 
-  // The optimizer's: behind it stands one more call, as a rule.
+  // True for the optimizer's kernel, which one more call usually follows.
   bool IsLongKernel(const RunningRank& rank) const {
     return rank.steps == options_.change_step + 1 &&
            std::none_of(rank.program.begin() + static_cast<std::ptrdiff_t>(rank.at) + 1,
@@ -384,7 +384,7 @@ class Run {
     for (int i = 0; i < layout_.ranks(); ++i) ranks_[i].seen_ns = asked_ns_[layout_.NodeOf(i)];
   }
 
-  // True if its program does not go on.
+  // True if its program stalls.
   bool Err(int number) {
     RunningRank& rank = ranks_[number];
     const JobStep& step = rank.program[rank.at];
@@ -434,7 +434,7 @@ class Run {
     }
   }
 
-  // The rank first sends what it sends to that peer later in this step.
+  // The rank first sends what it would send to that peer later in this step.
   static void SendFirst(RunningRank* rank, int peer) {
     for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
       const JobStep& step = rank->program[i];
@@ -445,7 +445,7 @@ class Run {
     }
   }
 
-  // Goes on with the next collective of `group` that is not `op`.
+  // Continues with the next collective of `group` that is not `op`.
   void Swap(RunningRank* rank, int group, const std::string& op) {
     for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
       const JobStep& step = rank->program[i];
@@ -485,7 +485,7 @@ class Run {
     rank.memberships[step.group].Launch(step, peers, rank.host_ns);
   }
 
-  // With kDeadLink, the rank has nothing to exchange that time.
+  // True if kDeadLink leaves the rank nothing to exchange that time.
   bool IsAbsent(int group, int exchange, int number) const {
     if (!Is(Fault::kDeadLink) || number == options_.rank || number == options_.other) return false;
     constexpr double kShare = 0.2;
@@ -500,7 +500,7 @@ class Run {
       for (const JobStream& stream : ranks_[number].streams) items += stream.ends_ns.size();
       return items;
     };
-    // What ends on one stream may be what another one waits for.
+    // Work that ends on one stream may release another one.
     for (std::size_t before = SIZE_MAX; before != ended();) {
       before = ended();
       for (JobStream& stream : ranks_[number].streams) AdvanceStream(number, &stream);
@@ -562,7 +562,7 @@ class Run {
     }
   }
 
-  // What has been sent and not received yet, of a Send or Recv of that rank.
+  // Messages of that rank's Send or Recv, sent but not received.
   std::deque<int64_t>& Message(int number, const JobStep& step) {
     return messages_[KeyOf(number, step)];
   }
@@ -570,7 +570,7 @@ class Run {
     const bool sends = step.kind == StepKind::kSend;
     return {step.group, sends ? number : step.peer, sends ? step.peer : number};
   }
-  // With kDeadLink, a pipeline loses this message.
+  // True if kDeadLink loses this message in a pipeline.
   bool IsLost(int number, const JobStep& step, int64_t begun_ns) const {
     const bool is_link = (number == options_.rank && step.peer == options_.other) ||
                          (number == options_.other && step.peer == options_.rank);
@@ -583,7 +583,7 @@ class Run {
     stream->queue.pop_front();
   }
 
-  // The oldest launch of its communicator reaches the front of the stream.
+  // The communicator's oldest launch reaches the front of the stream.
   static void Begin(RunningRank* rank, JobItem* item, int64_t begin_ns) {
     if (item->begun_ns != kNever) return;
     item->begun_ns = begin_ns;
@@ -692,13 +692,13 @@ class Run {
                        [&](int member) { return ranks_[member].dies_ns < end_ns; });
   }
 
-  // Whether one of its ranks is on that rank's node.
+  // True if one of the group's ranks is on that rank's node.
   bool Spans(const JobGroup& group, int rank) const {
     return std::any_of(group.members.begin(), group.members.end(),
                        [&](int member) { return layout_.NodeOf(member) == layout_.NodeOf(rank); });
   }
 
-  // What is at the front of its stream.
+  // Ends the item at the front of its stream.
   void Finish(int number, int group, int64_t end_ns) {
     RunningRank& rank = ranks_[number];
     JobStream& stream = rank.streams[groups_[group].stream];
@@ -713,7 +713,7 @@ class Run {
                                                options_.sampling_exponent);
   }
 
-  // One of those that the watchdog picks: some of the ranks that stood when it acted.
+  // True for ranks that the watchdog ends: some of those waiting at that time.
   bool IsVictim(int number) {
     constexpr double kShare = 0.3;
     constexpr int64_t kPatienceNs = 11 * kSecond;
@@ -744,7 +744,7 @@ class Run {
     }
   }
 
-  // A second one of the ranks of a group.
+  // Adds a second communicator of a group's ranks.
   void MakeCommunicator(int number, ProcessSnapshot* process) const {
     const JobGroup& group = groups_[options_.group];
     const auto found = std::find(group.members.begin(), group.members.end(), number);
@@ -789,10 +789,10 @@ class Run {
   bool is_asked_ = false, has_moved_ = false, is_link_dead_ = false;
   std::vector<RunningRank> ranks_;
   std::deque<int> awake_;
-  std::vector<std::deque<Instance>> instances_;  // by group, without those that have ended
+  std::vector<std::deque<Instance>> instances_;  // by group, without ended ones
   std::vector<uint64_t> first_instance_;
   std::map<std::tuple<int, int, int>, std::deque<int64_t>> messages_;  // group, from, to
-  std::map<std::tuple<int, int, int>, std::deque<int64_t>> received_;  // when each ended
+  std::map<std::tuple<int, int, int>, std::deque<int64_t>> received_;  // end of each
 };
 
 }  // namespace

@@ -1,9 +1,9 @@
-// A made-up job in simulated time, as the plugins of its processes would have measured it: hosts
-// run ahead of their GPUs, GPUs wait for each other in collectives, and somebody may do something
-// wrong. Minutes take milliseconds, and the same seed gives the same job.
+// RunJob simulates a job as the plugins of its processes would have measured it: hosts run ahead of
+// their GPUs, GPUs wait for each other in collectives, and a rank may have a fault. Minutes take
+// milliseconds, and a seed always gives the same job.
 //
-// Of NCCL only what the diagnosis looks at is made up: calls, launches, when they began and ended
-// on the GPU, and the ring of timed calls. A Send ends by itself, as a small one does.
+// It only simulates what the diagnosis reads of NCCL: calls, launches, their begin and end on the
+// GPU, and the ring of timed calls. A Send ends without its receiver, like a small one.
 //
 // Thread: one.
 #ifndef BENCH_JOBS_JOB_RUN_H_
@@ -19,135 +19,134 @@
 
 namespace nccl_pulse {
 
-inline constexpr int kOtherPids = 1000000;  // of another job's processes, from here on
+inline constexpr int kOtherPids = 1000000;  // first pid of another job's processes
 inline constexpr int64_t kJobStart = int64_t{1760000000} * 1000000000;
 
 enum class Fault {
   kNone,
-  kHostStuck,        // its program does not go on
+  kHostStuck,        // its program stalls
   kGpuStuck,         // a kernel before its next call does not end
-  kProcessGone,      // killed, and its endpoint knows
-  kProcessVanished,  // killed, and nobody knows of it any longer
+  kProcessGone,      // killed, with its endpoint's knowledge
+  kProcessVanished,  // killed, and no endpoint knows it any longer
   kNodeGone,
-  kWrongOrder,  // it makes two calls of a communicator the other way round
+  kWrongOrder,  // it makes two calls of a communicator in the wrong order
   kWrongSize,   // it calls with another size
   kWrongRoot,   // it calls Broadcast with another root
-  kCircle,      // it uses two communicators the other way round
-  // It sends to a rank before it receives from it, which does the same.
+  kCircle,      // it uses two communicators in the wrong order
+  // It sends to a rank before it receives from it, and that rank does the same.
   kPeerCircle,
-  // What it and `other` send each other does not come. In exchanges some ranks have nothing to
-  // send.
+  // Messages between it and `other` do not arrive. In exchanges some ranks have nothing to send.
   kDeadLink,
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it
-  kNotMade,       // a communicator is made to which it does not come
+  kNotMade,       // it never joins a new communicator
   kNetworkSlow,   // a node's communicators take ten times as long
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,
-  kSlowNode,    // all ranks of a node do
-  kPause,       // healthy: it writes a checkpoint, as it did before, and the others wait
-  kStopped,     // its process is stopped
-  kLooked,      // its program does not go on, and later a debugger holds another one, which waits
-  kDriverCall,  // its program and the plugin's thread are held by the driver; the process runs
-  kHostPaused,  // all processes of its host stop at once
-  kGpuFails,    // its GPU's driver answers with an error, and that of some that it works with later
-  kExits,       // it is in exit()
-  kForeign,     // from `change_step` on a kernel that is not NCCL's does not end, on all GPUs
-  kForeignHost,  // the same on the GPUs of its group, which wait there for its program
-  kLongBefore,   // its program does not go on, long after all have waited for another one, once
-  kAllPause,     // healthy: all stop to evaluate, and nobody waits
-  kSequences,  // healthy: what a replica has to do differs from step to step, half to twice as much
-  kStages,     // healthy: stages of the pipeline have more or less to do, always
-  kInput,      // healthy: now and then a rank waits for its input, some steps long
-  kQueued,     // healthy: the end of a step stands behind a long kernel of each GPU
-  kMoves,      // healthy: a collective takes long, and its data moves
+  kSlowNode,     // all ranks of a node are slow
+  kPause,        // healthy: it writes a checkpoint, as before, while the others wait
+  kStopped,      // its process is stopped
+  kLooked,       // its program stalls; later a debugger stops another one, which waits
+  kDriverCall,   // the driver blocks its program and the plugin's thread; the process runs
+  kHostPaused,   // all processes of its host stop at once
+  kGpuFails,     // its GPU's driver reports an error, and later the drivers of some peers do
+  kExits,        // it is in exit()
+  kForeign,      // from `change_step` on a foreign kernel does not end, on all GPUs
+  kForeignHost,  // the same on its group's GPUs, which wait there for its program
+  kLongBefore,   // its program stalls, long after all have waited once for another one
+  kAllPause,     // healthy: all pause to evaluate, and none waits
+  kSequences,    // healthy: a replica's work varies by step, half to twice as much
+  kStages,       // healthy: pipeline stages always have more or less work
+  kInput,        // healthy: now and then a rank waits for its input for some steps
+  kQueued,       // healthy: the end of a step is queued behind a long kernel of each GPU
+  kMoves,        // healthy: a collective takes long, and its data moves
   // Healthy, from `change_step` on:
-  kLonger,      // all have more to do, and some replicas more than others
-  kEvaluates,   // it evaluates for `change_steps`, then trains as long, and so on; the stages'
-                // shares of that work are others
-  kNodePauses,  // a node does not go on for `pause_ns`, once
-  kStageGrows,  // a stage has more to do
+  kLonger,      // all have more work, and some replicas more than others
+  kEvaluates,   // it alternates between evaluating and training for `change_steps` each; stages
+                // have other shares of evaluation
+  kNodePauses,  // a node pauses for `pause_ns`, once
+  kStageGrows,  // a stage has more work
 };
 
-// What becomes of some of the ranks that have waited for long.
+// What a watchdog does to some of the ranks that have waited for long.
 enum class Watchdog {
   kNone,
-  kKills,   // the process, and its endpoint knows
-  kAborts,  // its communicators: what was in flight ends, and they are finalized
+  kKills,   // the process; its endpoint knows
+  kAborts,  // its communicators: work in flight ends, and they are finalized
 };
 
-// An action of one rank, or on it, at a moment or at the beginning of a step.
+// An action of a rank or on it, at a time or at the beginning of a step.
 struct Deed {
   enum class Kind : uint8_t {
-    kHalts,   // its program does not go on
-    kSticks,  // its GPU: the next kernel that is not NCCL's does not end
+    kHalts,   // its program stalls
+    kSticks,  // its GPU: the next kernel not of NCCL does not end
     kPauses,  // its program, for `for_ns`
     kStops,   // its process, by a signal
-    kDies,    // its process: `end`
+    kDies,    // its process; reason in `end`
     kAborts,  // its communicators
-    kSlows,   // its GPU's own work takes `factor` times as long, up to `until_step`
+    kSlows,   // its GPU's own work takes `factor` times as long, until `until_step`
   };
   Kind kind{};
   int rank = 0;
   int64_t at_ns = 0;  // since the start
-  int step = -1;      // -1: `at_ns` counts
+  int step = -1;      // -1: `at_ns` applies
   int64_t for_ns = 0;
   ProcessEnd end = ProcessEnd::kLost;
   double factor = 1;
   int until_step = INT32_MAX;
-  int period = 0, phase = 0;  // of kSlows: so many steps by turns, in turn 0 or 1; 0: all of them
+  int period = 0, phase = 0;  // of kSlows: in turn 0 or 1 of `period` steps each; 0: always
 };
 
 // The last step of all programs, and how ranks leave afterwards.
 struct JobEnding {
-  int step = -1;  // -1: it has none
+  int step = -1;  // -1: none
   const char* op = "AllReduce";
   int size_class = 0, root_size_class = 0;
   uint64_t bytes = 0, root_bytes = 0;     // 0: by the size class
-  int root = -1;                          // a rank of the group
-  int64_t root_work_ns = 0, work_ns = 0;  // own work of GPUs in front of it
+  int root = -1;                          // rank in the group
+  int64_t root_work_ns = 0, work_ns = 0;  // the GPUs' own work before it
   enum class Leave : uint8_t { kStays, kFinalizes, kExits, kUnderscoreExits };
   Leave leave{};
-  int64_t within_ns = 0;  // each rank leaves at most that long after its last work
+  int64_t within_ns = 0;  // each rank leaves within this time after its last work
 };
 
 struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
-  int rank = 0;          // who does it
+  int rank = 0;          // the faulty rank
   int other = -1;        // of kDeadLink: the other end
   int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
-  RunState run_state{};  // of processes that do not run, as far as is seen
-  int64_t fault_ns = 0;  // from when on, since the start
-  // When the endpoints are asked, since the start; of a pause, since the second one.
+  RunState run_state{};  // of stopped processes, as far as visible
+  int64_t fault_ns = 0;  // begin of the fault, since the start
+  // When the endpoints are polled, since the start; of a pause, since the second one.
   int64_t asked_ns = 0;
-  int64_t asked_within_ns = 0;  // each somewhat later than that, by its node
-  int64_t look_again_ns = 0;    // how much later than `asked_ns` this look is ...
-  int64_t run_on_ns = 0;        // ... of the last one: all looks are at the same job then
-  double slowness = 1.5;        // of slow ones, from `fault_ns` on; and of what has more to do
-  double imbalance = 0.1;       // how much work differs from step to step, at random
+  int64_t asked_within_ns = 0;  // additional delay of each, by node
+  int64_t look_again_ns = 0;    // how much later than `asked_ns` this poll is ...
+  int64_t run_on_ns = 0;        // ... of the last poll: all polls then see the same job
+  double slowness = 1.5;        // factor of slow ranks from `fault_ns` on, or of more work
+  double imbalance = 0.1;       // random variation of work between steps
   bool is_blocking = false;     // hosts wait for each call
   int sampling_exponent = 0;
-  int64_t pause_ns = 0;                   // the first one; the second is in progress when asked
+  int64_t pause_ns = 0;                   // the first pause; the second is in progress at the poll
   int change_step = 0, change_steps = 0;  // of kNotMade: before this step
   std::string job_id = "4711";
-  bool is_other_job = false;   // its processes have other numbers
-  bool has_own_hosts = false;  // of that one
+  bool is_other_job = false;   // its processes have other pids
+  bool has_own_hosts = false;  // of the other job
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
-  int64_t page_every_ns = 0;  // how often endpoints are scraped, 0: never
-  // A rank whose collectives fail at that time: it makes each again. -1: none do.
+  int64_t page_every_ns = 0;  // scrape interval, 0: never
+  // Rank whose collectives fail at that time, each retried. -1: none.
   int failing_rank = -1;
   int64_t failing_ns = 0;
   int failing_calls = 0;
   std::vector<Deed> deeds;
   JobEnding ending;
-  int64_t start_ns = 0;       // when programs begin
-  int attempt = 0;            // processes of each attempt have other numbers
+  int64_t start_ns = 0;       // begin of the programs
+  int attempt = 0;            // processes of each attempt have other pids
   int unmeasured_group = -1;  // a communicator beyond the plugin's limit
   std::string other_job_id;   // of the processes of every second node; "": `job_id`
 };
 
-// What the endpoint of each node knows when it is asked, and when that is, by its clock.
+// An endpoint's knowledge when it is polled, and that time by its node's clock.
 struct NodeSnapshot {
   SnapshotSet set;
   int64_t asked_realtime_ns = 0;

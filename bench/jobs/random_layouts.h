@@ -1,6 +1,6 @@
-// Random layouts of made-up jobs.
+// Random layouts of simulated jobs.
 //
-// Thread: any; the state is in the generator.
+// Thread: any; the generator holds the state.
 #ifndef BENCH_JOBS_RANDOM_LAYOUTS_H_
 #define BENCH_JOBS_RANDOM_LAYOUTS_H_
 

@@ -25,19 +25,19 @@ namespace {
 constexpr int64_t kMs = 1000000;
 constexpr int64_t kSecond = 1000 * kMs;
 constexpr int64_t kHangAfterNs = 10 * kSecond;
-constexpr int64_t kLookEveryNs = kSecond;  // as long as `pulse diagnose` pauses, at least
+constexpr int64_t kLookEveryNs = kSecond;  // minimum pause of `pulse diagnose`
 constexpr int64_t kScrapeEveryNs = 5 * kSecond;
 constexpr int64_t kWatchedNs = 30 * kSecond;
 
 constexpr char kMoreWork[] = "a stage is given more work";
 constexpr char kOrderAhead[] = "wrong order, hosts run ahead";
 
-// What jobs it happens to.
+// Jobs to which the fault happens.
 enum class Jobs {
   kUsual,
   kManyLayers,
-  kPostAhead,      // calls are posted ahead, on streams of their own
-  kCallsFail,      // calls of one rank have failed before, and were made again
+  kPostAhead,      // calls are posted ahead, on their own streams
+  kCallsFail,      // calls of one rank have failed before, and were retried
   kBroadcasts,     // data-parallel ranks get each batch by a Broadcast
   kLargeMessages,  // pipelines of four stages, whose Sends end when they are received
   kExperts,
@@ -46,22 +46,22 @@ enum class Jobs {
 
 struct FaultKind {
   const char* name;
-  uint64_t number;  // the same seeds give the same jobs, whatever is added
+  uint64_t number;  // a seed gives the same jobs, whatever is added
   Fault fault;
   bool is_hang;
-  // It begins after minutes without it, and endpoints are scraped all the time.
+  // The fault begins after healthy minutes, and endpoints are scraped all the time.
   bool is_later = false;
   Jobs jobs = Jobs::kUsual;
   Watchdog watchdog = Watchdog::kNone;
   enum class Endpoint {
     kAnswers,
     kAway,     // that of the culprit's node does not answer
-    kWatched,  // it alone is asked
+    kWatched,  // only that one is polled
   };
   Endpoint endpoint = Endpoint::kAnswers;
-  // What is wrong with another job at the same endpoints; null: there is none.
+  // Fault of another job at the same endpoints; null: no other job.
   const char* other = nullptr;
-  bool has_same_ids = false;  // it has the same communicators
+  bool has_same_ids = false;  // with the same communicators
   bool stands_long = false;   // see StandLong
 };
 
@@ -193,7 +193,7 @@ JobLayout MakeLayoutFor(Jobs jobs, Generator* random) {
 
 bool IsOfKind(const JobGroup& group, GroupKind kind) { return group.kind == kind; }
 
-// A group with collectives; for kCircle the data-parallel one.
+// Returns a group with collectives; for kCircle the data-parallel one.
 int PickGroup(const Scenario& scenario, Generator* random) {
   std::vector<int> candidates;
   int data = 0;
@@ -204,7 +204,7 @@ int PickGroup(const Scenario& scenario, Generator* random) {
     const bool wants_data_only =
         scenario.options.fault == Fault::kCircle || scenario.options.fault == Fault::kWrongRoot;
     if (is_data) data = static_cast<int>(i);
-    // Of two that differ, nobody can tell which is wrong.
+    // If two differ, it is not decidable which is wrong.
     if (group.members.size() < 4 && scenario.options.fault != Fault::kNetworkStuck) continue;
     if (is_data || (is_tensor && !wants_data_only)) candidates.push_back(static_cast<int>(i));
   }
@@ -241,7 +241,7 @@ std::set<int> RanksOfNode(const JobLayout& layout, int node) {
   return ranks;
 }
 
-// One that crosses the network.
+// Returns a group that crosses the network.
 int PickNetworkGroup(const Scenario& scenario, Generator* random) {
   std::vector<int> candidates;
   for (std::size_t i = 0; i < scenario.groups.size(); ++i) {
@@ -253,7 +253,7 @@ int PickNetworkGroup(const Scenario& scenario, Generator* random) {
   return candidates[Between(random, 0, static_cast<int64_t>(candidates.size()) - 1)];
 }
 
-// The narrowest of the rank: experts, tensor-parallel or data-parallel ones.
+// Returns the rank's narrowest group: experts, tensor-parallel or data-parallel.
 int GroupOf(const Scenario& scenario, int rank) {
   for (const GroupKind kind : {GroupKind::kExperts, GroupKind::kTensor, GroupKind::kData}) {
     for (std::size_t i = 0; i < scenario.groups.size(); ++i) {
@@ -267,7 +267,7 @@ int GroupOf(const Scenario& scenario, int rank) {
   return 0;
 }
 
-// Two neighbours of a pipeline, the first behind the other; or two experts.
+// Picks two neighbors of a pipeline, the first behind the other; or two experts.
 void PickPeers(Scenario* scenario, Generator* random) {
   JobRunOptions& options = scenario->options;
   const bool is_pipeline = scenario->layout.pipeline > 1;
@@ -283,7 +283,7 @@ void PickPeers(Scenario* scenario, Generator* random) {
   options.other = members[is_pipeline ? at - 1 : Between(random, 0, at - 1)];
 }
 
-// What stands, stands from some step on, for as long as such things may.
+// Draws the begin and the length of a long stall, and the state of its processes.
 void StandLong(Scenario* scenario, Generator* random) {
   JobRunOptions& options = scenario->options;
   const Fault fault = options.fault;
@@ -297,11 +297,11 @@ void StandLong(Scenario* scenario, Generator* random) {
   }
   if (fault == Fault::kForeignHost) {
     options.group = GroupOf(*scenario, options.rank);
-    // Where hosts wait for each message of a pipeline, nothing of NCCL's is behind that kernel.
+    // If hosts wait for each message of a pipeline, no NCCL work follows that kernel.
     options.is_blocking &= scenario->layout.pipeline == 1;
   }
   if (fault == Fault::kHostPaused && Between(random, 0, 3) == 0) {
-    options.run_state = RunState::kRunning;  // it has just gone on
+    options.run_state = RunState::kRunning;  // just resumed
   }
   if (fault == Fault::kLooked) {
     options.pause_ns = Between(random, 10, 60) * kSecond;
@@ -319,7 +319,7 @@ void StandLong(Scenario* scenario, Generator* random) {
   if (fault == Fault::kMoves) options.group = PickNetworkGroup(*scenario, random);
 }
 
-// Some endpoints of uninvolved nodes do not answer, or answer with old data.
+// Some endpoints of uninvolved nodes do not answer, or return old data.
 void LoseEndpoints(Scenario* scenario, Generator* random) {
   const int culprit = scenario->layout.NodeOf(scenario->options.rank);
   scenario->answers.assign(scenario->layout.nodes(), Answer::kNow);
@@ -339,7 +339,7 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
   scenario->answers[node] = Between(random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
 }
 
-// Minutes without it, then minutes with it.
+// Begins with healthy minutes, then minutes with the fault.
 void BeginLater(Scenario* scenario, Generator* random) {
   JobRunOptions& options = scenario->options;
   options.page_every_ns = Between(random, 5, 30) * kSecond;
@@ -349,12 +349,12 @@ void BeginLater(Scenario* scenario, Generator* random) {
   const int64_t step_ns = scenario->layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
   options.change_step = static_cast<int>(options.fault_ns / step_ns);
   options.change_steps = static_cast<int>(Between(random, 10, 200));
-  // Not so long that it could be one that is on.
+  // Too short to be taken for the current one.
   options.pause_ns =
       std::min(Between(random, 5, 60) * kSecond, (options.asked_ns - options.fault_ns) / 2);
 }
 
-// Which rank an unseen member of a communicator is.
+// Returns the global rank of an unseen member of a communicator.
 int GlobalRank(const Scenario& scenario, const JobRank& rank) {
   if (rank.process != nullptr) {
     return std::stoi(rank.process->global_rank) + (rank.process->pid >= kOtherPids ? kOtherJob : 0);
@@ -369,7 +369,7 @@ int GlobalRank(const Scenario& scenario, const JobRank& rank) {
   return -1;
 }
 
-// Another job, whose ranks may be on the same hosts and have the same job id, or none.
+// Adds another job. Its ranks may share hosts, and may have the same job id, or none.
 void AddOther(const FaultKind& kind, Scenario* scenario) {
   Scenario other = MakeScenario(kind.other, scenario->seed + kOtherJob);
   if (kind.has_same_ids) {
@@ -413,12 +413,12 @@ Outcome Compare(const std::set<int>& named, const std::set<int>& culprits, bool 
   if (named.empty()) return is_place ? Outcome::kPlace : Outcome::kNothing;
   const bool has_all = std::includes(named.begin(), named.end(), culprits.begin(), culprits.end());
   if (has_all) return named.size() == culprits.size() ? Outcome::kRight : Outcome::kAlso;
-  // If some ranks of a node are the only ones that are waited for, those are the suspects.
+  // If all others only wait for some ranks of a node, those are the suspects.
   const bool is_part = std::includes(culprits.begin(), culprits.end(), named.begin(), named.end());
   return is_part ? Outcome::kRight : Outcome::kWrong;
 }
 
-// None if all ranks are of one stage.
+// Returns nothing if all ranks are of one stage.
 std::set<int> FirstStage(const JobLayout& layout) {
   std::set<int> ranks;
   for (int rank = 0; layout.pipeline > 1 && rank < layout.tensor * layout.data; ++rank) {
@@ -574,13 +574,13 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   options.asked_ns = options.fault_ns + Between(&random, 13, 90) * kSecond;
   options.asked_within_ns = Between(&random, 0, 1500) * kMs;
   options.imbalance = static_cast<double>(Between(&random, 2, 30)) / 100;
-  // Calls in the wrong order are only recognised where the host waits for each call.
+  // Calls in the wrong order are only recognized if the host waits for each call.
   options.is_blocking = kind->fault == Fault::kWrongOrder || Between(&random, 0, 4) == 0;
   if (fault == kOrderAhead) options.is_blocking = false;
   if (!kind->is_hang) {
     options.sampling_exponent = static_cast<int>(Between(&random, 0, 2));
     options.fault_ns = 0;
-    // If calls followed each other faster, two endpoints would not know any common ones.
+    // With faster calls, two endpoints would have none in common.
     scenario.layout.slowdown = 1 << Between(&random, 4, 6);
     options.asked_ns = scenario.layout.slowdown * 30 * kMs *
                        (Between(&random, 20, 40) << options.sampling_exponent);
@@ -588,7 +588,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   }
   if (kind->jobs == Jobs::kPostAhead) options.is_blocking = false;
   if (kind->jobs == Jobs::kManyLayers) {
-    // Steps of half a second to four, after 20 to 100 of them.
+    // Steps of half a second to four seconds, polled after 20 to 100 of them.
     const auto step_ms = static_cast<int64_t>(8 * scenario.layout.layers + 10);
     const int64_t wanted_ms = int64_t{500} << Between(&random, 0, 3);
     scenario.layout.slowdown = static_cast<int>(std::max<int64_t>(1, wanted_ms / step_ms));
@@ -604,7 +604,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   if (kind->fault == Fault::kPause || kind->fault == Fault::kAllPause) {
     options.pause_ns = Between(&random, 12, 40) * kSecond;
     options.asked_ns = options.pause_ns * Between(&random, 10, 130) / 100;
-    options.run_on_ns = 0;  // looked at once
+    options.run_on_ns = 0;  // one poll
   }
   if (kind->stands_long) StandLong(&scenario, &random);
   if (kind->fault == Fault::kNodeGone || kind->fault == Fault::kSlowNode ||
@@ -619,7 +619,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     const int64_t until_ns = kind->is_hang ? options.fault_ns : options.asked_ns;
     options.failing_ns = Between(&random, 0, until_ns / 2);
     options.failing_calls = static_cast<int>(Between(&random, 1, 3));
-    // The culprit's own, or another one's.
+    // The culprit, or another rank.
     options.failing_rank = Between(&random, 0, 1) == 0
                                ? options.rank
                                : static_cast<int>(Between(&random, 0, scenario.layout.ranks() - 1));
@@ -627,7 +627,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   if (kind->endpoint == FaultKind::Endpoint::kAway) {
     const int node = scenario.layout.NodeOf(options.rank);
     scenario.answers[node] = Between(&random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
-    // Nobody can tell it from others that are not seen.
+    // It looks like other unseen ranks.
     for (int each = 0; each < scenario.layout.nodes(); ++each) {
       if (scenario.answers[each] != Answer::kNow) {
         scenario.culprits.merge(RanksOfNode(scenario.layout, each));
@@ -646,7 +646,7 @@ constexpr auto KeyOf(const ProcessSnapshot& process) {
   return std::tie(process.hostname, process.pid);
 }
 
-// Adds what the endpoints know of the job before.
+// Adds what the endpoints know of the earlier job.
 void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
   std::vector<NodeSnapshot> old = RunJob(before.layout, before.groups, before.options);
   if (nodes->size() < old.size()) {
@@ -669,11 +669,11 @@ void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
   }
 }
 
-// The answers of all endpoints.
+// Answers of all endpoints.
 struct Asked {
   SnapshotUnion all;
   int64_t longest_hang_after_ns = 0, shortest_hang_after_ns = INT64_MAX;  // of an endpoint
-  std::string error = {};            // an answer cannot be read
+  std::string error = {};            // set if an answer cannot be read
   std::set<std::string> heard = {};  // nodes
 };
 
@@ -698,7 +698,7 @@ void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const Job
   }
 }
 
-// Whom a node's endpoint names from scrape to scrape.
+// Returns whom a node's endpoint names from scrape to scrape.
 Judged WatchNode(const Scenario& scenario) {
   const int node = scenario.layout.NodeOf(scenario.options.rank);
   JobRunOptions options = scenario.options;

@@ -1,4 +1,4 @@
-// How often the verdict on a made-up job is right: docs/detection.md.
+// Counts right verdicts on simulated jobs, for docs/detection.md.
 //
 //   ./bazelw run //bench/jobs:verdicts -- --jobs=1000
 //   ./bazelw run //bench/jobs:verdicts -- --fault="GPU stuck" --seed=17

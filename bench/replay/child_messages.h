@@ -1,7 +1,8 @@
-// What a child of a replay has to say: the plugin's log, and why it failed. The parent prints it.
+// Messages of a replay's child to its parent, which prints them: the plugin's log, and why the
+// child failed.
 //
-// A message is one line in a pipe: a letter for what it is, then the text. Lines of several threads
-// do not mix, up to PIPE_BUF bytes. A full pipe costs the message: a callback must never wait for
+// A message is one line in a pipe: a letter for its kind, then the text. Lines of several threads
+// do not mix, up to PIPE_BUF bytes. A full pipe drops the message: a callback must never wait for
 // this program's output.
 //
 // Thread: any; SetMessagePipe once, before the others.
@@ -15,15 +16,15 @@ namespace nccl_pulse {
 constexpr char kErrorMessage = 'E';
 constexpr char kLogMessage = 'L';
 
-// In the child: `fd` is the pipe's end to write to.
+// Call in the child. `fd`: the pipe's write end.
 void SetMessagePipe(int fd);
 void SendMessage(char kind, std::string_view text);
 
-// Whether NCCL_DEBUG asks for information.
+// True if NCCL_DEBUG asks for information.
 bool ShowInformation();
 
-// NCCL's logger. Like NCCL it passes warnings always and information if NCCL_DEBUG asks for it.
-// Lines with an address pass too, because whoever replays wants to know where to look.
+// Stands in for NCCL's logger. Like NCCL, it always passes warnings, and information if NCCL_DEBUG
+// asks for it. It also passes lines with an address, so that the user knows where to connect.
 __attribute__((format(printf, 5, 6))) void LogToParent(int level, unsigned long flags,
                                                        const char* file, int line,
                                                        const char* format, ...);

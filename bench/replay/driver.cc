@@ -21,17 +21,17 @@ namespace {
 
 // Shorter waits are not worth a system call: the kernel's own slack is as long.
 constexpr int64_t kShortestSleepNs = 50'000;
-// A stop request is noticed within this time.
+// Limits the delay of a stop request.
 constexpr int64_t kLongestSleepNs = 50'000'000;
 
 constexpr int kEventTypes = 15;
 
-// Types whose handle is in memory that NCCL reuses without clearing it.
+// Types whose handle is in memory that NCCL reuses without clearing.
 constexpr uint32_t kReusedStorage =
     abi::kEventGroupApi | abi::kEventCollApi | abi::kEventP2pApi | abi::kEventProxyOp |
     abi::kEventProxyStep | abi::kEventProxyCtrl | abi::kEventKernelCh | abi::kEventNetPlugin;
 
-// One mask for the process, in memory that stays, as in NCCL. A plugin may write it at any time.
+// One mask per process, in static memory, as in NCCL. A plugin may write it at any time.
 int g_event_mask = 0;
 
 int BitIndex(uint32_t bit) { return __builtin_ctz(bit); }
@@ -77,8 +77,8 @@ class Driver {
     std::array<void*, kEventTypes> last_handle{};  // by type
   };
 
-  // Everything below is touched only by the thread that holds the baton. The baton is handed over
-  // under mutex_, which orders one holder's accesses before the next one's.
+  // Only the thread that holds the baton touches the fields below. The baton is handed over under
+  // mutex_, which orders one holder's accesses before the next one's.
 
   void ThreadMain(uint32_t thread) {
     std::unique_lock<std::mutex> lock(mutex_);
@@ -134,8 +134,8 @@ class Driver {
     return static_cast<uint32_t>(__atomic_load_n(&g_event_mask, __ATOMIC_RELAXED));
   }
 
-  // The mask that decides about this event. NCCL reads it when an operation is called and keeps the
-  // value for everything that belongs to the operation; with a CUDA graph, for all its replays.
+  // Returns the mask that decides about this event. NCCL reads it when an operation is called and
+  // keeps the value for everything of that operation, and for all replays of a CUDA graph.
   uint32_t MaskOf(const TraceEvent& event) const {
     constexpr uint32_t kOfAnOperation = abi::kEventColl | abi::kEventP2p | abi::kEventProxyOp |
                                         abi::kEventProxyStep | abi::kEventKernelCh |
@@ -154,7 +154,7 @@ class Driver {
                               std::memory_order_relaxed);
   }
 
-  // Whether NCCL would make this callback now.
+  // True if NCCL would make this callback now.
   bool IsDue(const TraceEvent& event) const {
     if (event.callback == Callback::kInit) return !contexts_[event.context].alive;
     if (library_ == nullptr) return false;  // before the first init or after the last finalize
@@ -237,12 +237,12 @@ class Driver {
   void Finalize(uint32_t context) {
     if (!contexts_[context].alive) return;
     if (contexts_[context].pointer != nullptr) library_->Finalize(contexts_[context].pointer);
-    // The pointer is kept: NCCL really makes events with the context of a finalized communicator.
+    // Keeps the pointer: NCCL does make events with the context of a finalized communicator.
     contexts_[context].alive = false;
     if (--alive_ == 0) library_ = nullptr;
   }
 
-  // Sleeps until the recorded time is due. False when the replay is to stop.
+  // Sleeps until the recorded time is due. False if the replay must stop.
   bool WaitUntil(int64_t t_ns) {
     const double recorded_ns =
         static_cast<double>(std::max<int64_t>(t_ns - options_.first_ns, 0)) +
@@ -276,7 +276,7 @@ class Driver {
   std::vector<Context> contexts_;
   std::vector<void*> handles_;     // [0] is NULL
   std::vector<uint32_t> parents_;  // handle -> its parent
-  std::vector<uint32_t> masks_;    // handle -> the mask that it came with
+  std::vector<uint32_t> masks_;    // handle -> its mask
   std::vector<ThreadState> threads_;
 };
 

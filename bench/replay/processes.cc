@@ -26,7 +26,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int kPollMs = 100;
 // Idle time between two repetitions of a run.
 constexpr int64_t kPauseNs = kSecondNs / 2;
-// Processes start this long after the last one is ready, so that none of them is late.
+// Delay from the last ready process to the start, so that none is late.
 constexpr int64_t kStartDelayNs = 20'000'000;
 
 class Parent {
@@ -85,7 +85,7 @@ class Parent {
     for (const ReplayProcess& process : processes_) process.Signal(SIGTERM);
   }
 
-  // Waits a moment for messages and shows them.
+  // Waits briefly for messages and shows them.
   void ReadMessages() {
     std::vector<pollfd> waits;
     for (const ReplayProcess& process : processes_) {
@@ -123,7 +123,7 @@ class Parent {
     }
   }
 
-  // All have read their trace: computes the common time of the run and starts them.
+  // If all have read their trace: computes the common time of the run and starts them.
   void StartWhenReady() {
     if (started_) return;
     int64_t first_ns = INT64_MAX;
@@ -173,7 +173,7 @@ class Parent {
   ReplayConsole console_;
   std::list<ReplayProcess> processes_;  // a list, because they must not move
   int exit_ = kReplayDone;
-  int64_t stopping_since_ns_ = 0;  // 0: it is not stopping
+  int64_t stopping_since_ns_ = 0;  // 0: not stopping
   bool started_ = false;
   bool replayed_ = false;
 };

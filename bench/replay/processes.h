@@ -1,10 +1,9 @@
-// Replays a folder of traces, each file in a process of its own, as the recorded run had it.
+// ReplayProcesses replays a folder of traces, each file in its own process, like the recorded run.
 //
-// The parent forks the processes before any thread exists, waits until all have read their trace,
-// starts them together (a process's callbacks come at the same offset from its peers' as when they
-// were recorded), shows progress, passes on what the plugin logs, and reports the end of each.
-// Ctrl-C or SIGTERM ends all of them in order: communicators are finalized. When one fails, so do
-// the others.
+// The parent forks the processes before any thread exists and waits until all have read their
+// traces. It starts them together, with the recorded offsets between their callbacks. It then shows
+// progress, prints the plugin's log, and reports the end of each. Ctrl-C or SIGTERM ends all of
+// them in order: communicators are finalized. If one fails, all end.
 //
 // Standard output gets the addresses that the plugin announces and a line per finished stage;
 // standard error gets progress and problems. On a terminal progress is one line that is updated;
@@ -25,7 +24,7 @@ namespace nccl_pulse {
 struct ProcessesOptions {
   std::vector<std::string> files;  // traces, one per process
   ReplayOptions replay;            // its logger and times are set here
-  double hold_s = 0;               // how long the processes live on after the last callback
+  double hold_s = 0;               // how long the processes live after the last callback
 };
 
 // Returns a ReplayExit. Never throws; problems have been reported when it returns.

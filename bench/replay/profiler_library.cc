@@ -18,12 +18,12 @@
 namespace nccl_pulse {
 namespace {
 
-// What is in memory that NCCL does not initialize.
+// Content of memory that NCCL does not initialize.
 constexpr int kGarbageByte = 0xa5;
 
 void* Pointer(uint64_t address) { return reinterpret_cast<void*>(address); }
 
-// Not recorded. A plugin must not read it: the first page is never mapped.
+// Buffers are not recorded. A plugin must not read them: the first page is never mapped.
 void* UnreadableBuffer() { return Pointer(0x10); }
 
 template <size_t Size>
@@ -34,7 +34,7 @@ uint8_t IndexOf(const char* const (&names)[Size], std::string_view name, uint8_t
   return otherwise;
 }
 
-// ncclProfilerEventDescr of one version, by its number.
+// Maps a version number to its ncclProfilerEventDescr.
 template <int Version>
 struct Abi;
 template <>

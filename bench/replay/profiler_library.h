@@ -1,8 +1,8 @@
-// A profiler plugin library, called as NCCL calls it, through one version of the API.
+// ProfilerLibrary calls a profiler plugin library as NCCL does, through one version of the API.
 //
-// NCCL's core has one internal form of events (that of the newest version) and an adapter for each
-// older one. This is the same idea over recorded events: the adapter for version N fills version
-// N's descriptor the way NCCL's does, its oddities included:
+// NCCL's core has one internal form of events (the newest version's) and an adapter for each older
+// one. This does the same over recorded events: the adapter for version N fills version N's
+// descriptor like NCCL's, including its oddities:
 //
 //   v5-v7    native; state arguments of the GroupApi states are NULL (2.28.9, which recorded the
 //            traces)
@@ -16,7 +16,7 @@
 // Source: NCCL 2.30.7 src/plugin/profiler/profiler_v1.cc ... profiler_v6.cc; 2.31.2 profiler_v7.cc.
 // Buffers are not recorded; descriptors carry an address that must not be read.
 //
-// Thread: any, as the plugin's own functions. Cost: that of filling a descriptor, and the call.
+// Thread: any, as the plugin's own functions. Cost: filling a descriptor, and the call.
 #ifndef BENCH_REPLAY_PROFILER_LIBRARY_H_
 #define BENCH_REPLAY_PROFILER_LIBRARY_H_
 
@@ -35,9 +35,9 @@ inline constexpr int kNewestApi = 7;
 
 class ProfilerLibrary {
  public:
-  // Loads `path` as NCCL does (RTLD_NOW | RTLD_LOCAL). `api` 1 to 7, or 0 for the newest version
-  // that the library exports, which is NCCL's choice. Unloaded when destroyed. Null, with
-  // kReplayNoLibrary or kReplayNoSymbol in `error`.
+  // Loads `path` as NCCL does (RTLD_NOW | RTLD_LOCAL). `api`: 1 to 7, or 0 for the newest version
+  // that the library exports, which is NCCL's choice. Unloads when destroyed. Returns null, with
+  // kReplayNoLibrary or kReplayNoSymbol in `error`, on failure.
   static std::unique_ptr<ProfilerLibrary> Load(const std::string& path, int api,
                                                ReplayError* error);
 

@@ -11,24 +11,24 @@ namespace {
 
 constexpr int64_t kNone = INT64_MIN;
 
-// The newest time of any callback. kNone: the clock is not replaced.
+// Newest time of any callback. kNone: the clock is not replaced.
 std::atomic<int64_t> newest_ns{kNone};
-// What to add to the real clock while this one runs on. kNone: it does not run.
+// Offset to the real clock after the replay. kNone: the replay has not ended.
 std::atomic<int64_t> offset_ns{kNone};
-// The time of the callback that this thread is in.
+// Time of this thread's current callback.
 thread_local int64_t callback_ns = kNone;
 
 }  // namespace
 
 void Start(int64_t first_ns) {
-  // Relaxed everywhere: each value stands alone. For the threads that make callbacks, the replay's
+  // Relaxed everywhere: the values are independent. For threads that make callbacks, the replay's
   // hand-over between threads orders them.
   newest_ns.store(first_ns, std::memory_order_relaxed);
 }
 
 void Enter(int64_t t_ns) {
   callback_ns = t_ns;
-  // One thread at a time makes callbacks, so load and store need not be one step.
+  // One thread at a time makes callbacks, so load and store need not be atomic together.
   if (t_ns > newest_ns.load(std::memory_order_relaxed)) {
     newest_ns.store(t_ns, std::memory_order_relaxed);
   }
@@ -49,7 +49,7 @@ int64_t Now(int64_t real_ns) {
 }
 
 int64_t RealNow() {
-  // The system call, because clock_gettime may be the one that is replaced.
+  // A system call, because clock_gettime may be the replaced one.
   timespec now = {};
   syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;

@@ -1,16 +1,15 @@
-// A monotonic clock that shows the time of the recording instead of today's.
+// A monotonic clock that shows recorded time.
 //
-// With it, what a plugin measures by CLOCK_MONOTONIC is exactly what was recorded, at any speed of
-// the replay: inside a callback the clock stands at the callback's recorded time; on every other
-// thread it stands at the newest time that any callback had. It starts at the first callback's
-// time, and when the replay has ended it runs on in real time.
+// With it a plugin measures exactly the recorded CLOCK_MONOTONIC times, at any replay speed. Inside
+// a callback the clock shows the callback's recorded time; on other threads the newest time of any
+// callback. It starts at the first callback's time. After the replay it continues in real time.
 //
-// The program that wants it links //bench/replay:recorded_clock_gettime, which defines
+// A program enables it by linking //bench/replay:recorded_clock_gettime, which defines
 // clock_gettime: libraries resolve that function through the program first. Only CLOCK_MONOTONIC is
-// replaced. A wait with an absolute deadline is still the kernel's real clock: a plugin under a
-// recorded clock should wait with relative timeouts.
+// replaced. A wait with an absolute deadline still uses the kernel's clock, so a plugin should use
+// relative timeouts.
 //
-// Thread: SetNow for the thread's own callbacks; all others any. Cost: a few ns.
+// Thread: Enter and Leave for the thread's own callbacks; the others any. Cost: a few ns.
 #ifndef BENCH_REPLAY_RECORDED_CLOCK_H_
 #define BENCH_REPLAY_RECORDED_CLOCK_H_
 
@@ -18,22 +17,22 @@
 
 namespace nccl_pulse::recorded_clock {
 
-// Replaces the clock from now on. It stands at `first_ns`.
+// Replaces the clock from now on. It shows `first_ns`.
 void Start(int64_t first_ns);
 
 // The calling thread enters a callback recorded at `t_ns`.
 void Enter(int64_t t_ns);
 
-// It has returned: this thread sees the common clock again.
+// The callback has returned: this thread sees the common clock again.
 void Leave();
 
-// The replay has ended: the clock runs on from where it stands, in real time.
+// The replay has ended: the clock continues in real time.
 void RunOn();
 
-// What CLOCK_MONOTONIC should show, given what it really shows; `real_ns` itself unless started.
+// Returns the time for CLOCK_MONOTONIC, given the real one; `real_ns` itself unless started.
 int64_t Now(int64_t real_ns);
 
-// Today's CLOCK_MONOTONIC, past any replacement.
+// Returns the real CLOCK_MONOTONIC, bypassing any replacement.
 int64_t RealNow();
 
 }  // namespace nccl_pulse::recorded_clock

@@ -13,12 +13,12 @@ namespace {
 
 using ClockGettime = int (*)(clockid_t, timespec*);
 
-// The next definition in search order: libc's, which needs no system call.
+// Returns the next definition in search order: libc's, which needs no system call.
 ClockGettime Real() {
   static std::atomic<ClockGettime> real{nullptr};
   ClockGettime function = real.load(std::memory_order_relaxed);
   if (function == nullptr) {
-    // Every thread finds the same address, so it does not matter which one stores it.
+    // Every thread finds the same address, so any of them may store it.
     function = reinterpret_cast<ClockGettime>(dlsym(RTLD_NEXT, "clock_gettime"));
     real.store(function, std::memory_order_relaxed);
   }

@@ -12,7 +12,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint32_t kCe = abi::kEventCeColl | abi::kEventCeSync | abi::kEventCeBatch;
-// Types below a Coll or P2p event. Each of them needs its parent.
+// Types below a Coll or P2p event. Each needs its parent.
 constexpr uint32_t kBelowOperation =
     abi::kEventProxyOp | abi::kEventProxyStep | abi::kEventKernelCh | abi::kEventNetPlugin;
 
@@ -119,7 +119,7 @@ void AddCaptureCallbacks(Trace& trace) {
     }
     const uint32_t group_call = trace.events[handles[call].start].parent;
     const uint32_t before = group_call == 0 ? UINT32_MAX : handles[group_call].stop;
-    if (before == UINT32_MAX) continue;  // the recording ended inside the capture
+    if (before == UINT32_MAX) continue;  // the recording ended during the capture
 
     std::vector<TraceEvent>& at_capture = insertions[before];
     const auto add = [&](TraceEvent event, Callback callback, uint32_t handle) -> TraceEvent& {
@@ -156,10 +156,10 @@ void AddCaptureCallbacks(Trace& trace) {
   }
   trace.events = std::move(merged);
 
-  // Sequence numbers as they would be if captured operations did not advance them.
+  // Sequence numbers without counting captured operations.
   struct Counter {
     uint64_t next = 0;
-    uint64_t captured = 0;  // recorded numbers that went to captured operations so far
+    uint64_t captured = 0;  // recorded numbers of captured operations so far
   };
   std::map<std::pair<uint32_t, std::string_view>, Counter> counters;
   for (TraceEvent& event : trace.events) {

@@ -1,21 +1,20 @@
-// Which of the recorded callbacks NCCL would have made for another event mask and API version.
+// Reduction decides which recorded callbacks NCCL would have made for another event mask and API
+// version.
 //
-// Traces are recorded with every event type switched on and API version 5. A plugin that asks for
-// less, or exports an older version, gets fewer calls:
+// Traces are recorded with all event types enabled and API version 5. A plugin that requests fewer,
+// or exports an older version, gets fewer calls:
 //
 //   mask       an event comes if its own bit or that of anything below it is set: NeededBits().
-//   version    the adapters between NCCL's core and an older plugin drop the event types and states
+//   version    the adapters between NCCL's core and an older plugin drop event types and states
 //              that the version does not know.
 //   graphs     NCCL makes Group, Coll and P2p callbacks at each replay of a captured operation only
 //              if the launch carries proxy operations: network traffic, or KernelCh switched on.
 //              Without either they come once, at capture, between the kernel launch and the end of
-//              the group, and replays are silent. The sequence number is then not advanced by
-//              captured operations.
+//              the group. Captured operations then do not advance the sequence number.
 //
-// The last rule changes order and content, so AddCaptureCallbacks() prepares a trace for it once:
-// the callbacks of replays are marked kOnlyWithKernelCh, and callbacks as they come at capture
-// (taken from the first replay; a graph that was never replayed has none) are inserted,
-// kOnlyWithoutKernelCh.
+// The last rule changes order and content, so AddCaptureCallbacks() prepares a trace for it once.
+// It marks the callbacks of replays kOnlyWithKernelCh. It inserts the callbacks of the capture
+// (taken from the first replay; a graph never replayed has none) as kOnlyWithoutKernelCh.
 //
 // Sources: NCCL 2.30.7 src/plugin/profiler.cc (masks), src/plugin/profiler/profiler_v*.cc
 // (adapters), src/enqueue.cc hostStreamPlanTask (graphs); measured with 2.28.9: 840 calls, ten of
@@ -32,11 +31,11 @@
 
 namespace nccl_pulse {
 
-// Mask bits of which one suffices for NCCL to make callbacks of `type` (one abi::kEvent* bit).
+// Returns the mask bits of which one suffices for callbacks of `type` (one abi::kEvent* bit).
 uint32_t NeededBits(uint32_t type);
 
-// Whether a plugin of API version `version` that wrote `mask` gets this callback, as far as mask,
-// version and graphs decide it. (NULL handles suppress further ones, see driver.h.)
+// True if a plugin of API version `version` that wrote `mask` gets this callback, by the rules
+// above. (NULL handles suppress further ones, see driver.h.)
 bool Delivered(const TraceEvent& event, uint32_t mask, int version);
 
 void AddCaptureCallbacks(Trace& trace);

@@ -1,4 +1,4 @@
-// Makes recorded callbacks of NCCL into a plugin library.
+// Replays recorded NCCL callbacks into a plugin library.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -65,7 +65,7 @@ int Main(const std::vector<char*>& arguments) {
   if (!replay.recorded_clock && clock != "real") {
     return Fail(kReplayUsage, "--clock is neither real nor recorded");
   }
-  // The plugin prefers a CPU counter, which nothing can replace. No other thread exists yet.
+  // The plugin prefers a CPU counter, which cannot be replaced. No other thread exists yet.
   if (replay.recorded_clock) {
     setenv("NCCL_PULSE_CLOCK", "monotonic", 1);  // NOLINT(concurrency-mt-unsafe)
   }

@@ -1,5 +1,5 @@
-// One process of a replay: reads its trace, waits for the others, replays, and lives on for as long
-// as it was asked to.
+// RunChild is one process of a replay: it reads its trace, waits for the others, replays, and stays
+// alive for the requested time.
 //
 // Thread: the child's only one.
 #ifndef BENCH_REPLAY_REPLAY_CHILD_H_
@@ -12,7 +12,8 @@
 
 namespace nccl_pulse {
 
-// A child's whole life. Returns its exit status; why it failed has been sent to the parent.
+// Main function of a child. Returns its exit status; the reason of a failure was sent to the
+// parent.
 int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun& shared);
 
 }  // namespace nccl_pulse

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kProgressLineNs = 5'000'000'000;
 
-// The address that a plugin announced, in a form that works on this machine: a host's own name need
-// not resolve.
+// Returns the announced address in a form that works on this machine: a host's own name need not
+// resolve.
 std::string LocalAddress(const std::string& url) {
   constexpr std::string_view kScheme = "http://";
   char host[256] = {};

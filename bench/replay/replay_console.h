@@ -1,6 +1,6 @@
-// What a replay shows: on standard output the addresses that plugins announce and a line per
-// finished stage, on standard error progress and problems. On a terminal progress is one line that
-// is updated; else a line every five seconds.
+// ReplayConsole prints a replay's output: on standard output the plugins' addresses and a line per
+// finished stage, on standard error progress and problems. On a terminal progress is one updated
+// line, else a line every five seconds.
 //
 // Thread: the parent's only one.
 #ifndef BENCH_REPLAY_REPLAY_CONSOLE_H_
@@ -16,9 +16,9 @@ class ReplayConsole {
  public:
   ReplayConsole();
 
-  // A line of a plugin's log; an address in it is announced, once.
+  // Shows a line of a plugin's log. Announces an address in it once.
   void ShowLog(const std::string& process, const std::string& text);
-  // Each problem once.
+  // Shows each problem once.
   void ShowProblem(const std::string& message);
   // `passed` of `run` callbacks in each of `repeat` repetitions (0: until stopped).
   void ShowProgress(int processes, uint64_t passed, uint64_t run, uint64_t repeat);

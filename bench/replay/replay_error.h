@@ -1,4 +1,4 @@
-// How a replay ends, and why it failed.
+// ReplayExit is how a replay ended; ReplayError adds why it failed.
 #ifndef BENCH_REPLAY_REPLAY_ERROR_H_
 #define BENCH_REPLAY_REPLAY_ERROR_H_
 
@@ -6,7 +6,7 @@
 
 namespace nccl_pulse {
 
-// The exit status of the program.
+// Exit statuses of the program.
 enum ReplayExit : int {
   kReplayDone = 0,
   kReplayUsage = 1,          // bad flags or arguments
@@ -14,8 +14,8 @@ enum ReplayExit : int {
   kReplayNoTrace = 3,        // the folder holds no trace file
   kReplayBrokenTrace = 4,    // a line of a trace is not a callback, or a file is not xz
   kReplayNoLibrary = 5,      // the library does not load
-  kReplayNoSymbol = 6,       // the library does not export the asked-for version of the API
-  kReplayCrashed = 7,        // a process was killed by a signal or ended by itself
+  kReplayNoSymbol = 6,       // the library does not export the requested API version
+  kReplayCrashed = 7,        // a signal killed a process, or it exited unexpectedly
   kReplayInterrupted = 130,  // Ctrl-C or SIGTERM
 };
 

@@ -49,7 +49,7 @@ bool ReplayProcess::Start(const ProcessesOptions& options) {
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    // If the parent dies, the children must end, too, and in order.
+    // If the parent dies, the children must end too, in order.
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(kReplayInterrupted);
     SetMessagePipe(ends[1]);

@@ -1,4 +1,4 @@
-// One process of a replay as the parent sees it.
+// ReplayProcess is one process of a replay, for its parent.
 //
 // Thread: the parent's only one.
 #ifndef BENCH_REPLAY_REPLAY_PROCESS_H_
@@ -21,23 +21,23 @@ class ReplayProcess {
   ReplayProcess(const ReplayProcess&) = delete;
   ReplayProcess& operator=(const ReplayProcess&) = delete;
 
-  // Forks it. False, with errno, when the system refuses.
+  // Forks it. False, with errno set, on failure.
   bool Start(const ProcessesOptions& options);
-  // Whole lines that have come from it, in the form of child_messages.h.
+  // Returns the complete lines received, in the format of child_messages.h.
   std::vector<std::string> ReadLines();
-  // Why it failed, as it said.
+  // Stores the child's reason for its failure.
   void SetError(const std::string& error) { error_ = error; }
-  // True once, with the status of waitpid, when it has ended.
+  // True once, with the status of waitpid, after it has ended.
   bool Reap(int* status);
   void Signal(int signal) const;
 
-  const std::string& name() const { return name_; }  // the file's without folder and suffix
-  int messages() const { return messages_; }         // for poll(2); -1: there will be none
+  const std::string& name() const { return name_; }  // file name without folder and suffix
+  int messages() const { return messages_; }         // for poll(2); -1: no more messages
   bool is_running() const { return is_running_; }
   SharedRun& shared() const { return *shared_; }
 
-  // What to say of an end that is a failure, and the exit status of the whole replay. "" when it is
-  // none: it was told to stop, and did.
+  // Returns the message for a failure, and the exit status of the whole replay. "" if it ended as
+  // requested.
   std::string DescribeEnd(int status, bool was_stopped, int* exit) const;
 
  private:

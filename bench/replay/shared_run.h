@@ -1,9 +1,10 @@
-// What the parent and one child of a replay tell each other: memory that both have.
+// SharedRun is memory that the parent and one child of a replay share.
 //
 //   child     kLoading --trace is read--> kReady ---start_ns---> kReplaying --> kReplayed
 //   parent                                  when all are ready: run_first_ns, period_ns, start_ns
 //
-// Accesses are relaxed but for `phase` and `start_ns`, which publish what was written before them.
+// Accesses are relaxed except for `phase` and `start_ns`, which publish the fields written before
+// them.
 #ifndef BENCH_REPLAY_SHARED_RUN_H_
 #define BENCH_REPLAY_SHARED_RUN_H_
 

@@ -1,5 +1,4 @@
-// Ctrl-C or SIGTERM: whether this process has been asked to stop. Parent and children of a replay
-// each have their own.
+// Flag for Ctrl-C or SIGTERM. Parent and children of a replay each have their own.
 //
 // Thread: any.
 #ifndef BENCH_REPLAY_STOP_REQUEST_H_
@@ -9,10 +8,10 @@
 
 namespace nccl_pulse {
 
-// Set by the signals' handler.
+// Set by the signal handler.
 extern std::atomic<bool> stop_requested;
 
-// From now on the signals set it.
+// Installs the signal handler.
 void HandleStopSignals();
 
 }  // namespace nccl_pulse

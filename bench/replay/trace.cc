@@ -89,16 +89,16 @@ uint32_t TypeOf(const Json& line) {
   return it->second;
 }
 
-// An address as printf's %p writes it; glibc writes "(nil)" for NULL.
+// Parses an address in printf's %p format; glibc writes "(nil)" for NULL.
 uint64_t Address(const Json& line, const char* key) {
   return std::string_view(Text(line, key)) == "(nil)" ? 0 : Hexadecimal(line, key);
 }
 
-// Recorded numbers -> dense ones, in order of appearance.
+// Maps recorded numbers to dense ones, in order of appearance.
 class Numbering {
  public:
   explicit Numbering(uint32_t first) : next_(first) {}
-  // Introduces `number`. False if it is known already.
+  // Introduces `number`. False if it is already known.
   bool Add(uint64_t number) {
     if (!dense_.emplace(number, next_).second) return false;
     ++next_;

@@ -1,16 +1,17 @@
-// A recorded trace in memory: every profiler callback that NCCL made in one process, in order.
+// Trace is a recorded trace in memory: every profiler callback that NCCL made in one process, in
+// order.
 //
-// A trace file holds one JSON object a line; fields as in tests/traces/README.md. Lines stand in
-// the order in which the recorder's lock saw the callbacks, which is the order that a replay keeps;
-// `t` was taken at entry, so across threads it may step back by a few microseconds.
+// A trace file holds one JSON object per line; tests/traces/README.md describes the fields. Lines
+// are in the order in which the recorder's lock saw the callbacks; a replay keeps it. `t` was taken
+// at entry, so it may step back by a few microseconds across threads.
 //
 //   Trace
-//     communicators[c]   what init was given, c = index used by events
-//     threads            how many OS threads made callbacks; events name them 0 ... threads-1
+//     communicators[c]   arguments of init; events refer to index c
+//     threads            number of OS threads that made callbacks; events use 0 ... threads-1
 //     handles            events have handles 1 ... handles-1; 0 is NULL
 //     events             the callbacks
 //
-// Thread: plain data. Cost: under 128 bytes an event.
+// Thread: plain data. Cost: under 128 bytes per event.
 #ifndef BENCH_REPLAY_TRACE_H_
 #define BENCH_REPLAY_TRACE_H_
 
@@ -26,7 +27,7 @@ namespace nccl_pulse {
 
 enum class Callback : uint8_t { kInit, kStart, kStop, kState, kFinalize };
 
-// Whether NCCL makes a callback depends on KernelCh in one case, see reduction.h.
+// For replays of graphs, whether NCCL makes a callback depends on KernelCh, see reduction.h.
 enum class Condition : uint8_t { kNone, kOnlyWithKernelCh, kOnlyWithoutKernelCh };
 
 struct TraceEvent {
@@ -121,10 +122,9 @@ struct Trace {
   std::vector<TraceEvent> events;
 };
 
-// Parses the text of a trace. `name` stands in messages.
-// Nothing, with kReplayBrokenTrace and "name:LINE: reason" in `error`, for the first line that is
-// not a callback, or that names a handle or context which no line before it introduced; also for a
-// text without any callback.
+// Parses the text of a trace. `name`: for error messages. Returns nothing, with kReplayBrokenTrace
+// and "name:LINE: reason" in `error`, for a line that is not a callback, or uses a handle or
+// context that no earlier line introduced. The same for a text without callbacks.
 std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error);
 
 }  // namespace nccl_pulse

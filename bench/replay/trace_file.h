@@ -1,5 +1,4 @@
-// The text of a recorded trace: a .jsonl file, or one compressed with xz (.jsonl.xz), which the
-// program xz unpacks.
+// Reads recorded traces: .jsonl files, or .jsonl.xz, which the program xz decompresses.
 //
 // Thread: any. Cost: the whole text in memory (a few MB for the recorded ones).
 #ifndef BENCH_REPLAY_TRACE_FILE_H_
@@ -13,13 +12,13 @@
 
 namespace nccl_pulse {
 
-// Nothing, with kReplayNoFolder (cannot be read) or kReplayBrokenTrace (not a whole xz stream) in
-// `error`.
+// Returns nothing, with kReplayNoFolder (cannot be read) or kReplayBrokenTrace (not a complete xz
+// stream) in `error`, on failure.
 std::optional<std::string> ReadTraceText(const std::string& path, ReplayError* error);
 
-// The trace files of a folder (*.jsonl, *.jsonl.xz), sorted by name: one per recorded process.
-// Nothing, with kReplayNoFolder (no such folder, or not a folder) or kReplayNoTrace (none in it) in
-// `error`.
+// Returns the trace files of a folder (*.jsonl, *.jsonl.xz), sorted by name: one per recorded
+// process. Returns nothing, with kReplayNoFolder (not a folder) or kReplayNoTrace (none in it) in
+// `error`, on failure.
 std::optional<std::vector<std::string>> ListTraceFiles(const std::string& folder,
                                                        ReplayError* error);
 

@@ -25,7 +25,7 @@ struct Communicator {
   std::map<int64_t, int> global;  // ... and its rank in the job
   int64_t first = 1;              // first collective that all ranks' calls include
   std::set<int64_t> skipped;      // collectives in no rank's dump
-  std::set<int64_t> unsure;       // collectives that may not have begun on some rank
+  std::set<int64_t> unsure;       // not known on all ranks whether they have begun
 };
 
 // True if the tool can read a call of this kind.

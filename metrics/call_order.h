@@ -1,8 +1,8 @@
 // CallOrderOf derives the order of a communicator's last collectives from its last calls.
 //
 // NCCL sorts the collectives of a group, so ranks may call them in any order. Groups are marked,
-// and incomplete ones are left out: at the old end because the ring has lost part of the group, at
-// the new end because the group has not launched and may get more calls.
+// and incomplete ones are left out. At the old end the ring has lost part of a group; at the new
+// end a group without launch may get more calls.
 //
 // Thread: any, no state. Cost: some microseconds for 256 calls.
 #ifndef METRICS_CALL_ORDER_H_

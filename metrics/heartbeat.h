@@ -1,8 +1,8 @@
 // HeartbeatCells hold what the background thread last saw of a communicator's launches.
 //
 // The writer publishes the number of completed launches last, and the reader reads it first. So a
-// reader never finds work in flight without its age, nor more launches completed than made: a
-// launch is counted by its thread before the background thread can see it complete.
+// reader never finds work in flight without its age. Nor does it find more launches completed than
+// made: a thread counts its launch before the background thread can see it complete.
 //
 // Thread: Store: the background thread, with a lane of the record; Read: any.
 // Explored by //tests/model:handover_test.
@@ -16,8 +16,8 @@
 
 namespace nccl_pulse {
 
-// Whether the GPU has begun the oldest launch in flight, with the number of that launch, so that
-// the answer is never applied to another launch. 0: not known.
+// Whether the GPU has begun the oldest launch in flight. Includes the number of that launch, so
+// that the answer is never applied to another one. 0: not known.
 //
 //   bit  63                       2 1                             0
 //        |  number of the launch  | OldestLaunch, or one of these |

@@ -6,8 +6,9 @@ namespace nccl_pulse {
 namespace {
 
 // Upper bound of a communicator's overflow series: one for uncompleted operations, one for replayed
-// ones, one per kind of latency; for collectives one per untimed reason and one without a reason;
-// for other operations one per reason. Calls need none: they have the lane's own cells.
+// ones, one per kind of latency. In addition, for collectives one per untimed reason and one
+// without a reason; for other operations one per reason. Calls need none: they have the lane's own
+// cells.
 constexpr uint32_t kOverflowSeries =
     2 + (kLatencyKinds - 1) + kUntimedReasons + (kUntimedReasons - 1);
 // Entries reserved for them. As many threads as lanes may find the same last entry free at once;

@@ -1,5 +1,5 @@
 // LongWait keeps the longest pause of a communicator's work that ended, for one kind of last call,
-// and until when it is a yardstick for later pauses.
+// and until when it excuses later pauses.
 //
 // Pauses of a job recur: for a checkpoint, an evaluation, the next request. A pause that does not
 // recur, as at the start of a job, must not excuse a hang hours later. So a pause counts for

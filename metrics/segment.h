@@ -62,7 +62,7 @@ class Segment {
   // Zeroes a page and frees it. The caller has made sure that no thread writes it any more.
   void RecyclePage(uint16_t page);
   // Returns a page for a ring of last calls; kNoPage if there is none. It does not come from the
-  // reserve and stays a ring page for good: a thread may still write into the ring that gave it
+  // reserve. It stays a ring page for good: a thread may still write into the ring that gave it
   // back. Both under the runtime's lock.
   uint16_t TakeRingPage();
   void GiveRingPageBack(uint16_t page);

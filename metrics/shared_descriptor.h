@@ -2,8 +2,8 @@
 //
 // The job may close any number: it closes one twice, or all from 3 on to become a daemon. Its next
 // file then gets our number. So the device and inode are stored with the descriptor and compared
-// before each use: get() returns no number, and Close() closes none, that has been reused. A high
-// number makes collisions rare. It is never 0 to 2, where the job prints.
+// before each use. get() never returns, and Close() never closes, a reused number. A high number
+// makes collisions rare. It is never 0 to 2, where the job prints.
 //
 // Callers need no branch for a lost descriptor: calls with -1 fail with EBADF, and poll(2) skips
 // it. The nanoseconds between comparison and call remain a race. The file must be a socket, a

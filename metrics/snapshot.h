@@ -245,13 +245,13 @@ struct CommunicatorSnapshot {
   int64_t oldest_inflight_realtime_ns = 0;  // launch time of the oldest, 0: none in flight
   OldestLaunch oldest_launch{};             // queried when nothing has completed for 100 ms
   bool is_at_oldest = false;                // kBegun only: that launch is known to be incomplete
-  // Without a heartbeat: the source that detects the end of operations (kNone: nothing), and the
+  // Without a heartbeat: the source that detects the end of operations (kNone: nothing). Then the
   // enqueue time of the oldest operation known to be in flight, 0: none.
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
   bool captured = false;  // calls were captured into a CUDA graph, whose replays are not visible
-  // Over the followed graphs with calls of this communicator: replays begun, those that have not
-  // passed their last stamp, and when one was last seen to move, 0: never.
+  // Over the followed graphs with calls of this communicator: replays begun, and those that have
+  // not passed their last stamp. Then when one was last seen to move, 0: never.
   uint64_t graph_replays = 0;
   uint64_t graph_replays_in_flight = 0;
   int64_t graph_moved_realtime_ns = 0;
@@ -345,7 +345,7 @@ struct ProcessSnapshot {
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
   std::string duration_source;     // what times operations: "stream", "kernel" or "none"
-  std::string completion_source;   // what tells their end: "stream", "proxy", "kernel" or "none"
+  std::string completion_source;   // what detects their end: "stream", "proxy", "kernel" or "none"
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // last iteration of the background thread

@@ -10,8 +10,8 @@ constexpr int kComputeTrials = 4;
 constexpr int kLoadTrials = 5;
 constexpr uint32_t kMostSteps = 200000;
 constexpr uint32_t kFewestSteps = 2;
-// The compute kernels outlast the operations by this factor, so that all operations run beside them
-// and a delay of the compute kernels shows in the total.
+// The compute kernels outlast the operations by this factor. So all operations run beside them, and
+// a delay of the compute kernels shows in the total.
 constexpr double kComputeExcess = 1.1;
 
 double LargestOf(const std::vector<Reply>& replies, double Reply::*field) {

@@ -26,8 +26,8 @@ struct JobLayout {
   bool is_sharded = false;  // parameters are sharded: gathered before each layer, gradients
                             // scattered
   bool has_second = false;  // a second communicator of the data-parallel ranks
-  // Posts calls ahead of the work that needs them, on their own streams: of two stages each posts
-  // its next Recv, data-parallel ranks the Broadcast of the next batch.
+  // Posts calls ahead of the work that needs them, on their own streams: pipeline stages their next
+  // Recv, data-parallel ranks the Broadcast of the next batch.
   bool posts_ahead = false;
   bool syncs_often = false;    // hosts synchronize with their GPUs after each microbatch
   bool has_broadcast = false;  // data-parallel ranks get each batch by a Broadcast

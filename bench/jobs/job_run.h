@@ -1,4 +1,4 @@
-// RunJob simulates a job as the plugins of its processes would have measured it: hosts run ahead of
+// RunJob simulates a job as the plugins of its processes would have measured it. Hosts run ahead of
 // their GPUs, GPUs wait for each other in collectives, and a rank may have a fault. Minutes take
 // milliseconds, and a seed always gives the same job.
 //

@@ -1,5 +1,5 @@
-// Scenario is a simulated job with or without a fault, and Judge checks the verdict on it: for the
-// test and for the table in docs/detection.md.
+// Scenario is a simulated job with or without a fault. Judge checks the verdict on it, for the test
+// and for the table in docs/detection.md.
 //
 // Thread: any; a seed always gives the same job.
 #ifndef BENCH_JOBS_SCENARIO_H_
@@ -79,8 +79,8 @@ struct Judged {
 // Runs the job, makes each endpoint write what it knows, and diagnoses the union.
 Judged Judge(const Scenario& scenario);
 
-// Returns the roots' labels as `pulse watch` exports them, from watchers that have just started and
-// poll at slightly different times, or whose endpoints answer in another order.
+// Returns the roots' labels as `pulse watch` exports them, over several newly started watchers.
+// Their polls differ slightly in time, or in the order of the answers.
 std::vector<std::string> LabelsOverLooks(const Scenario& scenario);
 
 }  // namespace nccl_pulse

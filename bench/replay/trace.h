@@ -123,8 +123,8 @@ struct Trace {
 };
 
 // Parses the text of a trace. `name`: for error messages. Returns nothing, with kReplayBrokenTrace
-// and "name:LINE: reason" in `error`, for a line that is not a callback, or uses a handle or
-// context that no earlier line introduced. The same for a text without callbacks.
+// and "name:LINE: reason" in `error`, if a line is not a callback or uses an unknown handle or
+// context. The same for a text without callbacks.
 std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error);
 
 }  // namespace nccl_pulse

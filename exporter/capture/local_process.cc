@@ -51,7 +51,7 @@ std::string ReadAt(int folder, const char* name, std::size_t most) {
   return file.get() < 0 ? "" : ReadUpTo(file.get(), most);
 }
 
-// Finds the user of a process, unless it has several: a set-user-ID program's environment comes
+// Finds the user of a process, unless it has several. A set-user-ID program's environment comes
 // from another user than the one whose files it can read.
 bool FindUser(int folder, uid_t* user) {
   struct stat status {};

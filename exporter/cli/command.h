@@ -1,8 +1,8 @@
 // Command is one subcommand of the `pulse` program.
 //
 // Each has its own file (<name>_command.cc), which defines a Command and its flags. A new one also
-// needs a declaration below, a line in pulse_main.cc, its file in two lists of BUILD.bazel and in
-// those of deploy/package/BUILD.bazel; then print docs/cli.md. Flags are read before `run` is
+// needs a declaration below, a line in pulse_main.cc, and its file in two lists of BUILD.bazel and
+// in those of deploy/package/BUILD.bazel. Then print docs/cli.md. Flags are read before `run` is
 // called.
 //
 // Thread: main thread only.

@@ -330,9 +330,8 @@ class Reader {
   }
 
   // PyTorch records a call before it calls NCCL. After NCCL has returned it enqueues the call for
-  // its watchdog, which retires it. While the host is inside NCCL (to connect, for example),
-  // nothing is on the stream, so the event behind the call counts as completed (seen with PyTorch
-  // 2.11).
+  // its watchdog, which retires it. While the host is inside NCCL (to connect, for example), the
+  // stream is empty. So the event behind the call counts as completed (seen with PyTorch 2.11).
   static void ReopenUnreturned(const Membership& membership, std::vector<Entry>* entries) {
     if (!membership.enqueued || entries->empty()) return;
     const bool are_peers = entries->front().is_point_to_point;

@@ -3,9 +3,9 @@
 //   names     PREFIX3, PREFIX3.json: the last number is the rank. PyTorch: nccl_trace_rank_3
 //   content   a pickle or JSON; other files are no dumps, whatever their names
 //
-// A dump is left out, with the reason, if it cannot be read, or cannot be of the same run and
-// moment as the newest ones: it has other groups, or others have completed with it a call that it
-// has not made.
+// A dump is left out, with the reason, if it cannot be read, or is not of the same run and moment
+// as the newest ones. Then it has other groups, or others have completed a call with it that it has
+// not made.
 //
 // Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes in
 // total.

@@ -1,5 +1,5 @@
-// CallIndex joins the calls of all ranks: which ranks made which collective, which ranks lack one
-// that others made, and when the GPU can have begun a timed call.
+// CallIndex joins the calls of all ranks. It finds who made which collective, who has not made one,
+// and when the GPU can have begun a timed call.
 //
 // Thread: any, immutable; refers to its inputs. Cost: n log n in the calls.
 #ifndef EXPORTER_TIMELINE_CALL_INDEX_H_

@@ -2,8 +2,8 @@
 // docs/debug-a-slow-job.md#timeline explains the tracks.
 //
 // Times are those of each node's CLOCK_REALTIME, uncorrected, as its endpoint reported them.
-// Unknown things are not drawn, or are marked as such: a call without a time is drawn at the poll
-// that first saw it, a duration at the earliest time at which the GPU can have begun it.
+// Unknown things are not drawn, or are marked as such. A call without a time is drawn at the poll
+// that first saw it, a duration at its earliest possible begin on the GPU.
 //
 // Thread: any, no state. Memory: with the recording, about 2.5 KB per call with a duration.
 #ifndef EXPORTER_TIMELINE_TIMELINE_H_

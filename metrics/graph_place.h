@@ -26,8 +26,7 @@ struct GraphPlace {
   uint32_t captures = 0, followed = 0;
   // Number, among those captures, of the graph whose stamp was passed last, from 1; 0: none.
   uint32_t graph = 0;
-  uint32_t passed = 0, stamps = 0;  // number of that stamp, from 1, and how many stamps the graph
-                                    // has
+  uint32_t passed = 0, stamps = 0;  // its number, from 1, and the graph's total of stamps
   // The communicator's calls in one replay of that graph: before that stamp, before the next one,
   // and in total.
   uint32_t calls_before = 0, calls_until = 0, calls = 0;

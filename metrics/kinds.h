@@ -115,7 +115,7 @@ enum class WorkRefutal : uint8_t {
 inline constexpr int kWorkRefutals = 12;
 const char* WorkRefutalName(WorkRefutal refutal);
 
-// NVML's utilization of a GPU over some time.
+// A GPU's use over some time, by NVML.
 enum class GpuUse : uint8_t {
   kUnknown = 0,  // not queried, or not available
   kIdle = 1,     // ran nothing

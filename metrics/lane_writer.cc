@@ -58,9 +58,7 @@ bool LaneWriter::TakePlace(bool is_overflow) {
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
   const int own = OwnSeries(key);
-  if (own >= 0 || key == OverflowKey(key))
-    return own;  // the overflow series counts as overflowed
-                 // already
+  if (own >= 0 || key == OverflowKey(key)) return own;  // overflow is counted already
   CountOverflow();
   const SeriesKind kind = SeriesKey::Kind(key);
   const bool has_none = kind == SeriesKind::kCalls || kind == SeriesKind::kComposite;

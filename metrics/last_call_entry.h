@@ -36,8 +36,7 @@ namespace nccl_pulse {
 struct LastCallFields {
   uint32_t op;  // indices into the name table, below 256
   uint32_t datatype;
-  uint32_t kind_number;  // among calls of its operation and size class, from 0: as
-                         // TimedCallFields::call_number
+  uint32_t kind_number;  // in its operation and size class, from 0: TimedCallFields::call_number
   uint32_t flags;
   uint64_t bytes;
   void* stream;
@@ -145,9 +144,9 @@ class BasicLastCallEntry {
   Relaxed<uint64_t, Atomics> launch_;
 };
 
-// LastCallPages holds the pages of a communicator's ring. A finalized communicator may give them up
-// to a live one during a read. A reader that copied entries therefore checks again that the pages
-// have the same owner.
+// BasicLastCallPages holds the pages of a communicator's ring. A finalized communicator may give
+// them up to a live one during a read. A reader that copied entries therefore checks again that the
+// pages have the same owner.
 //
 // Thread: Set, TakeAway: one at a time (the runtime's lock); the others any.
 template <typename Atomics, uint32_t kPages>

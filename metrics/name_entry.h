@@ -4,7 +4,7 @@
 //   state   kFree ---> kWriting ---> kValid
 //              swap: one thread    publishes the text, which never changes again
 //
-// A thread that finds kWriting neither waits nor takes another entry: the name may be its own.
+// A thread that finds kWriting neither waits nor takes another entry: its own name may be in it.
 //
 // Thread: Enter any; Read any, in other processes too. Cost: a few loads.
 // Explored by //tests/model:name_table_test.

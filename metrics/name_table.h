@@ -2,8 +2,8 @@
 // integers.
 //
 // Append only: an id means the same string for the life of the segment, so a series key can hold
-// it. Names known in NCCL are entered when the table is created. The first callback that meets a
-// name of a later NCCL appends it.
+// it. Known NCCL names are entered when the table is created. The first callback that meets a name
+// of a later NCCL appends it.
 //
 // Thread: Intern any, lock-free, no allocation. Cost: a linear search, up to 128 short compares.
 // Callbacks use a cache by pointer (plugin/tracker/name_cache.h).

@@ -6,6 +6,7 @@
 //
 // The free list is a stack of page numbers: head -> next[head] -> ... -> kNoPage. The head also
 // counts operations. So a swap fails if a page left and came back since the head was read (ABA).
+//
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
 // Explored by //tests/model:page_pool_test.
 #ifndef METRICS_PAGE_POOL_H_

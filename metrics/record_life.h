@@ -11,9 +11,9 @@
 //   End      state = kFree, generation, fence   IsSame  fence, generation again: if changed, the
 //            zeros                                      copy mixes two owners, drop it
 //
-// A reader that copied a zero, or anything stored after it, sees another generation when it reads
-// it again. The writer's fence lies between the change and the stores, the reader's between its
-// copy and the second read.
+// A reader that copied a zero, or anything stored after it, sees another generation on the second
+// read. The writer's fence lies between the change and the stores, the reader's between its copy
+// and the second read.
 //
 // The epoch below works the same way. It tells a reader that a record is being moved into the
 // process' sums, so that neither misses its counts.
@@ -93,7 +93,7 @@ class BasicRecordLife {
   }
   // True if everything read since Enter belongs to one owner.
   bool IsSame(const View& view) const {
-    // Acquire: orders the reads before it before the second read.
+    // Acquire: the reads before it precede the second read.
     Atomics::Fence(std::memory_order_acquire);
     return IsOf(view.generation);
   }
@@ -128,7 +128,7 @@ class BasicRecycleEpoch {
   uint64_t Enter() const { return epoch_.load(std::memory_order_acquire); }  // pairs with End
   // True if records and sums read since Enter belong together.
   bool IsWhole(uint64_t entered) const {
-    // Acquire: orders the reads before it before the second read.
+    // Acquire: the reads before it precede the second read.
     Atomics::Fence(std::memory_order_acquire);
     return entered % 2 == 0 && epoch_.load(std::memory_order_relaxed) == entered;
   }

@@ -1,4 +1,4 @@
-// The segment: shared memory in which one process keeps everything it has measured.
+// The segment: the memory in which one process keeps everything it has measured.
 //
 // WHY. Numbers must survive a reader that is slow, hostile or gone, and a writer that crashes. So
 // writers put plain 64-bit cells into memory that a reader can map read-only, and neither waits for
@@ -84,8 +84,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free &&
                   std::atomic<uint16_t>::is_always_lock_free,
               "atomics in shared memory must not hide a lock");
 
-// A number that grows while its owner lives. Its writer publishes it after the fields it belongs
-// to.
+// A number that grows while its owner lives. Its writer publishes it after the fields that belong
+// to it.
 using Cell = Ordered<uint64_t>;
 
 // Zeroes a field, as if never used. Relaxed: ordered by whoever publishes what comes next.
@@ -202,8 +202,8 @@ struct SegmentHeader {
   uint32_t last_calls;
   Relaxed<uint32_t> last_call_pages_used;
 
-  // Commands to the process, by CommandResult. Then the settings changed since the start: bit n is
-  // LiveSetting n. Background thread.
+  // Commands to the process, by CommandResult. Then the settings that differ from the start: bit n
+  // is LiveSetting n. Background thread.
   Cell commands[kCommandResults];
   Relaxed<uint32_t> changed_settings;
 

@@ -39,8 +39,8 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
                  const SegmentExtents& extents = {}, SnapshotLimit* limit = nullptr,
                  const ReadWish& wish = {});
 
-// Returns the size in the segment's header; the process that maps a segment compares it with the
-// memory's size. `base` must be readable for kHeaderBytes.
+// Returns the total size claimed by the segment's header; the process that maps a segment compares
+// it with the memory's size. `base` must be readable for kHeaderBytes.
 uint64_t ClaimedSegmentBytes(const void* base);
 
 }  // namespace nccl_pulse

@@ -6,14 +6,13 @@
 // makes collisions rare. It is never 0 to 2, where the job prints.
 //
 // Callers need no branch for a lost descriptor: calls with -1 fail with EBADF, and poll(2) skips
-// it. The nanoseconds between comparison and call remain a race. The file must be a socket, a
-// regular file or memory: all eventfds share one inode.
+// it. The nanoseconds between comparison and call remain a race. The file must be a socket, a file
+// or memory: all eventfds share one inode.
 //
 // A process-wide table lists all open ones, so that the child of a fork closes them at once.
 //
 // Thread: one at a time changes it. Cost: one system call per get(); Set() and Close() also search
 // the table, which is short.
-// through the table, which is short.
 #ifndef METRICS_SHARED_DESCRIPTOR_H_
 #define METRICS_SHARED_DESCRIPTOR_H_
 

@@ -369,7 +369,7 @@ struct ProcessSnapshot {
   uint64_t communicators_used = 0, communicator_limit = 0;
   std::array<uint64_t, kCaptureFates> graph_captures{};
   std::array<uint64_t, kCommandResults> commands{};
-  uint32_t changed_settings = 0;  // bit n: LiveSetting n was changed since the start
+  uint32_t changed_settings = 0;  // bit n: LiveSetting n differs from the start
 
   std::vector<CommunicatorSnapshot> communicators;
 

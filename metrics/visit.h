@@ -4,7 +4,7 @@
 // NCCL serializes the calls of a communicator, and its launches. So each cell they add to has one
 // writer at a time without a lane's claim (lane_claim.h). A claim would be the only
 // read-modify-write in these callbacks. It also keeps the recycler out. A visit does that for less,
-// because the recycler pays for its full fence:
+// because the recycler pays for the visit's full fence:
 //
 //   visitor, in a callback                recycler, after the communicator was closed
 //   there = 1
@@ -44,8 +44,7 @@ class BasicVisit {
     Atomics::LightFence(is_even_);                  // before that check; pairs with IsOver's
   }
   void End() {
-    is_there_.store(0, std::memory_order_release);  // a recycler that finds the visit over sees the
-                                                    // cells
+    is_there_.store(0, std::memory_order_release);  // a recycler that sees it sees the cells
   }
   // True if no visitor is there or will come. Call after closing what visitors check.
   bool IsOver() const {

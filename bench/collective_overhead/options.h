@@ -33,8 +33,7 @@ struct Options {
   std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
   std::vector<bool> compute = {false, true};
   std::vector<Launch> launches = {Launch::kProcesses};
-  std::vector<Configuration> configurations;  // the first is "none"; another one has no plugin
-                                              // either
+  std::vector<Configuration> configurations;  // the first is "none", another one has no plugin
 
   int pairs = 0;       // per point; 0: as many as fit
   double seconds = 0;  // in total, from the program's start; 0: no limit

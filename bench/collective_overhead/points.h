@@ -28,8 +28,7 @@ enum class Mode : uint8_t {
   kBackToBack,   // many operations on one stream, one synchronize at the end
   kSync,         // a synchronize after each
   kGraph,        // some operations captured, then replayed as a graph
-  kGraphDecode,  // kGraph with a kernel before each operation, like a model's layers when it
-                 // decodes
+  kGraphDecode,  // kGraph, with a kernel before each operation (a model's decode)
 };
 inline bool IsGraph(Mode mode) { return mode == Mode::kGraph || mode == Mode::kGraphDecode; }
 

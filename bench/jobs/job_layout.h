@@ -23,8 +23,7 @@ struct JobLayout {
   int microbatches = 1;
   int slowdown = 1;         // factor of all work, relative to a step of some 10 ms
   bool has_world = true;    // a communicator of all ranks, which ends each step
-  bool is_sharded = false;  // parameters are sharded: gathered before each layer, gradients
-                            // scattered
+  bool is_sharded = false;  // a layer gathers its parameters and scatters its gradients
   bool has_second = false;  // a second communicator of the data-parallel ranks
   // Posts calls ahead of the work that needs them, on their own streams: pipeline stages their next
   // Recv, data-parallel ranks the Broadcast of the next batch.

@@ -1,5 +1,5 @@
 // Bundle collects files and writes them as one folder or .tar.gz. It writes beside the final name
-// first, so that name has all files or does not exist. Existing files are never overwritten.
+// first, so that name has all files or none. Existing files are never overwritten.
 //
 // Thread: one. Errors: `error` is a readable sentence; nothing is left behind then.
 #ifndef EXPORTER_CAPTURE_BUNDLE_H_

@@ -12,8 +12,8 @@
 
 namespace nccl_pulse {
 
-// Writes a line with a timestamp. Drops it if standard error would block: a reader that does not
-// read must not stall the service.
+// Writes a line with a timestamp. Drops it if standard error would block: a reader that is stuck
+// must not stall the service.
 void LogLine(LogLevel level, const std::string& message);
 
 // Blocks SIGTERM, SIGINT and SIGHUP and returns them, to wait for. Call before another thread

@@ -1,4 +1,4 @@
-// SettingsTable prints processes' answers to `pulse settings` and `pulse set`.
+// SettingsTable formats processes' answers to `pulse settings` and `pulse set`.
 //
 // Thread: any, no state. Texts of processes are already printable (HandoverMessage::Text).
 #ifndef EXPORTER_CLI_SETTINGS_TABLE_H_

@@ -13,7 +13,7 @@
 //   retired            the watchdog has seen the call end. A call that NCCL has not returned from
 //                      is `completed`, and neither retired nor enqueued
 //   pg_status          the last enqueued and completed number, of either counter; its keys are not
-//                      names of groups (see NameStatus in dump.cc)
+//                      names of groups (see ReadStatus in dump.cc)
 //
 // Thread: any, no state. Cost: linear in the bytes. Memory: Values::kMostBytes during the read,
 // then 32 bytes per kept call.

@@ -1,7 +1,7 @@
 // AddEntries turns a dump's entries into a rank's calls in a group: it merges entries of coalesced
 // calls and drops what is not needed later.
 //
-// Thread: any, no state. Cost: of sorting.
+// Thread: any, no state. Cost: sorting.
 #ifndef EXPORTER_FLIGHT_RECORDER_ENTRIES_H_
 #define EXPORTER_FLIGHT_RECORDER_ENTRIES_H_
 

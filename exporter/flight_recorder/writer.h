@@ -13,7 +13,7 @@
 //
 // Not written:
 //   - Send and Recv: their peer is not known with the call, and the tool refuses them without it;
-//   - communicators of which some rank's job rank or calls are not known;
+//   - communicators with a rank whose job rank or calls are not known;
 //   - calls before the first one that all ranks have: the tool matches from the beginning;
 //   - a collective that one rank has completed and whose state on another is not known (its
 //     completions are known later): the tool reports different states as an error.

@@ -36,7 +36,7 @@ struct RankWait {
   const SeenCall* call;
   int64_t begin_ns;
   int64_t end_ns;        // 0: ongoing
-  bool is_unseen;        // not over by end_ns, when `last` was last polled
+  bool is_unseen;        // not over by end_ns, the last poll of one of the two ranks
   const SeenRank* last;  // the rank waited for
 };
 

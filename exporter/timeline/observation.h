@@ -17,7 +17,7 @@ namespace nccl_pulse {
 
 struct Observation {
   JobRecording recording;
-  std::vector<std::string> endpoints;              // names; the next three are per endpoint ...
+  std::vector<std::string> endpoints;              // names; the next two are per endpoint ...
   std::vector<std::optional<ClockOffset>> clocks;  // ... nothing: not known
   std::vector<nlohmann::json> communicators;       // ... newest /api/v1/communicators, or null
   nlohmann::json verdict;                          // from `pulse diagnose --json`, or null

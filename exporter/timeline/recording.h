@@ -89,7 +89,7 @@ class JobRecording {
   // Sets the time until which ranks were polled, by the local clock.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
   // True if the rank was polled until the end, up to kMostUnseenNs before it, so that calls missing
-  // then were never made. Without SetEnd the end is the newest poll of its communicator.
+  // there are still missing. Without SetEnd the end is the newest poll of its communicator.
   bool IsSeenAtEnd(const SeenRank& rank) const;
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }

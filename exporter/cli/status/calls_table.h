@@ -1,4 +1,4 @@
-// CallsTable prints /api/v1/communicators/ID/calls as a table, for `pulse status --calls`.
+// CallsTable formats /api/v1/communicators/ID/calls as a table, for `pulse status --calls`.
 //
 // Ranks are columns; each of the last collectives is a line, the newest last. ">" marks a rank that
 // has not called what others have, or called something else than most. Fields that are missing or

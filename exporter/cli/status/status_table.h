@@ -1,4 +1,4 @@
-// StatusTable prints /api/v1/communicators as a table, for `pulse status`.
+// StatusTable formats /api/v1/communicators as a table, for `pulse status`.
 //
 // Problems, and what cannot be seen, come first, as sentences. Then come communicators with their
 // ranks; ranks in trouble are marked. Fields that are missing or have another type are read as
@@ -30,7 +30,7 @@ std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before
 enum class Finding {
   kNone,        // no suspected hang, or only one within the usual wait
   kHang,        // a suspected hang
-  kIncomplete,  // no hang, but processes were lost or stopped, or too little is seen
+  kIncomplete,  // no hang, but processes were lost or are not running, or too little is seen
 };
 Finding FindingOf(const nlohmann::json& page);
 

@@ -6,8 +6,7 @@ For Grafana 10 and newer. A panel is made without a place; Dashboard puts panels
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
-# The links to the runbook lead there. Replace it by the address at which docs/runbook.md can be read, here and in
-# deploy/prometheus (docs/runbook.md says how).
+# The links to the runbook lead there. Packages have HOMEPAGE of deploy/package/project.py in its place.
 RUNBOOK = "https://docs.example.com/nccl-pulse/runbook.md"
 
 # 400 s are 00:06:40; "dtdurations" shows "6 minutes".

@@ -247,6 +247,7 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
     out->work.state = static_cast<WorkState>(WorkStatus::State(work));
     out->work.refutal = static_cast<WorkRefutal>(WorkStatus::Refutal(work));
     out->work.are_operations_known = WorkStatus::AreOperationsKnown(work);
+    out->work.is_being_proven = WorkStatus::IsBeingProven(work);
   }
   out->work.operations = record.work_operations.acquire();
   out->work.moved_realtime_ns = Realtime(record.work_moved_ns.load());

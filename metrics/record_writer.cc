@@ -253,7 +253,7 @@ void RecordWriter::StoreWork(const Work& work) {
   record_.work_longest_pause_ns.store(work.longest_pause_ns);
   record_.work_operations.publish(work.operations);
   record_.work_status.publish(
-      WorkStatus::Pack(work.state, work.refutal, work.are_operations_known));
+      WorkStatus::Pack(work.state, work.refutal, work.are_operations_known, work.is_being_proven));
 }
 
 bool RecordWriter::ChangeCompletionSource(CompletionSource from, CompletionSource to) {

@@ -130,6 +130,7 @@ class RecordWriter {
     WorkState state{};
     WorkRefutal refutal{};
     bool are_operations_known = false;
+    bool is_being_proven = false;
     uint64_t operations = 0;
     uint64_t moved_ns = 0;  // monotonic
     uint64_t longest_pause_ns = 0;

@@ -306,15 +306,17 @@ struct FollowedLaunches {
 };
 static_assert(sizeof(FollowedLaunches) == 64, "a cache line: lanes do not share");
 
-// CommunicatorRecord::work_status: state:8 | refutal:8 | are_operations_known:1.
+// CommunicatorRecord::work_status: state:8 | refutal:8 | are_operations_known:1 | is_being_proven:1.
 struct WorkStatus {
-  static constexpr uint64_t Pack(WorkState state, WorkRefutal refutal, bool are_operations_known) {
+  static constexpr uint64_t Pack(WorkState state, WorkRefutal refutal, bool are_operations_known,
+                                 bool is_being_proven) {
     return static_cast<uint64_t>(state) | static_cast<uint64_t>(refutal) << 8 |
-           uint64_t{are_operations_known} << 16;
+           uint64_t{are_operations_known} << 16 | uint64_t{is_being_proven} << 17;
   }
   static constexpr uint32_t State(uint64_t bits) { return bits & 0xff; }
   static constexpr uint32_t Refutal(uint64_t bits) { return bits >> 8 & 0xff; }
   static constexpr bool AreOperationsKnown(uint64_t bits) { return (bits >> 16 & 1) != 0; }
+  static constexpr bool IsBeingProven(uint64_t bits) { return (bits >> 17 & 1) != 0; }
 };
 
 // CommunicatorRecord::unreported_calls: calls:63 | NCCL has not ended the last call's group:1.

@@ -64,6 +64,8 @@ struct WorkSnapshot {
   // Not from the segment. If the counter has stopped, the node's server asks the driver what the
   // GPU has done since then.
   GpuUse gpu_use{};
+  // Calls were captured less than 10 s ago, and it is not decided yet whether the counter is one.
+  bool is_being_proven = false;
 };
 
 struct CompositeSnapshot {  // nccl_composite_operations_total

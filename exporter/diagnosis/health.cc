@@ -47,10 +47,12 @@ using IdAndNumber = std::pair<uint64_t, uint32_t>;  // see same_ids.h
 struct Activities {
   std::size_t ranks = 0;
   std::size_t unknown = 0;
-  std::size_t missing = 0;  // of one node, and never seen at this endpoint
-  bool is_mixed = false;    // ranks of several communicators
+  std::size_t calibrating = 0;  // of these; they will be seen in a moment
+  std::size_t missing = 0;      // of one node, and never seen at this endpoint
+  bool is_mixed = false;        // ranks of several communicators
 
-  bool IsDark() const { return is_mixed || 2 * unknown > ranks; }
+  std::size_t unseen() const { return unknown - calibrating; }
+  bool IsDark() const { return is_mixed || 2 * unseen() > ranks; }
 };
 
 class Examiner {
@@ -82,7 +84,7 @@ class Examiner {
       health_.unknown_ranks += activities.unknown;
       health_.missing_ranks = std::max(health_.missing_ranks, activities.missing);
       ++health_.communicators;
-      if (activities.unknown == activities.ranks) ++health_.blind_communicators;
+      if (activities.unseen() == activities.ranks) ++health_.blind_communicators;
       if (activities.IsDark()) ++dark_;
     }
     health_.lost_processes = lost_.size();
@@ -151,6 +153,7 @@ class Examiner {
       ++activities.ranks;
       if (!IsUnknown(activity, now_ns_)) continue;
       ++activities.unknown;
+      activities.calibrating += activity.reason == UnknownReason::kCalibrating ? 1 : 0;
       ++reasons_[static_cast<std::size_t>(activity.reason)];
     }
     if (is_in_use && process.heard_realtime_ns != 0) {

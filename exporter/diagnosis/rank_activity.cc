@@ -46,6 +46,7 @@ constexpr ReasonEntry kReasons[kUnknownReasons] = {
     {"counter_stuck",
      "it uses CUDA graphs, and the driver call that reads their progress does not return"},
     {"counter_lost", "NCCL's counter of finished work was lost before its last launches ended"},
+    {"calibrating", "NCCL's counter of finished work is being calibrated"},
 };
 const ReasonEntry& ReasonOf(UnknownReason reason) {
   return kReasons[static_cast<std::size_t>(reason)];
@@ -73,7 +74,8 @@ RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& co
   if (activity.is_quiet()) return {"quiet", waits ? "waits" : "quiet", activity.since_realtime_ns};
   if (activity.state == ActivityState::kReplaying) return {"replaying", "replaying"};
   const bool is_stuck = activity.reason == UnknownReason::kCounterStuck;
-  const bool is_captured = activity.reason == UnknownReason::kCaptured;
+  const bool is_captured =
+      activity.reason == UnknownReason::kCaptured || activity.reason == UnknownReason::kCalibrating;
   return {"unknown",
           waits         ? "waits"
           : is_stuck    ? "stuck"
@@ -130,11 +132,13 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     if (communicator.work.state == WorkState::kStuck) {
       return Unknown(UnknownReason::kCounterStuck, moved);
     }
-    const bool is_quiet = ElapsedNs(SeenUntil(process, now_realtime_ns), moved) >= kQuietAfterNs;
-    if (communicator.work.state != WorkState::kProven &&
-        !(is_quiet && communicator.work.state == WorkState::kCalibrating && moved != 0)) {
-      return Unknown(UnknownReason::kCaptured);
+    // Whichever word is the counter, it moves or stands as its block does.
+    const bool is_seen = communicator.work.state == WorkState::kCalibrating && moved != 0;
+    if (communicator.work.state != WorkState::kProven && !is_seen) {
+      return Unknown(communicator.work.is_being_proven ? UnknownReason::kCalibrating
+                                                       : UnknownReason::kCaptured);
     }
+    const bool is_quiet = ElapsedNs(SeenUntil(process, now_realtime_ns), moved) >= kQuietAfterNs;
     return {is_quiet ? ActivityState::kQuiet : ActivityState::kReplaying, UnknownReason::kNone,
             is_quiet ? moved : 0, OldestLaunch::kUnknown, false};
   }

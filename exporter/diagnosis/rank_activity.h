@@ -43,8 +43,9 @@ enum class UnknownReason : uint8_t {
   kDriverError,        // the driver answers with an error from which the context does not recover
   kCounterStuck,  // captured, and the driver does not return from reading the counter of its work
   kCounterLost,  // its last launches have no events, and the counter of its work was lost meanwhile
+  kCalibrating,  // captured a moment ago, and the counter of its work is not proven yet
 };
-inline constexpr int kUnknownReasons = 11;
+inline constexpr int kUnknownReasons = 12;
 const char* UnknownReasonName(UnknownReason reason);
 const char* UnknownReasonWords(UnknownReason reason);  // for people
 

@@ -146,6 +146,7 @@ void FieldsOf(Fields& fields, In<Fields, CommunicatorSnapshot>& comm) {
   fields.Number(63, comm.work.longest_pause_ns);
   fields.Number(64, comm.work.gpu_use);
   fields.Number(65, comm.are_unreported_in_group);
+  fields.Number(67, comm.work.is_being_proven);
 }
 
 template <typename Fields>

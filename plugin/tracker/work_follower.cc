@@ -236,6 +236,8 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
     place.record_generation = generation;
     place.is_stuck = false;
     place.unlaunched_since_ns = 0;
+    place.captured_ns = 0;
+    place.is_being_proven = false;
     place.proof = {};
     place.finished_calls = {};
     place.proof.Enter(WorkState::kUnknown);
@@ -249,7 +251,23 @@ void WorkFollower::PollPlace(Communicator& communicator, Place& place, uint64_t 
     place.is_stuck = is_stuck;
     place.is_published = false;
   }
+  if (const bool is_new = IsBeingProven(communicator, place, now_ns);
+      is_new != place.is_being_proven) {
+    place.is_being_proven = is_new;
+    place.is_published = false;
+  }
   if (!place.is_published) Publish(communicator, place);
+}
+
+bool WorkFollower::IsBeingProven(const Communicator& communicator, Place& place, uint64_t now_ns) {
+  // An engine that goes on proves it within three.
+  constexpr uint64_t kLongNs = 10000000000;
+  const WorkState state = place.proof.state();
+  const bool is_open = state == WorkState::kUnknown || state == WorkState::kLocated ||
+                       state == WorkState::kCalibrating;
+  if (!is_open || !communicator.Writer(instruments_.segment).has_captured()) return false;
+  if (place.captured_ns == 0) place.captured_ns = now_ns;
+  return now_ns - place.captured_ns < kLongNs;
 }
 
 void WorkFollower::TakeCandidates(Place& place) {
@@ -586,8 +604,8 @@ void WorkFollower::Publish(Communicator& communicator, Place& place) {
   const WorkProof& proof = place.proof;
   communicator.Writer(instruments_.segment)
       .StoreWork({place.is_stuck ? WorkState::kStuck : proof.state(), proof.refutal(),
-                  proof.are_operations_known(), proof.operations(), proof.moved_ns(),
-                  proof.longest_pause_ns()});
+                  proof.are_operations_known(), place.is_being_proven, proof.operations(),
+                  proof.moved_ns(), proof.longest_pause_ns()});
   place.is_published = true;
 }
 

@@ -96,6 +96,8 @@ struct WorkPlace {
   FinishedCalls finished_calls;
   uint64_t looked_ns;
   uint64_t unlaunched_since_ns;  // 0: all captured calls were launched
+  uint64_t captured_ns;          // when a look first found captured calls; 0: none has
+  bool is_being_proven;          // as published
 };
 
 class WorkFollower {
@@ -193,6 +195,8 @@ class WorkFollower {
   // Makes their context a reader, unless that was tried.
   void OpenReader(const WorkCandidates& candidates);
   bool IsStuck(const Place& place, uint64_t now_ns);
+  // Calls were captured not long ago, and nothing is decided yet.
+  bool IsBeingProven(const Communicator& communicator, Place& place, uint64_t now_ns);
   // Something is decided by the next looks, as launches go on.
   bool IsDeciding(const Communicator& communicator, const Place& place, uint64_t now_ns) const;
   bool IsContextGone(const WorkCandidates& candidates);

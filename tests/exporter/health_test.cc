@@ -84,6 +84,36 @@ TEST(Health, OfMostRanksNothingIsKnown) {
             "No hang and no straggler is suspected, but work of most ranks cannot be seen.");
 }
 
+// An engine is not called blind for the second in which its counters are proven.
+TEST(Health, ACounterThatIsBeingProvenIsANote) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.captured = true;
+    comm.work.state = WorkState::kCalibrating;
+    comm.work.is_being_proven = true;
+  }
+  Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.summary, "No hang and no straggler is suspected.");
+  EXPECT_EQ(health.unknown_ranks, 4u);
+  EXPECT_EQ(health.blind_communicators, 0u);
+  EXPECT_THAT(health.notes,
+              ElementsAre("Whether work is in flight is not known for 4 of 4 ranks: "
+                          "NCCL's counter of finished work is being calibrated (4)."));
+  // Other communicators make the headline.
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) job.Of(1, rank).has_heartbeat = false;
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_THAT(Of(job).summary, HasSubstr("on 1 of 2 communicators; on the other work cannot"));
+  // It should have been proven by now.
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.is_being_proven = false;
+  EXPECT_EQ(Of(job).summary, "Whether anything hangs cannot be seen.");
+  // It moves, so the engine replays, whatever its counter is.
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.moved_realtime_ns = job.now();
+  EXPECT_EQ(Of(job).blind_communicators, 1u);
+}
+
 TEST(Health, RanksThatAreNotSeenAreSaid) {
   SimulatedJob job = RunningJob(7);
   EXPECT_THAT(Of(job).notes,

@@ -60,7 +60,7 @@ TEST(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kCalibrating;
   SimulatedJob later = job;
   later.Advance(kSecond);
-  EXPECT_EQ(StateOf(later), ActivityState::kUnknown);
+  EXPECT_EQ(StateOf(later), ActivityState::kReplaying);
   later.Advance(2 * kSecond);
   EXPECT_EQ(StateOf(later), ActivityState::kQuiet);
   ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});

@@ -116,6 +116,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.graph_moved_realtime_ns = 1760000002500000000;
   comm.work = {WorkState::kProven,  WorkRefutal::kAhead, true,         77,
                1760000002400000000, 12000000000,         GpuUse::kIdle};
+  comm.work.is_being_proven = true;
   comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
   comm.timed_calls = {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
@@ -199,6 +200,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.work.operations, 77u);
   EXPECT_EQ(kept.work.moved_realtime_ns, 1760000002400000000);
   EXPECT_EQ(kept.work.longest_pause_ns, 12000000000u);
+  EXPECT_TRUE(kept.work.is_being_proven);
   EXPECT_EQ(kept.work.gpu_use, GpuUse::kIdle);
   EXPECT_EQ(kept.graph_replays_in_flight, 1u);
   EXPECT_EQ(kept.graph_moved_realtime_ns, comm.graph_moved_realtime_ns);

@@ -945,6 +945,18 @@ TEST(CountedLaunchesTest, AtRestSinceBeforeTheFirstLook) {
   }
 }
 
+TEST_WITH_JOB(WorkCounterTest, IsBeingProvenForAWhileAfterTheFirstCapture) {
+  job.Run();
+  EXPECT_FALSE(job.work().is_being_proven);
+  job.Capture();
+  job.See();
+  EXPECT_TRUE(job.work().is_being_proven);
+  AdvanceClock(10 * kSecond);
+  job.See();
+  EXPECT_FALSE(job.work().is_being_proven);
+  EXPECT_EQ(job.work().state, WorkState::kCalibrating);
+}
+
 // CUDA_LAUNCH_BLOCKING=1, and the driver does not copy beside a launch that it holds: of the launches in
 // front of it nothing is known, but the call stands.
 TEST_WITH_JOB(CountedLaunchesTest, TheDriverHoldsALaunchAndTheCounterIsLost) {

@@ -65,7 +65,8 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "end of work is not reported; poller_not_started, poller_stands: the background thread does "
      "not run; poller_ended: the process is in exit(); counter_stuck: the driver call that reads "
      "the progress of CUDA graphs does not return; counter_lost: NCCL's counter of finished work "
-     "was lost before the last launches ended; driver_error: see "
+     "was lost before the last launches ended; calibrating: that counter is being calibrated; "
+     "driver_error: see "
      "nccl_driver_error_timestamp_seconds; event_mask_changed: another program switched events "
      "off."},
     {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",
@@ -93,10 +94,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "bytes", kComm, LabelNames("op", "size"),
      "Bytes of those operations, as nccl_operation_bytes_total counts them."},
     {MetricId::kWorkOperations, "nccl_graph_finished_operations_total", MetricType::Counter, "",
-     kComm, LabelNames(),
+     kComm, LabelNames("op", "size"),
      "Collectives that replays of CUDA graphs of any length have finished, by NCCL's own counter "
-     "(see work-counters.md). Absent unless the counter is proven and each launch carries one "
-     "collective."},
+     "(see work-counters.md). op and size are several where calls of several were captured. Absent "
+     "unless the counter is proven and each launch carries one collective."},
     {MetricId::kWorkProgress, "nccl_work_last_progress_timestamp_seconds", MetricType::Gauge,
      "seconds", kComm, LabelNames(),
      "When NCCL's own counter last moved, within 0.1 s. Absent unless calls were captured and the "

@@ -10,6 +10,7 @@
 #include "exporter/base/seconds.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/usual_wait.h"
+#include "exporter/exposition/captured_kind.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/classic_buckets.h"
 #include "metrics/driver_error.h"
@@ -68,7 +69,12 @@ void AddGraphs(const CommunicatorSnapshot& comm, FamilySet* set) {
 void AddWork(const CommunicatorSnapshot& comm, FamilySet* set) {
   if (comm.work.state != WorkState::kProven || !comm.captured) return;
   if (comm.work.are_operations_known) {
-    set->Counter(MetricId::kWorkOperations, {}, comm.work.operations);
+    constexpr std::string_view kSeveral = "several";
+    const CapturedKind kind = CapturedKindOf(comm);
+    set->Counter(MetricId::kWorkOperations,
+                 {kind.op.empty() ? kSeveral : kind.op,
+                  kind.has_size() ? SizeClassName(kind.size_class) : kSeveral},
+                 comm.work.operations);
   }
   set->Gauge(MetricId::kWorkProgress, {}, Seconds(comm.work.moved_realtime_ns));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "exporter/diagnosis/same_ids.h"
 #include "exporter/diagnosis/usual_wait.h"
 #include "exporter/diagnosis/words.h"
+#include "exporter/exposition/captured_kind.h"
 #include "exporter/exposition/latency_json.h"
 #include "metrics/driver_error.h"
 #include "metrics/size_class.h"
@@ -114,14 +116,18 @@ Json ReplaysJson(const CommunicatorSnapshot& comm) {
 }
 
 // Returns NCCL's own counter of finished work.
-Json WorkJson(const WorkSnapshot& work) {
+Json WorkJson(const CommunicatorSnapshot& comm) {
+  const WorkSnapshot& work = comm.work;
   if (work.state == WorkState::kOff) return nullptr;
+  const CapturedKind kind = work.are_operations_known ? CapturedKindOf(comm) : CapturedKind();
   Json reason = nullptr;
   if (work.state == WorkState::kRefuted) reason = WorkRefutalName(work.refutal);
   return {
       {"state", WorkStateName(work.state)},
       {"reason", std::move(reason)},
       {"operations", work.are_operations_known ? Json(work.operations) : Json(nullptr)},
+      {"op", TextOrNull(std::string(kind.op))},
+      {"size", kind.has_size() ? Json(SizeClassName(kind.size_class)) : Json(nullptr)},
       {"moved", TimeOrNull(work.moved_realtime_ns)},
       {"longest_pause", Seconds(work.longest_pause_ns)},
       {"gpu", work.gpu_use == GpuUse::kUnknown ? Json(nullptr) : Json(GpuUseName(work.gpu_use))}};
@@ -231,7 +237,7 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
           {"driver_error", DriverErrorJson(comm)},
           {"captured", comm.captured},
           {"replays", ReplaysJson(comm)},
-          {"work", WorkJson(comm.work)},
+          {"work", WorkJson(comm)},
           {"launches", LaunchesJson(comm, activity)},
           {"unreported_calls", comm.unreported_calls},
           {"unreported_since", TimeOrNull(comm.unreported_since_realtime_ns)},

@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "exporter/exposition/captured_kind.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
@@ -55,6 +56,7 @@ struct LatencySum {
 
 struct OperationSum {
   uint64_t calls = 0;
+  uint64_t replayed = 0;  // by CUDA graphs, where that is known
   uint64_t bytes = 0;
   std::map<LatencyKind, LatencySum> latencies;
 };
@@ -127,6 +129,10 @@ Json OperationsOfAllRanks(const std::vector<const CommunicatorSnapshot*>& ranks)
       sum.calls += call.calls;
       sum.bytes += call.bytes;
     }
+    const CapturedKind kind = CapturedKindOf(*rank);
+    if (rank->work.are_operations_known && kind.has_size()) {
+      by_size[{std::string(kind.op), kind.size_class}].replayed += rank->work.operations;
+    }
     for (const LatencySnapshot& latency : rank->latencies) {
       LatencySum& sum = by_size[{latency.op, latency.size_class}].latencies[latency.kind];
       sum.histogram += latency.histogram;
@@ -144,6 +150,7 @@ Json OperationsOfAllRanks(const std::vector<const CommunicatorSnapshot*>& ranks)
     json.push_back({{"op", key.first},
                     {"size", SizeClassName(key.second)},
                     {"calls", sum.calls},
+                    {"replayed", sum.replayed},
                     {"bytes", sum.bytes},
                     {"latencies", std::move(latencies)}});
   }

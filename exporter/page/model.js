@@ -47,7 +47,7 @@ class History {
       }
       for (const operation of objects(comm.operations)) {
         counters.set(this.operationKey(comm, operation),
-            {calls: number(operation.calls), bytes: number(operation.bytes)});
+            {calls: number(operation.calls) + number(operation.replayed), bytes: number(operation.bytes)});
       }
     }
     this.pages.push({time, counters});

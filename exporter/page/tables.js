@@ -97,7 +97,7 @@ class OperationTable {
       const contents = [
         text(operation.op), size(operation.size),
         latency ? `${text(latency.measure)} (${text(latency.source)}), ${count(number(latency.count))}` : 'not timed',
-        first ? count(number(operation.calls)) : '',
+        first ? count(number(operation.calls) + number(operation.replayed)) : '',
         first ? dash(history.operationRate(comm, operation, 'calls'), count) : '',
         first ? dash(history.operationRate(comm, operation, 'bytes'), byteRate) : '',
         dash(at.p50, seconds), dash(at.p90, seconds), dash(at.p99, seconds), dash(at.max, seconds),

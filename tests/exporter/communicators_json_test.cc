@@ -4,6 +4,7 @@
 #include "exporter/exposition/latency_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "metrics/size_class.h"
 #include "nlohmann/json.hpp"
 #include "tests/exporter/example_snapshots.h"
 
@@ -81,9 +82,39 @@ TEST(CommunicatorsJson, ReplaysOfGraphs) {
             Json({{"state", "proven"},
                   {"reason", nullptr},
                   {"operations", 2154},
+                  {"op", "AllReduce"},
+                  {"size", "le_1MiB"},
                   {"moved", 1760000002.4},
                   {"longest_pause", 12.5},
                   {"gpu", nullptr}}));
+}
+
+TEST(CommunicatorsJson, ReplayedOperationsOfOneKind) {
+  ProcessSnapshot process = ExampleProcess();
+  CommunicatorSnapshot& comm = process.communicators[0];
+  comm.captured = true;
+  comm.work.state = WorkState::kProven;
+  comm.work.are_operations_known = true;
+  comm.work.operations = 2154;
+  const auto replayed = [&process] {
+    uint64_t sum = 0;
+    const Json all = Parse(SnapshotSet({process}));
+    for (const Json& each : all["communicators"][0]["operations"]) {
+      const bool is_kind = each["op"] == "AllReduce" && each["size"] == "le_4KiB";
+      EXPECT_TRUE(is_kind || each["replayed"] == 0) << each;
+      sum += each["replayed"].get<uint64_t>();
+    }
+    return sum;
+  };
+  comm.calls.clear();
+  EXPECT_EQ(replayed(), 0u);
+  comm.calls.push_back({"AllReduce", SizeClassOf(4096), "ncclFloat32", true, 16, 65536});
+  EXPECT_EQ(replayed(), 2154u);
+  const Json work = Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["work"];
+  EXPECT_EQ(work["op"], "AllReduce");
+  EXPECT_EQ(work["size"], "le_4KiB");
+  comm.calls.push_back({"AllReduce", SizeClassOf(1 << 20), "ncclFloat32", true, 1, 1 << 20});
+  EXPECT_EQ(replayed(), 0u);
 }
 
 TEST(CommunicatorsJson, RanksOfSeveralProcessesAreOneCommunicator) {

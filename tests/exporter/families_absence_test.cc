@@ -54,7 +54,8 @@ TEST(Families, ReplaysOfGraphs) {
   const std::string comm = kComm;
   EXPECT_THAT(page, HasSubstr("nccl_graph_replays_total" + comm + "} 1077\n"));
   EXPECT_THAT(page, HasSubstr("nccl_graph_inflight_replays" + comm + "} 1\n"));
-  EXPECT_THAT(page, HasSubstr("nccl_graph_finished_operations_total" + comm + "} 2154\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_graph_finished_operations_total" + comm +
+                              R"(,op="AllReduce",size="le_1MiB"} 2154)"));
   EXPECT_THAT(page,
               HasSubstr("nccl_graph_last_progress_timestamp_seconds" + comm + "} 1760000002.5\n"));
   EXPECT_THAT(page, HasSubstr("nccl_graph_operations_total" + comm +
@@ -65,6 +66,31 @@ TEST(Families, ReplaysOfGraphs) {
   process.communicators[0].latencies[0].kind = LatencyKind::kDurationGraph;
   EXPECT_THAT(Page({process}), HasSubstr("nccl_operation_duration_seconds_sum" + comm +
                                          R"(,op="AllReduce",size="le_1MiB",timing="graph"})"));
+}
+
+// By operation and size only where all captured calls are alike: the counter has one number.
+TEST(Families, ReplayedOperationsByKind) {
+  ProcessSnapshot process = ExampleProcess();
+  AddReplays(&process);
+  CommunicatorSnapshot& comm = process.communicators[0];
+  const auto expect = [&](const std::string& labels) {
+    EXPECT_THAT(Page({process}),
+                HasSubstr("nccl_graph_finished_operations_total" + std::string(kComm) + labels));
+  };
+  const int size_class = SizeClassOf(4096);
+  comm.calls.clear();
+  expect(R"(,op="several",size="several"} 2154)");
+  comm.calls.push_back({"AllReduce", size_class, "ncclFloat32", true, 16, 65536});
+  expect(R"(,op="AllReduce",size="le_4KiB"} 2154)");
+  comm.calls.push_back({"AllReduce", size_class, "ncclBfloat16", true, 16, 65536});
+  expect(R"(,op="AllReduce",size="le_4KiB"} 2154)");
+  comm.calls.push_back({"AllReduce", SizeClassOf(1 << 20), "ncclFloat32", true, 1, 1 << 20});
+  expect(R"(,op="AllReduce",size="several"} 2154)");
+  comm.calls.push_back({"AllGather", size_class, "ncclFloat32", true, 1, 4096});
+  expect(R"(,op="several",size="several"} 2154)");
+  comm.calls.resize(comm.calls.size() - 3);
+  comm.overflowed_calls = 1;
+  expect(R"(,op="several",size="several"} 2154)");
 }
 
 TEST(Families, WhatIsNotKnownIsAbsent) {
@@ -171,6 +197,10 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   add("counter_lost", [](auto*, auto* comm) {
     comm->launches = comm->launches_completed + 1;
     comm->oldest_launch = OldestLaunch::kUntold;
+  });
+  add("calibrating", [](auto*, auto* comm) {
+    comm->captured = true;
+    comm->work.is_being_proven = true;
   });
   add("no_completions", [](auto*, auto* comm) { comm->has_heartbeat = false; });
   add("poller_not_started",

@@ -62,6 +62,8 @@ class HeaderWriter {
   }
   // Stores when the thread that reads NCCL's work counters last polled. Called by that thread.
   void StoreCountersRead(uint64_t now_ns) { header_.counters_read_monotonic_ns.store(now_ns); }
+  // 0: the user has set none.
+  void StoreHangAfter(uint32_t seconds) { header_.hang_after_seconds.store(seconds); }
   void StoreChangedSettings(uint32_t changed) { header_.changed_settings.store(changed); }
   void StoreGraphCaptures(CaptureFate fate, uint64_t count) {
     header_.graph_captures[static_cast<int>(fate)].store(count);

@@ -208,6 +208,9 @@ struct SegmentHeader {
   Relaxed<uint32_t> changed_settings;
 
   Cell counters_read_monotonic_ns;  // by "pulse-work"; 0: no such thread
+
+  // The user's threshold for a hang; 0: none was set. Init, then the background thread.
+  Relaxed<uint32_t> hang_after_seconds;
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

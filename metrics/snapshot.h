@@ -372,6 +372,9 @@ struct ProcessSnapshot {
   std::array<uint64_t, kCaptureFates> graph_captures{};
   std::array<uint64_t, kCommandResults> commands{};
   uint32_t changed_settings = 0;  // bit n: LiveSetting n differs from the start
+  // The threshold for a hang that the user has set; 0: none. A server puts its own in place of 0, or
+  // the shorter of both.
+  int64_t hang_after_ns = 0;
 
   std::vector<CommunicatorSnapshot> communicators;
 
@@ -396,8 +399,6 @@ struct ProcessSnapshot {
   // The user ID that the kernel reported to the node's server at the handover (SO_PEERCRED); -1:
   // not known. A reader of another server's answer relies on that server.
   int64_t user = -1;
-  // The shortest threshold among endpoints that report it, for a verdict over many; 0: not known.
-  int64_t hang_after_ns = 0;
   // Filled by a reader that polls: a window before the process became slower, one since then, and
   // the last kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
   std::vector<PaceWindow> pace;

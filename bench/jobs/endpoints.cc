@@ -77,9 +77,8 @@ std::vector<Answer> Answers() {
     write_seconds += written - start;
     pack_seconds += CpuSeconds() - written;
     bytes += page.size();
-    const std::string summary =
-        SummaryJson(node.set, Diagnosis().Update(node.set, node.asked_realtime_ns),
-                    node.asked_realtime_ns, 10'000'000'000);
+    const std::string summary = SummaryJson(
+        node.set, Diagnosis().Update(node.set, node.asked_realtime_ns), node.asked_realtime_ns);
     answers.push_back(
         {absl::StrCat("HTTP/1.0 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ", body.size(),
                       "\r\n\r\n", body),

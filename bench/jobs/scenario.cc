@@ -672,9 +672,9 @@ void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
 // Answers of all endpoints.
 struct Asked {
   SnapshotUnion all;
-  int64_t longest_hang_after_ns = 0, shortest_hang_after_ns = INT64_MAX;  // of an endpoint
-  std::string error = {};            // set if an answer cannot be read
-  std::set<std::string> heard = {};  // nodes
+  int64_t hang_after_ns = INT64_MAX;  // the shortest of an endpoint
+  std::string error = {};             // set if an answer cannot be read
+  std::set<std::string> heard = {};   // nodes
 };
 
 void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const JobRunOptions& options,
@@ -690,8 +690,7 @@ void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const Job
         WriteSnapshots(nodes[node].set, nodes[node].asked_realtime_ns, hang_after_ns);
     SnapshotMessage message;
     if (!ReadSnapshots(text, now, UINT64_MAX, &message, &asked->error)) return;
-    asked->longest_hang_after_ns = std::max(asked->longest_hang_after_ns, message.hang_after_ns);
-    asked->shortest_hang_after_ns = std::min(asked->shortest_hang_after_ns, message.hang_after_ns);
+    asked->hang_after_ns = std::min(asked->hang_after_ns, message.hang_after_ns);
     for (const ProcessSnapshot& process : message.set.processes)
       asked->heard.insert(process.hostname);
     asked->all.Add(std::move(message));
@@ -744,7 +743,6 @@ Judged Judge(const Scenario& scenario) {
     if (!asked.error.empty()) return {Outcome::kWrong, asked.error, looks, ""};
     SnapshotSet set = asked.all.Take();
     last_heard.AddTo(asked.heard, &set);
-    diagnosis.set_hang_after(std::chrono::milliseconds(asked.longest_hang_after_ns / kMs));
     const DiagnosisResult result = diagnosis.Update(set, now);
     last_heard.Keep(set, result, now,
                     [](const ProcessSnapshot& process) { return process.hostname; });
@@ -756,7 +754,7 @@ Judged Judge(const Scenario& scenario) {
       const std::string words = RootWords(verdict);
       const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
       return {OutcomeOf(scenario, verdict, HealthOf(set, result, now), words), words, looks,
-              DescribeWaits(views, BuildWaits(views, asked.longest_hang_after_ns, now).graph)};
+              DescribeWaits(views, BuildWaits(views, asked.hang_after_ns, now).graph)};
     }
     options.look_again_ns += kLookEveryNs;
   }
@@ -774,7 +772,7 @@ std::vector<std::string> LabelsOverLooks(const Scenario& scenario) {
     const int64_t now = kJobStart + options.asked_ns + options.asked_within_ns + later_ns + kSecond;
     Ask(scenario, scenario.answers, options, now, &asked);
     const SnapshotSet set = asked.all.Take();
-    Diagnosis diagnosis{std::chrono::milliseconds(asked.longest_hang_after_ns / kMs)};
+    Diagnosis diagnosis;
     std::string& labels = all.emplace_back();
     for (const JobRoot& root : JudgeJob(set, diagnosis.Update(set, now), now).roots) {
       if (root.is_usual) continue;

@@ -67,7 +67,8 @@ largest share loses first. It uses at most a quarter of one core.
   --listen=ADDRESS        [host]:port or unix:/path, as NCCL_PULSE_LISTEN of the jobs (default :9410)
   --keep=DURATION         how long an ended process is kept (default 10m)
   --keep-processes=N      at most this many; the oldest are dropped first (default 256; 0: none)
-  --hang-after=DURATION   time without progress that counts as a hang (default 10s)
+  --hang-after=DURATION   time without progress that counts as a hang, unless the job sets a shorter one
+                          (default: the job's NCCL_PULSE_HANG_SECONDS, or 10s)
   --without-plugin=on|off  also find hangs of jobs that run without NCCL Pulse, by NCCL's RAS, NVML and /proc:
                           docs/without-the-plugin.md (default on)
   --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
@@ -105,14 +106,19 @@ Examples:
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there.
 )";
 
-// --hang-after, or its newest setting. Relaxed: an independent cell. Read by the server's thread.
+// --hang-after, or its newest setting; 0: neither. Relaxed: an independent cell. Read by the server's
+// thread.
 std::atomic<int64_t> hang_after_ms{0};
 
 // The only setting that an agent has.
-void AddHangSeconds(std::chrono::milliseconds start, LiveValues* values) {
-  values->Add(LiveSetting::kHangSeconds, static_cast<double>(start.count()) / 1000,
-              /*from_environment=*/false, [](double seconds) {
-                hang_after_ms.store(static_cast<int64_t>(seconds * 1000),
+void AddHangSeconds(LiveValues* values) {
+  constexpr int64_t kDefaultMs = Diagnosis::kDefaultHangAfter.count();
+  const int64_t flag_ms = hang_after_ms.load(std::memory_order_relaxed);
+  const int64_t start_ms = flag_ms == 0 ? kDefaultMs : flag_ms;
+  values->Add(LiveSetting::kHangSeconds, static_cast<double>(start_ms) / 1000,
+              /*from_environment=*/false, [flag_ms, start_ms](double seconds) {
+                const auto wanted_ms = static_cast<int64_t>(seconds * 1000);
+                hang_after_ms.store(wanted_ms == start_ms ? flag_ms : wanted_ms,
                                     std::memory_order_relaxed);
                 return std::string();
               });
@@ -222,9 +228,8 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
   options->peers.agent = true;
   options->peers.keep = absl::ToChronoMilliseconds(flags.keep);
   options->peers.keep_processes = flags.keep_processes;
-  options->hang_after = hang_after.value_or(Diagnosis::kDefaultHangAfter);
-  hang_after_ms.store(options->hang_after.count(), std::memory_order_relaxed);
-  options->hang_after_now = [] {
+  if (hang_after) hang_after_ms.store(hang_after->count(), std::memory_order_relaxed);
+  options->hang_after = [] {
     return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
   };
   return true;
@@ -257,7 +262,7 @@ int Run(const std::vector<std::string>& arguments) {
   std::string error;
   if (!ReadFlags(&wanted, &error)) return BadFlag(error.c_str());
   LiveValues values;
-  AddHangSeconds(wanted.server.hang_after, &values);
+  AddHangSeconds(&values);
   const bool is_https = wanted.guard != nullptr && wanted.guard->is_https();
 
   // Before another thread exists, and before a client can wait for the port.

@@ -45,7 +45,7 @@ Ctrl-C ends it.
   --library=PATH   the plugin library (default: the one of this installation)
 
 Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. NCCL_PULSE_HANG_SECONDS
-defaults to 4 instead of 10, so that a hang shows soon; an agent on this node uses its own --hang-after.
+defaults to 4 instead of 10, so that a hang shows soon; a shorter --hang-after of this node's agent counts.
 
 Examples:
   pulse demo

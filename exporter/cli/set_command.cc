@@ -45,8 +45,8 @@ the variables NCCL_PULSE_*:
                               one-in-N: one launch in N, whatever the rate; one-in-1: all
   NETWORK_WINDOW              0.01 to 100, off: percentage of the time in which network steps are observed;
                               not in processes that started with off or 100
-  HANG_SECONDS                1 to 86400: time without progress that counts as a hang. Read by the serving process
-                              or the agent. No other setting applies to an agent
+  HANG_SECONDS                1 to 86400: time without progress that counts as a hang, for the job of the process.
+                              The shortest of a job counts. Of an agent: for all its jobs, and its only setting
   LOG_LEVEL                   off, warn, info
 
 NAME=default restores what the process started with. All other settings are read once, at the start of a process.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exporter/diagnosis/job_stragglers.h"
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/rank_view.h"
 
 namespace nccl_pulse {
@@ -36,7 +37,11 @@ void Excuse(const std::vector<CommunicatorView>& views, DiagnosisResult* results
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
   std::vector<CommunicatorView> views = GroupByCommunicator(snapshots, now_realtime_ns);
-  std::vector<WaitsOfCommunicator> waits = FindHangs(views, hang_after_ns, now_realtime_ns);
+  std::vector<WaitsOfCommunicator> waits =
+      FindHangs(views,
+                is_overridden_ ? std::vector<int64_t>(views.size(), hang_after_ns)
+                               : ThresholdsOf(views, hang_after_ns),
+                now_realtime_ns);
   DiagnosisResult results;
   results.reserve(views.size());
   StragglerStates kept;

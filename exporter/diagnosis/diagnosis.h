@@ -32,13 +32,17 @@ namespace nccl_pulse {
 
 class Diagnosis {
  public:
-  static constexpr std::chrono::milliseconds kDefaultHangAfter{10000};
+  static constexpr std::chrono::milliseconds kDefaultHangAfter{kDefaultHangAfterNs / 1000000};
 
+  // `hang_after`: the threshold of jobs whose processes say none (ProcessSnapshot::hang_after_ns).
   explicit Diagnosis(std::chrono::milliseconds hang_after = kDefaultHangAfter)
       : hang_after_(hang_after) {}
 
-  // From the next update on.
-  void set_hang_after(std::chrono::milliseconds hang_after) { hang_after_ = hang_after; }
+  // Uses one threshold for all jobs, whatever their processes say.
+  void OverrideHangAfter(std::chrono::milliseconds hang_after) {
+    hang_after_ = hang_after;
+    is_overridden_ = true;
+  }
 
   // The communicators of `snapshots`, by their ids. Call it for each set that is read: a timed call
   // counts once, whoever asks and how often.
@@ -49,6 +53,7 @@ class Diagnosis {
   using StragglerStates = std::map<std::pair<uint64_t, uint32_t>, StragglerState>;
 
   std::chrono::milliseconds hang_after_;
+  bool is_overridden_ = false;
   StragglerStates stragglers_;
 };
 

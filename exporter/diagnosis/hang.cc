@@ -1,6 +1,7 @@
 #include "exporter/diagnosis/hang.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "exporter/diagnosis/facts/call_facts.h"
@@ -95,8 +96,7 @@ std::string NoteOf(const ViewWaits& waits) {
                     CallsOwedBy(facts, waits.behind_one));
 }
 
-}  // namespace
-
+// Of jobs with one threshold.
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
                                            int64_t hang_after_ns, int64_t now_realtime_ns) {
   const Waits waits = BuildWaits(views, hang_after_ns, now_realtime_ns);
@@ -111,6 +111,36 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
           QueuedOf(views[i], waits.views[i], waits.graph, hang_after_ns, now_realtime_ns);
     }
     result[i].note = NoteOf(waits.views[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
+                                           const std::vector<int64_t>& hang_after_ns,
+                                           int64_t now_realtime_ns) {
+  const std::set<int64_t> thresholds(hang_after_ns.begin(), hang_after_ns.end());
+  if (thresholds.size() == 1) return FindHangs(views, *thresholds.begin(), now_realtime_ns);
+  std::vector<WaitsOfCommunicator> result(views.size());
+  int findings = 0;  // of the thresholds before
+  for (const int64_t threshold_ns : thresholds) {
+    std::vector<CommunicatorView> part;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      if (hang_after_ns[i] != threshold_ns) continue;
+      part.push_back(views[i]);
+      places.push_back(i);
+    }
+    std::vector<WaitsOfCommunicator> found = FindHangs(part, threshold_ns, now_realtime_ns);
+    int most = findings;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      std::optional<Hang>& hang = found[i].hang;
+      if (hang && hang->absent_in) hang->absent_in = places[*hang->absent_in];
+      if (hang && hang->finding >= 0) most = std::max(most, (hang->finding += findings) + 1);
+      result[places[i]] = std::move(found[i]);
+    }
+    findings = most;
   }
   return result;
 }

@@ -25,9 +25,10 @@ struct WaitsOfCommunicator {
   std::string note;  // see CommunicatorDiagnosis
 };
 
-// One entry for each view.
+// One entry for each view. `hang_after_ns`: the threshold of each view, the same for all views of a job.
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
-                                           int64_t hang_after_ns, int64_t now_realtime_ns);
+                                           const std::vector<int64_t>& hang_after_ns,
+                                           int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse
 

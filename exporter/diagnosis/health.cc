@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/environment_differences.h"
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/rank_activity.h"
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
@@ -70,6 +71,7 @@ class Examiner {
     CountMissing(snapshots);
     is_of_dumps_ = !snapshots.processes.empty() && snapshots.processes.front().is_of_dump;
     rejected_ = snapshots.rejected;
+    NoteThresholds(snapshots);
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
       has_straggler_ |= each.has_named_straggler();
@@ -135,6 +137,26 @@ class Examiner {
         process.communicators.begin(), process.communicators.end(),
         [this](const auto& each) { return !each.finalized && open_.count(IdOf(each)) != 0; });
     (is_awaited ? lost_ : ended_).push_back(PidWords(process));
+  }
+
+  // Notes jobs whose processes go by different thresholds.
+  void NoteThresholds(const SnapshotSet& snapshots) {
+    std::set<int64_t> all;
+    for (const ProcessSnapshot& process : snapshots.processes) all.insert(process.hang_after_ns);
+    if (all.size() < 2) return;
+    Jobs jobs(snapshots);
+    std::map<std::size_t, std::set<int64_t>> of_jobs;
+    for (const ProcessSnapshot& process : snapshots.processes) {
+      of_jobs[jobs.OfProcess(&process)].insert(process.hang_after_ns);
+    }
+    for (auto& [job, thresholds] : of_jobs) {
+      thresholds.erase(0);
+      if (thresholds.size() < 2) continue;
+      of_communicators_.push_back(
+          absl::StrCat("Processes of one job have different thresholds for a hang, up to ",
+                       DurationWords(*thresholds.rbegin()),
+                       ". The shortest counts: ", DurationWords(*thresholds.begin()), "."));
+    }
   }
 
   void AddProcess(const ProcessSnapshot& process) {

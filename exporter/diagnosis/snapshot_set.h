@@ -5,6 +5,7 @@
 #ifndef EXPORTER_DIAGNOSIS_SNAPSHOT_SET_H_
 #define EXPORTER_DIAGNOSIS_SNAPSHOT_SET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -35,6 +36,25 @@ struct SnapshotSet {
   // Of everything that is said of them: see rank_activity.h.
   int64_t stands_after_ns = kStoppedAfterNs;
 };
+
+// Thresholds for a hang (ProcessSnapshot::hang_after_ns). No endpoint goes by less than a second.
+inline constexpr int64_t kDefaultHangAfterNs = 10000000000;
+inline constexpr int64_t kLeastHangAfterNs = 1000000000;
+
+// 0: not known.
+inline int64_t ShorterThreshold(int64_t a_ns, int64_t b_ns) {
+  return a_ns == 0 || b_ns == 0 ? std::max(a_ns, b_ns) : std::min(a_ns, b_ns);
+}
+
+// A process that has stopped must be known to by the time at which a hang is reported.
+inline int64_t StandsAfterNs(const SnapshotSet& set) {
+  int64_t stands_after_ns = kStoppedAfterNs;
+  for (const ProcessSnapshot& process : set.processes) {
+    if (process.hang_after_ns == 0) continue;
+    stands_after_ns = std::min(stands_after_ns, std::max(process.hang_after_ns, kLeastHangAfterNs));
+  }
+  return stands_after_ns;
+}
 
 }  // namespace nccl_pulse
 

@@ -51,13 +51,23 @@ bool ParseCommId(std::string_view text, uint64_t* comm_id) {
          absl::SimpleHexAtoi(text, comm_id);
 }
 
+// Gives every process the shorter of its own threshold and the endpoint's (0: none was set).
+void SetThresholds(int64_t own_ns, SnapshotSet* set) {
+  for (auto* processes : {&set->processes, &set->ended}) {
+    for (ProcessSnapshot& process : *processes) {
+      process.hang_after_ns = ShorterThreshold(process.hang_after_ns, own_ns);
+      if (process.hang_after_ns == 0) process.hang_after_ns = kDefaultHangAfterNs;
+    }
+  }
+  set->stands_after_ns = StandsAfterNs(*set);
+}
+
 }  // namespace
 
 Pages::Pages(const ServerOptions* options, Node* node,
              std::function<bool(bool in_any_case)> cut_off_slowest)
     : options_(*options),
       node_(*node),
-      diagnosis_(options->hang_after),
       failure_(options->log),
       cache_(CacheOptions(std::move(cut_off_slowest))) {}
 
@@ -109,19 +119,17 @@ HttpResponse Pages::Answer(std::size_t kind, const HttpRequest& request,
   return response;
 }
 
-std::chrono::milliseconds Pages::HangAfter() const {
-  return options_.hang_after_now ? options_.hang_after_now() : options_.hang_after;
+int64_t Pages::HangAfterNs() const {
+  return options_.hang_after ? std::chrono::nanoseconds(options_.hang_after()).count() : 0;
 }
 
 SnapshotSet Pages::ReadAll(ReadWish wish) {
   // The diagnosis compares the order of calls only in a hang: reads none while there is progress.
   wish.order_of_standing_since_ns = RealtimeNs() - kOrderAfterNs;
-  const std::chrono::milliseconds hang_after = HangAfter();
-  diagnosis_.set_hang_after(hang_after);
+  const int64_t own_ns = HangAfterNs();
   SnapshotSet set = options_.source(wish);
   // A stopped process' data must count as outdated before a hang is reported.
-  set.stands_after_ns =
-      std::min(kStoppedAfterNs, int64_t{std::chrono::nanoseconds(hang_after).count()});
+  if (own_ns != 0) set.stands_after_ns = std::min(kStoppedAfterNs, own_ns);
   for (ProcessSnapshot& process : set.processes) {
     if (process.pid == getpid()) {
       AddRunState(process.pid, RealtimeNs(), set.stands_after_ns, &process);
@@ -129,7 +137,8 @@ SnapshotSet Pages::ReadAll(ReadWish wish) {
   }
   node_.Read(&set, MonotonicNow(), wish);
   JoinOutsideRanks(&set);
-  gpu_uses_.Add(RealtimeNs(), int64_t{std::chrono::nanoseconds(hang_after).count()}, &set);
+  SetThresholds(own_ns, &set);
+  gpu_uses_.Add(RealtimeNs(), &set);
   ForgetSharedRanks(&set);
   pace_.Update(&set, options_.pace_clock ? options_.pace_clock() : RealtimeNs());
   stats_.segments_read += std::count_if(
@@ -155,14 +164,13 @@ std::string Pages::MakeCommunicators() {
 std::string Pages::MakeSnapshots() {
   const SnapshotSet set = ReadAll();
   const int64_t now_ns = RealtimeNs();
-  return WriteSnapshots(set, now_ns, std::chrono::nanoseconds(HangAfter()).count());
+  return WriteSnapshots(set, now_ns, HangAfterNs());
 }
 
 std::string Pages::MakeSummary() {
   const SnapshotSet set = ReadAll();
   const int64_t now_ns = RealtimeNs();
-  return SummaryJson(set, diagnosis_.Update(set, now_ns), now_ns,
-                     std::chrono::nanoseconds(HangAfter()).count());
+  return SummaryJson(set, diagnosis_.Update(set, now_ns), now_ns);
 }
 
 std::optional<std::string> Pages::MakeCalls(const std::string& comm) {

@@ -46,7 +46,7 @@ class Pages {
                       const std::string& argument = "");
   HttpResponse AnswerCalls(const HttpRequest& request);
   PageCache::Options CacheOptions(std::function<bool(bool in_any_case)> cut_off_slowest);
-  std::chrono::milliseconds HangAfter() const;
+  int64_t HangAfterNs() const;  // the endpoint's own threshold, 0: none was set
   SnapshotSet ReadAll(ReadWish wish = {});
   std::vector<Family> ReadFamilies(PageFormat format);
   std::string MakeCommunicators();

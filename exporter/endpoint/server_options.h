@@ -30,10 +30,9 @@ struct ServerOptions {
   // next free port if another process serves. Must outlive the server.
   const SharedDescriptor* memory = nullptr;
   PeerOptions peers;
-  // A communicator with work in flight and no progress for this long is suspected to hang.
-  std::chrono::milliseconds hang_after = Diagnosis::kDefaultHangAfter;
-  // Current value of hang_after if it can change; called on the server thread. Null: hang_after.
-  std::function<std::chrono::milliseconds()> hang_after_now;
+  // The user's threshold for hangs at this endpoint; called on the server thread. 0 or null: none was
+  // set, and each job has its own or the default.
+  std::function<std::chrono::milliseconds()> hang_after;
   // Clock for the paces of processes, for tests; null: the real clock.
   std::function<int64_t()> pace_clock;
   double cpu_share = kJobCpuShare;  // of one core, for all work on requests

@@ -186,6 +186,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(41, process.seen_in);
   fields.Number(42, process.user, int64_t{-1});
   fields.Number(43, process.is_from_outside);
+  fields.Number(44, process.hang_after_ns);
 }
 
 template <typename Set>

@@ -41,7 +41,7 @@ inline constexpr std::string_view kSnapshotMessageType = "application/x-protobuf
 struct SnapshotMessage {
   SnapshotSet set;
   int64_t written_realtime_ns = 0;  // time of writing, by the endpoint's clock
-  int64_t hang_after_ns = 0;        // the endpoint's setting
+  int64_t hang_after_ns = 0;        // the endpoint's threshold, for processes without one
   uint64_t bytes = 0;               // approximate memory of the set
 };
 

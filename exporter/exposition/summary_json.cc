@@ -14,6 +14,7 @@
 #include "exporter/base/seconds.h"
 #include "exporter/diagnosis/hang.h"
 #include "exporter/diagnosis/health.h"
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/rank_view.h"
 #include "exporter/exposition/static_labels.h"
 #include "nlohmann/json.hpp"
@@ -23,15 +24,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now_ns,
-                         int64_t hang_after_ns) {
-  const std::vector<WaitsOfCommunicator> waits =
-      FindHangs(views, std::min(kListedAfterNs, hang_after_ns), now_ns);
+std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now_ns) {
+  const std::vector<int64_t> thresholds = ThresholdsOf(views, kDefaultHangAfterNs);
+  std::vector<int64_t> listed_after_ns = thresholds;
+  for (int64_t& each : listed_after_ns) each = std::min(each, kListedAfterNs);
+  const std::vector<WaitsOfCommunicator> waits = FindHangs(views, listed_after_ns, now_ns);
   std::vector<std::pair<int64_t, Json>> found;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto add = [&](int64_t since_ns, const char* verdict, bool is_usual) {
       found.emplace_back(since_ns, Json{{"communicator", CommunicatorText(views[i].comm_id)},
                                         {"since", SecondsToMillisecond(since_ns)},
+                                        {"hang_after", SecondsToMillisecond(thresholds[i])},
                                         {"verdict", verdict},
                                         {"usual", is_usual}});
     };
@@ -79,7 +82,7 @@ std::vector<Json> Late(const DiagnosisResult& diagnosis) {
   return late;
 }
 
-std::vector<Json> Jobs(const SnapshotSet& snapshots) {
+std::vector<Json> NamesOfJobs(const SnapshotSet& snapshots) {
   std::map<std::pair<std::string, std::string>, int> processes;
   for (const auto* list : {&snapshots.processes, &snapshots.ended}) {
     for (const ProcessSnapshot& process : *list) {
@@ -117,14 +120,13 @@ std::vector<Json> Communicators(const std::vector<CommunicatorView>& views) {
 }  // namespace
 
 std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
-                        int64_t now_realtime_ns, int64_t hang_after_ns) {
+                        int64_t now_realtime_ns) {
   const std::vector<CommunicatorView> views = GroupByCommunicator(snapshots, now_realtime_ns);
   const Health health = HealthOf(snapshots, diagnosis, now_realtime_ns);
   const auto processes =
       std::count_if(snapshots.processes.begin(), snapshots.processes.end(),
                     [](const auto& process) { return process.end == ProcessEnd::kLive; });
   Json json = {{"time", SecondsToMillisecond(now_realtime_ns)},
-               {"hang_after", SecondsToMillisecond(hang_after_ns)},
                {"health", HealthStatusName(health.status)},
                {"processes", processes}};
   for (const char* list : {"stands", "late", "jobs", "communicators"}) json[list] = Json::array();
@@ -143,9 +145,9 @@ std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& dia
       json[list].push_back(std::move(each));
     }
   };
-  add("stands", Stands(views, now_realtime_ns, hang_after_ns), 3);
+  add("stands", Stands(views, now_realtime_ns), 3);
   add("late", Late(diagnosis), 1);
-  add("jobs", Jobs(snapshots), 3);
+  add("jobs", NamesOfJobs(snapshots), 3);
   add("communicators", Communicators(views), views.size());
   json["left_out"] = left_out;
   return JsonText(json) + "\n";

@@ -3,19 +3,15 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <iterator>
-#include <numeric>
 #include <set>
 #include <thread>
-#include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "exporter/base/disjoint_sets.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_words.h"
@@ -25,154 +21,17 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// How often a look is repeated because it found another communicator hanging.
-constexpr int kMostAgain = 2;
-// No endpoint goes by less.
-constexpr int64_t kLeastHangAfterNs = 1000000000;
-
-std::chrono::milliseconds Milliseconds(int64_t ns) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(ns));
+int64_t Nanoseconds(std::chrono::milliseconds duration) {
+  return std::chrono::nanoseconds(duration).count();
 }
 
-// Which job each process belongs to: jobs share communicators.
-class Jobs {
- public:
-  explicit Jobs(const SnapshotSet& set) {
-    for (const auto* processes : {&set.processes, &set.ended}) {
-      for (const ProcessSnapshot& process : *processes) Join(process);
-    }
-  }
-
-  // `number`: of the process, among all of `processes`, then of `ended`.
-  std::size_t Of(std::size_t number) { return sets_.SetOf(number); }
-  std::optional<std::size_t> OfCommunicator(uint64_t comm_id) {
-    const auto found = first_with_.find(comm_id);
-    if (found == first_with_.end()) return std::nullopt;
-    return sets_.SetOf(found->second);
-  }
-
- private:
-  void Join(const ProcessSnapshot& process) {
-    const std::size_t own = sets_.Add();
-    for (const CommunicatorSnapshot& each : process.communicators) {
-      if (each.comm_id == 0) continue;  // not known: it connects nobody
-      sets_.Join(first_with_.try_emplace(each.comm_id, own).first->second, own);
-    }
-  }
-
-  DisjointSets sets_;
-  std::unordered_map<uint64_t, std::size_t> first_with_;
-};
-
-// Diagnoses jobs, each by a threshold of its own. It remembers the calls of all looks.
-class JobsDiagnosis {
- public:
-  // `hang_after_ns`: for all jobs, in place of what their endpoints go by.
-  explicit JobsDiagnosis(std::optional<std::chrono::milliseconds> hang_after) {
-    if (hang_after) hang_after_ns_ = std::chrono::nanoseconds(*hang_after).count();
-  }
-
-  DiagnosisResult Update(SnapshotSet* set, int64_t now_ns) {
-    const std::vector<int64_t> thresholds = ThresholdsOf(*set);
-    const std::set<int64_t> different(thresholds.begin(), thresholds.end());
-    const int64_t shortest_ns = different.empty() ? kDefaultNs : *different.begin();
-    set->stands_after_ns = std::min(kStoppedAfterNs, shortest_ns);
-    if (different.size() < 2) return Update(*set, shortest_ns, now_ns);
-    DiagnosisResult all;
-    for (const int64_t threshold_ns : different) {
-      SnapshotSet part;
-      part.is_of_all_nodes = set->is_of_all_nodes;
-      part.stands_after_ns = std::min(kStoppedAfterNs, threshold_ns);
-      Exchange(set, thresholds, threshold_ns, &part);
-      DiagnosisResult result = Update(part, threshold_ns, now_ns);
-      Exchange(set, thresholds, threshold_ns, &part);
-      for (CommunicatorDiagnosis& each : result) {
-        if (each.hang && each.hang->absent_in) *each.hang->absent_in += all.size();
-      }
-      all.insert(all.end(), std::make_move_iterator(result.begin()),
-                 std::make_move_iterator(result.end()));
-    }
-    return Sorted(std::move(all));
-  }
-
- private:
-  static constexpr int64_t kDefaultNs =
-      std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count();
-
-  DiagnosisResult Update(const SnapshotSet& set, int64_t threshold_ns, int64_t now_ns) {
-    return by_threshold_.try_emplace(threshold_ns, Milliseconds(threshold_ns))
-        .first->second.Update(set, now_ns);
-  }
-
-  // Returns the threshold of each process' job, in the order of Jobs::Of.
-  std::vector<int64_t> ThresholdsOf(const SnapshotSet& set) const {
-    std::vector<int64_t> thresholds(set.processes.size() + set.ended.size(),
-                                    hang_after_ns_.value_or(0));
-    if (hang_after_ns_) return thresholds;
-    Jobs jobs(set);
-    std::size_t number = 0;
-    for (const auto* processes : {&set.processes, &set.ended}) {
-      for (const ProcessSnapshot& process : *processes) {
-        int64_t& shortest = thresholds[jobs.Of(number++)];
-        if (process.hang_after_ns == 0) continue;
-        const int64_t own = std::max(process.hang_after_ns, kLeastHangAfterNs);
-        shortest = shortest == 0 ? own : std::min(shortest, own);
-      }
-    }
-    for (std::size_t i = 0; i < thresholds.size(); ++i) {
-      const int64_t of_job = thresholds[jobs.Of(i)];
-      thresholds[i] = of_job == 0 ? kDefaultNs : of_job;
-    }
-    return thresholds;
-  }
-
-  // Moves the processes of jobs with this threshold into an empty `part`, or back.
-  static void Exchange(SnapshotSet* set, const std::vector<int64_t>& thresholds,
-                       int64_t threshold_ns, SnapshotSet* part) {
-    std::size_t number = 0;
-    for (const auto field : {&SnapshotSet::processes, &SnapshotSet::ended}) {
-      std::vector<ProcessSnapshot>& of_part = part->*field;
-      const bool is_back = !of_part.empty();
-      std::size_t next = 0;
-      for (ProcessSnapshot& process : set->*field) {
-        if (thresholds[number++] != threshold_ns) continue;
-        if (is_back) {
-          process = std::move(of_part[next++]);
-        } else {
-          of_part.push_back(std::move(process));
-        }
-      }
-      if (is_back) of_part.clear();
-    }
-  }
-
-  // In the order of GroupByCommunicator.
-  static DiagnosisResult Sorted(DiagnosisResult all) {
-    std::vector<std::size_t> order(all.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&all](std::size_t a, std::size_t b) {
-      return std::tie(all[a].comm_id, all[a].number) < std::tie(all[b].comm_id, all[b].number);
-    });
-    std::vector<std::size_t> place(all.size());
-    for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = i;
-    DiagnosisResult sorted;
-    sorted.reserve(all.size());
-    for (const std::size_t from : order) {
-      sorted.push_back(std::move(all[from]));
-      std::optional<Hang>& hang = sorted.back().hang;
-      if (hang && hang->absent_in) hang->absent_in = place[*hang->absent_in];
-    }
-    return sorted;
-  }
-
-  std::optional<int64_t> hang_after_ns_;
-  std::map<int64_t, Diagnosis> by_threshold_;
-};
+// How often a look is repeated because it found another communicator hanging.
+constexpr int kMostAgain = 2;
 
 class Look {
  public:
-  Look(const std::vector<Address>& endpoints, const JobLookOptions& options,
-       JobsDiagnosis* diagnosis, LastHeard* last_heard)
+  Look(const std::vector<Address>& endpoints, const JobLookOptions& options, Diagnosis* diagnosis,
+       LastHeard* last_heard)
       : endpoints_(endpoints),
         options_(options),
         diagnosis_(diagnosis),
@@ -202,12 +61,24 @@ class Look {
       }
     });
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
-    look_.endpoint_of = std::move(endpoint_of_);
     AddOutside();
-    look_.other_jobs = all_.other_jobs();
     look_.set = all_.Take();
+    look_.other_jobs = all_.other_jobs();
+    look_.set.stands_after_ns = options_.hang_after
+                                    ? std::min(kStoppedAfterNs, Nanoseconds(*options_.hang_after))
+                                    : StandsAfterNs(look_.set);
+    std::set<std::size_t> with_job;
+    for (const auto* processes : {&look_.set.processes, &look_.set.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        // None: it runs without the plugin.
+        const auto endpoint = endpoint_of_->find({process.hostname, process.pid});
+        if (endpoint != endpoint_of_->end()) with_job.insert(endpoint->second);
+      }
+    }
+    look_.without_job = look_.heard - with_job.size();
+    look_.endpoint_of = std::move(endpoint_of_);
     last_heard_->AddTo(heard_, &look_.set);
-    look_.diagnosis = diagnosis_->Update(&look_.set, look_.now_realtime_ns);
+    look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
     last_heard_->Keep(
         look_.set, look_.diagnosis, look_.now_realtime_ns, [this](const ProcessSnapshot& process) {
           const auto found = look_.endpoint_of->find({process.hostname, process.pid});
@@ -248,7 +119,7 @@ class Look {
         endpoint_of_->try_emplace({process.hostname, process.pid}, index);
       }
     }
-    if (all_.Add(std::move(message)) == 0) ++look_.without_job;
+    all_.Add(std::move(message));
     return "";
   }
 
@@ -262,7 +133,7 @@ class Look {
 
   const std::vector<Address>& endpoints_;
   const JobLookOptions& options_;
-  JobsDiagnosis* diagnosis_;
+  Diagnosis* diagnosis_;
   LastHeard* last_heard_;
   std::set<std::string> heard_;  // endpoints
   SnapshotUnion all_;
@@ -307,17 +178,11 @@ std::size_t KeepHangs(const Communicators& communicators, DiagnosisResult* diagn
   return kept;
 }
 
-// What is no hang by --hang-after, and may be one on an endpoint's own page.
+// Notes what is no hang by --hang-after, and may be one on an endpoint's own page.
 void NoteEarlyHangs(int64_t hang_after_ns, JobLook* look) {
-  int64_t shortest_ns = hang_after_ns;
-  for (const ProcessSnapshot& process : look->set.processes) {
-    if (process.hang_after_ns > 0) shortest_ns = std::min(shortest_ns, process.hang_after_ns);
-  }
-  if (shortest_ns >= hang_after_ns) return;
-  Diagnosis early{Milliseconds(std::max(shortest_ns, kLeastHangAfterNs))};
   std::size_t communicators = 0;
   int64_t since_ns = look->now_realtime_ns;
-  for (const auto& each : early.Update(look->set, look->now_realtime_ns)) {
+  for (const auto& each : Diagnosis().Update(look->set, look->now_realtime_ns)) {
     if (!each.hang || each.hang->is_usual) continue;
     ++communicators;
     since_ns = std::min(since_ns, each.hang->since_realtime_ns);
@@ -327,17 +192,17 @@ void NoteEarlyHangs(int64_t hang_after_ns, JobLook* look) {
       look->health.notes.begin(),
       absl::StrFormat(
           "%d communicator%s made no progress for up to %s. This command reports a hang "
-          "after %s (--hang-after), an endpoint after %s. Run it again.",
+          "after %s (--hang-after), its endpoints sooner. Run it again.",
           communicators, communicators == 1 ? " has" : "s have",
-          DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)), DurationWords(hang_after_ns),
-          DurationWords(shortest_ns)));
+          DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)), DurationWords(hang_after_ns)));
 }
 
 }  // namespace
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options) {
   const auto start = steady_clock::now();
-  JobsDiagnosis diagnosis(options.hang_after);
+  Diagnosis diagnosis;
+  if (options.hang_after) diagnosis.OverrideHangAfter(*options.hang_after);
   LastHeard last_heard;
   JobLook look;
   Communicators before;  // what hung at the last look
@@ -368,7 +233,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   look.went_on = went_on;
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
   if (before.empty() && options.hang_after) {
-    NoteEarlyHangs(std::chrono::nanoseconds(*options.hang_after).count(), &look);
+    NoteEarlyHangs(Nanoseconds(*options.hang_after), &look);
   }
   if (options.ras.has_value() && look.health.missing_ranks != 0) {
     look.ras_address = options.ras->name();
@@ -381,14 +246,19 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
 std::vector<JobLook> SplitByJob(JobLook look) {
   Jobs jobs(look.set);
   std::map<std::size_t, JobLook> looks;
+  std::vector<std::size_t> places;  // of each communicator, in its job's diagnosis
+  for (CommunicatorDiagnosis& each : look.diagnosis) {
+    DiagnosisResult& of_job = looks[jobs.OfCommunicator(each.comm_id, each.number)].diagnosis;
+    places.push_back(of_job.size());
+    of_job.push_back(std::move(each));
+  }
   std::map<std::size_t, std::set<std::size_t>> endpoints;
-  std::size_t number = 0;
   const auto take = [&](std::vector<ProcessSnapshot>* from, auto field) {
     if (from->empty()) return;
-    const std::size_t first = jobs.Of(0);
+    const std::size_t first = jobs.OfProcess(&from->front());
     std::size_t kept = 0;  // of the first job, in its place: it may be the only one, and large
     for (ProcessSnapshot& process : *from) {
-      const std::size_t job = jobs.Of(number++);
+      const std::size_t job = jobs.OfProcess(&process);
       // None: its endpoint is silent (last_heard.h).
       const auto endpoint = look.endpoint_of->find({process.hostname, process.pid});
       if (endpoint != look.endpoint_of->end()) endpoints[job].insert(endpoint->second);
@@ -403,13 +273,11 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   };
   take(&look.set.processes, &SnapshotSet::processes);
   take(&look.set.ended, &SnapshotSet::ended);
-  for (CommunicatorDiagnosis& each : look.diagnosis) {
-    if (const auto job = jobs.OfCommunicator(each.comm_id)) {
-      looks[*job].diagnosis.push_back(std::move(each));
-    }
-  }
   std::vector<JobLook> split;
   for (auto& [job, part] : looks) {
+    for (CommunicatorDiagnosis& each : part.diagnosis) {
+      if (each.hang && each.hang->absent_in) each.hang->absent_in = places[*each.hang->absent_in];
+    }
     part.endpoints = part.heard = endpoints[job].size();
     part.endpoint_of = look.endpoint_of;
     part.now_realtime_ns = look.now_realtime_ns;

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <iterator>
 #include <tuple>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/outside_ranks.h"
 
 namespace nccl_pulse {
@@ -26,11 +26,6 @@ bool AreSame(const ProcessSnapshot& a, const ProcessSnapshot& b) {
          ElapsedNs(b.start_realtime_ns, a.start_realtime_ns) <= kSameStartNs;
 }
 
-// 0: not known.
-int64_t Shortest(int64_t a, int64_t b) {
-  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
-}
-
 bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   const bool a_lives = a.end == ProcessEnd::kLive;
   const bool b_lives = b.end == ProcessEnd::kLive;
@@ -42,68 +37,55 @@ bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   return a.last_poll_realtime_ns > b.last_poll_realtime_ns;
 }
 
-// The communicators of all processes that are connected with one communicator through others.
-std::unordered_set<uint64_t> Connected(const std::vector<ProcessSnapshot>& all, uint64_t from) {
-  std::unordered_map<uint64_t, std::vector<const ProcessSnapshot*>> members;
-  for (const ProcessSnapshot& process : all) {
-    for (const CommunicatorSnapshot& each : process.communicators) {
-      members[each.comm_id].push_back(&process);
-    }
-  }
-  std::unordered_set<uint64_t> reached = {from};
-  std::vector<uint64_t> next = {from};
-  while (!next.empty()) {
-    const uint64_t comm_id = next.back();
-    next.pop_back();
-    // 0 is an unknown id, which connects nobody.
-    if (comm_id == 0) continue;
-    for (const ProcessSnapshot* process : members[comm_id]) {
-      for (const CommunicatorSnapshot& each : process->communicators) {
-        if (reached.insert(each.comm_id).second) next.push_back(each.comm_id);
-      }
-    }
-  }
-  return reached;
-}
-
 }  // namespace
 
-bool SnapshotUnion::IsWanted(const ProcessSnapshot& process) const {
-  return filter_.job_id.empty() || process.job_id == filter_.job_id;
-}
-
-std::size_t SnapshotUnion::Add(SnapshotMessage message) {
-  std::size_t wanted = 0;
+void SnapshotUnion::Add(SnapshotMessage message) {
   for (auto* processes : {&message.set.processes, &message.set.ended}) {
     for (ProcessSnapshot& process : *processes) {
-      if (!IsWanted(process)) {
-        const bool is_named = !process.job_id.empty() && other_jobs_.size() < kMostOtherJobs;
-        if (is_named) other_jobs_.insert(std::move(process.job_id));
-        continue;
-      }
-      ++wanted;
       process.communicators.shrink_to_fit();  // a large job has tens of thousands
-      process.hang_after_ns = std::max<int64_t>(message.hang_after_ns, 0);
+      int64_t& hang_after_ns = process.hang_after_ns;
+      if (hang_after_ns <= 0) hang_after_ns = message.hang_after_ns;
+      if (hang_after_ns != 0) hang_after_ns = std::max(hang_after_ns, kLeastHangAfterNs);
       set_.processes.push_back(std::move(process));
     }
   }
   for (std::size_t i = 0; i < set_.rejected.size(); ++i) {
     set_.rejected[i] += message.set.rejected[i];
   }
-  return wanted;
+}
+
+void SnapshotUnion::Filter(SnapshotSet* set) {
+  Jobs jobs(*set);
+  std::unordered_set<std::size_t> wanted;  // jobs
+  const auto meets_filter = [this](const ProcessSnapshot& process) {
+    return (filter_.job_id.empty() || process.job_id == filter_.job_id) &&
+           (!filter_.comm_id ||
+            std::any_of(process.communicators.begin(), process.communicators.end(),
+                        [this](const auto& each) { return each.comm_id == *filter_.comm_id; }));
+  };
+  for (const auto* processes : {&set->processes, &set->ended}) {
+    for (const ProcessSnapshot& process : *processes) {
+      if (meets_filter(process)) wanted.insert(jobs.OfProcess(&process));
+    }
+  }
+  for (auto* processes : {&set->processes, &set->ended}) {
+    std::size_t kept = 0;
+    for (ProcessSnapshot& process : *processes) {
+      if (wanted.count(jobs.OfProcess(&process)) != 0) {
+        ProcessSnapshot& place = (*processes)[kept++];
+        if (&place != &process) place = std::move(process);
+      } else if (!process.job_id.empty() && other_jobs_.size() < kMostOtherJobs) {
+        other_jobs_.insert(process.job_id);
+      }
+    }
+    processes->resize(kept);
+  }
 }
 
 SnapshotSet SnapshotUnion::Take() {
   std::vector<ProcessSnapshot>& all = set_.processes;
   std::sort(all.begin(), all.end(),
             [](const ProcessSnapshot& a, const ProcessSnapshot& b) { return KeyOf(a) < KeyOf(b); });
-  const std::unordered_set<uint64_t> job =
-      filter_.comm_id ? Connected(all, *filter_.comm_id) : std::unordered_set<uint64_t>();
-  const auto is_connected = [this, &job](const ProcessSnapshot& process) {
-    return !filter_.comm_id ||
-           std::any_of(process.communicators.begin(), process.communicators.end(),
-                       [&job](const auto& each) { return job.count(each.comm_id) != 0; });
-  };
   SnapshotSet set;
   set.is_of_all_nodes = true;
   set.rejected = set_.rejected;
@@ -114,13 +96,9 @@ SnapshotSet SnapshotUnion::Take() {
     int64_t hang_after_ns = all[begin].hang_after_ns;
     for (; end < all.size() && AreSame(all[end - 1], all[end]); ++end) {
       if (IsBetter(all[end], all[best])) best = end;
-      hang_after_ns = Shortest(hang_after_ns, all[end].hang_after_ns);
+      hang_after_ns = ShorterThreshold(hang_after_ns, all[end].hang_after_ns);
     }
     all[best].hang_after_ns = hang_after_ns;
-    if (!is_connected(all[best])) {
-      begin = end;
-      continue;
-    }
     ProcessSnapshot& process = all[best];
     if (process.end != ProcessEnd::kLive) {
       set.ended.push_back(std::move(process));
@@ -134,6 +112,7 @@ SnapshotSet SnapshotUnion::Take() {
   set.processes = std::move(all);
   set_ = SnapshotSet();
   JoinOutsideRanks(&set);
+  if (!filter_.job_id.empty() || filter_.comm_id) Filter(&set);
   return set;
 }
 

@@ -21,29 +21,29 @@
 
 namespace nccl_pulse {
 
-// It says which processes are of interest; others are left out.
+// Selects jobs: processes that share communicators, whatever their job IDs say. A job that meets the
+// filter is kept whole.
 struct JobFilter {
-  std::string job_id;  // "": all
-  // Those that have it, those that have a communicator with one of them, and so on: its job.
-  std::optional<uint64_t> comm_id;
+  std::string job_id;               // of one of its processes, "": any
+  std::optional<uint64_t> comm_id;  // one of its communicators, none: any
 };
 
 class SnapshotUnion {
  public:
   explicit SnapshotUnion(JobFilter filter) : filter_(std::move(filter)) {}
 
-  // Returns how many of its processes are of interest.
-  std::size_t Add(SnapshotMessage message);
+  void Add(SnapshotMessage message);
 
-  // Returns what was added; after that there is nothing.
+  // Returns the jobs that meet the filter; after that there is nothing.
   SnapshotSet Take();
 
-  // Returns ids of jobs that the filter left out, kMostOtherJobs at most.
+  // Returns IDs of jobs that the filter left out, kMostOtherJobs at most. After Take.
   static constexpr std::size_t kMostOtherJobs = 16;
   const std::set<std::string>& other_jobs() const { return other_jobs_; }
 
  private:
-  bool IsWanted(const ProcessSnapshot& process) const;
+  // Removes the jobs that do not meet the filter.
+  void Filter(SnapshotSet* set);
 
   const JobFilter filter_;
   SnapshotSet set_;

@@ -137,8 +137,9 @@ const GpuUses::Answer& GpuUses::Of(const std::string& uuid, int64_t since_realti
   return answer;
 }
 
-void GpuUses::Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set) {
+void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
   for (ProcessSnapshot& process : set->processes) {
+    const int64_t stands_after_ns = process.hang_after_ns;
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
       const bool is_followed =

@@ -38,9 +38,9 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  // For each communicator whose counter has been stalled for `stands_after_ns`, sets what its GPU
+  // For each communicator whose counter has been stalled for its process' threshold, sets what its GPU
   // has run meanwhile.
-  void Add(int64_t now_realtime_ns, int64_t stands_after_ns, SnapshotSet* set);
+  void Add(int64_t now_realtime_ns, SnapshotSet* set);
 
   // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML.
   std::vector<HostGpu> OfHost(int64_t since_realtime_ns);

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
-#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/snapshot_set.h"
 
 namespace nccl_pulse {
 namespace {
@@ -97,7 +97,9 @@ void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stands_after_ns,
                  ProcessSnapshot* process) {
   const int64_t polled = process->last_poll_realtime_ns;
   if (process->end != ProcessEnd::kLive || process->poller != PollerState::kRunning ||
-      polled == 0 || ElapsedNs(now_realtime_ns, polled) < stands_after_ns) {
+      polled == 0 ||
+      ElapsedNs(now_realtime_ns, polled) <
+          ShorterThreshold(stands_after_ns, process->hang_after_ns)) {
     return;
   }
   process->run_state = RunStateOf({pid, 0});

@@ -34,10 +34,10 @@ std::optional<EndpointSummary> ParseSummary(std::string_view text) {
   if (!At(json, "time").is_number()) return std::nullopt;
   EndpointSummary summary;
   const double time_s = Number(json, "time");
-  summary.hang_after_s = Number(json, "hang_after");
   summary.health = TextAt(json, "health");
   for (const Json* each : Objects(json, "stands")) {
-    summary.stands.push_back({time_s - Number(*each, "since"), At(*each, "usual") == true});
+    summary.stands.push_back(
+        {time_s - Number(*each, "since"), Number(*each, "hang_after"), At(*each, "usual") == true});
   }
   summary.is_somebody_late = !Objects(json, "late").empty();
   for (const Json* each : Objects(json, "jobs")) {

@@ -18,11 +18,11 @@ struct EndpointSummary {
     int64_t processes = 0;
   };
   struct Standing {
-    double seconds = 0;  // without progress, when the summary was made
+    double seconds = 0;       // without progress, when the summary was made
+    double hang_after_s = 0;  // threshold of its job at this endpoint
     bool is_usual = false;
   };
 
-  double hang_after_s = 0;
   std::string health;
   std::vector<Standing> stands;
   bool is_somebody_late = false;

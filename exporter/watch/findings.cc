@@ -23,6 +23,7 @@ class Finder {
   JobFindings Make() const {
     JobFindings findings;
     findings.heard = look_.heard;
+    findings.names = NamesOfJob(look_);
     findings.sentence = JobSentence(look_);
     findings.text = JobText(look_);
     bool has_hang = false;
@@ -161,14 +162,15 @@ std::string UrlOf(const Address& address) {
   return absl::StrCat(address.is_https ? "https://" : "http://", address.name(), address.path, "/");
 }
 
-JobName NameOfJob(const JobLook& look) {
+std::set<JobName> NamesOfJob(const JobLook& look) {
+  std::set<JobName> names;
   for (const auto* processes : {&look.set.processes, &look.set.ended}) {
     for (const ProcessSnapshot& process : *processes) {
       const std::string workload = LabelValue(process.static_labels, "workload");
-      return {process.job_id, workload.empty() ? process.job_id : workload};
+      names.insert({process.job_id, workload.empty() ? process.job_id : workload});
     }
   }
-  return {};
+  return names;
 }
 
 HangReport HangReportOf(const JobLook& look) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,15 @@ constexpr const char* JobStateName(JobState state) {
   return kNames[static_cast<int>(state)];
 }
 
+// It says which job a process belongs to, for its labels. The workload is the job id where it has none, as
+// in the recording rules.
+struct JobName {
+  std::string job_id, workload;
+  bool operator<(const JobName& other) const {
+    return job_id != other.job_id ? job_id < other.job_id : workload < other.workload;
+  }
+};
+
 // A look at a job has found this.
 struct JobFindings {
   JobState state = JobState::kNew;
@@ -68,12 +78,14 @@ struct JobFindings {
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` says it
   std::size_t heard = 0;       // endpoints
+  std::set<JobName> names;     // a job can have several IDs
   // The watcher's clock said so then.
   std::chrono::steady_clock::time_point looked_at{};
 };
 
 struct WatchedJob {
   std::string job_id, workload;  // workload: the job id where the job has none
+  std::vector<std::string> other_ids;
   int64_t processes = 0;
   std::vector<std::string> endpoints;  // URLs
   JobFindings findings;
@@ -101,15 +113,8 @@ std::string NameOf(const WatchedJob& job);
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);
 
-// It says which job a process belongs to, for its labels. The workload is the job id where it has none, as
-// in the recording rules.
-struct JobName {
-  std::string job_id, workload;
-  bool operator<(const JobName& other) const {
-    return job_id != other.job_id ? job_id < other.job_id : workload < other.workload;
-  }
-};
-JobName NameOfJob(const JobLook& look);
+// Returns the names that the job's processes give it: one as a rule.
+std::set<JobName> NamesOfJob(const JobLook& look);
 
 HangReport HangReportOf(const JobLook& look);
 

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 
@@ -43,9 +44,11 @@ std::string Head(const std::string& title, bool is_live) {
 
 std::string Name(const WatchedJob& job) {
   if (job.job_id.empty() && job.workload.empty()) return "a job without ID";
+  const std::string others =
+      job.other_ids.empty() ? "" : absl::StrCat(", ", absl::StrJoin(job.other_ids, ", "));
   return job.workload == job.job_id || job.workload.empty()
-             ? job.job_id
-             : absl::StrCat(job.workload, job.job_id.empty() ? "" : " (", job.job_id,
+             ? absl::StrCat(job.job_id, others)
+             : absl::StrCat(job.workload, job.job_id.empty() ? "" : " (", job.job_id, others,
                             job.job_id.empty() ? "" : ")");
 }
 

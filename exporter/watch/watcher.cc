@@ -54,6 +54,7 @@ void Merge(JobFindings more, JobFindings* all) {
   all->hangs.insert(all->hangs.end(), more.hangs.begin(), more.hangs.end());
   all->stragglers.insert(all->stragglers.end(), more.stragglers.begin(), more.stragglers.end());
   absl::StrAppend(&all->text, all->text.empty() ? "" : "\n", more.text);
+  all->names.merge(more.names);
   all->heard += more.heard;
 }
 
@@ -168,11 +169,10 @@ Watcher::Standing Watcher::StandingOf(const Group& group, Time now) {
   for (const std::size_t index : group) {
     const Endpoint& endpoint = endpoints_[index];
     if (!IsBelieved(endpoint, now)) continue;
-    // Its own: endpoints of other jobs may be in the group.
-    const double hang_after_s = options_.look.hang_after
-                                    ? duration<double>(*options_.look.hang_after).count()
-                                    : endpoint.summary.hang_after_s;
     for (const EndpointSummary::Standing& each : endpoint.summary.stands) {
+      const double hang_after_s = options_.look.hang_after
+                                      ? duration<double>(*options_.look.hang_after).count()
+                                      : each.hang_after_s;
       const double left_s = std::clamp(hang_after_s - each.seconds, -1e6, 1e6);
       const Time at = endpoint.heard_at + duration_cast<milliseconds>(duration<double>(left_s));
       if (at > now) {
@@ -272,12 +272,14 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   const auto unheard = std::move(whole.unheard);
   std::map<Row, JobFindings> findings;
   for (JobLook& part : SplitByJob(std::move(whole))) {
-    const JobName name = NameOfJob(part);
+    const std::set<JobName> names = NamesOfJob(part);
     // Whoever is silent is missing in the job that it belonged to, or in any that has no id.
     for (const std::size_t each : silent) {
       const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
-      const bool is_of_it = std::any_of(
-          jobs.begin(), jobs.end(), [&name](const auto& job) { return job.job_id == name.job_id; });
+      const bool is_of_it = std::any_of(jobs.begin(), jobs.end(), [&names](const auto& job) {
+        return std::any_of(names.begin(), names.end(),
+                           [&job](const JobName& name) { return name.job_id == job.job_id; });
+      });
       if (!is_of_it) continue;
       part.unheard[endpoints_[each].problem].push_back(endpoints_[each].address.name());
       ++part.endpoints;
@@ -286,7 +288,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
       part.endpoints += names.size();
       part.unheard[problem].insert(part.unheard[problem].end(), names.begin(), names.end());
     }
-    const Row row = RowOf(name.job_id, name.workload, group);
+    const Row row = RowOf(names.begin()->job_id, names.begin()->workload, group);
     JobFindings found = FindingsOf(part, asked);
     if (options_.tell && !found.hangs.empty()) {
       const auto report = std::make_shared<const HangReport>(HangReportOf(part));
@@ -344,6 +346,18 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
     }
     for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
       rows[row].findings = findings;
+    }
+    for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
+      for (const JobName& name : findings.names) {
+        const auto other = rows.find(RowOf(name.job_id, name.workload, group));
+        if (other == rows.end() || !(row < other->first)) continue;
+        WatchedJob& job = rows[row];
+        job.processes += other->second.processes;
+        job.endpoints.insert(job.endpoints.end(), other->second.endpoints.begin(),
+                             other->second.endpoints.end());
+        job.other_ids.push_back(name.job_id);
+        rows.erase(other);
+      }
     }
   }
   for (auto& [row, job] : rows) {

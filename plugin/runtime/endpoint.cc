@@ -51,8 +51,6 @@ ServerOptions OptionsOf(Process& process) {
   options.memory = &process.segment->memory();
   options.service_directory = settings.file_sd_directory;
   options.exposition = settings.exposition;
-  options.hang_after = std::chrono::seconds(settings.hang_seconds);
-  options.hang_after_now = [&process] { return std::chrono::seconds(process.hang_seconds.load()); };
   options.source = [&process](const ReadWish& wish) {
     return ReadOwnSegment(*process.segment, wish);
   };

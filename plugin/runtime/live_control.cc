@@ -12,8 +12,7 @@ namespace nccl_pulse {
 void LiveControl::AddSettings() {
   const Settings& settings = process_.settings;
   const auto add = [&](LiveSetting setting, double value, LiveValues::Apply apply) {
-    const bool from_environment = (settings.from_environment >> static_cast<int>(setting) & 1) != 0;
-    values_.Add(setting, value, from_environment, std::move(apply));
+    values_.Add(setting, value, settings.IsFromEnvironment(setting), std::move(apply));
   };
   add(LiveSetting::kTimedLaunches, settings.timed_launches_per_second, [this](double value) {
     if (process_.settings.timing != TimingMode::kAuto) {
@@ -32,7 +31,7 @@ void LiveControl::AddSettings() {
             "NCCL_PULSE_TIMING=off: NCCL's event mask is then never switched");
       });
   add(LiveSetting::kHangSeconds, settings.hang_seconds, [this](double value) {
-    process_.hang_seconds.store(static_cast<int>(value));
+    process_.StoreHangSeconds(static_cast<int>(value));
     return std::string();
   });
   add(LiveSetting::kLogLevel, static_cast<int>(settings.log_level), [this](double value) {

@@ -4,7 +4,7 @@
 // Each setting is applied where no callback can be in the way:
 //   TIMED_LAUNCHES_PER_SECOND   Sampler::SetBudget. Callbacks read its two relaxed cells as before
 //   NETWORK_WINDOW              NetworkWindow::SetShare, under a lock that no callback takes
-//   HANG_SECONDS                Process::hang_seconds, which the server's thread reads
+//   HANG_SECONDS                the segment, which the node's server reads
 //   LOG_LEVEL                   Log::set_level; callbacks do not log
 //
 // Thread: Open under the lock of init, before the background thread starts; Round on that thread.

@@ -46,7 +46,6 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   std::vector<std::string> warnings;
   process->settings = ReadSettings(environ, &warnings);
   process->log.set_level(process->settings.log_level);
-  process->hang_seconds.store(process->settings.hang_seconds);
   if (process->settings.timing == TimingMode::kKernel && arguments.api_version < 4) {
     warnings.push_back(absl::StrCat(
         "NCCL_PULSE_TIMING=kernel needs GPU timestamps, which this NCCL (profiler API v",
@@ -90,8 +89,15 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
     process->masks.WithoutSteps();
   }
   process->WriteIdentity(arguments);
+  process->StoreHangSeconds(process->settings.hang_seconds);
   process->RenewTimes();
   return process;
+}
+
+void Process::StoreHangSeconds(int seconds) {
+  const bool is_default =
+      seconds == Settings().hang_seconds && !settings.IsFromEnvironment(LiveSetting::kHangSeconds);
+  HeaderWriter(*segment).StoreHangAfter(is_default ? 0 : static_cast<uint32_t>(seconds));
 }
 
 void Process::RenewTimes() {

@@ -25,6 +25,8 @@ struct Process {
   // Null when there is no memory for a segment. What is wrong has been logged then.
   static std::unique_ptr<Process> Make(const InitArguments& arguments);
 
+  // Writes the threshold for a hang, from the settings or set since. Init, then the background thread.
+  void StoreHangSeconds(int seconds);
   // Brings the segment's clock offset and the time of the last poll up to date.
   void RenewTimes();
   // Writes what durations and completions come from, as an NCCL of this version gives them. The
@@ -34,7 +36,6 @@ struct Process {
   std::string Capabilities(int api_version) const;
 
   Settings settings;
-  Relaxed<int> hang_seconds{0};  // settings.hang_seconds, or what was set since
   Log log;
   Clock clock;
   std::unique_ptr<Segment> segment;

@@ -76,6 +76,9 @@ struct Settings {
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
   uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
+  bool IsFromEnvironment(LiveSetting setting) const {
+    return (from_environment >> static_cast<int>(setting) & 1) != 0;
+  }
   bool follow_graphs = true;
   bool follow_work = true;
   int user_tags = 0;  // shown; 0: none

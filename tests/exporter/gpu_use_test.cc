@@ -33,7 +33,7 @@ void Sample(unsigned before, unsigned first_second, unsigned after) {
   Nvml() = fake;
 }
 
-SnapshotSet Standing() {
+SnapshotSet Standing(int64_t hang_after_ns = kHangAfter) {
   SnapshotSet set;
   CommunicatorSnapshot comm;
   comm.uuid = "GPU-1";
@@ -42,11 +42,12 @@ SnapshotSet Standing() {
   comm.work.moved_realtime_ns = kMoved;
   set.processes.resize(1);
   set.processes[0].communicators = {comm};
+  set.processes[0].hang_after_ns = hang_after_ns;
   return set;
 }
 
 GpuUse Ask(SnapshotSet set = Standing(), int64_t after_ns = 12 * kSecond) {
-  GpuUses().Add(kMoved + after_ns, kHangAfter, &set);
+  GpuUses().Add(kMoved + after_ns, &set);
   return set.processes[0].communicators[0].work.gpu_use;
 }
 
@@ -92,8 +93,8 @@ TEST(GpuUse, ALongerTimeIsSeenByAskingAgain) {
     fake.memory = fake.samples;
     for (FakeNvml::Sample& sample : fake.memory) sample.value = 0;
     Nvml() = fake;
-    SnapshotSet set = Standing();
-    uses.Add(kMoved + after, kLong, &set);
+    SnapshotSet set = Standing(kLong);
+    uses.Add(kMoved + after, &set);
     EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use,
               after < kLong + 46 * kSecond ? GpuUse::kUnknown : GpuUse::kBusy)
         << after / kSecond;
@@ -165,7 +166,7 @@ TEST(GpuUse, OnceASecond) {
   GpuUses uses;
   for (int i = 0; i < 10; ++i) {
     SnapshotSet set = Standing();
-    uses.Add(kMoved + 12 * kSecond + i * kSecond / 10, kHangAfter, &set);
+    uses.Add(kMoved + 12 * kSecond + i * kSecond / 10, &set);
     EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use, GpuUse::kIdle);
   }
   EXPECT_EQ(Nvml().asked, 1);

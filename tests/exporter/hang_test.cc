@@ -303,5 +303,25 @@ TEST(Hang, EveryVerdictHasAName) {
   EXPECT_EQ(names.size(), static_cast<std::size_t>(HangVerdict::kUnknown) + 1);
 }
 
+// Two jobs at one endpoint: the shortest threshold of a job's own processes counts, and no other.
+TEST(Hang, EachJobHasItsOwnThreshold) {
+  constexpr uint64_t kOther = kComm + 1;
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kOther, {2, 3});
+  for (const uint64_t comm : {kComm, kOther}) job.Launch(comm, 0, "AllReduce");
+  for (int rank = 0; rank < 4; ++rank) job.process(rank).hang_after_ns = 3600 * kSecond;
+  job.Advance(15 * kSecond);
+  const auto hangs = [&job](std::size_t place) {
+    return Diagnosis().Update(job.Set(), job.now())[place].hang.has_value();
+  };
+  EXPECT_FALSE(hangs(0) || hangs(1));
+  job.process(1).hang_after_ns = 12 * kSecond;
+  EXPECT_TRUE(hangs(0));
+  EXPECT_FALSE(hangs(1));
+  job.process(2).hang_after_ns = job.process(3).hang_after_ns = 0;  // not said: the default
+  EXPECT_TRUE(hangs(0) && hangs(1));
+}
+
 }  // namespace
 }  // namespace nccl_pulse

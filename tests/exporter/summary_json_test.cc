@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 std::string Text(const SimulatedJob& job) {
-  return SummaryJson(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now(), kHangAfter);
+  return SummaryJson(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
 }
 
 Json Of(const SimulatedJob& job) {
@@ -33,9 +33,9 @@ TEST(SummaryJson, SaysWhatStandsLongBeforeItIsAHang) {
   ASSERT_EQ(json["stands"].size(), 1u);
   EXPECT_EQ(json["stands"][0]["verdict"], "rank_not_called");
   EXPECT_EQ(json["stands"][0]["usual"], false);
+  EXPECT_EQ(json["stands"][0]["hang_after"], 10.0);
   EXPECT_NEAR(json["stands"][0]["since"].get<double>(), static_cast<double>(since) / 1e9, 0.001);
   EXPECT_EQ(json["health"], "ok");
-  EXPECT_EQ(json["hang_after"], 10.0);
   job.Advance(10 * kSecond);
   EXPECT_EQ(Of(job)["health"], "hang");
 }

@@ -62,7 +62,7 @@ class VerdictTest(DiagnoseCase):
         self.assertEqual((status, verdict["finding"], verdict["roots"]), (0, "none", []))
         self.assertRegex(verdict["notes"][0],
                          r"^\d+ communicators have made no progress for up to \d+ s\. This command reports a "
-                         r"hang after 10 min \(--hang-after\), an endpoint after 10 s\. Run it again\.$")
+                         r"hang after 10 min \(--hang-after\), its endpoints sooner\. Run it again\.$")
         _, verdict = self.diagnose(endpoints)
         self.assertNotIn("Run it again", "".join(verdict["notes"]))
 

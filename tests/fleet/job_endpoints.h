@@ -62,19 +62,21 @@ class JobEndpoints {
       answer.error = "no connection in time";
       return answer;
     }
-    SnapshotSet set;
-    for (std::size_t i = 0; i < node_of_.size(); ++i) {
-      if (node_of_[i] == node) set.processes.push_back(job_.process(static_cast<int>(i)));
-    }
     const auto own = hang_after_of.find(node);
     const int64_t hang_after = own == hang_after_of.end() ? hang_after_ns : own->second;
+    SnapshotSet set;
+    for (std::size_t i = 0; i < node_of_.size(); ++i) {
+      if (node_of_[i] != node) continue;
+      set.processes.push_back(job_.process(static_cast<int>(i)));
+      set.processes.back().hang_after_ns = hang_after;
+    }
     answer.status = 200;
     if (request.target == "/api/v1/summary") {
-      answer.body = SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now(), hang_after);
+      answer.body = SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now());
       if (garbage.count(node) != 0) answer.body = garbage[node];
     } else {
       asked.push_back(request.address.host);
-      answer.body = WriteSnapshots(set, job_.now(), hang_after);
+      answer.body = WriteSnapshots(set, job_.now(), 0);
     }
     return answer;
   }

@@ -246,17 +246,20 @@ TEST(SnapshotUnion, AProcessCountsOnce) {
   EXPECT_TRUE(set.is_of_all_nodes);
 }
 
-TEST(SnapshotUnion, Filters) {
+TEST(SnapshotUnion, KeepsJobsWhole) {
   SimulatedJob job(4);
   job.process(0).job_id = job.process(1).job_id = "7";
   job.process(2).job_id = "8";
+  job.process(3).job_id = "9";
   job.AddCommunicator(kTensor, {0, 1});
   job.AddCommunicator(kData, {1, 2});
   job.AddCommunicator(kData2, {3}, 2);
   JobFilter filter;
   filter.job_id = "7";
-  EXPECT_EQ(AllOf(&job, {{0, 1, 2, 3}}, filter).processes.size(), 2u);
-  // Its job: who can be reached from it.
+  // Both IDs are of one job, whose ranks share communicators.
+  EXPECT_EQ(AllOf(&job, {{0, 1, 2, 3}}, filter).processes.size(), 3u);
+  filter.job_id = "9";
+  EXPECT_EQ(AllOf(&job, {{0, 1, 2, 3}}, filter).processes.size(), 1u);
   filter = {};
   filter.comm_id = kTensor;
   EXPECT_EQ(AllOf(&job, {{0, 1, 2, 3}}, filter).processes.size(), 3u);

@@ -19,7 +19,7 @@ namespace {
 TEST(SnapshotsPage, IsWhatTheServerKnows) {
   ServerOptions options;
   options.source = Always(Example);
-  options.hang_after = std::chrono::seconds(17);
+  options.hang_after = [] { return std::chrono::seconds(17); };
   const auto server = StartServer(std::move(options));
   const Response response = Get(server->port(), "/api/v1/snapshots");
   EXPECT_EQ(response.status, 200);

@@ -69,8 +69,8 @@ class WatchTest(DiagnoseCase):
         def answer(handler):
             now = time.time()
             if handler.path == "/api/v1/summary":
-                page_ = json.dumps({"time": now, "hang_after": 10, "health": "hang", "processes": 8, "stands": [
-                    {"communicator": "00000000000000c0", "since": now - 30, "verdict": "no_progress", "usual": False}],
+                page_ = json.dumps({"time": now, "health": "hang", "processes": 8, "stands": [
+                    {"communicator": "00000000000000c0", "since": now - 30, "hang_after": 10, "verdict": "no_progress", "usual": False}],
                                     "late": [], "jobs": [{"job_id": "4711", "workload": "4711", "processes": 8}],
                                     "communicators": ["000000c0"], "left_out": 0}).encode()
                 reply(handler, page_)

@@ -122,6 +122,25 @@ TEST_F(WatcherTest, AJobWithoutAnIdIsOneToo) {
   }
 }
 
+// A heterogeneous Slurm job has an ID for each of its parts.
+TEST_F(WatcherTest, AJobWithTwoIdsIsOne) {
+  job_.process(2).job_id = job_.process(3).job_id = "4713";
+  Hang();
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(14));
+  const auto state = watcher->state();
+  ASSERT_EQ(state->jobs.size(), 2u);
+  EXPECT_EQ(state->jobs[0].job_id, "4711");
+  EXPECT_THAT(state->jobs[0].other_ids, testing::ElementsAre("4713"));
+  EXPECT_EQ(state->jobs[0].processes, 4);
+  EXPECT_EQ(state->jobs[0].endpoints.size(), 4u);
+  EXPECT_EQ(state->jobs[1].job_id, "4712");
+  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  JobFilter filter;
+  filter.job_id = "4713";
+  EXPECT_EQ(watcher->Ask(filter).set.processes.size(), 4u);
+}
+
 TEST_F(WatcherTest, GoesByTheEndpointsOwnTime) {
   endpoints_->hang_after_ns = 30 * kSecond;
   const auto watcher = MakeWatcher();

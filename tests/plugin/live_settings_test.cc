@@ -48,6 +48,17 @@ int OpenDescriptors() {
   return count;
 }
 
+// A default is no choice: an agent may have another one.
+TEST_WITH_GPU(LiveSettingsTest, ReadersSeeTheThresholdThatTheUserSet,
+              {"NCCL_PULSE_LOG_LEVEL", "warn"}) {
+  const StreamCommunicator comm(gpu, 1);
+  EXPECT_EQ(ReadSnapshot().hang_after_ns, 0);
+  Give({"HANG_SECONDS=45"});
+  EXPECT_EQ(ReadSnapshot().hang_after_ns, 45000000000);
+  Give({"HANG_SECONDS=default"});
+  EXPECT_EQ(ReadSnapshot().hang_after_ns, 0);
+}
+
 TEST_WITH_GPU(LiveSettingsTest, OneInOneTimesAllCallsAtOnceWhateverTheirRate,
               {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1"}) {
   StreamCommunicator comm(gpu, 1);

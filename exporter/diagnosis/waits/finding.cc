@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
-#include "exporter/base/disjoint_sets.h"
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/usual_wait.h"
 
 namespace nccl_pulse {
@@ -324,33 +323,6 @@ class Decision {
   std::set<std::size_t> queued_, posted_;
 };
 
-// Jobs are what shares communicators. What is mixed joins nobody.
-class Jobs {
- public:
-  explicit Jobs(const std::vector<CommunicatorView>& views) : of_view_(views.size()) {
-    std::unordered_map<const ProcessSnapshot*, std::size_t> of_process;
-    for (std::size_t i = 0; i < views.size(); ++i) of_view_[i] = sets_.Add();
-    for (std::size_t i = 0; i < views.size(); ++i) {
-      if (views[i].is_mixed) continue;
-      for (const RankView& rank : views[i].ranks) {
-        sets_.Join(of_view_[i], of_process.try_emplace(rank.process, of_view_[i]).first->second);
-      }
-    }
-    of_process_ = std::move(of_process);
-  }
-
-  std::size_t OfView(std::size_t view) { return sets_.SetOf(of_view_[view]); }
-  std::size_t OfActor(const Actor& actor) {
-    if (actor.view != kNoView) return OfView(actor.view);
-    return sets_.SetOf(of_process_.at(actor.rank->process));
-  }
-
- private:
-  DisjointSets sets_;
-  std::vector<std::size_t> of_view_;
-  std::unordered_map<const ProcessSnapshot*, std::size_t> of_process_;
-};
-
 }  // namespace
 
 std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, const Waits& waits,
@@ -361,7 +333,9 @@ std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, c
   std::map<std::size_t, std::vector<Root>> roots;
   for (Root& root : FindRoots(waits.graph)) {
     const Actor& first = waits.graph.actors[root.actors.front()];
-    roots[jobs.OfActor(first)].push_back(std::move(root));
+    const std::size_t job =
+        first.view != kNoView ? jobs.OfView(first.view) : jobs.OfProcess(first.rank->process);
+    roots[job].push_back(std::move(root));
   }
   const Index index(views, waits.graph);
   for (const auto& [job, of_job] : roots) {

@@ -1,0 +1,49 @@
+// Jobs are processes that share communicators, whatever their job IDs say.
+//
+// Communicators with one ID are told apart (same_ids.h).
+//
+// Thread: one at a time. Points into the views or the set.
+#ifndef EXPORTER_DIAGNOSIS_JOBS_H_
+#define EXPORTER_DIAGNOSIS_JOBS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "exporter/base/disjoint_sets.h"
+#include "exporter/diagnosis/rank_view.h"
+
+namespace nccl_pulse {
+
+class Jobs {
+ public:
+  // Mixed communicators join nobody.
+  explicit Jobs(const std::vector<CommunicatorView>& views);
+  // Mixed communicators join all their processes, so that none is cut. A process without communicators
+  // is a job, too.
+  explicit Jobs(const SnapshotSet& set);
+
+  // The process must be one of the views or of the set.
+  std::size_t OfProcess(const ProcessSnapshot* process) { return sets_.SetOf(of_.at(process)); }
+  std::size_t OfView(std::size_t view) { return sets_.SetOf(view); }
+  // A communicator of the set.
+  std::size_t OfCommunicator(uint64_t comm_id, uint32_t number) {
+    return sets_.SetOf(first_with_.at({comm_id, number}));
+  }
+
+ private:
+  DisjointSets sets_;
+  std::unordered_map<const ProcessSnapshot*, std::size_t> of_;
+  std::map<std::pair<uint64_t, uint32_t>, std::size_t> first_with_;  // processes of a set
+};
+
+// Returns the threshold of each view's job: the shortest that one of its processes goes by, or
+// `otherwise_ns` if none is known.
+std::vector<int64_t> ThresholdsOf(const std::vector<CommunicatorView>& views, int64_t otherwise_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_JOBS_H_

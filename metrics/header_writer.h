@@ -43,6 +43,11 @@ class HeaderWriter {
   // "proxy", "kernel", "none"). Set again when a newer NCCL version is loaded.
   void NameSources(std::string_view durations, std::string_view completions);
 
+  // Counts a communicator that got no record; init lock.
+  void CountUnmeasured() {
+    header_.unmeasured_communicators.store(header_.unmeasured_communicators.load() + 1);
+  }
+
   // ---- background thread, and init once before that thread starts ----
 
   void RenewTimes(int64_t realtime_offset_ns, uint64_t now_ns);

@@ -211,6 +211,8 @@ struct SegmentHeader {
 
   // The user's threshold for a hang; 0: none was set. Init, then the background thread.
   Relaxed<uint32_t> hang_after_seconds;
+  // Communicators without a record: there was no room when they were made. Init lock.
+  Relaxed<uint32_t> unmeasured_communicators;
 };
 static_assert(sizeof(SegmentHeader) <= 4096);
 inline constexpr uint64_t kHeaderBytes = 4096;

@@ -65,6 +65,7 @@ bool ReadSegment(const void* base, size_t bytes, ProcessSnapshot* snapshot, std:
   }
   snapshot->changed_settings = header.changed_settings.load();
   snapshot->hang_after_ns = int64_t{header.hang_after_seconds.load()} * 1000000000;
+  snapshot->unmeasured_communicators = header.unmeasured_communicators.load();
   snapshot->series_used = header.series_used.acquire();
   snapshot->series_limit = ReadOnce(header.series_limit);
   snapshot->communicator_limit = geometry.communicators;

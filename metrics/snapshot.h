@@ -369,6 +369,7 @@ struct ProcessSnapshot {
   uint64_t recycled_communicators = 0;
   std::vector<RecycledCallsSnapshot> recycled_calls;  // without zeros
   uint64_t communicators_used = 0, communicator_limit = 0;
+  uint64_t unmeasured_communicators = 0;  // there was no room when they were made
   std::array<uint64_t, kCaptureFates> graph_captures{};
   std::array<uint64_t, kCommandResults> commands{};
   uint32_t changed_settings = 0;  // bit n: LiveSetting n differs from the start

@@ -100,7 +100,7 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
   process.pace = rank->pace.Told();
   for (auto& [group, member] : rank->memberships) {
     if (group == options.unmeasured_group) {
-      ++process.ignored[static_cast<std::size_t>(IgnoredReason::kNoRoom)];
+      ++process.unmeasured_communicators;
       continue;
     }
     process.communicators.push_back(member.Take(rank->seen_ns));

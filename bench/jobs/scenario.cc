@@ -438,8 +438,9 @@ bool HasOtherSide(const JobVerdict& verdict) {
 }
 
 Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
-                       const JobVerdict& verdict, HealthStatus health, const std::string& said) {
-  const bool is_ok = health == HealthStatus::kOk || health == HealthStatus::kUnused;
+                       const JobVerdict& verdict, const Health& health) {
+  const bool is_idle = health.status == HealthStatus::kIdle;
+  const bool is_ok = health.status == HealthStatus::kOk || health.status == HealthStatus::kUnused;
   const bool is_calm = AreAllUsual(verdict);
   switch (scenario.truth) {
     case Truth::kNobody:
@@ -447,7 +448,7 @@ Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
       return is_calm ? Outcome::kRight : Outcome::kPlace;
     case Truth::kOk:
       if (!named.empty()) return Outcome::kWrong;
-      return is_ok ? Outcome::kRight : is_calm ? Outcome::kNothing : Outcome::kPlace;
+      return is_ok || is_idle ? Outcome::kRight : is_calm ? Outcome::kNothing : Outcome::kPlace;
     case Truth::kNotOk:
       if (!named.empty() && named != scenario.culprits) return Outcome::kWrong;
       return named.empty() && is_ok ? Outcome::kNothing : Outcome::kRight;
@@ -455,7 +456,7 @@ Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
       if (named.empty() && HasOtherSide(verdict)) return Outcome::kRight;
       break;
     case Truth::kSlowOrNotCompared:
-      if (named.empty() && is_calm && said.find("not compared") != said.npos)
+      if (named.empty() && is_calm && health.summary.find("not compared") != std::string::npos)
         return Outcome::kRight;
       break;
     default:
@@ -464,8 +465,7 @@ Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
   return Compare(named, scenario.culprits, !is_calm);
 }
 
-Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Health& health,
-                  const std::string& said) {
+Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Health& health) {
   std::set<int> named;
   bool is_place = false;
   for (const JobRoot& root : verdict.roots) {
@@ -479,7 +479,7 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Hea
     for (const JobRank& rank : straggler.ranks) named.insert(GlobalRank(scenario, rank));
   }
   if (scenario.truth != Truth::kByFault) {
-    return OutcomeByTruth(scenario, named, verdict, health.status, said);
+    return OutcomeByTruth(scenario, named, verdict, health);
   }
   if (scenario.options.fault == Fault::kQueued || scenario.options.fault == Fault::kMoves) {
     return AreAllUsual(verdict) ? Outcome::kRight : Outcome::kWrong;
@@ -751,9 +751,11 @@ Judged Judge(const Scenario& scenario) {
     const bool is_enough =
         scenario.answers_later.empty() && !IsAnotherLookWorthwhile(result, verdict);
     if (is_last || is_enough) {
-      const std::string words = RootWords(verdict);
+      const Health health = HealthOf(set, result, now);
+      const std::string words =
+          absl::StrCat(RootWords(verdict), HealthStatusName(health.status), ": ", health.summary);
       const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
-      return {OutcomeOf(scenario, verdict, HealthOf(set, result, now), words), words, looks,
+      return {OutcomeOf(scenario, verdict, health), words, looks,
               DescribeWaits(views, BuildWaits(views, asked.hang_after_ns, now).graph)};
     }
     options.look_again_ns += kLookEveryNs;

@@ -26,7 +26,7 @@ enum class Truth : uint8_t {
   kCulprits,           // the culprits are named, and no others
   kSides,              // as kCulprits, or no rank is named and calls are reported to differ
   kNobody,             // no rank is named, and no hang is reported
-  kOk,                 // as kNobody, and the job's health is OK
+  kOk,                 // as kNobody, and the job's health is OK or idle
   kNotOk,              // all culprits are named or no rank, and the job's health is not OK
   kSlowOrNotCompared,  // the culprits are named, or no rank and "not compared" is reported
 };

@@ -166,7 +166,8 @@ def job():
         "Blocking ranks", "The root of the hang, according to pulse watch. Empty while the job progresses.",
         (process + ", verdict, first_step").split(", "), (
             ("Stalled for", "time() - max by (%s, verdict, first_step) "
-             "(nccl_job_hang_start_timestamp_seconds%s)" % (process, of), AGE, STALLED),),
+             "(nccl_job_hang_start_timestamp_seconds%s * on (job, instance, job_id, workload, comm, rank) "
+             "group_left (first_step) nccl_job_hang_info)" % (process, of), AGE, STALLED),),
         links=[("Hostname", dashboard_url(NODE, Hostname="Hostname"))],
         sort=[("global_rank", False)], none=NONE_HUNG), height=6)
 

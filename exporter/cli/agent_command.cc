@@ -110,6 +110,12 @@ Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve ther
 // thread.
 std::atomic<int64_t> hang_after_ms{0};
 
+// The threshold for jobs without the plugin.
+std::chrono::milliseconds OutsideHangAfter() {
+  const int64_t own_ms = hang_after_ms.load(std::memory_order_relaxed);
+  return own_ms == 0 ? Diagnosis::kDefaultHangAfter : std::chrono::milliseconds(own_ms);
+}
+
 // The only setting that an agent has.
 void AddHangSeconds(LiveValues* values) {
   constexpr int64_t kDefaultMs = Diagnosis::kDefaultHangAfter.count();
@@ -272,8 +278,7 @@ int Run(const std::vector<std::string>& arguments) {
 
   auto sources = outside::SourcesOfThisHost();
   sources.hostname = NodeName();
-  const auto rest =
-      std::make_shared<OutsideThread>(wanted.server.hang_after_now, std::move(sources));
+  const auto rest = std::make_shared<OutsideThread>(OutsideHangAfter, std::move(sources));
   wanted.server.source = [rest](const ReadWish&) { return rest->watch.Snapshots(RealtimeNs()); };
 
   const std::unique_ptr<Server> server = Server::Start(std::move(wanted.server), &error);

@@ -18,7 +18,7 @@ constexpr int kNoAnswer = 2;
 constexpr int kSomeSilent = 4;
 
 // Returns "set UID SECONDS" in readable form.
-std::string OriginWords(std::string_view origin, absl::Time now, absl::TimeZone zone) {
+std::string OriginWords(std::string_view origin, absl::Time now) {
   const std::vector<std::string_view> parts = absl::StrSplit(origin, ' ');
   int64_t until = 0;
   if (parts.size() != 3 || parts[0] != "set" || !absl::SimpleAtoi(parts[2], &until)) {
@@ -28,14 +28,15 @@ std::string OriginWords(std::string_view origin, absl::Time now, absl::TimeZone 
   if (until == 0) return absl::StrCat("set", by, ", until the process ends");
   const absl::Time end = absl::FromUnixSeconds(until);
   const bool is_near = end - now < absl::Hours(20);
-  return absl::StrCat("set until ",
-                      absl::FormatTime(is_near ? "%H:%M:%S" : "%Y-%m-%d %H:%M", end, zone), by);
+  return absl::StrCat(
+      "set until ",
+      absl::FormatTime(is_near ? "%H:%M:%S UTC" : "%Y-%m-%d %H:%M UTC", end, absl::UTCTimeZone()),
+      by);
 }
 
 }  // namespace
 
-std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now,
-                          absl::TimeZone zone) {
+std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now) {
   std::string text = absl::StrFormat("%-8s %-26s %-8s %s\n", "PID", "SETTING", "VALUE", "FROM");
   for (const ControlAnswer& answer : answers) {
     if (!answer.problem.empty()) {
@@ -50,7 +51,7 @@ std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time 
         const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(' ', 2));
         if (parts.size() != 3) continue;
         absl::StrAppend(&text, absl::StrFormat("%-8d %-26s %-8s %s\n", answer.pid, parts[0],
-                                               parts[1], OriginWords(parts[2], now, zone)));
+                                               parts[1], OriginWords(parts[2], now)));
       }
     }
   }
@@ -69,7 +70,7 @@ int ShowSettings(absl::Duration patience) {
         stderr);
     return kNoAnswer;
   }
-  std::fputs(SettingsTable(answers, absl::Now(), absl::LocalTimeZone()).c_str(), stdout);
+  std::fputs(SettingsTable(answers, absl::Now()).c_str(), stdout);
   bool is_any_silent = false;
   for (const ControlAnswer& answer : answers) is_any_silent |= !answer.problem.empty();
   return is_any_silent ? kSomeSilent : 0;

@@ -13,8 +13,7 @@
 namespace nccl_pulse {
 
 // Returns one line per setting and process: value and origin.
-std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now,
-                          absl::TimeZone zone);
+std::string SettingsTable(const std::vector<ControlAnswer>& answers, absl::Time now);
 
 // Queries the processes of this node and prints the table. Returns the exit status of `pulse
 // settings`.

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "exporter/cli/command.h"
@@ -26,6 +27,7 @@ constexpr std::chrono::milliseconds kPatience{500};
 
 std::string listen_address = ":9420";  // NOLINT(cert-err58-cpp)
 std::string web_config;                // NOLINT(cert-err58-cpp)
+std::string external_url;              // NOLINT(cert-err58-cpp)
 HangFlags hang_flags;                  // NOLINT(cert-err58-cpp)
 
 constexpr char kHelp[] =
@@ -55,6 +57,7 @@ What to do in a hang (docs/on-hang.md has examples):
 How to serve:
   --listen=ADDRESS      [host]:port or unix:/path (default :9420)
   --web-config=FILE     TLS, client certificates and passwords, as for `pulse agent`
+  --external-url=URL    where people reach this page: alerts link to its report on their job (default: no link)
 
 SIGTERM and SIGINT end it. SIGHUP reads the FILE of --web-config again.
 
@@ -80,6 +83,7 @@ bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::stri
 
 std::vector<Flag> Flags() {
   return WithFleetFlags(kFleetFlags, WithHangFlags(&hang_flags, {{"--listen", &listen_address},
+                                                                 {"--external-url", &external_url},
                                                                  {"--web-config", &web_config}}));
 }
 
@@ -90,8 +94,14 @@ int Run(const std::vector<std::string>& arguments) {
                 "it needs the endpoints' addresses: --prometheus, --targets, --http-sd, "
                 "--dns or HOST:PORT; see pulse help connect");
   }
+  if (!external_url.empty() && !absl::StartsWith(external_url, "http://") &&
+      !absl::StartsWith(external_url, "https://")) {
+    return Fail(kUsageError, "--external-url is no http:// or https:// URL");
+  }
   WatchService::Options options;
   options.listen_address = listen_address;
+  options.external_url = external_url;
+  if (!external_url.empty() && external_url.back() != '/') options.external_url += '/';
   options.log = LogLine;
   options.watcher.find = Find;
   options.watcher.log = [](const std::string& line) { LogLine(LogLevel::kInfo, line); };

@@ -9,9 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/diagnosis/call_counts.h"
 #include "exporter/diagnosis/environment_differences.h"
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/rank_view.h"
 #include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/rejection.h"
 #include "exporter/diagnosis/same_ids.h"
@@ -51,31 +53,36 @@ struct Activities {
   std::size_t calibrating = 0;  // of these; they will be seen in a moment
   std::size_t missing = 0;      // of one node, and never seen at this endpoint
   bool is_mixed = false;        // ranks of several communicators
+  bool may_wait = false;        // one is not known to be idle
 
   std::size_t unseen() const { return unknown - calibrating; }
-  bool IsDark() const { return is_mixed || 2 * unseen() > ranks; }
 };
+
+uint64_t CollectivesOf(const CommunicatorSnapshot& communicator) {
+  return Total(CollectiveCalls(communicator));
+}
+
+// How many times longer than its usual pause between calls a job is idle.
+constexpr int64_t kIdleFactor = 10;
+constexpr uint64_t kLeastCalls = 16;  // that tell how often it calls
 
 class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
       : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns), same_ids_(snapshots) {
-    for (const ProcessSnapshot& process : snapshots.processes) {
-      if (process.end != ProcessEnd::kLive) continue;
-      for (const CommunicatorSnapshot& each : process.communicators) {
-        if (!each.finalized) open_.insert(IdOf(each));
-      }
-    }
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
+    FindLost(snapshots);
     CountMissing(snapshots);
     is_of_dumps_ = !snapshots.processes.empty() && snapshots.processes.front().is_of_dump;
     rejected_ = snapshots.rejected;
     NoteThresholds(snapshots);
+    CountNotCompared(snapshots);
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
       has_straggler_ |= each.has_named_straggler();
       if (each.queued) AddNote(each.comm_id, each.queued->text);
+      queued_ += each.queued ? 1 : 0;
       if (!each.note.empty()) AddNote(each.comm_id, each.note);
     }
   }
@@ -86,13 +93,15 @@ class Examiner {
       health_.unknown_ranks += activities.unknown;
       health_.missing_ranks = std::max(health_.missing_ranks, activities.missing);
       ++health_.communicators;
+      unseen_ranks_ += activities.unseen();
       if (activities.unseen() == activities.ranks) ++health_.blind_communicators;
-      if (activities.IsDark()) ++dark_;
+      is_mixed_ |= activities.is_mixed;
     }
     health_.lost_processes = lost_.size();
     health_.stopped_processes = stopped_.size();
     health_.failed_gpus = failed_.size();
     health_.status = Status();
+    if (health_.status == HealthStatus::kIdle) health_.idle_since_realtime_ns = idle_since_ns_;
     AddNotes();
     health_.summary = Summary();
     return std::move(health_);
@@ -132,11 +141,84 @@ class Examiner {
   }
 
   void AddEnd(const ProcessSnapshot& process) {
-    if (process.end != ProcessEnd::kLost) return;
-    const bool is_awaited = std::any_of(
-        process.communicators.begin(), process.communicators.end(),
-        [this](const auto& each) { return !each.finalized && open_.count(IdOf(each)) != 0; });
-    (is_awaited ? lost_ : ended_).push_back(PidWords(process));
+    if (process.end == ProcessEnd::kLost) ended_.push_back(&process);
+  }
+
+  // A lost process is missed if a live rank may wait for it, or, where nothing is in use, if it left work
+  // that others had called for.
+  void FindLost(const SnapshotSet& snapshots) {
+    if (ended_.empty()) return;
+    std::map<IdAndNumber, uint64_t> most_calls;  // of live ranks, or of all where none lives
+    for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        for (const CommunicatorSnapshot& each : process.communicators) {
+          const IdAndNumber id = IdOf(each);
+          const bool is_live = process.end == ProcessEnd::kLive && !each.finalized;
+          if (!is_live && by_communicator_.count(id) != 0) continue;
+          uint64_t& most = most_calls[id];
+          most = std::max(most, CollectivesOf(each));
+        }
+      }
+    }
+    for (const ProcessSnapshot* process : ended_) {
+      const auto is_owing = [&](const CommunicatorSnapshot& each) {
+        if (each.finalized) return false;
+        const bool is_behind = CollectivesOf(each) < most_calls[IdOf(each)];
+        const auto live = by_communicator_.find(IdOf(each));
+        if (live != by_communicator_.end()) return live->second.may_wait || is_behind;
+        return by_communicator_.empty() && (SeenInFlightSince(each) != 0 || is_behind);
+      };
+      const bool is_missed =
+          std::any_of(process->communicators.begin(), process->communicators.end(), is_owing);
+      (is_missed ? lost_ : left_).push_back(PidWords(*process));
+    }
+  }
+
+  // A straggler is found by collectives that no rank leaves before the last one has come.
+  void CountNotCompared(const SnapshotSet& snapshots) {
+    for (const ProcessSnapshot& process : snapshots.processes) {
+      if (process.end != ProcessEnd::kLive) continue;
+      uint64_t calls = 0;
+      bool is_compared = false;
+      for (const CommunicatorSnapshot& each : process.communicators) {
+        if (each.finalized || each.nranks < 2) continue;
+        if (is_compared) break;
+        for (const CallCountSnapshot& call : each.calls) {
+          calls += call.calls;
+          is_compared |= WaitsForAll(call.op);
+        }
+        for (const CompositeSnapshot& call : each.composites) is_compared |= WaitsForAll(call.op);
+      }
+      if (!is_compared && calls >= kLeastCalls) ++not_compared_;
+    }
+  }
+
+  // Updates since when the whole set has been idle; INT64_MAX: it is not.
+  void AddIdle(const ProcessSnapshot& process, const CommunicatorSnapshot& each,
+               const RankActivity& activity) {
+    const int64_t last_ns =
+        std::max(each.last_launch_realtime_ns, each.last_completion_realtime_ns);
+    if (!activity.is_idle()) idle_since_ns_ = INT64_MAX;
+    if (last_ns == 0 || idle_since_ns_ == INT64_MAX) return;
+    idle_since_ns_ = std::max(idle_since_ns_, last_ns);
+    for (const LongestWaitSnapshot& wait : each.longest_waits) {
+      longest_pause_ns_ = std::max<int64_t>(
+          longest_pause_ns_, static_cast<int64_t>(std::min<uint64_t>(wait.longest_ns, INT64_MAX)));
+    }
+    const int64_t threshold_ns =
+        process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
+    longest_pause_ns_ = std::max(longest_pause_ns_, threshold_ns);
+    if (each.launches < kLeastCalls) return;
+    const int64_t pause_ns = ElapsedNs(last_ns, each.init_realtime_ns) /
+                             static_cast<int64_t>(std::min<uint64_t>(each.launches, INT64_MAX));
+    usual_pause_ns_ = std::min(usual_pause_ns_, pause_ns);
+  }
+
+  bool IsIdle() const {
+    if (idle_since_ns_ == 0 || idle_since_ns_ == INT64_MAX || usual_pause_ns_ == INT64_MAX)
+      return false;
+    const int64_t idle_ns = ElapsedNs(now_ns_, idle_since_ns_);
+    return idle_ns > longest_pause_ns_ && idle_ns / kIdleFactor > usual_pause_ns_;
   }
 
   // Notes jobs whose processes go by different thresholds.
@@ -173,6 +255,8 @@ class Examiner {
       activities.is_mixed = same_ids_.AreMixed(communicator);
       const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
       ++activities.ranks;
+      activities.may_wait |= !activity.is_idle();
+      AddIdle(process, communicator, activity);
       if (!IsUnknown(activity, now_ns_)) continue;
       ++activities.unknown;
       activities.calibrating += activity.reason == UnknownReason::kCalibrating ? 1 : 0;
@@ -184,6 +268,7 @@ class Examiner {
     }
     if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_))
       stopped_.push_back(PidWords(process));
+    health_.unmeasured_communicators += process.unmeasured_communicators;
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
           "Another program changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
@@ -204,24 +289,28 @@ class Examiner {
 
   HealthStatus Status() const {
     if (has_hang_) return HealthStatus::kHang;
-    if (!lost_.empty() || !stopped_.empty() || !failed_.empty()) return HealthStatus::kIncomplete;
+    if (!lost_.empty() || !stopped_.empty() || !failed_.empty() || health_.missing_ranks != 0 ||
+        health_.unmeasured_communicators != 0) {
+      return HealthStatus::kIncomplete;
+    }
     if (health_.communicators == 0) return HealthStatus::kUnused;
-    if (dark_ != 0 && !has_usual_) return HealthStatus::kIncomplete;
+    const bool is_all_seen = unseen_ranks_ == 0 && !is_mixed_ && queued_ == 0;
+    if (!is_all_seen && !has_usual_) return HealthStatus::kIncomplete;
     if (has_usual_) return HealthStatus::kWaiting;
-    return has_straggler_ ? HealthStatus::kStraggler : HealthStatus::kOk;
+    if (has_straggler_) return HealthStatus::kStraggler;
+    return IsIdle() ? HealthStatus::kIdle : HealthStatus::kOk;
   }
 
   void AddNotes() {
     std::vector<std::string>& notes = health_.notes;
     if (!lost_.empty()) {
-      notes.push_back(absl::StrCat(
-          Plural(lost_.size(), "process has", "processes have"),
-          " ended and not finalized communicators that others still use: ", Pids(lost_), "."));
+      notes.push_back(absl::StrCat(Plural(lost_.size(), "process", "processes"),
+                                   " ended without finalizing: ", Pids(lost_), "."));
     }
-    if (!ended_.empty()) {
-      notes.push_back(absl::StrCat(
-          Plural(ended_.size(), "process has", "processes have"),
-          " ended without finalizing communicators that nobody uses: ", Pids(ended_), "."));
+    if (!left_.empty()) {
+      notes.push_back(absl::StrCat(Plural(left_.size(), "process", "processes"),
+                                   " ended without finalizing: ", Pids(left_),
+                                   ". No rank waits for ", left_.size() == 1 ? "it." : "them."));
     }
     if (!stopped_.empty()) {
       notes.push_back(absl::StrCat(
@@ -278,32 +367,68 @@ class Examiner {
                                          ". What it rejects is not measured here."));
   }
 
-  std::string Summary() const {
-    if (has_hang_ || has_usual_ || has_straggler_) return "";
-    const std::size_t blind = health_.blind_communicators;
-    if (health_.communicators == 0) return "No communicator is in use.";
-    if (blind == health_.communicators) return "Whether anything hangs cannot be seen.";
-    if (dark_ == 0) return "No hang and no straggler is suspected.";
-    const char* what =
-        blind == dark_ ? " work cannot be seen." : " work of most ranks cannot be seen.";
-    if (dark_ == health_.communicators) {
-      return absl::StrCat("No hang and no straggler is suspected, but", what);
+  // What keeps the state from being OK.
+  std::vector<std::string> Missing() const {
+    std::vector<std::string> missing;
+    const auto add = [&missing](uint64_t count, const char* one, const char* several) {
+      if (count != 0) missing.push_back(Plural(count, one, several));
+    };
+    add(lost_.size(), "process ended without finalizing", "processes ended without finalizing");
+    add(stopped_.size(), "process does not run", "processes do not run");
+    add(failed_.size(), "GPU reports an error", "GPUs report errors");
+    add(health_.missing_ranks, "rank is not seen", "ranks are not seen");
+    add(health_.unmeasured_communicators, "communicator is not measured",
+        "communicators are not measured");
+    if (unseen_ranks_ != 0) {
+      missing.push_back(absl::StrCat("work of ", unseen_ranks_, " of ",
+                                     Plural(health_.ranks, "rank", "ranks"), " cannot be seen"));
     }
-    return absl::StrCat("No hang and no straggler is suspected on ", health_.communicators - dark_,
-                        " of ", health_.communicators, " communicators; on the ",
-                        dark_ == 1 ? "other" : "others", what);
+    if (is_mixed_) missing.emplace_back("communicators with one ID cannot be told apart");
+    add(queued_, "communicator is behind other work of its GPUs",
+        "communicators are behind other work of their GPUs");
+    return missing;
+  }
+
+  std::string Summary() const {
+    const std::vector<std::string> missing = Missing();
+    if (has_hang_ || has_usual_ || (has_straggler_ && missing.empty())) return "";
+    if (health_.communicators == 0 && missing.empty()) return "No communicator is in use.";
+    if (health_.communicators != 0 && health_.blind_communicators == health_.communicators) {
+      return "Whether anything hangs cannot be seen.";
+    }
+    if (!missing.empty()) {
+      return absl::StrCat("No hang is suspected, but ", absl::StrJoin(missing, ", "), ".");
+    }
+    if (health_.status == HealthStatus::kIdle) {
+      return absl::StrCat("No rank has called NCCL since ", ClockWords(idle_since_ns_), " (",
+                          DurationWords(ElapsedNs(now_ns_, idle_since_ns_)),
+                          "). Before, a call came every ",
+                          SecondsWords(static_cast<double>(usual_pause_ns_) / 1e9), " on average.");
+    }
+    if (not_compared_ == 0) return "No hang and no straggler is suspected.";
+    return absl::StrCat("No hang is suspected. ",
+                        Plural(not_compared_, "process is", "processes are"),
+                        " not compared for stragglers: no AllReduce, AllGather, ReduceScatter or "
+                        "AlltoAll.");
   }
 
   const int64_t now_ns_, stands_after_ns_;
-  std::vector<std::string> lost_, ended_, stopped_;
-  std::set<IdAndNumber> open_;  // communicators of live processes
-  std::size_t silent_ = 0;      // processes
+  std::vector<const ProcessSnapshot*> ended_;  // without goodbye
+  // Of these processes those that are missed and the others; live ones that do not run.
+  std::vector<std::string> lost_, left_, stopped_;
+  std::size_t silent_ = 0;  // processes
   int64_t silent_since_ns_ = INT64_MAX;
   const SameIds same_ids_;
   std::map<IdAndNumber, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   RejectionCounts rejected_{};
-  std::size_t dark_ = 0;  // communicators where the work of most ranks is unknown
+  bool is_mixed_ = false;
+  std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
+  std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs
+  std::size_t not_compared_ = 0;
+  // Since when no rank has had work, INT64_MAX: one has; the longest pause before, and the mean pause of
+  // the communicator with the most launches.
+  int64_t idle_since_ns_ = 0, longest_pause_ns_ = 0, usual_pause_ns_ = INT64_MAX;
   bool is_of_dumps_ = false;
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
   std::vector<std::string> failed_, masks_, of_communicators_;

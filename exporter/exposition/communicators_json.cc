@@ -308,6 +308,11 @@ Json HealthJson(const Health& health) {
           {"failed_gpus", health.failed_gpus},
           {"ranks", health.ranks},
           {"unknown_ranks", health.unknown_ranks},
+          {"missing_ranks", health.missing_ranks},
+          {"unmeasured_communicators", health.unmeasured_communicators},
+          {"idle_since", health.idle_since_realtime_ns == 0
+                             ? Json(nullptr)
+                             : Json(SecondsToMillisecond(health.idle_since_realtime_ns))},
           {"communicators", health.communicators},
           {"blind_communicators", health.blind_communicators},
           {"notes", health.notes},

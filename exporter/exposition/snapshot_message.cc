@@ -187,6 +187,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(42, process.user, int64_t{-1});
   fields.Number(43, process.is_from_outside);
   fields.Number(44, process.hang_after_ns);
+  fields.Number(45, process.unmeasured_communicators);
 }
 
 template <typename Set>

@@ -113,6 +113,9 @@ bool LookAtDumps(const std::string& path, JobLook* look, std::string* error) {
   }
   if (!missing.empty()) {
     look->health.missing_ranks = missing.size();
+    if (look->health.status != HealthStatus::kHang) {
+      look->health.status = HealthStatus::kIncomplete;
+    }
     look->health.notes.insert(look->health.notes.begin(), MissingWords(missing));
   }
   look->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -178,7 +178,7 @@ class Asking {
     for (const Open& each : open_) {
       polled.push_back({each.exchange->fd(), each.exchange->poll_events(), 0});
       wake = std::min(wake, each.exchange->end());
-      if (each.exchange->fd() < 0) wake = std::min(wake, each.exchange->wake());
+      wake = std::min(wake, each.exchange->wake());
       held += each.exchange->held_bytes();
     }
     const auto wait = duration_cast<milliseconds>(wake - now) + milliseconds(1);
@@ -187,7 +187,7 @@ class Asking {
     for (std::size_t i = 0; i < open_.size(); ++i) {
       Exchange& exchange = *open_[i].exchange;
       if (exchange.has_ended()) continue;  // dropped for another one
-      const bool is_due = polled[i].revents != 0 || (polled[i].fd < 0 && exchange.wake() <= now);
+      const bool is_due = polled[i].revents != 0 || exchange.wake() <= now;
       const std::size_t before = exchange.held_bytes();
       if (is_due) exchange.Go(now);
       if (is_due && exchange.is_pausing() && options_.on_busy) options_.on_busy();

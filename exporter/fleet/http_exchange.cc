@@ -94,7 +94,7 @@ void Exchange::GiveUp() {
 }
 
 // False if all addresses have failed; the answer then says how.
-bool Exchange::Open() {
+bool Exchange::Open(Time now) {
   std::string error = "no address";
   while (next_address_ < addresses_.size()) {
     sockaddr_storage address = addresses_[next_address_++];
@@ -111,6 +111,7 @@ bool Exchange::Open() {
     if (fd_ >= 0 &&
         (connect(fd_, reinterpret_cast<sockaddr*>(&address), size) == 0 || errno == EINPROGRESS)) {
       state_ = State::kConnecting;
+      wake_ = next_address_ < addresses_.size() ? now + kNextAddressAfter : Time::max();
       return true;
     }
     error = ErrorText(errno);
@@ -121,16 +122,17 @@ bool Exchange::Open() {
 }
 
 // False if it has failed. Another address may then be tried.
-bool Exchange::FinishConnect() {
+bool Exchange::FinishConnect(Time now) {
   int problem = 0;
   socklen_t size = sizeof(problem);
   getsockopt(fd_, SOL_SOCKET, SO_ERROR, &problem, &size);
   if (problem != 0) {
     Close();
-    if (next_address_ < addresses_.size()) return Open();
+    if (next_address_ < addresses_.size()) return Open(now);
     Fail(ErrorText(problem));
     return false;
   }
+  wake_ = Time::max();
   answer_.is_connected = true;
   answer_.had_credentials = !options_.authorization.empty();
   const Address& address = request_.address;
@@ -149,11 +151,15 @@ bool Exchange::FinishConnect() {
 
 bool Exchange::Go(Time now) {
   if (state_ == State::kPausing && now < wake_) return false;
-  if (fd_ < 0 && !Open()) return true;
+  if (fd_ < 0 && !Open(now)) return true;
   if (state_ == State::kConnecting) {
     pollfd polled = {fd_, POLLOUT, 0};
-    if (poll(&polled, 1, 0) <= 0) return false;
-    if (!FinishConnect()) return true;
+    if (poll(&polled, 1, 0) <= 0) {
+      if (now < wake_) return false;
+      Close();
+      return !Open(now);
+    }
+    if (!FinishConnect(now)) return true;
     if (state_ == State::kConnecting) return false;
   }
   if (state_ == State::kSending && !Send()) return state_ == State::kEnded;

@@ -20,16 +20,19 @@ class Exchange {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `addresses` are tried in their order.
+  // `addresses` are tried in their order: the next one if an address refuses, or does not answer for
+  // kNextAddressAfter.
   Exchange(const FleetRequest& request, const FleetClientOptions& options,
            std::vector<sockaddr_storage> addresses, Time now);
   ~Exchange();
   Exchange(const Exchange&) = delete;
 
+  static constexpr std::chrono::milliseconds kNextAddressAfter{300};
+
   int fd() const { return fd_; }  // -1: it waits for `wake`
   short poll_events() const;
   Time end() const { return end_; }
-  // When to call Go again without an event, where it was told to come back.
+  // When to call Go again without an event: it was told to come back, or another address is next.
   Time wake() const { return wake_; }
 
   // Goes on as far as it can. True when it has ended: the answer is there, or an error.
@@ -48,8 +51,8 @@ class Exchange {
   enum class State { kConnecting, kSending, kReceiving, kPausing, kEnded };
 
   bool Fail(std::string error);
-  bool Open();
-  bool FinishConnect();
+  bool Open(Time now);
+  bool FinishConnect(Time now);
   bool Send();
   bool Receive(Time now);
   bool HasWhole();

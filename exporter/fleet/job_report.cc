@@ -133,8 +133,7 @@ JobFinding FindingOfJob(const JobLook& look) {
   for (const JobRoot& root : look.verdict.roots) {
     if (!root.is_usual) return JobFinding::kHang;
   }
-  if (look.heard < look.endpoints || look.health.missing_ranks != 0 ||
-      look.health.status == HealthStatus::kIncomplete) {
+  if (look.heard < look.endpoints || look.health.status == HealthStatus::kIncomplete) {
     return JobFinding::kIncomplete;
   }
   return JobFinding::kNone;

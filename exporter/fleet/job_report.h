@@ -17,8 +17,8 @@ constexpr const char* JobFindingName(JobFinding finding) {
   return kNames[static_cast<int>(finding)];
 }
 
-// Of what was looked at: the exit status rests on it. Endpoints that were not heard, and ranks that
-// none of them knows, are never an all-clear.
+// Of what was looked at: the exit status rests on it. health.h has the rule; an endpoint that was not
+// heard is no all-clear either.
 JobFinding FindingOfJob(const JobLook& look);
 
 // The first line of the text.

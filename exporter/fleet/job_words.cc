@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/rank_words.h"
 #include "exporter/diagnosis/words.h"
 #include "exporter/fleet/job_report.h"
 
@@ -23,16 +24,12 @@ std::string Count(std::size_t count, const char* one, const char* several) {
   return absl::StrCat(count, " ", count == 1 ? one : several);
 }
 
-std::string Clock(int64_t realtime_ns, const char* format = "%H:%M:%S") {
-  return absl::FormatTime(format, absl::FromUnixNanos(realtime_ns), absl::LocalTimeZone());
-}
-
-// ", since 16:06:59 (37 s)"
+// ", since 16:06:59 UTC (37 s)"
 std::string Since(const JobLook& look, int64_t realtime_ns) {
   const std::string since = SinceWords(look, realtime_ns);
   if (since == "-") return "";
   return look.is_of_dumps ? absl::StrCat(", since ", since)
-                          : absl::StrCat(", since ", Clock(realtime_ns), " (", since, ")");
+                          : absl::StrCat(", since ", ClockWords(realtime_ns), " (", since, ")");
 }
 
 std::string Who(const std::vector<JobRank>& ranks) {
@@ -105,7 +102,34 @@ std::string Unseen(const JobLook& look) {
 
 std::string SinceWords(const JobLook& look, int64_t realtime_ns) {
   if (!look.is_of_dumps) return DurationWords(ElapsedNs(look.now_realtime_ns, realtime_ns));
-  return realtime_ns < kSecondNs ? "-" : Clock(realtime_ns, "%Y-%m-%d %H:%M:%S");
+  return realtime_ns < kSecondNs
+             ? "-"
+             : absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(realtime_ns),
+                                absl::UTCTimeZone());
+}
+
+std::string RootText(const JobLook& look, const JobRoot& root) {
+  if (!look.outside.empty()) return root.text;
+  std::string who = "no rank is named: ";
+  if (!root.ranks.empty()) {
+    const JobRank& first = root.ranks.front();
+    who = first.process == nullptr || first.process->global_rank.empty()
+              ? absl::StrCat("rank ", first.rank, " of communicator ",
+                             CommunicatorText(first.comm_id))
+              : absl::StrCat("rank ", first.process->global_rank);
+    if (first.process != nullptr && !first.process->is_of_dump) {
+      const std::string& gpu = first.communicator->gpu;
+      absl::StrAppend(
+          &who, " (", first.process->hostname, first.process->hostname.empty() ? "" : ", ",
+          gpu.empty() ? absl::StrCat("pid ", PidWords(*first.process)) : absl::StrCat("GPU ", gpu),
+          ")");
+    }
+    const std::size_t more = root.ranks.size() - 1;
+    absl::StrAppend(&who, more == 0 ? "" : absl::StrCat(" and ", more, " more"), " ");
+  }
+  const std::size_t waiting = look.verdict.waits.size();
+  return absl::StrCat(who, What(look, root), "; ",
+                      Count(waiting, "process waits", "processes wait"));
 }
 
 std::string RankWords(const JobRank& rank) {
@@ -152,6 +176,15 @@ std::string Sentence(const JobLook& look) {
       return look.is_of_dumps ? "UNKNOWN  No dump could be used."
                               : "UNKNOWN  No endpoint answered.";
     }
+    if (verdict.processes == 0 && !look.is_of_dumps && !look.set.ended.empty()) {
+      int64_t last_ns = 0;
+      for (const ProcessSnapshot& process : look.set.ended) {
+        last_ns = std::max(last_ns, process.end_realtime_ns);
+      }
+      return absl::StrCat("ENDED  No process of this job lives. ",
+                          Count(look.set.ended.size(), "process has", "processes have"),
+                          " ended, the last at ", ClockWords(last_ns), ".", unheard);
+    }
     if (verdict.processes == 0) {
       return absl::StrCat(
           "UNKNOWN  No process of this job is known to the endpoints.",
@@ -164,7 +197,8 @@ std::string Sentence(const JobLook& look) {
         look.health.summary.empty() ? "No hang is suspected." : look.health.summary;
     const bool is_clear = FindingOfJob(look) == JobFinding::kNone;
     const std::string kind =
-        !is_clear ? "INCOMPLETE  "
+        !is_clear                                   ? "INCOMPLETE  "
+        : look.health.status == HealthStatus::kIdle ? "IDLE  "
         : verdict.stragglers.empty()
             ? "OK  "
             : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()), " ");

@@ -118,6 +118,9 @@ class Prometheus {
   }
 
  private:
+  // Addresses by scrape job and instance, of which several targets may have the same.
+  using Scraped = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
+
   // On failure returns false and says what is wrong. If `status` is given, a status other than 200
   // is not a failure.
   bool Get(const std::string& target, Json* json, int* status, std::string* error) const {
@@ -177,7 +180,7 @@ class Prometheus {
 
   // Finds out where those are scraped.
   bool Locate(const std::vector<Json>& found, std::vector<Address>* targets, std::string* error) {
-    std::map<std::pair<std::string, std::string>, std::string> scraped;
+    Scraped scraped;
     Json json;
     int status = 0;
     if (Get("/api/v1/targets?state=active", &json, &status, error)) {
@@ -187,15 +190,17 @@ class Prometheus {
     std::set<std::string> seen;
     for (const Json& series : found) {
       const std::string instance = TextAt(At(series, "metric"), "instance");
-      const auto at = scraped.find({TextAt(At(series, "metric"), "job"), instance});
-      const std::string where = at == scraped.end() ? instance : at->second;
-      if (where.empty() || !seen.insert(where).second) continue;
-      if (!AddTarget(where, question_.otherwise_https, targets, error)) {
-        *error = absl::StrCat(
-            "the label instance is no address, and /api/v1/targets does not "
-            "name it: ",
-            *error);
-        return false;
+      std::set<std::string> places = scraped[{TextAt(At(series, "metric"), "job"), instance}];
+      if (places.empty()) places.insert(instance);
+      for (const std::string& where : places) {
+        if (where.empty() || !seen.insert(where).second) continue;
+        if (!AddTarget(where, question_.otherwise_https, targets, error)) {
+          *error = absl::StrCat(
+              "the label instance is no address, and /api/v1/targets does not "
+              "name it: ",
+              *error);
+          return false;
+        }
       }
     }
     if (!targets->empty()) return true;
@@ -203,8 +208,7 @@ class Prometheus {
     return false;
   }
 
-  static void ReadScraped(const Json& json,
-                          std::map<std::pair<std::string, std::string>, std::string>* scraped) {
+  static void ReadScraped(const Json& json, Scraped* scraped) {
     for (const Json& target : At(At(json, "data"), "activeTargets")) {
       const Json& labels = At(target, "labels");
       if (!labels.is_object() || !At(target, "scrapeUrl").is_string()) continue;
@@ -212,7 +216,7 @@ class Prometheus {
       where = where.substr(0, where.find('?'));
       std::string_view prefix = where;
       absl::ConsumeSuffix(&prefix, "/metrics");
-      (*scraped)[{TextAt(labels, "job"), TextAt(labels, "instance")}] = std::string(prefix);
+      (*scraped)[{TextAt(labels, "job"), TextAt(labels, "instance")}].emplace(prefix);
     }
   }
 

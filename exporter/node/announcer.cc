@@ -70,10 +70,12 @@ std::string Announcer::Announce(const std::string& address, int port, bool https
   });
 }
 
-void Announcer::RemoveAbandoned() {
-  Do([](ServiceFile& file) {
-    file.RemoveAbandoned();
-    return std::string();
+std::string Announcer::KeepUp(bool removes_abandoned) {
+  return Do([removes_abandoned](ServiceFile& file) {
+    std::string error;
+    file.Restore(&error);
+    if (removes_abandoned) file.RemoveAbandoned();
+    return error;
   });
 }
 

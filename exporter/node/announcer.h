@@ -27,7 +27,8 @@ class Announcer {
 
   // As ServiceFile::Write. Returns "", or an error for the log.
   std::string Announce(const std::string& address, int port, bool https);
-  void RemoveAbandoned();
+  // Restores the file if it was deleted. Removes files that ended processes left, if asked to.
+  std::string KeepUp(bool removes_abandoned);
   void Withdraw();
 
  private:

@@ -78,6 +78,9 @@ std::string ServiceTargets(const std::string& address, int port, bool https,
 
 bool ServiceFile::Write(const std::string& address, int port, bool https, std::string* error) {
   if (directory_.empty() || port == 0) return true;
+  address_ = address;
+  port_ = port;
+  is_https_ = https;
   const std::string name = absl::StrCat(directory_, "/", NamePrefix(), port);
   const std::string temporary = absl::StrCat(name, ".", getpid(), ".tmp");
   path_ = name + ".json";
@@ -103,6 +106,12 @@ bool ServiceFile::Write(const std::string& address, int port, bool https, std::s
   path_.clear();
   file_.Close();
   return false;
+}
+
+bool ServiceFile::Restore(std::string* error) {
+  struct stat now {};
+  if (path_.empty() || lstat(path_.c_str(), &now) == 0 || errno != ENOENT) return true;
+  return Write(std::string(address_), port_, is_https_, error);
 }
 
 void ServiceFile::RemoveAbandoned() const {

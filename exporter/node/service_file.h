@@ -34,6 +34,8 @@ class ServiceFile {
 
   // Writes the file. Does nothing without a directory, or for a Unix socket.
   bool Write(const std::string& address, int port, bool https, std::string* error);
+  // Writes the file again if it was deleted. Returns false as Write does, with the reason in `error`.
+  bool Restore(std::string* error);
   // Removes files that this host's processes have left behind.
   void RemoveAbandoned() const;
   // Removes this object's file, unless another process has replaced it.
@@ -43,6 +45,10 @@ class ServiceFile {
   const std::string directory_;
   std::string path_;
   SharedDescriptor file_;
+  // The endpoint that was written.
+  std::string address_;
+  int port_ = 0;
+  bool is_https_ = false;
 };
 
 }  // namespace nccl_pulse

@@ -55,10 +55,11 @@ int Serving::Yield(Time now) {
 
 void Serving::CleanUp(Time now) {
   peers_.EndDead(now);
-  // Jobs leave most files, but write none while an agent serves: only the agent can remove them.
-  if (!is_agent_ || now < clean_at_) return;
+  if (now < clean_at_) return;
   clean_at_ = now + kCleanPeriod;
-  announcer_.RemoveAbandoned();
+  // Jobs leave most files, but write none while an agent serves: only the agent can remove them.
+  const std::string error = announcer_.KeepUp(is_agent_);
+  if (!error.empty() && log_) log_(LogLevel::kWarning, error);
 }
 
 void Serving::SayGoodbye() {

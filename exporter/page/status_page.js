@@ -62,11 +62,11 @@ function makeProblem({kind, comm}) {
 
 function updateProblem(part, {kind, comm, finding}, now) {
   const name = communicatorName(comm);
-  put(part.what, kind !== 'slow' ?
-    `communicator ${name} has made no progress since ${since(number(finding.since), now)}` :
-    `communicator ${name} waits for rank ${text(finding.rank)}`);
+  put(part.what, text(finding.text, MOST_WORDS));
   mark(part.button, 'aria-label', `show communicator ${name}`);
-  put(part.sentence, text(finding.text, MOST_WORDS));
+  put(part.sentence, kind !== 'slow' ?
+    `Communicator ${name} has made no progress since ${since(number(finding.since), now)}.` :
+    `Communicator ${name} waits for rank ${text(finding.rank)}.`);
   const verdict = kind === 'slow' ? '' : text(finding.verdict);
   put(part.why, verdict && `[${text(finding.meaning) || verdict}]`);
   mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/debug-a-hang.md` : null);

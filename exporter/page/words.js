@@ -56,12 +56,12 @@ function clock(unixSeconds) {
   const date = new Date(unixSeconds * 1000);
   if (Number.isNaN(date.getTime())) return '';
   const two = (part) => String(part).padStart(2, '0');
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ` +
-      `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  return `${date.getUTCFullYear()}-${two(date.getUTCMonth() + 1)}-${two(date.getUTCDate())} ` +
+      `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())} UTC`;
 }
 
 // Returns the time of day, to compare with logs; with its date unless that is the date of `now`.
 function since(then, now) {
-  const [day, time] = clock(then).split(' ');
-  return `${clock(now).startsWith(day) ? time : clock(then)}, ${seconds(now - then)}`;
+  const [day, ...time] = clock(then).split(' ');
+  return `${clock(now).startsWith(day) ? time.join(' ') : clock(then)}, ${seconds(now - then)}`;
 }

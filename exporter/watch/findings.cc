@@ -9,6 +9,7 @@
 #include "exporter/base/seconds.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/fleet/job_report.h"
+#include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {
 namespace {
@@ -41,7 +42,9 @@ class Finder {
                      : !look_.verdict.roots.empty()                   ? JobState::kWait
                      : !look_.verdict.stragglers.empty()              ? JobState::kSlow
                      : FindingOfJob(look_) == JobFinding::kIncomplete ? JobState::kIncomplete
+                     : look_.health.status == HealthStatus::kIdle     ? JobState::kIdle
                                                                       : JobState::kOk;
+    findings.idle_since_s = SecondsToMillisecond(look_.health.idle_since_realtime_ns);
     return findings;
   }
 
@@ -100,6 +103,7 @@ class Finder {
     hang.verdict = HangVerdictName(root.verdict);
     hang.op = root.op;
     hang.first_step = FirstStep(root);
+    hang.text = RootText(look_, root);
     hang.named = root.ranks.size();
     if (!root.ranks.empty()) {
       hang.who = RankOf(root.ranks.front());

@@ -42,9 +42,10 @@ struct JobHang {
   WatchedRank who;  // the first that is named
   std::size_t named = 0;
   std::string verdict, op, first_step;
-  double since_s = 0;                        // Unix time
-  double lasted_s = 0;                       // when it was looked at
-  double job_start_s = 0;                    // when the youngest process that waits began
+  std::string text;        // "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait"
+  double since_s = 0;      // Unix time
+  double lasted_s = 0;     // when it was looked at
+  double job_start_s = 0;  // when the youngest process that waits began
   std::shared_ptr<const HangReport> report;  // null where nobody is told of hangs
 };
 
@@ -55,10 +56,11 @@ struct JobSlow {
 };
 
 // A page shows them in this order.
-enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kOk, kNew };
-inline constexpr int kJobStates = 6;
+enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kIdle, kOk, kNew };
+inline constexpr int kJobStates = 7;
 constexpr const char* JobStateName(JobState state) {
-  constexpr const char* kNames[kJobStates] = {"hang", "wait", "slow", "incomplete", "ok", "new"};
+  constexpr const char* kNames[kJobStates] = {"hang", "wait", "slow", "incomplete",
+                                              "idle", "ok",   "new"};
   return kNames[static_cast<int>(state)];
 }
 
@@ -77,8 +79,11 @@ struct JobFindings {
   std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` says it
-  std::size_t heard = 0;       // endpoints
-  std::set<JobName> names;     // a job can have several IDs
+  double idle_since_s = 0;     // Unix time, of kIdle
+  double silent_since_s =
+      0;                    // Unix time: the endpoints of the hang are silent since; 0: they answer
+  std::size_t heard = 0;    // endpoints
+  std::set<JobName> names;  // a job can have several IDs
   // The watcher's clock said so then.
   std::chrono::steady_clock::time_point looked_at{};
 };

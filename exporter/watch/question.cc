@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_field.h"
@@ -45,6 +46,22 @@ bool TakeLabels(const Json& labels, JobFilter* filter) {
 }
 
 }  // namespace
+
+std::string PercentEncoded(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    absl::StrAppend(&escaped, absl::ascii_isalnum(static_cast<unsigned char>(c))
+                                  ? std::string(1, c)
+                                  : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
+  }
+  return escaped;
+}
+
+std::string ReportQuery(const WatchedJob& job, const JobHang& hang) {
+  return job.job_id.empty() || job.job_id == "none"
+             ? absl::StrCat("?comm=", hang.who.comm)
+             : absl::StrCat("?job_id=", PercentEncoded(job.job_id));
+}
 
 bool ReadCommId(std::string_view text, JobFilter* filter, std::string* error) {
   uint64_t comm_id = 0;

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "exporter/fleet/snapshot_union.h"
+#include "exporter/watch/findings.h"
 
 namespace nccl_pulse {
 
@@ -18,6 +19,10 @@ bool ReadQuery(std::string_view query, JobFilter* filter, std::string* error);
 // jobs the first alert's. `is_resolved`: nothing fires any more. Source: Alertmanager's
 // documentation, "webhook_config".
 bool ReadAlerts(std::string_view body, JobFilter* filter, bool* is_resolved, std::string* error);
+
+std::string PercentEncoded(const std::string& text);
+// Returns "?job_id=4711", or by communicator for a hang of a job without an ID: what ReadQuery reads.
+std::string ReportQuery(const WatchedJob& job, const JobHang& hang);
 
 // 16 hexadecimal digits.
 bool ReadCommId(std::string_view text, JobFilter* filter, std::string* error);

@@ -7,8 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/diagnosis/rank_words.h"
 #include "exporter/exposition/text_format.h"
+#include "exporter/watch/question.h"
 
 namespace nccl_pulse {
 namespace {
@@ -59,7 +62,14 @@ void Append(const WatchedRank& who, Labels* labels) {
   labels->insert(labels->end(), who.labels.begin(), who.labels.end());
 }
 
-void AddHangs(const WatchState& state, Gauges* gauges) {
+// "; its endpoints are silent since 12:03:05 UTC"
+std::string Silence(const JobFindings& findings) {
+  if (findings.silent_since_s == 0) return "";
+  return absl::StrCat("; its endpoints are silent since ",
+                      ClockWords(static_cast<int64_t>(findings.silent_since_s * 1e9)));
+}
+
+void AddHangs(const WatchState& state, const std::string& external_url, Gauges* gauges) {
   gauges->Begin("nccl_job_hang_start_timestamp_seconds",
                 "Since when a job is stalled, and the rank that blocks it (the first, if there are "
                 "several): one series for each root. Expected waits are left out");
@@ -69,8 +79,22 @@ void AddHangs(const WatchState& state, Gauges* gauges) {
       Append(hang.who, &labels);
       labels.emplace_back("verdict", hang.verdict);
       labels.emplace_back("op", hang.op);
-      labels.emplace_back("first_step", hang.first_step);
       gauges->Add(labels, hang.since_s);
+    }
+  }
+  gauges->Begin("nccl_job_hang_info",
+                "Texts of a hang for an alert, by the labels of its start that tell hangs apart");
+  for (const WatchedJob& job : state.jobs) {
+    for (const JobHang& hang : job.findings.hangs) {
+      Labels labels = JobLabels(job);
+      labels.emplace_back("comm", hang.who.comm);
+      labels.emplace_back("rank", hang.who.rank);
+      labels.emplace_back("text", hang.text + Silence(job.findings));
+      labels.emplace_back("first_step", hang.first_step);
+      if (!external_url.empty()) {
+        labels.emplace_back("report", absl::StrCat(external_url, ReportQuery(job, hang)));
+      }
+      gauges->Add(labels, 1);
     }
   }
   gauges->Begin("nccl_job_hang_process_start_timestamp_seconds",
@@ -79,6 +103,16 @@ void AddHangs(const WatchState& state, Gauges* gauges) {
     double start_s = 0;
     for (const JobHang& hang : job.findings.hangs) start_s = std::max(start_s, hang.job_start_s);
     if (start_s > 0) gauges->Add(JobLabels(job), start_s);
+  }
+}
+
+void AddIdle(const WatchState& state, Gauges* gauges) {
+  gauges->Begin(
+      "nccl_job_idle_start_timestamp_seconds",
+      "Since when no rank of a job has called NCCL, where it has never paused for so long");
+  for (const WatchedJob& job : state.jobs) {
+    if (job.findings.state != JobState::kIdle) continue;
+    gauges->Add(JobLabels(job), job.findings.idle_since_s);
   }
 }
 
@@ -120,9 +154,10 @@ void AddOwn(const WatchState& state, Gauges* gauges) {
 
 }  // namespace
 
-std::string WatchMetrics(const WatchState& state) {
+std::string WatchMetrics(const WatchState& state, const std::string& external_url) {
   Gauges gauges;
-  AddHangs(state, &gauges);
+  AddHangs(state, external_url, &gauges);
+  AddIdle(state, &gauges);
   AddStragglers(state, &gauges);
   AddOwn(state, &gauges);
   return gauges.Text();

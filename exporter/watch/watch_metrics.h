@@ -12,7 +12,8 @@
 
 namespace nccl_pulse {
 
-std::string WatchMetrics(const WatchState& state);
+// `external_url`: where people reach this watcher, for links to its reports; "": not known.
+std::string WatchMetrics(const WatchState& state, const std::string& external_url = "");
 
 }  // namespace nccl_pulse
 

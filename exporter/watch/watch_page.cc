@@ -2,12 +2,12 @@
 
 #include <cstddef>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
+#include "exporter/diagnosis/rank_words.h"
+#include "exporter/watch/question.h"
 
 namespace nccl_pulse {
 namespace {
@@ -23,16 +23,6 @@ constexpr std::size_t kMostLinks = 64;
 std::string Html(const std::string& text) {
   return absl::StrReplaceAll(text,
                              {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
-}
-
-std::string Escaped(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    absl::StrAppend(&escaped, absl::ascii_isalnum(static_cast<unsigned char>(c))
-                                  ? std::string(1, c)
-                                  : absl::StrFormat("%%%02X", static_cast<unsigned char>(c)));
-  }
-  return escaped;
 }
 
 std::string Head(const std::string& title, bool is_live) {
@@ -55,8 +45,8 @@ std::string Name(const WatchedJob& job) {
 // To the page of a node, from which a link leads back.
 std::string NodeLink(const std::string& url, const std::string& own_url, const std::string& text) {
   return absl::StrCat("<a href=\"", Html(url),
-                      own_url.empty() ? "" : absl::StrCat("#watch=", Escaped(own_url)), "\">",
-                      Html(text), "</a>");
+                      own_url.empty() ? "" : absl::StrCat("#watch=", PercentEncoded(own_url)),
+                      "\">", Html(text), "</a>");
 }
 
 std::string Nodes(const WatchedJob& job, const std::string& own_url) {
@@ -74,6 +64,11 @@ std::string Nodes(const WatchedJob& job, const std::string& own_url) {
 std::string Verdict(const WatchedJob& job, const std::string& own_url) {
   const JobFindings& findings = job.findings;
   std::string html = findings.sentence.empty() ? "not polled yet" : Html(findings.sentence);
+  if (findings.silent_since_s != 0) {
+    absl::StrAppend(&html, " <b>Last heard at ",
+                    ClockWords(static_cast<int64_t>(findings.silent_since_s * 1e9)),
+                    ": its endpoints are silent.</b>");
+  }
   for (const JobHang& each : findings.hangs) {
     if (each.who.endpoint.empty()) continue;
     absl::StrAppend(&html, "<br>",
@@ -89,7 +84,8 @@ std::string Verdict(const WatchedJob& job, const std::string& own_url) {
                     "</pre></details>");
   }
   if (!job.job_id.empty()) {
-    absl::StrAppend(&html, " <a href=\"?job_id=", Escaped(job.job_id), "\">diagnose now</a>");
+    absl::StrAppend(&html, " <a href=\"?job_id=", PercentEncoded(job.job_id),
+                    "\">diagnose now</a>");
   }
   return html;
 }
@@ -110,9 +106,9 @@ std::string WatchPage(const WatchState& state, const std::string& own_url) {
   std::string html = absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>All jobs</h1>");
   if (state.round_s == 0) return absl::StrCat(html, "<p>The first round has not ended yet.\n");
   absl::StrAppend(&html, "<p class=quiet>",
-                  absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                  absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
                                    absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
-                                   absl::LocalTimeZone()),
+                                   absl::UTCTimeZone()),
                   "  ", state.answered,
                   state.answered == 1 ? " endpoint answered" : " endpoints answered");
   if (!state.find_error.empty()) {

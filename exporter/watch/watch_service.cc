@@ -35,6 +35,9 @@ constexpr double kClientsCpuShare = 0.25;
 constexpr std::size_t kMostAlertBytes = 1 << 20;
 constexpr std::size_t kMostJobIdBytes = 256;
 constexpr std::chrono::seconds kPauseAfterFailure{1};
+// So many reports are logged in a minute.
+constexpr std::size_t kMostReports = 10;
+constexpr std::chrono::minutes kReportsPeriod{1};
 
 constexpr std::string_view kMetricsType = "text/plain; version=0.0.4; charset=utf-8";
 constexpr std::string_view kPageHeaders =
@@ -171,7 +174,8 @@ class WatchService::Impl {
          [this](const HttpRequest& request) { return AnswerPage(request); }},
         {"/metrics", "the same for Prometheus",
          [this](const HttpRequest&) {
-           return TextResponse(200, WatchMetrics(*watcher_.state()), kMetricsType);
+           return TextResponse(200, WatchMetrics(*watcher_.state(), options_.external_url),
+                               kMetricsType);
          }},
         {"/api/v1/diagnosis", "a report as JSON; ?job_id=ID or ?comm=ID",
          [this](const HttpRequest& request) { return AnswerQuestion(request, kJsonType); }},
@@ -289,13 +293,26 @@ class WatchService::Impl {
       const JobLook look = watcher_.Ask(filter);
       answer.text = JobText(look);
       answer.json = JobJson(look);
-      Log(absl::StrCat(NameOf(filter), ": ", JobSentence(look)));
+      LogReport(absl::StrCat(NameOf(filter), ": ", JobSentence(look)));
     } catch (const std::exception& problem) {
       answer.text = answer.json = absl::StrCat("the report failed: ", problem.what(), "\n");
     }
     answer.made = std::chrono::steady_clock::now();
     desk_.Give(filter, std::move(answer));
     ready_.Signal();
+  }
+
+  // Clients can ask for as many reports as they like.
+  void LogReport(const std::string& line) {
+    const Time now = std::chrono::steady_clock::now();
+    if (now - reports_since_ >= kReportsPeriod) {
+      if (reports_ > kMostReports) {
+        Log(absl::StrCat("and ", reports_ - kMostReports, " other reports"));
+      }
+      reports_since_ = now;
+      reports_ = 0;
+    }
+    if (++reports_ <= kMostReports) Log(line);
   }
 
   void Log(const std::string& line) const {
@@ -313,6 +330,9 @@ class WatchService::Impl {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable watched_;
+  // Reports in the present period, for the log; the watching thread's.
+  Time reports_since_{};
+  std::size_t reports_ = 0;
   bool has_watched_ = false;  // guarded by mutex_: the watching thread has done its work
   std::thread serving_, watching_;
 };

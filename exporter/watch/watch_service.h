@@ -36,6 +36,7 @@ class WatchService {
   struct Options {
     std::string listen_address;  // as ParseListenAddress takes it
     Watcher::Options watcher;
+    std::string external_url;                  // as WatchMetrics takes it
     std::chrono::milliseconds interval{2000};  // between the beginnings of two rounds
     std::shared_ptr<Guard> guard;              // null: plain HTTP for everybody
     LogFunction log;

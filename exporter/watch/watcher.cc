@@ -126,6 +126,16 @@ bool Watcher::IsBelieved(const Endpoint& endpoint, Time now) const {
   return endpoint.heard_at != Time() && now - endpoint.heard_at < kBelieved;
 }
 
+Watcher::Time Watcher::SilentSince(const Group& group) const {
+  Time since{};
+  for (const std::size_t each : group) {
+    const Endpoint& endpoint = endpoints_[each];
+    if (endpoint.problem.empty() || endpoint.summary.stands.empty()) continue;
+    since = std::max(since, endpoint.heard_at);
+  }
+  return since;
+}
+
 std::vector<Watcher::Group> Watcher::GroupEndpoints(Time now) const {
   DisjointSets sets(endpoints_.size());
   std::unordered_map<std::string, std::size_t> first_with;
@@ -192,6 +202,16 @@ bool Watcher::IsSomebodyLate(const Group& group) const {
   });
 }
 
+bool Watcher::HasIdleChanged(const Group& group, const Looked& last) const {
+  const bool was_idle =
+      std::any_of(last.findings.begin(), last.findings.end(),
+                  [](const auto& each) { return each.second.state == JobState::kIdle; });
+  const bool is_idle = std::all_of(group.begin(), group.end(), [this](std::size_t each) {
+    return endpoints_[each].summary.health == HealthStatusName(HealthStatus::kIdle);
+  });
+  return was_idle != is_idle;
+}
+
 void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
   std::map<std::string, Looked> looked;
   std::vector<std::pair<const Group*, Looked*>> due;
@@ -211,9 +231,20 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
       if (last.at < standing.newest || now - last.at >= again) due.emplace_back(&group, &last);
       continue;
     }
-    if (HasStood(last)) last = Looked();  // it goes on
+    if (HasStood(last)) {
+      if (const Time since = SilentSince(group); since != Time()) {
+        const double silent_s = duration<double>(now - since).count();
+        for (auto& [row, findings] : last.findings) {
+          findings.silent_since_s = static_cast<double>(RealtimeNs()) / 1e9 - silent_s;
+        }
+        continue;
+      }
+      last = Looked();  // it goes on
+    }
     const Time::duration overdue =
-        now - last.stragglers_at - (IsSomebodyLate(group) ? kStragglersAgain : kStragglersEvery);
+        now - last.stragglers_at -
+        (IsSomebodyLate(group) || HasIdleChanged(group, last) ? kStragglersAgain
+                                                              : kStragglersEvery);
     if (overdue >= most_overdue) {
       most_overdue = overdue;
       for_stragglers = {&group, &last};

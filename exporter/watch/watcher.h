@@ -7,6 +7,8 @@
 // again in kLookAgain, or later the longer it stands. Every job is looked at for stragglers now and
 // then, one in a round, since a node with one rank of each communicator cannot know who is late.
 //
+// A hang whose endpoints all fall silent stays, until one of them answers or is forgotten.
+//
 // It remembers only what spares a look or bridges a lost answer: another watcher, or this one after
 // a restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
 // last, in a hang for longer (exporter/diagnosis/facts/last_heard.h), and a verdict of fewer endpoints does not replace a fresh one of more on the same job. Only a
@@ -105,11 +107,16 @@ class Watcher {
   void FindEndpoints(Time now);
   void AskSummaries();
   bool IsBelieved(const Endpoint& endpoint, Time now) const;
+  // Returns when the last silent endpoint of the group with something that stood was heard; the clock's
+  // zero: there is none.
+  Time SilentSince(const Group& group) const;
   std::vector<Group> GroupEndpoints(Time now) const;
   std::string KeyOf(const Group& group) const;
   Row RowOf(const std::string& job_id, const std::string& workload, const Group& group) const;
   Standing StandingOf(const Group& group, Time now);
   bool IsSomebodyLate(const Group& group) const;
+  // True if the endpoints say of the group's jobs that they are idle, or that they are no longer idle.
+  bool HasIdleChanged(const Group& group, const Looked& last) const;
   void LookWhereDue(const std::vector<Group>& groups, Time now);
   void LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now);
   void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes, Looked* looked) const;

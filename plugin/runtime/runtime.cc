@@ -11,6 +11,7 @@
 #include "exporter/base/realtime_clock.h"
 #include "exporter/base/version.h"
 #include "exporter/endpoint/server.h"
+#include "metrics/header_writer.h"
 #include "plugin/runtime/api_version.h"
 #include "plugin/runtime/endpoint.h"
 #include "plugin/runtime/identity.h"
@@ -114,7 +115,10 @@ uint64_t AddCommunicator(Process& process, const InitArguments& arguments, const
       {arguments.comm_id, arguments.comm_name, arguments.rank, arguments.nranks, arguments.nnodes,
        gpu.index.c_str(), gpu.uuid.c_str(), gpu.pci_bus_id.c_str(), RealtimeNs(),
        arguments.api_version, process.masks.Of(arguments.api_version), context_at});
-  if (ticket == 0) return 0;
+  if (ticket == 0) {
+    HeaderWriter(*process.segment).CountUnmeasured();
+    return 0;
+  }
   try {
     process.masks.Attach(arguments.api_version, ticket, event_mask, process.clock.NowNs());
   } catch (...) {

@@ -72,7 +72,9 @@ def watch_page():
     process = {"Hostname": "made-up", "global_rank": "1", "gpu": "1", "UUID": "GPU-1", "pid": "1"}
     late = dict(process, job_id="late-rank", workload="late-rank", first_step="nvidia-smi")
     return (sample("nccl_job_hang_start_timestamp_seconds", time.time() - 400, **job, **process, comm="00000000deadbeef",
-                   rank="1", verdict="rank_not_called", op="AllReduce", first_step="py-spy dump") +
+                   rank="1", verdict="rank_not_called", op="AllReduce") +
+            sample("nccl_job_hang_info", 1, **job, comm="00000000deadbeef", rank="1", first_step="py-spy dump",
+                   text="rank 1 (made-up, GPU 1) has not called AllReduce; 3 processes wait") +
             sample("nccl_job_straggler_ratio", 0.3, **late) +
             sample("nccl_job_straggler_ratio", 0.3, job_id="late-node", workload="late-node", Hostname="made-up",
                    first_step="nvidia-smi") +

@@ -13,6 +13,7 @@ from tests.deploy.rules_case import RUNBOOK
 
 TABLE = os.path.join(os.getcwd(), "tests/fleet/verdict_table")
 HANG = "nccl_job_hang_start_timestamp_seconds"
+INFO = "nccl_job_hang_info"
 SLOW = "nccl_job_straggler_ratio"
 # Of the scenario, which begins at 0.
 NOW_S, SINCE_S = 1200, 1190
@@ -84,11 +85,16 @@ class OneVerdictTest(unittest.TestCase):
         return {"verdict": "", "rank": -1, "first": ""}
 
     @staticmethod
-    def of_metrics(text):
+    def texts(text):
+        """The labels of the first hang's texts."""
+        return next((labels for name, labels, _ in parse(text) if name == INFO), {})
+
+    def of_metrics(self, text):
         for name, labels, _ in parse(text):
             if name in (HANG, SLOW):
                 return {"verdict": labels.get("verdict", ""),
-                        "rank": int(labels.get("global_rank", labels.get("rank", -1))), "first": labels["first_step"]}
+                        "rank": int(labels.get("global_rank", labels.get("rank", -1))),
+                        "first": {**self.texts(text), **labels}["first_step"]}
         return {"verdict": "", "rank": -1, "first": ""}
 
     def test_alerts(self):
@@ -102,16 +108,15 @@ class OneVerdictTest(unittest.TestCase):
         for name, labels, value in parse(row["metrics"]):
             if name == HANG:
                 value = SINCE_S
-                alerts["NcclJobHung"].append(self.hang(row["expected"], labels))
+                alerts["NcclJobHung"].append(self.hang(self.texts(row["metrics"]), labels))
             elif name == SLOW:
                 alerts["NcclSlowRank"].append(self.slow(row["expected"], labels, value))
             elif name == "nccl_job_hang_process_start_timestamp_seconds":
                 value = 0
-            elif name == "nccl_watch_round_timestamp_seconds":
-                value = NOW_S
+            is_round = name == "nccl_watch_round_timestamp_seconds"
             for watcher in WATCHERS:
                 series.append({"series": name + scenario.labels_text({**labels, **watcher}.items()),
-                               "values": "%rx%d" % (value, NOW_S // 15)})
+                               "values": "%s%d" % ("0+15x" if is_round else "%rx" % value, NOW_S // 15)})
         return {"interval": "15s", "input_series": series, "promql_expr_test": [],
                 "alert_rule_test": [{"alertname": name, "eval_time": "%ds" % NOW_S, "exp_alerts": expected}
                                     for name, expected in alerts.items()]}
@@ -121,16 +126,12 @@ class OneVerdictTest(unittest.TestCase):
         return ((" on " + labels["Hostname"] if "Hostname" in labels else "") +
                 (" GPU " + labels["gpu"] if "gpu" in labels else ""))
 
-    def hang(self, expected, labels):
-        who = ("Rank %s%s blocks job 4711" % (labels.get("global_rank") or "%s of communicator %s" % (
-            labels["rank"], labels["comm"]), self.where(labels)) if "rank" in labels
-               else "Hang in job 4711, blocking rank unknown")
+    @staticmethod
+    def hang(texts, labels):
         return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {
-            "summary": "%s: %s" % (who, expected["verdict"]),
-            "description": "Since 1970-01-01 00:19:50 +0000 UTC%s, communicator %s%s. First: %s. The page of pulse watch "
-                           "has the whole verdict." % (
-                               ", in " + labels["op"] if "op" in labels else "", labels["comm"],
-                               ", pid " + labels["pid"] if "pid" in labels else "", labels["first_step"]),
+            "summary": "Job 4711 hangs: %s. Next: %s." % (texts["text"], texts["first_step"]),
+            "description": "Since 1970-01-01 00:19:50 +0000 UTC, communicator %s%s." % (
+                labels["comm"], ", pid " + labels["pid"] if "pid" in labels else ""),
             "runbook_url": RUNBOOK + "#nccljobhung"}}
 
     def slow(self, expected, labels, value):

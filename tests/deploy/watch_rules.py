@@ -5,7 +5,10 @@ from tests.deploy.scenario import Job
 
 HANG = "nccl_job_hang_start_timestamp_seconds"
 ROOT = {"job_id": "7", "workload": "llama", "comm": "c0ffee", "rank": "2", "global_rank": "2", "Hostname": "node1",
-        "gpu": "0", "pid": "102", "verdict": "rank_not_called", "op": "AllReduce", "first_step": "py-spy dump"}
+        "gpu": "0", "pid": "102", "verdict": "rank_not_called", "op": "AllReduce"}
+TEXTS = {"job_id": "7", "workload": "llama", "comm": "c0ffee", "rank": "2", "first_step": "py-spy dump",
+         "text": "rank 2 (node1, GPU 0) has not called AllReduce; 3 processes wait",
+         "report": "https://watch/?job_id=7"}
 SLOW = {"job_id": "7", "workload": "llama", "Hostname": "node1", "first_step": "nvidia-smi"}
 
 
@@ -17,12 +20,12 @@ class Watch(RulesTest):
     ALL = ("NcclJobHung", "NcclJobHungLong", "NcclHangUnwatched", "NcclWatchAbsent", "NcclWatchBlind",
            "NcclSlowRank", "NcclSlowNode")
 
-    def watched(self, minutes, watchers=2, until=None, silent=0, failed=0):
+    def watched(self, minutes, watchers=2, until=None, silent=0, failed=0, clock=0):
         """Scrapes of watchers that make their rounds, the first one until that minute."""
         scrapes = self.scrapes(minutes)
         for number in range(watchers):
             of = self.watcher(number)
-            times = [i * scrapes.step for i in range(scrapes.scrapes)]
+            times = [clock + i * scrapes.step for i in range(scrapes.scrapes)]
             scrapes.set("nccl_watch_round_timestamp_seconds", times, **of)
             scrapes.set("nccl_watch_find_failed", failed, **of)
             scrapes.set("nccl_watch_endpoints", 100 - silent, **of, state="answered")
@@ -35,12 +38,12 @@ class Watch(RulesTest):
     def watcher(number):
         return {"job": "nccl-pulse-watch", "instance": "watch-%d:9420" % number, "pod": "watch-%d" % number}
 
-    def hang(self, scrapes, since, end=None, start=0, number=0, **labels):
+    def hang(self, scrapes, since, end=None, start=0, number=0, clock=0, **labels):
         """From 10 s after minute `since` on, until minute `end`."""
-        values = [None if i * scrapes.step < since * 60 + 10 or (end and i >= scrapes.at(end)) else since * 60
+        values = [None if i * scrapes.step < since * 60 + 10 or (end and i >= scrapes.at(end)) else clock + since * 60
                   for i in range(scrapes.scrapes)]
         scrapes.set(HANG, values, **self.watcher(number), **{**ROOT, **labels})
-        scrapes.set("nccl_job_hang_process_start_timestamp_seconds", [value and start * 60 for value in values],
+        scrapes.set("nccl_job_hang_process_start_timestamp_seconds", [value and clock + start * 60 for value in values],
                     **self.watcher(number), job_id="7", workload="llama")
 
     def test_all_is_well(self):
@@ -57,6 +60,24 @@ class Watch(RulesTest):
         self.is_silent(scrapes, 24, "NcclJobHungLong")
         self.fires(scrapes, "NcclJobHungLong", 24.5, self.BY, root)
         self.is_silent(scrapes, 29, "NcclHangUnwatched")
+
+    def test_what_it_says(self):
+        scrapes = self.watched(30)
+        self.hang(scrapes, 20)
+        for number in range(2):
+            scrapes.set("nccl_job_hang_info", 1, **self.watcher(number), **TEXTS)
+        self.annotates(scrapes, "NcclJobHungLong", 25, {**ROOT, "severity": "critical"}, {
+            "summary": "Job llama (7) hangs: rank 2 (node1, GPU 0) has not called AllReduce; 3 processes wait. "
+                       "Next: py-spy dump. Report: https://watch/?job_id=7",
+            "description": "Since 1970-01-01 00:20:00 +0000 UTC, communicator c0ffee, pid 102.",
+            "runbook_url": "https://docs.example.com/nccl-pulse/runbook.md#nccljobhunglong"})
+
+    def test_the_watchers_clock_differs(self):
+        for clock in (-3000, 3000):
+            scrapes = self.watched(30, watchers=1, clock=clock)
+            self.hang(scrapes, 20, clock=clock)
+            self.is_silent(scrapes, 24, "NcclJobHungLong", "NcclWatchAbsent")
+            self.fires(scrapes, "NcclJobHungLong", 24.5, self.BY, [("7", "node1", "2")])
 
     def test_one_watcher_ends(self):
         scrapes = self.watched(30, until=22)

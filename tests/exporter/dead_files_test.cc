@@ -115,7 +115,7 @@ TEST_F(DeadFilesTest, AFolderThatDoesNotAnswerHoldsUpNobody) {
     Announcer announcer("/dead/folder");
     EXPECT_THAT(announcer.Announce("127.0.0.1:9410", 9410, false), HasSubstr("does not answer"));
     EXPECT_EQ(opened, 1);
-    announcer.RemoveAbandoned();
+    announcer.KeepUp(true);
     announcer.Withdraw();
     EXPECT_EQ(opened, 1);
   }

@@ -103,6 +103,19 @@ class ServiceFileTest : public ::testing::Test {
   const std::string folder_;
 };
 
+TEST_F(ServiceFileTest, ADeletedFileIsRestored) {
+  ServiceFile file(folder_);
+  ASSERT_TRUE(Write(&file, 9410));
+  const std::string text = TextOf(Name(9410));
+  fs::remove(PathOf(Name(9410)));
+  std::string error;
+  EXPECT_TRUE(file.Restore(&error)) << error;
+  EXPECT_EQ(TextOf(Name(9410)), text);
+  file.Remove();
+  EXPECT_TRUE(file.Restore(&error)) << error;
+  EXPECT_TRUE(Names().empty());  // it was withdrawn
+}
+
 TEST_F(ServiceFileTest, TheNextProcessRemovesWhatKilledOnesHaveLeft) {
   const pid_t killed = Process(9410);
   const pid_t living = Process(9411);

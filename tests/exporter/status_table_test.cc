@@ -167,12 +167,10 @@ TEST(StatusTable, DeadStoppedEndedAndInvisible) {
 TEST(StatusTable, NoAllClearWhileBlind) {
   const SimulatedJob job = LostAndStoppedJob(kComm);
   const std::string table = StatusTable(Page(job), nullptr, {});
-  EXPECT_THAT(
-      table,
-      HasSubstr(
-          "\n1 process has ended and not finalized communicators that others still use: pid 100.\n"
-          "1 process is not running (stopped, held by a debugger, or paused): pid "
-          "101.\n"));
+  EXPECT_THAT(table,
+              HasSubstr("\n1 process ended without finalizing: pid 100.\n"
+                        "1 process is not running (stopped, held by a debugger, or paused): pid "
+                        "101.\n"));
   EXPECT_THAT(table, Not(HasSubstr("No hang")));
   EXPECT_THAT(table, HasSubstr("  stopped  60 s"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
@@ -223,7 +221,7 @@ TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table, HasSubstr("\n      0  100    0  queued  50 s"));
   EXPECT_THAT(table, HasSubstr("have not begun it"));
-  EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
 }
 
 TEST(StatusTable, ACallThatIsNotReported) {
@@ -235,7 +233,7 @@ TEST(StatusTable, ACallThatIsNotReported) {
   EXPECT_THAT(
       table,
       HasSubstr("\n   unknown: NCCL does not report the launch of its last call (rank 1)\n"));
-  EXPECT_EQ(FindingOf(Page(job)), Finding::kNone);
+  EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
 }
 
 TEST(StatusTable, NarrowScreensLoseColumnsOnTheRight) {

@@ -30,7 +30,7 @@ class VerdictTest(DiagnoseCase):
         self.assertEqual(status, 3)
         first = text.split("\n")[0]
         self.assertRegex(first, r"^HANG  global rank %d on node-\d+ \(GPU \d+, pid \d+\) has not "
-                                r"called (\w+ #\d+( (to|and) #\d+)? \(up to \w+\)|what the others wait in), since \d\d:\d\d:\d\d \(\d+ s\); \d+ of \d+ processes "
+                                r"called (\w+ #\d+( (to|and) #\d+)? \(up to \w+\)|what the others wait in), since \d\d:\d\d:\d\d UTC \(\d+ s\); \d+ of \d+ processes "
                                 r"wait\. First: py-spy dump --pid" % culprits[0])
 
     def test_healthy(self):
@@ -366,12 +366,13 @@ class SourcesTest(DiagnoseCase):
             url = urllib.parse.urlparse(handler.path)
             if url.path == "/api/v1/query":
                 queries.append(urllib.parse.parse_qs(url.query)["query"][0])
+                # Two targets have one instance: relabelling gave both the node's name.
                 result = [{"metric": {"job": "nccl", "instance": "i%d" % i, "job_id": "4711"},
-                           "value": [0, "1"]} for i in range(len(endpoints))]
+                           "value": [0, "1"]} for i in range((len(endpoints) + 1) // 2)]
                 reply(handler, json.dumps(
                     {"status": "success", "data": {"resultType": "vector", "result": result}}).encode())
             elif url.path == "/api/v1/targets":
-                targets = [{"labels": {"job": "nccl", "instance": "i%d" % i},
+                targets = [{"labels": {"job": "nccl", "instance": "i%d" % (i // 2)},
                             "scrapeUrl": "http://%s/metrics" % each.name}
                            for i, each in enumerate(endpoints)]
                 reply(handler, json.dumps(

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/gzip.h"
+#include "exporter/fleet/http_exchange.h"
 #include "exporter/fleet/resolver.h"
 
 namespace nccl_pulse {
@@ -105,6 +107,41 @@ TEST(HttpClient, AsksForGzipAndUnpacksIt) {
   EXPECT_EQ(answer.body, text);
   EXPECT_EQ(answer.age, seconds(17));
   EXPECT_THAT(server.Asked().at(0), HasSubstr("\r\nAccept-Encoding: gzip\r\n"));
+}
+
+sockaddr_storage Loopback(uint32_t host, uint16_t port) {
+  sockaddr_storage storage{};
+  auto* address = reinterpret_cast<sockaddr_in*>(&storage);
+  address->sin_family = AF_INET;
+  address->sin_addr.s_addr = htonl(INADDR_LOOPBACK + host);
+  address->sin_port = htons(port);
+  return storage;
+}
+
+// A full queue of connections drops further ones, as a firewall does.
+TEST(HttpClient, TriesTheNextAddressWhereTheFirstDropsPackets) {
+  Answers server({Page("", "text")});
+  const uint16_t port = server.endpoint().port;
+  const sockaddr_storage full = Loopback(1, port);
+  const auto* address = reinterpret_cast<const sockaddr*>(&full);
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(listener, address, sizeof(sockaddr_in)), 0);
+  ASSERT_EQ(listen(listener, 0), 0);
+  std::vector<int> sockets = {listener};
+  for (int i = 0; i < 4; ++i) {
+    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    connect(sockets.back(), address, sizeof(sockaddr_in));
+  }
+  FleetClientOptions options;
+  options.patience = kPatience;
+  const FleetRequest request = {server.endpoint(), "/"};
+  Exchange exchange(request, options, {full, Loopback(0, port)}, std::chrono::steady_clock::now());
+  while (!exchange.Go(std::chrono::steady_clock::now())) {
+    pollfd polled = {exchange.fd(), exchange.poll_events(), 0};
+    poll(&polled, 1, 50);
+  }
+  EXPECT_EQ(exchange.TakeAnswer(1 << 20).body, "text");
+  for (const int each : sockets) close(each);
 }
 
 TEST(HttpClient, WhatIsNotCompressedIsTakenAsItIs) {

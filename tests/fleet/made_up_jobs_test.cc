@@ -263,7 +263,7 @@ TEST(MadeUpStraggler, NotAStageThatDoesMore) {
   // All stages do the same.
   const Judged healthy = Judge(StageThatFillsANode(Fault::kNone));
   EXPECT_EQ(healthy.outcome, Outcome::kRight);
-  EXPECT_EQ(healthy.said, "");
+  EXPECT_EQ(healthy.said, "ok: No hang and no straggler is suspected.");
 }
 
 // Endpoints that were scraped before know that it did not do more then.

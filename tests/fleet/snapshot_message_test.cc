@@ -126,6 +126,8 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.peers = {{1, 5}, {7}, true, 5};
   comm.untimed.push_back({"AllReduce", UntimedReason::kUnreported, 2});
   comm.call_order.calls = std::string("\0\x81\xff\n", 4);
+  process.hang_after_ns = 7000000000;
+  process.unmeasured_communicators = 3;
   process.pace.assign(2 + kPaceWindows, {60000, 120, 480, 30000, 500});
   set.ended = {ExampleProcess()};
   set.ended[0].end = ProcessEnd::kLost;
@@ -138,6 +140,8 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(message.hang_after_ns, kHangAfter);
   EXPECT_EQ(message.set.rejected, set.rejected);
   EXPECT_EQ(message.set.stands_after_ns, 3);
+  EXPECT_EQ(message.set.processes[0].hang_after_ns, 7000000000);
+  EXPECT_EQ(message.set.processes[0].unmeasured_communicators, 3u);
   ASSERT_EQ(message.set.ended.size(), 1u);
   EXPECT_EQ(message.set.ended[0].end, ProcessEnd::kLost);
   EXPECT_EQ(message.set.ended[0].end_realtime_ns, 1760000002800000000);

@@ -99,6 +99,50 @@ TEST_F(WatcherTest, NamesTheRankWhenItsTimeIsOver) {
   EXPECT_LT(now_ - began, seconds(13));
 }
 
+TEST_F(WatcherTest, GivesTheTextsOfAnAlert) {
+  Hang();
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(14));
+  EXPECT_THAT(
+      WatchMetrics(*watcher->state(), "https://watch/"),
+      HasSubstr(R"(nccl_job_hang_info{job_id="4711",workload="4711",comm="00000000000000c0",)"
+                R"(rank="2",text="rank 2 (node-2, GPU 2) has not called AllReduce #21 (up to )"
+                R"(1MiB); 3 processes wait",first_step="py-spy dump --pid 102 on node-2: )"
+                R"(what its program does",report="https://watch/?job_id=4711"} 1)"));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("report=")));
+}
+
+// All nodes of the job lost their network: nothing says that it goes on.
+TEST_F(WatcherTest, AHangStaysWhileItsEndpointsAreSilent) {
+  Hang();
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(14));
+  endpoints_->silent = {0, 1, 2, 3};
+  for (int i = 0; i < 5; ++i) {
+    RunFor(watcher.get(), seconds(100));
+    EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  }
+  EXPECT_THAT(Metrics(*watcher), HasSubstr("; its endpoints are silent since "));
+  // They answer, and the job goes on.
+  endpoints_->silent.clear();
+  for (int rank = 0; rank < 4; ++rank) job_.Complete(kComm, rank);
+  RunFor(watcher.get(), seconds(4));
+  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("nccl_job_hang_info{")));
+}
+
+TEST_F(WatcherTest, SaysSinceWhenAJobIsIdle) {
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(200));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_jobs{state=\"idle\"} 2"));
+  EXPECT_THAT(Metrics(*watcher),
+              HasSubstr("nccl_job_idle_start_timestamp_seconds{job_id=\"4711\""));
+  for (int i = 0; i < 20; ++i) {
+    job_.Collective(kComm, "AllReduce", {0, 0, 0, 0}, kMs);
+    RunFor(watcher.get(), seconds(2));
+  }
+  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_jobs{state=\"idle\"} 1"));
+}
+
 TEST_F(WatcherTest, AsksTheEndpointsOfThatJobAlone) {
   const auto watcher = MakeWatcher();
   RunFor(watcher.get(), seconds(4));
@@ -223,12 +267,12 @@ TEST_F(WatcherTest, SaysNothingMoreWhenTheJobGoesOn) {
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
-// Lines on jobs, without their values.
+// Lines on hangs, without their values.
 std::vector<std::string> Series(const std::string& text) {
   std::vector<std::string> series;
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
     const std::string line = text.substr(at, text.find('\n', at) - at);
-    if (line.rfind("nccl_job", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
+    if (line.rfind("nccl_job_hang", 0) == 0) series.push_back(line.substr(0, line.rfind(' ')));
   }
   return series;
 }
@@ -241,7 +285,7 @@ std::vector<std::string> Hangs(const std::string& text) {
   return hangs;
 }
 
-// One lost answer ends no alert; an endpoint that is gone holds none up.
+// Lost answers end no alert; endpoints that are gone hold none up.
 TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
   const auto watcher = MakeWatcher();
   Hang();
@@ -250,7 +294,7 @@ TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
   RunFor(watcher.get(), seconds(10));
   EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
   EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_endpoints{state=\"silent\"} 3"));
-  RunFor(watcher.get(), seconds(10));
+  RunFor(watcher.get(), seconds(660));
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 

@@ -93,7 +93,7 @@ class ControlTest(AgentCase):
         process, = self.start_ranks(1)
         status, text = pulse("set", "HANG_SECONDS=77", "--for=1500ms", *self.pids([process]))
         self.assertEqual(status, 0, text)
-        self.assertRegex(self.settings(process)["HANG_SECONDS"][1], r"set until \d\d:\d\d:\d\d by uid|default")
+        self.assertRegex(self.settings(process)["HANG_SECONDS"][1], r"set until \d\d:\d\d:\d\d UTC by uid|default")
         wait_until(lambda: self.settings(process)["HANG_SECONDS"] == ("10", "default"), "it is over")
         wait_until(lambda: "HANG_SECONDS is 10 again" in process.log(), "it is logged")
 

@@ -151,7 +151,7 @@ class StatusTest(unittest.TestCase):
             self.assertEqual(code, 4, output)
             self.assertNotIn("No hang", output)
         code, output, _ = status("--endpoint=" + self.endpoint)
-        self.assertIn("pid %d." % job.ranks[0].pid, output)
+        self.assertIn("1 process ended without finalizing: pid %d." % job.ranks[0].pid, output)
         self.assertIn("%d processes are not running" % (RANKS - 1), output)
 
     def test_straggler(self):

@@ -38,8 +38,10 @@ class DemoPageTest(unittest.TestCase):
         self.assertRegex(page.text("#verdict"), r"Rank 1 \(pid \d+\) has not called AllReduce")
         suspect = "document.querySelector('details.communicator tr.suspect')"
         self.assertEqual(page.wait(suspect + " && %s.cells[0].innerText" % suspect), "▶▶ suspect 1")
-        page.wait("!document.title.startsWith('HANG ')")
-        self.assertEqual((page.problems, page.network), ([], []))
+        page.wait("!/^(HANG|NO ANSWER) /.test(document.title)")
+        # On a busy machine the ranks may elect another server, whose port is closed for a moment: the page asks again.
+        self.assertEqual((page.problems, [entry for entry in page.network if "ERR_CONNECTION_REFUSED" not in entry],
+                          self.demo.poll()), ([], [], None))
 
 
 if __name__ == "__main__":

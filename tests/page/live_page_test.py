@@ -59,8 +59,9 @@ class LivePageTest(unittest.TestCase):
         hang = self.hang()
         self.assertEqual(hang["suspects"], [RANKS - 1])
         verdict = page.text("#verdict")
-        self.assertRegex(verdict, r"■ HANG\s*show\s*communicator [0-9a-f]{16} \"hang\" has made no progress "
-                         r"since \d\d:\d\d:\d\d, .* s\s+\[a rank has not called what the others have called\]")
+        self.assertRegex(verdict, r"■ HANG\s*show\s*Rank %d .*\[a rank has not called what the others have called\]\s+"
+                         r"Communicator [0-9a-f]{16} \"hang\" has made no progress since \d\d:\d\d:\d\d UTC, .* s" %
+                         (RANKS - 1))
         self.assertIn(hang["text"], verdict)
         # It is open; its ranks say who waits for whom.
         first = "document.querySelector('details.communicator[data-level=hang]')"

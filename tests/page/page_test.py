@@ -87,7 +87,7 @@ class PageTest(PageCase):
         for i, after in enumerate((31, 62)):
             endpoint.answer = answer(after, 1000, 2 + i)
             shown.wait("document.getElementById('counts').innerText.includes('%s')" %
-                       time.strftime("%M:%S", time.localtime(made_up.NOW + after)))
+                       time.strftime("%M:%S", time.gmtime(made_up.NOW + after)))
         self.assertEqual(shown.evaluate(cells)[6], "300 µs")
         shown.evaluate("document.getElementById('recent').click()")
         row = shown.evaluate(cells)
@@ -157,14 +157,14 @@ class PageTest(PageCase):
         shown = self.open(endpoint)
         names = "[...document.querySelectorAll('h3 .name')].map((each) => each.textContent).join()"
         self.assertEqual(shown.wait(names), "tp-1,tp-0,tp-2")
-        begun = time.localtime(made_up.NOW - 14)
-        self.assertIn("has made no progress since %s, 14 s" % time.strftime("%H:%M:%S", begun), shown.text("#verdict"))
+        begun = time.gmtime(made_up.NOW - 14)
+        self.assertIn("has made no progress since %s, 14 s" % time.strftime("%H:%M:%S UTC", begun), shown.text("#verdict"))
         endpoint.answer = answer(2)
         self.assertEqual(shown.wait("%s.includes('new') && %s" % (names, names)), "tp-1,tp-0,tp-2,new")
         # The page also says the day if it is another one.
         endpoint.answer = page(communicator(hang=hang(since=made_up.NOW - 90000)))
         shown.wait("document.querySelector('#verdict').innerText.includes('since %s, 25 h 0 min')" %
-                   time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(made_up.NOW - 90000)))
+                   time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made_up.NOW - 90000)))
         self.assert_clean(shown)
 
     def test_tables_fit_a_small_screen(self):
@@ -204,7 +204,7 @@ class PageTest(PageCase):
         members[3].update(state="in_flight", state_word="queued", in_flight_since=made_up.NOW - 20,
                           state_since=made_up.NOW - 20)
         blind = communicator("00000000000000aa", "blind", [dict(members[0])])
-        notes = ["1 process has ended and not finalized communicators that others still use: pid 7.",
+        notes = ["1 process ended without finalizing: pid 7.",
                  "Whether work is in flight is not known for 4 of 5 ranks: <b>why</b>."]
         shown = self.look(page(communicator(ranks=members), blind, health=made_up.health(
             "incomplete", notes, "No hang and no straggler is suspected on 1 of 2.")))
@@ -302,7 +302,7 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate("document.documentElement.className"), "stale")
         self.assertEqual(shown.text(SECTION + " .name"), "dp")
         # What was so is no all-clear.
-        self.assertRegex(shown.text("#verdict"), r"^The present state is not known. At 2025-10-\d\d \d\d:\d\d:\d\d: No hang")
+        self.assertRegex(shown.text("#verdict"), r"^The present state is not known. At 2025-10-\d\d \d\d:\d\d:\d\d UTC: No hang")
         self.assertIsNone(shown.evaluate("document.querySelector('#verdict .none').getAttribute('data-level')"))
         self.assertEqual(shown.text(SECTION + " .badge"), "unknown")
         self.assertEqual(shown.evaluate("document.title"), "NO ANSWER node-17 - NCCL Pulse")

@@ -73,6 +73,7 @@ TEST_IN_CHILD(LifetimeTest, MoreThanThereIsRoomForAtATime, {"NCCL_PULSE_SERIES_L
   next.RunWithProxy();
   const ProcessSnapshot snapshot = next.FinalizeAndRead();
   EXPECT_EQ(snapshot.communicators.size(), size_t{kMaxCommunicators});
+  EXPECT_EQ(snapshot.unmeasured_communicators, 5u);
   EXPECT_EQ(Calls(Find(snapshot, 7777)), 1u);
   EXPECT_EQ(Timed(Find(snapshot, 7777), LatencyKind::kCompletionProxy), 1u);
   for (uint64_t id = 2; id <= kMaxCommunicators; ++id) {

@@ -159,9 +159,9 @@ class TableMaker {
     std::string host = hosts.empty() ? "" : *hosts.begin();
     if (hosts.size() > 1) host = Plural(hosts.size(), "host");
     absl::StrAppend(&out_, Paint(host.empty() ? "NCCL Pulse" : host, kBold), "  ",
-                    absl::FormatTime("%Y-%m-%d %H:%M:%S",
+                    absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
                                      absl::FromUnixMillis(static_cast<int64_t>(now_ * 1e3)),
-                                     absl::LocalTimeZone()),
+                                     absl::UTCTimeZone()),
                     Age(), "  ", Plural(communicators, "communicator"), ", ",
                     Plural(processes, "process"), "\n");
   }

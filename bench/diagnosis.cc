@@ -10,6 +10,8 @@
 #include <string>
 
 #include "benchmark/benchmark.h"
+#include "exporter/diagnosis/health.h"
+#include "exporter/diagnosis/job_verdict.h"
 #include "exporter/diagnosis/pace_history.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
 
@@ -77,6 +79,44 @@ void RememberPace(benchmark::State& state) {
   }
 }
 
+// An endpoint may make up as many communicators as its answer has room for: on each a rank waits, for others
+// that nobody sees, and some GPUs have not begun. One process has them all, or each has its own.
+void DiagnoseMadeUp(benchmark::State& state, bool is_one_process) {
+  const auto count = static_cast<int>(state.range(0));
+  SimulatedJob job(is_one_process ? 1 : count);
+  for (int i = 0; i < count; ++i) {
+    job.AddCommunicator(i + 1, {is_one_process ? 0 : i}, 2);
+  }
+  SnapshotSet set = job.Set();
+  set.is_of_all_nodes = true;
+  int number = 0;
+  for (ProcessSnapshot& process : set.processes) {
+    for (CommunicatorSnapshot& each : process.communicators) {
+      each.calls = {{"AllReduce", 4, "ncclFloat32", false, 1, 4}};
+      each.last_call_op = "AllReduce";
+      each.launches = 1;
+      each.last_launch_realtime_ns = each.oldest_inflight_realtime_ns = kStart + ++number;
+      each.oldest_launch = number % 2 == 0 ? OldestLaunch::kNotBegun : OldestLaunch::kBegun;
+    }
+    process.last_poll_realtime_ns = kStart + 300 * kSecond;
+  }
+  const int64_t now = kStart + 300 * kSecond;
+  for ([[maybe_unused]] auto _ : state) {
+    const DiagnosisResult result = Diagnosis().Update(set, now);
+    benchmark::DoNotOptimize(JudgeJob(set, result, now));
+    benchmark::DoNotOptimize(HealthOf(set, result, now));
+  }
+}
+
+BENCHMARK_CAPTURE(DiagnoseMadeUp, one_process, true)
+    ->Arg(1000)
+    ->Arg(8000)
+    ->Arg(75000)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(DiagnoseMadeUp, processes, false)
+    ->Arg(1000)
+    ->Arg(8000)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(Diagnose, seen, false)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Diagnose, new, true)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 BENCHMARK(RememberPace)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);

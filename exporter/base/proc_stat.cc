@@ -33,4 +33,26 @@ int64_t ProcStat::StartRealtimeNs() const {
          ticks * (kBillion / sysconf(_SC_CLK_TCK));
 }
 
+RunState ProcStat::State() const {
+  constexpr std::size_t kState = 3, kThreads = 20;
+  const std::string_view state = Field(kState);
+  if (state.size() != 1) return RunState::kUnknown;
+  int threads = 0;
+  switch (state[0]) {
+    case 'T':
+      return RunState::kStopped;
+    case 't':
+      return RunState::kTraced;
+    case 'D':
+      return RunState::kUninterruptible;
+    case 'X':
+      return RunState::kEnded;
+    case 'Z':  // the first thread may end before the others
+      return absl::SimpleAtoi(Field(kThreads), &threads) && threads > 1 ? RunState::kRunning
+                                                                        : RunState::kEnded;
+    default:
+      return RunState::kRunning;
+  }
+}
+
 }  // namespace nccl_pulse

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "metrics/snapshot.h"
+
 namespace nccl_pulse {
 
 class ProcStat {
@@ -20,6 +22,8 @@ class ProcStat {
 
   // Returns a field by its number in proc(5), from 3 on.
   std::string_view Field(std::size_t number) const;
+  // Returns what the process does; kUnknown if the line does not say.
+  RunState State() const;
   // Returns the process' start time, in Unix time.
   int64_t StartRealtimeNs() const;
 

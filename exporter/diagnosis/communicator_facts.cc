@@ -90,7 +90,7 @@ bool IsAnyWithin(const Ranks& ranks) {
 
 }  // namespace
 
-ReplayFacts CompareReplays(const Ranks& live, int64_t hang_after_ns, int64_t now_ns) {
+ReplayFacts CompareReplays(const Ranks& live) {
   ReplayFacts facts;
   if (live.empty()) return facts;
   facts.known = AreKnown(live);
@@ -123,15 +123,6 @@ ReplayFacts CompareReplays(const Ranks& live, int64_t hang_after_ns, int64_t now
     facts.behind.clear();
     return facts;
   }
-  for (const RankView* rank : ahead) {
-    // A count alone does not tell: it can read one less until the next replay. A graph of one stamp
-    // is never seen in flight; who waits in it is noticed by a launch behind it.
-    if (!rank->activity.is_in_flight()) continue;
-    const int64_t moved_ns = rank->communicator->graph_moved_realtime_ns;
-    if (moved_ns != 0 && ElapsedNs(now_ns, moved_ns) >= hang_after_ns) {
-      facts.standing.push_back(rank);
-    }
-  }
   return facts;
 }
 
@@ -143,13 +134,27 @@ constexpr int64_t kQuietNs = 1000000000;
 // debugger came to see.
 constexpr int64_t kStoppedLaterNs = 5000000000;
 
+// The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
+int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
+  const int64_t since = rank.InFlightSince();
+  return since == 0 ? 0
+                    : std::max({since, rank.communicator->last_completion_realtime_ns,
+                                rank.communicator->graph_moved_realtime_ns,
+                                view.network_moved_realtime_ns});
+}
+
+// The same of a `halted` rank, as it was last seen.
+int64_t HaltedSince(const RankView& rank) {
+  return std::max(SeenInFlightSince(*rank.communicator),
+                  rank.communicator->last_completion_realtime_ns);
+}
+
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   const auto is_long = [facts](int64_t since) {
     return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->hang_after_ns;
   };
   const CommunicatorSnapshot& communicator = *rank.communicator;
   facts->live.push_back(&rank);
-  if (IsExiting(rank)) facts->exiting.push_back(&rank);
   if (is_long(NoProgressSince(*facts->view, rank))) facts->stuck.push_back(&rank);
   if (rank.is_stopped) {
     facts->stopped.push_back(&rank);
@@ -265,44 +270,6 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
   facts->owing.erase(std::unique(facts->owing.begin(), facts->owing.end()), facts->owing.end());
 }
 
-// Work of a communicator that has ended stood for hang_after until then, or until an abort ended it.
-bool StoodAtEnd(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                const CommunicatorFacts& facts) {
-  const int64_t completed_ns = communicator.last_completion_realtime_ns;
-  const int64_t since_ns = SeenInFlightSince(communicator);
-  if (since_ns == 0) {
-    return communicator.finalized &&
-           ElapsedNs(completed_ns, communicator.last_launch_realtime_ns) >= facts.hang_after_ns;
-  }
-  return ElapsedNs(SeenUntil(process, facts.now_ns), std::max(since_ns, completed_ns)) >=
-         facts.hang_after_ns;
-}
-
-// Here, or in another communicator that ended with it.
-bool StoodAtEnd(const RankView& rank, const CommunicatorFacts& facts) {
-  const ProcessSnapshot& process = *rank.process;
-  return std::any_of(process.communicators.begin(), process.communicators.end(),
-                     [&](const CommunicatorSnapshot& each) {
-                       return (each.finalized || process.end != ProcessEnd::kLive) &&
-                              StoodAtEnd(process, each, facts);
-                     });
-}
-
-// A rank that has called all that others have waits for these, if one of them has not called it.
-// If none is known to be behind, the rank has waited if its process' work stood: else it may be
-// because the rank ended that the others wait.
-void FindEndedWaiting(const Ranks& ended, CommunicatorFacts* facts) {
-  const bool is_awaited_known = facts->calls_known == CallsKnown::kYes &&
-                                !facts->view->has_point_to_point &&
-                                !(facts->owing.empty() && facts->ended_owing.empty());
-  for (const RankView* rank : ended) {
-    if (Contains(facts->ended_owing, rank)) continue;
-    const bool has_called =
-        is_awaited_known && AreCallsKnown(*rank->process, *rank->communicator) == CallsKnown::kYes;
-    if (has_called || StoodAtEnd(*rank, *facts)) facts->ended_waiting.push_back(rank);
-  }
-}
-
 void FindStoppedLater(CommunicatorFacts* facts) {
   if (facts->stopped.empty()) return;
   int64_t since = INT64_MAX;
@@ -320,19 +287,6 @@ void FindStoppedLater(CommunicatorFacts* facts) {
 }
 
 }  // namespace
-
-int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
-  const int64_t since = rank.InFlightSince();
-  return since == 0 ? 0
-                    : std::max({since, rank.communicator->last_completion_realtime_ns,
-                                rank.communicator->graph_moved_realtime_ns,
-                                view.network_moved_realtime_ns});
-}
-
-int64_t HaltedSince(const RankView& rank) {
-  return std::max(SeenInFlightSince(*rank.communicator),
-                  rank.communicator->last_completion_realtime_ns);
-}
 
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
   int64_t since = rank.activity.since_realtime_ns;
@@ -360,8 +314,6 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
   facts.hang_after_ns = hang_after_ns;
   facts.now_ns = now_ns;
   for (const RankView& rank : view.ranks) {
-    if (rank.state == RankView::State::kGone) facts.gone.push_back(&rank);
-    if (rank.state == RankView::State::kFinalized) facts.finalized.push_back(&rank);
     if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
     if (rank.failed != nullptr && rank.state != RankView::State::kFinalized) {
       facts.failed.push_back(&rank);
@@ -380,9 +332,8 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
     CompareCalls(&facts);
     CompareEnded(ended, &facts);
   }
-  FindEndedWaiting(ended, &facts);
   if (facts.calls_known == CallsKnown::kCaptured) {
-    facts.replays = CompareReplays(facts.live, hang_after_ns, now_ns);
+    facts.replays = CompareReplays(facts.live);
     facts.work = CompareWork(view, hang_after_ns, now_ns);
   }
   return facts;

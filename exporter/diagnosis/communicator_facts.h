@@ -45,17 +45,14 @@ enum class ReplaysKnown : uint8_t {
 struct ReplayFacts {
   ReplaysKnown known = ReplaysKnown::kNotFollowed;
   // All empty unless they are known. Of the live ranks:
-  Ranks behind;  // furthest behind; empty when all are alike
-  // Others, which wait for those and have passed no stamp for hang_after. Each has a replay between
-  // two stamps, or an unfinished launch.
-  Ranks standing;
+  Ranks behind;                     // furthest behind; empty when all are alike
   const RankView* ahead = nullptr;  // one that is furthest ahead
   bool is_not_begun = false;        // those behind have begun fewer replays than that one
   bool are_all_within = false;      // each has a replay in flight, at the same place
 };
 
 // `live`: in the order of their view.
-ReplayFacts CompareReplays(const Ranks& live, int64_t hang_after_ns, int64_t now_ns);
+ReplayFacts CompareReplays(const Ranks& live);
 
 // Lists of ranks are in the order of their view, so in that of their addresses.
 inline bool Contains(const Ranks& ranks, const RankView* rank) {
@@ -74,10 +71,9 @@ struct CommunicatorFacts {
   const CommunicatorView* view;
   int64_t now_ns, hang_after_ns;
 
-  Ranks live, finalized, gone;
+  Ranks live;
   Ranks failed;  // the driver of their GPU answers with an error, live or gone
   // These are of the live ones.
-  Ranks exiting;        // their process is in exit()
   Ranks stopped;        // their process is not running
   Ranks stopped_later;  // nor is theirs, but it was when the others already waited
   Ranks stuck;          // work is in flight and has not progressed for hang_after
@@ -100,8 +96,7 @@ struct CommunicatorFacts {
   Calls owed;  // by those
 
   // Of the ranks that have ended, which make no further call:
-  Ranks ended_owing;    // have not called what another rank has
-  Ranks ended_waiting;  // ended while they waited for others, as far as is known
+  Ranks ended_owing;  // have not called what another rank has
 
   ReplayFacts replays;  // where calls were captured
   WorkFacts work;       // likewise
@@ -117,10 +112,6 @@ struct CommunicatorFacts {
 
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
 
-// The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
-int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank);
-// The same of a `halted` one, as it was last seen.
-int64_t HaltedSince(const RankView& rank);
 // Since when the calls of an `unreported` one stand.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
 

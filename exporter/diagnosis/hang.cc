@@ -76,7 +76,10 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
   queued.op = LastCalled(queued.waiting);
   std::optional<uint64_t> unseen;
   for (const RankView* rank : queued.waiting) {
-    for (const CommunicatorSnapshot& each : rank->process->communicators) {
+    const std::vector<CommunicatorSnapshot>& all = rank->process->communicators;
+    const std::size_t count = std::min(all.size(), kMostSearched);
+    for (std::size_t i = 0; i < count && !unseen; ++i) {
+      const CommunicatorSnapshot& each = all[i];
       const RankActivity activity = ActivityOf(*rank->process, each, now_ns);
       const bool is_unseen = activity.is_unknown() || activity.is_quiet();
       if (&each != rank->communicator && is_unseen && !each.finalized &&
@@ -90,6 +93,10 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
 }
 
 std::string NoteOf(const ViewWaits& waits) {
+  if (waits.is_beyond_limit) {
+    return "A GPU of a rank here has work in flight in too many communicators. The newest is not "
+           "followed.";
+  }
   if (waits.behind_one.empty()) return "";
   const CommunicatorFacts& facts = waits.facts;
   return AheadWords(waits.behind_one, *facts.live[facts.most],

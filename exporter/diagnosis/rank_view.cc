@@ -20,13 +20,14 @@ bool IsBetter(const RankView& a, const RankView& b) {
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
 }
 
-const CommunicatorSnapshot* FailedOnGpuOf(const ProcessSnapshot& process,
+// Of the process' communicators with an error, the first on that GPU.
+const CommunicatorSnapshot* FailedOnGpuOf(const std::vector<const CommunicatorSnapshot*>& failed,
                                           const CommunicatorSnapshot& of) {
   const CommunicatorSnapshot* first = nullptr;
-  for (const CommunicatorSnapshot& each : process.communicators) {
-    if (each.driver_error == 0 || CompareGpus(each, of) != SameGpu::kYes) continue;
-    if (first == nullptr || each.driver_error_realtime_ns < first->driver_error_realtime_ns) {
-      first = &each;
+  for (const CommunicatorSnapshot* each : failed) {
+    if (CompareGpus(*each, of) != SameGpu::kYes) continue;
+    if (first == nullptr || each->driver_error_realtime_ns < first->driver_error_realtime_ns) {
+      first = each;
     }
   }
   return first;
@@ -107,6 +108,11 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const Sa
   const int64_t stands_after_ns = set.stands_after_ns;
   const bool stands =
       Stands(process, now_ns, stands_after_ns) && resumed.count(process.hostname) == 0;
+  constexpr std::size_t kMostFailed = 64;  // communicators; a process has them on a few GPUs
+  std::vector<const CommunicatorSnapshot*> failed;
+  for (const CommunicatorSnapshot& each : process.communicators) {
+    if (each.driver_error != 0 && failed.size() < kMostFailed) failed.push_back(&each);
+  }
   for (const CommunicatorSnapshot& communicator : process.communicators) {
     if (communicator.comm_id == 0) continue;
     const uint32_t number = same_ids.NumberOf(communicator);
@@ -117,9 +123,9 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const Sa
     const RankView::State state = communicator.finalized             ? RankView::State::kFinalized
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
-    view.ranks.push_back(
-        {&process, &communicator, state, ActivityOf(process, communicator, now_ns, stands_after_ns),
-         FailedOnGpuOf(process, communicator), false, stands, set.is_of_all_nodes});
+    view.ranks.push_back({&process, &communicator, state,
+                          ActivityOf(process, communicator, now_ns, stands_after_ns),
+                          FailedOnGpuOf(failed, communicator), false, stands, set.is_of_all_nodes});
   }
 }
 

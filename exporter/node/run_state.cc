@@ -19,8 +19,7 @@ namespace nccl_pulse {
 namespace {
 
 struct Stat {
-  char state = '?';
-  int threads = 0;
+  RunState state{};
   uint64_t start = 0;
 };
 
@@ -33,13 +32,11 @@ bool IsOwnProc() {
 
 // Returns false if it cannot be read.
 bool ReadStat(pid_t pid, Stat* stat) {
-  constexpr std::size_t kState = 3, kThreads = 20, kStart = 22;
+  constexpr std::size_t kStart = 22;
   if (pid <= 0 || !IsOwnProc()) return false;
   const ProcStat read(ReadFile(absl::StrCat("/proc/", pid, "/stat")));
-  if (read.Field(kState).size() != 1) return false;
-  stat->state = read.Field(kState)[0];
-  return absl::SimpleAtoi(read.Field(kThreads), &stat->threads) &&
-         absl::SimpleAtoi(read.Field(kStart), &stat->start);
+  stat->state = read.State();
+  return stat->state != RunState::kUnknown && absl::SimpleAtoi(read.Field(kStart), &stat->start);
 }
 
 }  // namespace
@@ -55,24 +52,13 @@ RunState RunStateOf(const ProcessId& process) {
   Stat stat;
   if (!ReadStat(process.pid, &stat)) return RunState::kUnknown;
   const bool is_another = process.start != 0 && stat.start != process.start;
-  // If only the first thread has ended, it is a zombie while the process lives.
-  const bool has_ended = stat.state == 'X' || (stat.state == 'Z' && stat.threads <= 1);
-  if (is_another || has_ended) return RunState::kEnded;
+  if (is_another || stat.state == RunState::kEnded) return RunState::kEnded;
   // From Linux 4.15 on.
   if (absl::StrContains(ReadFile(absl::StrCat("/proc/", process.pid, "/status")),
                         "\nCoreDumping:\t1\n")) {
     return RunState::kDumpingCore;
   }
-  switch (stat.state) {
-    case 'T':
-      return RunState::kStopped;
-    case 't':
-      return RunState::kTraced;
-    case 'D':
-      return RunState::kUninterruptible;
-    default:
-      return RunState::kRunning;
-  }
+  return stat.state;
 }
 
 std::string RunStateWords(RunState state) {

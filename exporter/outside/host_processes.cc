@@ -71,27 +71,9 @@ bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
 }
 
 RunState StateOf(int folder, int64_t* start_realtime_ns) {
-  constexpr std::size_t kState = 3, kThreads = 20;
   const ProcStat stat(ReadWhole(folder, "stat", 4096));
   *start_realtime_ns = stat.StartRealtimeNs();
-  const std::string_view state = stat.Field(kState);
-  if (state.size() != 1) return RunState::kEnded;
-  int threads = 0;
-  switch (state[0]) {
-    case 'T':
-      return RunState::kStopped;
-    case 't':
-      return RunState::kTraced;
-    case 'D':
-      return RunState::kUninterruptible;
-    case 'X':
-      return RunState::kEnded;
-    case 'Z':  // the first thread may end before the others
-      return absl::SimpleAtoi(stat.Field(kThreads), &threads) && threads > 1 ? RunState::kRunning
-                                                                             : RunState::kEnded;
-    default:
-      return RunState::kRunning;
-  }
+  return stat.State() == RunState::kUnknown ? RunState::kEnded : stat.State();
 }
 
 // The last number of the line NSpid: the pid in the innermost namespace.

@@ -72,7 +72,6 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
   const RankActivity activity = LastKnownActivity(rank, facts.now_ns);
   Member member;
   member.rank = &rank;
-  member.reason = activity.reason;
   member.launched_ns = SeenInFlightSince(communicator);
   member.called =
       counts_launches ? communicator.launches : Total(facts.abandoned.CountWithout(rank));
@@ -85,11 +84,8 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
     if (member.doing == Doing::kInside) {
       member.launched_ns = communicator.last_launch_realtime_ns;
       member.in_flight = 1;
-      member.has_launch = true;
     }
   } else if (activity.is_in_flight() || is_last_seen_in_flight) {
-    member.is_in_replay = activity.is_in_replay;
-    member.has_launch = member.launched_ns != 0;
     member.is_begun = activity.oldest_launch == OldestLaunch::kBegun;
     member.doing =
         activity.oldest_launch == OldestLaunch::kNotBegun ? Doing::kNotBegun : Doing::kInside;
@@ -98,7 +94,6 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
     if (member.doing == Doing::kInside) {
       member.launched_ns = communicator.last_launch_realtime_ns;
       member.in_flight = 1;
-      member.has_launch = true;
     }
   } else if (activity.is_idle()) {
     member.doing = Doing::kIdle;

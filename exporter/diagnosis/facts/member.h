@@ -22,20 +22,17 @@ enum class Doing : uint8_t {
   kInside,      // a launch is in flight, and the GPU isn't known to be behind other work
   kNotBegun,    // a launch is in flight that the GPU has not begun
   kUnreported,  // NCCL hasn't reported the launch of its last call
-  kUnknown,     // see Member::reason
+  kUnknown,     // see RankActivity::reason
 };
 
 struct Member {
   const RankView* rank = nullptr;
   Doing doing = Doing::kUnknown;
-  UnknownReason reason = UnknownReason::kNone;  // of kUnknown and kUnreported
-  bool is_begun = false;                        // of kInside: known, not assumed
-  bool is_in_replay = false;                    // of kInside: in a replay of a CUDA graph
-  bool has_launch = false;                      // of kInside: in an eager launch
-  int64_t launched_ns = 0;                      // oldest launch in flight; 0: none
-  int64_t since_ns = 0;    // last progress here, or the begin of what makes none; 0: not known
-  uint64_t called = 0;     // collectives called, less those that made nothing
-  uint64_t in_flight = 0;  // launches
+  bool is_begun = false;    // of kInside: known, not assumed
+  int64_t launched_ns = 0;  // oldest launch in flight; 0: none
+  int64_t since_ns = 0;     // last progress here, or the begin of what makes none; 0: not known
+  uint64_t called = 0;      // collectives called, less those that made nothing
+  uint64_t in_flight = 0;   // launches
   // Number of the collective that the GPU is in or comes to next; 0: none, or not known. Exact where
   // the ring of last calls tells, otherwise counted back from `called`.
   uint64_t front = 0;

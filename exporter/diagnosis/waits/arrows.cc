@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -18,6 +19,9 @@ namespace {
 // The first connections of a large job take tens of seconds. NCCL gives up a connection that is
 // refused within a minute or so (src/misc/socket.cc, 2.28).
 constexpr int64_t kLongConnectNs = 300000000000;
+// Work in flight on one GPU, and communicators in which others wait for one host, that are followed. Jobs
+// have a few; an endpoint can make up any number.
+constexpr std::size_t kMostFollowed = 32;
 
 bool Has(const std::vector<uint64_t>& ranks, const RankView& rank) {
   return std::binary_search(ranks.begin(), ranks.end(), static_cast<uint64_t>(rank.rank()));
@@ -76,10 +80,12 @@ class Builder {
     calls_.resize(views.size());
     unseen_.assign(views.size(), kNoActor);
     unknown_.assign(views.size(), kNoActor);
+    behind_beside_graphs_.resize(views.size());
   }
 
   Waits Build() {
     ShareUnsurePlaces();
+    for (Place& place : places_) SumUp(&place);
     for (std::size_t i = 0; i < views_.size(); ++i) AddWaits(i);
     AddCalls();
     for (std::size_t place = 0; place < places_.size(); ++place) AddOwnWork(place);
@@ -98,6 +104,12 @@ class Builder {
     bool owes_unseen = false;
     std::vector<MemberPlace> members;
     std::vector<std::size_t> owes_in;  // views in whose calls others wait for this host
+    // Of the members, kMostFollowed at most: in flight, the oldest first; and with work that is not seen.
+    std::vector<MemberPlace> busy, unseen;
+    // The first launch of a member that has completed something a moment ago.
+    int64_t first_moving_ns = INT64_MAX;
+    int64_t last_live_ns = 0;     // when a live member was made, or launched last
+    bool has_ended_wait = false;  // a member ended or was aborted while it waited
   };
 
   WaitGraph& graph() { return waits_.graph; }
@@ -132,14 +144,19 @@ class Builder {
       return each.uuid.empty() ? each.gpu : each.uuid;
     };
     const auto& all = rank.process->communicators;
-    const bool is_sure = std::all_of(all.begin(), all.end(), [&all](const auto& each) {
-      return CompareGpus(each, all.front()) != SameGpu::kPerhaps || &each == &all.front();
-    });
+    const auto [known, is_first] = are_gpus_sure_.try_emplace(rank.process, false);
+    if (is_first) {
+      known->second = std::all_of(all.begin(), all.end(), [&all](const auto& each) {
+        return CompareGpus(each, all.front()) != SameGpu::kPerhaps || &each == &all.front();
+      });
+    }
+    const bool is_sure = known->second;
     const auto index = static_cast<std::size_t>(rank.communicator - all.data());
     const std::tuple key(
         rank.process, is_sure ? key_of(*rank.communicator) : absl::StrCat("#", index), rank.thread);
     const auto [found, is_new] = places_by_gpu_.try_emplace(key, places_.size());
     if (is_new) {
+      places_of_[rank.process].push_back(places_.size());
       Place& place = places_.emplace_back();
       place.is_gpu_sure = is_sure;
       place.host = graph().Add({ActorKind::kHost,
@@ -154,6 +171,48 @@ class Builder {
     }
     place_of_[&rank] = found->second;
     return found->second;
+  }
+
+  // What the rules below ask of all members of a place. It keeps them linear in the communicators.
+  void SumUp(Place* place) {
+    for (const MemberPlace& at : place->members) {
+      const Member& each = member(at);
+      const CommunicatorSnapshot& communicator = *each.rank->communicator;
+      if (each.is_in_flight()) place->busy.push_back(at);
+      place->has_ended_wait |= each.is_in_flight() && !each.is_live();
+      if (!each.is_live()) continue;
+      place->last_live_ns = std::max({place->last_live_ns, communicator.last_launch_realtime_ns,
+                                      communicator.init_realtime_ns});
+      const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported ||
+                             each.rank->activity.is_quiet();
+      if (is_unseen && place->unseen.size() < kMostFollowed) place->unseen.push_back(at);
+      const int64_t completed_ns = communicator.last_completion_realtime_ns;
+      if (communicator.has_heartbeat && completed_ns != 0 &&
+          ElapsedNs(now_ns_, completed_ns) < hang_after_ns_) {
+        place->first_moving_ns = std::min(
+            place->first_moving_ns,
+            each.launched_ns != 0 ? each.launched_ns : communicator.last_launch_realtime_ns);
+      }
+    }
+    std::stable_sort(place->busy.begin(), place->busy.end(), [this](const auto& a, const auto& b) {
+      return member(a).launched_ns < member(b).launched_ns;
+    });
+    if (place->busy.size() > kMostFollowed) {
+      for (auto at = place->busy.begin() + kMostFollowed; at != place->busy.end(); ++at) {
+        waits_.views[at->view].is_beyond_limit = true;
+      }
+      place->busy.resize(kMostFollowed);
+    }
+    std::sort(place->busy.begin(), place->busy.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.view, a.at) < std::tie(b.view, b.at);
+    });
+  }
+
+  // Others wait in a call of that communicator for the rank's host.
+  void Owe(const RankView& rank, std::size_t view) {
+    std::vector<std::size_t>& owes_in = places_[PlaceOf(rank)].owes_in;
+    const bool is_known = std::find(owes_in.begin(), owes_in.end(), view) != owes_in.end();
+    if (!is_known && owes_in.size() < kMostFollowed) owes_in.push_back(view);
   }
 
   // A communicator on an unknown GPU has a host of its own, which may wait for any of the process' work.
@@ -398,18 +457,30 @@ class Builder {
         each.in_flight != 1 || !WaitsForAll(each.rank->communicator->last_call_op)) {
       return false;
     }
-    const Calls own = CollectiveCalls(*each.rank->communicator);
-    std::vector<const RankView*> behind;
-    for (const Member& other : waits.members) {
-      const Calls calls = CollectiveCalls(*other.rank->communicator);
-      if (!other.is_live() || !Excess(calls, own).empty()) return false;
-      if (!Excess(own, calls).empty()) behind.push_back(other.rank);
-    }
+    if (!behind_beside_graphs_[i]) behind_beside_graphs_[i] = FindBehindBesideGraphs(i);
+    const Ranks& behind = *behind_beside_graphs_[i];
+    if (Contains(behind, each.rank)) return false;
     for (const RankView* rank : behind) {
       graph().Point(waits.gpus[at], Host(*rank), Sure::kMust);
-      places_[PlaceOf(*rank)].owes_in.push_back(i);
+      Owe(*rank, i);
     }
     return !behind.empty();
+  }
+
+  // Empty: no rank is behind, several calls are owed to each other, or too many ranks are behind.
+  Ranks FindBehindBesideGraphs(std::size_t i) const {
+    Calls most;
+    for (const Member& each : waits_.views[i].members) {
+      Calls calls = CollectiveCalls(*each.rank->communicator);
+      if (Total(calls) > Total(most)) most = std::move(calls);
+    }
+    Ranks behind;
+    for (const Member& each : waits_.views[i].members) {
+      const Calls calls = CollectiveCalls(*each.rank->communicator);
+      if (!each.is_live() || !Excess(calls, most).empty()) return {};
+      if (!Excess(most, calls).empty()) behind.push_back(each.rank);
+    }
+    return behind.size() <= kMostFollowed ? behind : Ranks();
   }
 
   // ---- collectives
@@ -557,16 +628,11 @@ class Builder {
       return graph().Point(call, waits.gpus[at], Sure::kMust);
     }
     graph().Point(call, Host(rank), Sure::kMust);
-    places_[PlaceOf(rank)].owes_in.push_back(i);
+    Owe(rank, i);
   }
 
   // It waited on another communicator when this one was aborted.
-  bool WaitedAnywhere(const RankView& rank) const {
-    const Place& place = places_[PlaceOf(rank)];
-    return std::any_of(place.members.begin(), place.members.end(), [this](const MemberPlace& at) {
-      return !member(at).is_live() && member(at).is_in_flight();
-    });
-  }
+  bool WaitedAnywhere(const RankView& rank) const { return places_[PlaceOf(rank)].has_ended_wait; }
 
   static bool IsNamedByCounts(const CommunicatorFacts& facts, const RankView& rank) {
     return Contains(NamedByCounts(facts), &rank);
@@ -580,13 +646,14 @@ class Builder {
     const uint32_t gpu = waits.gpus[at];
     const Place& place = places_[PlaceOf(*each.rank)];
     bool is_behind = false;
-    for (const MemberPlace& other_at : place.members) {
+    // Its GPU has completed, a moment ago, some of what was launched before.
+    if (place.first_moving_ns <= each.launched_ns) {
+      actor(gpu).stand = Stand::kMoving;
+      actor(gpu).is_start = false;
+      return;
+    }
+    for (const MemberPlace& other_at : place.busy) {
       const Member& other = member(other_at);
-      if (MovesBefore(other, each)) {
-        actor(gpu).stand = Stand::kMoving;
-        actor(gpu).is_start = false;
-        return;
-      }
       if (other.rank == each.rank || !IsBusyBefore(other, each)) continue;
       if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(place, other)) continue;
       graph().Point(gpu, waits_.views[other_at.view].gpus[other_at.at],
@@ -596,16 +663,13 @@ class Builder {
       is_behind = true;
     }
     if (is_behind) return;
-    for (const MemberPlace& other_at : place.members) {
-      const Member& other = member(other_at);
-      const bool is_unseen = other.doing == Doing::kUnknown || other.doing == Doing::kUnreported ||
-                             other.rank->activity.is_quiet();
-      if (other.rank == each.rank || !other.is_live() || !is_unseen) continue;
+    for (const MemberPlace& other_at : place.unseen) {
+      if (member(other_at).rank == each.rank) continue;
       graph().Point(gpu, Unknown(other_at.view), Sure::kMay);
       is_behind = true;
     }
     if (is_behind) return;
-    for (const MemberPlace& queued : place.members) {
+    for (const MemberPlace& queued : place.busy) {
       if (member(queued).doing == Doing::kNotBegun) AddAwaitedByKernel(gpu, queued);
     }
   }
@@ -616,17 +680,6 @@ class Builder {
     if (!each.is_in_flight()) return false;
     const bool is_begun_unknown = each.doing == Doing::kInside && !each.is_begun;
     return is_begun_unknown || each.launched_ns < later.launched_ns;
-  }
-
-  // The GPU has completed, a moment ago, some of what was launched before.
-  bool MovesBefore(const Member& each, const Member& later) const {
-    if (!each.is_live()) return false;
-    const CommunicatorSnapshot& communicator = *each.rank->communicator;
-    const int64_t launched =
-        each.launched_ns != 0 ? each.launched_ns : communicator.last_launch_realtime_ns;
-    const int64_t completed = communicator.last_completion_realtime_ns;
-    return communicator.has_heartbeat && launched <= later.launched_ns && completed != 0 &&
-           ElapsedNs(now_ns_, completed) < hang_after_ns_;
   }
 
   // A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where all
@@ -742,7 +795,7 @@ class Builder {
                   is_awaited              ? Sure::kMust
                   : IsExiting(*peer.rank) ? Sure::kMay
                                           : Sure::kPerhaps);
-    if (is_awaited) places_[PlaceOf(*peer.rank)].owes_in.push_back(i);
+    if (is_awaited) Owe(*peer.rank, i);
   }
 
   // The only call that it has in flight is one with one peer.
@@ -814,7 +867,7 @@ class Builder {
     if (!owes) return;
     const uint32_t from = waits.gpus[at] != kNoActor ? waits.gpus[at] : Host(each);
     graph().Point(from, Host(other), Sure::kMust);
-    places_[PlaceOf(other)].owes_in.push_back(i);
+    Owe(other, i);
   }
 
   // ---- hosts inside NCCL
@@ -929,8 +982,9 @@ class Builder {
         2;  // two ranks may be the same two of several communicators
     const CommunicatorView& view = views_[i];
     if (view.ranks.size() < kLeastAlike) return {};
-    for (const Place& place : places_) {
-      if (actorOf(place).rank->process != view.ranks.front().process) continue;
+    for (const std::size_t number : places_of_.at(view.ranks.front().process)) {
+      const Place& place = places_[number];
+      if (place.members.size() > kMostFollowed * kMostFollowed) continue;
       for (const MemberPlace& at : place.members) {
         if (at.view == i) continue;
         Ranks absent = AbsentIn(views_[at.view], view);
@@ -1001,7 +1055,7 @@ class Builder {
 
   void AddOwnWork(std::size_t at) {
     const Place& place = places_[at];
-    for (const MemberPlace& each_at : place.members) {
+    for (const MemberPlace& each_at : place.busy) {
       const Member& each = member(each_at);
       const uint32_t gpu = waits_.views[each_at.view].gpus[each_at.at];
       if (gpu == kNoActor || !IsFollowed(each) || HasGoneOnSinceAbort(place, each)) continue;
@@ -1027,14 +1081,9 @@ class Builder {
   }
 
   // It has worked on another communicator since this one was aborted: it shrank, or restarted.
-  bool HasGoneOnSinceAbort(const Place& place, const Member& aborted) const {
+  static bool HasGoneOnSinceAbort(const Place& place, const Member& aborted) {
     if (aborted.rank->state != RankView::State::kFinalized) return false;
-    const int64_t aborted_ns = aborted.rank->communicator->last_completion_realtime_ns;
-    return std::any_of(place.members.begin(), place.members.end(), [&](const MemberPlace& at) {
-      const CommunicatorSnapshot& other = *member(at).rank->communicator;
-      return member(at).is_live() &&
-             std::max(other.last_launch_realtime_ns, other.init_realtime_ns) > aborted_ns;
-    });
+    return place.last_live_ns > aborted.rank->communicator->last_completion_realtime_ns;
   }
 
   // Its host may wait for it: it is in flight, and not just since a moment ago.
@@ -1045,16 +1094,31 @@ class Builder {
 
   // A rank that waits `here` has the same work in flight, and has gone on behind it to what the rank
   // of `work` has not called here, or its GPU not begun. So nobody waits for that work first.
-  bool HaveOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) const {
+  //
+  // The answer is the same for all ranks that have come to the same place of their program.
+  bool HaveOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) {
+    const Member& own = member(work);
+    const CommunicatorView& view = views_[work.view];
+    const auto [known, is_new] = have_gone_on_.try_emplace(
+        {here,
+         view.has_point_to_point ? views_.size() + static_cast<std::size_t>(view.nranks)
+                                 : work.view,
+         view.has_point_to_point ? own.rank->rank() : 0, own.rank->communicator->launches_completed,
+         own.rank->communicator->last_call_op, is_called},
+        false);
+    if (is_new) known->second = FindOthersGoneOn(here, work, is_called);
+    return known->second;
+  }
+  bool FindOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) const {
     const Member& own = member(work);
     for (const Member& waits : waits_.views[here].members) {
       if (!waits.is_in_flight() || !waits.is_live()) continue;
       const int64_t came = is_called        ? waits.rank->communicator->last_launch_realtime_ns
                            : waits.is_begun ? waits.launched_ns
                                             : 0;
-      for (const MemberPlace& other_at : places_[PlaceOf(*waits.rank)].members) {
+      for (const MemberPlace& other_at : places_[PlaceOf(*waits.rank)].busy) {
         const Member& other = member(other_at);
-        if (other.is_in_flight() && other.launched_ns != 0 && came > other.launched_ns &&
+        if (other.launched_ns != 0 && came > other.launched_ns &&
             AreAtOnePlace(views_[other_at.view], *other.rank, views_[work.view], *own.rank)) {
           return true;
         }
@@ -1076,9 +1140,9 @@ class Builder {
 
   // It may be in a call elsewhere whose launch NCCL does not report, or behind one.
   void AddUnseenWork(const Place& place) {
-    for (const MemberPlace& each_at : place.members) {
+    for (const MemberPlace& each_at : place.unseen) {
       const Member& each = member(each_at);
-      if (!each.is_live() || each.doing != Doing::kUnreported || !IsLong(each.since_ns)) continue;
+      if (each.doing != Doing::kUnreported || !IsLong(each.since_ns)) continue;
       for (const std::size_t here : place.owes_in) {
         if (here == each_at.view) continue;
         const CommunicatorSnapshot* owed = nullptr;
@@ -1099,12 +1163,17 @@ class Builder {
   const int64_t hang_after_ns_, now_ns_;
   Waits waits_;
   std::vector<Place> places_;
+  std::unordered_map<const ProcessSnapshot*, bool> are_gpus_sure_;
+  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> places_of_;
+  std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>
+      have_gone_on_;
   std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
   std::unordered_map<const RankView*, std::size_t> place_of_;
   std::unordered_map<const RankView*, uint32_t> left_;
-  std::vector<bool> counts_launches_;                // of each view
-  std::vector<std::map<uint64_t, uint32_t>> calls_;  // of each view, by number
-  std::vector<uint32_t> unseen_, unknown_;           // of each view
+  std::vector<bool> counts_launches_;                       // of each view
+  std::vector<std::map<uint64_t, uint32_t>> calls_;         // of each view, by number
+  std::vector<uint32_t> unseen_, unknown_;                  // of each view
+  std::vector<std::optional<Ranks>> behind_beside_graphs_;  // of each view; null: not looked for
 };
 
 }  // namespace

@@ -35,6 +35,9 @@ namespace nccl_pulse {
 inline constexpr int64_t kQueuedFactor = 6;
 inline constexpr int64_t kLeastQueuedNs = 60000000000;
 
+// Communicators of a process that are searched for one whose work is not seen, for a sentence.
+inline constexpr std::size_t kMostSearched = 64;
+
 struct ViewWaits {
   CommunicatorFacts facts;
   std::vector<Member> members;  // in the order of the view's ranks
@@ -42,6 +45,7 @@ struct ViewWaits {
   std::optional<Mismatch> mismatch;
   Ranks absent;  // of a communicator being created: who has not joined, where that is known
   bool is_being_made = false;
+  bool is_beyond_limit = false;    // work of one of its ranks is not followed: the GPU has too much
   bool has_known_replays = false;  // how far its ranks are in CUDA graphs is known
   // Ranks that have not called what one rank alone has called, and may have finished without them.
   Ranks behind_one;

@@ -26,7 +26,6 @@ struct Candidate {
   Stand stand{};
   std::vector<uint32_t> actors;
   bool is_circle = false;
-  bool is_by_facts = false;
 };
 
 // A circle is named before a host that is outside NCCL.
@@ -100,7 +99,7 @@ class Decision {
         break;
     }
     if (root.is_perhaps) return AddPerhaps(id);
-    candidates_.push_back({actor.stand, {id}, false, root.is_by_facts});
+    candidates_.push_back({actor.stand, {id}, false});
   }
 
   bool IsReplay(const Actor& actor) const {
@@ -131,7 +130,7 @@ class Decision {
     }
     std::vector<uint32_t> circle = ShortestCircle(waits_.graph, root.actors, Sure::kMay);
     if (!circle.empty()) {
-      candidates_.push_back({kStandOfCircle, std::move(circle), true, false});
+      candidates_.push_back({kStandOfCircle, std::move(circle), true});
       return;
     }
     const bool is_posted = !ShortestCircle(waits_.graph, root.actors, Sure::kPosted).empty();
@@ -140,7 +139,7 @@ class Decision {
       const Actor& actor = At(id);
       // Only work that may be on another GPU closes the circle: that acquits no host.
       if (actor.kind == ActorKind::kHost && !is_posted && is_of_gpus) {
-        candidates_.push_back({actor.stand, {id}, false, root.is_by_facts});
+        candidates_.push_back({actor.stand, {id}, false});
       }
       if (actor.kind != ActorKind::kGpu) continue;
       if (is_posted) posted_.insert(actor.view);
@@ -168,7 +167,6 @@ class Decision {
         }
       } else {
         named.actors.insert(named.actors.end(), each.actors.begin(), each.actors.end());
-        named.is_by_facts |= each.is_by_facts;
       }
     }
     if (!named.actors.empty() && findings.empty()) {
@@ -185,7 +183,6 @@ class Decision {
     for (const Candidate& each : candidates_) {
       if (!IsEvent(each.stand)) continue;
       events.push_back(each.actors.front());
-      named.is_by_facts |= each.is_by_facts;
     }
     std::sort(events.begin(), events.end(), [this](uint32_t a, uint32_t b) {
       return std::pair(At(a).since_ns, a) < std::pair(At(b).since_ns, b);

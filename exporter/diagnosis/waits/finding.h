@@ -22,7 +22,6 @@ struct NamedRoots {
   Stand stand{};
   std::vector<uint32_t> actors;
   std::vector<uint32_t> followed;  // events of the same kind that came later
-  bool is_by_facts = false;        // false: some host on the way may be waiting for something else
 };
 // Each waits for the next.
 struct CircleOfWaits {

@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-// Best reach of each actor from any start: by kMust alone, by what is seen, or by kPerhaps.
-enum class Reach : uint8_t { kNone, kPerhaps, kMay, kMust };
+// Best reach of each actor from any start: over a kPerhaps arrow, or without.
+enum class Reach : uint8_t { kNone, kPerhaps, kSure };
 
 std::vector<Reach> ReachFromStarts(const WaitGraph& graph, bool with_queued) {
   std::vector<Reach> reach(graph.actors.size(), Reach::kNone);
@@ -19,16 +19,14 @@ std::vector<Reach> ReachFromStarts(const WaitGraph& graph, bool with_queued) {
   for (uint32_t i = 0; i < graph.actors.size(); ++i) {
     if (!graph.actors[i].is_start) continue;
     if (graph.actors[i].is_queued_start && !with_queued) continue;
-    reach[i] = Reach::kMust;
+    reach[i] = Reach::kSure;
     next.push_back(i);
   }
   while (!next.empty()) {
     const uint32_t at = next.front();
     next.pop_front();
     for (const Arrow& arrow : graph.actors[at].arrows) {
-      const Reach by = arrow.sure == Sure::kMust      ? Reach::kMust
-                       : arrow.sure == Sure::kPerhaps ? Reach::kPerhaps
-                                                      : Reach::kMay;
+      const Reach by = arrow.sure == Sure::kPerhaps ? Reach::kPerhaps : Reach::kSure;
       const Reach reached = std::min(reach[at], by);
       if (reached <= reach[arrow.to]) continue;
       reach[arrow.to] = reached;
@@ -125,7 +123,6 @@ std::vector<Root> FindRoots(const WaitGraph& graph) {
     if (is_new) roots.emplace_back();
     Root& root = roots[found->second];
     root.actors.push_back(i);
-    root.is_by_facts |= reach[i] == Reach::kMust;
     root.is_perhaps &= reach[i] == Reach::kPerhaps;
     root.is_waited_for = is_waited_for[components.of[i]];
   }

@@ -6,8 +6,8 @@
 //   arrows   A can't go on before B does its part
 //   roots    from all that have waited for long, along the arrows, to those that wait for nobody
 //
-// A verdict is what is left: a root by arrows that are facts is named; if several are left, the order
-// of the enum Stand says which one may be what the others wait for.
+// A verdict is what is left: if several roots are, the order of the enum Stand says which one may be
+// what the others wait for.
 //
 //   GPU in AllReduce #106 ──► call #106 ──► host of rank 2, which has not called it
 //                                      └──► GPU of rank 3, which has launched and not begun it
@@ -106,7 +106,6 @@ struct WaitGraph {
 // A set of actors without a way out: one that waits for nobody, or several that wait for each other.
 struct Root {
   std::vector<uint32_t> actors;
-  bool is_by_facts = false;    // reached by kMust alone from some start
   bool is_perhaps = true;      // reached by kPerhaps arrows alone, at best
   bool is_waited_for = false;  // by another actor, in NCCL
 };

@@ -218,7 +218,9 @@ class Sentences {
   std::string UnseenElsewhere() const {
     const RankView& first = *stall_.suspects.front();
     if (IsExiting(first) || first.state != RankView::State::kLive) return "";
-    for (const CommunicatorSnapshot& each : first.process->communicators) {
+    const std::vector<CommunicatorSnapshot>& all = first.process->communicators;
+    for (std::size_t i = 0; i < std::min(all.size(), kMostSearched); ++i) {
+      const CommunicatorSnapshot& each = all[i];
       const RankActivity activity = ActivityOf(*first.process, each, facts().now_ns);
       const bool is_unseen =
           (activity.is_unknown() && activity.reason != UnknownReason::kLaunchNotReported) ||

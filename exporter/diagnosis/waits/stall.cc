@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "absl/strings/str_join.h"
@@ -77,24 +78,36 @@ class StallMaker {
   // `first`: the number of the job's first finding.
   void Make(const JobFindings& job, int first, std::vector<std::optional<Stall>>* stalls) {
     if (job.findings.empty()) return;
+    std::unordered_map<std::size_t, std::vector<std::size_t>> findings_of;  // views
+    for (std::size_t i = 0; i < job.findings.size(); ++i) {
+      for (const std::size_t view : job.findings[i].views) findings_of[view].push_back(i);
+    }
+    named_.clear();
+    roots_.clear();
+    are_all_usual_ = true;
+    for (std::size_t i = 0; i < job.findings.size(); ++i) {
+      are_all_usual_ &= job.findings[i].is_usual;
+      const auto* named = Get<NamedRoots>(job.findings[i]);
+      if (named == nullptr) continue;
+      named_.emplace_back(i, named);
+      roots_.insert(named->actors.begin(), named->actors.end());
+    }
+    is_any_named_ = std::any_of(job.findings.begin(), job.findings.end(), [](const Finding& each) {
+      return Get<CannotTell>(each) == nullptr;
+    });
     for (const std::size_t view : job.views) {
       FindTargets(view);
-      int number = first;
-      for (const Finding& finding : job.findings) {
-        const bool is_here =
-            std::find(finding.views.begin(), finding.views.end(), view) != finding.views.end() &&
-            (has_wait_ || !HasStart(finding));
-        if (is_here && !(*stalls)[view]) {
-          Begin(view, number);
-          stall_.is_usual = has_start_ ? finding.can_end && IsAsBefore() : finding.is_usual;
-          std::visit([this](const auto& what) { Say(what); }, finding.what);
-          (*stalls)[view] = Finish();
-        }
-        ++number;
+      for (const std::size_t i : findings_of[view]) {
+        const Finding& finding = job.findings[i];
+        if ((*stalls)[view] || (!has_wait_ && HasStart(finding))) continue;
+        Begin(view, first + static_cast<int>(i));
+        stall_.is_usual = has_start_ ? finding.can_end && IsAsBefore() : finding.is_usual;
+        std::visit([this](const auto& what) { Say(what); }, finding.what);
+        (*stalls)[view] = Finish();
       }
       if ((*stalls)[view] || !has_start_ || is_queued_) continue;
       Begin(view, -1);
-      if (!SayBesides(job, first)) continue;
+      if (!SayBesides(first)) continue;
       (*stalls)[view] = Finish();
     }
   }
@@ -210,25 +223,33 @@ class StallMaker {
 
   void Say(const NamedRoots& named) {
     Set(named.stand);
-    for (const uint32_t id : named.actors) {
-      const bool is_here = At(id).kind == ActorKind::kGpu && At(id).view == view_;
-      if (!is_here && all_targets_.count(id) == 0) continue;
+    // Its own GPUs, and whom its ranks wait for: there may be as many roots as communicators.
+    std::set<uint32_t> here;
+    for (const uint32_t id : all_targets_) {
+      if (roots_.count(id) != 0) here.insert(id);
+    }
+    for (const uint32_t id : of_view_[view_]) {
+      if (At(id).kind == ActorKind::kGpu && roots_.count(id) != 0) here.insert(id);
+    }
+    for (const uint32_t id : here) {
       Suspect(id);
       if (At(id).kind == ActorKind::kUnseen) {
         stall_.unseen = UnseenRanks(stall_.waits->facts, kMostUnseen);
       }
     }
-    for (const uint32_t id : named.actors) {
-      if (stall_.suspects.empty() && stall_.unseen.empty()) Suspect(id);
+    for (std::size_t i = 0; i < std::min(named.actors.size(), kMostSearched); ++i) {
+      if (stall_.suspects.empty() && stall_.unseen.empty()) Suspect(named.actors[i]);
     }
-    for (const uint32_t id : named.followed) {
-      if (const RankView* here = InView(*At(id).rank)) stall_.followed.push_back(here);
+    for (std::size_t i = 0; i < std::min(named.followed.size(), kMostSearched); ++i) {
+      if (const RankView* rank = InView(*At(named.followed[i]).rank)) {
+        stall_.followed.push_back(rank);
+      }
     }
     if (stall_.waits->is_being_made) {
       stall_.situation = Situation::kBeingMade;
       SayAbsent();
     }
-    for (const uint32_t id : named.actors) {
+    for (const uint32_t id : here) {
       const bool may_wait =
           std::any_of(At(id).arrows.begin(), At(id).arrows.end(),
                       [](const Arrow& arrow) { return arrow.sure == Sure::kUnsure; });
@@ -237,10 +258,10 @@ class StallMaker {
     for (const uint32_t id : targets_) {
       const Actor& target = At(id);
       const bool is_rank = target.kind == ActorKind::kHost || target.kind == ActorKind::kGpu;
-      if (!is_rank || std::count(named.actors.begin(), named.actors.end(), id) != 0) continue;
-      const RankView* here = InView(*target.rank);
-      if (here == nullptr) continue;
-      stall_.also_blocked.push_back(here);
+      if (!is_rank || roots_.count(id) != 0) continue;
+      const RankView* rank = InView(*target.rank);
+      if (rank == nullptr) continue;
+      stall_.also_blocked.push_back(rank);
       if (!stall_.elsewhere) FindElsewhere(id);
     }
     const bool is_gone =
@@ -379,7 +400,7 @@ class StallMaker {
   }
 
   // A communicator whose ranks wait, in a job whose root is elsewhere. False: nothing is to be said.
-  bool SayBesides(const JobFindings& job, int first) {
+  bool SayBesides(int first) {
     bool is_unknown = false;
     bool is_any = false;
     for (const uint32_t id : targets_) {
@@ -388,9 +409,7 @@ class StallMaker {
       is_unknown |= target.kind == ActorKind::kUnknown;
       if (target.rank == nullptr) continue;
       // Another event of the same kind came first, elsewhere.
-      for (const Finding& finding : job.findings) {
-        const auto* named = Get<NamedRoots>(finding);
-        if (named == nullptr) continue;
+      for (const auto& [number, named] : named_) {
         if (std::count(named->followed.begin(), named->followed.end(), id) == 0) continue;
         Set(target.stand);
         stall_.suspects.clear();
@@ -399,14 +418,13 @@ class StallMaker {
       }
       // Its GPU is behind the same kernel here.
       if (target.kind == ActorKind::kGpu && target.stand == Stand::kBehindOwn) {
-        for (std::size_t i = 0; i < job.findings.size(); ++i) {
-          const auto* named = Get<NamedRoots>(job.findings[i]);
-          if (named == nullptr || named->stand != Stand::kBehindOwn) continue;
+        for (const auto& [number, named] : named_) {
+          if (named->stand != Stand::kBehindOwn) continue;
           const bool is_named = std::any_of(
               named->actors.begin(), named->actors.end(),
               [&](uint32_t root) { return At(root).rank->process == target.rank->process; });
           if (!is_named) continue;
-          stall_.finding = first + static_cast<int>(i);
+          stall_.finding = first + static_cast<int>(number);
           Set(named->stand);
           stall_.also_blocked = std::move(stall_.suspects);
           stall_.suspects.clear();
@@ -418,19 +436,14 @@ class StallMaker {
       Suspect(id);
       if (!stall_.elsewhere) FindElsewhere(id);
     }
-    const bool is_any_named =
-        std::any_of(job.findings.begin(), job.findings.end(),
-                    [](const Finding& each) { return Get<CannotTell>(each) == nullptr; });
-    if (!is_any_named) {
+    if (!is_any_named_) {
       stall_.suspects.clear();
       Say(CannotTell{view_});
       return true;
     }
     if (is_any) {
       stall_.verdict = HangVerdict::kBlockedElsewhere;
-      stall_.is_usual = std::all_of(job.findings.begin(), job.findings.end(),
-                                    [](const Finding& each) { return each.is_usual; }) &&
-                        !stall_.is_elsewhere_unsure;
+      stall_.is_usual = are_all_usual_ && !stall_.is_elsewhere_unsure;
       return !stall_.suspects.empty();
     }
     if (is_unknown) {
@@ -539,6 +552,10 @@ class StallMaker {
   std::size_t view_ = 0;
   std::vector<uint32_t> targets_;
   std::set<uint32_t> all_targets_;  // of ranks that wait for less, too
+  // Of the job: roots that are named, by the number of their finding.
+  std::vector<std::pair<std::size_t, const NamedRoots*>> named_;
+  std::unordered_set<uint32_t> roots_;  // their actors
+  bool is_any_named_ = false, are_all_usual_ = false;
   bool has_start_ = false;
   bool has_wait_ = false;   // or ranks that wait for less
   bool is_queued_ = false;  // all starts are GPUs that have not begun

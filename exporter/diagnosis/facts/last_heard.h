@@ -28,7 +28,7 @@ namespace nccl_pulse {
 
 class LastHeard {
  public:
-  static constexpr std::size_t kMost = 2048;
+  static constexpr std::size_t kMost = 512;
 
   // Adds the processes of endpoints that are not among `heard` to `set`. Call it before the set is
   // diagnosed.

@@ -60,6 +60,10 @@ struct Group {
     }
     return false;
   }
+  // A GPU that runs nothing waits for no rank.
+  bool IsWaiting(std::size_t at) const {
+    return IsAhead(communicator.ranks[at]) && facts[at]->gpu_use != GpuUse::kIdle;
+  }
   bool IsHeldUpByEvent() const { return has_event && (busy != 0 || (idle == 0 && has_counts)); }
   bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
 };
@@ -157,8 +161,9 @@ class Maker {
       }
       is_first = false;
     }
-    for (const RasRank& rank : communicator.ranks) {
-      group.is_unequal |= rank.has_counts && !rank.has_left && group.IsAhead(rank);
+    for (std::size_t i = 0; i < communicator.ranks.size(); ++i) {
+      const RasRank& rank = communicator.ranks[i];
+      group.is_unequal |= rank.has_counts && !rank.has_left && group.IsWaiting(i);
     }
   }
 
@@ -299,7 +304,7 @@ class Maker {
     made.last_completion_realtime_ns = made.last_launch_realtime_ns = LongAgo();
     if (group.motion == Motion::kMoved || rank.is_missing || rank.has_left) return made;
     if (group.motion == Motion::kStood && group.is_unequal) {
-      if (group.IsAhead(rank)) {
+      if (group.IsWaiting(at)) {
         made.launches_completed = std::min(Total(group.least), made.launches - 1);
         made.oldest_inflight_realtime_ns = seen_.since_ns;
       }
@@ -355,6 +360,17 @@ bool WentBack(const RasCommunicator& before, const RasCommunicator& after) {
     }
     return false;
   });
+}
+
+const PlaceFacts* FactsOf(const Job& job, uint64_t comm_id, int32_t rank) {
+  const auto communicator = job.communicators.find(comm_id);
+  if (communicator == job.communicators.end()) return nullptr;
+  for (const RasRank& each : communicator->second.ranks) {
+    if (each.rank != rank) continue;
+    const auto facts = job.places.find(PlaceOf(each));
+    return facts == job.places.end() ? nullptr : &facts->second;
+  }
+  return nullptr;
 }
 
 int32_t SizeOf(const std::string& variable) {

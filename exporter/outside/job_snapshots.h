@@ -3,8 +3,9 @@
 //
 //   source  fact                              becomes
 //   RAS     counts moved between two answers  the communicator makes progress
-//           counts stand and differ           ranks with more are in flight; ranks with the fewest
-//                                             have not called the next collective
+//           counts stand and differ           ranks with more are in flight, unless their GPU has run
+//                                             nothing; ranks with the fewest have not called the next
+//                                             collective
 //           counts stand and are equal        GPUs decide
 //           rank missing, considered dead     its process has ended
 //           rank missing otherwise            it is not seen
@@ -81,6 +82,9 @@ struct Job {
   bool has_counts = false;                      // RAS knows it
   std::size_t busy = 0, idle = 0, unclear = 0;  // places, by their GPUs
 };
+
+// Null: the job has no such rank.
+const PlaceFacts* FactsOf(const Job& job, uint64_t comm_id, int32_t rank);
 
 // WORLD_SIZE or LOCAL_WORLD_SIZE; 0: not known.
 int32_t SizeOf(const std::string& variable);

@@ -28,11 +28,9 @@ struct Named {
 Named Find(const JobRank& named, const Job& job) {
   const auto communicator = job.communicators.find(named.comm_id);
   if (communicator == job.communicators.end()) return {};
+  const PlaceFacts* facts = FactsOf(job, named.comm_id, named.rank);
   for (const RasRank& rank : communicator->second.ranks) {
-    if (rank.rank != named.rank) continue;
-    const auto facts = job.places.find(PlaceOf(rank));
-    if (facts == job.places.end()) return {};
-    return {&communicator->second, &rank, &facts->second};
+    if (rank.rank == named.rank && facts != nullptr) return {&communicator->second, &rank, facts};
   }
   return {};
 }
@@ -209,6 +207,8 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
     case HangVerdict::kRankNotSeen:
       return absl::StrCat(who, Verb(is_one, "does", "do"),
                           " not answer NCCL's RAS (stopped, gone or unreachable)", tail);
+    case HangVerdict::kCircularWait:
+      return absl::StrCat(who, " seem to wait for each other in a circle", tail);
     case HangVerdict::kMismatched:
       return absl::StrCat(who, Verb(is_one, "has", "have"), " launched other collectives (",
                           CountWords(*first.communicator, *first.rank), ")", tail,

@@ -15,7 +15,7 @@ struct MadeUpRank {
   std::string host = "10.0.3.7";
   int32_t pid = 0;
   int gpu = 0;
-  uint64_t all_reduces = 0, broadcasts = 0, all_gathers = 0;
+  uint64_t all_reduces = 0, broadcasts = 0, all_gathers = 0, reduces = 0, reduce_scatters = 0;
   bool is_missing = false, is_dead = false;
   bool has_left = false;  // of a missing one: its process answers
   int init_state = 0;
@@ -54,10 +54,10 @@ inline std::string RasText(const std::vector<MadeUpCommunicator>& communicators,
             ",\n            \"async_error\": 0,\n            \"finalize_called\": false,\n"
             "            \"destroy_flag\": false,\n            \"abort_flag\": false\n"
             "          },\n          \"collective_counts\": {\n            \"Broadcast\": ",
-            rank.broadcasts,
-            ",\n            \"Reduce\": 0,\n            \"AllGather\": ", rank.all_gathers,
-            ",\n            \"ReduceScatter\": 0,\n            \"AllReduce\": ", rank.all_reduces,
-            "\n          }\n        }");
+            rank.broadcasts, ",\n            \"Reduce\": ", rank.reduces,
+            ",\n            \"AllGather\": ", rank.all_gathers,
+            ",\n            \"ReduceScatter\": ", rank.reduce_scatters,
+            ",\n            \"AllReduce\": ", rank.all_reduces, "\n          }\n        }");
       }
     }
     absl::StrAppend(&text, comma, "    {\n      \"hash\": \"", each.hash,

@@ -8,9 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/diagnosis/outside_ranks.h"
+#include "exporter/exposition/snapshot_message.h"
+#include "exporter/fleet/job_look.h"
 #include "exporter/outside/ras_answer.h"
 #include "tests/outside/made_up_ras.h"
 
@@ -161,41 +164,76 @@ TEST_F(OutsideWatchTest, JobsWithThePluginAreNotAskedFor) {
 }
 
 // Rank 0 has the plugin and the others have not. RAS has counted what it captured, too.
-TEST_F(OutsideWatchTest, ThePluginsCountsArePreferred) {
-  processes[0].has_plugin = true;
-  for (MadeUpRank& rank : world.ranks) rank.all_reduces = 14005;
-  world.ranks[1].all_reduces = 13995;
-  gpus[1].use = GpuUse::kIdle;
+class MixedJob : public OutsideWatchTest {
+ protected:
+  MixedJob() {
+    processes[0].has_plugin = true;
+    for (MadeUpRank& rank : world.ranks) rank.all_reduces = 14005;
+    world.ranks[1].all_reduces = 13995;
+    gpus[1].use = GpuUse::kIdle;
+  }
+
+  ProcessSnapshot Measured(uint64_t comm_id) const {
+    ProcessSnapshot process;
+    process.hostname = "node-7";
+    process.pid = process.seen_pid = 1000;
+    process.poller = PollerState::kRunning;
+    process.last_poll_realtime_ns = now_ns;
+    CommunicatorSnapshot& own = process.communicators.emplace_back();
+    own.comm_id = comm_id;
+    own.nranks = 4;
+    own.nnodes = 1;
+    own.gpu = "0";
+    own.init_realtime_ns = now_ns - 3600 * kSecondNs;
+    own.calls = {{"AllReduce", 3, "", false, 4000, 0}, {"AllReduce", 7, "", false, 10000, 0}};
+    own.last_call_op = "AllReduce";
+    own.last_call_size_class = 7;
+    own.launches = 14000;
+    own.launches_completed = 13990;
+    own.has_heartbeat = true;
+    own.oldest_inflight_realtime_ns = now_ns - 12 * kSecondNs;
+    return process;
+  }
+
+  static constexpr char kSentence[] =
+      "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less than "
+      "the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.";
+};
+
+TEST_F(MixedJob, OnTheAgentsPage) {
   SnapshotSet set = Go(12);
   ASSERT_EQ(set.processes.size(), 4U);
-  ProcessSnapshot measured;
-  measured.hostname = "node-7";
-  measured.pid = measured.seen_pid = 1000;
-  measured.poller = PollerState::kRunning;
-  measured.last_poll_realtime_ns = now_ns;
-  CommunicatorSnapshot world_here;
-  world_here.comm_id = set.processes[0].communicators[0].comm_id;
-  world_here.nranks = 4;
-  world_here.nnodes = 1;
-  world_here.gpu = "0";
-  world_here.init_realtime_ns = now_ns - 3600 * kSecondNs;
-  world_here.calls = {{"AllReduce", 3, "", false, 4000, 0}, {"AllReduce", 7, "", false, 10000, 0}};
-  world_here.last_call_op = "AllReduce";
-  world_here.last_call_size_class = 7;
-  world_here.launches = 14000;
-  world_here.launches_completed = 13990;
-  world_here.has_heartbeat = true;
-  world_here.oldest_inflight_realtime_ns = now_ns - 12 * kSecondNs;
-  measured.communicators.push_back(world_here);
-  set.processes.push_back(measured);
+  set.processes.push_back(Measured(set.processes[0].communicators[0].comm_id));
   JoinOutsideRanks(&set);
   ASSERT_EQ(set.processes.size(), 4U);
   const JobVerdict verdict = Judge(set);
   ASSERT_EQ(verdict.roots.size(), 1U);
-  EXPECT_EQ(
-      verdict.roots[0].text,
-      "Rank 1 (pid 1001, GPU 1) runs without the plugin, and has launched 10 x AllReduce less "
-      "than the others, as NCCL's RAS reports. Ranks 0, 2 and 3 wait in AllReduce.");
+  EXPECT_EQ(verdict.roots[0].text, kSentence);
+}
+
+// `pulse diagnose` on the node: the endpoint knows rank 0 alone.
+TEST_F(MixedJob, BesideWhatAnEndpointAnswers) {
+  now_ns = RealtimeNs() - 14 * kSecondNs;
+  JobLookOptions options;
+  options.outside = Go(12).processes;
+  ASSERT_EQ(options.outside.size(), 4U);
+  SnapshotSet known;
+  known.processes.push_back(Measured(options.outside[0].communicators[0].comm_id));
+  options.pause = std::chrono::milliseconds(0);
+  options.ask = [&known](const auto& requests, const auto& /*client*/, const auto& done) {
+    known.processes[0].last_poll_realtime_ns = RealtimeNs();
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      FleetAnswer answer;
+      answer.status = 200;
+      answer.body = WriteSnapshots(known, RealtimeNs(), 10 * kSecondNs);
+      done(i, answer);
+    }
+  };
+  const JobLook look = LookAtJob({Address()}, options);
+  ASSERT_EQ(look.verdict.roots.size(), 1U);
+  EXPECT_EQ(look.verdict.roots[0].ranks[0].rank, 1);
+  const std::string& text = look.verdict.roots[0].text;
+  EXPECT_NE(text.find("has launched 10 x AllReduce less than the others"), text.npos) << text;
 }
 
 // Two agents know a rank by RAS, and one of them is on its node.

@@ -1,0 +1,220 @@
+// The jobs of bench/jobs without the plugin: of what their processes measured, RAS keeps the counts of
+// launched collectives, NVML whether GPUs have worked. Verdicts are right, or no rank is named.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "bench/jobs/job_run.h"
+#include "bench/jobs/scenario.h"
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/job_verdict.h"
+#include "exporter/fleet/job_report.h"
+#include "exporter/outside/outside_look.h"
+#include "exporter/outside/outside_watch.h"
+#include "tests/outside/made_up_ras.h"
+
+namespace nccl_pulse::outside {
+namespace {
+
+constexpr int64_t kSecondNs = 1000000000;
+constexpr int64_t kApartNs = 10 * kSecondNs + 200000000;
+
+uint64_t CallsOf(const CommunicatorSnapshot& communicator, const char* op) {
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& each : communicator.calls) {
+    if (each.op == op && !each.captured) calls += each.calls;
+  }
+  return calls;
+}
+
+bool IsHere(const ProcessSnapshot& process) { return process.end == ProcessEnd::kLive; }
+
+std::vector<ProcessSnapshot> ProcessesOf(const NodeSnapshot& node) {
+  std::vector<ProcessSnapshot> all = node.set.processes;
+  all.insert(all.end(), node.set.ended.begin(), node.set.ended.end());
+  return all;
+}
+
+// What RAS reports of the whole job, asked on a node that still has processes.
+std::string RasOf(const std::vector<NodeSnapshot>& nodes) {
+  std::map<uint64_t, MadeUpCommunicator> communicators;
+  for (const NodeSnapshot& node : nodes) {
+    for (const ProcessSnapshot& process : ProcessesOf(node)) {
+      for (const CommunicatorSnapshot& each : process.communicators) {
+        MadeUpCommunicator& made = communicators[each.comm_id];
+        made.hash = absl::StrCat("0x", absl::Hex(each.comm_id));
+        made.size = each.nranks;
+        MadeUpRank& rank = made.ranks.emplace_back();
+        rank.rank = each.rank;
+        rank.host = process.hostname;
+        rank.pid = process.pid;
+        EXPECT_TRUE(absl::SimpleAtoi(process.local_rank, &rank.gpu));
+        rank.is_missing = !IsHere(process) || process.run_state == RunState::kStopped;
+        rank.all_reduces = CallsOf(each, "AllReduce");
+        rank.all_gathers = CallsOf(each, "AllGather");
+        rank.broadcasts = CallsOf(each, "Broadcast");
+        rank.reduces = CallsOf(each, "Reduce");
+        rank.reduce_scatters = CallsOf(each, "ReduceScatter");
+      }
+    }
+  }
+  std::vector<MadeUpCommunicator> all;
+  for (auto& [id, made] : communicators) all.push_back(std::move(made));
+  return RasText(all);
+}
+
+GpuUse UseOf(const ProcessSnapshot& process, int64_t now_ns) {
+  bool is_idle = true;
+  for (const CommunicatorSnapshot& each : process.communicators) {
+    const int64_t inside_ns = each.oldest_inflight_realtime_ns;
+    if (inside_ns != 0 && now_ns - inside_ns >= kApartNs) return GpuUse::kBusy;
+    is_idle &= inside_ns == 0 && now_ns - each.last_completion_realtime_ns >= kApartNs;
+  }
+  return is_idle ? GpuUse::kIdle : GpuUse::kMixed;
+}
+
+// When the node was asked. Its own clock may be an hour off.
+int64_t NowOf(const NodeSnapshot& node) {
+  int64_t now_ns = 0;
+  for (const ProcessSnapshot& process : node.set.processes) {
+    now_ns = std::max(now_ns, process.last_poll_realtime_ns);
+  }
+  return now_ns;
+}
+
+struct Said {
+  std::set<int> named;     // global ranks
+  std::set<int> by_agent;  // by the engine, from what the node's agent reports
+  std::string text;
+};
+
+// As the node of this number sees it.
+Said Ask(const Scenario& scenario, std::size_t here) {
+  JobRunOptions early = scenario.options;
+  early.asked_ns -= kApartNs;
+  early.asked_within_ns = 0;
+  JobRunOptions late = scenario.options;
+  late.asked_within_ns = 0;
+  const auto before = RunJob(scenario.layout, scenario.groups, early);
+  const auto after = RunJob(scenario.layout, scenario.groups, late);
+  if (here >= after.size()) return {};
+  HostProcesses processes;
+  std::vector<HostGpu> gpus;
+  std::map<std::pair<std::string, int32_t>, int> ranks;
+  for (const NodeSnapshot& node : after) {
+    for (const ProcessSnapshot& process : ProcessesOf(node)) {
+      int& rank = ranks[{process.hostname, process.pid}];
+      EXPECT_TRUE(absl::SimpleAtoi(process.global_rank, &rank));
+    }
+  }
+  std::string name;
+  for (const ProcessSnapshot& process : after[here].set.processes) {
+    name = process.hostname;
+    int gpu = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(process.local_rank, &gpu));
+    if (!IsHere(process)) continue;
+    HostProcess& found = processes.processes.emplace_back();
+    found.pid = found.own_pid = process.pid;
+    found.state = process.run_state == RunState::kUnknown ? RunState::kRunning : process.run_state;
+    gpus.push_back({gpu, UseOf(process, NowOf(after[here])), {process.pid}});
+  }
+  std::sort(processes.processes.begin(), processes.processes.end(),
+            [](const auto& a, const auto& b) { return a.pid < b.pid; });
+  bool has_waited = false;
+  int64_t now_ns = NowOf(after[here]) - kApartNs;
+  Sources sources;
+  sources.processes = [&](const std::vector<int32_t>*) { return processes; };
+  sources.gpus = [&](int64_t) { return gpus; };
+  sources.ask_ras = [&](const Address&) {
+    return RasReport{RasOf(has_waited ? after : before), "", true};
+  };
+  sources.wait = [&](std::chrono::milliseconds) {
+    now_ns += kApartNs;
+    has_waited = true;
+  };
+  sources.now_realtime_ns = [&] { return now_ns; };
+  sources.addresses = {name};
+  sources.hostname = name;
+  Said said;
+  const auto add = [&ranks](const JobVerdict& verdict, std::set<int>* named) {
+    for (const JobRoot& root : verdict.roots) {
+      for (const JobRank& rank : root.ranks) {
+        EXPECT_NE(rank.process, nullptr);
+        if (rank.process == nullptr) continue;
+        const auto found = ranks.find({rank.process->hostname, rank.process->pid});
+        named->insert(found == ranks.end() ? -1 : found->second);
+      }
+    }
+  };
+  const Looks looks = LookFromOutside(Options(), sources);
+  for (const JobLook& look : looks.jobs) {
+    absl::StrAppend(&said.text, JobText(look));
+    add(look.verdict, &said.named);
+  }
+  has_waited = false;
+  OutsideWatch watch([] { return std::chrono::seconds(10); }, sources);
+  watch.Round();
+  sources.wait(std::chrono::milliseconds(0));
+  watch.Round();
+  SnapshotSet set = watch.Snapshots(now_ns);
+  set.is_of_all_nodes = true;
+  add(JudgeJob(set, Diagnosis(std::chrono::seconds(10)).Update(set, now_ns), now_ns),
+      &said.by_agent);
+  return said;
+}
+
+struct Kind {
+  const char* fault;
+  int least_named;  // of eight jobs, asked on the culprit's node; -1: of a healthy job none may be
+};
+
+class WithoutThePlugin : public testing::TestWithParam<Kind> {};
+
+TEST_P(WithoutThePlugin, ARankIsNamedRightlyOrNotAtAll) {
+  constexpr uint64_t kJobs = 8;
+  int named = 0;
+  for (uint64_t seed = 0; seed < kJobs; ++seed) {
+    const Scenario scenario = MakeScenario(GetParam().fault, seed);
+    const auto own = static_cast<std::size_t>(scenario.layout.NodeOf(scenario.options.rank));
+    for (const std::size_t here : {own, own == 0 ? std::size_t{1} : std::size_t{0}}) {
+      const Said said = Ask(scenario, here);
+      if (!said.by_agent.empty()) {
+        EXPECT_EQ(said.by_agent, said.named) << "seed " << seed << " on node " << here;
+      }
+      if (said.named.empty()) continue;
+      EXPECT_EQ(said.named, GetParam().least_named < 0 ? std::set<int>() : scenario.culprits)
+          << "seed " << seed << " on node " << here << ", " << scenario.layout.name << "\n"
+          << said.text;
+      named += here == own && said.named == scenario.culprits ? 1 : 0;
+    }
+  }
+  EXPECT_GE(named, GetParam().least_named);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, WithoutThePlugin,
+    testing::Values(Kind{"host stuck", 8}, Kind{"GPU stuck", 0}, Kind{"process gone", 8},
+                    Kind{"process stopped", 7}, Kind{"network stuck", 0},
+                    Kind{"process gone, not known", 0}, Kind{"wrong size", 0},
+                    Kind{"host paused", 8}, Kind{"driver call", 6},
+                    Kind{"GPU stuck, large messages", 0}, Kind{"dead link of a pipeline", 0},
+                    Kind{"network slow", -1}, Kind{"host stuck, large messages", 8},
+                    Kind{"host pauses, calls posted ahead", 8}, Kind{"wrong order", 8},
+                    Kind{"healthy", -1}, Kind{"sequences of unequal length", -1},
+                    Kind{"straggler at the host", -1}, Kind{"queued behind long kernels", -1}),
+    [](const auto& info) {
+      std::string name = info.param.fault;
+      std::replace_if(
+          name.begin(), name.end(), [](char c) { return c == ' ' || c == ','; }, '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace nccl_pulse::outside

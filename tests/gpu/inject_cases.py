@@ -28,7 +28,7 @@ is the expected one, names the expected ranks on the page and in the JSON, and c
                    ring are in the AllReduce
                    behind the Broadcast
     run-ahead      none: all ranks have queued   none                   nobody; `pulse status` ends
-                   an AllReduce behind work of                          with 0
+                   an AllReduce behind work of                          with 4: no claim
                    their own GPUs that takes
                    longer than a hang would be
                    suspected after

@@ -45,7 +45,7 @@ enum class Situation : uint8_t {
   kFromOutside,  // the suspects run without the plugin
 };
 
-// In these texts {has}, {is} and {does} agree with the ranks that are named. {call} and {op} are what
+// In these texts {has} and {is} agree with the ranks that are named. {call} and {op} are what
 // the others wait in, {comm} is a communicator. {pid}, {place}, {on} and {gpu} tell where the first rank
 // that is named runs. Null: as in the row of the verdict alone.
 struct VerdictWords {
@@ -101,8 +101,8 @@ inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kProcessStopped,
      "process_stopped",
      "a process does nothing",
-     {"{does} not run", kNobodyNamed,
-      "cat /proc/{pid}/status /proc/{pid}/stack{place}: what stops it", nullptr}},
+     {"{has} done nothing", kNobodyNamed,
+      "cat /proc/{pid}/status /proc/{pid}/stack{place}: what holds it", nullptr}},
     {HangVerdict::kDriverError,
      "driver_error",
      "a GPU can do no more work for its process",

@@ -58,7 +58,6 @@ std::string What(const JobLook& look, const JobRoot& root) {
   }
   return absl::StrReplaceAll(words, {{"{has}", is_one ? "has" : "have"},
                                      {"{is}", is_one ? "is" : "are"},
-                                     {"{does}", is_one ? "does" : "do"},
                                      {"{call}", root.missing_call.empty() ? op : root.missing_call},
                                      {"{op}", op},
                                      {"{comm}", comm}});

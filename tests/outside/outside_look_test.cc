@@ -153,7 +153,7 @@ TEST(OutsideLook, AStoppedProcess) {
       host.Sentence(),
       "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is stopped by a signal "
       "(state T), and nothing has moved for 10 s. Next: cat /proc/1002/status /proc/1002/stack on "
-      "10.0.3.7: what stops it.");
+      "10.0.3.7: what holds it.");
 }
 
 TEST(OutsideLook, AProcessThatIsGone) {

@@ -177,8 +177,9 @@ TEST(WorkCounterTest, ADriverThatBlocksStopsTheReadingAlone) {
       job.comm().Run(0);
       AdvanceAndPoll(gpu, kMs);
       EXPECT_EQ(job.comm().Read().launches_completed, job.comm().Read().launches) << function;
-      gpu.Unblock();
+      // Complete launches are counted: a look between the two would refute the counter.
       job.block().Finish(2, 2);
+      gpu.Unblock();
       job.See();
       EXPECT_EQ(job.work().state, is_proven ? WorkState::kProven : WorkState::kCalibrating)
           << function;

@@ -193,12 +193,12 @@ class EndToEndTest(unittest.TestCase):
         pid = str(job.ranks[LAST].pid)
         # One alert for the job, not one for each communicator or verdict.
         self.wait_for_alert(
-            prometheus, "NcclJobHung", r"^Rank \d+ .*blocks a job without ID: rank_not_called .*First: py-spy dump --pid %s on " % pid,
+            prometheus, "NcclJobHung", r"^A job without ID hangs: rank \d+ \(.* has not called .* wait\. Next: py-spy dump --pid %s on " % pid,
             pid=pid, severity="warning")
         self.assertEqual([alert for alert in prometheus.alerts("NcclJobHung") if alert[0].get("pid") != pid], [])
 
     def check_gone(self, prometheus, job):
-        self.wait_for_alert(prometheus, "NcclJobHung", r"blocks a job without ID: process_gone",
+        self.wait_for_alert(prometheus, "NcclJobHung", r"^A job without ID hangs: rank \d+ \(.* ended without finalizing",
                             pid=str(job.ranks[LAST].pid), severity="warning")
 
 

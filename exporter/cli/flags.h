@@ -24,7 +24,7 @@ struct Flag {
                std::string*, std::vector<std::string>*>
       value;
   // Allowed words of a text, "auto|always|never"; "": any text.
-  std::string_view choices;
+  std::string_view choices{};
 };
 
 // Reads the words after the command's name. Adds non-flags to `arguments`. Returns what is wrong

@@ -136,7 +136,7 @@ class EndToEndTest(unittest.TestCase):
         self.begin([])
         prometheus, = self.both
         self.set_hang_seconds(3600)
-        hung = self.job("warm", "hang")
+        hung = self.job("warm", "hang", hang_seconds="3600")  # of the two the shorter counts
         self.assertEqual(hung.report(), ["warm"] * RANKS)
         hung.go_on()
         node.wait_until(lambda: self.in_flight_s() > 15, "it hangs for longer than it is said to take by default")

@@ -176,20 +176,21 @@ int BadFlag(const char* what) {
 
 std::vector<Flag> Flags() {
   return WithFleetFlags(
-      kAccessFlags, WithHangFlags(&flags.hang, {{"--listen", &flags.listen},
-                                                {"--hang-after", &fleet_flags.hang_after},
-                                                {"--keep", &flags.keep},
-                                                {"--keep-processes", &flags.keep_processes},
-                                                {"--file-sd-dir", &flags.file_sd_dir},
-                                                {"--without-plugin", &flags.without_plugin},
-                                                {"--histograms", &flags.histograms},
-                                                {"--drop-families", &flags.drop_families},
-                                                {"--capture-dir", &flags.captures.dir},
-                                                {"--capture-keep", &flags.captures.keep},
-                                                {"--capture-mebibytes", &flags.captures.mebibytes},
-                                                {"--capture-pause", &flags.captures.pause},
-                                                {"--time-limit", &flags.captures.time_limit},
-                                                {"--web-config", &flags.web_config}}));
+      kAccessFlags,
+      WithHangFlags(&flags.hang, {{"--listen", &flags.listen},
+                                  {"--hang-after", &fleet_flags.hang_after},
+                                  {"--keep", &flags.keep},
+                                  {"--keep-processes", &flags.keep_processes},
+                                  {"--file-sd-dir", &flags.file_sd_dir},
+                                  {"--without-plugin", &flags.without_plugin, "on|off"},
+                                  {"--histograms", &flags.histograms},
+                                  {"--drop-families", &flags.drop_families},
+                                  {"--capture-dir", &flags.captures.dir},
+                                  {"--capture-keep", &flags.captures.keep},
+                                  {"--capture-mebibytes", &flags.captures.mebibytes},
+                                  {"--capture-pause", &flags.captures.pause},
+                                  {"--time-limit", &flags.captures.time_limit},
+                                  {"--web-config", &flags.web_config}}));
 }
 
 // Requested by the flags besides `server`'s options.
@@ -217,8 +218,6 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     *wrong = "--keep-processes is not between 0 and 100000";
   } else if (!ReadHangAfter(std::chrono::hours(24), &hang_after, wrong)) {
     return false;
-  } else if (flags.without_plugin != "on" && flags.without_plugin != "off") {
-    *wrong = "--without-plugin is neither on nor off";
   } else if (!options->service_directory.empty() && options->service_directory[0] != '/') {
     *wrong = "--file-sd-dir is no absolute path";
   } else if (!ParseHistograms(flags.histograms, &options->exposition)) {

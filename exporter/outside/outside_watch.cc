@@ -88,17 +88,11 @@ void OutsideWatch::Round() {
     Looks looks;
     const bool is_any_without = look_.emplace(options, sources_).Begin(&looks);
     next_ns_ = std::max(waits_since_ns_ + hang_after_ns, look_->begin_ns() + window_ns);
-    if (is_any_without) return;
-    Clear(now_ns);
-    left_alone_until_ns_ = now_ns + std::chrono::nanoseconds(kLeftAlone).count();
+    if (!is_any_without) LeaveAlone(now_ns);
     return;
   }
   Looks looks = look_->End();
-  if (looks.moved != 0) {
-    Clear(now_ns);
-    left_alone_until_ns_ = now_ns + std::chrono::nanoseconds(kLeftAlone).count();
-    return;
-  }
+  if (looks.moved != 0) return LeaveAlone(now_ns);
   Publish(std::move(looks), sources_.now_realtime_ns());
   next_ns_ = now_ns + window_ns;
 }
@@ -148,6 +142,11 @@ void OutsideWatch::Clear(int64_t now_ns) {
     longest_ns = std::max(longest_ns, static_cast<uint64_t>(std::max<int64_t>(waited_ns, 0)));
   }
   found_ = SnapshotSet();
+}
+
+void OutsideWatch::LeaveAlone(int64_t now_ns) {
+  Clear(now_ns);
+  left_alone_until_ns_ = now_ns + std::chrono::nanoseconds(kLeftAlone).count();
 }
 
 SnapshotSet OutsideWatch::Snapshots(int64_t now_realtime_ns) const {

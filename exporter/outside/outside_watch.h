@@ -43,6 +43,8 @@ class OutsideWatch {
  private:
   void Publish(Looks looks, int64_t now_ns);
   void Clear(int64_t now_ns);
+  // Clears, and asks RAS nothing for kLeftAlone.
+  void LeaveAlone(int64_t now_ns);
 
   const std::function<std::chrono::milliseconds()> hang_after_;
   const Sources sources_;

@@ -103,7 +103,7 @@ std::string NoteOf(const ViewWaits& waits) {
                     CallsOwedBy(facts, waits.behind_one));
 }
 
-// Of jobs with one threshold.
+// Finds hangs of jobs with one threshold.
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
                                            int64_t hang_after_ns, int64_t now_realtime_ns) {
   const Waits waits = BuildWaits(views, hang_after_ns, now_realtime_ns);

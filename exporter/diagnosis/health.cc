@@ -367,7 +367,7 @@ class Examiner {
                                          ". What it rejects is not measured here."));
   }
 
-  // What keeps the state from being OK.
+  // Returns the reasons why the state is not OK.
   std::vector<std::string> Missing() const {
     std::vector<std::string> missing;
     const auto add = [&missing](uint64_t count, const char* one, const char* several) {
@@ -414,7 +414,7 @@ class Examiner {
 
   const int64_t now_ns_, stands_after_ns_;
   std::vector<const ProcessSnapshot*> ended_;  // without goodbye
-  // Of these processes those that are missed and the others; live ones that do not run.
+  // Ended processes that a rank may wait for, and the others; live ones that do not run.
   std::vector<std::string> lost_, left_, stopped_;
   std::size_t silent_ = 0;  // processes
   int64_t silent_since_ns_ = INT64_MAX;

@@ -20,7 +20,7 @@ bool IsBetter(const RankView& a, const RankView& b) {
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
 }
 
-// Of the process' communicators with an error, the first on that GPU.
+// Returns the first of the process' communicators with an error on the GPU of `of`.
 const CommunicatorSnapshot* FailedOnGpuOf(const std::vector<const CommunicatorSnapshot*>& failed,
                                           const CommunicatorSnapshot& of) {
   const CommunicatorSnapshot* first = nullptr;

@@ -29,7 +29,7 @@ bool AreSame(const ProcessSnapshot& a, const ProcessSnapshot& b) {
 bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   const bool a_lives = a.end == ProcessEnd::kLive;
   const bool b_lives = b.end == ProcessEnd::kLive;
-  // Of a process without the plugin its own node's agent knows more.
+  // The agent of its own node knows more about a process without the plugin.
   const bool is_a_here = a.is_from_outside && a.seen_pid != 0;
   const bool is_b_here = b.is_from_outside && b.seen_pid != 0;
   if (is_a_here != is_b_here) return is_a_here;

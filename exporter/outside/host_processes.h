@@ -49,8 +49,8 @@ struct HostProcesses {
   std::size_t unread = 0;              // that did not answer
 };
 
-// Among these pids, which are on GPUs: then a process whose maps only its user may read counts, too.
-// Null: all of the host.
+// `pids`: processes on GPUs, of which those count too whose maps only their user may read. Null: all
+// processes of the host.
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");

@@ -34,7 +34,7 @@ inline constexpr std::chrono::milliseconds kRasPatience{4500};
 
 // Where facts come from.
 struct Sources {
-  // Among these pids; null: all.
+  // Finds processes among `pids`; null: among all.
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
   std::function<RasReport(const Address&)> ask_ras;  // from several threads at once

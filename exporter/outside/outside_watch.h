@@ -6,8 +6,8 @@
 //   RAS     asked then, and again each half of the threshold while GPUs wait. Not for kLeftAlone after
 //           an answer in which counts have moved
 //
-// So a healthy job is never asked. What is found is a set of snapshots beside those of the plugin: the
-// same diagnosis, metrics, page, `pulse watch`, captures and programs follow from it.
+// A healthy job is never asked. Findings are snapshots beside those of the plugin: the same
+// diagnosis, metrics, page, `pulse watch`, captures and programs follow from them.
 //
 // Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots any.
 // Cost without a hang: 2.5 ms of NVML a round.
@@ -53,7 +53,7 @@ class OutsideWatch {
   int64_t waits_since_ns_ = 0;
   int64_t next_ns_ = 0;  // when RAS may be asked again
   int64_t left_alone_until_ns_ = 0;
-  // By pid, how long its GPU waited before it went on.
+  // The longest wait of each pid's GPU after which it went on.
   std::map<int32_t, uint64_t> longest_waits_;
   mutable std::mutex mutex_;  // guards the rest
   SnapshotSet found_;

@@ -21,7 +21,7 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 // Sentences for a job in which no rank is named.
 std::string SummaryWords(const Job& job, int64_t stood_ns);
 
-// Of ranks whose communicator reports an error: a sentence for each of the first ones.
+// Returns a sentence for each of the first ranks whose communicator reports an error.
 std::vector<std::string> ErrorWords(const Job& job);
 
 // "From NCCL's RAS (2.28.9), NVML and /proc. ..."

@@ -35,7 +35,7 @@ constexpr double kClientsCpuShare = 0.25;
 constexpr std::size_t kMostAlertBytes = 1 << 20;
 constexpr std::size_t kMostJobIdBytes = 256;
 constexpr std::chrono::seconds kPauseAfterFailure{1};
-// So many reports are logged in a minute.
+// Reports logged in a minute.
 constexpr std::size_t kMostReports = 10;
 constexpr std::chrono::minutes kReportsPeriod{1};
 

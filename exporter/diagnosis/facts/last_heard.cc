@@ -23,8 +23,8 @@ bool IsLive(const ProcessSnapshot& process) {
   return process.end == ProcessEnd::kLive && process.heard_realtime_ns == 0;
 }
 
-// What changes when a rank goes on. Hosts may run ahead while they wait, so calls count only where
-// nothing else does.
+// Returns facts that change when a rank goes on. Hosts may run ahead while they wait, so calls count
+// only where nothing else does.
 auto ProgressOf(const CommunicatorSnapshot& communicator) {
   const bool is_by_calls = !communicator.has_heartbeat || communicator.unreported_calls != 0;
   return std::tuple(communicator.launches_completed, communicator.graph_replays,
@@ -32,7 +32,7 @@ auto ProgressOf(const CommunicatorSnapshot& communicator) {
                     is_by_calls ? Total(CollectiveCalls(communicator)) : 0);
 }
 
-// What the graph of waits needs.
+// Returns the part of `process` that the graph of waits reads.
 ProcessSnapshot Essence(const ProcessSnapshot& process) {
   ProcessSnapshot kept = process;
   kept.pace.clear();

@@ -104,7 +104,7 @@ class Builder {
     bool owes_unseen = false;
     std::vector<MemberPlace> members;
     std::vector<std::size_t> owes_in;  // views in whose calls others wait for this host
-    // Of the members, kMostFollowed at most: in flight, the oldest first; and with work that is not seen.
+    // Members in flight, the oldest first, and members with unseen work: kMostFollowed at most of each.
     std::vector<MemberPlace> busy, unseen;
     // The first launch of a member that has completed something a moment ago.
     int64_t first_moving_ns = INT64_MAX;
@@ -173,7 +173,7 @@ class Builder {
     return found->second;
   }
 
-  // What the rules below ask of all members of a place. It keeps them linear in the communicators.
+  // Computes once what the rules below ask of all members: they stay linear in the communicators.
   void SumUp(Place* place) {
     for (const MemberPlace& at : place->members) {
       const Member& each = member(at);

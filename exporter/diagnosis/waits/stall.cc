@@ -356,7 +356,7 @@ class StallMaker {
     }
   }
 
-  // Of dumps alone, which know it exactly: ranks that are inside what another one has completed.
+  // Returns ranks that are inside a call that another rank has completed. Only dumps know it exactly.
   Ranks NotCompleted() const {
     if (!stall_.view->ranks.front().process->is_of_dump) return {};
     uint64_t most = 0;
@@ -552,7 +552,7 @@ class StallMaker {
   std::size_t view_ = 0;
   std::vector<uint32_t> targets_;
   std::set<uint32_t> all_targets_;  // of ranks that wait for less, too
-  // Of the job: roots that are named, by the number of their finding.
+  // The job's named roots, by the number of their finding.
   std::vector<std::pair<std::size_t, const NamedRoots*>> named_;
   std::unordered_set<uint32_t> roots_;  // their actors
   bool is_any_named_ = false, are_all_usual_ = false;

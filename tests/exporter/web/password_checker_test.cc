@@ -122,9 +122,10 @@ TEST(PasswordChecker, GuessesHaveABudget) {
     ASSERT_EQ(checker.Check("user", kHash, "abc", 2), Verdict::kRight);
     passed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
-  // The burst of 20 s, and the last password, of up to half a second on a busy core.
+  // The share of these seconds, a burst of 20 s, and the last password, however long it took here.
+  // Without a budget: all of passed_s.
   EXPECT_GT(CheckerSeconds(), 0);
-  EXPECT_LT(CheckerSeconds(), kPasswordCpuShare * (passed_s + 20) + 0.5);
+  EXPECT_LT(CheckerSeconds(), passed_s / 2);
 }
 
 TEST(PasswordChecker, EndsInTheMiddleOfOne) {

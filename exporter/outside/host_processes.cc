@@ -167,9 +167,11 @@ void ReadOn(const std::shared_ptr<Scan>& scan, int proc) {
     const Found found = ReadProcess(folder.get(), pid, scan->are_on_gpus, &process);
     lock.lock();
     ++scan->read;
-    if (found == Found::kNccl) scan->found.push_back(std::move(process));
-    const bool has_room = scan->unloaded.size() < kMostProcesses;
-    if (found == Found::kRankWithoutNccl && has_room) scan->unloaded.push_back(std::move(process));
+    if (found == Found::kNccl) {
+      scan->found.push_back(std::move(process));
+    } else if (found == Found::kRankWithoutNccl && scan->unloaded.size() < kMostProcesses) {
+      scan->unloaded.push_back(std::move(process));
+    }
     scan->has_news.notify_all();
   }
   g_readers.fetch_sub(1);

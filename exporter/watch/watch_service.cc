@@ -129,8 +129,8 @@ class WatchService::Impl {
   }
 
   bool Start(std::string* error) {
-    // What one thread's look has freed is there for the next one's.
-    mallopt(M_ARENA_MAX, 1);
+    // One arena: a look reuses what the look of another thread has freed.
+    mallopt(M_ARENA_MAX, 1);  // before other threads; NOLINT(concurrency-mt-unsafe)
     ListenAddress address;
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;
     Listener listener;

@@ -5,14 +5,17 @@
 #ifndef EXPORTER_BASE_PATIENT_THREAD_H_
 #define EXPORTER_BASE_PATIENT_THREAD_H_
 
+#include <cerrno>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 namespace nccl_pulse {
 
@@ -60,6 +63,15 @@ struct PatientThread {
     return changed.wait_for(lock, patience, [this] { return has_ended; });
   }
 };
+
+// Runs `work` on a new thread and waits for it. Returns 0, ETIMEDOUT if it takes longer than
+// `patience` and runs on, or EAGAIN if the system refused the thread. `work` owns what it uses.
+inline int RunWithin(std::chrono::milliseconds patience, std::function<void()> work) {
+  const auto state = std::make_shared<PatientThread>();
+  const auto run = [work = std::move(work)](PatientThread& /*unused*/) { work(); };
+  if (!PatientThread::Start(state, run).empty()) return EAGAIN;
+  return state->Stop(patience) ? 0 : ETIMEDOUT;
+}
 
 }  // namespace nccl_pulse
 

@@ -10,10 +10,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/patient_thread.h"
+#include "exporter/base/regular_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -125,7 +128,7 @@ int MakeRoomAt(const std::string& path, const sockaddr_un& address) {
   return unlink(path.c_str()) == 0 || errno == ENOENT ? 0 : errno;
 }
 
-int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* listener) {
+int BindUnixSocket(const std::string& path, SharedDescriptor* socket) {
   const sockaddr_un address = UnixAddress(path);
   int error = MakeRoomAt(path, address);
   if (error == 0) error = OpenSocket(AF_UNIX, socket);
@@ -135,8 +138,23 @@ int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* 
       listen(fd, kBacklog) != 0) {
     error = errno;
     socket->Close();
-    return error;
   }
+  return error;
+}
+
+// The path may be on an unresponsive file system.
+int OpenUnixSocket(const std::string& path, SharedDescriptor* socket, Listener* listener) {
+  struct Binding {
+    ~Binding() { socket.Close(); }
+    SharedDescriptor socket;
+    int error = 0;
+  };
+  const auto binding = std::make_shared<Binding>();
+  const int late = RunWithin(
+      kFilePatience, [path, binding] { binding->error = BindUnixSocket(path, &binding->socket); });
+  if (late != 0) return late;
+  if (binding->error != 0) return binding->error;
+  socket->TakeFrom(&binding->socket);
   listener->port = 0;
   listener->address = absl::StrCat(kUnixPrefix, path);
   return 0;

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "exporter/base/monotonic_clock.h"
+#include "exporter/base/patient_thread.h"
+#include "exporter/base/regular_file.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/node_times.h"
 
@@ -64,7 +66,9 @@ void Serving::CleanUp(Time now) {
 
 void Serving::SayGoodbye() {
   announcer_.Withdraw();
-  if (!socket_path_.empty()) unlink(socket_path_.c_str());
+  if (!socket_path_.empty()) {
+    RunWithin(kFilePatience, [path = socket_path_] { unlink(path.c_str()); });
+  }
   socket_path_.clear();
 }
 

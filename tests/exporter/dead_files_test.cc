@@ -1,7 +1,7 @@
 // Files that a user names and that do not answer: nobody waits for them.
 //
-// This program's open(2) stands in for a file system whose server is gone: below /dead it does not
-// return until the test lets it.
+// This program's open(2), lstat(2) and unlink(2) stand in for a file system whose server is gone:
+// below a folder named dead they do not return until the test lets them.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,15 @@
 namespace {
 
 std::atomic<bool> answers{false};
-std::atomic<int> opened{0};
+std::atomic<int> waited{0};
+
+// Returns true if `path` is on the dead file system, once the test has let it answer.
+bool IsDead(const char* path) {
+  if (std::strstr(path, "/dead/") == nullptr) return false;
+  ++waited;
+  while (!answers) usleep(1000);
+  return true;
+}
 
 }  // namespace
 
@@ -36,13 +44,21 @@ extern "C" int open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = (flags & O_CREAT) != 0 ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  if (std::strncmp(path, "/dead/", 6) == 0) {
-    ++opened;
-    while (!answers) usleep(1000);
+  if (IsDead(path) && std::strncmp(path, "/dead/", 6) == 0) {
     errno = EIO;
     return -1;
   }
   return static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, flags, mode));
+}
+
+extern "C" int lstat(const char* path, struct stat* status) {
+  IsDead(path);
+  return fstatat(AT_FDCWD, path, status, AT_SYMLINK_NOFOLLOW);
+}
+
+extern "C" int unlink(const char* path) {
+  IsDead(path);
+  return unlinkat(AT_FDCWD, path, 0);
 }
 
 namespace nccl_pulse {
@@ -104,20 +120,20 @@ TEST_F(DeadFilesTest, AFileThatDoesNotAnswerIsGivenUp) {
   EXPECT_EQ(given_up, 4);
   // They still wait: no more threads are spent on it.
   EXPECT_THAT(ErrorOf("/dead/targets.json"), HasSubstr("other files do not answer"));
-  EXPECT_EQ(opened, 4);
+  EXPECT_EQ(waited, 4);
   answers = true;
   while (!ErrorOf("/etc/passwd", 1 << 20).empty()) usleep(1000);
 }
 
 TEST_F(DeadFilesTest, AFolderThatDoesNotAnswerHoldsUpNobody) {
-  opened = 0;
+  waited = 0;
   {
     Announcer announcer("/dead/folder");
     EXPECT_THAT(announcer.Announce("127.0.0.1:9410", 9410, false), HasSubstr("does not answer"));
-    EXPECT_EQ(opened, 1);
+    EXPECT_EQ(waited, 1);
     announcer.KeepUp(true);
     announcer.Withdraw();
-    EXPECT_EQ(opened, 1);
+    EXPECT_EQ(waited, 1);
   }
   // In a job's init: the process serves.
   NodeOptions options;
@@ -130,6 +146,26 @@ TEST_F(DeadFilesTest, AFolderThatDoesNotAnswerHoldsUpNobody) {
   EXPECT_TRUE(node.is_serving());
   EXPECT_THAT(log, testing::ElementsAre(HasSubstr("/dead/folder does not answer")));
   node.Close();
+}
+
+TEST_F(DeadFilesTest, AUnixSocketOnADeadFileSystemHoldsUpNobody) {
+  NodeOptions options;
+  options.listen_address = "unix:/dead/socket";
+  Node refused(options, [](LogLevel, const std::string&) {});
+  std::string error;
+  EXPECT_FALSE(refused.Open(&error));
+  EXPECT_EQ(error, "cannot listen on unix:/dead/socket: Connection timed out");
+
+  // The server goes while we serve.
+  answers = true;
+  std::string folder = "/tmp/XXXXXX";  // a socket's path is short
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  ASSERT_EQ(mkdir((folder + "/dead").c_str(), 0700), 0);
+  options.listen_address = "unix:" + folder + "/dead/s";
+  Node serving(options, [](LogLevel, const std::string&) {});
+  ASSERT_TRUE(serving.Open(&error)) << error;
+  answers = false;
+  serving.Close();
 }
 
 TEST_F(DeadFilesTest, AnnouncesAndWithdraws) {

@@ -59,17 +59,21 @@ class CountResults : public StreamTimer::Results {
 Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer::Progress& progress,
                                   uint64_t now_ns, uint64_t last_call, bool lives) {
   constexpr uint64_t kShortestNs = 1000000000;
+  constexpr uint64_t kApartNs = 5000000000;  // looks of a process that runs are closer
   if (record_generation_ != record_generation) {
     *this = {};
     record_generation_ = record_generation;
   }
   if (!progress.advanced && progress.oldest_ns != 0) {
+    if (since_ns_ == 0) unseen_ns_ = 0;
+    if (since_ns_ != 0 && now_ns > seen_ns_ + kApartNs) unseen_ns_ += now_ns - seen_ns_;
     since_ns_ = std::max(progress.oldest_ns, progress.progress_ns);
     seen_ns_ = std::max(now_ns, since_ns_);
     last_call_ = last_call;
     return {};
   }
-  const uint64_t waited_ns = since_ns_ != 0 ? seen_ns_ - since_ns_ : 0;
+  uint64_t waited_ns = since_ns_ != 0 ? seen_ns_ - since_ns_ : 0;
+  waited_ns -= std::min(waited_ns, unseen_ns_);
   since_ns_ = 0;
   if (waited_ns < kShortestNs || !progress.advanced || !lives) return {};
   return {waited_ns, seen_ns_, last_call_};

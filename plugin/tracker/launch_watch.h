@@ -35,6 +35,7 @@ class Standstill {
   uint64_t last_call_;  // when it was last seen
   uint64_t since_ns_;   // 0: something completes, or nothing is in flight
   uint64_t seen_ns_;    // when it was last seen to last
+  uint64_t unseen_ns_;  // how much of it passed without a look
 };
 
 // Of one communicator. Zeroes are its initial state.

@@ -50,7 +50,7 @@ struct GpuUses::Nvml {
   int (*get_processes)(Device device, unsigned* count, void* processes) = nullptr;
   int (*get_count)(unsigned* count) = nullptr;
   int (*get_by_index)(unsigned index, Device* device) = nullptr;
-  bool is_there = false;
+  bool is_there = false, can_list = false;
 
   Nvml() {
     void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);  // never closed
@@ -62,8 +62,9 @@ struct GpuUses::Nvml {
     is_there = find("nvmlInit_v2", &initialize) && find("nvmlDeviceGetHandleByUUID", &get_handle) &&
                find("nvmlDeviceGetSamples", &get_samples) &&
                find("nvmlDeviceGetComputeRunningProcesses_v3", &get_processes) &&
-               find("nvmlDeviceGetCount_v2", &get_count) &&
-               find("nvmlDeviceGetHandleByIndex_v2", &get_by_index) && initialize() == kSuccess;
+               initialize() == kSuccess;
+    can_list = is_there && find("nvmlDeviceGetCount_v2", &get_count) &&
+               find("nvmlDeviceGetHandleByIndex_v2", &get_by_index);
   }
 
   GpuUse Ask(const std::string& uuid, int64_t since_ns) const {
@@ -165,7 +166,7 @@ std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
   if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
   std::vector<HostGpu> gpus;
   unsigned count = 0;
-  if (!nvml_->is_there || nvml_->get_count(&count) != kSuccess) return gpus;
+  if (!nvml_->can_list || nvml_->get_count(&count) != kSuccess) return gpus;
   for (unsigned i = 0; i < std::min(count, kMostGpus); ++i) {
     Device device = nullptr;
     if (nvml_->get_by_index(i, &device) != kSuccess) continue;

@@ -35,7 +35,8 @@ FAULTS = ("host stops", "host stops, short graphs", "host stops, graph of 64", "
           "host stops, all_to_all", "SIGSTOP", "SIGKILL", "wrong order", "wrong size", "wrong root", "endless kernel",
           "Broadcast not joined", "communicator not joined")
 HEALTHY = ("healthy: checkpoint of 20 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
-TOOLS = ("NCCL Pulse", "NCCL Pulse, no plugin", "ncclras text", "RAS counts (Ray's rule)", "Flight Recorder + fr_trace")
+TOOLS = ("NCCL Pulse", "NCCL Pulse, no plugin", "ncclras text", "RAS counts (Ray's rule)", "Flight Recorder + fr_trace",
+         "Flight Recorder + NCCL Pulse")
 
 
 class Rank:
@@ -318,7 +319,7 @@ def with_plugin(options, case, out):
     try:
         begin = fault_of(options, case, out, ranks)
         if begin is None:
-            return {tool: "no job" for tool in (TOOLS[0], TOOLS[4])}
+            return {tool: "no job" for tool in (TOOLS[0], *TOOLS[4:])}
         cells = {TOOLS[0]: "silent"}
         while time.time() - begin < PATIENCE_S:
             named, is_said = pulse(options, out, "pulse.json", ["127.0.0.1:%d" % PORT, "--ras=off"])
@@ -332,6 +333,8 @@ def with_plugin(options, case, out):
         cells["goes on"] = goes_on(out)
         found = fr_trace(out)
         cells[TOOLS[4]] = "not installed" if found is None else verdict(*found, begin)
+        flags = ["--flight-recorder=" + os.path.join(out, "dumps")]
+        cells[TOOLS[5]] = verdict(*pulse(options, out, "pulse-dumps.json", flags), begin)
         return cells
     finally:
         end_all(ranks)

@@ -18,10 +18,8 @@
 # those that need more GPUs.
 #
 #   INJECT_BUDGET_S   time for all, 290 s; cases that could not end in time are left out
-#   INJECT_PARTS      hangs, stragglers (both by default) and graphs: hangs and a straggler within the replays of CUDA
-#                     graphs (stamps.py); needs BINARIES/stamps, or nvcc and NCCL's header. replays: the same as cases
-#                     of a job each, by who serves the page, with stragglers of several delays (inject_graphs.py);
-#                     needs no compiler
+#   INJECT_PARTS      hangs, stragglers (both by default) and replays: hangs and stragglers within the replays of CUDA
+#                     graphs, cases of a job each, by who serves the page (inject_graphs.py)
 #   INJECT_CASES      some of the hangs that inject_cases.py lists, with commas between
 #   INJECT_CAPTURES   1: agents take captures; the first of each hang must name the rank, and torchfrtrace reads the calls
 #   INJECT_PARALLEL   how many jobs that hang share the GPUs at a time, 4
@@ -76,39 +74,7 @@ run() {
   return "${PIPESTATUS[0]}"
 }
 
-# The program is CUDA's own language, so it is built where it runs.
-make_stamps() {
-  local folder
-  if [[ -f "${BINARIES}/stamps" ]]; then
-    cp "${BINARIES}/stamps" "${WORK}/stamps" && chmod +x "${WORK}/stamps"
-    return
-  fi
-  for folder in ${LIBRARIES//:/ }; do
-    if [[ -f "${folder}/../include/nccl.h" && -f "${folder}/libnccl.so.2" ]]; then
-      nvcc -O2 -std=c++17 -rdc=true -arch=native -I"${folder}/../include" -o "${WORK}/stamps" "${HERE}/stamps.cu" \
-        -L"${folder}" -l:libnccl.so.2 -lcudadevrt
-      return
-    fi
-  done
-  echo "no nccl.h beside ${LIBRARIES}" >&2
-  return 1
-}
-
-graphs() {
-  if ! PATH="${PATH}:/usr/local/cuda/bin" make_stamps >>"${REPORT}" 2>&1; then
-    echo 'RESULT NOT RUN graphs: stamps.cu was not built, the report says why' | tee -a "${REPORT}"
-    return 1
-  fi
-  LD_LIBRARY_PATH="${LIBRARIES}:${LD_LIBRARY_PATH:-}" timeout --kill-after=5 170 \
-    python3 "${HERE}/stamps.py" --plugin "${WORK}/libnccl-profiler-pulse.so" "${WORK}/stamps" 3000 100 2>&1 |
-    tee -a "${REPORT}" | grep --line-buffered '^RESULT'
-  return "${PIPESTATUS[0]}"
-}
-
 STATUS=0
-if [[ ",${INJECT_PARTS:-}," == *,graphs,* ]]; then
-  graphs || STATUS=1
-fi
 if [[ ",${INJECT_PARTS:-hangs}," == *,hangs,* || ",${INJECT_PARTS:-}," == *,stragglers,* ||
   ",${INJECT_PARTS:-}," == *,replays,* ]]; then
   run "${LIMIT_S}" inject.py "${WORK}/logs" "${ARGUMENTS[@]}" || STATUS=1

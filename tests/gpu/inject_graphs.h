@@ -7,10 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/gpu/dynamic_api.h"
-#include "tests/gpu/named_communicators.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/rank.h"
 #include "tests/gpu/spinner.h"
 
 namespace nccl_pulse {
@@ -24,11 +22,7 @@ struct GraphOptions {
 // Nothing is freed: the process is ended. Thread: all but SetFault on the program's one.
 class GraphJob {
  public:
-  using Fail = void (*)(const std::string& error);  // does not return
-  using Say = void (*)(const std::string& event, const std::string& more);
-
-  // The device must have been chosen.
-  GraphJob(const Api& api, const RankFlags& flags, const GraphOptions& options, Fail fail, Say say);
+  GraphJob(const RankFlags& flags, const GraphOptions& options);
 
   // Replays of one graph on "train", until the fault has come.
   [[noreturn]] void Train();
@@ -49,23 +43,15 @@ class GraphJob {
   };
   using Words = std::array<float, 4>;
 
-  void Check(CudaError error, const char* what) const;
-  void CheckNccl(NcclResult result, const char* what) const;
-  void Synchronize() const;
   void AllReduce(NcclComm comm) const;
   // `late_by_ns` of work of this rank's own GPU stand in front of the call with number `late_at`.
   CudaGraphExec Capture(NcclComm comm, int late_at, uint64_t late_by_ns);
   void Launch(CudaGraphExec exec, int times) const;
   Control Agree(const std::string& path);
 
-  const Api& api_;
   const RankFlags& flags_;
   const GraphOptions options_;
-  const Fail fail_;
-  const Say say_;
-  CudaStream stream_ = nullptr;
-  void* send_ = nullptr;
-  void* recv_ = nullptr;
+  const Buffers buffers_;
   NamedCommunicators communicators_;
   Spinner spinner_;    // lasts as long as it is told to
   Spinner held_;       // in the graph: passed at once, unless it is held

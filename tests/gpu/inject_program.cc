@@ -62,18 +62,14 @@
 #include <thread>
 #include <vector>
 
-#include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/inject_graphs.h"
-#include "tests/gpu/named_communicators.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/rank.h"
 #include "tests/gpu/spinner.h"
 
 namespace nccl_pulse {
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr int kExitApi = 3;
 constexpr unsigned kLifeSeconds = 240;
 constexpr int kWarmSteps = 5;
 constexpr uint64_t kLargeBytes = 4 << 20;  // NCCL's protocol Simple
@@ -81,44 +77,6 @@ constexpr uint64_t kSmallBytes = 1 << 10;  // LL
 constexpr uint64_t kMediumBytes = 64 << 10;
 constexpr uint64_t kSpinNs = 40'000'000'000;
 constexpr std::chrono::milliseconds kPause(2);
-
-Api g_api;
-
-[[noreturn]] void Die(int status, const std::string& message) {
-  std::cerr << "inject_program: " << message << std::endl;
-  _exit(status);  // other threads may be inside NCCL: no destructors
-}
-
-[[noreturn]] void WaitForEver() {
-  while (true) pause();
-}
-
-void Say(const std::string& event, const std::string& more = "") {
-  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  std::printf("{\"event\":\"%s\",\"pid\":%d,\"time\":%.6f%s}\n", event.c_str(), getpid(),
-              now.count(), more.c_str());
-  std::fflush(stdout);
-}
-
-// What fails after a fault is part of what is to be seen.
-[[noreturn]] void Fail(const std::string& text) {
-  std::cerr << "inject_program: " << text << std::endl;
-  std::string plain = text;
-  std::replace_if(
-      plain.begin(), plain.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, ' ');
-  Say("error", ",\"text\":\"" + plain + "\"");
-  WaitForEver();
-}
-
-void CheckCuda(CudaError error, const char* what) {
-  if (error != 0) Fail(std::string(what) + ": " + g_api.cudaGetErrorString(error));
-}
-
-void CheckNccl(NcclResult result, const char* what) {
-  if (result == kNcclSuccess) return;
-  Fail(std::string(what) + ": " + g_api.ncclGetErrorString(result) + ", " +
-       g_api.ncclGetLastError(nullptr));
-}
 
 struct Options : RankFlags {
   bool queued = false;
@@ -132,18 +90,10 @@ struct Options : RankFlags {
 
 class Job {
  public:
-  explicit Job(const Options& options) : options_(options) {
-    CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
-    CheckCuda(g_api.cudaStreamCreateWithFlags(&stream_, kStreamNonBlocking), "cudaStreamCreate");
-    for (void** buffer : {&send_, &recv_}) {
-      CheckCuda(g_api.cudaMalloc(buffer, kLargeBytes), "cudaMalloc");
-      CheckCuda(g_api.cudaMemsetAsync(*buffer, 0, kLargeBytes, stream_), "cudaMemsetAsync");
-    }
-    Synchronize();
-  }
+  explicit Job(const Options& options) : options_(options) {}
 
   [[noreturn]] void Train() {
-    Spinner spinner([](const std::string& error) { Fail(error); });
+    Spinner spinner;
     for (int i = 0; i < kWarmSteps; ++i) {
       Step("");
       if (options_.together) Share({});
@@ -154,7 +104,7 @@ class Job {
     std::thread([this, &spinner] { ReadFaults(&spinner); }).detach();
     while (true) {
       if (options_.together && Share({runs_ahead_.exchange(false) ? 1.0F : 0})[0] > 0) {
-        spinner.Launch(stream_, kSpinNs);
+        spinner.Launch(buffers_.stream(), kSpinNs);
         Step("");
         Say("went_on");
         continue;
@@ -165,7 +115,7 @@ class Job {
       }
       Say("fault", ",\"fault\":\"" + fault_ + "\"");
       if (fault_ == "never") WaitForEver();
-      if (fault_.rfind("kernel", 0) == 0) spinner.Launch(stream_, kSpinNs);
+      if (fault_.rfind("kernel", 0) == 0) spinner.Launch(buffers_.stream(), kSpinNs);
       if (fault_ == "kernel-waited") Synchronize();
       Step(fault_);
       Synchronize();
@@ -247,12 +197,8 @@ class Job {
 
   NcclComm Communicator(const std::string& name) { return communicators_.Get(name); }
 
-  void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
-
-  void AllReduce(NcclComm comm, uint64_t bytes) {
-    CheckNccl(g_api.ncclAllReduce(send_, recv_, bytes / 4, kFloat32, kSum, comm, stream_),
-              "ncclAllReduce");
-  }
+  void Synchronize() const { buffers_.Synchronize(); }
+  void AllReduce(NcclComm comm, uint64_t bytes) const { buffers_.AllReduce(comm, bytes); }
 
   void Step(const std::string& fault) {
     NcclComm train = Communicator("train");
@@ -265,7 +211,8 @@ class Job {
       wait();
     };
     const auto gather = [&] {
-      CheckNccl(g_api.ncclAllGather(send_, recv_, kSmallBytes / 4, kFloat32, train, stream_),
+      CheckNccl(g_api.ncclAllGather(buffers_.send(), buffers_.recv(), kSmallBytes / 4, kFloat32,
+                                    train, buffers_.stream()),
                 "ncclAllGather");
       wait();
     };
@@ -274,8 +221,8 @@ class Job {
       wait();
     };
     if (options_.broadcast_root >= 0) {
-      CheckNccl(g_api.ncclBroadcast(send_, recv_, kSmallBytes / 4, kFloat32,
-                                    options_.broadcast_root, train, stream_),
+      CheckNccl(g_api.ncclBroadcast(buffers_.send(), buffers_.recv(), kSmallBytes / 4, kFloat32,
+                                    options_.broadcast_root, train, buffers_.stream()),
                 "ncclBroadcast");
       wait();
     }
@@ -290,20 +237,8 @@ class Job {
 
   using Words = std::array<float, 3>;
 
-  // The sum over all ranks. Nobody leaves before the last one has come, so that each step begins
-  // together.
-  Words Share(const Words& mine) {
-    CheckCuda(g_api.cudaMemcpyAsync(send_, mine.data(), sizeof(mine), kCopyDefault, stream_),
-              "copy");
-    CheckNccl(
-        g_api.ncclAllReduce(send_, recv_, 3, kFloat32, kSum, Communicator("control"), stream_),
-        "ncclAllReduce");
-    Synchronize();
-    Words all{};
-    CheckCuda(g_api.cudaMemcpyAsync(all.data(), recv_, sizeof(all), kCopyDefault, stream_), "copy");
-    Synchronize();
-    return all;
-  }
+  // Each step begins together.
+  Words Share(const Words& mine) { return buffers_.Sum(Communicator("control"), mine); }
 
   // What rank 0 reads, known to all.
   Control Agree() {
@@ -317,20 +252,15 @@ class Job {
   }
 
   const Options options_;
-  CudaStream stream_ = nullptr;
-  void* send_ = nullptr;
-  void* recv_ = nullptr;
-  NamedCommunicators communicators_{g_api, options_, [](const std::string& error) { Fail(error); }};
+  const Buffers buffers_{kLargeBytes};
+  NamedCommunicators communicators_{options_};
   std::string fault_;  // written before has_fault_
   std::atomic<bool> has_fault_{false};
   std::atomic<bool> runs_ahead_{false};
 };
 
 [[noreturn]] void RunGraphs(const Options& options) {
-  CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
-  GraphJob job(
-      g_api, options, options.graph, [](const std::string& error) { Fail(error); },
-      [](const std::string& event, const std::string& more) { Say(event, more); });
+  GraphJob job(options, options.graph);
   if (!options.control.empty()) job.BeLate(options.control);
   std::thread([&job] {
     for (std::string line; std::getline(std::cin, line);) {
@@ -340,33 +270,21 @@ class Job {
   job.Train();
 }
 
-bool Parse(int argc, char** argv, Options* options) {
-  return ReadFlags(
-             argc, argv, options,
-             {{"--queued", [&](const std::string& v) { options->queued = v == "1"; }},
-              {"--broadcast",
-               [&](const std::string& v) { options->broadcast_root = std::atoi(v.c_str()); }},
-              {"--together", [&](const std::string& v) { options->together = v == "1"; }},
-              {"--load", [&](const std::string& v) { options->load = std::atoi(v.c_str()); }},
-              {"--rate", [&](const std::string& v) { options->rate = std::atoi(v.c_str()); }},
-              {"--control", [&](const std::string& v) { options->control = v; }},
-              {"--graph",
-               [&](const std::string& v) { options->graph.calls = std::atoi(v.c_str()); }},
-              {"--hold-at",
-               [&](const std::string& v) { options->graph.hold_at = std::atoi(v.c_str()); }},
-              {"--ahead",
-               [&](const std::string& v) { options->graph.ahead = std::atoi(v.c_str()); }}}) &&
-         options->rate > 0;
-}
-
 int Main(int argc, char** argv) {
   Options options;
-  if (!Parse(argc, argv, &options)) {
-    Die(kExitUsage, "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER [...]");
-  }
-  alarm(kLifeSeconds);
-  std::string error;
-  if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
+  ReadFlags(argc, argv, &options,
+            {{"--queued", [&](const std::string& v) { options.queued = v == "1"; }},
+             {"--broadcast", SetInt(&options.broadcast_root)},
+             {"--together", [&](const std::string& v) { options.together = v == "1"; }},
+             {"--load", SetInt(&options.load)},
+             {"--rate", SetInt(&options.rate)},
+             {"--control", [&](const std::string& v) { options.control = v; }},
+             {"--graph", SetInt(&options.graph.calls)},
+             {"--hold-at", SetInt(&options.graph.hold_at)},
+             {"--ahead", SetInt(&options.graph.ahead)}});
+  if (options.rate <= 0) Die(kExitUsage, "--rate is 1 or more");
+  g_stays_after_errors = true;
+  Begin(options, kLifeSeconds);
   if (options.graph.calls > 0) RunGraphs(options);
   Job job(options);
   if (options.load > 0) job.Load();

@@ -1,21 +1,8 @@
 #include "tests/gpu/nccl_communicators.h"
 
-#include "tests/gpu/id_exchange.h"
-#include "tests/gpu/nccl_calls.h"
+#include "tests/gpu/rank.h"
 
 namespace nccl_pulse {
-
-NcclUniqueId Communicators::ExchangeId() {
-  const std::string path = flags_.exchange + "/id-" + std::to_string(exchanged_++);
-  NcclUniqueId id{};
-  if (flags_.rank == 0) {
-    CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
-    if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
-  } else if (!AwaitId(path, &id)) {
-    Die(kExitUsage, "cannot read " + path);
-  }
-  return id;
-}
 
 Communicator& Communicators::Adopt(NcclComm handle, Communicator& comm) {
   comm.handle = handle;
@@ -27,7 +14,7 @@ Communicator& Communicators::Adopt(NcclComm handle, Communicator& comm) {
 
 // NCCL keeps the pointer to the name; a deque's elements stay where they are.
 Communicator& Communicators::New(const std::string& name, bool blocking) {
-  const NcclUniqueId id = ExchangeId();
+  const NcclUniqueId id = ExchangeId(flags_, std::to_string(exchanged_++));
   Communicator& comm = all_.emplace_back();
   comm.ledger.name = name;
   comm.ledger.blocking = blocking;

@@ -7,7 +7,7 @@
 
 #include "tests/gpu/nccl_api.h"
 #include "tests/gpu/nccl_worker.h"
-#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/rank.h"
 
 namespace nccl_pulse {
 
@@ -26,7 +26,6 @@ class Communicators {
   const std::deque<Communicator>& all() const { return all_; }
 
  private:
-  NcclUniqueId ExchangeId();
   static Communicator& Adopt(NcclComm handle, Communicator& comm);
 
   const RankFlags flags_;

@@ -32,14 +32,12 @@
 #include <thread>
 #include <vector>
 
-#include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/ledger.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/nccl_calls.h"
 #include "tests/gpu/nccl_communicators.h"
 #include "tests/gpu/nccl_values.h"
 #include "tests/gpu/nccl_worker.h"
-#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/rank.h"
 
 namespace nccl_pulse {
 namespace {
@@ -324,29 +322,18 @@ class Program {
 
 const std::vector<Shape> Program::kFewShapes = {{kFloat32, 8192}, {kFloat32, 500000}};
 
-bool Parse(int argc, char** argv, Options* options) {
-  return ReadFlags(argc, argv, options,
-                   {{"--phases", [&](const std::string& v) { options->phases = Listed(v); }}}) &&
-         !options->phases.empty();
-}
-
 int Main(int argc, char** argv) {
   Options options;
-  if (!Parse(argc, argv, &options)) {
-    Die(kExitUsage,
-        "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER --phases=A,B "
-        "[--library-path=FOLDER:FOLDER]");
-  }
-  std::string error;
-  if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
-
+  ReadFlags(argc, argv, &options,
+            {{"--phases", [&](const std::string& v) { options.phases = Listed(v); }}});
+  if (options.phases.empty()) Die(kExitUsage, "--phases=A,B is needed");
+  Begin(options, 0);                     // check.py ends it
   auto* program = new Program(options);  // not destroyed: "exit" leaves everything as it is
-  for (const std::string& phase : options.phases) {
-    if (!program->Run(phase)) Die(kExitUsage, "no phase " + phase);
+  RunPhases(options.phases, [&](const std::string& phase) {
+    if (!program->Run(phase)) return false;
     program->Report(phase);
-    std::string line;
-    if (!std::getline(std::cin, line)) Die(kExitUsage, "end of input");
-  }
+    return true;
+  });
   if (options.phases.back() != "exit") program->DestroyAll();
   return program->right() ? 0 : kExitWrongResult;
 }

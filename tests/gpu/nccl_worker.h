@@ -10,7 +10,7 @@
 
 #include "tests/gpu/ledger.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/nccl_calls.h"
+#include "tests/gpu/rank.h"
 
 namespace nccl_pulse {
 

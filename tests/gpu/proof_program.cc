@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -36,41 +37,20 @@
 #include <thread>
 #include <vector>
 
-#include "tests/gpu/dynamic_api.h"
-#include "tests/gpu/named_communicators.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/rank.h"
 
 namespace nccl_pulse {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr int kExitUsage = 2;
-constexpr int kExitApi = 3;
 constexpr unsigned kLifeSeconds = 900;  // of a rank that nobody ends: longer than a test may take
 constexpr int kWarmCalls = 5;
 constexpr uint64_t kAlignBytes = 1 << 20;  // takes the GPU longer than the next launch the host
 constexpr uint64_t kStragglerBytes = 64 << 10;
 constexpr int64_t kBeforeCaptureUs = 50000;
 constexpr int64_t kCaptureUs = 100000;  // the plugin's thread looks every 20 ms meanwhile
-
-Api g_api;
-
-[[noreturn]] void Die(int status, const std::string& message) {
-  std::cerr << "proof_program: " << message << std::endl;
-  _exit(status);  // other threads may be inside NCCL: no destructors
-}
-
-void CheckCuda(CudaError error, const char* what) {
-  if (error != 0) Die(kExitApi, std::string(what) + ": " + g_api.cudaGetErrorString(error));
-}
-
-void CheckNccl(NcclResult result, const char* what) {
-  if (result == kNcclSuccess) return;
-  Die(kExitApi, std::string(what) + ": " + g_api.ncclGetErrorString(result) + ", " +
-                    g_api.ncclGetLastError(nullptr));
-}
 
 void SleepMicroseconds(int64_t microseconds) {
   if (microseconds > 0) std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
@@ -85,25 +65,13 @@ struct Options : RankFlags {
   std::vector<uint64_t> sizes = {64, 512, 4096, 32768, 262144, 2097152, 16777216};
   std::vector<uint64_t> delays_ms = {0, 1, 5, 20};
   int repeats = 100;
-  int64_t pause_us = 3000;
+  int pause_us = 3000;
   double seconds = 5;
 };
 
 class Program {
  public:
-  explicit Program(const Options& options) : options_(options) {
-    CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
-    CheckCuda(g_api.cudaStreamCreateWithFlags(&stream_, kStreamNonBlocking), "cudaStreamCreate");
-    // An AllGather receives its size from each rank; only coverage makes any.
-    uint64_t bytes = *std::max_element(options.sizes.begin(), options.sizes.end());
-    bytes = std::max(bytes, kAlignBytes);
-    if (Has("coverage")) bytes *= static_cast<uint64_t>(options.nranks);
-    for (void** buffer : {&send_, &recv_}) {
-      CheckCuda(g_api.cudaMalloc(buffer, bytes), "cudaMalloc");
-      CheckCuda(g_api.cudaMemsetAsync(*buffer, 0, bytes, stream_), "cudaMemsetAsync");
-    }
-    Synchronize();
-  }
+  explicit Program(const Options& options) : options_(options) {}
 
   // False: there is no such phase. What it adds to its report is in `report`.
   bool Run(const std::string& phase, std::ostringstream* report) {
@@ -140,12 +108,14 @@ class Program {
 
   NcclComm Communicator(const std::string& name) { return communicators_.Get(name); }
 
-  void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
-
-  void AllReduce(NcclComm comm, uint64_t bytes) {
-    CheckNccl(g_api.ncclAllReduce(send_, recv_, bytes / 4, kFloat32, kSum, comm, stream_),
-              "ncclAllReduce");
+  // An AllGather receives its size from each rank; only coverage makes any.
+  uint64_t BufferBytes() const {
+    const uint64_t bytes =
+        std::max(kAlignBytes, *std::max_element(options_.sizes.begin(), options_.sizes.end()));
+    return Has("coverage") ? bytes * static_cast<uint64_t>(options_.nranks) : bytes;
   }
+  void Synchronize() const { buffers_.Synchronize(); }
+  void AllReduce(NcclComm comm, uint64_t bytes) const { buffers_.AllReduce(comm, bytes); }
 
   void Warm() {
     std::vector<std::pair<std::string, uint64_t>> wanted = {{"align", kAlignBytes}};
@@ -204,15 +174,8 @@ class Program {
 
   // Rank 0's word, known to all.
   bool Agree(bool word) {
-    float mine = options_.rank == 0 && word ? 1 : 0;
-    CheckCuda(g_api.cudaMemcpyAsync(send_, &mine, sizeof(mine), kCopyDefault, stream_), "copy");
-    CheckNccl(g_api.ncclAllReduce(send_, recv_, 1, kFloat32, kSum, Communicator("align"), stream_),
-              "ncclAllReduce");
-    Synchronize();
-    float all = 0;
-    CheckCuda(g_api.cudaMemcpyAsync(&all, recv_, sizeof(all), kCopyDefault, stream_), "copy");
-    Synchronize();
-    return all > 0.5F;
+    const std::array<float, 1> mine = {options_.rank == 0 && word ? 1.0F : 0.0F};
+    return buffers_.Sum(Communicator("align"), mine)[0] > 0.5F;
   }
 
   uint64_t CallFor(NcclComm comm, double seconds) {
@@ -221,9 +184,11 @@ class Program {
     do {
       for (const uint64_t size : options_.sizes) {
         AllReduce(comm, size);
-        CheckNccl(g_api.ncclAllGather(send_, recv_, size / 4, kFloat32, comm, stream_),
+        CheckNccl(g_api.ncclAllGather(buffers_.send(), buffers_.recv(), size / 4, kFloat32, comm,
+                                      buffers_.stream()),
                   "ncclAllGather");
-        CheckNccl(g_api.ncclBroadcast(send_, recv_, size / 4, kFloat32, 0, comm, stream_),
+        CheckNccl(g_api.ncclBroadcast(buffers_.send(), buffers_.recv(), size / 4, kFloat32, 0, comm,
+                                      buffers_.stream()),
                   "ncclBroadcast");
         calls += 3;
       }
@@ -245,7 +210,7 @@ class Program {
     for (int i = 0; i < options_.repeats; ++i) {
       const auto join = [this, other] {
         CheckCuda(g_api.cudaSetDevice(options_.gpu), "cudaSetDevice");
-        void* buffer = static_cast<char*>(recv_) + kAlignBytes / 2;
+        void* buffer = static_cast<char*>(buffers_.recv()) + kAlignBytes / 2;
         CheckNccl(g_api.ncclAllReduce(buffer, buffer, kStragglerBytes / 4, kFloat32, kSum,
                                       Communicator("in-flight"), other),
                   "ncclAllReduce");
@@ -268,11 +233,12 @@ class Program {
   }
 
   bool CaptureOne(CudaGraph* graph) {
-    CheckCuda(g_api.cudaStreamBeginCapture(stream_, kCaptureModeGlobal), "begin capture");
-    const NcclResult result = g_api.ncclAllReduce(send_, recv_, kStragglerBytes / 4, kFloat32, kSum,
-                                                  Communicator("captured"), stream_);
+    CheckCuda(g_api.cudaStreamBeginCapture(buffers_.stream(), kCaptureModeGlobal), "begin capture");
+    const NcclResult result =
+        g_api.ncclAllReduce(buffers_.send(), buffers_.recv(), kStragglerBytes / 4, kFloat32, kSum,
+                            Communicator("captured"), buffers_.stream());
     SleepMicroseconds(kCaptureUs);
-    return g_api.cudaStreamEndCapture(stream_, graph) == 0 && result == kNcclSuccess;
+    return g_api.cudaStreamEndCapture(buffers_.stream(), graph) == 0 && result == kNcclSuccess;
   }
 
   bool ReplayIsRight(CudaGraph graph, int round) {
@@ -284,12 +250,10 @@ class Program {
       const std::vector<float> input(kStragglerBytes / 4,
                                      static_cast<float>((options_.rank + 1) * (round + replay)));
       std::vector<float> output(input.size(), -1);
-      CheckCuda(g_api.cudaMemcpyAsync(send_, input.data(), kStragglerBytes, kCopyDefault, stream_),
-                "copy");
-      CheckCuda(g_api.cudaGraphLaunch(exec, stream_), "launch graph");
+      buffers_.Copy(buffers_.send(), input.data(), kStragglerBytes);
+      CheckCuda(g_api.cudaGraphLaunch(exec, buffers_.stream()), "launch graph");
       Synchronize();
-      CheckCuda(g_api.cudaMemcpyAsync(output.data(), recv_, kStragglerBytes, kCopyDefault, stream_),
-                "copy");
+      buffers_.Copy(output.data(), buffers_.recv(), kStragglerBytes);
       Synchronize();
       const auto sum = static_cast<float>(n * (n + 1) / 2 * (round + replay));
       right = right && std::all_of(output.begin(), output.end(), [&](float v) { return v == sum; });
@@ -310,11 +274,8 @@ class Program {
   }
 
   const Options options_;
-  CudaStream stream_ = nullptr;
-  void* send_ = nullptr;
-  void* recv_ = nullptr;
-  NamedCommunicators communicators_{g_api, options_,
-                                    [](const std::string& error) { Die(kExitApi, error); }};
+  const Buffers buffers_{BufferBytes()};
+  NamedCommunicators communicators_{options_};
 };
 
 std::vector<uint64_t> Numbers(const std::string& text) {
@@ -325,41 +286,29 @@ std::vector<uint64_t> Numbers(const std::string& text) {
   return numbers;
 }
 
-bool Parse(int argc, char** argv, Options* options) {
-  return ReadFlags(
-             argc, argv, options,
-             {{"--phases", [&](const std::string& v) { options->phases = Listed(v); }},
-              {"--sizes", [&](const std::string& v) { options->sizes = Numbers(v); }},
-              {"--delays-ms", [&](const std::string& v) { options->delays_ms = Numbers(v); }},
-              {"--repeats", [&](const std::string& v) { options->repeats = std::atoi(v.c_str()); }},
-              {"--pause-us",
-               [&](const std::string& v) { options->pause_us = std::atoi(v.c_str()); }},
-              {"--seconds",
-               [&](const std::string& v) { options->seconds = std::atof(v.c_str()); }}}) &&
-         !options->phases.empty() && !options->sizes.empty() && options->repeats > 0;
-}
-
 int Main(int argc, char** argv) {
   Options options;
-  if (!Parse(argc, argv, &options)) {
-    Die(kExitUsage, "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER --phases=A,B [...]");
+  ReadFlags(argc, argv, &options,
+            {{"--phases", [&](const std::string& v) { options.phases = Listed(v); }},
+             {"--sizes", [&](const std::string& v) { options.sizes = Numbers(v); }},
+             {"--delays-ms", [&](const std::string& v) { options.delays_ms = Numbers(v); }},
+             {"--repeats", SetInt(&options.repeats)},
+             {"--pause-us", SetInt(&options.pause_us)},
+             {"--seconds", [&](const std::string& v) { options.seconds = std::atof(v.c_str()); }}});
+  if (options.phases.empty() || options.sizes.empty() || options.repeats <= 0) {
+    Die(kExitUsage, "phases, sizes and repeats are needed");
   }
-  alarm(kLifeSeconds);
-  std::string error;
-  if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
-  int version = 0;
-  CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
+  const int version = Begin(options, kLifeSeconds);
   Program program(options);
-  for (const std::string& phase : options.phases) {
+  RunPhases(options.phases, [&](const std::string& phase) {
     std::ostringstream report;
-    if (!program.Run(phase, &report)) Die(kExitUsage, "no phase " + phase);
+    if (!program.Run(phase, &report)) return false;
     std::ostringstream line;
     line << "{\"phase\":\"" << phase << "\",\"rank\":" << options.rank << ",\"pid\":" << getpid()
          << ",\"nccl\":" << version << report.str() << "}\n";
     std::cout << line.str() << std::flush;
-    std::string answer;
-    if (!std::getline(std::cin, answer)) Die(kExitUsage, "end of input");
-  }
+    return true;
+  });
   std::cout.flush();
   _exit(0);  // communicators are left as they are: what they measured has been read
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "tests/gpu/nccl_api.h"
+#include "tests/gpu/rank.h"
 #include "tests/gpu/spin_kernel.h"
 
 namespace nccl_pulse {
@@ -17,10 +18,9 @@ namespace nccl_pulse {
 // The context must be current.
 class Spinner {
  public:
-  // `fail` gets what is wrong, now or later, and does not return.
-  explicit Spinner(void (*fail)(const std::string& error)) : fail_(fail) {
+  Spinner() {
     void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (driver == nullptr) fail_("cannot load libcuda.so.1");
+    if (driver == nullptr) Fail("cannot load libcuda.so.1");
     Resolve(driver, "cuMemHostAlloc", &host_alloc_);
     Resolve(driver, "cuModuleLoadData", &load_);
     Resolve(driver, "cuModuleGetFunction", &get_function_);
@@ -53,13 +53,12 @@ class Spinner {
   template <typename Function>
   void Resolve(void* driver, const char* name, Function* function) {
     *function = reinterpret_cast<Function>(dlsym(driver, name));
-    if (*function == nullptr) fail_(std::string("the driver has no ") + name);
+    if (*function == nullptr) Fail(std::string("the driver has no ") + name);
   }
   void Check(int result, const char* what) {
-    if (result != 0) fail_(std::string(what) + ": error " + std::to_string(result));
+    if (result != 0) Fail(std::string(what) + ": error " + std::to_string(result));
   }
 
-  void (*const fail_)(const std::string& error);
   int (*host_alloc_)(void** memory, size_t bytes, unsigned flags) = nullptr;
   int (*load_)(void** module, const void* image) = nullptr;
   int (*get_function_)(void** function, void* module, const char* name) = nullptr;

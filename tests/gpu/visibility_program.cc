@@ -23,60 +23,23 @@
 // ended. It ends itself after two minutes.
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <deque>
 #include <iostream>
 #include <sstream>
 #include <string>
 
-#include "tests/gpu/dynamic_api.h"
-#include "tests/gpu/id_exchange.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/rank_flags.h"
+#include "tests/gpu/rank.h"
 #include "tests/gpu/visibility_operations.h"
 
 namespace nccl_pulse {
 namespace {
 
-constexpr int kExitUsage = 2;
-constexpr int kExitApi = 3;
 constexpr unsigned kLifeSeconds = 120;
 constexpr int kManyCalls = 65;
 constexpr int kWarmUps = 5;
 constexpr useconds_t kWarmUpPauseUs = 150000;
-
-Api g_api;
-std::string g_way;  // that is under way
-
-[[noreturn]] void Die(int status, const std::string& message) {
-  std::cerr << "visibility_program: " << message << std::endl;
-  _exit(status);  // other threads may be inside NCCL: no destructors
-}
-
-void Say(const std::string& event, const std::string& more = "") {
-  std::printf("{\"event\":\"%s\"%s}\n", event.c_str(), more.c_str());
-  std::fflush(stdout);
-}
-
-[[noreturn]] void Fail(const std::string& text) {
-  std::cerr << "visibility_program: " << g_way << ": " << text << std::endl;
-  std::string plain = text;
-  std::replace_if(
-      plain.begin(), plain.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, ' ');
-  Say("error", ",\"way\":\"" + g_way + "\",\"text\":\"" + plain + "\"");
-  while (true) pause();
-}
-
-void CheckCuda(CudaError error, const char* what) {
-  if (error != 0) Fail(std::string(what) + ": " + g_api.cudaGetErrorString(error));
-}
-
-void CheckNccl(NcclResult result, const std::string& what) {
-  if (result == kNcclSuccess || result == kNcclInProgress) return;
-  Fail(what + ": " + g_api.ncclGetErrorString(result) + ", " + g_api.ncclGetLastError(nullptr));
-}
 
 struct Options : RankFlags {
   std::string operation, ways;
@@ -91,14 +54,7 @@ class Way {
                         : name == "captured-65" ? kManyCalls
                                                 : 0) {
     g_way = name;
-    const std::string path = options.exchange + "/id-" + std::to_string(number);
-    NcclUniqueId id{};
-    if (options.rank == 0) {
-      CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
-      if (!PublishId(path, id)) Die(kExitUsage, "cannot write " + path);
-    } else if (!AwaitId(path, &id)) {
-      Die(kExitUsage, "cannot read " + path);
-    }
+    const NcclUniqueId id = ExchangeId(options, std::to_string(number));
     NcclConfig config;
     config.comm_name = name_.c_str();
     config.blocking = name == "non-blocking" ? 0 : 1;
@@ -165,13 +121,6 @@ class Way {
   CallArguments arguments_{};
 };
 
-bool Parse(int argc, char** argv, Options* options) {
-  return ReadFlags(argc, argv, options,
-                   {{"--operation", [&](const std::string& v) { options->operation = v; }},
-                    {"--ways", [&](const std::string& v) { options->ways = v; }}}) &&
-         !options->ways.empty();
-}
-
 void Run(std::deque<Way>* ways) {
   for (std::string task; std::getline(std::cin, task);) {
     if (task.rfind("call ", 0) == 0) {
@@ -195,20 +144,15 @@ void Run(std::deque<Way>* ways) {
 
 int Main(int argc, char** argv) {
   Options options;
-  const Operation* operation = nullptr;
-  if (Parse(argc, argv, &options)) operation = FindOperation(options.operation);
-  if (operation == nullptr) {
-    Die(kExitUsage,
-        "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER --operation=NAME --ways=A,B "
-        "[--library-path=FOLDER:FOLDER]");
+  ReadFlags(argc, argv, &options,
+            {{"--operation", [&](const std::string& v) { options.operation = v; }},
+             {"--ways", [&](const std::string& v) { options.ways = v; }}});
+  const Operation* operation = FindOperation(options.operation);
+  if (operation == nullptr || options.ways.empty()) {
+    Die(kExitUsage, "--operation=NAME and --ways=A,B are needed");
   }
-  alarm(kLifeSeconds);
-  std::string error;
-  if (!LoadApi(options.library_path, &g_api, &error)) Die(kExitApi, error);
-  int version = 0;
-  CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
-  Say("loaded", ",\"nccl\":" + std::to_string(version));
-  CheckCuda(g_api.cudaSetDevice(options.gpu), "cudaSetDevice");
+  g_stays_after_errors = true;
+  Say("loaded", ",\"nccl\":" + std::to_string(Begin(options, kLifeSeconds)));
   std::deque<Way> ways;
   std::istringstream names(options.ways);
   for (std::string name; std::getline(names, name, ',');) {

@@ -1,0 +1,173 @@
+#include "tests/gpu/rank.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+namespace nccl_pulse {
+namespace {
+
+// No rank sees the file before it is complete.
+bool PublishId(const std::string& path, const NcclUniqueId& id) {
+  const std::string partial = path + ".partial";
+  FILE* file = std::fopen(partial.c_str(), "wb");
+  return file != nullptr && std::fwrite(&id, sizeof(id), 1, file) == 1 && std::fclose(file) == 0 &&
+         std::rename(partial.c_str(), path.c_str()) == 0;
+}
+
+bool AwaitId(const std::string& path, NcclUniqueId* id) {
+  while (true) {
+    if (FILE* file = std::fopen(path.c_str(), "rb")) {
+      const bool complete = std::fread(id, sizeof(*id), 1, file) == 1;
+      std::fclose(file);
+      return complete;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace
+
+Api g_api;
+bool g_stays_after_errors = false;
+std::string g_way;
+
+std::function<void(const std::string&)> SetInt(int* value) {
+  return [value](const std::string& text) { *value = std::atoi(text.c_str()); };
+}
+
+void ReadFlags(int argc, char** argv, RankFlags* flags, FlagSetters others) {
+  FlagSetters setters = {
+      {"--rank", SetInt(&flags->rank)},
+      {"--nranks", SetInt(&flags->nranks)},
+      {"--gpu", SetInt(&flags->gpu)},
+      {"--exchange", [&](const std::string& v) { flags->exchange = v; }},
+      {"--library-path", [&](const std::string& v) { flags->library_path = v; }},
+  };
+  setters.merge(others);
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const std::size_t equals = argument.find('=');
+    const auto setter = setters.find(argument.substr(0, equals));
+    if (equals == std::string::npos || setter == setters.end())
+      Die(kExitUsage, "what is " + argument + "?");
+    setter->second(argument.substr(equals + 1));
+  }
+  if (flags->rank < 0 || flags->rank >= flags->nranks || flags->exchange.empty()) {
+    Die(kExitUsage, "usage: --rank=R --nranks=N --gpu=G --exchange=FOLDER [...]");
+  }
+}
+
+std::vector<std::string> Listed(const std::string& text) {
+  std::vector<std::string> parts;
+  std::istringstream list(text);
+  for (std::string part; std::getline(list, part, ',');) parts.push_back(part);
+  return parts;
+}
+
+int Begin(const RankFlags& flags, unsigned life_seconds) {
+  alarm(life_seconds);
+  std::string error;
+  if (!LoadApi(flags.library_path, &g_api, &error)) Die(kExitApi, error);
+  CheckCuda(g_api.cudaSetDevice(flags.gpu), "cudaSetDevice");
+  int version = 0;
+  CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
+  return version;
+}
+
+void Die(int status, const std::string& message) {
+  std::cerr << program_invocation_short_name << ": " << message << std::endl;
+  _exit(status);  // other threads may be inside NCCL: no destructors
+}
+
+void WaitForEver() {
+  while (true) pause();
+}
+
+void Fail(const std::string& message) {
+  if (!g_stays_after_errors) Die(kExitApi, message);
+  std::cerr << program_invocation_short_name << ": " << message << std::endl;
+  std::string plain = message;
+  std::replace_if(
+      plain.begin(), plain.end(), [](char c) { return c == '"' || c == '\\' || c < ' '; }, ' ');
+  Say("error", ",\"way\":\"" + g_way + "\",\"text\":\"" + plain + "\"");
+  WaitForEver();
+}
+
+void CheckCuda(CudaError error, const std::string& what) {
+  if (error != 0) Fail(what + ": " + g_api.cudaGetErrorString(error));
+}
+
+void CheckNccl(NcclResult result, const std::string& what, NcclComm comm) {
+  if (result == kNcclSuccess || result == kNcclInProgress) return;
+  Fail(what + ": " + g_api.ncclGetErrorString(result) + ", " + g_api.ncclGetLastError(comm));
+}
+
+void WaitForCall(NcclComm comm, const char* what) {
+  NcclResult result = kNcclInProgress;
+  while (true) {
+    CheckNccl(g_api.ncclCommGetAsyncError(comm, &result), what, comm);
+    if (result != kNcclInProgress) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  CheckNccl(result, what, comm);
+}
+
+void Say(const std::string& event, const std::string& more) {
+  const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
+  std::printf("{\"event\":\"%s\",\"pid\":%d,\"time\":%.6f%s}\n", event.c_str(), getpid(),
+              now.count(), more.c_str());
+  std::fflush(stdout);
+}
+
+void RunPhases(const std::vector<std::string>& phases,
+               const std::function<bool(const std::string& phase)>& run) {
+  for (const std::string& phase : phases) {
+    if (!run(phase)) Die(kExitUsage, "no phase " + phase);
+    std::string line;
+    if (!std::getline(std::cin, line)) Die(kExitUsage, "end of input");
+  }
+}
+
+NcclUniqueId ExchangeId(const RankFlags& flags, const std::string& name) {
+  const std::string path = flags.exchange + "/id-" + name;
+  NcclUniqueId id{};
+  if (flags.rank == 0) {
+    CheckNccl(g_api.ncclGetUniqueId(&id), "ncclGetUniqueId");
+    if (!PublishId(path, id)) Fail("cannot write " + path);
+  } else if (!AwaitId(path, &id)) {
+    Fail("cannot read " + path);
+  }
+  return id;
+}
+
+NcclComm NamedCommunicators::Get(const std::string& name) {
+  const auto found = communicators_.find(name);
+  if (found != communicators_.end()) return found->second;
+  const auto entry = communicators_.emplace(name, nullptr).first;
+  NcclConfig config;
+  config.comm_name = entry->first.c_str();  // NCCL keeps the pointer; a map's keys stay
+  CheckNccl(g_api.ncclCommInitRankConfig(&entry->second, flags_.nranks, ExchangeId(flags_, name),
+                                         flags_.rank, &config),
+            "ncclCommInitRankConfig");
+  return entry->second;
+}
+
+Buffers::Buffers(uint64_t bytes) {
+  CheckCuda(g_api.cudaStreamCreateWithFlags(&stream_, kStreamNonBlocking), "cudaStreamCreate");
+  for (void** buffer : {&send_, &recv_}) {
+    CheckCuda(g_api.cudaMalloc(buffer, bytes), "cudaMalloc");
+    CheckCuda(g_api.cudaMemsetAsync(*buffer, 0, bytes, stream_), "cudaMemsetAsync");
+  }
+  Synchronize();
+}
+
+}  // namespace nccl_pulse

@@ -7,7 +7,7 @@
 // buckets, which is the default; ...Native has them natively only. ...Gzip also compresses the
 // page. ScrapeNode64x16 is the page of a node with 64 processes, each with 16 communicators of two
 // histograms. StatusPage... is the compressed JSON for the status page; Node8x16 has 8 processes.
-// ...TextSerializer writes the same page with prometheus-cpp's own serializer: the reason for
+// ScrapeTextSerializer1000 writes the same page with prometheus-cpp's own serializer: the reason for
 // exporter/exposition/text_format.h.
 #include <cstdlib>
 #include <memory>
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
 #include "exporter/base/gzip.h"
 #include "exporter/exposition/communicators_json.h"
@@ -153,50 +154,17 @@ void Scrape(benchmark::State& state, const Segments& segments, std::size_t histo
   state.counters["page_bytes"] = static_cast<double>(bytes);
 }
 
-void ScrapeTextSerializer(benchmark::State& state, int histograms) {
-  const Segments segments = OneProcess(histograms);
+void ScrapeTextSerializer1000(benchmark::State& state) {
+  const Segments segments = OneProcess(1000);
   for ([[maybe_unused]] auto _ : state) {
     std::ostringstream out;
-    const auto families = BuildFamilies(Read(segments, histograms), kStaticLabels, {});
+    const auto families = BuildFamilies(Read(segments, 1000), kStaticLabels, {});
     prometheus::TextSerializer().Serialize(
         out, std::vector<prometheus::MetricFamily>(families.begin(), families.end()));
-    const std::string page = out.str();
-    benchmark::DoNotOptimize(page.data());
+    benchmark::DoNotOptimize(out.str().data());
   }
 }
-
-constexpr Kind kText = {PageFormat::kText};
-constexpr Kind kTextGzip = {PageFormat::kText, true};
-constexpr Kind kOpenMetrics = {PageFormat::kOpenMetrics};
-constexpr Kind kProtobuf = {PageFormat::kProtobuf};
-constexpr Kind kProtobufNative = {PageFormat::kProtobuf, false, "native"};
-constexpr Kind kProtobufGzip = {PageFormat::kProtobuf, true};
-
-void ScrapeOne(benchmark::State& state, int histograms, const Kind& kind) {
-  Scrape(state, OneProcess(histograms), histograms, kind);
-}
-void ScrapeNode(benchmark::State& state, const Kind& kind) {
-  Scrape(state, NodeOf(64), 64 * 16 * 2, kind);
-}
-
-void Scrape50(benchmark::State& state) { ScrapeOne(state, 50, kText); }
-void Scrape50TextSerializer(benchmark::State& state) { ScrapeTextSerializer(state, 50); }
-void ScrapeOpenMetrics50(benchmark::State& state) { ScrapeOne(state, 50, kOpenMetrics); }
-void ScrapeProtobuf50(benchmark::State& state) { ScrapeOne(state, 50, kProtobuf); }
-void ScrapeProtobufNative50(benchmark::State& state) { ScrapeOne(state, 50, kProtobufNative); }
-void Scrape50Gzip(benchmark::State& state) { ScrapeOne(state, 50, kTextGzip); }
-void ScrapeProtobuf50Gzip(benchmark::State& state) { ScrapeOne(state, 50, kProtobufGzip); }
-void Scrape1000(benchmark::State& state) { ScrapeOne(state, 1000, kText); }
-void Scrape1000TextSerializer(benchmark::State& state) { ScrapeTextSerializer(state, 1000); }
-void ScrapeOpenMetrics1000(benchmark::State& state) { ScrapeOne(state, 1000, kOpenMetrics); }
-void ScrapeProtobuf1000(benchmark::State& state) { ScrapeOne(state, 1000, kProtobuf); }
-void ScrapeProtobufNative1000(benchmark::State& state) { ScrapeOne(state, 1000, kProtobufNative); }
-void Scrape1000Gzip(benchmark::State& state) { ScrapeOne(state, 1000, kTextGzip); }
-void ScrapeProtobuf1000Gzip(benchmark::State& state) { ScrapeOne(state, 1000, kProtobufGzip); }
-void ScrapeNode64x16(benchmark::State& state) { ScrapeNode(state, kText); }
-void ScrapeNode64x16Protobuf(benchmark::State& state) { ScrapeNode(state, kProtobuf); }
-void ScrapeNode64x16Gzip(benchmark::State& state) { ScrapeNode(state, kTextGzip); }
-void ScrapeNode64x16ProtobufGzip(benchmark::State& state) { ScrapeNode(state, kProtobufGzip); }
+BENCHMARK(ScrapeTextSerializer1000)->Unit(benchmark::kMillisecond);
 
 // The request that an open status page makes every two seconds, as a browser sends it.
 void StatusPage(benchmark::State& state, const Segments& segments, std::size_t histograms) {
@@ -210,31 +178,39 @@ void StatusPage(benchmark::State& state, const Segments& segments, std::size_t h
   state.counters["page_bytes"] = static_cast<double>(bytes);
   state.counters["gzip_bytes"] = static_cast<double>(gzip_bytes);
 }
-void StatusPage50(benchmark::State& state) { StatusPage(state, OneProcess(50), 50); }
-void StatusPageNode8x16(benchmark::State& state) { StatusPage(state, NodeOf(8), 8 * 16 * 2); }
-void StatusPageNode64x16(benchmark::State& state) { StatusPage(state, NodeOf(64), 64 * 16 * 2); }
 
-BENCHMARK(StatusPage50)->Unit(benchmark::kMillisecond);
-BENCHMARK(StatusPageNode8x16)->Unit(benchmark::kMillisecond);
-BENCHMARK(StatusPageNode64x16)->Unit(benchmark::kMillisecond);
-BENCHMARK(Scrape50)->Unit(benchmark::kMillisecond);
-BENCHMARK(Scrape50TextSerializer)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeOpenMetrics50)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeProtobuf50)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeProtobufNative50)->Unit(benchmark::kMillisecond);
-BENCHMARK(Scrape50Gzip)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeProtobuf50Gzip)->Unit(benchmark::kMillisecond);
-BENCHMARK(Scrape1000)->Unit(benchmark::kMillisecond);
-BENCHMARK(Scrape1000TextSerializer)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeOpenMetrics1000)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeProtobuf1000)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeProtobufNative1000)->Unit(benchmark::kMillisecond);
-BENCHMARK(Scrape1000Gzip)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeProtobuf1000Gzip)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeNode64x16)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeNode64x16Protobuf)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeNode64x16Gzip)->Unit(benchmark::kMillisecond);
-BENCHMARK(ScrapeNode64x16ProtobufGzip)->Unit(benchmark::kMillisecond);
+void Register(const std::string& name, const Kind& kind, int histograms) {
+  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+    Scrape(state, OneProcess(histograms), histograms, kind);
+  })->Unit(benchmark::kMillisecond);
+}
+
+// Scrape[FORMAT]HISTOGRAMS of one process; ScrapeNode64x16[FORMAT] of 64 processes with 16 communicators of two.
+[[maybe_unused]] const bool kAreRegistered = [] {
+  const std::pair<const char*, Kind> kinds[] = {
+      {"", {PageFormat::kText}},
+      {"Gzip", {PageFormat::kText, true}},
+      {"OpenMetrics", {PageFormat::kOpenMetrics}},
+      {"Protobuf", {PageFormat::kProtobuf}},
+      {"ProtobufNative", {PageFormat::kProtobuf, false, "native"}},
+      {"ProtobufGzip", {PageFormat::kProtobuf, true}},
+  };
+  for (const auto& [name, kind] : kinds) {
+    Register(absl::StrCat("Scrape", name, "50"), kind, 50);
+    Register(absl::StrCat("Scrape", name, "1000"), kind, 1000);
+    benchmark::RegisterBenchmark(
+        absl::StrCat("ScrapeNode64x16", name).c_str(),
+        [kind = kind](benchmark::State& state) { Scrape(state, NodeOf(64), 64 * 16 * 2, kind); })
+        ->Unit(benchmark::kMillisecond);
+  }
+  for (const int ranks : {8, 64}) {
+    benchmark::RegisterBenchmark(
+        absl::StrCat("StatusPageNode", ranks, "x16").c_str(),
+        [ranks](benchmark::State& state) { StatusPage(state, NodeOf(ranks), ranks * 16 * 2); })
+        ->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}();
 
 }  // namespace
 }  // namespace nccl_pulse

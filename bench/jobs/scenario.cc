@@ -725,40 +725,87 @@ Judged WatchNode(const Scenario& scenario) {
 
 }  // namespace
 
+const char* ExpectedName(const Scenario& scenario) {
+  switch (scenario.truth) {
+    case Truth::kCulprits:
+      return "ranks";
+    case Truth::kSides:
+      return "ranks or mismatch";
+    case Truth::kNobody:
+      return "no rank";
+    case Truth::kOk:
+      return "healthy";
+    case Truth::kNotOk:
+      return "ranks or not healthy";
+    case Truth::kSlowOrNotCompared:
+      return "ranks or unknown";
+    case Truth::kByFault:
+      break;
+  }
+  if (IsHealthy(scenario)) return "no rank";
+  switch (scenario.options.fault) {
+    case Fault::kNetworkStuck:
+    case Fault::kDeadLink:
+      return "communicator";
+    case Fault::kForeign:
+      return "first stage or hang";
+    case Fault::kCircle:
+    case Fault::kPeerCircle:
+      return "rank and its opposite";
+    default:
+      return "ranks";
+  }
+}
+
+Polls::Polls(const Scenario& scenario) : scenario_(scenario), options_(scenario.options) {
+  if (options_.fault == Fault::kNodeGone) options_.fault = Fault::kHostStuck;
+}
+
+Polls::Poll Polls::Next() {
+  if (number_++ > 0) options_.look_again_ns += kLookEveryNs;
+  Poll poll;
+  poll.realtime_ns =
+      kJobStart + options_.asked_ns + options_.asked_within_ns + options_.look_again_ns + kSecond;
+  const bool is_later = !scenario_.answers_later.empty() && number_ >= scenario_.later_from;
+  Asked asked{SnapshotUnion({scenario_.asked_job_id, {}})};
+  Ask(scenario_, is_later ? scenario_.answers_later : scenario_.answers, options_, poll.realtime_ns,
+      &asked);
+  if (scenario_.other != nullptr) {
+    Ask(*scenario_.other, scenario_.other->answers, scenario_.other->options, poll.realtime_ns,
+        &asked);
+  }
+  poll.set = asked.all.Take();
+  poll.hang_after_ns = asked.hang_after_ns;
+  poll.error = std::move(asked.error);
+  poll.heard = std::move(asked.heard);
+  poll.is_last = options_.look_again_ns >= options_.run_on_ns;
+  return poll;
+}
+
 Judged Judge(const Scenario& scenario) {
   if (scenario.is_on_its_node) return WatchNode(scenario);
-  JobRunOptions options = scenario.options;
-  if (options.fault == Fault::kNodeGone) options.fault = Fault::kHostStuck;
+  Polls polls(scenario);
   Diagnosis diagnosis;
   LastHeard last_heard;
   for (int looks = 1;; ++looks) {
-    const int64_t now =
-        kJobStart + options.asked_ns + options.asked_within_ns + options.look_again_ns + kSecond;
-    const bool is_later = !scenario.answers_later.empty() && looks >= scenario.later_from;
-    Asked asked{SnapshotUnion({scenario.asked_job_id, {}})};
-    Ask(scenario, is_later ? scenario.answers_later : scenario.answers, options, now, &asked);
-    if (scenario.other != nullptr) {
-      Ask(*scenario.other, scenario.other->answers, scenario.other->options, now, &asked);
-    }
-    if (!asked.error.empty()) return {Outcome::kWrong, asked.error, looks, ""};
-    SnapshotSet set = asked.all.Take();
-    last_heard.AddTo(asked.heard, &set);
+    Polls::Poll poll = polls.Next();
+    if (!poll.error.empty()) return {Outcome::kWrong, poll.error, looks, ""};
+    SnapshotSet& set = poll.set;
+    const int64_t now = poll.realtime_ns;
+    last_heard.AddTo(poll.heard, &set);
     const DiagnosisResult result = diagnosis.Update(set, now);
     last_heard.Keep(set, result, now,
                     [](const ProcessSnapshot& process) { return process.hostname; });
     const JobVerdict verdict = JudgeJob(set, result, now);
-    const bool is_last = options.look_again_ns >= options.run_on_ns;
     const bool is_enough =
         scenario.answers_later.empty() && !IsAnotherLookWorthwhile(result, verdict);
-    if (is_last || is_enough) {
-      const Health health = HealthOf(set, result, now);
-      const std::string words =
-          absl::StrCat(RootWords(verdict), HealthStatusName(health.status), ": ", health.summary);
-      const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
-      return {OutcomeOf(scenario, verdict, health), words, looks,
-              DescribeWaits(views, BuildWaits(views, asked.hang_after_ns, now).graph)};
-    }
-    options.look_again_ns += kLookEveryNs;
+    if (!poll.is_last && !is_enough) continue;
+    const Health health = HealthOf(set, result, now);
+    const std::string words =
+        absl::StrCat(RootWords(verdict), HealthStatusName(health.status), ": ", health.summary);
+    const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
+    return {OutcomeOf(scenario, verdict, health), words, looks,
+            DescribeWaits(views, BuildWaits(views, poll.hang_after_ns, now).graph)};
   }
 }
 

@@ -14,6 +14,7 @@
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_run.h"
 #include "exporter/diagnosis/job_verdict.h"
+#include "exporter/diagnosis/snapshot_set.h"
 
 namespace nccl_pulse {
 
@@ -69,6 +70,30 @@ const char* OutcomeName(Outcome outcome);
 const std::vector<std::string>& FaultNames();
 
 Scenario MakeScenario(const std::string& fault, uint64_t seed);
+
+// The polls of a job's endpoints, a second apart, until the last one that the scenario has.
+class Polls {
+ public:
+  struct Poll {
+    SnapshotSet set;  // of all endpoints that answer
+    int64_t realtime_ns = 0;
+    int64_t hang_after_ns = 0;    // the shortest of an endpoint
+    std::set<std::string> heard;  // nodes
+    std::string error;            // set if an answer cannot be read
+    bool is_last = false;
+  };
+
+  explicit Polls(const Scenario& scenario);
+  Poll Next();
+
+ private:
+  const Scenario& scenario_;
+  JobRunOptions options_;
+  int number_ = 0;
+};
+
+// Returns what must be named, for readers of the corpus.
+const char* ExpectedName(const Scenario& scenario);
 
 struct Judged {
   Outcome outcome{};

@@ -12,7 +12,7 @@
 #include "benchmark/benchmark.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/job_verdict.h"
-#include "exporter/diagnosis/pace_history.h"
+#include "exporter/diagnosis/stragglers/pace_history.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
 
 namespace nccl_pulse {

@@ -63,12 +63,17 @@ def floor_of(folder):
     return len(FLOORS) + (top == "tests")
 
 
+# Folders without a package of their own belong to the one above.
+SUBFOLDERS = {
+    "exporter/diagnosis": ("facts", "waits", "stragglers", "words"),
+    "exporter/node": ("peers",),
+    "exporter/cli": ("flags",),
+}
+ROOMS = {os.path.join(room, each): room for room, folders in SUBFOLDERS.items() for each in folders}
+
+
 def room_of(folder):
-    """Folders without a package of their own belong to the one above."""
-    for room in ("exporter/diagnosis",):
-        if folder in (room + "/facts", room + "/waits"):
-            return room
-    return folder
+    return ROOMS.get(folder, folder)
 
 
 def targets(path, text):
@@ -99,9 +104,9 @@ def read_arrows(root, paths):
             text = file.read()
         for target, name in targets(path, text):
             if name is None:
-                other = os.path.dirname(target)
+                other = room_of(os.path.dirname(target))
             else:  # a module, or a folder of modules
-                other = target if target in folders else room_of(os.path.dirname(target))
+                other = room_of(target if target in folders else os.path.dirname(target))
             if other in folders and other != folder:
                 arrows[folder].setdefault(other, path)
     return arrows, folders

@@ -13,7 +13,7 @@
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_member.h"
 #include "bench/jobs/job_run.h"
-#include "exporter/diagnosis/pace_history.h"
+#include "exporter/diagnosis/stragglers/pace_history.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {

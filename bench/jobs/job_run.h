@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bench/jobs/job_layout.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {

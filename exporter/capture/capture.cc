@@ -18,7 +18,7 @@
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/capture/local_process.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/clock_offset.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/fleet/job_report.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/patient_thread.h"
 #include "exporter/capture/local_process.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/node/listener.h"
 #include "exporter/watch/watcher.h"
 

@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "exporter/capture/capture.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/stop_signal.h"
 #include "exporter/fleet/job_report.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/cli/flags.h"
+#include "exporter/cli/flags/flags.h"
 
 namespace nccl_pulse {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "exporter/cli/flags.h"
+#include "exporter/cli/flags/flags.h"
 #include "exporter/control/live_values.h"
 #include "metrics/kinds.h"
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/fleet/dump_look.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/job_report.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/installation.h"
 
 namespace nccl_pulse {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/installation.h"
 
 namespace nccl_pulse {

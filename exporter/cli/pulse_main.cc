@@ -18,7 +18,7 @@
 #include "exporter/base/version.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/completion.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 
 namespace nccl_pulse {
 namespace {

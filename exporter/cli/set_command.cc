@@ -17,7 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/control/control_client.h"
 #include "exporter/control/control_socket.h"
 #include "exporter/control/live_values.h"

@@ -4,7 +4,7 @@
 
 #include "absl/time/time.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/settings_table.h"
 
 namespace nccl_pulse {

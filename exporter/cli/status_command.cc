@@ -19,7 +19,7 @@
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/status/calls_table.h"
 #include "exporter/cli/status/status_table.h"

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/fleet_flags.h"
+#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/status/status_words.h"
 #include "exporter/cli/stop_signal.h"
 #include "exporter/timeline/captured.h"

@@ -5,9 +5,9 @@
 #include <set>
 #include <utility>
 
-#include "exporter/diagnosis/job_stragglers.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/jobs.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/stragglers/job_stragglers.h"
 
 namespace nccl_pulse {
 namespace {

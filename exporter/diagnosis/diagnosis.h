@@ -1,14 +1,14 @@
 // Finds which rank holds up which: compares the ranks of this node to find hangs and stragglers.
 // docs/detection.md says what it can and cannot tell.
 //
-//   snapshots ──► by communicator ──► hang.h       in flight for long without progress: for whom?
-//                                └──► straggler.h  matched timed calls: who came last, what did it
+//   snapshots ──► by communicator ──► waits/       in flight for long without progress: for whom?
+//                                └──► stragglers/  matched timed calls: who came last, what did it
 //                                                  cost the others?
 //
 // Facts, never guesses: a rank is named only when what its own process has counted says so. Where
 // work cannot be seen (CUDA graphs, no completions) the verdict is kUnknown and the text says why.
 //
-// State: what straggler.h remembers of each communicator, and when its counts of calls moved; it
+// State: what stragglers/straggler.h remembers of each communicator, and when its counts of calls moved; it
 // goes with the communicator. It begins anew with another server, and so do the counters (a reset,
 // to Prometheus).
 //
@@ -24,9 +24,9 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
-#include "exporter/diagnosis/hang.h"
-#include "exporter/diagnosis/snapshot_set.h"
-#include "exporter/diagnosis/straggler.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
+#include "exporter/diagnosis/stragglers/straggler.h"
+#include "exporter/diagnosis/waits/hang.h"
 
 namespace nccl_pulse {
 

@@ -10,9 +10,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "exporter/diagnosis/job_stragglers.h"
-#include "exporter/diagnosis/rank_view.h"
-#include "exporter/diagnosis/slowed.h"
+#include "exporter/diagnosis/facts/rank_view.h"
+#include "exporter/diagnosis/stragglers/job_stragglers.h"
+#include "exporter/diagnosis/stragglers/slowed.h"
 
 namespace nccl_pulse {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "exporter/diagnosis/same_ids.h"
+#include "exporter/diagnosis/facts/same_ids.h"
 
 namespace nccl_pulse {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "exporter/base/disjoint_sets.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 
 namespace nccl_pulse {
 

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse {
 

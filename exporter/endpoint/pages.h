@@ -15,7 +15,7 @@
 
 #include "exporter/base/one_warning.h"
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/pace_history.h"
+#include "exporter/diagnosis/stragglers/pace_history.h"
 #include "exporter/endpoint/server_options.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/families.h"

@@ -14,7 +14,7 @@
 //   thread, where it is blocked. The process' signal dispositions are not changed.
 //
 //   Descriptors. All are close-on-exec. At most kMaxConnections + 5, since they count against the
-//   job's limit, and two per process that has handed over (exporter/node/peer_table.h). When the
+//   job's limit, and two per process that has handed over (exporter/node/peers/peer_table.h). When the
 //   job is at its limit, accepting pauses; nothing spins.
 //
 //   Clients. A request head may have 8 KiB; a body is never read. A connection has 5 s for its

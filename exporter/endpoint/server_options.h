@@ -9,12 +9,12 @@
 
 #include "exporter/base/log_level.h"
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/http/guard.h"
 #include "exporter/http/limits.h"
-#include "exporter/node/peer_table.h"
+#include "exporter/node/peers/peer_table.h"
 
 namespace nccl_pulse {
 

@@ -10,9 +10,9 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/seconds.h"
-#include "exporter/diagnosis/call_state.h"
-#include "exporter/diagnosis/hang.h"
-#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/facts/call_state.h"
+#include "exporter/diagnosis/facts/rank_activity.h"
+#include "exporter/diagnosis/waits/hang.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {

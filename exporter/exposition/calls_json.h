@@ -9,7 +9,7 @@
 #include <string>
 
 #include "exporter/diagnosis/diagnosis_result.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "exporter/base/seconds.h"
-#include "exporter/diagnosis/rank_activity.h"
-#include "exporter/diagnosis/usual_wait.h"
+#include "exporter/diagnosis/facts/rank_activity.h"
+#include "exporter/diagnosis/waits/usual_wait.h"
 #include "exporter/exposition/captured_kind.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/classic_buckets.h"

@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 
 // Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stands_after_ns` decide which data
-// is outdated; see ActivityOf (exporter/diagnosis/rank_activity.h).
+// is outdated; see ActivityOf (exporter/diagnosis/facts/rank_activity.h).
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "exporter/base/seconds.h"
-#include "exporter/diagnosis/same_ids.h"
+#include "exporter/diagnosis/facts/same_ids.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/classic_buckets.h"
 #include "exporter/exposition/communicator_series.h"

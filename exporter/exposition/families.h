@@ -24,7 +24,7 @@
 
 #include "exporter/base/process_use.h"
 #include "exporter/diagnosis/diagnosis_result.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/family.h"
 #include "exporter/exposition/static_labels.h"

@@ -31,7 +31,7 @@
 #include <string_view>
 
 #include "exporter/base/work_budget.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
 

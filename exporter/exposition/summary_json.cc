@@ -12,10 +12,10 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_text.h"
 #include "exporter/base/seconds.h"
-#include "exporter/diagnosis/hang.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/jobs.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/waits/hang.h"
 #include "exporter/exposition/static_labels.h"
 #include "nlohmann/json.hpp"
 

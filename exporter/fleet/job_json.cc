@@ -6,7 +6,7 @@
 #include "exporter/base/json_text.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/seconds.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "nlohmann/json.hpp"

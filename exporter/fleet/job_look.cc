@@ -12,7 +12,7 @@
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/jobs.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_words.h"
 

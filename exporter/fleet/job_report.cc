@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/plain_text.h"
-#include "exporter/diagnosis/rank_activity.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/facts/rank_activity.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_words.h"
 
 namespace nccl_pulse {

@@ -9,9 +9,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
-#include "exporter/diagnosis/rank_activity.h"
-#include "exporter/diagnosis/rank_words.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/facts/rank_activity.h"
+#include "exporter/diagnosis/words/rank_words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_report.h"
 
 namespace nccl_pulse {

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/facts/outside_ranks.h"
 #include "exporter/diagnosis/jobs.h"
-#include "exporter/diagnosis/outside_ranks.h"
 
 namespace nccl_pulse {
 namespace {

@@ -16,7 +16,7 @@
 #include <set>
 #include <string>
 
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/exposition/snapshot_message.h"
 
 namespace nccl_pulse {

@@ -30,7 +30,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse::flight_recorder {

@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/descriptor.h"
 #include "exporter/base/error_text.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 
 namespace nccl_pulse::flight_recorder {
 namespace {

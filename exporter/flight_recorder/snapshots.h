@@ -20,7 +20,7 @@
 #include <map>
 #include <vector>
 
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/flight_recorder/dump.h"
 
 namespace nccl_pulse::flight_recorder {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 
-#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/facts/rank_activity.h"
 
 namespace nccl_pulse {
 namespace {

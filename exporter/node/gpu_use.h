@@ -19,7 +19,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "metrics/kinds.h"
 
 namespace nccl_pulse {

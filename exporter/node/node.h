@@ -50,11 +50,11 @@
 #include <vector>
 
 #include "exporter/base/log_level.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/listener.h"
 #include "exporter/node/node_times.h"
-#include "exporter/node/peer_options.h"
+#include "exporter/node/peers/peer_options.h"
 #include "exporter/node/server_link.h"
 #include "exporter/node/service_file.h"
 #include "exporter/node/serving.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "exporter/base/log_level.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/node/announcer.h"
 #include "exporter/node/listener.h"
-#include "exporter/node/peer_table.h"
+#include "exporter/node/peers/peer_table.h"
 #include "metrics/shared_descriptor.h"
 
 namespace nccl_pulse {

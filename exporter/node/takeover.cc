@@ -10,7 +10,7 @@
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/node_times.h"
-#include "exporter/node/peer_options.h"
+#include "exporter/node/peers/peer_options.h"
 #include "exporter/node/server_link.h"
 #include "exporter/node/waiting.h"
 #include "metrics/shared_descriptor.h"

@@ -33,7 +33,7 @@
 #include <tuple>
 #include <vector>
 
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/outside/host_processes.h"
 #include "exporter/outside/ras_answer.h"

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/outside/job_snapshots.h"
 #include "exporter/outside/known_faults.h"
 #include "exporter/outside/outside_words.h"

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/diagnosis/call_counts.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/call_counts.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/node/handover.h"
 

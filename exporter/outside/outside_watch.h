@@ -22,7 +22,7 @@
 #include <mutex>
 #include <optional>
 
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/outside/outside_look.h"
 
 namespace nccl_pulse::outside {

@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse::outside {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/base/plain_text.h"
-#include "exporter/diagnosis/rank_words.h"
+#include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/exposition/text_format.h"
 #include "exporter/watch/question.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
-#include "exporter/diagnosis/rank_words.h"
+#include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/watch/question.h"
 
 namespace nccl_pulse {

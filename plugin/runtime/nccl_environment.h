@@ -1,5 +1,5 @@
 // This describes what configures NCCL in this process, as other ranks' reports are compared with it
-// (exporter/diagnosis/environment_differences.h): its version, and the variables of
+// (exporter/diagnosis/facts/environment_differences.h): its version, and the variables of
 // exporter/base/nccl_variables.h.
 //
 //   "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0 NCCL_SOCKET_IFNAME=eth0"

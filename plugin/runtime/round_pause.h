@@ -3,7 +3,7 @@
 // Rounds begin at whole multiples of the pause in Unix time, so those of all ranks of a host begin
 // together, and those of hosts with synchronised clocks nearly so. A stamp in a CUDA graph keeps
 // only its last passage: ranks that look at the same moment see the same replay
-// (exporter/diagnosis/straggler.h).
+// (exporter/diagnosis/stragglers/straggler.h).
 #ifndef PLUGIN_RUNTIME_ROUND_PAUSE_H_
 #define PLUGIN_RUNTIME_ROUND_PAUSE_H_
 

@@ -60,7 +60,7 @@ class TimedLaunches {
   uint32_t serial() const { return serial_.load(); }
   // A launch of several, in front of which its communicator has made `launches`: sampled by that
   // number. Where each rank's launches carry the same, they agree on it; point-to-point plans may
-  // be cut differently on each rank, so whoever compares must know (exporter/diagnosis/exchange.h).
+  // be cut differently on each rank, so whoever compares must know (exporter/diagnosis/facts/exchange.h).
   OperationMeta NextGrouped(uint64_t launches) {
     const uint64_t groups = grouped_launches_.load();
     grouped_launches_.store(groups + 1);

@@ -1,6 +1,6 @@
 #include "exporter/exposition/communicators_json.h"
 
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/exposition/latency_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "exporter/node/peer_table.h"
+#include "exporter/node/peers/peer_table.h"
 #include "tests/exporter/peer_table_harness.h"
 
 namespace nccl_pulse {

@@ -17,7 +17,7 @@
 
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/node/handover.h"
-#include "exporter/node/peer_table.h"
+#include "exporter/node/peers/peer_table.h"
 #include "metrics/header_writer.h"
 #include "metrics/lane_writer.h"
 #include "metrics/testing/test_segment.h"

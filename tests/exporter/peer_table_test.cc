@@ -1,5 +1,5 @@
 // Who is taken, and who gives way when places or the page are full.
-#include "exporter/node/peer_table.h"
+#include "exporter/node/peers/peer_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -4,7 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "tests/exporter/hang_job.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {

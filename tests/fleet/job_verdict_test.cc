@@ -11,7 +11,7 @@
 #include "exporter/fleet/snapshot_union.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/exporter/hang_job.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {

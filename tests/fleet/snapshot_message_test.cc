@@ -10,11 +10,11 @@
 
 #include "bench/jobs/scenario.h"
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/mean_lateness.h"
+#include "exporter/diagnosis/stragglers/mean_lateness.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 #include "tests/exporter/example_snapshots.h"
-#include "tests/exporter/hang_job.h"
 
 namespace nccl_pulse {
 namespace {

@@ -12,14 +12,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/status/status_table.h"
-#include "exporter/diagnosis/hang.h"
+#include "exporter/diagnosis/waits/hang.h"
 #include "exporter/exposition/communicators_json.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "exporter/watch/watch_metrics.h"
 #include "exporter/watch/watcher.h"
 #include "nlohmann/json.hpp"
-#include "tests/exporter/hang_job.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 #include "tests/fleet/job_endpoints.h"
 
 namespace nccl_pulse {

@@ -12,7 +12,7 @@
 #include "exporter/watch/watch_metrics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/exporter/hang_job.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 #include "tests/fleet/job_endpoints.h"
 
 namespace nccl_pulse {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis/rank_activity.h"
+#include "exporter/diagnosis/facts/rank_activity.h"
 #include "plugin/tracker/operation_handles.h"
 #include "tests/plugin/work_job.h"
 

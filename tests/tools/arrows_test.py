@@ -34,6 +34,13 @@ class Arrows(unittest.TestCase):
             "exporter/node/b.h": "",
         }), ["metrics/a.h: includes exporter/node, which is above metrics"])
 
+    def test_a_folder_without_a_package_is_part_of_the_one_above(self):
+        self.assertEqual(self.problems({
+            "exporter/diagnosis/a.h": '#include "exporter/diagnosis/facts/b.h"\n',
+            "exporter/diagnosis/facts/b.h": '#include "exporter/diagnosis/a.h"\n',
+            "metrics/c.h": '#include "exporter/diagnosis/facts/b.h"\n',
+        }), ["metrics/c.h: includes exporter/diagnosis, which is above metrics"])
+
     def test_product_and_bench_do_not_include_tests(self):
         found = self.problems({
             "plugin/abi/a.h": '#include "tests/x/b.h"\n',

@@ -11,7 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "exporter/base/json_field.h"
 #include "exporter/cli/status/status_words.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {

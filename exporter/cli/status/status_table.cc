@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "exporter/base/json_field.h"
 #include "exporter/cli/status/status_words.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -67,7 +67,7 @@ double Calls(const Json& rank) {
   return calls;
 }
 
-// As PidCell (exporter/diagnosis/words.h): unique among a host's processes.
+// As PidCell (exporter/diagnosis/words/words.h): unique among a host's processes.
 std::string Pid(const Json& process) {
   const std::string own = Text(At(process, "pid"));
   std::string seen = Text(At(process, "seen_pid"));

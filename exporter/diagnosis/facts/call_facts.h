@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis/call_counts.h"
-#include "exporter/diagnosis/communicator_facts.h"
+#include "exporter/diagnosis/facts/call_counts.h"
+#include "exporter/diagnosis/facts/communicator_facts.h"
 
 namespace nccl_pulse {
 

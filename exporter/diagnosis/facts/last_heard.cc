@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "exporter/base/disjoint_sets.h"
-#include "exporter/diagnosis/abandoned_calls.h"
-#include "exporter/diagnosis/call_counts.h"
+#include "exporter/diagnosis/facts/abandoned_calls.h"
+#include "exporter/diagnosis/facts/call_counts.h"
 
 namespace nccl_pulse {
 namespace {

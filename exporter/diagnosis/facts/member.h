@@ -12,8 +12,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "exporter/diagnosis/communicator_facts.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/communicator_facts.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 
 namespace nccl_pulse {
 

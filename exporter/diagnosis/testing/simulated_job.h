@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/snapshot.h"
 

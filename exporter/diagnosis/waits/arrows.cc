@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "exporter/diagnosis/call_order.h"
-#include "exporter/diagnosis/exchange.h"
 #include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/facts/call_order.h"
+#include "exporter/diagnosis/facts/exchange.h"
 
 namespace nccl_pulse {
 namespace {

@@ -23,8 +23,8 @@
 #include <optional>
 #include <vector>
 
-#include "exporter/diagnosis/call_mismatch.h"
-#include "exporter/diagnosis/communicator_facts.h"
+#include "exporter/diagnosis/facts/call_mismatch.h"
+#include "exporter/diagnosis/facts/communicator_facts.h"
 #include "exporter/diagnosis/facts/member.h"
 #include "exporter/diagnosis/waits/graph.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "exporter/diagnosis/jobs.h"
-#include "exporter/diagnosis/usual_wait.h"
+#include "exporter/diagnosis/waits/usual_wait.h"
 
 namespace nccl_pulse {
 namespace {

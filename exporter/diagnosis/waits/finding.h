@@ -10,8 +10,8 @@
 #include <variant>
 #include <vector>
 
-#include "exporter/diagnosis/call_mismatch.h"
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/call_mismatch.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/waits/arrows.h"
 #include "exporter/diagnosis/waits/graph.h"
 

@@ -24,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/diagnosis/rank_view.h"
+#include "exporter/diagnosis/facts/rank_view.h"
 
 namespace nccl_pulse {
 

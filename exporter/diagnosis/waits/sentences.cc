@@ -9,11 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "exporter/base/communicator_id.h"
-#include "exporter/diagnosis/abandoned_calls.h"
+#include "exporter/diagnosis/facts/abandoned_calls.h"
 #include "exporter/diagnosis/facts/call_facts.h"
-#include "exporter/diagnosis/mismatch_words.h"
-#include "exporter/diagnosis/rank_words.h"
-#include "exporter/diagnosis/words.h"
+#include "exporter/diagnosis/words/mismatch_words.h"
+#include "exporter/diagnosis/words/rank_words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "metrics/driver_error.h"
 
 namespace nccl_pulse {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/facts/call_facts.h"
-#include "exporter/diagnosis/usual_wait.h"
+#include "exporter/diagnosis/waits/usual_wait.h"
 
 namespace nccl_pulse {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "exporter/diagnosis/call_counts.h"
 #include "exporter/diagnosis/diagnosis_result.h"
+#include "exporter/diagnosis/facts/call_counts.h"
 #include "exporter/diagnosis/waits/arrows.h"
 #include "exporter/diagnosis/waits/finding.h"
 

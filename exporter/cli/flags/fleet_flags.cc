@@ -1,0 +1,311 @@
+#include "exporter/cli/flags/fleet_flags.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "exporter/base/plain_text.h"
+#include "exporter/base/regular_file.h"
+#include "exporter/cli/local_endpoints.h"
+#include "exporter/cli/status/status_words.h"
+#include "exporter/fleet/targets.h"
+#include "exporter/web/config.h"
+
+namespace nccl_pulse {
+
+FleetFlags fleet_flags;  // NOLINT(cert-err58-cpp)
+
+namespace {
+
+// Returns the value of the Authorization header. On failure returns false and sets `error`.
+bool ReadCredentials(const char* what, const std::string& credentials_file,
+                     const std::string& bearer_file, std::string* authorization,
+                     std::string* error) {
+  if (!credentials_file.empty() && !bearer_file.empty()) {
+    *error = absl::StrCat("a password or a token for ", what, ", not both");
+    return false;
+  }
+  const std::string& path = credentials_file.empty() ? bearer_file : credentials_file;
+  if (path.empty()) return true;
+  std::string text;
+  if (!ReadRegularFile(path, kMostSecretBytes, &text, error)) {
+    *error = absl::StrCat("cannot read ", path, ": ", *error);
+    return false;
+  }
+  const std::string line(absl::StripAsciiWhitespace(text));
+  for (const char c : line) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) {
+      *error = absl::StrCat(path, " has more than one line");
+      return false;
+    }
+  }
+  if (line.empty() || (!credentials_file.empty() && line.find(':') == line.npos)) {
+    *error =
+        absl::StrCat(path, credentials_file.empty() ? " is empty" : " has no line user:password");
+    return false;
+  }
+  *authorization = credentials_file.empty() ? absl::StrCat("Bearer ", line)
+                                            : absl::StrCat("Basic ", absl::Base64Escape(line));
+  return true;
+}
+
+// Returns why TLS is not available without TLS flags: no authorities, or no TLS in this build.
+std::string WhyNoTls() {
+  std::string why;
+  TlsClient::Make(TlsClientConfig(), &why);
+  return why.empty() ? "TLS could not be prepared a moment ago: try again" : why;
+}
+
+}  // namespace
+
+namespace {
+
+// Parses "NAME: VALUE", one line of a request's head.
+bool ReadHeader(std::string_view text, std::string* header, std::string* error) {
+  const std::size_t colon = text.find(':');
+  const std::string_view name = text.substr(0, colon);
+  const auto is_of_name = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("-_", c);
+  };
+  const bool is_good = text.empty() || (colon != text.npos && colon != 0 &&
+                                        std::all_of(name.begin(), name.end(), is_of_name) &&
+                                        std::none_of(text.begin(), text.end(), [](char c) {
+                                          return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+                                        }));
+  if (!is_good) {
+    *error = "--prometheus-header is not NAME: VALUE, such as \"X-Scope-OrgID: my-team\"";
+  }
+  *header = std::string(text);
+  return is_good;
+}
+
+}  // namespace
+
+bool ReadClients(FleetQuestion* question, std::string* error) {
+  question->client.patience = absl::ToChronoMilliseconds(fleet_flags.timeout);
+  if (question->client.patience < std::chrono::milliseconds(100) ||
+      question->client.patience > std::chrono::minutes(5)) {
+    *error = "--timeout is not between 100ms and 5m";
+    return false;
+  }
+  const TlsClientConfig& tls = fleet_flags.tls;
+  TlsClientConfig of_prometheus;
+  of_prometheus.ca_file = tls.ca_file;
+  of_prometheus.is_insecure = tls.is_insecure;
+  question->prometheus_client = question->client;
+  question->prometheus_client.tls = TlsClient::Make(of_prometheus, error);
+  question->client.tls = TlsClient::Make(tls, error);
+  // Not needed without https.
+  const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
+                         !tls.key_file.empty() || !tls.name.empty();
+  if (question->client.tls == nullptr && wants_tls) return false;
+  // As for `pulse status`, naming a certificate means TLS: a password beside it must not be sent in
+  // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
+  // endpoints are scraped.
+  question->is_https = fleet_flags.https || (wants_tls && fleet_flags.prometheus.empty());
+  return ReadHeader(fleet_flags.prometheus_header, &question->prometheus_client.header, error) &&
+         ReadCredentials("the endpoints", fleet_flags.credentials_file, fleet_flags.bearer_file,
+                         &question->client.authorization, error) &&
+         ReadCredentials("the Prometheus", fleet_flags.prometheus_credentials_file,
+                         fleet_flags.prometheus_bearer_file,
+                         &question->prometheus_client.authorization, error);
+}
+
+int Fail(int status, const std::string& text) {
+  std::fprintf(stderr, "pulse: %s\n", PlainText(text).c_str());
+  return status;
+}
+
+std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own) {
+  FleetFlags& to = fleet_flags;
+  const std::pair<FleetFlagGroup, std::vector<Flag>> all[] = {
+      {kFindFlags,
+       {{"--endpoint", &to.endpoints},
+        {"--targets", &to.targets},
+        {"--prometheus", &to.prometheus},
+        {"--http-sd", &to.http_sd},
+        {"--dns", &to.dns},
+        {"--prometheus-credentials-file", &to.prometheus_credentials_file},
+        {"--prometheus-bearer-file", &to.prometheus_bearer_file},
+        {"--prometheus-header", &to.prometheus_header},
+        {"--hang-after", &to.hang_after}}},
+      {kJobFlags, {{"--job-id", &to.job_id}, {"--comm", &to.comm}}},
+      {kAccessFlags,
+       {{"--ca-cert", &to.tls.ca_file},
+        {"--insecure", &to.tls.is_insecure},
+        {"--cert", &to.tls.cert_file},
+        {"--key", &to.tls.key_file},
+        {"--server-name", &to.tls.name},
+        {"--credentials-file", &to.credentials_file}}},
+      {kClientFlags,
+       {{"--https", &to.https}, {"--bearer-file", &to.bearer_file}, {"--timeout", &to.timeout}}}};
+  for (const auto& [group, flags] : all) {
+    if ((groups & group) != 0) own.insert(own.end(), flags.begin(), flags.end());
+  }
+  return own;
+}
+
+bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
+                  std::string* error) {
+  for (const std::string& text : arguments) {
+    bool is_file = absl::StartsWith(text, "/") || absl::StartsWith(text, ".");
+    for (const char* end : {".tar.gz", ".tgz", ".pftrace", ".json", ".yaml", ".yml"}) {
+      is_file = is_file || absl::EndsWith(text, end);
+    }
+    if (is_file) {
+      *error = absl::StrCat(text, " is no address; a file to write goes to --out, ", reading);
+      return false;
+    }
+    fleet_flags.endpoints.push_back(text);
+  }
+  return true;
+}
+
+bool ReadFilter(JobFilter* filter, std::string* error) {
+  filter->job_id = fleet_flags.job_id;
+  const std::string& comm = fleet_flags.comm;
+  if (comm.empty()) return true;
+  uint64_t comm_id = 0;
+  if (comm.size() != 16 || !absl::SimpleHexAtoi(comm, &comm_id)) {
+    *error = absl::StrCat("--comm=", comm, ": not 16 hexadecimal digits");
+    return false;
+  }
+  filter->comm_id = comm_id;
+  return true;
+}
+
+bool ReadFleetFlags(FleetQuestion* question, std::string* error) {
+  if (!ReadClients(question, error)) return false;
+  for (const std::string& given : fleet_flags.endpoints) {
+    Address address;
+    if (!ParseEndpointAddress(given, question->is_https, kDefaultEndpointPort, &address, error)) {
+      return false;
+    }
+    question->endpoints.push_back(std::move(address));
+  }
+  const std::string file = fleet_flags.targets;
+  return file.empty() || ReadTargetsFile(file, question->is_https, &question->endpoints, error);
+}
+
+bool IsDirectoryNamed() {
+  return !fleet_flags.prometheus.empty() || !fleet_flags.http_sd.empty() ||
+         !fleet_flags.dns.empty();
+}
+
+bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error) {
+  const bool otherwise_https = fleet_flags.https;
+  const auto has_tls = [question, error](const Address& address) {
+    if (!address.is_https || question->prometheus_client.tls != nullptr) return true;
+    *error = WhyNoTls();
+    return false;
+  };
+  if (const std::string url = fleet_flags.prometheus; !url.empty()) {
+    PrometheusQuestion asked;
+    if (!ParseAddress(url, false, &asked.prometheus, error)) return false;
+    asked.job_id = filter.job_id;
+    asked.comm_id = filter.comm_id;
+    asked.otherwise_https = otherwise_https;
+    if (!has_tls(asked.prometheus) ||
+        !FindTargets(asked, question->prometheus_client, &question->endpoints, error)) {
+      return false;
+    }
+  }
+  if (const std::string url = fleet_flags.http_sd; !url.empty()) {
+    Address address;
+    if (!ParseAddress(url, false, &address, error) || !has_tls(address) ||
+        !FetchTargets(address, question->is_https, question->prometheus_client,
+                      &question->endpoints, error)) {
+      return false;
+    }
+  }
+  const std::string name = fleet_flags.dns;
+  return name.empty() || ResolveTargets(name, question->is_https, kDefaultEndpointPort,
+                                        question->client.patience, &question->endpoints, error);
+}
+
+bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,
+                   std::string* error) {
+  if (!fleet_flags.hang_after.has_value()) return true;
+  const absl::Duration given = *fleet_flags.hang_after;
+  if (given < absl::Seconds(1) || given > absl::FromChrono(most)) {
+    *error = absl::StrCat("--hang-after is not between 1s and ", most.count(), "h");
+    return false;
+  }
+  *hang_after = absl::ToChronoMilliseconds(given);
+  return true;
+}
+
+void KeepDifferent(std::vector<Address>* endpoints) {
+  std::set<std::tuple<bool, std::string, std::string>> seen;
+  endpoints->erase(
+      std::remove_if(endpoints->begin(), endpoints->end(),
+                     [&seen](const Address& each) {
+                       return !seen.emplace(each.is_https, each.name(), each.path).second;
+                     }),
+      endpoints->end());
+}
+
+bool HasAuthorities(const FleetQuestion& question, std::string* error) {
+  for (const Address& address : question.endpoints) {
+    if (!address.is_https || question.client.tls != nullptr) continue;
+    *error = WhyNoTls();
+    return false;
+  }
+  return true;
+}
+
+bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
+  if (question->endpoints.empty()) {
+    if (!question->client.authorization.empty() &&
+        (!question->is_https || fleet_flags.tls.is_insecure)) {
+      *error =
+          "--credentials-file and --bearer-file need the endpoints' addresses (HOST:PORT): any "
+          "program may listen at guessed ports";
+      return false;
+    }
+    question->is_this_host = true;
+    question->endpoints = FindLocalEndpoints(question->client, question->is_https);
+    question->is_nobody_here = question->endpoints.empty();
+    // Queried once more, to report why it does not answer.
+    if (question->is_nobody_here) {
+      question->endpoints.push_back(LocalAddress(kDefaultEndpointPort, question->is_https));
+    }
+  }
+  KeepDifferent(&question->endpoints);
+  return HasAuthorities(*question, error);
+}
+
+int FailUnheard(int status, bool is_nobody_here) {
+  return Fail(
+      status,
+      absl::StrCat(is_nobody_here ? absl::StrCat("No address was given: localhost was asked at the "
+                                                 "ports ",
+                                                 kDefaultEndpointPort, " to ", kLastLocalPort, ". ")
+                                  : "",
+                   "Does a job with NCCL Pulse run there? Its log says "
+                   "where the metrics are (NCCL_DEBUG=INFO); give that address: HOST:PORT. "
+                   "Without such a line, check NCCL_PROFILER_PLUGIN"));
+}
+
+int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints) {
+  std::string what;
+  if (missing_ranks != 0) {
+    what = absl::StrCat("calls of ", Plural(missing_ranks, "live rank"), " are missing");
+  }
+  if (silent_endpoints != 0) {
+    absl::StrAppend(&what, what.empty() ? "" : ", and ", Plural(silent_endpoints, "endpoint"),
+                    " did not answer");
+  }
+  return what.empty() ? 0 : Fail(status, absl::StrCat("INCOMPLETE: ", what));
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,179 @@
+#include "exporter/diagnosis/facts/call_order.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "metrics/size_class.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Kind = CallOrderSnapshot::Kind;
+
+// NCCL moves bytes in the others, and never looks at their type.
+bool IsReducing(const Kind& kind) {
+  return kind.op == "AllReduce" || kind.op == "Reduce" || kind.op == "ReduceScatter";
+}
+
+// What is compared, in turn.
+enum By : std::size_t { kByBytes, kByType, kByRoot, kBys };
+
+struct OfRank {
+  const RankView* rank;
+  uint32_t first;
+  std::vector<uint32_t> calls;   // indices into the kinds of all ranks
+  std::vector<uint32_t> sorted;  // the same with each group in one order
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const CommunicatorFacts& facts) {
+    for (const RankView* rank : facts.live) Add(*rank, facts.abandoned);
+  }
+
+  std::optional<Mismatch> Make() {
+    for (const By by : {kByBytes, kByType, kByRoot}) {
+      if (std::optional<Mismatch> mismatch = Compare(by)) return mismatch;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  void Add(const RankView& rank, const AbandonedCalls& abandoned) {
+    const CallOrderSnapshot& order = rank.communicator->call_order;
+    if (order.calls.empty()) return;
+    // What came over the network may be anything.
+    if (order.calls.size() > CallOrderSnapshot::kMostCalls) return;
+    if (order.kinds.size() > CallOrderSnapshot::kMostKinds) return;
+    std::vector<uint32_t> indices;
+    for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
+    OfRank of{&rank, order.first, {}, {}};
+    std::vector<std::size_t> groups;  // where each begins
+    uint64_t left = abandoned.Of(rank);
+    const std::size_t in_flight_at = order.in_flight - order.first;
+    std::optional<std::size_t> in_flight;  // the same without calls that made nothing
+    for (std::size_t i = 0; i < order.calls.size(); ++i) {
+      const auto call = static_cast<uint8_t>(order.calls[i]);
+      const std::size_t kind = call & CallOrderSnapshot::kKind;
+      if (kind >= indices.size()) return;  // it is damaged
+      if ((call & CallOrderSnapshot::kSameGroup) == 0) groups.push_back(of.calls.size());
+      if (order.in_flight != 0 && i == in_flight_at) in_flight = of.calls.size();
+      if (order.kinds[kind].is_unlaunched && abandoned.Of(rank, order.kinds[kind].op) != 0) {
+        if (left == 0) return;  // they are not all counted yet
+        --left;
+      } else {
+        of.calls.push_back(indices[kind]);
+      }
+    }
+    of.first -= static_cast<uint32_t>(left);  // those before the ones that are known
+    of.sorted = of.calls;
+    groups.push_back(of.sorted.size());
+    const auto at = [&of](std::size_t i) {
+      return of.sorted.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      std::sort(at(groups[i - 1]), at(groups[i]),
+                [this](uint32_t a, uint32_t b) { return like_[a] < like_[b]; });
+    }
+    if (in_flight) {
+      const uint32_t number = of.first + static_cast<uint32_t>(*in_flight);
+      if (!in_flight_ || IsBefore(number, *in_flight_)) in_flight_ = number;
+    }
+    ranks_.push_back(std::move(of));
+  }
+
+  uint32_t IndexOf(const Kind& kind) {
+    const auto next = static_cast<uint32_t>(kinds_.size());
+    const auto [found, inserted] =
+        indices_.try_emplace({kind.op, kind.bytes, kind.datatype, kind.root}, next);
+    if (inserted) {
+      const auto first = [&](const std::string& type, int32_t root) {
+        return firsts_.try_emplace({kind.op, kind.bytes, type, root}, next).first->second;
+      };
+      kinds_.push_back(&kind);
+      like_.push_back(
+          {first("", -1), first(IsReducing(kind) ? kind.datatype : "", -1), first("", kind.root)});
+    }
+    return found->second;
+  }
+
+  // Numbers have 32 bits and wrap around.
+  static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
+  // What is compared, by the index of a kind; null: it is not known of this one.
+  std::optional<uint32_t> What(uint32_t kind, By by) const {
+    if (by == kByRoot && kinds_[kind]->root < 0) return std::nullopt;
+    return like_[kind][by];
+  }
+
+  std::optional<Mismatch> Compare(By by) const {
+    if (!in_flight_ || ranks_.size() < 2) return std::nullopt;
+    // In the order of the calls themselves they may differ within a group: that is not enough.
+    if (!FirstDifference(&OfRank::calls, by)) return std::nullopt;
+    const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, by);
+    if (!number) return std::nullopt;
+    return SidesAt(*number, by);
+  }
+
+  std::optional<uint32_t> FirstDifference(std::vector<uint32_t> OfRank::*calls, By by) const {
+    std::unordered_map<uint32_t, uint32_t> seen;  // by number
+    std::optional<uint32_t> first;
+    for (const OfRank& of : ranks_) {
+      uint32_t number = of.first;
+      for (const uint32_t kind : of.*calls) {
+        const std::optional<uint32_t> what = What(kind, by);
+        const bool differs = what && seen.try_emplace(number, *what).first->second != *what;
+        if (differs && !IsBefore(number, *in_flight_) && (!first || IsBefore(number, *first)))
+          first = number;
+        ++number;
+      }
+    }
+    return first;
+  }
+
+  Mismatch SidesAt(uint32_t number, By by) const {
+    Mismatch mismatch{
+        by == kByRoot ? Mismatch::By::kRoots : Mismatch::By::kCallNumber, {}, {}, number};
+    std::map<uint32_t, std::size_t> side_of;
+    for (const OfRank& of : ranks_) {
+      const uint32_t at = number - of.first;
+      if (at >= of.sorted.size()) continue;
+      const std::optional<uint32_t> what = What(of.sorted[at], by);
+      if (!what) continue;
+      const auto [found, inserted] = side_of.try_emplace(*what, mismatch.sides.size());
+      if (inserted) {
+        const Kind& kind = *kinds_[of.sorted[at]];
+        mismatch.operations.insert(kind.op);
+        mismatch.sides.push_back({{{{kind.op, SizeClassOf(kind.bytes)}, 1}}, {}, &kind});
+      }
+      mismatch.sides[found->second].ranks.push_back(of.rank);
+    }
+    return mismatch;
+  }
+
+  std::vector<OfRank> ranks_;
+  std::optional<uint32_t>
+      in_flight_;  // number of the oldest that a rank is known to have in flight
+  std::vector<const Kind*> kinds_;
+  // Each kind has the first one with its operation and bytes; with its data type, too, if it
+  // reduces; with its root, too.
+  std::vector<std::array<uint32_t, kBys>> like_;
+  using Indices = std::map<std::tuple<std::string, uint64_t, std::string, int32_t>, uint32_t>;
+  Indices indices_, firsts_;
+};
+
+}  // namespace
+
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts) {
+  return Comparison(facts).Make();
+}
+
+}  // namespace nccl_pulse

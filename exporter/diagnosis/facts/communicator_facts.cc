@@ -1,0 +1,342 @@
+#include "exporter/diagnosis/facts/communicator_facts.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "exporter/diagnosis/facts/call_counts.h"
+
+namespace nccl_pulse {
+
+namespace {
+
+bool IsFollowed(const RankView& rank) {
+  const UnknownReason reason = rank.activity.reason;
+  return rank.communicator->graph_place.followed != 0 &&
+         reason != UnknownReason::kPollerNotStarted && reason != UnknownReason::kPollerStands;
+}
+
+Calls CapturedCallsOf(const CommunicatorSnapshot& communicator) {
+  Calls calls;
+  for (const CallCountSnapshot& call : communicator.calls) {
+    if (call.captured) calls[{call.op, call.size_class}] += call.calls;
+  }
+  return calls;
+}
+
+bool MayLeave(const Calls& captured) {
+  return std::any_of(captured.begin(), captured.end(),
+                     [](const auto& call) { return !WaitsForAll(call.first.first); });
+}
+
+bool AreCapturedAlike(const RankView& a, const RankView& b) {
+  const GraphPlace& one = a.communicator->graph_place;
+  const GraphPlace& other = b.communicator->graph_place;
+  return one.captures == other.captures && one.followed == other.followed &&
+         one.captures < GraphPlace::kMost;
+}
+
+// Tells how far a rank has come.
+using Progress = std::pair<uint64_t, uint32_t>;
+Progress ProgressOf(const RankView& rank) {
+  return {rank.communicator->graph_replays, rank.communicator->graph_place.passed};
+}
+
+ReplaysKnown AreKnown(const Ranks& live) {
+  Calls captured;
+  for (const RankView* rank : live) {
+    if (!IsFollowed(*rank)) return ReplaysKnown::kNotFollowed;
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    if (AreOtherCallsKnown(*rank->process, communicator) != CallsKnown::kYes) {
+      return ReplaysKnown::kDiffer;
+    }
+    Calls calls = CapturedCallsOf(communicator);
+    if (rank == live.front()) {
+      captured = std::move(calls);
+    } else if (calls != captured || !AreCapturedAlike(*rank, *live.front())) {
+      return ReplaysKnown::kDiffer;
+    }
+  }
+  return MayLeave(captured) ? ReplaysKnown::kMayLeave : ReplaysKnown::kYes;
+}
+
+// Not if ranks have begun as many replays, and the last one of another graph.
+bool AreInOneOrder(const Ranks& live) {
+  std::map<uint64_t, std::pair<uint32_t, uint32_t>> graphs;
+  return std::all_of(live.begin(), live.end(), [&graphs](const RankView* rank) {
+    const GraphPlace& place = rank->communicator->graph_place;
+    const std::pair graph(place.graph, place.stamps);
+    return graphs.try_emplace(rank->communicator->graph_replays, graph).first->second == graph;
+  });
+}
+
+// Beside the graphs a rank that is behind has called no more than any that is ahead.
+bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
+  Calls least = CollectiveCalls(*ahead.front()->communicator);
+  for (const RankView* rank : ahead) least = Common(least, CollectiveCalls(*rank->communicator));
+  return std::all_of(behind.begin(), behind.end(), [&least](const RankView* rank) {
+    return Excess(CollectiveCalls(*rank->communicator), least).empty();
+  });
+}
+
+bool IsAnyWithin(const Ranks& ranks) {
+  for (const RankView* rank : ranks) {
+    if (rank->activity.is_in_replay) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ReplayFacts CompareReplays(const Ranks& live) {
+  ReplayFacts facts;
+  if (live.empty()) return facts;
+  facts.known = AreKnown(live);
+  if (facts.known != ReplaysKnown::kYes) return facts;
+  const auto is_less = [](const RankView* a, const RankView* b) {
+    return ProgressOf(*a) < ProgressOf(*b);
+  };
+  const RankView& last = **std::min_element(live.begin(), live.end(), is_less);
+  const RankView& first = **std::max_element(live.begin(), live.end(), is_less);
+  Ranks ahead;
+  for (const RankView* rank : live) {
+    (ProgressOf(*rank) == ProgressOf(last) ? facts.behind : ahead).push_back(rank);
+  }
+  if (!AreInOneOrder(live) || (!ahead.empty() && !HasCalledLess(facts.behind, ahead))) {
+    facts = {};
+    facts.known = ReplaysKnown::kDiffer;
+    return facts;
+  }
+  facts.ahead = &first;
+  if (ahead.empty()) {
+    facts.behind.clear();
+    facts.are_all_within = std::all_of(
+        live.begin(), live.end(), [](const RankView* rank) { return rank->activity.is_in_replay; });
+    return facts;
+  }
+  facts.is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
+  // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
+  // count of who seems not to have begun it is not right.
+  if (facts.is_not_begun && first.communicator->graph_place.stamps > 1 && !IsAnyWithin(ahead)) {
+    facts.behind.clear();
+    return facts;
+  }
+  return facts;
+}
+
+namespace {
+
+// Counts that moved so recently may be from different moments.
+constexpr int64_t kQuietNs = 1000000000;
+// Who still ran so long after the others began to wait did not make them wait by being stopped: a
+// debugger came to see.
+constexpr int64_t kStoppedLaterNs = 5000000000;
+
+// The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
+int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
+  const int64_t since = rank.InFlightSince();
+  return since == 0 ? 0
+                    : std::max({since, rank.communicator->last_completion_realtime_ns,
+                                rank.communicator->graph_moved_realtime_ns,
+                                view.network_moved_realtime_ns});
+}
+
+// The same of a `halted` rank, as it was last seen.
+int64_t HaltedSince(const RankView& rank) {
+  return std::max(SeenInFlightSince(*rank.communicator),
+                  rank.communicator->last_completion_realtime_ns);
+}
+
+void AddLive(const RankView& rank, CommunicatorFacts* facts) {
+  const auto is_long = [facts](int64_t since) {
+    return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->hang_after_ns;
+  };
+  const CommunicatorSnapshot& communicator = *rank.communicator;
+  facts->live.push_back(&rank);
+  if (is_long(NoProgressSince(*facts->view, rank))) facts->stuck.push_back(&rank);
+  if (rank.is_stopped) {
+    facts->stopped.push_back(&rank);
+    if (SeenInFlightSince(communicator) != 0 && is_long(HaltedSince(rank))) {
+      facts->halted.push_back(&rank);
+    }
+  }
+  if (IsInsideNccl(rank) && is_long(rank.activity.since_realtime_ns)) {
+    facts->inside.push_back(&rank);
+  }
+  if (rank.activity.reason == UnknownReason::kLaunchNotReported &&
+      IsCollective(communicator.last_call_op) && is_long(UnreportedSince(*facts->view, rank))) {
+    facts->unreported.push_back(&rank);
+  }
+}
+
+// Stopped while the others already waited, with nothing in flight here, nor anywhere else where it may
+// wait: nothing can have come since.
+bool WasIdle(const CommunicatorFacts& facts, const RankView& rank) {
+  const ProcessSnapshot& process = *rank.process;
+  const auto was = [&process](const CommunicatorSnapshot& communicator) {
+    return ActivityOf(process, communicator, process.last_poll_realtime_ns);
+  };
+  return Contains(facts.stopped_later, &rank) && was(*rank.communicator).is_idle() &&
+         std::none_of(process.communicators.begin(), process.communicators.end(),
+                      [&was](const auto& each) { return was(each).is_in_flight(); });
+}
+
+// Whether its last launches have ended is not known. Others have gone beyond them, so nothing holds them.
+bool HasOnlyCallsOfAll(const RankView& rank) {
+  return rank.activity.reason == UnknownReason::kCounterLost &&
+         WaitsForAll(rank.communicator->last_call_op);
+}
+
+// An estimate leaves a count and no launch. So calls of an operation that one rank alone has called,
+// none of which NCCL has launched, are not said to be missing beside calls that are.
+void LeaveOutEstimates(CommunicatorFacts* facts) {
+  if (facts->owed.empty()) return;
+  const auto of = [](const Calls& calls, const std::string& op) {
+    uint64_t total = 0;
+    for (const auto& [kind, count] : calls) total += kind.first == op ? count : 0;
+    return total;
+  };
+  for (const auto& [op, abandoned] : AbandonedCallsOf(*facts->live[facts->most]->communicator)) {
+    const auto has_called = [&of, op = op](const Calls& calls) { return of(calls, op) != 0; };
+    const bool is_alone = std::count_if(facts->calls.begin(), facts->calls.end(), has_called) == 1;
+    if (!is_alone || of(facts->calls[facts->most], op) != abandoned) continue;
+    Calls rest = facts->owed;
+    for (auto each = rest.begin(); each != rest.end();) {
+      each = each->first.first == op ? rest.erase(each) : std::next(each);
+    }
+    if (!rest.empty()) facts->owed = std::move(rest);
+  }
+}
+
+void CompareCalls(CommunicatorFacts* facts) {
+  for (const RankView* rank : facts->live) {
+    facts->calls.push_back(facts->abandoned.CountWithout(*rank));
+  }
+  if (!facts->calls.empty()) facts->least = facts->calls.front();
+  for (std::size_t i = 1; i < facts->calls.size(); ++i) {
+    facts->least = Common(facts->least, facts->calls[i]);
+    if (Total(facts->calls[i]) > Total(facts->calls[facts->most])) facts->most = i;
+  }
+  for (std::size_t i = 0; i < facts->calls.size(); ++i) {
+    const RankView* rank = facts->live[i];
+    const Calls& most = facts->calls[facts->most];
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    facts->is_quiet &=
+        ElapsedNs(facts->now_ns, std::max(communicator.last_launch_realtime_ns,
+                                          communicator.unreported_since_realtime_ns)) >= kQuietNs;
+    facts->is_mismatched |= !Excess(facts->calls[i], most).empty();
+    const Calls missing = Excess(most, facts->calls[i]);
+    if (missing.empty()) continue;
+    facts->behind.push_back(rank);
+    if (!rank->activity.is_idle() && !IsExiting(*rank) && !WasIdle(*facts, *rank) &&
+        !HasOnlyCallsOfAll(*rank)) {
+      continue;
+    }
+    facts->owing.push_back(rank);
+    for (const auto& [kind, count] : missing) {
+      facts->owed[kind] = std::max(facts->owed[kind], count);
+    }
+  }
+  LeaveOutEstimates(facts);
+}
+
+// A rank's calls are those that it made before it ended. All ranks call alike, so of any two it is
+// known which one is behind.
+void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
+  Ranks known;
+  std::vector<Calls> calls;
+  const Calls* most = facts->calls.empty() ? nullptr : &facts->calls[facts->most];
+  calls.reserve(ended.size());  // `most` may point into it
+  for (const RankView* rank : ended) {
+    if (AreCallsKnown(*rank->process, *rank->communicator) != CallsKnown::kYes) continue;
+    known.push_back(rank);
+    calls.push_back(facts->abandoned.CountWithout(*rank));
+    if (most == nullptr || Total(calls.back()) > Total(*most)) most = &calls.back();
+  }
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (!Excess(*most, calls[i]).empty()) facts->ended_owing.push_back(known[i]);
+    for (std::size_t j = 0; j < facts->live.size(); ++j) {
+      if (!facts->live[j]->activity.is_idle()) continue;
+      for (const auto& [kind, count] : Excess(calls[i], facts->calls[j])) {
+        if (!WaitsForAll(kind.first)) continue;
+        facts->owing.push_back(facts->live[j]);
+        facts->owed[kind] = std::max(facts->owed[kind], count);
+      }
+    }
+  }
+  std::sort(facts->owing.begin(), facts->owing.end(), std::less<>());
+  facts->owing.erase(std::unique(facts->owing.begin(), facts->owing.end()), facts->owing.end());
+}
+
+void FindStoppedLater(CommunicatorFacts* facts) {
+  if (facts->stopped.empty()) return;
+  int64_t since = INT64_MAX;
+  for (const RankView* rank : facts->stuck) {
+    since = std::min(since, NoProgressSince(*facts->view, *rank));
+  }
+  for (const RankView* rank : facts->halted) since = std::min(since, HaltedSince(*rank));
+  if (since == INT64_MAX) return;
+  const auto later = std::stable_partition(
+      facts->stopped.begin(), facts->stopped.end(), [since](const RankView* rank) {
+        return ElapsedNs(rank->process->last_poll_realtime_ns, since) < kStoppedLaterNs;
+      });
+  facts->stopped_later.assign(later, facts->stopped.end());
+  facts->stopped.erase(later, facts->stopped.end());
+}
+
+}  // namespace
+
+int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
+  int64_t since = rank.activity.since_realtime_ns;
+  if (since == 0) return 0;
+  // A call of any rank leaves a time: that of its launch, or since when it is unreported.
+  for (const RankView& other : view.ranks) {
+    since = std::max({since, other.communicator->unreported_since_realtime_ns,
+                      other.communicator->last_launch_realtime_ns});
+  }
+  return since;
+}
+
+const Calls& CommunicatorFacts::CallsOf(const RankView& rank) const {
+  return calls[std::lower_bound(live.begin(), live.end(), &rank, std::less<>()) - live.begin()];
+}
+
+bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
+  return Excess(CallsOf(rank), least).empty();
+}
+
+CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
+  CommunicatorFacts facts{};
+  facts.view = &view;
+  facts.abandoned = AbandonedCalls(view.ranks);
+  facts.hang_after_ns = hang_after_ns;
+  facts.now_ns = now_ns;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
+    if (rank.failed != nullptr && rank.state != RankView::State::kFinalized) {
+      facts.failed.push_back(&rank);
+    }
+  }
+  FindStoppedLater(&facts);
+  for (const RankView* rank : facts.live) {
+    const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);
+    if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;
+  }
+  Ranks ended;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state != RankView::State::kLive) ended.push_back(&rank);
+  }
+  if (facts.calls_known == CallsKnown::kYes) {
+    CompareCalls(&facts);
+    CompareEnded(ended, &facts);
+  }
+  if (facts.calls_known == CallsKnown::kCaptured) {
+    facts.replays = CompareReplays(facts.live);
+    facts.work = CompareWork(view, hang_after_ns, now_ns);
+  }
+  return facts;
+}
+
+}  // namespace nccl_pulse

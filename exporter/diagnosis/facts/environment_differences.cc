@@ -1,0 +1,127 @@
+#include "exporter/diagnosis/facts/environment_differences.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "exporter/base/disjoint_sets.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr std::size_t kMostSentences = 8, kMostNamed = 4;
+
+// One process has set these. `is_cut`: it has set more, behind the last name.
+struct Reported {
+  std::map<std::string_view, std::string_view> values;
+  bool is_cut = false;
+};
+
+Reported Parse(const std::string& text) {
+  Reported reported;
+  for (const std::string_view part : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    const std::size_t end = part.find('=');
+    if (end == part.npos) {
+      reported.is_cut = true;
+    } else {
+      reported.values.emplace(part.substr(0, end), part.substr(end + 1));
+    }
+  }
+  return reported;
+}
+
+std::string NameOf(const ProcessSnapshot& process) {
+  return process.global_rank.empty() ? absl::StrCat("pid ", process.pid)
+                                     : absl::StrCat("global rank ", process.global_rank);
+}
+
+using Group = std::vector<const ProcessSnapshot*>;
+
+std::vector<Group> GroupByCommunicators(const std::vector<ProcessSnapshot>& processes) {
+  DisjointSets sets(processes.size());
+  std::map<uint64_t, std::size_t> first_with;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    for (const CommunicatorSnapshot& each : processes[i].communicators) {
+      sets.Join(i, first_with.try_emplace(each.comm_id, i).first->second);
+    }
+  }
+  std::map<std::size_t, Group> groups;
+  for (std::size_t i = 0; i < processes.size(); ++i) groups[sets.SetOf(i)].push_back(&processes[i]);
+  std::vector<Group> list;
+  for (auto& [set, group] : groups) list.push_back(std::move(group));
+  return list;
+}
+
+std::string ValueWords(std::string_view value) {
+  return value.empty() ? "not set" : absl::StrCat("\"", value, "\"");
+}
+
+std::string Sentence(std::string_view name, const std::map<std::string_view, Group>& by_value) {
+  const auto usual = std::max_element(
+      by_value.begin(), by_value.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::string text = absl::StrCat(
+      name == "NCCL" ? "NCCL's version" : name, " differs: ", ValueWords(usual->first), " in ",
+      usual->second.size(), usual->second.size() == 1 ? " process" : " processes");
+  for (auto other = by_value.begin(); other != by_value.end(); ++other) {
+    if (other == usual) continue;
+    absl::StrAppend(&text, "; ", ValueWords(other->first), " in ");
+    const Group& group = other->second;
+    for (std::size_t i = 0; i < group.size() && i < kMostNamed; ++i) {
+      absl::StrAppend(&text, i == 0 ? "" : ", ", NameOf(*group[i]));
+    }
+    if (group.size() > kMostNamed) {
+      absl::StrAppend(&text, " and ", group.size() - kMostNamed, " more");
+    }
+  }
+  return text + ".";
+}
+
+void Compare(const Group& group, std::vector<std::string>* sentences) {
+  std::vector<std::pair<const ProcessSnapshot*, Reported>> all;
+  std::set<std::string_view> names;
+  for (const ProcessSnapshot* process : group) {
+    if (process->nccl_environment.empty()) continue;
+    all.emplace_back(process, Parse(process->nccl_environment));
+    for (const auto& [name, value] : all.back().second.values) names.insert(name);
+  }
+  for (const std::string_view name : names) {
+    std::map<std::string_view, Group> by_value;
+    std::size_t known = 0;
+    for (const auto& [process, reported] : all) {
+      const auto found = reported.values.find(name);
+      const bool is_there = found != reported.values.end();
+      // A version is always there where it is known.
+      if (!is_there && (reported.is_cut || name == "NCCL")) continue;
+      ++known;
+      by_value[is_there ? found->second : std::string_view()].push_back(process);
+    }
+    const bool is_each_its_own = by_value.size() == known && known > 2;
+    if (by_value.size() > 1 && !is_each_its_own) sentences->push_back(Sentence(name, by_value));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> EnvironmentDifferences(const std::vector<ProcessSnapshot>& processes) {
+  const bool is_equal =
+      std::all_of(processes.begin(), processes.end(), [&processes](const auto& process) {
+        return process.nccl_environment == processes.front().nccl_environment;
+      });
+  std::vector<std::string> sentences;
+  if (is_equal) return sentences;
+  for (const Group& group : GroupByCommunicators(processes)) Compare(group, &sentences);
+  if (sentences.size() > kMostSentences) {
+    const std::size_t more = sentences.size() - kMostSentences;
+    sentences.resize(kMostSentences);
+    sentences.push_back(absl::StrCat(more, " more variables differ between processes."));
+  }
+  return sentences;
+}
+
+}  // namespace nccl_pulse

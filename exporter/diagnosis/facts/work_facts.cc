@@ -1,0 +1,70 @@
+#include "exporter/diagnosis/facts/work_facts.h"
+
+#include <algorithm>
+
+namespace nccl_pulse {
+namespace {
+
+// It is known since when the counter stands, or would be, had it moved.
+bool IsFollowed(WorkState state) {
+  return state == WorkState::kProven || state == WorkState::kCalibrating;
+}
+
+// A thread of ours stands in the driver, and the process runs.
+bool IsUnread(const RankView& rank) {
+  const RunState run_state = rank.process->run_state;
+  const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;
+  const WorkState state = rank.communicator->work.state;
+  return state == WorkState::kStuck || (IsFollowed(state) && rank.is_stopped && runs);
+}
+
+// Operations were captured that a rank may leave before the others come.
+bool MayLeaveReplays(const CommunicatorSnapshot& communicator) {
+  return std::any_of(
+      communicator.calls.begin(), communicator.calls.end(),
+      [](const CallCountSnapshot& call) { return call.captured && !WaitsForAll(call.op); });
+}
+
+}  // namespace
+
+WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
+  WorkFacts facts;
+  if (view.is_mixed || static_cast<int32_t>(view.ranks.size()) != view.nranks) return {};
+  int64_t shortest_ns = INT64_MAX;
+  bool may_leave = false;
+  bool are_pauses_known = true;
+  for (const RankView& rank : view.ranks) {
+    const WorkSnapshot& work = rank.communicator->work;
+    const bool is_unread = IsUnread(rank);
+    const bool is_seen = rank.state == RankView::State::kLive && rank.failed == nullptr &&
+                         rank.communicator->captured && work.moved_realtime_ns != 0 &&
+                         (is_unread || (IsFollowed(work.state) && !rank.is_stopped));
+    if (!is_seen) return {};
+    are_pauses_known &= work.state != WorkState::kCalibrating;
+    if (is_unread) {
+      if (work.gpu_use != GpuUse::kBusy) return {};
+      facts.unread.push_back(&rank);
+      may_leave |= MayLeaveReplays(*rank.communicator);
+    }
+    const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
+    if (stood_ns < hang_after_ns) return {};
+    shortest_ns = std::min(shortest_ns, stood_ns);
+    facts.longest_pause_ns = std::max(facts.longest_pause_ns, work.longest_pause_ns);
+    switch (work.gpu_use) {
+      case GpuUse::kBusy:
+        facts.busy.push_back(&rank);
+        break;
+      case GpuUse::kIdle:
+        facts.idle.push_back(&rank);
+        break;
+      default:
+        return {};
+    }
+  }
+  if (facts.busy.empty()) return {};
+  const bool is_unusual = are_pauses_known && static_cast<double>(shortest_ns) >
+                                                  static_cast<double>(facts.longest_pause_ns);
+  return (facts.idle.empty() ? is_unusual : !may_leave) ? facts : WorkFacts{};
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,436 @@
+#include "exporter/diagnosis/stragglers/straggler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "exporter/diagnosis/facts/exchange.h"
+#include "exporter/diagnosis/stragglers/rounds.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr double kSecond = 1e9;
+// Ranks came together with the last one if they came before it by at most this part of the others'
+// wait. Ranks that have waited for each other elsewhere do.
+constexpr double kTogether = 0.1;
+
+// How often the rank that timed this kind least has timed it.
+uint64_t TimedLeast(const std::vector<const RankView*>& ranks, const TimedCallSnapshot& kind) {
+  uint64_t least = UINT64_MAX;
+  for (const RankView* rank : ranks) {
+    uint64_t timed = 0;
+    for (const LatencySnapshot& latency : rank->communicator->latencies) {
+      if (latency.kind == kind.kind && latency.size_class == kind.size_class &&
+          latency.op == kind.op) {
+        timed += latency.histogram.Count();
+      }
+    }
+    least = std::min(least, timed);
+  }
+  return least;
+}
+
+int CoarsestExponent(const std::vector<const RankView*>& ranks) {
+  int exponent = 0;
+  for (const RankView* rank : ranks) {
+    exponent = std::max(exponent, rank->process->sampling_exponent);
+  }
+  return std::min(exponent, 24);  // the sampler's maximum; a hostile segment may hold anything
+}
+
+// 0: not known.
+double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind,
+                    uint64_t rounds) {
+  if (kind.kind == LatencyKind::kDurationGraph) return 1;  // calls are numbered by replays
+  const uint64_t calls = CallsOfKind(communicator, kind);
+  if (rounds == 0 || calls == 0) return 0;
+  return std::max(1.0, static_cast<double>(calls) / static_cast<double>(rounds));
+}
+
+// Ranks may have parts of different sizes in an exchange.
+int ComparedClass(const TimedCallSnapshot& call) {
+  return IsGrouped(call.op) ? -1 : call.size_class;
+}
+
+// Each rank numbers the graphs that it captured itself.
+bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
+  const GraphPlace& first = ranks.front()->communicator->graph_place;
+  return std::all_of(ranks.begin(), ranks.end(), [&first](const RankView* rank) {
+    const GraphPlace& place = rank->communicator->graph_place;
+    return place.captures == first.captures && place.followed == first.followed &&
+           place.captures < GraphPlace::kMost;
+  });
+}
+
+}  // namespace
+
+std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
+  std::vector<const RankView*> live;
+  for (const RankView& rank : view.ranks) {
+    if (rank.state == RankView::State::kLive) live.push_back(&rank);
+  }
+  return live;
+}
+
+double SumOfSquares(const std::vector<double>& numbers) {
+  return std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0);
+}
+
+HostsOfRanks::HostsOfRanks(const std::vector<const RankView*>& ranks) {
+  std::map<std::string_view, std::size_t> indices;
+  for (const RankView* rank : ranks) {
+    const auto [at, is_new] = indices.try_emplace(rank->process->hostname, indices.size());
+    host_.push_back(at->second);
+    if (is_new) ranks_.push_back(0);
+    ++ranks_[at->second];
+  }
+}
+
+double HostsOfRanks::SumOfSquares(const std::vector<double>& of_ranks) const {
+  std::vector<double> means(size());
+  for (std::size_t i = 0; i < host_.size(); ++i) {
+    means[host_[i]] += of_ranks[i] / ranks_[host_[i]];
+  }
+  return nccl_pulse::SumOfSquares(means);
+}
+
+// The new calls of one kind.
+struct StragglerState::Seen {
+  const TimedCallSnapshot* call;  // one of this kind
+  OfKind* of;
+  uint64_t matched = 0;
+  uint32_t oldest = 0, newest = 0;
+  int64_t oldest_end_ns = 0, newest_end_ns = 0;
+  double weight = 1;
+};
+
+// A call that all ranks have timed.
+struct StragglerState::Match {
+  std::size_t kind;               // index into what is seen
+  std::vector<std::size_t> last;  // indices of the ranks that came last, together
+  double loss;                    // seconds
+  double square, host_square;     // ns², see Window
+  int64_t end_ns, first_end_ns, last_end_ns;
+};
+
+void StragglerState::Window::Fade(double fade) {
+  for (double* each :
+       {&observed, &matched, &loss, &late, &square, &waits, &host_square, &hosts, &rounds}) {
+    *each *= fade;
+  }
+}
+
+void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns,
+                            RoundsOfProcesses* rounds_of) {
+  const std::vector<const RankView*> ranks = LiveRanks(view);
+  // A single rank waits for nobody that is seen here.
+  if (ranks.size() < 2) return;
+  bool is_new = updated_realtime_ns_ == 0;
+  for (const RankView* rank : ranks) {
+    const auto [at, inserted] = ranks_.try_emplace(rank->rank());
+    const int64_t init_ns = rank->communicator->init_realtime_ns;
+    is_new |= !inserted && at->second.init_realtime_ns != init_ns;
+    at->second.init_realtime_ns = init_ns;
+  }
+  // The communicator was made again under the same id: calls are numbered from 0.
+  if (is_new) {
+    kinds_.clear();
+    last_late_ns_ = 0;
+  }
+  std::vector<Seen> seen;
+  const std::vector<Entry> entries = NewCalls(view, ranks, &seen);
+  const HostsOfRanks hosts(ranks);
+  std::vector<Match> matches = MatchCalls(ranks, hosts, entries, &seen);
+  if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
+  Weigh(ranks, &seen);
+  const double interval = Interval(now_realtime_ns, is_new, matches);
+  updated_realtime_ns_ = now_realtime_ns;
+  const double fade = std::exp(-interval / WindowSeconds());
+  window_.Fade(fade);
+  window_.observed += interval;
+  window_.matched += static_cast<double>(matches.size());
+  window_.waits += static_cast<double>(matches.size() * ranks.size());
+  window_.hosts += static_cast<double>(matches.size() * hosts.size());
+  for (auto& [rank, of] : ranks_) {
+    of.before_seconds = of.total_seconds;
+    for (double* each : {&of.window_seconds, &of.late_calls, &of.late_rounds, &of.late_seconds}) {
+      *each *= fade;
+    }
+  }
+  const double shrink = AddLosses(matches, seen, interval);
+  Attribute(ranks, seen, shrink, &matches);
+}
+
+std::vector<StragglerState::Entry> StragglerState::NewCalls(
+    const CommunicatorView& view, const std::vector<const RankView*>& ranks,
+    std::vector<Seen>* seen) {
+  std::vector<Entry> entries;
+  if (kinds_.size() > kMostKinds) kinds_.clear();
+  const bool captured_alike = AreCapturedAlike(ranks);
+  const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
+  const auto add = [&](const TimedCallSnapshot& call, uint32_t rank) {
+    const bool is_duration = call.kind == LatencyKind::kDurationStream ||
+                             call.kind == LatencyKind::kDurationKernel ||
+                             call.kind == LatencyKind::kDurationGraph;
+    // Launches of several calls ("Grouped") agree on something only where each is an exchange.
+    if (!is_duration || !(WaitsForAll(call.op) || (are_exchanges && IsGrouped(call.op)))) {
+      return;
+    }
+    if (call.kind == LatencyKind::kDurationGraph && !captured_alike) return;
+    std::size_t kind = 0;
+    while (kind < seen->size() &&
+           (ComparedClass(*(*seen)[kind].call) != ComparedClass(call) ||
+            (*seen)[kind].call->kind != call.kind || (*seen)[kind].call->graph != call.graph ||
+            (*seen)[kind].call->op != call.op)) {
+      ++kind;
+    }
+    if (kind == seen->size()) {
+      if (kind == kMostKinds) return;
+      seen->push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
+    }
+    const auto number = static_cast<uint32_t>(call.call_number);
+    const OfKind& of = *(*seen)[kind].of;
+    // By difference: call numbers have 32 bits and wrap around.
+    if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) return;
+    entries.push_back(
+        {uint64_t{kind} << 32 | number, rank, call.duration_ns, call.end_realtime_ns});
+  };
+  std::size_t calls_of_all = 0;  // tens of megabytes in a large job, twice while a vector grows
+  for (const RankView* rank : ranks) {
+    calls_of_all +=
+        rank->communicator->timed_calls.size() + rank->communicator->picked_calls.size();
+  }
+  entries.reserve(calls_of_all);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const CommunicatorSnapshot& communicator = *ranks[i]->communicator;
+    for (const auto* calls : {&communicator.timed_calls, &communicator.picked_calls}) {
+      for (const TimedCallSnapshot& call : *calls) add(call, static_cast<uint32_t>(i));
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.call, a.rank) < std::tie(b.call, b.rank);
+  });
+  return entries;
+}
+
+std::vector<StragglerState::Match> StragglerState::MatchCalls(
+    const std::vector<const RankView*>& ranks, const HostsOfRanks& hosts,
+    const std::vector<Entry>& entries, std::vector<Seen>* seen) {
+  std::vector<Match> matches;
+  for (auto first = entries.begin(); first != entries.end();) {
+    auto behind = first + 1;
+    bool once = true;
+    while (behind != entries.end() && behind->call == first->call) {
+      once &= behind->rank != (behind - 1)->rank;
+      ++behind;
+    }
+    if (once && static_cast<std::size_t>(behind - first) == ranks.size()) {
+      matches.push_back(MatchOf(hosts, first, behind));
+      Seen& found = (*seen)[matches.back().kind];
+      const auto number = static_cast<uint32_t>(first->call);
+      if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
+        found.newest = number;
+        found.newest_end_ns = first->end_ns;
+      }
+      if (found.matched == 0 || static_cast<int32_t>(number - found.oldest) < 0) {
+        found.oldest = number;
+        found.oldest_end_ns = first->end_ns;
+      }
+      ++found.matched;
+    }
+    first = behind;
+  }
+  return matches;
+}
+
+StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIterator first,
+                                              EntryIterator behind) {
+  const auto count = static_cast<double>(behind - first);
+  const uint64_t shortest_ns = std::min_element(first, behind, [](const Entry& a, const Entry& b) {
+                                 return a.duration_ns < b.duration_ns;
+                               })->duration_ns;
+  const auto longer_ns = [shortest_ns](const Entry& each) {
+    return static_cast<double>(each.duration_ns - shortest_ns);
+  };
+  double sum = 0;
+  int64_t first_end_ns = INT64_MAX;
+  int64_t last_end_ns = 0;
+  for (auto each = first; each != behind; ++each) {
+    sum += longer_ns(*each);
+    first_end_ns = std::min(first_end_ns, each->end_ns);
+    last_end_ns = std::max(last_end_ns, each->end_ns);
+  }
+  const double loss_ns = sum / (count - 1);
+  std::vector<double> of_ranks;
+  std::vector<std::size_t> last;
+  for (auto each = first; each != behind; ++each) {
+    of_ranks.push_back(longer_ns(*each) - sum / count);
+    if (longer_ns(*each) <= kTogether * loss_ns) last.push_back(each->rank);
+  }
+  return {static_cast<std::size_t>(first->call >> 32),
+          std::move(last),
+          loss_ns / kSecond,
+          SumOfSquares(of_ranks),
+          hosts.SumOfSquares(of_ranks),
+          first->end_ns,
+          first_end_ns,
+          last_end_ns};
+}
+
+// Each match also stands for the calls that were not timed and those that the ring has lost.
+void StragglerState::Weigh(const std::vector<const RankView*>& ranks, std::vector<Seen>* seen) {
+  const double sampled = std::ldexp(1.0, CoarsestExponent(ranks));
+  int64_t longest_ns = 0;
+  for (Seen& found : *seen) {
+    if (found.matched == 0) continue;
+    OfKind& of = *found.of;
+    if (of.has_last) {
+      found.oldest = of.last_call;
+      found.oldest_end_ns = of.last_end_ns;
+    }
+    // The kind that covers the longest time tells best how long a round takes.
+    if (const int64_t covered_ns = found.newest_end_ns - found.oldest_end_ns;
+        covered_ns > longest_ns) {
+      longest_ns = covered_ns;
+      const auto calls = static_cast<double>(found.newest - found.oldest);
+      const double round_ns = static_cast<double>(covered_ns) / calls *
+                              CallsOfRound(*ranks.front()->communicator, *found.call, rounds_);
+      round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
+    }
+    const uint64_t timed = TimedLeast(ranks, *found.call);
+    if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;
+    if (!of.has_last && found.matched > 1) {
+      found.weight =
+          static_cast<double>(found.newest - found.oldest) / static_cast<double>(found.matched - 1);
+    }
+    if (found.call->kind == LatencyKind::kDurationGraph) {
+      // Its numbers are those of replays: none is missing.
+      if (of.has_last) {
+        found.weight =
+            static_cast<double>(found.newest - of.last_call) / static_cast<double>(found.matched);
+      }
+    } else if (of.has_last && timed > of.timed) {
+      found.weight *=
+          std::max(1.0, static_cast<double>(timed - of.timed) / static_cast<double>(found.matched));
+    }
+    of = {found.newest, found.newest_end_ns, true, timed};
+  }
+}
+
+double StragglerState::Interval(int64_t now_realtime_ns, bool is_new,
+                                const std::vector<Match>& matches) const {
+  double interval = static_cast<double>(ElapsedNs(now_realtime_ns, updated_realtime_ns_)) / kSecond;
+  // At the first update the calls themselves show how much time they cover.
+  if (is_new) {
+    int64_t first_ns = INT64_MAX;
+    int64_t last_ns = 0;
+    for (const Match& match : matches) {
+      first_ns = std::min(first_ns, match.first_end_ns);
+      last_ns = std::max(last_ns, match.last_end_ns);
+    }
+    const auto matched = static_cast<double>(matches.size());
+    const double span =
+        last_ns > first_ns ? static_cast<double>(ElapsedNs(last_ns, first_ns)) / kSecond : 0;
+    interval = matched > 1 ? span * matched / (matched - 1) : 0;
+  }
+  return std::clamp(interval, 0.0, 3600.0);
+}
+
+double StragglerState::AddLosses(const std::vector<Match>& matches, const std::vector<Seen>& seen,
+                                 double interval) {
+  double loss = 0;
+  double usual_loss = 0;
+  double squares = 0, host_squares = 0;
+  double scaled = 0;
+  for (const Match& match : matches) {
+    scaled += match.loss * seen[match.kind].weight;
+    loss += match.loss;
+    const double usual =
+        mean_loss_ > 0 ? std::min(match.loss, kMostMeans * mean_loss_) : match.loss;
+    usual_loss += usual;
+    if (match.loss <= 0) continue;
+    const double part = usual / match.loss;
+    squares += match.square * part * part;
+    host_squares += match.host_square * part * part;
+  }
+  window_.loss += usual_loss;
+  window_.square += squares;
+  window_.host_square += host_squares;
+  if (window_.matched >= kMinMatched) mean_loss_ = window_.loss / window_.matched;
+  // The losses are at most the time that passed, unless the matched calls alone add up to more.
+  const double limit = std::max(interval, loss);
+  return scaled > limit ? limit / scaled : 1;
+}
+
+void StragglerState::Attribute(const std::vector<const RankView*>& ranks,
+                               const std::vector<Seen>& seen, double shrink,
+                               std::vector<Match>* matches) {
+  const double late_from = window_.matched > 0
+                               ? std::max(static_cast<double>(kMinLateNs) / kSecond,
+                                          kMinPartOfMean * window_.loss / window_.matched)
+                               : 0;
+  std::sort(matches->begin(), matches->end(),
+            [](const Match& a, const Match& b) { return a.end_ns < b.end_ns; });
+  std::vector<int64_t> late_ends_ns;
+  for (const Match& match : *matches) {
+    if (match.loss >= late_from) late_ends_ns.push_back(match.end_ns);
+  }
+  const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
+  auto of_round = rounds.begin();
+  for (const Match& match : *matches) {
+    ++matches_;
+    last_match_end_ns_ = match.end_ns;
+    const bool is_late = match.loss >= late_from;
+    const double round = is_late ? *of_round++ : 0;
+    window_.late += is_late ? 1 : 0;
+    window_.rounds += round;
+    const double part = 1 / static_cast<double>(match.last.size());
+    const double seconds = match.loss * seen[match.kind].weight * shrink * part;
+    for (const std::size_t last : match.last) {
+      OfRank& of = ranks_[ranks[last]->rank()];
+      of.total_seconds += seconds;
+      of.window_seconds += seconds;
+      of.late_rounds += round * part;
+      if (!is_late) continue;
+      of.late_calls += part;
+      of.late_seconds += match.loss * part;
+      of.matches_at_late = matches_;
+      of.last_late_end_ns = match.end_ns;
+    }
+  }
+}
+
+std::vector<double> StragglerState::PartsOfRounds(std::vector<int64_t> late_ends_ns) {
+  std::vector<double> parts(late_ends_ns.size(), 1);
+  if (late_ends_ns.empty() || round_ns_ <= 0) return parts;
+  for (std::size_t begin = 0; begin < late_ends_ns.size();) {
+    std::size_t end = begin + 1;
+    const auto since_begin_ns = [&](std::size_t i) {
+      return static_cast<double>(ElapsedNs(late_ends_ns[i], late_ends_ns[begin]));
+    };
+    while (end < late_ends_ns.size() && since_begin_ns(end) < round_ns_) ++end;
+    // A call stands for the part of a round since the call before, at most a whole round.
+    double round = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      const auto since_ns = static_cast<double>(ElapsedNs(late_ends_ns[i], last_late_ns_));
+      round += last_late_ns_ == 0 ? 1 : std::clamp(since_ns / round_ns_, 0.0, 1.0);
+      last_late_ns_ = std::max(last_late_ns_, late_ends_ns[i]);
+    }
+    std::fill(parts.begin() + static_cast<std::ptrdiff_t>(begin),
+              parts.begin() + static_cast<std::ptrdiff_t>(end),
+              round / static_cast<double>(end - begin));
+    begin = end;
+  }
+  return parts;
+}
+
+double StragglerState::WindowSeconds() const {
+  if (window_.matched <= 0) return kWindowSeconds;
+  const double calls_take = kMostOfOneLook * window_.observed / window_.matched;
+  const double rounds_take = kRoundsOfWindow * round_ns_ / kSecond;
+  return std::clamp(std::max(calls_take, rounds_take), kWindowSeconds, kMostWindowSeconds);
+}
+
+}  // namespace nccl_pulse

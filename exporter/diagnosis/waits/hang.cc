@@ -1,0 +1,155 @@
+#include "exporter/diagnosis/waits/hang.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/waits/sentences.h"
+#include "exporter/diagnosis/waits/stall.h"
+#include "exporter/diagnosis/words/rank_words.h"
+
+namespace nccl_pulse {
+namespace {
+
+std::vector<int32_t> RankNumbers(const Ranks& ranks) {
+  std::vector<int32_t> numbers;
+  numbers.reserve(ranks.size());
+  for (const RankView* rank : ranks) numbers.push_back(rank->rank());
+  return numbers;
+}
+
+Hang ToHang(const Stall& stall) {
+  Hang hang;
+  hang.verdict = stall.verdict;
+  hang.finding = stall.finding;
+  hang.since_realtime_ns = stall.since_ns;
+  hang.op = stall.op;
+  hang.situation = stall.situation;
+  hang.suspects =
+      stall.verdict == HangVerdict::kRankNotSeen ? stall.unseen : RankNumbers(stall.suspects);
+  hang.waiting = RankNumbers(stall.waiting);
+  hang.text = StallWords(stall);
+  hang.longest_wait_before_ns = stall.longest_wait_before_ns;
+  hang.is_usual = stall.is_usual;
+  hang.replay = stall.replay;
+  for (const auto& [view, rank] : stall.circle) {
+    hang.circle.push_back({view->comm_id, rank->rank()});
+  }
+  if (stall.verdict == HangVerdict::kMismatched) {
+    for (const CallSide& side : stall.waits->mismatch->sides) {
+      hang.sides.push_back(RankNumbers(side.ranks));
+    }
+  }
+  const bool is_absent = stall.situation == Situation::kBeingMade && !stall.suspects.empty();
+  if (is_absent) hang.absent_in = stall.absent_in;
+  if (stall.verdict == HangVerdict::kRankNotCalled) {
+    hang.missing_call = !stall.peer_op.empty()   ? stall.peer_op
+                        : !stall.peers.empty()   ? MissingPeerCall(stall)
+                        : stall.owed.size() == 1 ? NumberedCallWords(stall.owed, stall.before)
+                                                 : "";
+  }
+  const RankView* named = stall.suspects.empty() ? nullptr : stall.suspects.front();
+  hang.first_step = FirstStep(stall.verdict, stall.situation, named ? named->process : nullptr,
+                              named ? named->communicator : nullptr);
+  return hang;
+}
+
+// All that is in flight is behind work of the ranks' own GPUs, for less than makes a hang.
+std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& waits,
+                               const WaitGraph& graph, int64_t hang_after_ns, int64_t now_ns) {
+  if (view.is_mixed) return std::nullopt;
+  Stall queued;
+  queued.view = &view;
+  queued.waits = &waits;
+  queued.since_ns = INT64_MAX;
+  for (std::size_t at = 0; at < waits.members.size(); ++at) {
+    const Member& each = waits.members[at];
+    if (!each.is_live() || each.doing == Doing::kIdle) continue;
+    if (each.doing != Doing::kNotBegun) return std::nullopt;
+    if (graph.actors[waits.gpus[at]].stand == Stand::kMoving) return std::nullopt;
+    if (ElapsedNs(now_ns, each.since_ns) < hang_after_ns) continue;
+    queued.waiting.push_back(each.rank);
+    queued.since_ns = std::min(queued.since_ns, each.since_ns);
+  }
+  if (queued.waiting.empty()) return std::nullopt;
+  queued.op = LastCalled(queued.waiting);
+  std::optional<uint64_t> unseen;
+  for (const RankView* rank : queued.waiting) {
+    const std::vector<CommunicatorSnapshot>& all = rank->process->communicators;
+    const std::size_t count = std::min(all.size(), kMostSearched);
+    for (std::size_t i = 0; i < count && !unseen; ++i) {
+      const CommunicatorSnapshot& each = all[i];
+      const RankActivity activity = ActivityOf(*rank->process, each, now_ns);
+      const bool is_unseen = activity.is_unknown() || activity.is_quiet();
+      if (&each != rank->communicator && is_unseen && !each.finalized &&
+          CompareGpus(each, *rank->communicator) != SameGpu::kNo) {
+        unseen = each.comm_id;
+      }
+    }
+  }
+  return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting),
+                QueuedWords(queued, unseen)};
+}
+
+std::string NoteOf(const ViewWaits& waits) {
+  if (waits.is_beyond_limit) {
+    return "A GPU of a rank here has work in flight in too many communicators. The newest is not "
+           "followed.";
+  }
+  if (waits.behind_one.empty()) return "";
+  const CommunicatorFacts& facts = waits.facts;
+  return AheadWords(waits.behind_one, *facts.live[facts.most],
+                    CallsOwedBy(facts, waits.behind_one));
+}
+
+// Finds hangs of jobs with one threshold.
+std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
+                                           int64_t hang_after_ns, int64_t now_realtime_ns) {
+  const Waits waits = BuildWaits(views, hang_after_ns, now_realtime_ns);
+  const std::vector<JobFindings> jobs = FindWaits(views, waits, now_realtime_ns);
+  const std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
+  std::vector<WaitsOfCommunicator> result(views.size());
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (stalls[i]) {
+      result[i].hang = ToHang(*stalls[i]);
+    } else {
+      result[i].queued =
+          QueuedOf(views[i], waits.views[i], waits.graph, hang_after_ns, now_realtime_ns);
+    }
+    result[i].note = NoteOf(waits.views[i]);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
+                                           const std::vector<int64_t>& hang_after_ns,
+                                           int64_t now_realtime_ns) {
+  const std::set<int64_t> thresholds(hang_after_ns.begin(), hang_after_ns.end());
+  if (thresholds.size() == 1) return FindHangs(views, *thresholds.begin(), now_realtime_ns);
+  std::vector<WaitsOfCommunicator> result(views.size());
+  int findings = 0;  // of the thresholds before
+  for (const int64_t threshold_ns : thresholds) {
+    std::vector<CommunicatorView> part;
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      if (hang_after_ns[i] != threshold_ns) continue;
+      part.push_back(views[i]);
+      places.push_back(i);
+    }
+    std::vector<WaitsOfCommunicator> found = FindHangs(part, threshold_ns, now_realtime_ns);
+    int most = findings;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      std::optional<Hang>& hang = found[i].hang;
+      if (hang && hang->absent_in) hang->absent_in = places[*hang->absent_in];
+      if (hang && hang->finding >= 0) most = std::max(most, (hang->finding += findings) + 1);
+      result[places[i]] = std::move(found[i]);
+    }
+    findings = most;
+  }
+  return result;
+}
+
+}  // namespace nccl_pulse

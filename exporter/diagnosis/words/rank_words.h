@@ -1,0 +1,49 @@
+// Ranks and calls in words, as sentences of the diagnosis use them.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_WORDS_RANK_WORDS_H_
+#define EXPORTER_DIAGNOSIS_WORDS_RANK_WORDS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/facts/call_counts.h"
+#include "exporter/diagnosis/facts/communicator_facts.h"
+
+namespace nccl_pulse {
+
+inline constexpr std::size_t kMostListed = 8;
+
+// "a, b and c"
+template <typename List, typename Formatter>
+std::string Enumerate(const List& list, std::size_t most, const Formatter& formatter) {
+  std::string text;
+  std::size_t count = 0;
+  for (const auto& each : list) {
+    if (count == most) return absl::StrCat(text, " and ", list.size() - count, " more");
+    if (count > 0) text += count + 1 == list.size() ? " and " : ", ";
+    text += formatter(each);
+    ++count;
+  }
+  return text;
+}
+
+std::string Name(const RankView& rank);   // "rank 3 (pid 4711, GPU 3)"; of many hosts, with its own
+std::string Names(const Ranks& ranks);    // the same of several
+std::string Numbers(const Ranks& ranks);  // "ranks 0, 1 and 2"
+std::string CallWords(const Calls& calls);  // "AllReduce (up to 1MiB)", "2 x AllGather ..."
+// The same with their numbers: "AllReduce #8 (up to 1MiB)" where it was called seven times
+// `before`, "AllReduce #8 and #9 (up to 1MiB)" of two.
+std::string NumberedCallWords(const Calls& calls, const Calls& before);
+std::string Capital(std::string text);
+std::string ClockWords(int64_t realtime_ns);  // "03:12:40 UTC"
+
+inline const char* Verb(const Ranks& ranks, const char* one, const char* several) {
+  return ranks.size() == 1 ? one : several;
+}
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_WORDS_RANK_WORDS_H_

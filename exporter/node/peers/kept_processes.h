@@ -1,0 +1,68 @@
+// Keeps the last state of processes that ended.
+//
+// An agent keeps as many, for as long, as its options say, and shows them on its pages. Other
+// servers remember kMaxEnded without histograms, so that the diagnosis can name an ended rank that
+// others wait for. When there are too many, the user with most of them loses the oldest.
+//
+// Thread: server thread only.
+#ifndef EXPORTER_NODE_PEERS_KEPT_PROCESSES_H_
+#define EXPORTER_NODE_PEERS_KEPT_PROCESSES_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "exporter/base/log_level.h"
+#include "exporter/exposition/page_share.h"
+#include "exporter/node/peers/peer.h"
+#include "exporter/node/peers/peer_options.h"
+#include "exporter/node/user_log.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+struct KeptProcess {
+  ProcessSnapshot process;
+  Peer::Time until;
+  uid_t user;
+  uint64_t order;
+  uint64_t page_bytes;
+  bool is_itself;  // see Claim
+};
+
+class KeptProcesses {
+ public:
+  // `options` must outlive this object.
+  KeptProcesses(const PeerOptions* options, LogFunction log);
+
+  // Keeps `process`, the last state of `peer`.
+  void Keep(ProcessSnapshot process, const Peer& peer, bool is_itself, Peer::Time now);
+  void ForgetOld(Peer::Time now);
+  // Forgets the user's oldest process. Returns false if there is none.
+  bool ForgetOldestOf(uid_t user);
+  // Forgets a process that has reconnected.
+  void ForgetSame(const ProcessSnapshot& process, uid_t user);
+  // True if `process` claims to be an ended process of another user.
+  bool IsAnothers(const ProcessSnapshot& process, uid_t user) const;
+
+  void AddShares(Shares* bytes_of) const;
+  const std::deque<KeptProcess>& shown() const { return shown_; }
+  // For the diagnosis only; empty if shown() is not.
+  const std::deque<KeptProcess>& remembered() const { return remembered_; }
+
+ private:
+  static void Forget(std::deque<KeptProcess>* kept, std::size_t most, Peer::Time now);
+
+  const PeerOptions& options_;
+  UserLog log_;
+  // Ordered by end, the earliest in front.
+  std::deque<KeptProcess> shown_;
+  std::deque<KeptProcess> remembered_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_PEERS_KEPT_PROCESSES_H_

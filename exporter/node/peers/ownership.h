@@ -1,0 +1,61 @@
+// Decides which user owns a process and a communicator when several users share a page.
+//
+// Series with equal labels are added up, gauges show the newest one (families.h), and the ranks of
+// a communicator are compared. So one user's hand-over could falsify another's numbers and
+// verdicts. Therefore a process (pid, PID namespace, rank) belongs to one user, and so does a
+// communicator. Its id alone is the key, since an invented rank of it would take part in verdicts.
+//
+// The owner is the last page's owner, else the user who joined first. Ownership lasts while one of
+// that user's processes, live or kept, claims the process or communicator. Joining earlier does not
+// help against an owner: a process can at any time copy what it reads on a page into its memory.
+// For a process, but not for a communicator, a pid confirmed by the kernel counts more than being
+// first.
+//
+// Not thread-safe.
+#ifndef EXPORTER_NODE_PEERS_OWNERSHIP_H_
+#define EXPORTER_NODE_PEERS_OWNERSHIP_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+// A process' memory contents, and the user who handed it over.
+struct Claim {
+  const ProcessSnapshot* process;
+  uid_t user;
+  uint64_t order;  // of joining
+  bool is_itself;  // the kernel confirms the pid that the memory contains
+};
+
+class Ownership {
+ public:
+  // Decides the owners for all claims of a page. Forgets owners without a claim.
+  void Settle(std::vector<Claim> claims);
+  // The owner that the last Settle decided; it must have been claimed then.
+  uid_t OwnerOf(const ProcessSnapshot& process) const { return processes_.at(Key(process)); }
+  uid_t OwnerOf(const CommunicatorSnapshot& communicator) const {
+    return communicators_.at(communicator.comm_id);
+  }
+
+ private:
+  using ProcessKey = std::tuple<int32_t, uint32_t, std::string>;
+
+  static ProcessKey Key(const ProcessSnapshot& process) {
+    return {process.pid, process.pid_namespace, process.global_rank};
+  }
+
+  std::map<ProcessKey, uid_t> processes_;
+  std::map<uint64_t, uid_t> communicators_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_PEERS_OWNERSHIP_H_

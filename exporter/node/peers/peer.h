@@ -1,0 +1,44 @@
+// One process connected to this server, or a free slot.
+//
+// Thread: server thread only.
+#ifndef EXPORTER_NODE_PEERS_PEER_H_
+#define EXPORTER_NODE_PEERS_PEER_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "exporter/node/handover.h"
+#include "exporter/node/peers/peer_segment.h"
+#include "exporter/node/run_state.h"
+#include "metrics/shared_descriptor.h"
+
+namespace nccl_pulse {
+
+struct Peer {
+  using Time = std::chrono::steady_clock::time_point;
+  enum class State { kFree, kSilent, kMember };
+
+  State state = State::kFree;
+  SharedDescriptor connection;
+  SharedDescriptor received;  // descriptor that was passed with the current message
+  PeerSegment segment;
+  Credentials credentials;
+  ProcessId process;
+  Time since{};
+  uint64_t order = 0;  // order of joining, from 1; members only
+  uint64_t page_bytes = 0;
+  uint64_t finalized_bytes = 0;   // histograms of finalized communicators, on the last page
+  bool leaves_finalized = false;  // those are left out, and not in page_bytes
+  bool said_goodbye = false;
+  bool claims_foreign = false;  // some of its communicators are left out
+
+  bool IsMemberOf(uid_t user) const { return state == State::kMember && credentials.user == user; }
+  // True if the job that this server runs in has closed the peer's descriptors.
+  bool IsLost() const { return connection.is_lost() || segment.IsLost(); }
+  // Frees the slot.
+  void Reset();
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_PEERS_PEER_H_

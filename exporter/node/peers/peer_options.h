@@ -1,0 +1,39 @@
+// Options of a server's peers: how many, of which users, and how long ended ones are kept.
+#ifndef EXPORTER_NODE_PEERS_PEER_OPTIONS_H_
+#define EXPORTER_NODE_PEERS_PEER_OPTIONS_H_
+
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "exporter/exposition/page_share.h"
+#include "exporter/node/handover.h"
+
+namespace nccl_pulse {
+
+inline constexpr int kMaxMembers = 256;
+inline constexpr int kMaxSilent = 16;
+inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
+// Ended processes that a server which is no agent remembers, a few KiB each. The diagnosis can then
+// name an ended rank that others wait for.
+inline constexpr std::size_t kMaxEnded = 64;
+inline constexpr std::chrono::minutes kRememberEnded{10};
+
+struct PeerOptions {
+  bool agent = false;      // run by root, an agent takes every user's processes
+  uid_t user = geteuid();  // who runs this server
+  // Reads the peer's credentials. Replaced in tests, which cannot always run as several users.
+  bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
+  uint32_t pid_namespace = OwnPidNamespace();  // namespace of the pids that `credentials` returns
+  int max_members = kMaxMembers;
+  uint64_t max_page_bytes = kMaxPageBytes;
+  std::chrono::milliseconds keep{0};  // how long an ended process stays on the page
+  int keep_processes = 0;             // most ended processes on the page
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_PEERS_PEER_OPTIONS_H_

@@ -1,0 +1,131 @@
+// Holds the processes that have handed their segments to this server, and, in an agent, the last
+// state of ended ones.
+//
+//             kHello, checked            the connection ends
+//   connected ----------------> member ----------------------> gone, or kept as ended (agent)
+//       |
+//       +--> closed: silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are so
+//
+// Everything is bounded:
+//   - kMaxMembers members, with two descriptors each;
+//   - kMaxSilent connections that have not said hello;
+//   - one message per connection and round;
+//   - ended processes, by the agent's options;
+//   - kMaxProcessBytes of measurements per process, kMaxPageBytes in total.
+// A flood of connections displaces only other silent ones: an honest process says hello before it
+// is accepted.
+//
+// At such a bound, the user with most gives way (page_share.h): with its newest member, or its
+// oldest silent connection. On a full page it gives up ended processes, then histograms of
+// finalized communicators, then its largest member. A user cannot speak for another user's
+// processes. Processes that claim to be one of them are left out, and so are communicators that
+// another user owns (ownership.h).
+//
+// Parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
+//
+// Thread: server thread only.
+#ifndef EXPORTER_NODE_PEERS_PEER_TABLE_H_
+#define EXPORTER_NODE_PEERS_PEER_TABLE_H_
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exporter/base/log_level.h"
+#include "exporter/diagnosis/facts/rejection.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
+#include "exporter/node/handover.h"
+#include "exporter/node/peers/kept_processes.h"
+#include "exporter/node/peers/ownership.h"
+#include "exporter/node/peers/page_entry.h"
+#include "exporter/node/peers/page_room.h"
+#include "exporter/node/peers/peer.h"
+#include "exporter/node/peers/peer_options.h"
+#include "exporter/node/peers/peer_places.h"
+#include "exporter/node/peers/rejection_log.h"
+#include "metrics/snapshot.h"
+
+namespace nccl_pulse {
+
+class PeerTable {
+ public:
+  using Time = std::chrono::steady_clock::time_point;
+
+  PeerTable(const PeerOptions& options, LogFunction log);
+
+  // Sets the address that members are told. `own_memory`: this process' own segment (null: none),
+  // which nobody else may hand over.
+  void Open(std::string address, uint16_t port, const SharedDescriptor* own_memory);
+  void Accept(int listener, Time now);
+  // Ends members whose process is dead although another process keeps the connection open. Checks
+  // every kMembersCheckPeriod.
+  void EndDead(Time now);
+  // Accept no connection before this time: no descriptor was left, and retrying at once would spin.
+  Time accept_from() const { return accept_from_; }
+
+  // Appends one entry for poll(2) per connection; Handle knows their order.
+  void AppendPolled(std::vector<pollfd>* polled);
+  // Returns when Handle has work without an event.
+  Time next() const;
+  // Handles the entries that AppendPolled appended, from `polled` on.
+  void Handle(const pollfd* polled, Time now);
+  // Call after Handle and Accept. Tells the members a changed number of members. Returns true if an
+  // authorized process has asked for the port; then call Yield or RefuseYield.
+  bool EndRound();
+
+  // Tells the asking process that `members` processes will come, and the members to leave the port
+  // alone for `delay`; closes all connections.
+  void Yield(std::chrono::milliseconds delay, int members);
+  // Refuses the request for the port: agents do not yield.
+  void RefuseYield(const std::string& why);
+
+  int members() const { return members_; }
+  // Adds the snapshots of members and ended processes, and the rejections so far.
+  void Read(SnapshotSet* set, Time now, const ReadWish& wish = {});
+
+  void CloseAll();
+
+ private:
+  bool TakesUser(uid_t user) const;
+  void SetCredentials(const Peer& peer, ProcessSnapshot* process) const;
+  bool IsItself(const ProcessSnapshot& process, const Credentials& credentials) const;
+  bool MakePlaceForMember(const Peer& newcomer);
+  void FitPage();
+  static void RemoveRefused(std::vector<PageEntry>* entries);
+  void LeaveOutForeignProcesses(std::vector<PageEntry>* entries);
+  void LeaveOutForeignCommunicators(PageEntry* entry);
+  void HandlePeer(Peer* peer, Time now);
+  void AskedToYield(Peer* peer);
+  void Welcome(Peer* peer);
+  void Refuse(Peer* peer, Rejection reason, const std::string& why);
+  void End(Peer* peer, Time now);
+  void Drop(Peer* peer);
+  void Decline(Peer* peer, const std::string& why);
+  void TellMembers();
+  HandoverMessage Message(MessageType type) const;
+
+  const PeerOptions options_;
+  std::string address_;
+  uint16_t port_ = 0;
+  const SharedDescriptor* own_memory_ = nullptr;
+  PeerPlaces peers_;
+  std::vector<Peer*> polled_;
+  Peer* asks_to_yield_ = nullptr;
+  int members_ = 0;
+  Time accept_from_{};
+  Time check_members_at_{};
+  bool members_changed_ = false;
+  uint64_t last_order_ = 0;
+  KeptProcesses kept_;
+  PageRoom room_;
+  Ownership ownership_;
+  RejectionLog rejections_;
+};
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_NODE_PEERS_PEER_TABLE_H_

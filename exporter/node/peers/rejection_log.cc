@@ -1,0 +1,33 @@
+#include "exporter/node/peers/rejection_log.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/base/monotonic_clock.h"
+
+namespace nccl_pulse {
+
+RejectionLog::RejectionLog(LogFunction log) : log_(std::move(log)) {}
+
+void RejectionLog::CountSilently(Rejection reason) { ++counts_[static_cast<std::size_t>(reason)]; }
+
+void RejectionLog::Count(const Peer& peer, Rejection reason, const std::string& what) {
+  const auto index = static_cast<std::size_t>(reason);
+  ++counts_[index];
+  const Peer::Time now = MonotonicNow();
+  if (!log_ || now < silent_until_[index]) {
+    ++not_logged_[index];
+    return;
+  }
+  const std::string others =
+      not_logged_[index] == 0 ? "" : absl::StrCat("; ", not_logged_[index], " others before it");
+  silent_until_[index] = now + kRejectionLogPause;
+  not_logged_[index] = 0;
+  log_(LogLevel::kWarning,
+       absl::StrCat("process ", peer.credentials.pid, " of user ", peer.credentials.user, " ", what,
+                    others, "; further ones are only counted for a minute, reason \"",
+                    RejectionName(reason), "\""));
+}
+
+}  // namespace nccl_pulse

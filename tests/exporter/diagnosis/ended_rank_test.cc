@@ -1,0 +1,138 @@
+// Ranks that have ended while others wait: what they had called decides whether they are why.
+#include <cstdint>
+#include <optional>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+void End(SimulatedJob* job, int process) {
+  job->process(process).end = ProcessEnd::kLost;
+  job->process(process).end_realtime_ns = job->now();
+}
+
+// As an abort does: the kernel leaves, and the communicator is finalized.
+void Abort(SimulatedJob* job, uint64_t comm, int rank) {
+  job->Complete(comm, rank);
+  job->Of(comm, rank).finalized = true;
+}
+
+TEST(EndedRank, AWatchdogsVictimIsNotWhyTheOthersWait) {
+  SimulatedJob job = LaunchingJob({0, 1, 2});
+  job.Advance(3 * kHangAfter);
+  SimulatedJob aborted = job;
+  End(&job, 0);
+  const Hang killed = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+  EXPECT_THAT(killed.waiting, ElementsAre(1, 2));
+  EXPECT_THAT(killed.text, HasSubstr("Rank 3 (pid 103, GPU 3) has not called AllReduce"));
+  EXPECT_THAT(killed.text, HasSubstr("Rank 0 (pid 100, GPU 0) ended while it waited."));
+  Abort(&aborted, kComm, 0);
+  const Hang left = ExpectHang(&aborted, HangVerdict::kRankNotCalled, {3});
+  EXPECT_NE(left.situation, Situation::kFinalized);
+  EXPECT_THAT(left.text, HasSubstr("Rank 0 (pid 100, GPU 0) finalized the communicator while it "
+                                   "waited."));
+}
+
+// It has called what the others are in, and nobody owes a call.
+TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  job.Advance(kSecond);
+  SimulatedJob aborted = job;
+  End(&job, 2);
+  ExpectHang(&job, HangVerdict::kProcessGone, {2});
+  // It may have completed the call before it left: it owes nothing.
+  Abort(&aborted, kComm, 2);
+  ExpectHang(&aborted, HangVerdict::kNoProgress, {});
+}
+
+TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});
+  job.Advance(kHangAfter);
+  SimulatedJob aborted = job;
+  End(&job, 2);
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {3});
+  Abort(&aborted, kComm, 2);
+  ExpectHang(&aborted, HangVerdict::kRankNotBegun, {3});
+  SetBegun(&aborted, kComm, {kBegun, kBegun, kBegun, kBegun});
+  EXPECT_THAT(ExpectHang(&aborted, HangVerdict::kNoProgress, {}).text,
+              HasSubstr("while it waited"));
+}
+
+// Its death is younger than the wait: two have not called, and one of them ended since.
+TEST(EndedRank, WhoEndsWithoutTheCallHadNotCalled) {
+  SimulatedJob job = LaunchingJob({0, 1});
+  job.Advance(kHangAfter);
+  End(&job, 2);
+  End(&job, 0);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {2, 3});
+}
+
+TEST(EndedRank, AWaitThatSomebodyDidNotSurviveIsNotUsual) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", uint64_t{600} * kSecond)};
+  }
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kHangAfter);
+  EXPECT_TRUE(HangOf(job)->is_usual);
+  End(&job, 0);
+  EXPECT_FALSE(HangOf(job)->is_usual);
+}
+
+// Tensor parallel {0, 1} and {2, 3}, data parallel {0, 2} and {1, 3}. Rank 0 waits for rank 1, and
+// rank 2 for rank 0, whose watchdog ends it.
+class EndedElsewhere : public testing::Test {
+ protected:
+  static constexpr uint64_t kTensor = 1, kData = 3;
+
+  EndedElsewhere() : job_(4) {
+    job_.AddCommunicator(kTensor, {0, 1});
+    job_.AddCommunicator(2, {2, 3});
+    job_.AddCommunicator(kData, {0, 2});
+    job_.AddCommunicator(4, {1, 3});
+    for (uint64_t comm = 1; comm <= 4; ++comm) job_.Collective(comm, "AllReduce", {0, 0}, kMs);
+    job_.Launch(kTensor, 0, "AllReduce");
+    job_.Launch(kData, 1, "AllReduce");
+    job_.Advance(2 * kHangAfter);
+  }
+
+  void ExpectThatItBeganWithRank1() {
+    ExpectHangNow(job_, HangVerdict::kRankNotCalled, {1}, kTensor);
+    const Hang data = ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kData);
+    EXPECT_THAT(data.text, HasSubstr("It ended while it waited in communicator 0000000000000001"));
+    EXPECT_THAT(data.text, Not(HasSubstr("meanwhile")));
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(EndedElsewhere, Killed) {
+  End(&job_, 0);
+  ExpectThatItBeganWithRank1();
+}
+
+TEST_F(EndedElsewhere, Aborted) {
+  Abort(&job_, kTensor, 0);
+  job_.Of(kData, 0).finalized = true;
+  ExpectThatItBeganWithRank1();
+}
+
+TEST_F(EndedElsewhere, NobodyWaitsForIt) {
+  job_.Complete(kData, 1);
+  End(&job_, 0);
+  EXPECT_EQ(HangOf(job_, kTensor), std::nullopt);
+}
+
+TEST_F(EndedElsewhere, BothHaveEnded) {
+  End(&job_, 0);
+  End(&job_, 1);
+  ExpectHangNow(job_, HangVerdict::kProcessGone, {1}, kTensor);
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kData);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,259 @@
+#include "exporter/diagnosis/health.h"
+
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+Health Of(const SimulatedJob& job) {
+  return HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
+}
+
+TEST(Health, AllClearOnlyWhereWorkIsSeen) {
+  SimulatedJob job = RunningJob();
+  Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.summary, "No hang and no straggler is suspected.");
+  EXPECT_THAT(health.notes, IsEmpty());
+  // Nothing tells what is in flight.
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).has_heartbeat = false;
+  health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.unknown_ranks, 4u);
+  EXPECT_EQ(health.blind_communicators, 1u);
+  EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
+  EXPECT_THAT(health.notes, ElementsAre(HasSubstr("not known for 4 of 4 ranks")));
+}
+
+// One rank killed, the other stopped; nothing else is there.
+TEST(Health, LostAndStoppedAreNoAllClear) {
+  const SimulatedJob job = LostAndStoppedJob(kComm);
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.lost_processes, 1u);
+  EXPECT_EQ(health.stopped_processes, 1u);
+  EXPECT_THAT(
+      health.notes,
+      ElementsAre("1 process ended without finalizing: pid 100.",
+                  "1 process is not running (stopped, held by a debugger, or paused): pid 101.",
+                  HasSubstr("not known for 1 of 1 rank:")));
+  EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
+}
+
+// _exit(0) after the last collective, or a crash in the middle of one.
+TEST(Health, LostProcessesOfWhichNothingIsInUse) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kLost;
+  EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
+  EXPECT_THAT(Of(job).notes,
+              ElementsAre("4 processes ended without finalizing: pids 100, 101, 102, 103. No rank "
+                          "waits for them."));
+  job.Launch(kComm, 0, "AllReduce");
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_THAT(Of(job).summary, HasSubstr("4 processes ended without finalizing"));
+  job.Complete(kComm, 0);
+  for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kExit;
+  EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
+  EXPECT_EQ(Of(job).summary, "No communicator is in use.");
+}
+
+// The others have gone on without it: they shrank the job, or are its next attempt.
+TEST(Health, ALostProcessIsMissedWhileARankMayWaitForIt) {
+  SimulatedJob job = RunningJob();
+  job.process(3).end = ProcessEnd::kLost;
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("No rank waits for it.")));
+  job.Launch(kComm, 0, "AllReduce");
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(Of(job).summary, "No hang is suspected, but 1 process ended without finalizing.");
+  for (int rank = 0; rank < 3; ++rank) job.Of(kComm, rank).finalized = true;
+  job.AddCommunicator(1, {0, 1, 2});
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+}
+
+TEST(Health, CommunicatorsWithoutRoomAreNoAllClear) {
+  SimulatedJob job = RunningJob();
+  job.process(0).unmeasured_communicators = 5;
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(Of(job).summary, "No hang is suspected, but 5 communicators are not measured.");
+}
+
+TEST(Health, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
+  SimulatedJob job = RunningJob();
+  job.Advance(kHangAfter);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  job.Advance(60 * kSecond);
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIdle);
+  EXPECT_THAT(health.summary, testing::StartsWith("No rank has called NCCL since "));
+  EXPECT_NEAR(static_cast<double>(job.now() - health.idle_since_realtime_ns) / 1e9, 70, 1);
+  // It has paused for as long before.
+  job.Of(kComm, 1).longest_waits = {WaitedBefore("AllReduce", 80 * kSecond)};
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  job.Of(kComm, 1).longest_waits.clear();
+  job.Launch(kComm, 0, "AllReduce");
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+}
+
+TEST(Health, StragglersThatAreNotComparedAreSaid) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1});
+  for (int i = 0; i < 20; ++i) job.Collective(kComm, "Broadcast", {0, 0}, kMs);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  EXPECT_EQ(Of(job).summary,
+            "No hang is suspected. 2 processes are not compared for stragglers: no AllReduce, "
+            "AllGather, ReduceScatter or AlltoAll.");
+}
+
+TEST(Health, SomeCommunicatorsCannotBeSeen) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) job.Call(1, rank, "Broadcast");
+  job.Advance(kSecond - 1);
+  EXPECT_THAT(Of(job).notes, IsEmpty());  // calls are made all the time
+  job.Advance(1);
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.summary, "No hang is suspected, but work of 4 of 8 ranks cannot be seen.");
+  EXPECT_THAT(health.notes, ElementsAre("Whether work is in flight is not known for 4 of 8 ranks: "
+                                        "NCCL does not report the launch of its last call (4)."));
+}
+
+TEST(Health, OneRankOfWhichNothingIsKnownIsNoAllClear) {
+  SimulatedJob job = RunningJob();
+  job.Of(kComm, 0).captured = true;
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(Of(job).blind_communicators, 0u);
+  EXPECT_EQ(Of(job).summary, "No hang is suspected, but work of 1 of 4 ranks cannot be seen.");
+}
+
+// An engine is not called blind for the second in which its counters are proven.
+TEST(Health, ACounterThatIsBeingProvenIsANote) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.captured = true;
+    comm.work.state = WorkState::kCalibrating;
+    comm.work.is_being_proven = true;
+  }
+  Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kOk);
+  EXPECT_EQ(health.summary, "No hang and no straggler is suspected.");
+  EXPECT_EQ(health.unknown_ranks, 4u);
+  EXPECT_EQ(health.blind_communicators, 0u);
+  EXPECT_THAT(health.notes,
+              ElementsAre("Whether work is in flight is not known for 4 of 4 ranks: "
+                          "NCCL's counter of finished work is being calibrated (4)."));
+  // Other communicators make the headline.
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) job.Of(1, rank).has_heartbeat = false;
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_THAT(Of(job).summary, HasSubstr("work of 4 of 8 ranks cannot be seen"));
+  // It should have been proven by now.
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.is_being_proven = false;
+  EXPECT_EQ(Of(job).summary, "Whether anything hangs cannot be seen.");
+  // It moves, so the engine replays, whatever its counter is.
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.moved_realtime_ns = job.now();
+  EXPECT_EQ(Of(job).blind_communicators, 1u);
+}
+
+TEST(Health, RanksThatAreNotSeenAreSaid) {
+  SimulatedJob job = RunningJob(7);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(Of(job).summary, "No hang is suspected, but 3 ranks are not seen.");
+  EXPECT_THAT(Of(job).notes,
+              ElementsAre("3 ranks of communicator 00000000000000c0 are not seen here."));
+  job.process(3).end = ProcessEnd::kExit;  // it was
+  EXPECT_THAT(Of(job).notes,
+              ElementsAre("3 ranks of communicator 00000000000000c0 are not seen here."));
+  EXPECT_THAT(Of(RunningJob(5)).notes, ElementsAre(HasSubstr("1 rank of communicator")));
+  EXPECT_THAT(Of(RunningJob(8, 2)).notes, IsEmpty());  // they may be on the other node
+}
+
+TEST(Health, RejectedProcessesAreSaid) {
+  const SimulatedJob job = RunningJob();
+  SnapshotSet set = job.Set();
+  set.rejected[static_cast<int>(Rejection::kNoRoom)] = 2;
+  set.rejected[static_cast<int>(Rejection::kBadLayout)] = 1;
+  EXPECT_THAT(HealthOf(set, {}, job.now()).notes,
+              ElementsAre("This endpoint has rejected processes 3 times since it started: "
+                          "bad_layout (1), no_room (2). What it rejects is not measured here."));
+}
+
+TEST(Health, HangsAndUsualWaits) {
+  SimulatedJob job = LaunchingJob({0, 1, 2});
+  job.Advance(kHangAfter);
+  EXPECT_EQ(Of(job).status, HealthStatus::kHang);
+  EXPECT_EQ(Of(job).summary, "");
+  for (int rank = 0; rank < 3; ++rank) {
+    job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
+  }
+  EXPECT_EQ(Of(job).status, HealthStatus::kWaiting);
+  // Another communicator hangs, and not as usual.
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  job.Launch(1, 3, "AllGather");
+  job.Advance(kHangAfter);
+  EXPECT_EQ(Of(job).status, HealthStatus::kHang);
+}
+
+TEST(Health, AChangedEventMaskIsSaid) {
+  SimulatedJob job = RunningJob();
+  job.process(2).event_mask_changes = 2;
+  job.process(2).foreign_event_mask = 0x2;
+  job.Of(kComm, 2).event_mask = 0xf0a;
+  const Health health = Of(job);
+  EXPECT_THAT(health.notes,
+              ElementsAre(HasSubstr("another program changed NCCL's profiler event mask (1)"),
+                          HasSubstr("in pid 102, 2 times, now 0x2")));
+}
+
+// Nor is it seen to move.
+TEST(Health, WorkThatIsQueuedIsNoHang) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  job.Advance(50 * kSecond);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(Of(job).summary,
+            "No hang is suspected, but 1 communicator is behind other work of its GPUs.");
+  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("Communicator 00000000000000c0: Rank 0")));
+}
+
+// Whether or not somebody waits for it.
+TEST(Health, ADriverThatAnswersWithAnError) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1, 2, 3});
+  for (const uint64_t id : {kComm, uint64_t{1}}) {
+    job.Of(id, 2).driver_error = 700;
+    job.Of(id, 2).driver_error_realtime_ns = kStart;
+  }
+  const Health health = Of(job);
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health.failed_gpus, 1u);
+  EXPECT_THAT(health.notes,
+              testing::Contains("The driver of GPU 2 has reported CUDA_ERROR_ILLEGAL_ADDRESS "
+                                "(700) to pid 102 since 08:53:20 UTC."));
+}
+
+TEST(Health, WhatMayBeAHangIsSaid) {
+  SimulatedJob job = RunningJob();
+  job.Call(kComm, 0, "Broadcast");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(Of(job).notes,
+              testing::Contains(HasSubstr("Communicator 00000000000000c0: Ranks 1, 2 and 3 have "
+                                          "not called Broadcast")));
+}
+
+TEST(Health, EveryStatusHasAName) {
+  std::set<std::string> names;
+  for (int i = 0; i <= static_cast<int>(HealthStatus::kUnused); ++i) {
+    names.insert(HealthStatusName(static_cast<HealthStatus>(i)));
+  }
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(HealthStatus::kUnused) + 1);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

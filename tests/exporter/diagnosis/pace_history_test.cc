@@ -1,0 +1,194 @@
+// What an endpoint remembers of a process' pace, from page to page.
+#include "exporter/diagnosis/stragglers/pace_history.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/testing/simulated_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// A process whose steps have two Sends and one AllReduce, on one communicator.
+class Trainer {
+ public:
+  Trainer() {
+    process_.pid = 7;
+    process_.sampling_exponent = 0;
+    CommunicatorSnapshot& communicator = process_.communicators.emplace_back();
+    communicator.comm_id = 1;
+    communicator.calls = {{"AllReduce", 4, "", false, 0, 0}, {"Send", 4, "", false, 0, 0}};
+    for (const char* op : {"AllReduce", "Send"}) {
+      LatencySnapshot& latency = communicator.latencies.emplace_back();
+      latency.kind = LatencyKind::kDurationStream;
+      latency.op = op;
+      latency.size_class = 4;
+    }
+    pace_.Update(process_, now_);
+  }
+
+  // Steps of that length, of which the AllReduce takes `inside_ns`; a page after every ten seconds.
+  void Train(int steps, int64_t step_ns, int64_t inside_ns, int sends = 2) {
+    CommunicatorSnapshot& communicator = process_.communicators[0];
+    for (int i = 0; i < steps; ++i) {
+      now_ += step_ns;
+      communicator.calls[0].calls += 1;
+      communicator.calls[1].calls += static_cast<uint64_t>(sends);
+      if (i % (1 << process_.sampling_exponent) == 0) {
+        Time(&communicator.latencies[0], 1, inside_ns);
+        Time(&communicator.latencies[1], sends, kUs);
+      }
+      if (now_ - paged_ >= 10 * kSecond) Page();
+    }
+  }
+  void Pause(int64_t ns) { now_ += ns; }
+  ProcessSnapshot& process() { return process_; }
+  std::vector<PaceWindow> Told() const { return pace_.Told(); }
+
+ private:
+  static void Time(LatencySnapshot* latency, int calls, int64_t each_ns) {
+    latency->histogram.cells[0] += static_cast<uint64_t>(calls);
+    latency->histogram.sum_ns += static_cast<uint64_t>(calls * each_ns);
+  }
+  void Page() {
+    paged_ = now_;
+    pace_.Update(process_, now_);
+  }
+
+  ProcessSnapshot process_;
+  ProcessPace pace_;
+  int64_t now_ = kStart, paged_ = kStart;
+};
+
+constexpr int64_t kStep = 500 * kMs;
+
+double Share(const PaceWindow& window) {
+  return static_cast<double>(window.inside_ms) / static_cast<double>(window.length_ms);
+}
+
+TEST(PaceHistory, NothingIsToldOfASteadyProcess) {
+  Trainer trainer;
+  trainer.Train(1000, kStep, kStep / 2);
+  EXPECT_THAT(trainer.Told(), IsEmpty());
+  trainer.Train(400, kStep / 2, kStep / 4);  // or of one that became faster
+  EXPECT_THAT(trainer.Told(), IsEmpty());
+}
+
+TEST(PaceHistory, TellsWhatWasBeforeItBecameSlower) {
+  Trainer trainer;
+  trainer.Train(400, kStep, kStep / 2);
+  trainer.Train(200, kStep * 3 / 2, kStep);
+  const std::vector<PaceWindow> told = trainer.Told();
+  ASSERT_THAT(told, SizeIs(2 + kPaceWindows));
+  const double before = static_cast<double>(told[0].length_ms) / told[0].collectives;
+  const double now = static_cast<double>(told[1].length_ms) / told[1].collectives;
+  EXPECT_NEAR(now / before, 1.5, 0.02);
+  EXPECT_NEAR(Share(told[0]), 0.5, 0.01);
+  EXPECT_NEAR(Share(told[1]), 2.0 / 3, 0.01);
+  EXPECT_EQ(told[0].others, 2 * told[0].collectives);
+  // All that is like it, not the last windows alone.
+  EXPECT_GT(told[0].collectives, 300u);
+  EXPECT_GT(told[1].collectives, 150u);
+  for (std::size_t i = 2; i < told.size(); ++i) EXPECT_GE(told[i].collectives, 8u);
+  // Every window is like the others.
+  EXPECT_LT(static_cast<double>(told[1].error_ms), 0.02 * static_cast<double>(told[1].length_ms));
+}
+
+TEST(PaceHistory, TheErrorIsLargeWhereWindowsDiffer) {
+  Trainer trainer;
+  trainer.Train(400, kStep, kStep / 2);
+  for (int i = 0; i < 10; ++i) trainer.Train(20, kStep * 3 / 2, i % 2 == 0 ? kStep / 4 : kStep);
+  const std::vector<PaceWindow> told = trainer.Told();
+  ASSERT_THAT(told, SizeIs(2 + kPaceWindows));
+  EXPECT_GT(static_cast<double>(told[1].error_ms), 0.05 * static_cast<double>(told[1].length_ms));
+}
+
+// Of a sample: the durations stand for all calls, how many these were is known.
+TEST(PaceHistory, ScalesToAllCalls) {
+  Trainer trainer;
+  trainer.process().sampling_exponent = 3;
+  trainer.Train(1, kStep, kStep / 8);  // begins anew
+  trainer.Train(400, kStep, kStep / 2);
+  trainer.Train(200, kStep * 3 / 2, kStep);
+  const std::vector<PaceWindow> told = trainer.Told();
+  ASSERT_THAT(told, SizeIs(2 + kPaceWindows));
+  EXPECT_NEAR(Share(told[0]), 0.5, 0.01);
+}
+
+// After a pause the windows behind it are as fast as before.
+TEST(PaceHistory, APauseIsNotInAllWindows) {
+  Trainer trainer;
+  trainer.Train(400, kStep, kStep / 2);
+  trainer.Pause(60 * kSecond);
+  trainer.Train(70, kStep, kStep / 2);
+  const std::vector<PaceWindow> told = trainer.Told();
+  if (told.empty()) return;
+  double fastest = 1e18;
+  for (std::size_t i = 2; i < told.size(); ++i) {
+    fastest = std::min(fastest, static_cast<double>(told[i].length_ms) / told[i].collectives);
+  }
+  EXPECT_NEAR(fastest * told[0].collectives / static_cast<double>(told[0].length_ms), 1, 0.05);
+}
+
+// What it does otherwise, as in an evaluation, is not compared.
+TEST(PaceHistory, OtherWorkIsNotCompared) {
+  Trainer trainer;
+  trainer.Train(400, kStep, kStep / 2);
+  trainer.Train(200, kStep * 3 / 2, kStep, 1);
+  EXPECT_THAT(trainer.Told(), IsEmpty());
+}
+
+TEST(PaceHistory, NothingIsKnownOfGraphsAndWithoutTiming) {
+  Trainer captured;
+  captured.Train(400, kStep, kStep / 2);
+  captured.process().communicators[0].captured = true;
+  captured.Train(200, kStep * 3 / 2, kStep);
+  EXPECT_THAT(captured.Told(), IsEmpty());
+  Trainer untimed;
+  untimed.Train(400, kStep, kStep / 2);
+  untimed.process().sampling_exponent = 25;  // more than any sampler's
+  untimed.Train(200, kStep * 3 / 2, kStep);
+  EXPECT_THAT(untimed.Told(), IsEmpty());
+}
+
+// Days of pages take no more than the room for a few windows, and the past is still there.
+TEST(PaceHistory, RemembersLong) {
+  Trainer trainer;
+  trainer.Train(20000, kStep, kStep / 2);
+  trainer.Train(3000, kStep * 3 / 2, kStep);
+  EXPECT_THAT(trainer.Told(), SizeIs(2 + kPaceWindows));
+}
+
+// A process that is gone is forgotten; another one with its pid has its own past.
+TEST(PaceHistory, IsOfOneProcess) {
+  PaceHistory history;
+  Trainer trainer;
+  SnapshotSet set({trainer.process()});
+  int64_t now = kStart;
+  const auto train = [&](int steps, int64_t step_ns) {
+    for (int i = 0; i < steps; ++i) {
+      now += step_ns * 20;
+      CommunicatorSnapshot& communicator = set.processes[0].communicators[0];
+      communicator.calls[0].calls += 20;
+      communicator.latencies[0].histogram.cells[0] += 30;
+      communicator.latencies[0].histogram.sum_ns += static_cast<uint64_t>(20 * step_ns / 2);
+      history.Update(&set, now);
+    }
+  };
+  train(30, kStep);
+  train(10, 2 * kStep);
+  EXPECT_THAT(set.processes[0].pace, SizeIs(2 + kPaceWindows));
+  set.processes[0].start_realtime_ns = 5;
+  train(10, 2 * kStep);
+  EXPECT_THAT(set.processes[0].pace, IsEmpty());
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,223 @@
+// Ranks that wait in Send and Recv whose peers NCCL has reported.
+
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using Numbers = std::vector<uint64_t>;
+
+constexpr uint64_t kOther = 0xd0;
+
+SimulatedJob JobOf(int ranks) {
+  SimulatedJob job(ranks);
+  std::vector<int> all;
+  for (int i = 0; i < ranks; ++i) all.push_back(i);
+  job.AddCommunicator(kComm, all);
+  job.AddCommunicator(kOther, all);
+  return job;
+}
+
+// One launch.
+void Exchange(SimulatedJob* job, int rank, Numbers sends_to, Numbers receives_from) {
+  job->Launch(kComm, rank, sends_to.empty() ? "Recv" : "Send");
+  job->Of(kComm, rank).peers = {std::move(sends_to), std::move(receives_from), true};
+}
+
+TEST(PeerWaits, ThePeerThatHasNotCalled) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 1, {2}, {});
+  Exchange(&job, 3, {}, {2});
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 2 (pid 102, GPU 2) has not called what others wait for: "
+                                   "Recv from rank 1, Send to rank 3; and has nothing in flight."));
+  EXPECT_THAT(hang.waiting, ElementsAre(1, 3));
+  EXPECT_EQ(hang.missing_call, "");
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2.
+TEST(PeerWaits, TheEndOfAChain) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 1, {}, {2});
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_EQ(hang.missing_call, "Send to rank 1");
+}
+
+// Ranks 1 and 2 have sent, rank 3 has not: small Sends end by themselves.
+TEST(PeerWaits, OfSeveralIdlePeersNobodyIsNamed) {
+  SimulatedJob job = JobOf(4);
+  for (const int rank : {1, 2}) {
+    Exchange(&job, rank, {0}, {});
+    job.Complete(kComm, rank);
+  }
+  Exchange(&job, 0, {}, {1, 2, 3});
+  const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_THAT(hang.text, HasSubstr("Rank 0 waits in Recv for rank 1, which has nothing in flight "
+                                   "here; rank 0 waits in Recv for rank 2"));
+}
+
+// Rank 1 may have sent to rank 0. Rank 3 is needed by rank 2, which has nothing else in flight.
+TEST(PeerWaits, OfSeveralIdlePeersTheOneOfASingleCall) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {}, {1, 2});
+  Exchange(&job, 2, {}, {3});
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+}
+
+TEST(PeerWaits, AnIdlePeerThatWaitsElsewhereIsNotNamed) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {}, {1});
+  job.Launch(kOther, 1, "AllReduce");
+  ExpectHang(&job, HangVerdict::kBlockedElsewhere, {1});
+}
+
+// The rank that has not called may be the one whose peer is not reported.
+TEST(PeerWaits, WithAnUnknownPeerNobodyIsNamed) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {}, {1});
+  job.Of(kComm, 0).peers.are_known = false;
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+// A watchdog aborts a rank that waits: what it had in flight ends.
+TEST(PeerWaits, APeerThatHasAbortedIsNotNamed) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 1, {}, {0});
+  job.Advance(kHangAfter);
+  job.Complete(kComm, 1);
+  job.Of(kComm, 1).finalized = true;
+  ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+}
+
+// Rank 2's watchdog has aborted it while it waited, so it is not missing.
+TEST(PeerWaits, BesideAnAbortedRankThePeerThatHasNotCalled) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {1, 2}, {1, 2});
+  Exchange(&job, 2, {0, 1}, {0, 1});
+  job.Of(kComm, 2).finalized = true;
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {1});
+}
+
+TEST(PeerWaits, ACircle) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 1, {2}, {});
+  Exchange(&job, 2, {1}, {});
+  Exchange(&job, 3, {}, {2});
+  const Hang hang = ExpectHang(&job, HangVerdict::kCircularWait, {1, 2});
+  EXPECT_THAT(hang.text, HasSubstr("rank 1 waits in Send for rank 2"));
+  EXPECT_THAT(hang.text, HasSubstr("rank 2 waits in Send for rank 1"));
+  ASSERT_EQ(hang.circle.size(), 2u);
+  EXPECT_EQ(hang.circle[0].comm_id, kComm);
+}
+
+// So they have not called elsewhere.
+TEST(PeerWaits, WhoIsInACircleIsBlockedThere) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 1, {2}, {});
+  Exchange(&job, 2, {1}, {});
+  for (const int rank : {0, 3}) job.Launch(kOther, rank, "AllReduce");
+  ExpectHang(&job, HangVerdict::kCircularWait, {1, 2});
+  const Hang hang = ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1, 2}, kOther);
+  EXPECT_THAT(hang.text, HasSubstr("00000000000000c0 meanwhile: look there first."));
+}
+
+// The Send has ended, and the network has lost it.
+TEST(PeerWaits, APeerThatLaunchedSinceIsNotNamed) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {}, {1});
+  job.Advance(kMs);
+  Exchange(&job, 1, {0}, {});
+  job.Complete(kComm, 1);
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+// Its own GPU is stuck, and what the peer has sent is there.
+TEST(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 2, {}, {0});
+  SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun});
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
+  Exchange(&job, 1, {}, {0});  // no circle
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {0});
+}
+
+// With a launch more it may be that the first has completed, unless a gate shows that it has not.
+TEST(PeerWaits, NoCircleOfWhatIsKnownLate) {
+  for (const bool is_known : {false, true}) {
+    SimulatedJob job = JobOf(4);
+    for (const int rank : {1, 2}) {
+      const uint64_t other = 3 - rank;
+      Exchange(&job, rank, {other}, {});
+      Exchange(&job, rank, {other}, {other});
+      if (is_known) job.Of(kComm, rank).peers.is_sending_to = static_cast<int>(other);
+    }
+    Exchange(&job, 3, {}, {2});
+    if (is_known) {
+      const Hang hang = ExpectHang(&job, HangVerdict::kCircularWait, {1, 2});
+      EXPECT_THAT(hang.text, HasSubstr("rank 1 waits in Send for rank 2"));
+    } else {
+      ExpectHang(&job, HangVerdict::kPointToPoint, {});
+    }
+  }
+}
+
+// Rank 2 receives what rank 1 sends, or the link between them is dead.
+TEST(PeerWaits, NoCircleWithARankThatReceives) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {1}, {});
+  job.Of(kComm, 0).peers.is_sending_to = 1;
+  Exchange(&job, 1, {2}, {0});
+  job.Of(kComm, 1).peers.is_sending_to = 2;
+  Exchange(&job, 2, {0}, {1});
+  Exchange(&job, 2, {0}, {1});
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+// Both have called.
+TEST(PeerWaits, WhereBothHaveCalledNobodyIsNamed) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 1, {2}, {});
+  Exchange(&job, 2, {}, {1});
+  const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_THAT(
+      hang.text,
+      HasSubstr(
+          "Each Send and Recv with a known peer has its counterpart in flight. Which rank blocks"));
+}
+
+// An all-to-all in which rank 3 has no tokens, and in which the link between two others is dead.
+TEST(PeerWaits, ARankWithoutTokensIsNotNamed) {
+  for (const bool are_known : {true, false}) {
+    SimulatedJob job = JobOf(4);
+    for (const int rank : {0, 1, 2}) {
+      Numbers others;
+      for (const uint64_t other : {0, 1, 2}) {
+        if (other != static_cast<uint64_t>(rank)) others.push_back(other);
+      }
+      for (std::size_t i = 1; i < others.size(); ++i) job.Call(kComm, rank, "Send");
+      for (std::size_t i = 0; i < others.size(); ++i) job.Call(kComm, rank, "Recv");
+      Exchange(&job, rank, others, others);
+      if (!are_known) job.Of(kComm, rank).peers = {};
+    }
+    ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  }
+}
+
+// A rank may name a peer that there is not.
+TEST(PeerWaits, PeersThatAreNotThere) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 1, {7, UINT64_MAX}, {99});
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+}  // namespace
+}  // namespace nccl_pulse

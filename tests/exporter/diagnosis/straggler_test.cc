@@ -1,0 +1,443 @@
+#include "exporter/diagnosis/stragglers/straggler.h"
+
+#include <numeric>
+#include <random>
+
+#include "exporter/diagnosis/diagnosis.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kComm = 0xc0;
+
+// A job that is looked at now and then, as Prometheus does.
+class Watched {
+ public:
+  // All processes are ranks of kComm.
+  explicit Watched(int processes, int nranks = 0, int nnodes = 1) : job(processes) {
+    std::vector<int> all(processes);
+    std::iota(all.begin(), all.end(), 0);
+    job.AddCommunicator(kComm, all, nranks, nnodes);
+  }
+
+  CommunicatorDiagnosis Look(uint64_t id = kComm) {
+    for (const CommunicatorDiagnosis& each : diagnosis.Update(job.Set(), job.now())) {
+      stragglers += each.straggler ? 1 : 0;
+      hangs += each.hang ? 1 : 0;
+      if (each.comm_id == id) found = each;
+    }
+    return found;
+  }
+  // At a scrape of 5 s.
+  void LookIfDue() {
+    if (job.now() < due) return;
+    due = job.now() + 5 * kSecond;
+    Look();
+  }
+  double Loss(int rank) {
+    for (const RankLoss& loss : Look().losses) {
+      if (loss.rank == rank) return loss.seconds;
+    }
+    return -1;
+  }
+
+  SimulatedJob job;
+  Diagnosis diagnosis;
+  CommunicatorDiagnosis found;
+  int stragglers = 0;
+  int hangs = 0;
+  int64_t due = 0;
+};
+
+// Seconds of 100 calls each; one rank comes `late_ns` after the others.
+void RunSeconds(Watched* watched, int seconds, int late_rank, int64_t late_ns,
+                const std::string& op = "AllReduce", int ranks = 4, bool look = true) {
+  for (int i = 0; i < seconds * 100; ++i) {
+    std::vector<int64_t> arrivals(ranks, 0);
+    arrivals[late_rank] = late_ns;
+    watched->job.Collective(kComm, op, arrivals, kMs);
+    watched->job.Advance(9 * kMs - late_ns);
+    if (look) watched->LookIfDue();
+  }
+}
+
+TEST(Straggler, OneMillisecondACall) {
+  Watched watched(4);
+  RunSeconds(&watched, 60, 2, kMs);
+  const CommunicatorDiagnosis diagnosis = watched.Look();
+  ASSERT_TRUE(diagnosis.straggler);
+  EXPECT_EQ(diagnosis.straggler->rank, 2);
+  // 100 calls a second, 1 ms each.
+  EXPECT_NEAR(diagnosis.straggler->seconds_per_second, 0.1, 0.01);
+  EXPECT_NEAR(diagnosis.straggler->mean_seconds, 0.001, 1e-6);
+  EXPECT_THAT(diagnosis.straggler->text, HasSubstr("Rank 2 (pid 102, GPU 2) arrives last"));
+  EXPECT_NEAR(watched.Loss(2), 6, 0.6);
+  for (const int other : {0, 1, 3}) EXPECT_EQ(watched.Loss(other), 0);
+  EXPECT_EQ(watched.hangs, 0);
+}
+
+TEST(Straggler, OneLookIsEnough) {
+  Watched watched(4);
+  RunSeconds(&watched, 1, 1, kMs, "AllReduce", 4, false);
+  ASSERT_TRUE(watched.Look().straggler);
+  EXPECT_EQ(watched.found.straggler->rank, 1);
+  EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
+}
+
+TEST(Straggler, EachCallCountsOnce) {
+  Watched watched(4);
+  RunSeconds(&watched, 10, 1, kMs);
+  const double loss = watched.Loss(1);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(watched.Loss(1), loss);
+}
+
+TEST(Straggler, SampledCallsAreScaled) {
+  Watched watched(4);
+  // Ranks whose exponents differ time nested sets.
+  const int exponents[] = {2, 3, 1, 2};
+  for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = exponents[i];
+  RunSeconds(&watched, 300, 3, kMs);
+  EXPECT_NEAR(watched.Loss(3), 30, 3);
+  ASSERT_TRUE(watched.found.straggler);
+  EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.03);
+}
+
+TEST(Straggler, CallsThatTheRingLostAreCounted) {
+  Watched watched(2);
+  watched.Look();
+  RunSeconds(&watched, 1, 1, kMs, "AllReduce", 2, false);
+  watched.Look();
+  RunSeconds(&watched, 100, 1, kMs, "AllReduce", 2, false);  // 10000 calls, 32 of them seen
+  EXPECT_NEAR(watched.Loss(1), 10.1, 1.2);
+}
+
+TEST(Straggler, CallNumbersGoRound) {
+  Watched watched(2);
+  for (const int rank : {0, 1}) {
+    watched.job.Of(kComm, rank).calls = {
+        {"AllReduce", 4, "ncclFloat32", false, 0xffffffff - 500, 0}};
+  }
+  RunSeconds(&watched, 20, 1, kMs, "AllReduce", 2);
+  EXPECT_NEAR(watched.Loss(1), 2, 0.3);
+}
+
+TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
+  Watched watched(4);
+  for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = 0;
+  RunSeconds(&watched, 60, 0, 0);
+  const int64_t begin = watched.job.now();
+  watched.job.Collective(kComm, "AllReduce", {6 * kSecond, 0, 0, 0}, kMs);  // a checkpoint
+  RunSeconds(&watched, 60, 0, 0);
+  EXPECT_LE(watched.Loss(0), static_cast<double>(watched.job.now() - begin) / kSecond);
+  EXPECT_GT(watched.Loss(0), 5.9);
+  EXPECT_EQ(watched.stragglers, 0);
+}
+
+// 10 minutes at a scrape of 5 s, with the noise that ranks always have.
+TEST(Straggler, NoneInABalancedJob) {
+  Watched watched(8);
+  constexpr uint64_t kTensor[] = {1, 2};  // four ranks each
+  watched.job.AddCommunicator(kTensor[0], {0, 1, 2, 3});
+  watched.job.AddCommunicator(kTensor[1], {4, 5, 6, 7});
+  std::mt19937 random(1);
+  std::exponential_distribution<double> jitter(1.0 / (15 * kUs));
+  const auto arrivals = [&](int ranks, double scale) {
+    std::vector<int64_t> result(ranks);
+    for (int64_t& arrival : result) arrival = static_cast<int64_t>(scale * jitter(random));
+    return result;
+  };
+  const int64_t end = watched.job.now() + 600 * kSecond;
+  for (int i = 0; watched.job.now() < end; ++i) {
+    watched.job.Collective(kTensor[i % 2], "AllReduce", arrivals(4, 1), 200 * kUs);
+    watched.job.Advance(3 * kMs);
+    if (i % 8 == 0) watched.job.Collective(kComm, "ReduceScatter", arrivals(8, 100), 4 * kMs);
+    watched.LookIfDue();
+  }
+  EXPECT_EQ(watched.stragglers, 0);
+  EXPECT_EQ(watched.hangs, 0);
+}
+
+// Two ranks, each as likely to be late, by much: nobody's fault.
+TEST(Straggler, NoneAmongTwoThatTakeTurns) {
+  Watched watched(2);
+  std::mt19937 random(2);
+  std::uniform_int_distribution<int64_t> late(0, 2 * kMs);
+  const int64_t end = watched.job.now() + 600 * kSecond;
+  while (watched.job.now() < end) {
+    watched.job.Collective(kComm, "AllReduce", {late(random), late(random)}, kMs);
+    watched.job.Advance(7 * kMs);
+    watched.LookIfDue();
+  }
+  EXPECT_EQ(watched.stragglers, 0);
+}
+
+// Stages of a pipeline come to the step's last AllReduce one after the other, by right. Within a
+// stage's tensor-parallel group a late rank is a straggler all the same.
+TEST(Straggler, PipelineStagesDifferByRight) {
+  Watched watched(4);
+  constexpr uint64_t kPipeline = 1;
+  constexpr uint64_t kTensor = 2;
+  watched.job.AddCommunicator(kPipeline, {0, 2});
+  watched.job.AddCommunicator(kTensor, {0, 1});
+  for (int i = 0; i < 3000; ++i) {
+    watched.job.Launch(kPipeline, 0, "Send");
+    watched.job.Launch(kPipeline, 1, "Recv");
+    watched.job.Complete(kPipeline, 0);
+    watched.job.Complete(kPipeline, 1);
+    watched.job.Collective(kTensor, "AllReduce", {0, 2 * kMs}, kMs);
+    watched.job.Collective(kComm, "AllReduce", {0, 0, 4 * kMs, 5 * kMs}, kMs);
+    watched.job.Advance(10 * kMs);
+  }
+  const CommunicatorDiagnosis all = watched.Look();
+  EXPECT_FALSE(all.straggler);
+  EXPECT_GT(all.losses[3].seconds, 0);
+  const CommunicatorDiagnosis tensor = watched.Look(kTensor);
+  ASSERT_TRUE(tensor.straggler);
+  EXPECT_EQ(tensor.straggler->rank, 1);
+}
+
+// Process 0 is late to its tensor-parallel call; process 1 waits for it there, so both come late to
+// their data-parallel calls.
+TEST(Straggler, WhoWaitsForTheSlowOneIsNotNamed) {
+  Watched watched(4);
+  constexpr uint64_t kTensor = 1, kTensor2 = 2, kOfSlow = 3, kOfNeighbour = 4;
+  watched.job.AddCommunicator(kTensor, {0, 1});
+  watched.job.AddCommunicator(kTensor2, {2, 3});
+  watched.job.AddCommunicator(kOfSlow, {0, 2});
+  watched.job.AddCommunicator(kOfNeighbour, {1, 3});
+  const auto run = [&watched] {
+    for (int i = 0; i < 3000; ++i) {
+      watched.job.Collective(kTensor, "AllReduce", {4 * kMs, 0}, kMs);
+      watched.job.Collective(kTensor2, "AllReduce", {0, 0}, kMs);
+      watched.job.Collective(kOfSlow, "AllReduce", {4 * kMs, 0}, kMs);
+      watched.job.Collective(kOfNeighbour, "AllReduce", {4 * kMs, 0}, kMs);
+      watched.LookIfDue();
+    }
+  };
+  run();
+  EXPECT_TRUE(watched.Look(kTensor).has_named_straggler());
+  EXPECT_TRUE(watched.Look(kOfSlow).has_named_straggler());
+  const CommunicatorDiagnosis neighbour = watched.Look(kOfNeighbour);
+  EXPECT_FALSE(neighbour.has_named_straggler());
+  // Nor is it to blame for what the other one waits from now on.
+  const double before = neighbour.losses[0].seconds;
+  run();
+  EXPECT_EQ(watched.Look(kOfNeighbour).losses[0].seconds, before);
+  EXPECT_GT(watched.Look(kOfSlow).losses[0].seconds, 3 * before);
+}
+
+TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
+  Watched watched(4);
+  RunSeconds(&watched, 30, 2, kMs, "Broadcast");
+  EXPECT_FALSE(watched.Look().straggler);
+  EXPECT_EQ(watched.Loss(2), 0);
+}
+
+// Four experts. Each launch has a Send to and a Recv from each of the other three, and is known by
+// its number; launches of two lengths take turns.
+class Exchange {
+ public:
+  static constexpr int kRanks = 4;
+
+  Exchange() {
+    view_.nranks = kRanks;
+    view_.has_point_to_point = view_.is_exchange = true;
+    view_.ranks.resize(kRanks);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      CommunicatorSnapshot& communicator = communicators_[rank];
+      processes_[rank].nccl_api_version = 5;
+      communicator.rank = rank;
+      communicator.calls = {{"Send", 4, "", false, 0, 0}, {"Recv", rank, "", false, 0, 0}};
+      view_.ranks[rank].process = &processes_[rank];
+      view_.ranks[rank].communicator = &communicator;
+      view_.ranks[rank].state = RankView::State::kLive;
+    }
+  }
+
+  CommunicatorSnapshot& of(int rank) { return communicators_[rank]; }
+
+  // Rank 2 is `late_ns` late into each.
+  void Run(int64_t late_ns) {
+    for (int i = 1; i <= 1000; ++i) {
+      const int64_t now_ns = i * 10 * kMs;
+      for (int rank = 0; rank < kRanks; ++rank) {
+        CommunicatorSnapshot& communicator = communicators_[rank];
+        TimedCallSnapshot call;
+        call.op = "Grouped";
+        call.kind = LatencyKind::kDurationStream;
+        call.size_class = rank;
+        call.call_number = communicator.launches;
+        const int64_t stood_ns = i % 4 == 0 ? kMs : 5 * kMs;
+        call.duration_ns = static_cast<uint64_t>(stood_ns + (rank == 2 ? 0 : late_ns));
+        call.end_realtime_ns = now_ns;
+        ++communicator.launches;
+        for (CallCountSnapshot& calls : communicator.calls) {
+          if (IsPointToPoint(calls.op)) calls.calls += kRanks - 1;
+        }
+        auto& ring = communicator.timed_calls;
+        ring.push_back(call);
+        if (ring.size() > 32) ring.erase(ring.begin());
+      }
+      RoundsOfProcesses rounds;
+      if (i % 100 == 0) state_.Update(view_, now_ns, &rounds);
+    }
+  }
+
+  std::optional<Straggler> Find() const { return state_.Find(view_); }
+  double Lost() const {
+    double seconds = 0;
+    for (const RankLoss& loss : state_.Losses(view_)) seconds += loss.seconds;
+    return seconds;
+  }
+
+ private:
+  ProcessSnapshot processes_[kRanks];
+  CommunicatorSnapshot communicators_[kRanks];
+  CommunicatorView view_{};
+  StragglerState state_;
+};
+
+TEST(Straggler, LaunchesThatAreExchangesAreCompared) {
+  Exchange exchange;
+  exchange.Run(kMs);
+  ASSERT_TRUE(exchange.Find());
+  EXPECT_EQ(exchange.Find()->rank, 2);
+  Exchange together;
+  together.Run(0);
+  EXPECT_FALSE(together.Find());
+}
+
+// One launch more, or another number of calls, on one rank: the numbers agree on nothing.
+TEST(Straggler, LaunchesOfSeveralCallsAreNotComparedOtherwise) {
+  Exchange cut;
+  ++cut.of(2).launches;
+  cut.Run(0);
+  EXPECT_FALSE(cut.Find());
+  EXPECT_EQ(cut.Lost(), 0);
+  for (const char* op : {"Send", "Recv"}) {
+    for (const bool is_more : {false, true}) {
+      Exchange other;
+      for (CallCountSnapshot& calls : other.of(1).calls) {
+        if (calls.op == op) calls.calls = is_more ? 1 : static_cast<uint64_t>(-1);
+      }
+      other.Run(kMs);
+      EXPECT_EQ(other.Lost(), 0) << op << is_more;
+    }
+  }
+  Exchange captured;
+  captured.of(3).captured = true;
+  captured.Run(kMs);
+  EXPECT_EQ(captured.Lost(), 0);
+}
+
+TEST(Straggler, CollectivesBesideExchangesAreLaunches) {
+  for (const uint64_t launches : {6u, 7u, 8u}) {
+    Exchange exchange;
+    for (int rank = 0; rank < Exchange::kRanks; ++rank) {
+      exchange.of(rank).calls.push_back({"AllGather", 0, "", false, 7, 0});
+      exchange.of(rank).launches = launches;
+    }
+    exchange.Run(kMs);
+    EXPECT_EQ(exchange.Find().has_value(), launches == 7) << launches;
+  }
+}
+
+TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {
+  Watched watched(1, 8, 8);
+  RunSeconds(&watched, 10, 0, 0, "AllReduce", 1);
+  EXPECT_TRUE(watched.Look().losses.empty());
+}
+
+TEST(Straggler, OtherNodesAreMentioned) {
+  Watched watched(2, 16, 8);
+  RunSeconds(&watched, 10, 0, kMs, "AllReduce", 2);
+  ASSERT_TRUE(watched.Look().straggler);
+  EXPECT_THAT(watched.found.straggler->text, HasSubstr("among the ranks of this node"));
+}
+
+TEST(Straggler, ItIsOverWhenItIsOver) {
+  Watched watched(4);
+  RunSeconds(&watched, 60, 2, kMs);
+  ASSERT_TRUE(watched.Look().straggler);
+  RunSeconds(&watched, 120, 2, 0);
+  EXPECT_FALSE(watched.Look().straggler);
+  EXPECT_NEAR(watched.Loss(2), 6, 0.6);  // what was lost stays lost
+}
+
+// All calls of a step are in time alike, in one of four.
+TEST(Straggler, AStepInTimeDoesNotMakeOneInTimeAgain) {
+  Watched watched(4);
+  int named = 0;
+  for (int step = 0; step < 80; ++step) {
+    const int64_t late_ns = step % 4 == 3 ? 0 : 5 * kMs;
+    for (int i = 0; i < 40; ++i) {
+      watched.job.Collective(kComm, i == 39 ? "AllGather" : "AllReduce", {0, 0, late_ns, 0}, kMs);
+      watched.job.Advance(9 * kMs - late_ns);
+    }
+    const bool is_named = watched.Look().straggler.has_value();
+    if (step >= 40) named += is_named ? 1 : 0;
+  }
+  EXPECT_EQ(named, 40);
+}
+
+// Soon, and not only when the half minute has gone by: a hang between the two takes no calls out of
+// it.
+TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
+  Watched watched(4);
+  RunSeconds(&watched, 20, 2, 5 * kMs);
+  EXPECT_TRUE(watched.Look().straggler);
+  RunSeconds(&watched, 2, 2, 0);
+  watched.job.Advance(30 * kSecond);
+  RunSeconds(&watched, 1, 2, 0);
+  EXPECT_FALSE(watched.Look().straggler);
+}
+
+TEST(Straggler, APauseDoesNotMakeOneInTimeAgain) {
+  Watched watched(4);
+  RunSeconds(&watched, 20, 2, 5 * kMs);
+  watched.job.Advance(15 * kSecond);
+  EXPECT_TRUE(watched.Look().straggler);
+  RunSeconds(&watched, 1, 2, 5 * kMs);
+  EXPECT_TRUE(watched.Look().straggler);
+}
+
+// However long nobody was late before, and wherever the scrapes fall.
+TEST(Straggler, IsNamedWithinHalfAMinute) {
+  for (const int ranks : {2, 4, 8}) {
+    for (const int64_t late_ns : {kMs, 8 * kMs}) {
+      for (int phase_ms = 0; phase_ms < 5000; phase_ms += 500) {
+        Watched watched(ranks);
+        watched.due = watched.job.now() + phase_ms * kMs;
+        RunSeconds(&watched, 120, 0, 0, "AllReduce", ranks);
+        RunSeconds(&watched, 30, 1, late_ns, "AllReduce", ranks);
+        ASSERT_TRUE(watched.found.straggler) << ranks << " ranks, phase " << phase_ms << " ms";
+        EXPECT_EQ(watched.found.straggler->rank, 1);
+      }
+    }
+  }
+}
+
+TEST(Straggler, ACommunicatorThatLosesARankGoesOn) {
+  Watched watched(3);
+  RunSeconds(&watched, 10, 1, kMs, "AllReduce", 3);
+  const double loss = watched.Loss(1);
+  watched.job.process(2).end = ProcessEnd::kLost;
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(watched.Loss(1), loss);
+}
+
+TEST(Straggler, StateGoesWithTheCommunicator) {
+  Watched watched(2);
+  RunSeconds(&watched, 10, 1, kMs, "AllReduce", 2);
+  EXPECT_GT(watched.Loss(1), 0);
+  watched.diagnosis.Update(SnapshotSet(), watched.job.now());
+  const DiagnosisResult result = watched.diagnosis.Update(watched.job.Set(), watched.job.now());
+  EXPECT_LT(result[0].losses[1].seconds, 0.1);
+}
+
+}  // namespace
+}  // namespace nccl_pulse

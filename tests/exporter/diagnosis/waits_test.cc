@@ -1,0 +1,292 @@
+// The principles of the graph of waits: a cause is older than its effect, a GPU that has not begun
+// outranks a host that has not called, only who owes is suspected.
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/job_verdict.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "metrics/call_order.h"
+#include "tests/exporter/diagnosis/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+constexpr uint64_t kOther = 0xd0;
+
+struct Named {
+  HangVerdict verdict;
+  std::set<std::string> global_ranks;
+  bool operator==(const Named& other) const {
+    return verdict == other.verdict && global_ranks == other.global_ranks;
+  }
+};
+void PrintTo(const Named& named, std::ostream* out) {
+  *out << HangVerdictName(named.verdict) << ":";
+  for (const std::string& rank : named.global_ranks) *out << " " << rank;
+}
+
+std::vector<Named> NamedNow(const SimulatedJob& job) {
+  std::vector<Named> all;
+  const SnapshotSet set = job.Set();
+  for (const JobRoot& root : JudgeJob(set, Diagnosis().Update(set, job.now()), job.now()).roots) {
+    Named named{root.verdict, {}};
+    for (const JobRank& rank : root.ranks) {
+      named.global_ranks.insert(rank.process == nullptr ? "?" : rank.process->global_rank);
+    }
+    all.push_back(std::move(named));
+  }
+  return all;
+}
+
+void End(SimulatedJob* job, int process) {
+  job->process(process).end = ProcessEnd::kLost;
+  job->process(process).end_realtime_ns = job->now();
+}
+
+// Eight ranks, four on each of two hosts.
+SimulatedJob TwoHosts() {
+  SimulatedJob job(8);
+  job.AddCommunicator(kComm, {0, 1, 2, 3, 4, 5, 6, 7}, 0, 2);
+  for (int rank = 0; rank < 8; ++rank) job.process(rank).hostname = rank < 4 ? "node-0" : "node-1";
+  for (int i = 0; i < 20; ++i) {
+    job.Collective(kComm, "AllReduce", std::vector<int64_t>(8, 0), kMs);
+    job.Advance(50 * kMs);
+  }
+  return job;
+}
+
+TEST(CauseBeforeEffect, OfSeveralDeathsTheFirstIsNamed) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {1, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(100 * kMs);
+  End(&job, 0);
+  job.Advance(400 * kMs);  // the launcher ends the others of its node
+  for (const int rank : {1, 2, 3}) End(&job, rank);
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"0"}}));
+}
+
+TEST(CauseBeforeEffect, TheFirstDeathInsideACallIsNamed) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(100 * kMs);
+  End(&job, 2);
+  job.Advance(400 * kMs);
+  for (const int rank : {0, 1, 3}) End(&job, rank);
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"2"}}));
+}
+
+TEST(CauseBeforeEffect, AVictimOfAShortWatchdogKeepsItsWait) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(6 * kSecond);  // less than the threshold
+  End(&job, 0);
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"3"}}));
+}
+
+TEST(CauseBeforeEffect, AnAbortedVictimKeepsItsWait) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(6 * kSecond);
+  job.Complete(kComm, 0);
+  job.Of(kComm, 0).finalized = true;
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"3"}}));
+}
+
+TEST(CauseBeforeEffect, AStopLongAfterTheWaitBeganIsNotItsCause) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(kHangAfter);
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  job.process(1).last_poll_realtime_ns = stopped;
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"3"}}));
+}
+
+TEST(Precedence, AGpuThatHasNotBegunOutranksAHostThatHasNotCalled) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
+  job.Of(kComm, 1).oldest_launch = kNotBegun;
+  for (const int rank : {0, 2, 4, 5, 6, 7}) job.Of(kComm, rank).oldest_launch = kBegun;
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotBegun, {"1"}}));
+}
+
+TEST(Precedence, ADeathOutranksAHostThatWaitsOutsideOfNccl) {
+  SimulatedJob job = TwoHosts();
+  job.AddCommunicator(kOther, {0, 1, 2, 3}, 0, 1);
+  for (const int rank : {0, 1, 2, 3}) job.Launch(kOther, rank, "AllReduce");
+  LaunchOn(&job, {4, 5, 6}, "AllReduce");  // rank 7 waits for rank 0 by other means
+  job.Advance(100 * kMs);
+  End(&job, 2);
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"2"}}));
+}
+
+TEST(OnlyWhoOwes, ARankThatHasLeftAfterAllItOwedIsNotNamed) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "Broadcast");
+  job.Complete(kComm, 0);  // the root
+  job.Of(kComm, 0).finalized = true;
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kNoProgress, {}}));
+}
+
+TEST(OnlyWhoOwes, ARankThatLeftWithoutTheCallIsNamed) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {1, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Of(kComm, 0).finalized = true;
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"0"}}));
+}
+
+// Three ranks have made one more call. What they had completed of the calls before is known late.
+SimulatedJob LateCompletions(int late_by) {
+  SimulatedJob job = LaunchingJob({0, 2, 3});
+  for (const int rank : {0, 2, 3}) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.launches_completed -= late_by;
+    std::vector<LastCallSnapshot> calls(10);
+    for (uint64_t i = 0; i < 10; ++i) {
+      calls[i].op = i % 2 == 0 ? "AllGather" : "AllReduce";
+      calls[i].launch = calls[i].collective_number = comm.launches - 9 + i;
+      calls[i].launch_realtime_ns = job.now();
+    }
+    comm.call_order = CallOrderOf(calls, comm.launches_completed);
+  }
+  return job;
+}
+
+TEST(OnlyWhoOwes, CompletionsThatAreKnownLateBlameNobodyElse) {
+  for (const int late_by : {0, 1, 5}) {
+    SimulatedJob job = LateCompletions(late_by);
+    job.Advance(kHangAfter);
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}})) << late_by;
+    // Nor if a driver call holds the background threads of the others.
+    for (const int rank : {0, 2, 3}) {
+      job.process(rank).last_poll_realtime_ns = job.now() - kHangAfter + kSecond;
+    }
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}})) << late_by;
+  }
+}
+
+void LoseCounter(SimulatedJob* job, int rank, uint64_t untold) {
+  CommunicatorSnapshot& comm = job->Of(kComm, rank);
+  comm.launches_completed = comm.launches - untold;
+  comm.oldest_launch = OldestLaunch::kUntold;
+  comm.oldest_inflight_realtime_ns = 0;
+}
+
+TEST(LostCounter, ACallThatAnotherRankHasNotMadeHasNotEnded) {
+  for (const std::set<int>& lost : {std::set<int>{0}, {0, 2, 3}, {1}, {0, 1, 2, 3}}) {
+    SimulatedJob job = LaunchingJob({0, 2, 3});
+    for (const int rank : lost) LoseCounter(&job, rank, 5);
+    job.Advance(kHangAfter - 1);
+    EXPECT_THAT(NamedNow(job), IsEmpty());
+    job.Advance(1);
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}}));
+  }
+}
+
+TEST(LostCounter, ALaunchThatTheDriverHoldsIsSeen) {
+  SimulatedJob job = RunningJob();
+  for (const int rank : {0, 2, 3}) {
+    LoseCounter(&job, rank, 5);
+    job.Call(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).are_unreported_in_group = true;
+  }
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}}));
+}
+
+TEST(LostCounter, NothingIsSaidWhereItMayHaveEnded) {
+  SimulatedJob all = LaunchingJob({0, 1, 2, 3});
+  for (int rank = 0; rank < 4; ++rank) LoseCounter(&all, rank, 5);
+  all.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(all), IsEmpty());
+  SimulatedJob root = LaunchingJob({0}, "Broadcast");
+  LoseCounter(&root, 0, 1);
+  root.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(root), IsEmpty());
+}
+
+TEST(OnlyWhoOwes, OneBusyGpuBesideIdleOnesMayRunAKernelOfItsOwn) {
+  SimulatedJob job = RunningJob();
+  for (int rank = 0; rank < 4; ++rank) {
+    CommunicatorSnapshot& comm = job.Of(kComm, rank);
+    comm.captured = true;
+    comm.work.state = WorkState::kProven;
+    comm.work.moved_realtime_ns = job.now();
+    comm.work.gpu_use = rank == 0 ? GpuUse::kBusy : GpuUse::kIdle;
+  }
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kUnknown, {}}));
+}
+
+// Two GPUs of one process, with a thread for each: rank 3 has not called on either, its process' other
+// rank waits.
+TEST(Actors, ThreadsOfAProcessAreSeveral) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3, 3}, 0, 1);
+  CommunicatorSnapshot& second = job.process(3).communicators[1];
+  job.process(3).communicators[0].gpu = "3";
+  second.gpu = "4";
+  second.launches = 1;
+  second.calls.push_back({"AllReduce", 4, "ncclFloat32", false, 1, 0});
+  second.last_call_op = "AllReduce";
+  second.oldest_inflight_realtime_ns = second.last_launch_realtime_ns = job.now();
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kHangAfter);
+  const SnapshotSet set = job.Set();
+  const std::vector<JobRoot> roots =
+      JudgeJob(set, Diagnosis().Update(set, job.now()), job.now()).roots;
+  ASSERT_THAT(roots, SizeIs(1));
+  ASSERT_THAT(roots[0].ranks, SizeIs(1));
+  EXPECT_EQ(roots[0].ranks[0].rank, 3);
+}
+
+// Two threads of one process, each with a rank: one has not called, and the other one waits for it.
+TEST(Waits, TwoRanksOfOneProcessAreTwoHosts) {
+  for (const char* gpu : {"0", ""}) {
+    SimulatedJob job(1);
+    job.AddCommunicator(kComm, {0, 0});
+    for (int call = 0; call < 20; ++call) {
+      job.Launch(kComm, 0, "AllReduce");
+      job.Complete(kComm, 0);
+    }
+    std::vector<CommunicatorSnapshot>& ranks = job.process(0).communicators;
+    ranks[1] = ranks[0];
+    ranks[1].rank = 1;
+    for (CommunicatorSnapshot& each : ranks) each.gpu = gpu;
+    job.Launch(kComm, 0, "AllReduce");
+    job.Advance(kHangAfter);
+    EXPECT_THAT(ExpectHangNow(job, HangVerdict::kRankNotCalled, {1}).waiting, ElementsAre(0));
+  }
+}
+
+// Rank 2's GPU does not end a call of a communicator of its own, and the others wait behind it.
+TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNamed) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(kOther, {2});
+  job.Launch(kOther, 0, "AllReduce");
+  job.Of(kOther, 0).oldest_launch = OldestLaunch::kBegun;
+  job.Advance(kMs);
+  for (const int rank : {0, 1, 2, 3}) {
+    job.Launch(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).oldest_launch = rank == 2 ? OldestLaunch::kNotBegun : OldestLaunch::kBegun;
+  }
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kNoProgress, {0}, kOther);
+  ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
+}
+
+}  // namespace
+}  // namespace nccl_pulse

@@ -1,0 +1,211 @@
+// Hangs in CUDA graphs of any length, by NCCL's own counters of finished work and what NVML says of
+// the GPUs: who is named, and where nothing may be said.
+#include "exporter/diagnosis/health.h"
+#include "gmock/gmock.h"
+#include "tests/exporter/diagnosis/hang_job.h"
+
+namespace nccl_pulse {
+namespace {
+
+using testing::HasSubstr;
+
+void Prove(SimulatedJob* job, int rank) {
+  CommunicatorSnapshot& comm = job->Of(kComm, rank);
+  comm.captured = true;
+  comm.work.state = WorkState::kProven;
+  comm.work.moved_realtime_ns = job->now();
+}
+
+// Four ranks whose graphs were replayed until now. NVML says this of their GPUs.
+SimulatedJob GraphJob(const std::vector<GpuUse>& uses, int nranks = 0) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3}, nranks);
+  job.Collective(kComm, "AllReduce", kTogether, kMs);
+  for (int rank = 0; rank < 4; ++rank) {
+    Prove(&job, rank);
+    job.Of(kComm, rank).work.gpu_use = uses[rank];
+  }
+  return job;
+}
+constexpr GpuUse kIdle = GpuUse::kIdle, kBusy = GpuUse::kBusy;
+
+ActivityState StateOf(const SimulatedJob& job, int rank = 0) {
+  const SnapshotSet set = job.Set();
+  return ActivityOf(set.processes[rank], set.processes[rank].communicators[0], job.now()).state;
+}
+
+TEST(WorkVerdict, ReplayingThenQuiet) {
+  SimulatedJob job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
+  job.Advance(kSecond);
+  EXPECT_EQ(StateOf(job), ActivityState::kReplaying);
+  job.Advance(2 * kSecond);
+  EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
+  EXPECT_EQ(HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now()).unknown_ranks,
+            0u);
+  job.Of(kComm, 0).work.state = WorkState::kRefuted;
+  EXPECT_EQ(StateOf(job), ActivityState::kUnknown);
+}
+
+TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
+  EXPECT_THAT(hang.text, HasSubstr("The GPU of rank 2 (pid 102, GPU 2) runs nothing, while"));
+  EXPECT_THAT(hang.text, HasSubstr("wait in a CUDA graph."));
+}
+
+// Nothing in the block of the counter moves, whichever of its words that is.
+TEST(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kCalibrating;
+  SimulatedJob later = job;
+  later.Advance(kSecond);
+  EXPECT_EQ(StateOf(later), ActivityState::kReplaying);
+  later.Advance(2 * kSecond);
+  EXPECT_EQ(StateOf(later), ActivityState::kQuiet);
+  ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+  job.Of(kComm, 1).work.moved_realtime_ns = 0;  // it is not known which block it is
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// How long they stood before is not known.
+TEST(WorkVerdict, NothingIsSaidOfBusyGpusWhileTheCountersAreBeingProven) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+  job.Of(kComm, 1).work.state = WorkState::kCalibrating;
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(WorkVerdict, NobodyIsNamedWhereAllAreBusy) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+  const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
+  EXPECT_THAT(hang.text, HasSubstr("The GPUs of all ranks are busy"));
+}
+
+// Computing, say.
+TEST(WorkVerdict, NothingIsSaidWhereTheyStoodAsLongBefore) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+  job.Of(kComm, 3).work.longest_pause_ns = 30 * kSecond;
+  job.Advance(30 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Advance(1);
+  EXPECT_THAT(HangOf(job)->text, HasSubstr("longer than ever before in CUDA graphs (30 s)"));
+}
+
+// An engine without requests.
+TEST(WorkVerdict, QuietForHoursIsNoHang) {
+  SimulatedJob job = GraphJob({kIdle, kIdle, kIdle, kIdle});
+  job.Advance(7200 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
+}
+
+TEST(WorkVerdict, NothingIsConcludedFromWhatIsNotKnown) {
+  for (const GpuUse use : {GpuUse::kUnknown, GpuUse::kMixed, GpuUse::kShared}) {
+    SimulatedJob job = GraphJob({kBusy, use, kIdle, kBusy});
+    job.Advance(60 * kSecond);
+    EXPECT_EQ(HangOf(job), std::nullopt) << GpuUseName(use);
+  }
+}
+
+TEST(WorkVerdict, ACounterThatMovesContradicts) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  job.Advance(5 * kSecond);
+  job.Of(kComm, 1).work.moved_realtime_ns = job.now();
+  job.Advance(5 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(WorkVerdict, ACounterThatIsRefutedSaysNothing) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  job.Of(kComm, 2).work.state = WorkState::kRefuted;
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// Its launching thread waits for room behind the replay, with the driver's lock.
+TEST(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  job.Of(kComm, 0).work.state = WorkState::kStuck;
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+  // It was that rank's GPU that ran nothing, or something else ran on it.
+  job.Of(kComm, 0).work.gpu_use = kIdle;
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Of(kComm, 0).work.gpu_use = kBusy;
+  // A root leaves a Broadcast before the others come.
+  job.Of(kComm, 0).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  const int64_t polled = job.now();
+  job.Launch(kComm, 0, "AllReduce");
+  job.Advance(kHangAfter + kSecond);
+  job.process(0).last_poll_realtime_ns = polled;
+  job.process(0).run_state = RunState::kRunning;
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {2});
+  job.process(0).run_state = RunState::kStopped;
+  ExpectHangNow(job, HangVerdict::kProcessStopped, {0});
+}
+
+// A GPU that something else holds, say, while all hosts have launched more than there is room for.
+TEST(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
+  for (const int unread : {1, 4}) {
+    SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+    for (int rank = 0; rank < unread; ++rank) {
+      job.Of(kComm, rank).work.state = WorkState::kStuck;
+      job.Of(kComm, rank).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
+    }
+    const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
+    EXPECT_THAT(hang.text,
+                HasSubstr("The GPUs of all ranks are busy, and no collective was seen to have "
+                          "finished here since"));
+    EXPECT_THAT(hang.text, HasSubstr(unread == 1 ? ". What rank 0 has finished cannot be read: "
+                                                 : ". What ranks 0, 1, 2 and 3 have finished "
+                                                   "cannot be read: "));
+    job.Of(kComm, 1).work.gpu_use = GpuUse::kMixed;
+    EXPECT_EQ(HangOf(job), std::nullopt);
+  }
+}
+
+// A host that runs ahead keeps the lock, too, and so nothing was read before for some time.
+TEST(WorkVerdict, NothingIsSaidWhereCountersCouldNotBeReadForAsLongBefore) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kStuck;
+  job.Of(kComm, 2).work.longest_pause_ns = 30 * kSecond;
+  job.Advance(30 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+  job.Advance(1);
+  EXPECT_TRUE(HangOf(job));
+}
+
+// Neither of its background threads comes back from the driver.
+TEST(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+  const int64_t polled = job.now();
+  for (int rank = 0; rank < 4; ++rank) job.Launch(kComm, rank, "AllReduce");
+  job.Advance(kHangAfter + kSecond);
+  for (int rank = 0; rank < 4; ++rank) {
+    job.process(rank).last_poll_realtime_ns = polled;
+    job.process(rank).run_state = RunState::kRunning;
+  }
+  EXPECT_EQ(HangOf(job)->verdict, HangVerdict::kNoProgress);
+}
+
+// Those that are not here may be busy, too, or hold up the others.
+TEST(WorkVerdict, AllRanksHaveToBeSeen) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy}, 8);
+  job.Advance(60 * kSecond);
+  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// An eager call stands behind the replay.
+TEST(WorkVerdict, BesideALaunch) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+  job.Launch(kComm, 0, "AllReduce");
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+}
+
+}  // namespace
+}  // namespace nccl_pulse

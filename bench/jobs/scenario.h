@@ -14,7 +14,7 @@
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_run.h"
 #include "exporter/diagnosis/job_verdict.h"
-#include "exporter/diagnosis/snapshot_set.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
 

@@ -37,7 +37,6 @@ int Init(void** context, uint64_t /*comm_id*/, int* mask, const char* /*comm_nam
          int /*nranks*/, int /*rank*/, abi::DebugLogger /*logger*/) {
   *context = nullptr;
   *mask = nccl_pulse::bench::kRealMask;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): the program that loads it sets nothing meanwhile.
   asks = std::getenv("FLOOR_PLUGIN_ASKS") != nullptr;
   driver = nccl_pulse::CudaDriver::Load();
   if (driver == nullptr) return abi::kSuccess;

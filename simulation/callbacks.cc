@@ -31,7 +31,6 @@ bool Load(const Release& release) {
   if (release.library == nullptr) return false;
   g_library = dlopen(release.library, RTLD_NOW | RTLD_LOCAL);
   if (g_library == nullptr) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe)
     release.logger(abi::kLogInfo, 0, "", 0, "no profiler plugin: %s", dlerror());
     return false;
   }

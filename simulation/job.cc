@@ -204,7 +204,6 @@ bool LoadDriver(const JobOptions& options, int rank) {
                                        : reinterpret_cast<decltype(&pulseSimulatedDevice)>(
                                              dlsym(driver, "pulseSimulatedDevice"));
   if (set_device == nullptr) {
-    // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread exists yet
     options.logger(abi::kLogWarn, 0, "", 0, "no simulated GPU: %s", dlerror());
     return false;
   }
@@ -215,7 +214,6 @@ bool LoadDriver(const JobOptions& options, int rank) {
 bool LoadPlugin(const JobOptions& options) {
   void* plugin = dlopen(options.plugin.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (plugin != nullptr && dlsym(plugin, "ncclProfiler_v5") != nullptr) return true;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): as above
   options.logger(abi::kLogWarn, 0, "", 0, "no profiler plugin: %s", dlerror());
   return false;
 }

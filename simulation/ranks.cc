@@ -111,11 +111,11 @@ bool Ranks::StartOne(const JobOptions& options, int rank, std::string* error) {
     fcntl(g_messages, F_SETFL, O_NONBLOCK);
     // As torchrun does. No thread exists yet.
     const std::string number = std::to_string(rank);
-    setenv("RANK", number.c_str(), 1);        // NOLINT(concurrency-mt-unsafe)
-    setenv("LOCAL_RANK", number.c_str(), 1);  // NOLINT(concurrency-mt-unsafe)
+    setenv("RANK", number.c_str(), 1);
+    setenv("LOCAL_RANK", number.c_str(), 1);
     const bool ran = RunRank(options, rank, job_, g_stop);
     // exit, not _exit: static objects of the plugin are destroyed as in any job.
-    std::exit(ran ? EXIT_SUCCESS : EXIT_FAILURE);  // NOLINT(concurrency-mt-unsafe)
+    std::exit(ran ? EXIT_SUCCESS : EXIT_FAILURE);
   }
   close(ends[1]);
   fcntl(ends[0], F_SETFL, O_NONBLOCK);

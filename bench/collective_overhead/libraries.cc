@@ -10,7 +10,7 @@ namespace {
 Error Open(const std::string& path, const char* needed, void** library) {
   *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (*library != nullptr) return {};
-  const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
+  const char* reason = dlerror();
   return absl::StrCat(reason, "\n", needed);
 }
 

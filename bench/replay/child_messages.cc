@@ -39,7 +39,7 @@ void SendMessage(char kind, std::string_view text) {
 bool ShowInformation() {
   static const bool kShow = [] {
     // No other thread of this process changes the environment by now.
-    const char* level = std::getenv("NCCL_DEBUG");  // NOLINT(concurrency-mt-unsafe)
+    const char* level = std::getenv("NCCL_DEBUG");
     return level != nullptr && (strcasecmp(level, "INFO") == 0 || strcasecmp(level, "TRACE") == 0);
   }();
   return kShow;

@@ -280,7 +280,7 @@ std::unique_ptr<ProfilerLibrary> ProfilerLibrary::Load(const std::string& path, 
   LibraryHandle library(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
   if (library == nullptr) {
     // glibc keeps the message per thread.
-    const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe)
+    const char* reason = dlerror();
     *error = {kReplayNoLibrary, absl::StrCat("cannot load the library: ", reason)};
     return nullptr;
   }

@@ -67,7 +67,7 @@ int Main(const std::vector<char*>& arguments) {
   }
   // The plugin prefers a CPU counter, which cannot be replaced. No other thread exists yet.
   if (replay.recorded_clock) {
-    setenv("NCCL_PULSE_CLOCK", "monotonic", 1);  // NOLINT(concurrency-mt-unsafe)
+    setenv("NCCL_PULSE_CLOCK", "monotonic", 1);
   }
   ReplayError error;
   auto files = ListTraceFiles(arguments[1], &error);

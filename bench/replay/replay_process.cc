@@ -54,7 +54,7 @@ bool ReplayProcess::Start(const ProcessesOptions& options) {
     if (getppid() != parent) _exit(kReplayInterrupted);
     SetMessagePipe(ends[1]);
     // exit, not _exit: static objects of the plugin are destroyed as in any job.
-    std::exit(RunChild(file_, options, *shared_));  // NOLINT(concurrency-mt-unsafe)
+    std::exit(RunChild(file_, options, *shared_));
   }
   const int error = errno;
   close(ends[1]);

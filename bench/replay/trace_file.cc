@@ -55,7 +55,7 @@ std::optional<std::vector<std::string>> ListTraceFiles(const std::string& folder
   }
   std::vector<std::string> files;
   // Only one thread uses this stream, which is all that readdir requires.
-  while (const dirent* entry = readdir(entries.get())) {  // NOLINT(concurrency-mt-unsafe)
+  while (const dirent* entry = readdir(entries.get())) {
     const std::string name = entry->d_name;
     if (absl::EndsWith(name, ".jsonl") || absl::EndsWith(name, ".jsonl.xz")) {
       files.push_back(absl::StrCat(folder, absl::EndsWith(folder, "/") ? "" : "/", name));

@@ -32,8 +32,8 @@ double OpenFiles() {
     return static_cast<double>(about.st_size);
   DIR* const folder = opendir("/proc/self/fd");
   if (folder == nullptr) return 0;
-  double count = -3;                           // ".", ".." and the folder itself
-  while (readdir(folder) != nullptr) ++count;  // NOLINT(concurrency-mt-unsafe)
+  double count = -3;  // ".", ".." and the folder itself
+  while (readdir(folder) != nullptr) ++count;
   closedir(folder);
   return count;
 }

@@ -161,7 +161,7 @@ std::string HostName() {
 }
 
 std::string NodeName() {
-  const char* name = std::getenv("NCCL_PULSE_NODE_NAME");  // NOLINT(concurrency-mt-unsafe)
+  const char* name = std::getenv("NCCL_PULSE_NODE_NAME");
   const std::string_view text = absl::StripAsciiWhitespace(name == nullptr ? "" : name);
   return text.empty() ? HostName() : std::string(text);
 }

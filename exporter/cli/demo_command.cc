@@ -83,9 +83,7 @@ double Now() {
 }
 
 // True if Bazel runs the program: program and library then have Bazel's paths.
-bool IsBazelRun() {
-  return std::getenv("BUILD_WORKSPACE_DIRECTORY") != nullptr;
-}  // NOLINT(concurrency-mt-unsafe)
+bool IsBazelRun() { return std::getenv("BUILD_WORKSPACE_DIRECTORY") != nullptr; }
 
 // Returns how to call this program in another shell from the same folder.
 const char* OwnName() {
@@ -121,13 +119,13 @@ class Demo {
           options.plugin.empty() ? "libnccl-profiler-pulse.so" : "libpulse-simulated-gpu.so");
       return kNoLibrary;
     }
-    const char* listen = std::getenv("NCCL_PULSE_LISTEN");  // NOLINT(concurrency-mt-unsafe)
+    const char* listen = std::getenv("NCCL_PULSE_LISTEN");
     if (listen != nullptr && IsOff(listen)) {
       std::fprintf(stderr, "pulse: NCCL_PULSE_LISTEN=%s: there would be nothing to look at\n",
                    listen);
       return kUsage;
     }
-    setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);  // NOLINT(concurrency-mt-unsafe)
+    setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);
     HandleSignals();
     std::printf(
         "A training job of %u ranks. GPUs and NCCL are simulated; the plugin, its callbacks and "
@@ -193,7 +191,7 @@ class Demo {
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
     std::printf("\n");
     if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
-    const char* chosen = std::getenv("NCCL_PULSE_LISTEN");  // NOLINT(concurrency-mt-unsafe)
+    const char* chosen = std::getenv("NCCL_PULSE_LISTEN");
     if (is_http && chosen == nullptr && !absl::EndsWith(bare, ":9410")) {
       std::printf("  (another program has port 9410)\n");
     }

@@ -42,7 +42,7 @@ std::string Find(const std::string& folder, const std::string& name,
   const std::string prefix = beside.substr(0, beside.rfind('/'));
   const std::string relative = std::string("/") + kWorkspace + "/" + folder + "/" + name;
   // Read before any thread exists.
-  const char* runfiles = std::getenv("RUNFILES_DIR");  // NOLINT(concurrency-mt-unsafe)
+  const char* runfiles = std::getenv("RUNFILES_DIR");
   std::vector<std::string> paths = {(runfiles != nullptr ? runfiles : "") + relative,
                                     program + ".runfiles" + relative, beside + "/" + name};
   for (const char* each : installed) paths.push_back(prefix + "/" + each + "/" + name);

@@ -166,8 +166,8 @@ void PrintCallsOfHanging(const StatusEndpoint& from, const Json& page) {
 
 bool UseColor(const std::string& wanted) {
   if (wanted != "auto") return wanted == "always";
-  const char* terminal = std::getenv("TERM");      // NOLINT(concurrency-mt-unsafe)
-  const char* no_color = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe)
+  const char* terminal = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");
   return isatty(STDOUT_FILENO) != 0 && terminal != nullptr && std::string(terminal) != "dumb" &&
          (no_color == nullptr || *no_color == '\0');
 }

@@ -155,7 +155,7 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
   if (text == "off") return true;
   std::string from = text;
   if (from.empty()) {
-    const char* set = std::getenv("NCCL_RAS_ADDR");  // NOLINT(concurrency-mt-unsafe)
+    const char* set = std::getenv("NCCL_RAS_ADDR");
     from = absl::StripAsciiWhitespace(set == nullptr ? "" : set);
     if (from.empty()) from = "localhost";
   }

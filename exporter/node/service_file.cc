@@ -119,7 +119,7 @@ void ServiceFile::RemoveAbandoned() const {
   if (folder == nullptr) return;
   const std::string prefix = NamePrefix();
   const std::string boot = BootId();
-  while (const dirent* entry = readdir(folder)) {  // NOLINT(concurrency-mt-unsafe): its own folder
+  while (const dirent* entry = readdir(folder)) {
     std::string_view port = entry->d_name;
     if (!absl::ConsumePrefix(&port, prefix)) continue;
     // "9410.json", or "9410.4711.tmp" of a process killed while writing.

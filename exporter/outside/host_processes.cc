@@ -132,7 +132,6 @@ std::vector<int32_t> PidsIn(const std::string& proc) {
   std::vector<int32_t> pids;
   DIR* const folder = opendir(proc.c_str());
   if (folder == nullptr) return pids;
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): a stream of its own.
   while (const dirent* entry = readdir(folder)) {
     int32_t pid = 0;
     if (absl::SimpleAtoi(entry->d_name, &pid) && pid > 0 && pids.size() < kMostPids) {

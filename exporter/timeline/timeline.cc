@@ -124,8 +124,7 @@ class TimelineDrawer {
       event.notes = {{"sentence", TextAt(seen_.verdict, "sentence")}};
       marks.push_back({verdict_ns, std::move(event)});
     }
-    for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
-      const Json& page = seen_.communicators[i];
+    for (const Json& page : seen_.communicators) {
       const int64_t time_ns = TimeAt(page, "time");
       for (const Json& each : At(page, "communicators")) {
         const std::string comm = TextAt(each, "comm");

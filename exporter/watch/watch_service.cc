@@ -130,7 +130,7 @@ class WatchService::Impl {
 
   bool Start(std::string* error) {
     // One arena: a look reuses what the look of another thread has freed.
-    mallopt(M_ARENA_MAX, 1);  // before other threads; NOLINT(concurrency-mt-unsafe)
+    mallopt(M_ARENA_MAX, 1);  // before other threads
     ListenAddress address;
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;
     Listener listener;

@@ -24,8 +24,8 @@ std::string WebGuard::headers() const { return ""; }
 struct PasswordChecker::Shared {};
 PasswordChecker::~PasswordChecker() = default;
 const Wake& PasswordChecker::verdicts() const {
-  static const Wake none;
-  return none;
+  static const Wake kNone;
+  return kNone;
 }
 
 }  // namespace nccl_pulse

@@ -28,8 +28,6 @@ std::unique_ptr<GraphStamps> GraphStamps::Make(const CudaDriver& driver,
       new GraphStamps(driver, stamps, static_cast<Tables*>(memory)));
 }
 
-GraphStamps::~GraphStamps() = default;
-
 bool GraphStamps::PrepareContext() {
   CudaContext context = nullptr;
   uint64_t id = 0;

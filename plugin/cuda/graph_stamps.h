@@ -60,7 +60,7 @@ class GraphStamps {
 
   // Null: no memory.
   static std::unique_ptr<GraphStamps> Make(const CudaDriver& driver, const StampDriver& stamps);
-  ~GraphStamps();
+  ~GraphStamps() = default;
   GraphStamps(const GraphStamps&) = delete;
   GraphStamps& operator=(const GraphStamps&) = delete;
 
@@ -130,8 +130,7 @@ class GraphStamps {
   template <typename Count, typename CountTimed>
   bool Poll(uint64_t now_ns, Count count, CountTimed timed) {
     bool moves = false;
-    for (uint32_t i = 0; i < kMostRecords; ++i) {
-      Record& record = tables_->records[i];
+    for (Record& record : tables_->records) {
       // Acquire: sees the record as the capturing thread made it.
       if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
       const bool is_over = IsOver(record, now_ns);

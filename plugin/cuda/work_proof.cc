@@ -117,7 +117,7 @@ bool WorkProof::Fits(size_t word, const Replays& then, const Replays& now, int64
     return false;
   }
   const int64_t least = look.may_hide ? 1 : look.least_channels;
-  const int64_t most = look.may_hide ? kWorkChannels : look.most_channels;
+  const int64_t most = look.may_hide ? int64_t{kWorkChannels} : look.most_channels;
   return grown_first <= (now.now_ns - then.now_ns) / kLeastLaunchNs &&
          most_replayed >= least * (least_launches - 1) &&
          least_replayed <= most * (most_launches + 1);

@@ -6,7 +6,7 @@ namespace nccl_pulse {
 namespace {
 
 alignas(std::mutex) char g_storage[sizeof(std::mutex)];
-[[maybe_unused]] std::mutex* const g_made = new (g_storage) std::mutex;
+[[maybe_unused]] std::mutex* const kMade = new (g_storage) std::mutex;
 
 }  // namespace
 

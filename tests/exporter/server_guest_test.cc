@@ -33,7 +33,7 @@ using testing::HasSubstr;
 std::set<int> OpenDescriptors() {
   std::set<int> descriptors;
   DIR* folder = opendir("/proc/self/fd");
-  while (const dirent* entry = readdir(folder)) {  // NOLINT(concurrency-mt-unsafe)
+  while (const dirent* entry = readdir(folder)) {
     const int fd = std::atoi(entry->d_name);
     if (entry->d_name[0] != '.' && fd != dirfd(folder)) descriptors.insert(fd);
   }
@@ -45,7 +45,7 @@ std::set<int> OpenDescriptors() {
 std::string ThreadStatus(const std::string& thread_name, const std::string& field) {
   std::string found;
   DIR* folder = opendir("/proc/self/task");
-  while (const dirent* entry = readdir(folder)) {  // NOLINT(concurrency-mt-unsafe)
+  while (const dirent* entry = readdir(folder)) {
     std::ifstream file(std::string("/proc/self/task/") + entry->d_name + "/status");
     std::string name;
     for (std::string line; std::getline(file, line);) {
@@ -245,7 +245,7 @@ TEST(Server, ProcessMayExitAtAnyMoment) {
       });
       scraper.detach();
       std::this_thread::sleep_for(milliseconds(i * 3));
-      std::exit(0);  // with static destructors; NOLINT(concurrency-mt-unsafe)
+      std::exit(0);  // with static destructors
     }
     int status = 0;
     waitpid(child, &status, 0);

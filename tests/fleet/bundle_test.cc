@@ -61,7 +61,7 @@ TEST_F(BundleTest, AnArchiveThatTarReads) {
   EXPECT_EQ(Files(), 1u);
   const std::string command =
       "cd " + folder_.string() + " && tar xzf out.tar.gz";  // NOLINT(cert-env33-c)
-  ASSERT_EQ(std::system(command.c_str()), 0);               // NOLINT(concurrency-mt-unsafe)
+  ASSERT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(Content(Path("out/verdict.txt")), "a verdict\n");
   EXPECT_EQ(Content(Path("out/endpoints/host_9410/calls/ab.json")).size(), 100000u);
 }
@@ -96,7 +96,7 @@ TEST_F(BundleTest, LongNamesAndAnArchiveWithoutAName) {
       " test $(wc -l < list) = " +
       std::to_string(files) +
       " || exit 1; cmp list list1 2> /dev/null || test $each = out || exit 1; cp list list1; done";
-  EXPECT_EQ(std::system(command.c_str()), 0);  // NOLINT(concurrency-mt-unsafe,cert-env33-c)
+  EXPECT_EQ(std::system(command.c_str()), 0);  // NOLINT(cert-env33-c)
 }
 
 // Root may write into every folder by its capabilities alone.

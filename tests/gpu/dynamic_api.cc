@@ -10,7 +10,6 @@ namespace nccl_pulse {
 namespace {
 
 // Called before there is a second thread.
-// NOLINTBEGIN(concurrency-mt-unsafe)
 void* Open(const std::string& path, std::initializer_list<const char*> names, std::string* error) {
   std::string tried;
   for (const char* name : names) {
@@ -27,7 +26,6 @@ void* Open(const std::string& path, std::initializer_list<const char*> names, st
   *error = "cannot load " + std::string(*names.begin()) + tried;
   return nullptr;
 }
-// NOLINTEND(concurrency-mt-unsafe)
 
 template <typename Function>
 bool Resolve(void* library, const char* name, Function* function, std::string* error) {

@@ -173,7 +173,7 @@ TEST_IN_CHILD(LifetimeTest, ExitWithoutFinalize) {
     while (true) comm.RunWithProxy();
   }).detach();
   EXPECT_TRUE(WaitUntil([] { return Calls(Find(ReadSnapshot(), 1)) > 1000; }));
-  exit(::testing::Test::HasFailure() ? 1 : 0);  // NOLINT(concurrency-mt-unsafe)
+  exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
 TEST_IN_CHILD(LifetimeTest, FinalizeTwice) {

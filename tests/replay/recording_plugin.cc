@@ -34,7 +34,7 @@ namespace nccl_pulse::abi {
 namespace {
 
 uint64_t Setting(const char* name, uint64_t otherwise) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  const char* value = std::getenv(name);
   return value == nullptr ? otherwise : std::strtoull(value, nullptr, 0);
 }
 
@@ -47,7 +47,7 @@ class Recorder {
     clock_gettime(CLOCK_MONOTONIC, &now);
     std::lock_guard<std::mutex> lock(mutex_);
     if (file_ == nullptr) {
-      const char* name = std::getenv("RECORDING_PLUGIN_FILE");  // NOLINT(concurrency-mt-unsafe)
+      const char* name = std::getenv("RECORDING_PLUGIN_FILE");
       const std::string path =
           std::string(name == nullptr ? "/dev/null" : name) + "." + std::to_string(getpid());
       file_ = std::fopen(path.c_str(), "ae");

@@ -28,7 +28,7 @@
 
 #include "tests/bench/fake/fake_stream.h"
 
-// NOLINTBEGIN(readability-identifier-naming, concurrency-mt-unsafe): names of the libraries that
+// NOLINTBEGIN(readability-identifier-naming): names of the libraries that
 // it stands in for; nobody sets variables.
 
 namespace {
@@ -186,4 +186,4 @@ int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsi
 
 }  // extern "C"
 
-// NOLINTEND(readability-identifier-naming, concurrency-mt-unsafe)
+// NOLINTEND(readability-identifier-naming)

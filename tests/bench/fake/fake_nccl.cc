@@ -17,7 +17,7 @@
 #include "plugin/abi/profiler_v5.h"
 #include "tests/bench/fake/fake_stream.h"
 
-// NOLINTBEGIN(readability-identifier-naming, concurrency-mt-unsafe): names of the libraries that
+// NOLINTBEGIN(readability-identifier-naming): names of the libraries that
 // it stands in for; nobody sets variables.
 
 namespace {
@@ -247,4 +247,4 @@ int ncclGroupEnd() {
 
 }  // extern "C"
 
-// NOLINTEND(readability-identifier-naming, concurrency-mt-unsafe)
+// NOLINTEND(readability-identifier-naming)

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <functional>
 
-// NOLINTBEGIN(concurrency-mt-unsafe): nobody sets variables.
-
 namespace fake_gpu {
 
 inline constexpr int kMaxRanks = 8;
@@ -57,6 +55,5 @@ inline bool Misbehaves(const char* how) {
 inline thread_local bool receive_was_set = false;
 
 }  // namespace fake_gpu
-// NOLINTEND(concurrency-mt-unsafe)
 
 #endif  // TESTS_BENCH_FAKE_FAKE_STREAM_H_

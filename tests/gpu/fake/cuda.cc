@@ -13,7 +13,7 @@ namespace {
 
 bool IsAsynchronous() {
   static const bool kIs = [] {
-    const char* value = std::getenv("FAKE_NCCL_ASYNC");  // NOLINT(concurrency-mt-unsafe)
+    const char* value = std::getenv("FAKE_NCCL_ASYNC");
     return value != nullptr && std::strcmp(value, "1") == 0;
   }();
   return kIs;

@@ -8,9 +8,7 @@
 
 namespace nccl_pulse::fake {
 
-inline const char* Variable(const char* name) {
-  return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-}
+inline const char* Variable(const char* name) { return std::getenv(name); }
 
 // 22809 is 2.28.9.
 int Release();

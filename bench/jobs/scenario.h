@@ -13,8 +13,8 @@
 
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_run.h"
-#include "exporter/diagnosis/job_verdict.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
+#include "exporter/diagnosis/job_verdict.h"
 
 namespace nccl_pulse {
 

@@ -78,7 +78,7 @@ struct Actor {
   bool is_start = false;  // it has waited for longer than the threshold
   bool is_queued_start =
       false;  // so has this GPU, and it hasn't begun: a start after kQueuedFactor
-  std::vector<Arrow> arrows;
+  std::vector<Arrow> arrows{};
 };
 
 struct WaitGraph {

@@ -1,0 +1,182 @@
+#include <algorithm>
+#include <set>
+
+#include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/facts/member.h"
+#include "exporter/diagnosis/waits/arrow_rules.h"
+
+namespace nccl_pulse {
+namespace {
+
+// Launch n of one rank is launch n of another if both have put the same number of calls into launches.
+uint64_t CallsWithoutLaunch(const Member& each) {
+  return each.called - each.rank->communicator->launches;
+}
+
+// A rank that has called, and then failed, ended or stopped where the others wait for it.
+bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_launches) {
+  switch (cause.kind) {
+    case LastEvent::Kind::kFailed:
+      return true;
+    case LastEvent::Kind::kGone:
+      return each.is_in_flight();
+    case LastEvent::Kind::kStopped:
+      return each.doing == Doing::kNotBegun || each.rank->communicator->launches < most_launches;
+  }
+  return false;
+}
+
+void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t call,
+                  const std::optional<LastEvent>& cause) {
+  ViewWaits& waits = graph.waits(i);
+  const Member& each = waits.members[at];
+  const RankView& rank = *each.rank;
+  if (rank.state == RankView::State::kFinalized && !graph.WaitedAnywhere(rank)) {
+    return graph.Point(call, graph.Left(i, rank), Sure::kMust);
+  }
+  if (cause && rank.state != RankView::State::kFinalized)
+    return graph.Point(call, graph.Event(rank, *cause), Sure::kMust);
+  const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported;
+  if (is_unseen && !IsExiting(rank) && !Contains(NamedByCounts(waits.facts), &rank)) {
+    return graph.Point(call, graph.Unknown(i), Sure::kMust);
+  }
+  if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).stand == Stand::kMoving) {
+    return graph.Point(call, waits.gpus[at], Sure::kMust);
+  }
+  // It is inside a call that others have gone beyond: a Broadcast's root can. Of other calls dumps
+  // alone know exactly what has completed.
+  const bool is_inside_earlier =
+      each.doing == Doing::kInside &&
+      (rank.process->is_of_dump ? each.is_front_exact
+                                : !graph.view(i).has_point_to_point && each.is_live() &&
+                                      !WaitsForAll(rank.communicator->last_call_op));
+  if (is_inside_earlier) {
+    return graph.Point(call, waits.gpus[at], Sure::kMust);
+  }
+  graph.Point(call, graph.Host(rank), Sure::kMust);
+  graph.Owe(rank, i);
+}
+
+// The last resort: a GPU works on while its process is stopped, but the threads that serve the network
+// do not.
+void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
+  for (const Member& each : graph.waits(i).members) {
+    const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
+    if (cause && cause->kind == LastEvent::Kind::kStopped && each.is_live()) {
+      graph.Point(call, graph.Event(*each.rank, *cause), Sure::kMust);
+    }
+  }
+}
+
+// All have called. Whether all are inside can't be told if one of them is not seen since.
+void AddUnknownMembers(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
+  for (const Member& each : graph.waits(i).members) {
+    const bool is_unknown =
+        each.doing == Doing::kUnknown || (each.rank->is_stopped && !CauseOf(*each.rank, began_ns));
+    if (each.is_live() && is_unknown) return graph.Point(call, graph.Unknown(i), Sure::kMust);
+  }
+}
+
+void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
+  ViewWaits& waits = graph.waits(i);
+  const CommunicatorFacts& facts = waits.facts;
+  if (waits.mismatch) {
+    const uint32_t differ =
+        graph.Add({ActorKind::kMismatch, Stand::kMismatched, 0, i, nullptr, number});
+    return graph.Point(call, differ, Sure::kMust);
+  }
+  if (facts.is_mismatched)
+    return graph.Point(call, graph.Unknown(i), Sure::kMust);  // they still call
+  int64_t began_ns = 0;
+  bool is_any_begun = false;
+  std::set<uint64_t> hidden_of_begun;  // calls without a launch, of ranks that have begun
+  uint64_t most_launches = 0;
+  int64_t oldest_ns = INT64_MAX;
+  for (const Member& each : waits.members) {
+    if (each.is_live()) {
+      most_launches = std::max(most_launches, each.rank->communicator->launches);
+    }
+    if (each.doing != Doing::kInside || NumberOf(waits, each) != number) continue;
+    if (each.is_live()) {
+      began_ns = std::max(began_ns, each.since_ns);
+      oldest_ns = std::min(oldest_ns, each.launched_ns);
+    }
+    is_any_begun |= each.is_begun;
+    if (each.is_begun) hidden_of_begun.insert(CallsWithoutLaunch(each));
+  }
+  if (began_ns == 0) {
+    for (const Member& each : waits.members) {
+      if (FrontOf(each) == number) began_ns = std::max(began_ns, each.since_ns);
+    }
+  }
+  graph.actor(call).since_ns = began_ns;
+  for (std::size_t at = 0; at < waits.members.size(); ++at) {
+    const Member& each = waits.members[at];
+    const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
+    if (each.called < number) {
+      PointToOwing(graph, i, at, call, cause);
+    } else if (cause && each.rank->state != RankView::State::kFinalized &&
+               IsHeldUpByEvent(*cause, each, most_launches)) {
+      graph.Point(call, graph.Event(*each.rank, *cause), Sure::kMust);
+    } else if (each.doing == Doing::kNotBegun) {
+      const bool are_compared =
+          each.is_front_exact ||
+          (!facts.view->has_point_to_point && hidden_of_begun.count(CallsWithoutLaunch(each)) != 0);
+      if (FrontOf(each) <= number && is_any_begun && are_compared) {
+        graph.Point(call, waits.gpus[at], Sure::kMust);
+      }
+    } else if (each.doing == Doing::kInside) {
+      if (each.front != 0 && NumberOf(waits, each) < number) {
+        graph.Point(call, waits.gpus[at], Sure::kMust);
+      }
+    } else if (each.doing == Doing::kUnreported && each.is_live() &&
+               !facts.view->has_point_to_point &&
+               each.rank->communicator->launches < most_launches &&
+               each.rank->communicator->last_launch_realtime_ns < oldest_ns) {
+      graph.actor(graph.Host(*each.rank)).stand = Stand::kInsideNccl;
+      graph.Point(call, graph.Host(*each.rank), Sure::kMust);
+    }
+  }
+  // A rank that nobody sees is an explanation only where the ranks that are seen give none.
+  const bool are_all_seen = static_cast<int32_t>(waits.members.size()) >= graph.view(i).nranks;
+  const bool do_all_live = facts.are_all_live() || facts.stopped.size() == facts.live.size();
+  if (graph.actor(call).arrows.empty() && do_all_live) AddStopped(graph, i, call, began_ns);
+  if (number != 0 && graph.actor(call).arrows.empty()) AddUnknownMembers(graph, i, call, began_ns);
+  if (!are_all_seen && graph.view(i).are_all_expected && graph.actor(call).arrows.empty()) {
+    graph.Point(call, graph.Unseen(i), Sure::kMust);
+  }
+}
+
+}  // namespace
+
+uint64_t FrontOf(const Member& each) { return each.front != 0 ? each.front : each.called; }
+
+uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
+  const uint64_t number = FrontOf(each);
+  if (each.is_front_exact && each.rank->process->is_of_dump) return number;
+  const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);
+  uint64_t idle = UINT64_MAX;
+  for (const Member& other : waits.members) {
+    if (!other.is_live() || other.doing != Doing::kIdle) continue;
+    // Alone of a Broadcast its root is done while others wait in it.
+    if (!waits_for_all && !WaitsForAll(other.rank->communicator->last_call_op)) continue;
+    idle = std::min(idle, other.called);
+  }
+  return idle < each.called ? std::max(number, idle + 1) : number;
+}
+
+bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each) {
+  return FrontOf(each) != 0 &&
+         (!graph.view(i).has_point_to_point || graph.counts_launches(i) ||
+          (each.in_flight == 1 && IsCollective(each.rank->communicator->last_call_op)) ||
+          IsOwedProven(graph.waits(i).facts));
+}
+
+// Calls gain arrows while hosts are found to owe them, so this goes on until nothing is added.
+void AddCalls(GraphBuilder& graph) {
+  for (std::size_t i = 0; i < graph.view_count(); ++i) {
+    for (const auto& [number, call] : graph.calls(i)) AddArrowsOfCall(graph, i, number, call);
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,192 @@
+#include "exporter/diagnosis/waits/graph_builder.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "exporter/diagnosis/facts/exchange.h"
+
+namespace nccl_pulse {
+
+GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
+                           int64_t now_ns)
+    : views_(views),
+      hang_after_ns_(hang_after_ns),
+      now_ns_(now_ns),
+      calls_(views.size()),
+      unseen_(views.size(), kNoActor),
+      unknown_(views.size(), kNoActor) {
+  waits_.views.reserve(views.size());
+  for (std::size_t i = 0; i < views.size(); ++i) AddActors(i);
+  ShareUnsurePlaces();
+  for (HostPlace& place : places_) SumUp(&place);
+}
+
+std::size_t GraphBuilder::AddPlace(const RankView& rank) {
+  const auto key_of = [](const CommunicatorSnapshot& each) {
+    return each.uuid.empty() ? each.gpu : each.uuid;
+  };
+  const auto& all = rank.process->communicators;
+  const auto [known, is_first] = are_gpus_sure_.try_emplace(rank.process, false);
+  if (is_first) {
+    known->second = std::all_of(all.begin(), all.end(), [&all](const auto& each) {
+      return CompareGpus(each, all.front()) != SameGpu::kPerhaps || &each == &all.front();
+    });
+  }
+  const bool is_sure = known->second;
+  const auto index = static_cast<std::size_t>(rank.communicator - all.data());
+  const std::tuple key(
+      rank.process, is_sure ? key_of(*rank.communicator) : absl::StrCat("#", index), rank.thread);
+  const auto [found, is_new] = places_by_gpu_.try_emplace(key, places_.size());
+  if (is_new) {
+    places_of_[rank.process].push_back(places_.size());
+    HostPlace& place = places_.emplace_back();
+    place.is_gpu_sure = is_sure;
+    place.host = Add({ActorKind::kHost, IsExiting(rank) ? Stand::kExiting : Stand::kOutside,
+                      IsExiting(rank) ? rank.process->last_poll_realtime_ns : 0, kNoView, &rank});
+  }
+  place_of_[&rank] = found->second;
+  return found->second;
+}
+
+// Computes once what the rules below ask of all members: they stay linear in the communicators.
+void GraphBuilder::SumUp(HostPlace* place) {
+  for (const MemberPlace& at : place->members) {
+    const Member& each = member(at);
+    const CommunicatorSnapshot& communicator = *each.rank->communicator;
+    if (each.is_in_flight()) place->busy.push_back(at);
+    place->has_ended_wait |= each.is_in_flight() && !each.is_live();
+    if (!each.is_live()) continue;
+    place->last_live_ns = std::max(
+        {place->last_live_ns, communicator.last_launch_realtime_ns, communicator.init_realtime_ns});
+    const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported ||
+                           each.rank->activity.is_quiet();
+    if (is_unseen && place->unseen.size() < kMostFollowed) place->unseen.push_back(at);
+    const int64_t completed_ns = communicator.last_completion_realtime_ns;
+    if (communicator.has_heartbeat && completed_ns != 0 &&
+        ElapsedNs(now_ns_, completed_ns) < hang_after_ns_) {
+      place->first_moving_ns =
+          std::min(place->first_moving_ns,
+                   each.launched_ns != 0 ? each.launched_ns : communicator.last_launch_realtime_ns);
+    }
+  }
+  std::stable_sort(place->busy.begin(), place->busy.end(), [this](const auto& a, const auto& b) {
+    return member(a).launched_ns < member(b).launched_ns;
+  });
+  if (place->busy.size() > kMostFollowed) {
+    for (auto at = place->busy.begin() + kMostFollowed; at != place->busy.end(); ++at) {
+      waits_.views[at->view].is_beyond_limit = true;
+    }
+    place->busy.resize(kMostFollowed);
+  }
+  std::sort(place->busy.begin(), place->busy.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.view, a.at) < std::tie(b.view, b.at);
+  });
+}
+
+void GraphBuilder::Owe(const RankView& rank, std::size_t view) {
+  std::vector<std::size_t>& owes_in = PlaceOf(rank).owes_in;
+  const bool is_known = std::find(owes_in.begin(), owes_in.end(), view) != owes_in.end();
+  if (!is_known && owes_in.size() < kMostFollowed) owes_in.push_back(view);
+}
+
+// A communicator on an unknown GPU has a host of its own, which may wait for any of the process' work.
+void GraphBuilder::ShareUnsurePlaces() {
+  std::map<const ProcessSnapshot*, std::vector<MemberPlace>> of_process;
+  for (const HostPlace& place : places_) {
+    if (place.is_gpu_sure) continue;
+    auto& all = of_process[ProcessOf(place)];
+    all.insert(all.end(), place.members.begin(), place.members.end());
+  }
+  for (HostPlace& place : places_) {
+    if (!place.is_gpu_sure) place.members = of_process.at(ProcessOf(place));
+  }
+}
+
+void GraphBuilder::AddActors(std::size_t i) {
+  const CommunicatorView& view = views_[i];
+  ViewWaits& waits = waits_.views.emplace_back();
+  waits.facts = GatherFacts(view, hang_after_ns_ / 2, now_ns_);
+  const bool counts_launches = view.has_point_to_point && AreLaunchesExchanges(view);
+  for (const RankView& rank : view.ranks) {
+    const std::size_t place = AddPlace(rank);
+    places_[place].members.push_back({i, waits.members.size()});
+    waits.members.push_back(MemberOf(waits.facts, rank, counts_launches));
+    waits.gpus.push_back(AddGpu(i, waits.members.back()));
+  }
+  counts_launches_.push_back(counts_launches);
+}
+
+uint32_t GraphBuilder::AddGpu(std::size_t view, const Member& each) {
+  if (!each.is_in_flight()) return kNoActor;
+  Actor gpu{ActorKind::kGpu, Stand::kInside, each.since_ns, view, each.rank};
+  const bool is_not_begun = each.doing == Doing::kNotBegun;
+  if (is_not_begun) gpu.stand = Stand::kBehindOwn;
+  if (each.is_live()) {
+    if (!IsHalf(each.since_ns)) gpu.stand = Stand::kMoving;
+    // Dumps are written in a hang, and tell no time.
+    const bool is_queued = is_not_begun && !each.rank->process->is_of_dump;
+    gpu.is_start =
+        is_queued ? Age(each.since_ns) >= std::max(kQueuedFactor * hang_after_ns_, kLeastQueuedNs)
+                  : IsLong(each.since_ns);
+    gpu.is_queued_start = is_queued && gpu.is_start;
+  }
+  return Add(std::move(gpu));
+}
+
+uint32_t GraphBuilder::Event(const RankView& rank, const LastEvent& event) {
+  HostPlace& place = PlaceOf(rank);
+  if (place.event == kNoActor) {
+    const Stand stand = event.kind == LastEvent::Kind::kFailed ? Stand::kFailed
+                        : event.kind == LastEvent::Kind::kGone ? Stand::kGone
+                                                               : Stand::kStopped;
+    place.event = Add({ActorKind::kEvent, stand, event.at_ns, kNoView, &rank});
+  }
+  return place.event;
+}
+
+uint32_t GraphBuilder::Left(std::size_t view, const RankView& rank) {
+  const auto [found, is_new] = left_.try_emplace(&rank, 0);
+  if (is_new) {
+    found->second = Add({ActorKind::kLeft, Stand::kLeft, 0, view, &rank});
+  }
+  return found->second;
+}
+
+uint32_t GraphBuilder::OfView(std::size_t view, ActorKind kind, Stand stand,
+                              std::vector<uint32_t>* made) {
+  uint32_t& id = (*made)[view];
+  if (id == kNoActor) id = Add({kind, stand, 0, view, nullptr});
+  return id;
+}
+
+uint32_t GraphBuilder::Call(std::size_t view, uint64_t number) {
+  const auto [found, is_new] = calls_[view].try_emplace(number, 0);
+  if (is_new) {
+    found->second = Add({ActorKind::kCall, Stand::kInside, 0, view, nullptr, number});
+  }
+  return found->second;
+}
+
+void GraphBuilder::TakeForBegun(uint32_t gpu, const Member& each) {
+  actor(gpu).stand = Stand::kInside;
+  actor(gpu).is_start = each.is_live() && IsLong(each.since_ns);
+  actor(gpu).is_queued_start = false;
+}
+
+bool GraphBuilder::DoAllSeenWait(std::size_t i) const {
+  const ViewWaits& waits = waits_.views[i];
+  return views_[i].are_all_expected && !waits.facts.are_all_seen() &&
+         std::all_of(waits.members.begin(), waits.members.end(), [this](const Member& each) {
+           return (each.is_in_flight() || IsInsideNccl(*each.rank)) && IsHalf(each.since_ns);
+         });
+}
+
+std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns) {
+  std::optional<LastEvent> event = LastEventOf(rank);
+  if (event && ElapsedNs(event->at_ns, wait_began_ns) >= kCauseSlackNs) event.reset();
+  return event;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,126 @@
+// The graph of waits while it is drawn: its actors, and what every rule for arrows asks of them.
+//
+// Thread: any. Points into the views.
+#ifndef EXPORTER_DIAGNOSIS_WAITS_GRAPH_BUILDER_H_
+#define EXPORTER_DIAGNOSIS_WAITS_GRAPH_BUILDER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "exporter/diagnosis/waits/arrows.h"
+
+namespace nccl_pulse {
+
+// Work in flight on one GPU, and communicators in which others wait for one host, that are followed. Jobs
+// have a few; an endpoint can make up any number.
+inline constexpr std::size_t kMostFollowed = 32;
+
+struct MemberPlace {
+  std::size_t view, at;
+};
+
+// A thread of a process on one GPU.
+struct HostPlace {
+  uint32_t host = kNoActor;
+  uint32_t event = kNoActor;
+  bool is_gpu_sure = true;      // false: its communicators may be on several GPUs
+  bool has_ended_wait = false;  // a member ended or was aborted while it waited
+  std::vector<MemberPlace> members;
+  std::vector<std::size_t> owes_in;  // views in whose calls others wait for this host
+  // Members in flight, the oldest first, and members with unseen work: kMostFollowed at most of each.
+  std::vector<MemberPlace> busy, unseen;
+  // The first launch of a member that has completed something a moment ago.
+  int64_t first_moving_ns = INT64_MAX;
+  int64_t last_live_ns = 0;  // when a live member was made, or launched last
+};
+
+class GraphBuilder {
+ public:
+  // Has all hosts, and all launches in flight. The rules add the other actors when they point to them.
+  GraphBuilder(const std::vector<CommunicatorView>& views, int64_t hang_after_ns, int64_t now_ns);
+  Waits Take() { return std::move(waits_); }
+
+  int64_t hang_after_ns() const { return hang_after_ns_; }
+  int64_t now_ns() const { return now_ns_; }
+  int64_t Age(int64_t since_ns) const { return since_ns == 0 ? 0 : ElapsedNs(now_ns_, since_ns); }
+  bool IsLong(int64_t since_ns) const { return since_ns != 0 && Age(since_ns) >= hang_after_ns_; }
+  // Long enough to be followed: two that wait for each other did not begin at the same time.
+  bool IsHalf(int64_t since_ns) const {
+    return since_ns != 0 && Age(since_ns) >= hang_after_ns_ / 2;
+  }
+
+  std::size_t view_count() const { return views_.size(); }
+  const CommunicatorView& view(std::size_t i) const { return views_[i]; }
+  ViewWaits& waits(std::size_t i) { return waits_.views[i]; }
+  const Member& member(const MemberPlace& at) const { return waits_.views[at.view].members[at.at]; }
+  // A launch is one exchange of all ranks, so launches are compared like collectives.
+  bool counts_launches(std::size_t i) const { return counts_launches_[i]; }
+  // All ranks that are seen wait, and others should be here.
+  bool DoAllSeenWait(std::size_t i) const;
+
+  const std::vector<HostPlace>& places() const { return places_; }
+  HostPlace& PlaceOf(const RankView& rank) { return places_[place_of_.at(&rank)]; }
+  const std::vector<std::size_t>& PlacesOf(const ProcessSnapshot* process) const {
+    return places_of_.at(process);
+  }
+  // It waited on another communicator when this one was aborted.
+  bool WaitedAnywhere(const RankView& rank) { return PlaceOf(rank).has_ended_wait; }
+  // Others wait in a call of that communicator for the rank's host.
+  void Owe(const RankView& rank, std::size_t view);
+
+  Actor& actor(uint32_t id) { return waits_.graph.actors[id]; }
+  uint32_t Add(Actor actor) { return waits_.graph.Add(std::move(actor)); }
+  void Point(uint32_t from, uint32_t to, Sure sure) { waits_.graph.Point(from, to, sure); }
+  uint32_t Host(const RankView& rank) { return PlaceOf(rank).host; }
+  uint32_t Event(const RankView& rank, const LastEvent& event);
+  uint32_t Left(std::size_t view, const RankView& rank);
+  uint32_t Call(std::size_t view, uint64_t number);
+  uint32_t Unknown(std::size_t view) {
+    return OfView(view, ActorKind::kUnknown, Stand::kUnknown, &unknown_);
+  }
+  uint32_t Unseen(std::size_t view) {
+    return OfView(view, ActorKind::kUnseen, Stand::kUnseen, &unseen_);
+  }
+  const std::map<uint64_t, uint32_t>& calls(std::size_t view) const { return calls_[view]; }
+  // A GPU that is not known to have begun counts as inside the call.
+  void TakeForBegun(uint32_t gpu, const Member& each);
+
+ private:
+  void AddActors(std::size_t i);
+  std::size_t AddPlace(const RankView& rank);
+  uint32_t AddGpu(std::size_t view, const Member& each);
+  uint32_t OfView(std::size_t view, ActorKind kind, Stand stand, std::vector<uint32_t>* made);
+  void ShareUnsurePlaces();
+  void SumUp(HostPlace* place);
+  const ProcessSnapshot* ProcessOf(const HostPlace& place) const {
+    return waits_.graph.actors[place.host].rank->process;
+  }
+
+  const std::vector<CommunicatorView>& views_;
+  const int64_t hang_after_ns_, now_ns_;
+  Waits waits_;
+  std::vector<HostPlace> places_;
+  std::unordered_map<const ProcessSnapshot*, bool> are_gpus_sure_;
+  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> places_of_;
+  std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
+  std::unordered_map<const RankView*, std::size_t> place_of_;
+  std::unordered_map<const RankView*, uint32_t> left_;
+  // Of each view:
+  std::vector<bool> counts_launches_;
+  std::vector<std::map<uint64_t, uint32_t>> calls_;  // by number
+  std::vector<uint32_t> unseen_, unknown_;
+};
+
+// An event early enough to be the cause of a wait that began then.
+std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_WAITS_GRAPH_BUILDER_H_

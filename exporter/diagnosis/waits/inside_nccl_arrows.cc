@@ -1,0 +1,165 @@
+#include <algorithm>
+
+#include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/facts/exchange.h"
+#include "exporter/diagnosis/waits/arrow_rules.h"
+
+namespace nccl_pulse {
+namespace {
+
+// The first connections of a large job take tens of seconds. NCCL gives up a connection that is
+// refused within a minute or so (src/misc/socket.cc, 2.28).
+constexpr int64_t kLongConnectNs = 300000000000;
+
+// The process has done something since it came to this communicator.
+bool HasGoneOn(const RankView& rank) {
+  const CommunicatorSnapshot& made = *rank.communicator;
+  if (made.launches != 0 || !made.calls.empty() || made.captured) return true;
+  if (AreCallsKnown(*rank.process, made) != CallsKnown::kYes) return true;
+  const auto& all = rank.process->communicators;
+  return std::any_of(all.begin(), all.end(), [&made](const CommunicatorSnapshot& each) {
+    return std::max({each.last_launch_realtime_ns, each.unreported_since_realtime_ns,
+                     each.graph_moved_realtime_ns, each.init_realtime_ns}) > made.init_realtime_ns;
+  });
+}
+
+// Ranks of `other` that are not seen in `here`, if the ranks that are seen are the same in both.
+Ranks AbsentIn(const CommunicatorView& other, const CommunicatorView& here) {
+  if (other.nranks != here.nranks || other.is_mixed) return {};
+  for (const RankView& rank : here.ranks) {
+    const RankView* there = other.Find(rank.rank());
+    if (there == nullptr || there->process != rank.process) return {};
+  }
+  Ranks absent;
+  for (const RankView& rank : other.ranks) {
+    if (here.Find(rank.rank()) == nullptr) absent.push_back(&rank);
+  }
+  return absent;
+}
+
+bool DoAllConnect(GraphBuilder& graph, const CommunicatorFacts& facts) {
+  return facts.are_all_live() &&
+         std::all_of(facts.live.begin(), facts.live.end(), [&](const RankView* rank) {
+           return rank->communicator->are_unreported_in_group &&
+                  graph.Age(UnreportedSince(*facts.view, *rank)) >= kLongConnectNs;
+         });
+}
+
+// The processes of the missing ranks, by a communicator whose other ranks are the same.
+Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
+  constexpr std::size_t kLeastAlike = 2;  // two ranks may be the same two of several communicators
+  const CommunicatorView& view = graph.view(i);
+  if (view.ranks.size() < kLeastAlike) return {};
+  for (const std::size_t number : graph.PlacesOf(view.ranks.front().process)) {
+    const HostPlace& place = graph.places()[number];
+    if (place.members.size() > kMostFollowed * kMostFollowed) continue;
+    for (const MemberPlace& at : place.members) {
+      if (at.view == i) continue;
+      Ranks absent = AbsentIn(graph.view(at.view), view);
+      if (!absent.empty()) return absent;
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+// A Send or Recv that was called and not launched.
+void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
+  ViewWaits& waits = graph.waits(i);
+  for (std::size_t at = 0; at < waits.members.size(); ++at) {
+    const Member& each = waits.members[at];
+    if (!each.is_live() || !IsInsideNccl(*each.rank) || !graph.IsHalf(each.since_ns)) continue;
+    Actor& host = graph.actor(graph.Host(*each.rank));
+    host.stand = Stand::kInsideNccl;
+    host.since_ns = each.since_ns;
+    host.view = i;
+    host.is_start |= graph.IsLong(each.since_ns);
+    if (!MayHaveReturned(*each.rank)) AddPeerByCounts(graph, i, at);
+    const uint32_t id = graph.Host(*each.rank);
+    if (graph.DoAllSeenWait(i) && graph.actor(id).arrows.empty())
+      graph.Point(id, graph.Unseen(i), Sure::kMay);
+  }
+}
+
+// NCCL reports no launch of these collectives: only calls are compared, once nobody calls.
+void AddUnreported(GraphBuilder& graph, std::size_t i) {
+  ViewWaits& waits = graph.waits(i);
+  const CommunicatorFacts& facts = waits.facts;
+  if (facts.unreported.empty()) return;
+  Ranks waiting;
+  for (const RankView* rank : facts.live) {
+    if (!facts.HasCalledAll(*rank)) continue;
+    if (!Contains(facts.unreported, rank)) return;  // it goes on, or is idle
+    waiting.push_back(rank);
+  }
+  for (const RankView* rank : facts.behind) {
+    if (rank->activity.is_in_flight()) return;  // it is on its way
+    if (rank->activity.reason == UnknownReason::kLaunchNotReported &&
+        !Contains(facts.unreported, rank)) {
+      return;  // it made a call a moment ago
+    }
+  }
+  const bool do_all_wait = facts.unreported.size() == facts.live.size();
+  if (facts.is_mismatched && !do_all_wait) return;
+  Ranks behind = facts.owing;
+  if (behind.empty()) behind = facts.behind;
+  if (!behind.empty() && MayAllHaveLeft(facts, behind)) {
+    waits.behind_one = std::move(behind);
+    return;
+  }
+  const bool is_any_behind = !behind.empty() || !facts.ended_owing.empty();
+  if (!is_any_behind && !DoAllConnect(graph, facts)) return;  // they may just have nothing to do
+  if (facts.is_mismatched) waits.mismatch = CompareSides(facts);
+  for (const RankView* rank : waiting) {
+    const int64_t since_ns = UnreportedSince(*facts.view, *rank);
+    // It may have left a Broadcast.
+    const bool is_inside = WaitsForAll(rank->communicator->last_call_op);
+    Actor& host = graph.actor(graph.Host(*rank));
+    if (is_inside) host.stand = Stand::kInsideNccl;
+    host.since_ns = since_ns;
+    host.view = i;
+    host.is_start |= graph.IsLong(since_ns);
+    const Member& each = waits.members[rank - graph.view(i).ranks.data()];
+    graph.Point(graph.Host(*rank), graph.Call(i, each.called),
+                is_inside ? Sure::kMust : Sure::kUnsure);
+  }
+}
+
+// NCCL tells the profiler of a communicator on each rank alone, after all have exchanged their
+// addresses. Whoever has come that far waits, in connecting, for those that have not.
+bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
+  const CommunicatorView& view = graph.view(i);
+  ViewWaits& waits = graph.waits(i);
+  const CommunicatorFacts& facts = waits.facts;
+  if (facts.live.empty() || facts.live.size() != view.ranks.size()) return false;
+  if (facts.are_all_seen() || !view.are_all_expected) return false;
+  int64_t since_ns = 0;
+  for (const RankView* rank : facts.live) {
+    if (HasGoneOn(*rank)) return false;
+    since_ns = std::max(since_ns, rank->communicator->init_realtime_ns);
+  }
+  if (!graph.IsHalf(since_ns)) return false;
+  waits.absent = FindAbsent(graph, i);
+  // The other ranks' endpoint may just not be among those that were asked.
+  if (waits.absent.empty() && view.nnodes != 1) return false;
+  waits.is_being_made = true;
+  for (const RankView* rank : facts.live) {
+    Actor& host = graph.actor(graph.Host(*rank));
+    host.stand = Stand::kInsideNccl;
+    host.since_ns = since_ns;
+    host.view = i;
+    host.is_start |= graph.IsLong(since_ns);
+    const uint32_t id = graph.Host(*rank);
+    if (waits.absent.empty()) graph.Point(id, graph.Unseen(i), Sure::kMust);
+    for (const RankView* absent : waits.absent) {
+      if (graph.actor(graph.Host(*absent)).stand == Stand::kOutside) {
+        graph.actor(graph.Host(*absent)).stand = Stand::kNotJoined;
+      }
+      graph.Point(id, graph.Host(*absent), Sure::kMust);
+    }
+  }
+  return true;
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,218 @@
+#include "exporter/diagnosis/waits/own_work.h"
+
+#include <algorithm>
+
+#include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/waits/arrow_rules.h"
+
+namespace nccl_pulse {
+namespace {
+
+bool IsUnseen(const RankView& rank) {
+  return rank.activity.is_unknown() || rank.activity.is_quiet();
+}
+
+// Two ranks have come to the same place of their program: in one communicator, or in two with Send
+// and Recv in which they have the same place.
+bool AreAtOnePlace(const CommunicatorView& a, const RankView& rank_a, const CommunicatorView& b,
+                   const RankView& rank_b) {
+  const bool are_places_alike =
+      a.has_point_to_point
+          ? b.has_point_to_point && a.nranks == b.nranks && rank_a.rank() == rank_b.rank()
+          : &a == &b;
+  const CommunicatorSnapshot& one = *rank_a.communicator;
+  const CommunicatorSnapshot& other = *rank_b.communicator;
+  return are_places_alike && one.launches_completed == other.launches_completed &&
+         one.last_call_op == other.last_call_op;
+}
+
+// The GPU works on, or waits in, a launch that may be in front of the one of `later`; or that one
+// was launched earlier and has not begun either.
+bool IsBusyBefore(const Member& each, const Member& later) {
+  if (!each.is_in_flight()) return false;
+  const bool is_begun_unknown = each.doing == Doing::kInside && !each.is_begun;
+  return is_begun_unknown || each.launched_ns < later.launched_ns;
+}
+
+// It has worked on another communicator since this one was aborted: it shrank, or restarted.
+bool HasGoneOnSinceAbort(const HostPlace& place, const Member& aborted) {
+  if (aborted.rank->state != RankView::State::kFinalized) return false;
+  return place.last_live_ns > aborted.rank->communicator->last_completion_realtime_ns;
+}
+
+// Its host may wait for it: it is in flight, and not just since a moment ago.
+bool IsFollowed(const GraphBuilder& graph, const Member& each) {
+  return !each.is_live() ||
+         (each.launched_ns != 0 ? graph.IsHalf(each.launched_ns) : graph.IsHalf(each.since_ns));
+}
+
+}  // namespace
+
+// Ranks may make that call at different places of their programs: a Recv is posted ahead of its
+// Send, and a Broadcast ahead of its root's. What is inside NCCL holds its host there. A Broadcast
+// that another rank is beyond has begun at its root.
+bool OwnWork::MayBePostedAhead(const MemberPlace& at) {
+  const Member& each = graph_.member(at);
+  if (IsInsideNccl(*each.rank) && !MayHaveReturned(*each.rank)) return false;
+  if (graph_.view(at.view).has_point_to_point) return true;
+  if (WaitsForAll(each.rank->communicator->last_call_op)) return false;
+  const std::vector<Member>& members = graph_.waits(at.view).members;
+  return std::none_of(members.begin(), members.end(), [&each](const Member& other) {
+    return other.is_live() && other.called > each.called;
+  });
+}
+
+void OwnWork::AddBehind(std::size_t i, std::size_t at) {
+  ViewWaits& waits = graph_.waits(i);
+  const Member& each = waits.members[at];
+  const uint32_t gpu = waits.gpus[at];
+  const HostPlace& place = graph_.PlaceOf(*each.rank);
+  bool is_behind = false;
+  // Its GPU has completed, a moment ago, some of what was launched before.
+  if (place.first_moving_ns <= each.launched_ns) {
+    graph_.actor(gpu).stand = Stand::kMoving;
+    graph_.actor(gpu).is_start = false;
+    return;
+  }
+  for (const MemberPlace& other_at : place.busy) {
+    const Member& other = graph_.member(other_at);
+    if (other.rank == each.rank || !IsBusyBefore(other, each)) continue;
+    if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(place, other)) continue;
+    graph_.Point(gpu, graph_.waits(other_at.view).gpus[other_at.at],
+                 !place.is_gpu_sure           ? Sure::kUnsure
+                 : MayBePostedAhead(other_at) ? Sure::kPosted
+                                              : Sure::kMay);
+    is_behind = true;
+  }
+  if (is_behind) return;
+  for (const MemberPlace& other_at : place.unseen) {
+    if (graph_.member(other_at).rank == each.rank) continue;
+    graph_.Point(gpu, graph_.Unknown(other_at.view), Sure::kMay);
+    is_behind = true;
+  }
+  if (is_behind) return;
+  for (const MemberPlace& queued : place.busy) {
+    if (graph_.member(queued).doing == Doing::kNotBegun) AddAwaitedByKernel(gpu, queued);
+  }
+}
+
+// A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where all
+// that have launched that call are behind their own kernels, and few have not called.
+void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued) {
+  const ViewWaits& waits = graph_.waits(queued.view);
+  const CommunicatorFacts& facts = waits.facts;
+  if (facts.calls_known != CallsKnown::kYes || !IsBehindOwnWork(facts)) return;
+  if (graph_.view(queued.view).has_point_to_point && !graph_.counts_launches(queued.view) &&
+      !IsOwedProven(facts)) {
+    return;
+  }
+  const uint64_t number = FrontOf(graph_.member(queued));
+  Ranks owing;
+  std::size_t waiting = 0;
+  for (const Member& each : waits.members) {
+    if (each.doing == Doing::kNotBegun) ++waiting;
+    if (each.doing == Doing::kIdle && each.is_live() && each.called < number) {
+      owing.push_back(each.rank);
+    }
+  }
+  if (owing.size() >= waiting) return;
+  const uint32_t there = waits.gpus[queued.at];
+  for (const RankView* rank : owing) {
+    if (rank->process == graph_.member(queued).rank->process) continue;
+    graph_.Point(gpu, there, Sure::kMay);
+    graph_.Point(there, graph_.Host(*rank), Sure::kMay);
+  }
+}
+
+void OwnWork::AddOfHost(const HostPlace& place) {
+  for (const MemberPlace& each_at : place.busy) {
+    const Member& each = graph_.member(each_at);
+    const uint32_t gpu = graph_.waits(each_at.view).gpus[each_at.at];
+    if (gpu == kNoActor || !IsFollowed(graph_, each) || HasGoneOnSinceAbort(place, each)) continue;
+    // In the replay of a graph of several communicators it is behind in each of them.
+    const ViewWaits& waits = graph_.waits(each_at.view);
+    if (waits.has_known_replays && Contains(waits.facts.replays.behind, each.rank)) continue;
+    const bool have_gone_on =
+        std::any_of(place.owes_in.begin(), place.owes_in.end(),
+                    [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });
+    if (have_gone_on) continue;
+    const Sure sure = !place.is_gpu_sure          ? Sure::kUnsure
+                      : MayBePostedAhead(each_at) ? Sure::kPosted
+                                                  : Sure::kMay;
+    graph_.Point(place.host, gpu, sure);
+  }
+  const Stand stand = graph_.actor(place.host).stand;
+  const std::vector<Arrow>& arrows = graph_.actor(place.host).arrows;
+  const bool is_in_call = std::any_of(arrows.begin(), arrows.end(), [this](const Arrow& arrow) {
+    return graph_.actor(arrow.to).kind == ActorKind::kCall;
+  });
+  if (!place.owes_in.empty() && !is_in_call && stand != Stand::kInsideNccl) AddUnseenWork(place);
+  if (stand == Stand::kBehindReplay) AddUnseenReplays(place);
+}
+
+bool OwnWork::HaveOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) {
+  const Member& own = graph_.member(work);
+  const CommunicatorView& view = graph_.view(work.view);
+  const auto [known, is_new] = have_gone_on_.try_emplace(
+      {here,
+       view.has_point_to_point ? graph_.view_count() + static_cast<std::size_t>(view.nranks)
+                               : work.view,
+       view.has_point_to_point ? own.rank->rank() : 0, own.rank->communicator->launches_completed,
+       own.rank->communicator->last_call_op, is_called},
+      false);
+  if (is_new) known->second = FindOthersGoneOn(here, work, is_called);
+  return known->second;
+}
+
+bool OwnWork::FindOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) {
+  const Member& own = graph_.member(work);
+  for (const Member& waits : graph_.waits(here).members) {
+    if (!waits.is_in_flight() || !waits.is_live()) continue;
+    const int64_t came = is_called        ? waits.rank->communicator->last_launch_realtime_ns
+                         : waits.is_begun ? waits.launched_ns
+                                          : 0;
+    for (const MemberPlace& other_at : graph_.PlaceOf(*waits.rank).busy) {
+      const Member& other = graph_.member(other_at);
+      if (other.launched_ns != 0 && came > other.launched_ns &&
+          AreAtOnePlace(graph_.view(other_at.view), *other.rank, graph_.view(work.view),
+                        *own.rank)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Its GPU may be behind work that is not seen, on a communicator whose graphs are not followed.
+void OwnWork::AddUnseenReplays(const HostPlace& place) {
+  for (const MemberPlace& each_at : place.members) {
+    const RankView& rank = *graph_.member(each_at).rank;
+    const GraphPlace& graphs = rank.communicator->graph_place;
+    const bool are_followed = graphs.captures != 0 && graphs.captures == graphs.followed;
+    const bool is_unseen = graph_.member(each_at).is_live() && IsUnseen(rank) && !are_followed;
+    if (is_unseen) graph_.Point(place.host, graph_.Unknown(each_at.view), Sure::kMay);
+  }
+}
+
+// It may be in a call elsewhere whose launch NCCL does not report, or behind one.
+void OwnWork::AddUnseenWork(const HostPlace& place) {
+  for (const MemberPlace& each_at : place.unseen) {
+    const Member& each = graph_.member(each_at);
+    if (each.doing != Doing::kUnreported || !graph_.IsLong(each.since_ns)) continue;
+    for (const std::size_t here : place.owes_in) {
+      if (here == each_at.view) continue;
+      const CommunicatorSnapshot* owed = nullptr;
+      for (const MemberPlace& own : place.members) {
+        if (own.view == here) owed = graph_.member(own).rank->communicator;
+      }
+      if (owed != nullptr &&
+          ElapsedNs(owed->last_launch_realtime_ns, each.since_ns) < graph_.hang_after_ns() &&
+          std::find(place.owes_in.begin(), place.owes_in.end(), each_at.view) ==
+              place.owes_in.end()) {
+        graph_.Point(place.host, graph_.Unknown(each_at.view), Sure::kMay);
+      }
+    }
+  }
+}
+
+}  // namespace nccl_pulse

@@ -1,0 +1,168 @@
+#include <algorithm>
+
+#include "exporter/diagnosis/facts/call_facts.h"
+#include "exporter/diagnosis/waits/arrow_rules.h"
+
+namespace nccl_pulse {
+namespace {
+
+bool Has(const std::vector<uint64_t>& ranks, const RankView& rank) {
+  return std::binary_search(ranks.begin(), ranks.end(), static_cast<uint64_t>(rank.rank()));
+}
+
+struct PeerWait {
+  std::size_t at, peer;  // members
+  bool sends, is_mutual;
+};
+
+// The only call that it has in flight is one with one peer.
+bool WaitsForOne(const Member& each) {
+  const PeersSnapshot& peers = each.rank->communicator->peers;
+  return peers.are_known && each.in_flight == 1 &&
+         peers.sends_to.size() + peers.receives_from.size() == 1;
+}
+
+// A small Send ends before its Recv, which then waits for its own GPU or for the network.
+bool MayHaveSent(const PeerWait& wait, const Member& each, const Member& peer) {
+  return !wait.sends && (each.doing == Doing::kNotBegun ||
+                         peer.rank->communicator->last_launch_realtime_ns > each.launched_ns);
+}
+
+bool IsCertain(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool are_all_come) {
+  const Member& each = graph.waits(i).members[wait.at];
+  const int32_t receiver = each.rank->communicator->peers.is_sending_to;
+  if (receiver >= 0) {
+    return wait.sends && graph.waits(i).members[wait.peer].rank->rank() == receiver;
+  }
+  return are_all_come && !wait.is_mutual && each.in_flight == 1 && each.doing != Doing::kNotBegun;
+}
+
+void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_one_missing,
+             bool is_certain) {
+  ViewWaits& waits = graph.waits(i);
+  const uint32_t gpu = waits.gpus[wait.at];
+  const Member& each = waits.members[wait.at];
+  const Member& peer = waits.members[wait.peer];
+  const std::optional<LastEvent> cause = CauseOf(*peer.rank, each.since_ns);
+  if (cause && peer.rank->state != RankView::State::kFinalized) {
+    return graph.Point(gpu, graph.Event(*peer.rank, *cause), Sure::kMust);
+  }
+  if (peer.is_in_flight()) {
+    if (!wait.is_mutual || is_certain) {
+      graph.Point(gpu, waits.gpus[wait.peer], is_certain ? Sure::kMust : Sure::kPerhaps);
+    } else if (peer.doing == Doing::kNotBegun && each.is_begun) {
+      graph.Point(gpu, waits.gpus[wait.peer], Sure::kMay);
+    }
+    return;
+  }
+  if (peer.rank->state == RankView::State::kFinalized && !graph.WaitedAnywhere(*peer.rank)) {
+    return graph.Point(gpu, graph.Left(i, *peer.rank), Sure::kMay);
+  }
+  const bool is_seen = peer.doing == Doing::kIdle || IsExiting(*peer.rank) || !peer.is_live();
+  if (!is_seen) return graph.Point(gpu, graph.Unknown(i), Sure::kPerhaps);
+  const bool is_awaited = (is_one_missing || WaitsForOne(each)) && !MayHaveSent(wait, each, peer);
+  graph.Point(gpu, graph.Host(*peer.rank),
+              is_awaited              ? Sure::kMust
+              : IsExiting(*peer.rank) ? Sure::kMay
+                                      : Sure::kPerhaps);
+  if (is_awaited) graph.Owe(*peer.rank, i);
+}
+
+void AddUnknownPeers(GraphBuilder& graph, std::size_t i, std::size_t at) {
+  const ViewWaits& waits = graph.waits(i);
+  const uint32_t gpu = waits.gpus[at];
+  const CommunicatorFacts& facts = waits.facts;
+  if (!facts.owing.empty() && !IsOwedProven(facts)) {
+    return graph.Point(gpu, graph.Unknown(i), Sure::kMust);
+  }
+  AddPeerByCounts(graph, i, at);
+  const bool do_all_wait =
+      std::all_of(waits.members.begin(), waits.members.end(),
+                  [](const Member& each) { return !each.is_live() || each.is_in_flight(); });
+  for (std::size_t other = 0; other < waits.members.size(); ++other) {
+    const Member& each = waits.members[other];
+    const auto cause = CauseOf(*each.rank, waits.members[at].since_ns);
+    if (other == at) continue;
+    if (cause && each.rank->state != RankView::State::kFinalized) {
+      graph.Point(gpu, graph.Event(*each.rank, *cause), Sure::kMay);
+    } else if (IsExiting(*each.rank)) {
+      graph.Point(gpu, graph.Host(*each.rank), Sure::kMay);
+    } else if (do_all_wait && each.doing == Doing::kNotBegun && waits.members[at].is_begun) {
+      graph.Point(gpu, waits.gpus[other], Sure::kMay);
+    }
+  }
+  if (graph.DoAllSeenWait(i) && graph.actor(gpu).arrows.empty())
+    graph.Point(gpu, graph.Unseen(i), Sure::kMay);
+}
+
+}  // namespace
+
+// Of two ranks, each Send of one is the other's Recv.
+void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at) {
+  const ViewWaits& waits = graph.waits(i);
+  if (graph.view(i).nranks != 2 || waits.members.size() != 2) return;
+  const RankView& each = *waits.members[at].rank;
+  const RankView& other = *waits.members[1 - at].rank;
+  if (waits.members[1 - at].doing != Doing::kIdle) return;
+  const bool owes =
+      each.CallsOf("Send") > other.CallsOf("Recv") || each.CallsOf("Recv") > other.CallsOf("Send");
+  if (!owes) return;
+  const uint32_t from = waits.gpus[at] != kNoActor ? waits.gpus[at] : graph.Host(each);
+  graph.Point(from, graph.Host(other), Sure::kMust);
+  graph.Owe(other, i);
+}
+
+void AddPeers(GraphBuilder& graph, std::size_t i) {
+  ViewWaits& waits = graph.waits(i);
+  const CommunicatorView& view = graph.view(i);
+  std::vector<PeerWait> all;
+  std::vector<std::size_t> missing;
+  bool are_known = true;
+  bool are_all_here = true;
+  const bool are_all_behind = IsBehindOwnWork(waits.facts);
+  const auto add = [&](std::size_t at, uint64_t number, bool sends) {
+    const RankView* peer = view.Find(static_cast<int64_t>(number));
+    if (peer == nullptr) {
+      are_all_here = false;
+      const bool is_rank = number < static_cast<uint64_t>(view.nranks);
+      if (is_rank && graph.DoAllSeenWait(i))
+        graph.Point(waits.gpus[at], graph.Unseen(i), Sure::kMay);
+      return;
+    }
+    const auto peer_at = static_cast<std::size_t>(peer - view.ranks.data());
+    const PeersSnapshot& others = peer->communicator->peers;
+    const bool has_come = waits.members[peer_at].is_in_flight();
+    const bool is_mutual =
+        has_come && others.are_known &&
+        Has(sends ? others.receives_from : others.sends_to, *waits.members[at].rank);
+    if (!has_come) missing.push_back(peer_at);
+    all.push_back({at, peer_at, sends, is_mutual});
+  };
+  for (std::size_t at = 0; at < waits.members.size(); ++at) {
+    const Member& each = waits.members[at];
+    if (waits.gpus[at] == kNoActor || !each.is_live()) continue;
+    if (graph.actor(waits.gpus[at]).stand == Stand::kMoving) continue;
+    if (each.doing == Doing::kInside && UsesCall(graph, i, each)) continue;
+    // One that has not begun waits for its own GPU first, unless that is so on all ranks.
+    if (each.doing == Doing::kNotBegun && !are_all_behind) continue;
+    const PeersSnapshot& peers = each.rank->communicator->peers;
+    are_known &= peers.are_known;
+    for (const uint64_t peer : peers.sends_to) add(at, peer, true);
+    for (const uint64_t peer : peers.receives_from) add(at, peer, false);
+    if (!peers.are_known) AddUnknownPeers(graph, i, at);
+  }
+  std::sort(missing.begin(), missing.end());
+  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+  const bool is_one_missing = are_known && are_all_here && missing.size() == 1;
+  const bool are_all_come = are_known && are_all_here && missing.empty();
+  std::vector<int> certain(waits.members.size());
+  for (const PeerWait& wait : all)
+    certain[wait.at] += IsCertain(graph, i, wait, are_all_come) ? 1 : 0;
+  for (const PeerWait& wait : all) {
+    const bool is_certain = certain[wait.at] == 1 && IsCertain(graph, i, wait, are_all_come);
+    if (certain[wait.at] == 1 && !is_certain) continue;  // it is in the other call
+    AddPeer(graph, i, wait, is_one_missing, is_certain);
+  }
+}
+
+}  // namespace nccl_pulse

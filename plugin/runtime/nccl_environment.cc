@@ -58,7 +58,7 @@ std::string DescribeNcclEnvironment(char* const* environment, const std::string&
   for (char* const* each = environment; each != nullptr && *each != nullptr; ++each) {
     const std::string_view text = *each;
     const std::size_t end = text.find('=');
-    if (end == text.npos || end > kMostNameBytes) continue;
+    if (end > kMostNameBytes) continue;  // or npos
     const std::string_view name = text.substr(0, end);
     if (!IsCompared(name)) continue;
     const bool is_odd = std::any_of(name.begin(), name.end(), [](char c) { return c <= ' '; });

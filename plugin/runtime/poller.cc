@@ -1,8 +1,8 @@
 #include "plugin/runtime/poller.h"
 
-#include <locale.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <cstdlib>
 #include <ctime>
 

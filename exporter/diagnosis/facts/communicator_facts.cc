@@ -255,6 +255,7 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
     calls.push_back(facts->abandoned.CountWithout(*rank));
     if (most == nullptr || Total(calls.back()) > Total(*most)) most = &calls.back();
   }
+  if (most == nullptr) return;
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!Excess(*most, calls[i]).empty()) facts->ended_owing.push_back(known[i]);
     for (std::size_t j = 0; j < facts->live.size(); ++j) {

@@ -71,8 +71,7 @@ void LastHeard::AddTo(const std::set<std::string>& heard, SnapshotSet* set) {
     const auto found = here.find(KeyOf(each.process));
     const ProcessSnapshot* now = found == here.end() ? nullptr : found->second;
     std::size_t first = SIZE_MAX;
-    for (std::size_t i = 0; i < each.process.communicators.size(); ++i) {
-      const CommunicatorSnapshot& then = each.process.communicators[i];
+    for (const CommunicatorSnapshot& then : each.process.communicators) {
       if (stalled_.count(then.comm_id) == 0) continue;
       const auto [own, is_new] = sets_of.try_emplace(then.comm_id, 0);
       if (is_new) own->second = sets.Add();

@@ -76,7 +76,7 @@ class Examiner {
       : views_(views) {
     for (std::size_t i = 0; i < views.size() && i < diagnosis.size(); ++i) {
       if (diagnosis[i].straggler) Add(views[i], *diagnosis[i].straggler);
-      if (diagnosis[i].perhaps_late) perhaps_.push_back({&views[i], *diagnosis[i].perhaps_late});
+      if (diagnosis[i].perhaps_late) perhaps_.emplace_back(&views[i], *diagnosis[i].perhaps_late);
     }
   }
 

@@ -316,7 +316,7 @@ class StallMaker {
       const std::size_t at = before.view;
       const std::size_t kept = view_;
       view_ = at;
-      if (const RankView* rank = InView(*actor.rank)) stall_.circle.push_back({&views_[at], rank});
+      if (const RankView* rank = InView(*actor.rank)) stall_.circle.emplace_back(&views_[at], rank);
       view_ = kept;
       if (at == view_) Suspect(circle.actors[i]);
     }

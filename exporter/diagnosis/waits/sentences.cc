@@ -369,7 +369,8 @@ class Sentences {
   std::string Usual() const {
     if (!stall_.is_usual) return "";
     if (stall_.verdict == HangVerdict::kBlockedElsewhere) return " The wait there is expected.";
-    return absl::StrCat(" It has waited up to ", DurationWords(stall_.longest_wait_before_ns),
+    return absl::StrCat(" It has waited up to ",
+                        DurationWords(static_cast<int64_t>(stall_.longest_wait_before_ns)),
                         " here before, and then resumed.");
   }
 

@@ -12,6 +12,7 @@
 #ifndef PLUGIN_ABI_PULSE_QUERY_H_
 #define PLUGIN_ABI_PULSE_QUERY_H_
 
+/* NOLINTBEGIN(modernize-deprecated-headers,modernize-use-using,readability-identifier-naming): C */
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -48,5 +49,6 @@ typedef int ncclPulseQuery_v1_t(uint64_t comm, const char* op, uint64_t bytes,
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND(modernize-deprecated-headers,modernize-use-using,readability-identifier-naming) */
 
 #endif /* PLUGIN_ABI_PULSE_QUERY_H_ */

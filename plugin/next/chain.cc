@@ -116,11 +116,11 @@ int CallNext(Function* function, Arguments... arguments) {
 }
 
 void Say(bool is_warning, abi::DebugLogger logger, const std::string& text) {
-  static const Log log;
+  static const Log kLog;
   if (is_warning) {
-    log.Warn(logger, text);
+    kLog.Warn(logger, text);
   } else {
-    log.Info(logger, text);
+    kLog.Info(logger, text);
   }
 }
 

@@ -1,21 +1,16 @@
 """A real Alertmanager with our example, and a receiver for what it sends."""
 
-import http.server
-import json
 import os
 import re
-import socket
 import subprocess
 import tempfile
-import threading
-import time
 import unittest
 import urllib.request
 
 from tests.deploy import servers
+from tests.kit import Server, free_port, posted, reply, wait_until
 
 EXAMPLE = os.path.join(os.getcwd(), "deploy/prometheus/alertmanager.yaml")
-PATIENCE_S = 120
 
 # Debian's reads its templates from where the package puts them, and it is not installed: they are put there in a mount
 # namespace of its own.
@@ -30,31 +25,19 @@ exec "$@"
 NAMESPACES = [["unshare", "--user", "--map-root-user", "--mount"], ["unshare", "--mount"]]
 
 
-class Webhook:
+class Webhook(Server):
     """Keeps what is sent: [(path, names of the alerts that fire)], and the alerts: [(path, alert)]"""
 
     def __init__(self):
-        sent = self.sent = []
-        alerts = self.alerts = []
+        self.sent, self.alerts = [], []
+        super().__init__(self.keep)
+        self.address = "http://" + self.name
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):  # pylint: disable=invalid-name
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                alerts.extend((self.path, each) for each in body["alerts"])
-                sent.append((self.path, sorted(each["labels"]["alertname"] for each in body["alerts"])))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = "http://127.0.0.1:%d" % self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def end(self):
-        self.server.shutdown()
-        self.server.server_close()
+    def keep(self, handler):
+        alerts = posted(handler)["alerts"]
+        self.alerts.extend((handler.path, each) for each in alerts)
+        self.sent.append((handler.path, sorted(each["labels"]["alertname"] for each in alerts)))
+        reply(handler)
 
 
 def answers(url):
@@ -87,9 +70,7 @@ def start(test, as_shipped=False):
     path = os.path.join(folder.name, "alertmanager.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text if as_shipped else re.sub(r"group_(wait|interval): \S+", r"group_\1: 1s", text))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = "http://127.0.0.1:%d" % probe.getsockname()[1]
+    url = "http://127.0.0.1:%d" % free_port()
     log = open(os.path.join(folder.name, "log"), "w+", encoding="utf-8")
     test.addCleanup(log.close)
     process = subprocess.Popen(
@@ -99,10 +80,8 @@ def start(test, as_shipped=False):
         stdout=log, stderr=log)
     test.addCleanup(process.wait)
     test.addCleanup(process.terminate)
-    deadline = time.monotonic() + PATIENCE_S
-    while not answers(url + "/-/ready"):
-        if process.poll() is not None or time.monotonic() > deadline:
-            log.seek(0)
-            test.fail("Alertmanager does not start:\n" + log.read())
-        time.sleep(0.1)
+    wait_until(lambda: answers(url + "/-/ready") or process.poll() is not None, "Alertmanager serves")
+    if process.poll() is not None:
+        log.seek(0)
+        test.fail("Alertmanager does not start:\n" + log.read())
     return webhook, url

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import time
 import unittest
 import urllib.request
 
 from tests import running
 from tests.deploy import alertmanager_server, servers
-from tests.deploy.alertmanager_server import EXAMPLE, PATIENCE_S
+from tests.deploy.alertmanager_server import EXAMPLE
+from tests.kit import wait_until
 
 JOB = {"job_id": "7", "workload": "llama", "namespace": "ml"}
 ROOT = {"Hostname": "node5", "global_rank": "22", "verdict": "rank_not_called"}
@@ -25,12 +25,6 @@ class AlertmanagerTest(unittest.TestCase):
         checked = subprocess.run([servers.path_or_skip("amtool"), "check-config", EXAMPLE], text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.assertEqual(checked.returncode, 0, checked.stdout)
-
-    def wait_for(self, condition):
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.1)
 
     @staticmethod
     def post(url, alerts):
@@ -50,9 +44,9 @@ class AlertmanagerTest(unittest.TestCase):
             alert("NcclSlowRank", "warning", Hostname="node5"),
             alert("NcclLatencyRegression", "warning", job="nccl-pulse"),
             alert("NcclPulseKernelTimingUntrusted", "info", comm="c0ffee")])
-        self.wait_for(lambda: webhook.sent)
+        wait_until(lambda: webhook.sent)
         self.post(url, [other])
-        self.wait_for(lambda: len(webhook.sent) > 1)
+        wait_until(lambda: len(webhook.sent) > 1)
         self.assertEqual(webhook.sent, [("/page", ["NcclJobHungLong"]), ("/chat", ["NcclGpuXid"])])
 
     def test_each_hang_is_told_at_once(self):
@@ -66,13 +60,13 @@ class AlertmanagerTest(unittest.TestCase):
             for label in ("job_id", "workload"):
                 del unnamed["labels"][label]
             self.post(url, [unnamed])
-            self.wait_for(lambda: len(webhook.sent) > number)
+            wait_until(lambda: len(webhook.sent) > number)
             self.assertEqual(webhook.sent[number:], [(path, [name])])
 
     def test_a_warning_alone_is_no_page(self):
         webhook, url = alertmanager_server.start(self)
         self.post(url, [alert("NcclJobHung", "warning", **ROOT)])
-        self.wait_for(lambda: webhook.sent)
+        wait_until(lambda: webhook.sent)
         self.assertEqual(webhook.sent, [("/chat", ["NcclJobHung"])])
 
     def test_two_jobs_are_two_pages(self):
@@ -83,7 +77,7 @@ class AlertmanagerTest(unittest.TestCase):
         self.post(url, pages[:1] + [dict(alert("NcclJobHung", "warning"), labels=dict(
             alert("NcclJobHung", "warning")["labels"], job_id="9"))])
         self.post(url, pages[1:])
-        self.wait_for(lambda: len(webhook.sent) == 3)
+        wait_until(lambda: len(webhook.sent) == 3)
         self.assertEqual(sorted(webhook.sent), [
             ("/chat", ["NcclJobHung"]), ("/page", ["NcclJobHungLong"]), ("/page", ["NcclJobHungLong"])])
 

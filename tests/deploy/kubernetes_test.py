@@ -13,9 +13,9 @@ import unittest
 from deploy.kubernetes import rules
 from deploy.kubernetes.rules import yaml
 from tests import running
+from tests.kit import RUNFILES
 from tests.deploy import kubernetes_types, quality, servers
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 FOLDER = os.path.join(RUNFILES, "deploy/kubernetes")
 JOBS = ("overlays/in-process", "overlays/agent-sidecar", "overlays/host-network")
 STACK = "overlays/kube-prometheus-stack"

@@ -9,9 +9,8 @@ import unittest
 
 from deploy.package import make_manual
 from tests import running
+from tests.kit import PULSE, RUNFILES
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
 COMPLETIONS = os.path.join(RUNFILES, "deploy/package/completions")
 
 # What bash does when somebody presses the tabulator behind the words.

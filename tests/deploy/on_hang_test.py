@@ -1,14 +1,13 @@
 """The examples of deploy/on-hang: what they run and send for a verdict."""
 
-import http.server
 import json
 import os
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from tests import running
+from tests.kit import Server, posted, reply
 
 EXAMPLES = "deploy/on-hang/"
 VERDICT = {"job_id": "4711", "workload": "llama", "users": [1000], "since": 1.0, "lasted": 600.0,
@@ -103,27 +102,16 @@ class OnHangTest(unittest.TestCase):
         self.assertNotIn("scancel", ran)
 
     def test_webhook(self):
-        posted = []
+        said = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-
-            def do_POST(self):
-                posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_):
-                pass
-        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-        self.addCleanup(server.server_close)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.shutdown)
-        status, out, _ = self.run_example("webhook", VERDICT, ON_HANG_URL="http://127.0.0.1:%d/" % server.server_port,
-                                          no_proxy="*")
+        def keep(handler):
+            said.append(posted(handler))
+            reply(handler)
+        server = Server(keep)
+        self.addCleanup(server.end)
+        status, out, _ = self.run_example("webhook", VERDICT, ON_HANG_URL="http://%s/" % server.name, no_proxy="*")
         self.assertEqual((status, out), (0, "answered with status 200\n"))
-        self.assertEqual(posted, [{"text": "job 4711: HANG  rank 2"}])
+        self.assertEqual(said, [{"text": "job 4711: HANG  rank 2"}])
         status, out, _ = self.run_example("webhook", VERDICT)
         self.assertEqual((status, out), (1, "ON_HANG_URL says nowhere to post to\n"))
 

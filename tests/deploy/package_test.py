@@ -19,8 +19,8 @@ from unittest import mock
 
 from deploy.package import content, make_package, project
 from tests import running
+from tests.kit import RUNFILES
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 PACKAGES = os.path.join(RUNFILES, "deploy/packages")
 VERSION_HEADER = os.path.join(RUNFILES, "exporter/base/version.h")
 LINKED = os.path.join(RUNFILES, "tests/deploy/shipped_dependencies")

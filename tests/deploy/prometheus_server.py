@@ -1,52 +1,27 @@
 """A real Prometheus with the rules of deploy/prometheus, quicker than they stand there, and endpoints for it."""
 
-import http.server
 import json
 import math
 import os
 import re
-import socket
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
+from tests.kit import PATIENCE_S, Server, free_port, reply, wait_until  # pylint: disable=unused-import
+
 RULES = os.path.join(os.getcwd(), "deploy/prometheus")
 
-# For a broken build to end; a slow machine is no failure.
-PATIENCE_S = 300
 
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return min(probe.getsockname()[1], 65000)
-
-
-class Page:
+class Page(Server):
     """An endpoint that serves what a function says."""
 
     def __init__(self, text):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):  # pylint: disable=invalid-name
-                body = text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.target = "127.0.0.1:%d" % self.server.server_port
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def end(self):
-        self.server.shutdown()
-        self.server.server_close()
+        super().__init__(lambda handler: reply(handler, text().encode(),
+                                               headers=[("Content-Type", "text/plain; version=0.0.4")]))
+        self.target = self.name
 
 
 def write_targets(folder, job, targets):
@@ -123,12 +98,9 @@ class Prometheus:
                 [program, "--config.file=" + os.path.join(folder, "prometheus.json"),
                  "--storage.tsdb.path=" + data, "--web.listen-address=" + self.url[len("http://"):],
                  "--log.level=warn", *flags], stdout=log, stderr=log)
-        deadline = time.monotonic() + PATIENCE_S
-        while not self._is_ready():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
-                raise RuntimeError("Prometheus does not start:\n" + self.log())
-            time.sleep(0.05)
+        wait_until(lambda: self._is_ready() or self.process.poll() is not None, "Prometheus serves")
+        if self.process.poll() is not None:
+            raise RuntimeError("Prometheus does not start:\n" + self.log())
         self.start_s = time.time()
 
     @staticmethod

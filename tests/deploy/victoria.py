@@ -5,12 +5,12 @@ import os
 import re
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
 from tests.deploy import cluster, prometheus_server, scenario, servers
+from tests.kit import free_port, wait_until
 
 DOCUMENT = "docs/prometheus.md"
 RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "stragglers")
@@ -42,19 +42,16 @@ def write_rules(folder, program):
 class _Server:
 
     def __init__(self, folder, program, *flags):
-        self.url = "http://127.0.0.1:%d" % cluster.free_port()
+        self.url = "http://127.0.0.1:%d" % free_port()
         self.log = os.path.join(folder, program + ".log")
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
                 [servers.path_or_skip(program), "-httpListenAddr=" + self.url[len("http://"):],
                  "-loggerLevel=WARN", *flags], stdout=log, stderr=log)
-        deadline = time.monotonic() + cluster.PATIENCE_S
-        while not self._is_healthy():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
-                with open(self.log, encoding="utf-8") as log:
-                    raise RuntimeError("%s does not start:\n%s" % (program, log.read()))
-            time.sleep(0.05)
+        wait_until(lambda: self._is_healthy() or self.process.poll() is not None, program + " serves")
+        if self.process.poll() is not None:
+            with open(self.log, encoding="utf-8") as log:
+                raise RuntimeError("%s does not start:\n%s" % (program, log.read()))
 
     def _is_healthy(self):
         try:

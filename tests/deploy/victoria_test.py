@@ -20,6 +20,7 @@ from tests import running
 from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria, watch_rules
 from tests.deploy.dashboard_queries import panel_queries
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
+from tests.kit import wait_until
 
 # What differs, and is in the document: MetricsQL's changes() counts the first sample of a series as a change.
 NEW_SERIES = {
@@ -75,12 +76,6 @@ class Servers(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         return folder.name
 
-    def wait_for(self, condition, what=lambda: ""):
-        deadline = time.monotonic() + cluster.PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what())
-            time.sleep(0.2)
-
     def test_it_takes_all_files_but_one_as_they_are(self):
         """Which is why the document has a sed. What it replaces there is missing in MetricsQL."""
         refused = {}
@@ -104,15 +99,15 @@ class Servers(unittest.TestCase):
                         ((time.time() - past_s) * 1000), made_up_page().encode())
         # It has asked for text, so there are classic histograms.
         replayed = '{instance="%s"}' % replay.target
-        self.wait_for(lambda: server.query("nccl_operation_duration_seconds_bucket" + replayed))
+        wait_until(lambda: server.query("nccl_operation_duration_seconds_bucket" + replayed))
         self.assertEqual(server.query("nccl_operation_duration_seconds"), {})
 
         folder = self.folder()
         vmalert = self.start(victoria.Vmalert(folder, victoria.write_rules(folder, victoria.sed()), server.url))
-        self.wait_for(lambda: not any(rule["lastEvaluation"].startswith("0001") for rule in vmalert.rules()))
+        wait_until(lambda: not any(rule["lastEvaluation"].startswith("0001") for rule in vmalert.rules()))
         self.assertEqual([(rule["name"], rule["lastError"]) for rule in vmalert.rules() if rule["health"] != "ok"], [])
-        self.wait_for(lambda: server.query("rank:nccl_communicator:live" + replayed))
-        self.wait_for(lambda: "NcclPulseProcessesRejected" in {
+        wait_until(lambda: server.query("rank:nccl_communicator:live" + replayed))
+        wait_until(lambda: "NcclPulseProcessesRejected" in {
             alert["name"] for alert in json.loads(vmalert.ask("/api/v1/alerts"))["data"]["alerts"]})
 
     def steady_targets(self):
@@ -121,7 +116,7 @@ class Servers(unittest.TestCase):
             replay = cluster.Replay(run, 0.05, SLURM_JOB_ID="2")
             try:
                 # The recorded calls come within seconds, durations of them once a response is asked for.
-                self.wait_for(lambda: len(SteadyPage("http://%s/metrics" % replay.target).lines) > ENOUGH_SERIES)
+                wait_until(lambda: len(SteadyPage("http://%s/metrics" % replay.target).lines) > ENOUGH_SERIES)
                 pages.append(SteadyPage("http://%s/metrics" % replay.target))
             finally:
                 replay.end()

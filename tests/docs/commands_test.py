@@ -8,9 +8,8 @@ import subprocess
 import unittest
 
 from tests import running
+from tests.kit import PULSE, RUNFILES
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
 COMMAND = re.compile(r"(?:^|[\s`/$(])pulse ([a-z]+)((?: [^\n`|&#]*)?)", re.MULTILINE)
 
 

@@ -9,8 +9,8 @@ import re
 import unittest
 
 from tests import running
+from tests.kit import RUNFILES
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"])
 METRIC = re.compile(r"(?<![\w:{/.-])((?:\w+:)?nccl_(?!trace_rank)[a-z][\w:]*[a-z0-9])(?![\w*/])")
 ALERT = re.compile(r"\bNccl[A-Z]\w+[a-z]\b")
 # Of NCCL and of others; what documents name otherwise with this beginning.

@@ -10,7 +10,6 @@ machine has.
 import concurrent.futures
 import ctypes
 import glob
-import http.server
 import json
 import os
 import re
@@ -18,10 +17,10 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import threading
 import unittest
 
 from tests import running
+from tests.kit import Server, reply
 from tests.node import cluster
 from tests.node.demo_case import RANKS, Demo
 
@@ -52,22 +51,13 @@ def commands(pattern=COMMAND):
                 yield os.path.relpath(path, cluster.RUNFILES), found.group(1).split("   ")[0]
 
 
-class Prometheus(http.server.BaseHTTPRequestHandler):
-    """Has scraped the demo."""
-
-    def do_GET(self):  # pylint: disable=invalid-name
-        labels = {"job": "nccl-pulse", "instance": "localhost:9410", "job_id": JOB}
-        data = {"resultType": "vector", "result": [{"metric": labels, "value": [0, "1"]}]}
-        if self.path.startswith("/api/v1/targets"):
-            data = {"activeTargets": [{"labels": labels, "scrapeUrl": "http://localhost:9410/metrics"}]}
-        body = json.dumps({"status": "success", "data": data}).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+def prometheus(handler):
+    """Answers as one that has scraped the demo."""
+    labels = {"job": "nccl-pulse", "instance": "localhost:9410", "job_id": JOB}
+    data = {"resultType": "vector", "result": [{"metric": labels, "value": [0, "1"]}]}
+    if handler.path.startswith("/api/v1/targets"):
+        data = {"activeTargets": [{"labels": labels, "scrapeUrl": "http://localhost:9410/metrics"}]}
+    reply(handler, {"status": "success", "data": data})
 
 
 class FilesTest(unittest.TestCase):
@@ -109,10 +99,7 @@ class RunCommandsTest(unittest.TestCase):
         os.symlink(cluster.PULSE, os.path.join(cls.folder, "bin/pulse"))
         for made in ("shared", "captures"):
             os.mkdir(os.path.join(cls.folder, made))
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 9090), Prometheus)
-        cls.addClassCleanup(server.server_close)
-        cls.addClassCleanup(server.shutdown)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cls.addClassCleanup(Server(prometheus, port=9090).end)
         cls.demo = Demo(":9410", SLURM_JOB_ID=JOB)
         cls.addClassCleanup(cls.demo.close)
         cls.demo.wait_for("Now all is well")

@@ -1,71 +1,34 @@
 """Made-up endpoints of a job, good and bad ones, and `pulse diagnose` asking them."""
 
 import atexit
-import http.server
 import json
 import os
 import shutil
 import ssl
 import subprocess
 import tempfile
-import threading
 import unittest
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"],
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
+from tests.kit import PULSE, RUNFILES, Server, reply
+
 SNAPSHOT_PAGE = os.path.join(RUNFILES, "tests/fleet/snapshot_page")
 MAKE_CERTIFICATES = os.path.join(RUNFILES, "tests/exporter/web/make_certificates")
 MIB = 1 << 20
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *arguments):
-        pass
-
-    def do_GET(self):
-        try:
-            self.server.answer(self)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the client has seen enough
-
-
-class Endpoint(http.server.ThreadingHTTPServer):
-    """Answers each request by `answer(handler)`; of `clients` only those that this authority knows."""
-
-    daemon_threads = True
-    request_queue_size = 128
+class Endpoint(Server):
+    """Over TLS where it has a certificate; of `clients` only those that this authority knows."""
 
     def __init__(self, answer, certificate=None, clients=None, port=0):
-        super().__init__(("127.0.0.1", port), Handler)
-        self.answer = answer
-        self.asked = []
-        self.scheme = "http"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if certificate else None
         if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(certificate + ".pem", certificate + ".key")
-            if clients:
-                context.verify_mode = ssl.CERT_REQUIRED
-                context.load_verify_locations(clients)
-            self.socket = context.wrap_socket(self.socket, server_side=True)
-            self.scheme = "https"
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def name(self):
-        return "127.0.0.1:%d" % self.server_address[1]
-
-    def handle_error(self, request, client_address):
-        pass  # handshakes that the client gave up
-
-
-def reply(handler, body, status=200, headers=()):
-    handler.send_response(status)
-    handler.send_header("Content-Length", str(len(body)))
-    for name, value in headers:
-        handler.send_header(name, value)
-    handler.end_headers()
-    handler.wfile.write(body)
+        if clients:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(clients)
+        self.asked = []
+        self.scheme = "https" if certificate else "http"
+        super().__init__(answer, port, context)
 
 
 # Before the first case, since cases may run in processes of their own. The pages of all lie there, too.
@@ -91,8 +54,7 @@ class DiagnoseCase(unittest.TestCase):
 
     def endpoint(self, answer, certificate=None, clients=None, port=0):
         endpoint = Endpoint(answer, certificate, clients, port)
-        self.addCleanup(endpoint.server_close)
-        self.addCleanup(endpoint.shutdown)
+        self.addCleanup(endpoint.end)
         return endpoint
 
     def serve(self, page, **headers):

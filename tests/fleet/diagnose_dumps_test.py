@@ -9,10 +9,8 @@ import tempfile
 import unittest
 
 from tests import running
+from tests.kit import PULSE, RUNFILES
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"],
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
 WRITE = os.path.join(RUNFILES, "tests/fleet/flight_recorder_dump")
 TIME = 1760000000 * 10**9  # of the first call
 HANG, INCOMPLETE, NO_DUMP, USAGE = 3, 4, 2, 1

@@ -9,9 +9,8 @@ import tempfile
 import unittest
 
 from tests import running
+from tests.kit import RUNFILES
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"],
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 DUMP = os.path.join(RUNFILES, "tests/fleet/flight_recorder_dump")
 COMM = "00ab12cd34ef5678"
 # What torchfrtrace 2.4 reads without asking whether it is there (components/types.py, Op and EntryState).

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import gzip
-import http.client
 import json
 import os
 import select
@@ -12,26 +11,25 @@ import threading
 import time
 
 from tests import running
-from tests.fleet.diagnose_case import PULSE, DiagnoseCase, reply
+from tests.fleet.diagnose_case import DiagnoseCase
+from tests.kit import PATIENCE_S, PULSE, fetch, free_port, reply, wait_until
 
 ALERT = {"version": "4", "status": "firing", "alerts": [
     {"status": "resolved", "labels": {"job_id": "over"}},
     {"status": "firing", "labels": {"alertname": "NcclJobHung", "job_id": "4711"}}]}
-PATIENCE_S = 60
 
 
 class WatchTest(DiagnoseCase):
 
     def watch(self, *arguments, stderr=subprocess.PIPE):
         """Port, and the process."""
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
+        port = free_port()
         process = subprocess.Popen([PULSE, "watch", "--listen=127.0.0.1:%d" % port, *arguments], stderr=stderr, text=True)
         if process.stderr is not None:
             self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
-        self.wait_for(lambda: self.is_open(port), "it listens")
+        wait_until(lambda: self.is_open(port), "it listens")
         return port, process
 
     @staticmethod
@@ -42,20 +40,9 @@ class WatchTest(DiagnoseCase):
         except ConnectionRefusedError:
             return False
 
-    def wait_for(self, condition, what):
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.1)
-
     def ask(self, port, path, method="GET", body=None, **headers):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-        try:
-            connection.request(method, path, body, headers)
-            response = connection.getresponse()
-            return response.status, response.getheader("Content-Type"), response.read().decode()
-        finally:
-            connection.close()
+        response, answer = fetch(port, path, method, body, **headers)
+        return response.status, response.getheader("Content-Type"), answer.decode()
 
     def hung_job(self):
         """(endpoints, the culprit's rank, arguments)"""
@@ -82,7 +69,7 @@ class WatchTest(DiagnoseCase):
         endpoints, culprit, arguments = self.hung_job()
         port, process = self.watch(*arguments)
         series = 'nccl_job_hang_start_timestamp_seconds{job_id="4711"'
-        self.wait_for(lambda: series in self.ask(port, "/metrics")[2], "the hang is known")
+        wait_until(lambda: series in self.ask(port, "/metrics")[2], "the hang is known")
         status, kind, text = self.ask(port, "/metrics")
         self.assertEqual((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"))
         (line,) = [line for line in text.splitlines() if line.startswith(series)]
@@ -108,13 +95,13 @@ class WatchTest(DiagnoseCase):
     def test_one_endpoint_and_a_new_job(self):
         _, _, arguments = self.hung_job()
         port, _ = self.watch(*arguments[:1])
-        self.wait_for(lambda: "  1 endpoint answered<table>" in self.ask(port, "/")[2], "a round is over")
+        wait_until(lambda: "  1 endpoint answered<table>" in self.ask(port, "/")[2], "a round is over")
         self.assertIn('nccl_watch_jobs{state="new"} ', self.ask(port, "/metrics")[2])
 
     def test_a_page_cannot_be_made_to_lead_elsewhere(self):
         _, _, arguments = self.hung_job()
         port, _ = self.watch(*arguments)
-        self.wait_for(lambda: "<table>" in self.ask(port, "/")[2], "a round is over")
+        wait_until(lambda: "<table>" in self.ask(port, "/")[2], "a round is over")
         for host in ('a"><script>', "a b", "a/b"):
             page = self.ask(port, "/", Host=host)[2]
             self.assertNotIn("#watch=", page)
@@ -177,7 +164,7 @@ class WatchTest(DiagnoseCase):
             answer(handler)
         port, _ = self.watch(*arguments)
         # Its own look is over, and the next one is some seconds away.
-        self.wait_for(lambda: "nccl_job_hang_start_timestamp_seconds{" in self.ask(port, "/metrics")[2], "it has looked")
+        wait_until(lambda: "nccl_job_hang_start_timestamp_seconds{" in self.ask(port, "/metrics")[2], "it has looked")
         endpoints[0].answer = counting
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(31)]
         with concurrent.futures.ThreadPoolExecutor(max_workers=6) as pool:
@@ -221,12 +208,12 @@ class WatchTest(DiagnoseCase):
         silent = self.endpoint(lambda handler: reply(handler, b"", status=500))
         write(json.dumps([{"targets": [silent.name]}]))
         port, _ = self.watch("--targets=" + path)
-        self.wait_for(lambda: 'state="silent"} 1\n' in self.ask(port, "/metrics")[2], "it is silent")
+        wait_until(lambda: 'state="silent"} 1\n' in self.ask(port, "/metrics")[2], "it is silent")
         self.assertIn("it answers with status 500", self.ask(port, "/")[2])
         write(json.dumps([{"targets": [each.name for each in endpoints]}]))
-        self.wait_for(lambda: 'global_rank="%d"' % culprit in self.ask(port, "/metrics")[2], "the others are asked")
+        wait_until(lambda: 'global_rank="%d"' % culprit in self.ask(port, "/metrics")[2], "the others are asked")
         os.remove(path)
-        self.wait_for(lambda: "nccl_watch_find_failed 1\n" in self.ask(port, "/metrics")[2], "the file is missed")
+        wait_until(lambda: "nccl_watch_find_failed 1\n" in self.ask(port, "/metrics")[2], "the file is missed")
         self.assertIn("cannot read " + path, self.ask(port, "/")[2])
         self.assertIn('state="answered"} %d\n' % len(endpoints), self.ask(port, "/metrics")[2])
 
@@ -236,14 +223,14 @@ class WatchTest(DiagnoseCase):
         for body, found in ((groups, len(endpoints)), (b"[]", 0)):
             directory = self.endpoint(lambda handler, body=body: reply(handler, body))
             port, _ = self.watch("--http-sd=http://%s/targets" % directory.name)
-            self.wait_for(lambda: 'state="answered"} %d\n' % found in self.ask(port, "/metrics")[2], found)
+            wait_until(lambda: 'state="answered"} %d\n' % found in self.ask(port, "/metrics")[2], found)
             self.assertIn("nccl_watch_find_failed 0\n", self.ask(port, "/metrics")[2])
         refusing = self.endpoint(lambda handler: reply(handler, b"", status=401))
         port, _ = self.watch("--http-sd=" + refusing.name)
-        self.wait_for(lambda: "it asks for a password or a token (401)" in self.ask(port, "/")[2], "it says so")
+        wait_until(lambda: "it asks for a password or a token (401)" in self.ask(port, "/")[2], "it says so")
         # A name with addresses: here one.
         port, _ = self.watch("--dns=localhost:%d" % endpoints[0].server_address[1])
-        self.wait_for(lambda: 'state="answered"} 1\n' in self.ask(port, "/metrics")[2], "the name is found")
+        wait_until(lambda: 'state="answered"} 1\n' in self.ask(port, "/metrics")[2], "the name is found")
         status, out, _ = self.run_pulse("--dns=localhost:%d" % endpoints[0].server_address[1])
         self.assertIn("endpoints answered", out)
 
@@ -283,7 +270,7 @@ class WatchTest(DiagnoseCase):
             seen.update(line for line in self.ask(port, "/metrics")[2].splitlines()
                         if line.startswith("nccl_watch_round_timestamp_seconds "))
             return len(seen) > count
-        self.wait_for(is_done, "rounds go on")
+        wait_until(is_done, "rounds go on")
 
     def beside_hostile(self, count, answer, most_seconds_of_round=None):
         """Watches an honest job that hangs, and `count` endpoints of another one that answer with `answer`."""
@@ -305,7 +292,7 @@ class WatchTest(DiagnoseCase):
         self.assertLess(peak, self.MOST_MEMORY_KIB)
         if most_seconds_of_round is not None:
             self.assertLess(after - before, most_seconds_of_round)
-        self.wait_for(lambda: 'global_rank="%d"' % culprit in self.ask(port, "/metrics")[2], "the honest job is judged")
+        wait_until(lambda: 'global_rank="%d"' % culprit in self.ask(port, "/metrics")[2], "the honest job is judged")
         process.terminate()
         self.assertEqual(process.wait(PATIENCE_S), 0)
 
@@ -379,7 +366,7 @@ class WatchTest(DiagnoseCase):
         _, culprit, arguments = self.hung_job()
         program = self.program("cat > $0.part && mv $0.part $0.out")
         port, process = self.watch("--on-hang=" + program, "--on-hang-as-root", *arguments)
-        self.wait_for(lambda: os.path.exists(program + ".out"), "it has read the verdict")
+        wait_until(lambda: os.path.exists(program + ".out"), "it has read the verdict")
         with open(program + ".out", encoding="utf-8") as file:
             verdict = json.load(file)
         self.assertEqual(verdict["job_id"], "4711")
@@ -387,7 +374,7 @@ class WatchTest(DiagnoseCase):
         self.assertIn("global rank %d" % culprit, verdict["diagnosis"]["sentence"])
         os.remove(program + ".out")
         # It looks again, which is no other hang.
-        self.wait_for(lambda: time.sleep(1) or "HANG" in self.ask(port, "/?job_id=4711")[2], "it stands")
+        wait_until(lambda: time.sleep(1) or "HANG" in self.ask(port, "/?job_id=4711")[2], "it stands")
         self.assertFalse(os.path.exists(program + ".out"))
         process.terminate()
         self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
@@ -396,7 +383,7 @@ class WatchTest(DiagnoseCase):
         _, _, arguments = self.hung_job()
         program = self.program("touch $0.out; exec sleep 10")
         _, process = self.watch("--on-hang=" + program, "--on-hang-as-root", *arguments)
-        self.wait_for(lambda: os.path.exists(program + ".out"), "it runs")
+        wait_until(lambda: os.path.exists(program + ".out"), "it runs")
         process.terminate()
         self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
 

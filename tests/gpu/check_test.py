@@ -8,9 +8,8 @@ import tempfile
 import unittest
 
 from tests import running
+from tests.kit import RUNFILES
 
-RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 
 
 def run_check(*arguments, fault=None, driver=True, environment=None):

@@ -10,9 +10,8 @@ import types
 import unittest
 
 from tests import running
+from tests.kit import RUNFILES
 
-RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 RANKS = 3
 CASES = "never,order,size,killed,stopped"
 OTHER_CASES = "kernel,kernel-waited,killed-server,crossed,order-queued"

@@ -5,8 +5,8 @@ import os
 import tempfile
 import unittest
 
-RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
+from tests.kit import RUNFILES
+
 
 
 def runfile(path):

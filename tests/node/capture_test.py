@@ -1,20 +1,19 @@
 """The last calls of a job that hangs: by the endpoint, by `pulse status --calls`, and by `pulse capture`; ranks that run
 tests/gpu/proof_program on the stand-in for NCCL, with a shared endpoint."""
 
-import http.server
 import json
 import os
 import pickle
 import subprocess
 import tarfile
 import tempfile
-import threading
 import time
 import unittest
 import urllib.parse
 
 from tests import running
 from tests.fleet.ras_server import REPORT, Ras
+from tests.kit import Server, reply
 from tests.node import cluster
 from tests.node.proof_job import Job, RANKS
 from tests.timeline import perfetto
@@ -148,32 +147,23 @@ class CaptureTest(unittest.TestCase):
     def test_endpoints_of_a_prometheus_and_a_token(self):
         asked = []
 
-        class Prometheus(http.server.BaseHTTPRequestHandler):
-            def do_GET(handler):  # pylint: disable=no-self-argument
-                url = urllib.parse.urlparse(handler.path)
-                asked.append((url.path, handler.headers.get("Authorization")))
-                labels = {"job": "nccl", "instance": "i0", "job_id": "77"}
-                data = {"resultType": "vector", "result": [{"metric": labels, "value": [0, "1"]}]}
-                if url.path == "/api/v1/targets":
-                    data = {"activeTargets": [{"labels": {"job": "nccl", "instance": "i0"},
-                                               "scrapeUrl": "http://%s/metrics" % self.endpoint}]}
-                body = json.dumps({"status": "success", "data": data}).encode()
-                handler.send_response(200)
-                handler.send_header("Content-Length", str(len(body)))
-                handler.end_headers()
-                handler.wfile.write(body)
+        def prometheus(handler):
+            url = urllib.parse.urlparse(handler.path)
+            asked.append((url.path, handler.headers.get("Authorization")))
+            labels = {"job": "nccl", "instance": "i0", "job_id": "77"}
+            data = {"resultType": "vector", "result": [{"metric": labels, "value": [0, "1"]}]}
+            if url.path == "/api/v1/targets":
+                data = {"activeTargets": [{"labels": {"job": "nccl", "instance": "i0"},
+                                           "scrapeUrl": "http://%s/metrics" % self.endpoint}]}
+            reply(handler, {"status": "success", "data": data})
 
-            def log_message(handler, *_):  # pylint: disable=no-self-argument
-                pass
-
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Prometheus) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
-            token = self.out + ".token"
-            with open(token, "w", encoding="ascii") as file:
-                file.write("secret\n")
-            status, out, err = pulse("capture", "--prometheus=http://127.0.0.1:%d" % server.server_address[1],
-                                     "--prometheus-bearer-file=" + token, "--timeout=20s", "--out=" + self.out)
-            server.shutdown()
+        server = Server(prometheus)
+        self.addCleanup(server.end)
+        token = self.out + ".token"
+        with open(token, "w", encoding="ascii") as file:
+            file.write("secret\n")
+        status, out, err = pulse("capture", "--prometheus=http://" + server.name, "--prometheus-bearer-file=" + token,
+                                 "--timeout=20s", "--out=" + self.out)
         self.assertEqual(status, 0, out + err)
         self.assertEqual(os.listdir(os.path.join(self.out, "endpoints")),
                          ["0001-127.0.0.1_%d" % self.port])

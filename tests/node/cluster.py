@@ -1,61 +1,15 @@
 """Processes with the real library, and what a scraper sees of them."""
 
-import http.client
 import os
 import re
 import signal
-import socket
 import subprocess
 import threading
-import time
 import unittest
 import urllib.parse
 
+from tests.kit import PATIENCE_S, PULSE, RUNFILES, fetch, free_port, get, wait_until  # pylint: disable=unused-import
 from tests.replay import page
-
-# `bazel run` sets neither variable, and starts in the folder of the files itself.
-RUNFILES = (os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
-            if "TEST_SRCDIR" in os.environ else os.getcwd())
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
-# For a broken build to end; a slow machine is no failure.
-PATIENCE_S = 240
-
-
-def wait_until(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError("waited in vain until " + what)
-        time.sleep(0.02)
-
-
-def free_port():
-    """A port with room behind it. Nobody else on this machine takes it before us, in all likelihood."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return min(probe.getsockname()[1], 65000)
-
-
-def fetch(port, path="/metrics", **headers):
-    """(response, body in bytes). A header's name has _ for -. None when nobody answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-        response = connection.getresponse()
-        return response, response.read()
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
-
-
-def get(port, path="/metrics"):
-    """(status, body), or None when nobody answers."""
-    answer = fetch(port, path)
-    return answer and (answer[0].status, answer[1].decode())
 
 
 def samples(port):

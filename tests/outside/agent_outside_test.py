@@ -2,21 +2,17 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
-import urllib.request
 
 from tests import running
 from tests.fleet.ras_server import Ras
+from tests.kit import PULSE, RUNFILES, free_port, get, wait_until
 
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
 NVML = os.path.join(RUNFILES, "tests/outside")
-PATIENCE_S = 120
 # Has a file of this name mapped, as a process with NCCL.
 RANK = """
 import mmap, sys, time
@@ -25,11 +21,6 @@ with open(sys.argv[1], "rb") as file:
 print("ready", flush=True)
 time.sleep(3600)
 """
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 class AgentOutsideTest(unittest.TestCase):
@@ -80,28 +71,15 @@ class AgentOutsideTest(unittest.TestCase):
         return port
 
     @staticmethod
-    def get(port, path):
-        try:
-            with urllib.request.urlopen("http://127.0.0.1:%d%s" % (port, path), timeout=30) as answer:
-                return answer.read().decode()
-        except OSError:
-            return ""
-
-    def lines_of(self, port, begin):
-        return [line for line in self.get(port, "/metrics").splitlines() if line.startswith(begin)]
-
-    def wait_for(self, condition, what):
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, what)
-            time.sleep(0.2)
+    def lines_of(port, begin):
+        return [line for line in (get(port) or (0, ""))[1].splitlines() if line.startswith(begin)]
 
     def test_a_hang_is_one_like_any_other(self):
         port = self.agent()
-        self.wait_for(lambda: self.get(port, "/healthz"), "the agent serves")
+        wait_until(lambda: get(port, "/healthz"), "the agent serves")
         self.set_gpus([(100, 0), (0, 0), (100, 0)])
         hangs = lambda: self.lines_of(port, "nccl_hang_start_timestamp_seconds{")
-        self.wait_for(hangs, "the agent finds it")
+        wait_until(hangs, "the agent finds it")
         self.assertIn('verdict="rank_not_called"', hangs()[0])
         self.assertIn('rank="1"', hangs()[0])
         # A rank without the plugin has no numbers.
@@ -112,22 +90,22 @@ class AgentOutsideTest(unittest.TestCase):
         watch = free_port()
         self.start([PULSE, "watch", "--listen=127.0.0.1:%d" % watch, "127.0.0.1:%d" % port])
         jobs = lambda: self.lines_of(watch, "nccl_job_hang_start_timestamp_seconds{")
-        self.wait_for(jobs, "the watch finds it")
+        wait_until(jobs, "the watch finds it")
         for label in ('source="outside"', 'rank="1"', 'pid="%d"' % self.ranks[1].pid, 'verdict="rank_not_called"'):
             self.assertIn(label, jobs()[0])
         # It goes on.
         self.set_gpus([(100, 40)] * 3)
-        self.wait_for(lambda: not hangs(), "it is withdrawn")
-        self.wait_for(lambda: not jobs(), "the watch withdraws it")
+        wait_until(lambda: not hangs(), "it is withdrawn")
+        wait_until(lambda: not jobs(), "the watch withdraws it")
 
     def test_a_healthy_job_is_never_asked(self):
         port = self.agent()
         quiet = self.agent("--without-plugin=off")
         self.set_gpus([(100, 0), (0, 0), (100, 0)])
-        self.wait_for(lambda: self.lines_of(port, "nccl_hang_start_timestamp_seconds{"), "the agent finds it")
+        wait_until(lambda: self.lines_of(port, "nccl_hang_start_timestamp_seconds{"), "the agent finds it")
         self.assertEqual(self.lines_of(quiet, "nccl_hang_start_timestamp_seconds{"), [])
         self.set_gpus([(100, 40)] * 3)
-        self.wait_for(lambda: not self.lines_of(port, "nccl_hang_start_timestamp_seconds{"), "it is withdrawn")
+        wait_until(lambda: not self.lines_of(port, "nccl_hang_start_timestamp_seconds{"), "it is withdrawn")
         asked = len(self.ras.heard)
         time.sleep(6)  # three rounds: nothing is to be seen of them
         self.assertEqual(len(self.ras.heard), asked)

@@ -1,15 +1,14 @@
 """`pulse diagnose` on jobs without the plugin: the program itself, against a stand-in for NCCL's RAS."""
 
 import json
-import os
 import subprocess
 import threading
 import unittest
 
 from tests import running
 from tests.fleet.ras_server import Ras
+from tests.kit import PULSE
 
-PULSE = os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"), "exporter/pulse")
 FAST = "--hang-after=1s"
 
 

@@ -1,8 +1,6 @@
 """An endpoint that serves the real page with answers of the test's own making."""
 
-import http.server
-import json
-import threading
+from tests.kit import Server, reply
 
 NOW = 1760000000.0
 
@@ -76,59 +74,30 @@ def calls(comm, op="AllReduce"):
             for number in range(1, 3 if rank == 3 else 4)]} for rank in range(4)]}
 
 
-class Endpoint:
+class Endpoint(Server):
     """Serves the page at `prefix`, and what `answer` is: JSON, or (status, text)."""
 
     def __init__(self, html, headers, answer, prefix="/", port=0):
-        endpoint = self
-        self.answer = answer
+        self.html, self.headers, self.prefix = html, headers, prefix
+        self.says = answer
         self.asked = 0
         self.paths = []
+        super().__init__(self.respond, port)
+        self.url = "http://%s%s" % (self.name, prefix)
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                endpoint.paths.append(self.path)
-                if self.path == prefix:
-                    self.reply(200, html, headers)
-                elif self.path == prefix + "api/v1/communicators":
-                    endpoint.asked += 1
-                    answer = endpoint.answer
-                    if isinstance(answer, tuple):
-                        self.reply(answer[0], answer[1].encode(), {})
-                    else:
-                        self.reply(200, json.dumps(answer).encode(), {})
-                elif self.path.startswith(prefix + "api/v1/communicators/"):
-                    comm = self.path.split("/")[-2]
-                    # Text, whatever it says.
-                    self.reply(200, json.dumps(calls(comm, "<img src=x onerror='owned = 1'>")).encode(), {})
-                else:
-                    self.reply(404, b"", {})
-
-            def reply(self, status, body, headers):
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-            block_on_close = False
-
-            def handle_error(self, *_):
-                pass  # the browser went away
-
-        self.server = Server(("127.0.0.1", port), Handler)
-        self.port = self.server.server_address[1]
-        self.url = "http://127.0.0.1:%d%s" % (self.port, prefix)
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True)
-        self.thread.start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+    def respond(self, handler):
+        path = handler.path
+        self.paths.append(path)
+        if path == self.prefix:
+            reply(handler, self.html, headers=self.headers.items())
+        elif path == self.prefix + "api/v1/communicators":
+            self.asked += 1
+            if isinstance(self.says, tuple):
+                reply(handler, self.says[1].encode(), self.says[0])
+            else:
+                reply(handler, self.says)
+        elif path.startswith(self.prefix + "api/v1/communicators/"):
+            # Text, whatever it says.
+            reply(handler, calls(path.split("/")[-2], "<img src=x onerror='owned = 1'>"))
+        else:
+            reply(handler, status=404)

@@ -24,7 +24,7 @@ class PageCase(unittest.TestCase):
 
     def serve(self, answer, **where):
         endpoint = made_up.Endpoint(self.html, self.headers, answer, **where)
-        self.addCleanup(endpoint.close)
+        self.addCleanup(endpoint.end)
         return endpoint
 
     def open(self, endpoint, **options):

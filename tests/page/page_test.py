@@ -57,7 +57,7 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate(cells % (0, 1)),
                          ["0", "24000", "0", "in flight", "7 s", "AllReduce ≤1MiB #100", "100",
                           "–", "0", "–", "–", "300 µs", "450 µs", "9 GB/s"])
-        endpoint.answer = answer(5, 600)
+        endpoint.says = answer(5, 600)
         shown.wait(cells % (0, 1) + "[6] === '600'")
         row = shown.evaluate(cells % (0, 1))
         self.assertEqual((row[4], row[7], row[9]), ("12 s", "100", "100"))
@@ -68,7 +68,7 @@ class PageTest(PageCase):
         self.assertIn("1 rank in flight, 12 s", shown.text(SECTION + " summary"))
         self.assertIn("200 calls/s", shown.text(SECTION + " summary"))
         # Other numbers began anew: no rate is better than a wrong one.
-        endpoint.answer = answer(10, 10)
+        endpoint.says = answer(10, 10)
         shown.wait(cells % (0, 1) + "[6] === '10'")
         self.assertEqual(shown.evaluate(cells % (0, 1))[7], "–")
         self.assert_clean(shown)
@@ -85,7 +85,7 @@ class PageTest(PageCase):
                  ".map((cell) => cell.innerText)")
         shown.wait("document.querySelectorAll('.body table').length === 3")
         for i, after in enumerate((31, 62)):
-            endpoint.answer = answer(after, 1000, 2 + i)
+            endpoint.says = answer(after, 1000, 2 + i)
             shown.wait("document.getElementById('counts').innerText.includes('%s')" %
                        time.strftime("%M:%S", time.gmtime(made_up.NOW + after)))
         self.assertEqual(shown.evaluate(cells)[6], "300 µs")
@@ -99,7 +99,7 @@ class PageTest(PageCase):
         shown.evaluate("document.getElementById('recent').click()")
         self.assertEqual(shown.evaluate(cells)[6], "300 µs")
         # Begun anew: all of it is recent.
-        endpoint.answer = answer(64, 5, 0)
+        endpoint.says = answer(64, 5, 0)
         shown.wait(cells + "[2].endsWith(' 5')")
         shown.evaluate("document.getElementById('recent').click()")
         self.assertEqual(shown.evaluate(cells)[2], "duration (stream), 5")
@@ -159,10 +159,10 @@ class PageTest(PageCase):
         self.assertEqual(shown.wait(names), "tp-1,tp-0,tp-2")
         begun = time.gmtime(made_up.NOW - 14)
         self.assertIn("has made no progress since %s, 14 s" % time.strftime("%H:%M:%S UTC", begun), shown.text("#verdict"))
-        endpoint.answer = answer(2)
+        endpoint.says = answer(2)
         self.assertEqual(shown.wait("%s.includes('new') && %s" % (names, names)), "tp-1,tp-0,tp-2,new")
         # The page also says the day if it is another one.
-        endpoint.answer = page(communicator(hang=hang(since=made_up.NOW - 90000)))
+        endpoint.says = page(communicator(hang=hang(since=made_up.NOW - 90000)))
         shown.wait("document.querySelector('#verdict').innerText.includes('since %s, 25 h 0 min')" %
                    time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made_up.NOW - 90000)))
         self.assert_clean(shown)
@@ -294,7 +294,7 @@ class PageTest(PageCase):
         endpoint = self.serve(page(communicator()))
         shown = self.open(endpoint)
         shown.wait("document.getElementById('connection').className === 'live'")
-        endpoint.close()
+        endpoint.end()
         shown.wait("document.getElementById('connection').className === 'lost'")
         self.assertRegex(shown.text("#connection"), r"^no answer for \d+ s$")
         self.assertIn("The endpoint does not answer. The data shown is from 2025-10-",
@@ -312,13 +312,13 @@ class PageTest(PageCase):
         # Others answer at its place, at first nonsense.
         endpoint = self.serve((503, "no"), port=endpoint.port)
         shown.wait("document.getElementById('gone').innerText.includes('status 503')")
-        endpoint.answer = (200, "hello")
+        endpoint.says = (200, "hello")
         shown.wait("document.getElementById('gone').innerText.includes('is not from NCCL Pulse')")
-        endpoint.answer = (200, "null")
+        endpoint.says = (200, "null")
         asked = endpoint.asked
         cluster.wait_until(lambda: endpoint.asked > asked + 1, "it is asked again")
         self.assertIn("is not from NCCL Pulse", shown.text("#gone"))
-        endpoint.answer = page(communicator(name="again"), time=made_up.NOW - 1000)
+        endpoint.says = page(communicator(name="again"), time=made_up.NOW - 1000)
         shown.wait("document.querySelector('%s .name').innerText === 'again'" % SECTION)
         self.assertEqual(shown.text("#connection"), "live")
         self.assertEqual(shown.evaluate("document.documentElement.className"), "")

@@ -6,9 +6,9 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 from tests import running
+from tests.kit import wait_until
 from tests.replay.replay_case import NO_PLUGIN, PATIENCE_S, RECORDER, ReplayTest
 from tests.replay.replayed_run import REPLAY, trace_files, trace_folder
 
@@ -93,9 +93,7 @@ class Interruption(ReplayTest):
         process = self.start("--library=" + RECORDER, "--speed=0.1",
                              trace_folder("h200x2-net-mixed"))
         self.assertIn("http://nowhere:1/", process.stdout.readline())
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and not self.are_amid_calls(2):
-            time.sleep(0.01)
+        wait_until(lambda: self.are_amid_calls(2), "both make calls")
         self.stop(process)
         self.assertEqual(process.returncode, 130)
         processes = self.calls()
@@ -130,10 +128,7 @@ class Interruption(ReplayTest):
         self.assertEqual(len(pids), 2)
         process.kill()
         process.wait()
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and any(map(self.alive, pids)):
-            time.sleep(0.05)
-        self.assertFalse([pid for pid in pids if self.alive(pid)])
+        wait_until(lambda: not any(map(self.alive, pids)), "they have ended")
 
     @staticmethod
     def alive(pid):

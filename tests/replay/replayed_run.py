@@ -11,10 +11,9 @@ import threading
 import time
 import urllib.parse
 
+from tests.kit import RUNFILES
 from tests.replay import page
 
-RUNFILES = os.path.join(os.environ.get("TEST_SRCDIR", ""),
-                        os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
 REPLAY = os.path.join(RUNFILES, "bench/replay/replay")
 LIBRARY = os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so")
 # Before a program that this machine's processor does not run: .bazelrc, --config=arm64.

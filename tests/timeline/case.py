@@ -5,10 +5,8 @@ import subprocess
 import tempfile
 import unittest
 
+from tests.kit import PULSE, RUNFILES  # pylint: disable=unused-import
 from tests.timeline import perfetto
-
-RUNFILES = os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
-PULSE = os.path.join(RUNFILES, "exporter/pulse")
 
 
 class TraceCase(unittest.TestCase):

@@ -2,20 +2,10 @@
 
 import os
 import signal
-import socket
 import subprocess
 
+from tests.kit import PATIENCE_S, RUNFILES, free_port
 from tests.reference import reference
-from tests.timeline.case import RUNFILES
-
-PATIENCE_S = 240
-
-
-def free_port():
-    """Nobody else on this machine takes it before us, in all likelihood."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Replay:

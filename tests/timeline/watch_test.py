@@ -1,19 +1,17 @@
 """`pulse trace` of a job that runs: endpoints that answer as they are told to, and a replayed run of NCCL."""
 
-import http.server
-import json
 import os
-import threading
 import time
 
 from tests import running
+from tests.kit import Server, reply
 from tests.timeline import made_up
 from tests.timeline.case import RUNFILES, TraceCase
 from tests.timeline.made_up import call, calls_page, communicators_page, rank
 from tests.timeline.recorded import Replay, true_calls
 
 
-class Endpoint:
+class Endpoint(Server):
     """Answers each question for calls with the next of `looks`, and then with the last: a page, a status, or None for
     no answer. It does so long before anybody's patience ends."""
 
@@ -21,52 +19,38 @@ class Endpoint:
         """by_comm: looks at other communicators, or functions that give one."""
         self.asked = 0
         self.asked_for = []  # communicators
-        endpoint = self
+        self.looks, self.by_comm = looks, by_comm or {}
+        self.communicators, self.clock = communicators, clock
+        super().__init__(lambda handler: self.reply(handler, self.page(handler.path)))
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+    def page(self, path):
+        if path == "/api/v1/time":
+            return {"time": self.clock()} if self.clock else 404
+        if path == "/api/v1/communicators":
+            return self.communicators or communicators_page(1, 2)
+        if not path.endswith("/calls"):
+            return 404
+        comm = path.split("/")[-2]
+        self.asked_for.append(comm)
+        if comm in self.by_comm:
+            look = self.by_comm[comm]
+            return look(comm) if callable(look) else look
+        self.asked += 1
+        return self.looks[min(self.asked, len(self.looks)) - 1]
 
-            def do_GET(self):
-                if self.path == "/api/v1/time":
-                    return self.reply({"time": clock()} if clock else 404)
-                if self.path == "/api/v1/communicators":
-                    return self.reply(communicators or communicators_page(1, 2))
-                if self.path.endswith("/calls"):
-                    comm = self.path.split("/")[-2]
-                    endpoint.asked_for.append(comm)
-                    if comm in (by_comm or {}):
-                        look = by_comm[comm]
-                        return self.reply(look(comm) if callable(look) else look)
-                    look = looks[min(endpoint.asked, len(looks) - 1)]
-                    endpoint.asked += 1
-                    return self.reply(look)
-                return self.reply(404)
-
-            def reply(self, answer):
-                if answer is None:
-                    return
-                body = b"" if isinstance(answer, int) else json.dumps(answer).encode()
-                self.send_response(answer if isinstance(answer, int) else 200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.name = "127.0.0.1:%d" % self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
+    @staticmethod
+    def reply(handler, answer):
+        if isinstance(answer, int):
+            reply(handler, status=answer)
+        elif answer is not None:
+            reply(handler, answer)
 
 
 class WatchTest(TraceCase):
 
     def endpoint(self, *looks, **options):
         endpoint = Endpoint(*looks, **options)
-        self.addCleanup(endpoint.close)
+        self.addCleanup(endpoint.end)
         return endpoint
 
     def test_looks_are_joined_by_number(self):

@@ -5,11 +5,11 @@ import json
 import os
 import subprocess
 import tempfile
-import time
 
 from tests.deploy import alertmanager_server, servers
 from tests.deploy.network import network_nodes
-from tests.deploy.prometheus_server import Prometheus, PATIENCE_S
+from tests.deploy.prometheus_server import Prometheus
+from tests.kit import PATIENCE_S, wait_until
 
 PULSE = os.path.join(os.getcwd(), "exporter/pulse")
 PORT = 9410
@@ -50,12 +50,8 @@ class WatchedCluster:
         self.prometheus.scrape("nccl-pulse-watch", targets)
 
     def wait_for(self, condition, what):
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            if time.monotonic() > deadline:
-                raise AssertionError("waited in vain until %s; %s; %s" % (
-                    what() if callable(what) else what, self.prometheus.failing_rules(), self.sent()))
-            time.sleep(0.2)
+        wait_until(condition, lambda: "%s; %s; %s" % (what() if callable(what) else what,
+                                                      self.prometheus.failing_rules(), self.sent()))
 
     def sent(self, *paths):
         """What has arrived at the webhook: (path, alert's name, job id, host, rank), each once, in order."""

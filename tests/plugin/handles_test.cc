@@ -78,26 +78,6 @@ TEST_IN_CHILD(HandlesTest, ManyProxyOpsOfOneOperation, kAuto) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, ChannelStoppedTwice, kKernel) {
-  NcclCommunicator comm(1);
-  void* coll = comm.Enqueue(2);
-  void* first = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-  void* second = Start(comm.context(), ChannelEvent(coll, 1, 1000));
-  RecordAndStopChannel(first, 2000);
-  RecordAndStopChannel(first, 5000);  // its record and its stop
-  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 0u);
-  RecordAndStopChannel(second, 2000);
-  Stop(second);
-  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
-  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 3}}));
-  ASSERT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-  for (const LatencySnapshot& latency : Find(snapshot, 1).latencies) {
-    if (latency.kind == LatencyKind::kDurationKernel) {
-      EXPECT_EQ(latency.histogram.sum_ns, 1000u);
-    }
-  }
-}
-
 TEST_IN_CHILD(HandlesTest, EverythingAfterFinalize, kKernel) {
   NcclCommunicator comm(1);
   NcclCommunicator other(2);
@@ -173,26 +153,6 @@ TEST_IN_CHILD(HandlesTest, OlderChannelOfPlaceWithoutChannels, kKernel) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"stale_handle", 2}}));
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), uint64_t{kOperationSlots});
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-}
-
-TEST_IN_CHILD(HandlesTest, ChannelStoppedBeforeItStarted, kKernel) {
-  NcclCommunicator comm(1);
-  void* coll = comm.Enqueue(2);
-  void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
-  // NCCL up to 2.30 may stop a channel with the handle of an operation before: made here by
-  // turning a handle into that of a channel which did not start.
-  constexpr int kChildBit =
-      Ticket::kCommunicatorBits + Ticket::kOperationBits + Ticket::kGenerationBits;
-  void* not_started =
-      reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(channel) | uintptr_t{1} << kChildBit);
-  RecordAndStopChannel(not_started, 2000);
-  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (NameCounts{{"stop_without_start", 2}}));
-  void* late = Start(comm.context(), ChannelEvent(coll, 1, 1000));
-  EXPECT_EQ(late, not_started);
-  RecordAndStopChannel(channel, 2000);
-  RecordAndStopChannel(late, 2000);
-  comm.Finalize();
-  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
 }
 
 TEST_IN_CHILD(HandlesTest, RecordWithoutArguments, kKernel) {

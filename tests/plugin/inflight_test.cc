@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <vector>
-
-#include "plugin/tracker/operation_ring.h"
 #include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 
@@ -61,52 +58,6 @@ TEST_WITH_GPU(InflightTest, ANetworkOperationIsInFlightSinceItsEnqueue) {
   EXPECT_GT(Look().oldest_operation_realtime_ns, since + 50 * int64_t{1000000000});
   comm.Finalize();
   ExpectUnknown(Look());
-}
-
-// The place of the oldest is given to a newer one while nothing ends.
-TEST_WITH_GPU(InflightTest, AHangIsOlderThanThereArePlaces) {
-  gpu.MakeCurrent(nullptr);
-  NcclCommunicator comm(1);
-  comm.RunWithProxy();
-  StartProxyOp(comm, comm.Enqueue());
-  const int64_t since = Look().last_launch_realtime_ns;
-  for (uint32_t i = 0; i < 3 * kOperationSlots; ++i) {
-    AdvanceClock(kMs);
-    StartProxyOp(comm, comm.Enqueue());
-    if (i % 100 == 0) Look();
-  }
-  AdvanceClock(kSecond);
-  ExpectInFlightSince(Look(), CompletionSource::kProxy, since);
-}
-
-TEST_WITH_GPU(InflightTest, NothingIsSaidBeforeAnEndWasSeen) {
-  gpu.MakeCurrent(nullptr);
-  NcclCommunicator comm(1);
-  // These never stop, as those of copy engines.
-  for (int i = 0; i < 5; ++i) StartProxyOp(comm, comm.Enqueue());
-  AdvanceClock(60 * kSecond);
-  ExpectUnknown(Look());
-}
-
-TEST_WITH_GPU(InflightTest, OperationsThatDoNotTellTheirChannelsAreLeftOut) {
-  gpu.MakeCurrent(nullptr);
-  NcclCommunicator comm(1);
-  comm.RunWithProxy();
-  StartProxyOp(comm, comm.Enqueue(/*channels=*/0));
-  ExpectIdle(Look(), CompletionSource::kProxy);
-}
-
-// A stop that NCCL swallowed, and an operation that was enqueued a second later has ended.
-TEST_WITH_GPU(InflightTest, WhatALaterOperationHasOvertakenIsOver) {
-  gpu.MakeCurrent(nullptr);
-  NcclCommunicator comm(1);
-  comm.RunWithProxy();
-  StartProxyOp(comm, comm.Enqueue());
-  comm.RunWithProxy();  // it may be of the same launch: proves nothing
-  EXPECT_NE(Look().oldest_operation_realtime_ns, 0);
-  AdvanceClock(2 * kSecond);
-  comm.RunWithProxy();
-  ExpectIdle(Look(), CompletionSource::kProxy);
 }
 
 TEST_WITH_GPU(InflightTest, WithKernelTimingUntilAllChannelsHaveStopped, kKernel) {

@@ -38,15 +38,6 @@ uint64_t SumNs(const CommunicatorSnapshot& communicator) {
   return sum_ns;
 }
 
-TEST_IN_CHILD(KernelTimingTest, FromTheFirstStartToTheLastStop, kKernel) {
-  NcclCommunicator comm(1);
-  RunChannels(comm, {{1000, 5000}, {1500, 5500}, {500, 4500}});
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
-  EXPECT_EQ(SumNs(Find(snapshot, 1)), 5000u);
-  EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
-}
-
 TEST_IN_CHILD(KernelTimingTest, ChannelsNeedNotStartAtZero, kKernel) {
   NcclCommunicator comm(1);
   comm.RunWithKernel(2, 1000, 2000, 3);
@@ -109,47 +100,6 @@ TEST_IN_CHILD(KernelTimingTest, MoreOrFewerChannelsThanSaid, kKernel) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 1u);
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 2}}));
-}
-
-TEST_IN_CHILD(KernelTimingTest, StopBeforeStart, kKernel) {
-  NcclCommunicator comm(1);
-  RunChannels(comm, {{2000, 1000}});
-  RunChannels(comm, {{3000, 4000}, {5000, 3500}});
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kOverlap), 2u);
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 0u);
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);  // it did end
-}
-
-TEST_IN_CHILD(KernelTimingTest, StartOlderThanItsChannelsNewest, kKernel) {
-  NcclCommunicator comm(1);
-  RunChannels(comm, {{1000, 2000}, {1000, 2000}});
-  // The ring was lapped: this one carries the times of an operation 64 later ...
-  RunChannels(comm, {{90000, 91000}, {90000, 91000}});
-  // ... so the next, which is right, is older. Which of the two is wrong cannot be told.
-  RunChannels(comm, {{3000, 4000}, {3000, 4000}});
-  RunChannels(comm, {{100000, 101000}, {100000, 101000}});
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), 3u);
-  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kBackwards), 1u);
-  EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
-}
-
-TEST_IN_CHILD(KernelTimingTest, OneChannelLapped, kKernel) {
-  NcclCommunicator comm(1);
-  RunChannels(comm, {{1000, 2000}, {90000, 91000}});
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kOverlap), 1u);
-  EXPECT_EQ(Find(snapshot, 1).kernel_trust, TrustState::kTrusted);
-}
-
-TEST_IN_CHILD(KernelTimingTest, ChannelWithoutTime, kKernel) {
-  NcclCommunicator comm(1);
-  void* coll = comm.Enqueue(1);
-  Stop(Start(comm.context(), ChannelEvent(coll, 0, 1000)));  // never recorded
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 1u);
 }
 
 TEST_IN_CHILD(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust, kKernel) {

@@ -176,16 +176,5 @@ TEST_IN_CHILD(LifetimeTest, ExitWithoutFinalize) {
   exit(::testing::Test::HasFailure() ? 1 : 0);
 }
 
-TEST_IN_CHILD(LifetimeTest, FinalizeTwice) {
-  NcclCommunicator comm(1);
-  NcclCommunicator other(2);
-  comm.Finalize();
-  comm.Finalize();
-  other.RunWithProxy();
-  other.Finalize();
-  EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{{"stale_context", 1}}));
-  EXPECT_EQ(Timed(Find(ReadSnapshot(), 2), LatencyKind::kCompletionProxy), 1u);
-}
-
 }  // namespace
 }  // namespace nccl_pulse

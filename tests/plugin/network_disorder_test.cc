@@ -95,20 +95,6 @@ TEST_IN_CHILD(NetworkTest, MissingArguments, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"missing_argument", 2}}));
 }
 
-TEST_IN_CHILD(NetworkTest, StoppedTwiceAndRecordedAfterwards, kAlways) {
-  NcclCommunicator comm(1);
-  void* proxy = StartProxyOp(comm, comm.Enqueue());
-  void* step = StartStep(comm, proxy);
-  RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
-  RecordStep(step, abi::kStateProxyStepSendWait, 10);
-  Stop(step);
-  Stop(step);
-  RecordStep(step, abi::kStateProxyStepSendWait, 10);
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{10, 0}));
-  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 2}}));
-}
-
 TEST_IN_CHILD(NetworkTest, StatesInAnotherOrder, kAlways) {
   NcclCommunicator comm(1);
   void* proxy = StartProxyOp(comm, comm.Enqueue());

@@ -45,34 +45,6 @@ TEST_IN_CHILD(NetworkTest, EachWaitOfASend, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
-TEST_IN_CHILD(NetworkTest, EachWaitOfAReceive, kAlways) {
-  NcclCommunicator comm(1);
-  void* proxy = StartProxyOp(comm, comm.Enqueue());
-  Timeline line;
-  void* step = nullptr;
-  line.Make([&] { step = StartStep(comm, proxy); });
-  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvWait, 1); });
-  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvFlushWait, 512); });
-  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvGpuWait, 2); });
-  line.Make([&] { Stop(step); });
-  line.Make([&] { Stop(proxy); });
-  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
-  const CommunicatorSnapshot& measured = Find(snapshot, 1);
-  EXPECT_EQ(measured.network_bytes, (Directions{0, 512}));
-  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveWire), 1, 2, "wire");
-  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveFlush), 2, 3, "flush");
-  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveGpu), 3, 4, "gpu");
-  for (NetworkWait wait : {NetworkWait::kSendGpu, NetworkWait::kSendPeer, NetworkWait::kSendWire}) {
-    EXPECT_EQ(Wait(measured, wait), 0u);
-  }
-  for (const LatencySnapshot& latency : measured.latencies) {
-    if (latency.kind != LatencyKind::kDurationNetwork) continue;
-    line.ExpectWithin(latency.histogram.sum_ns, 2, 5, "duration");
-  }
-  EXPECT_EQ(Timed(measured, LatencyKind::kDurationNetwork), 1u);
-  EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
-}
-
 // The first to move data among several steps of several ProxyOps begins the duration, the last
 // ProxyOp ends it; an operation without steps has none.
 TEST_IN_CHILD(NetworkTest, DurationOverAllProxyOps, kAlways) {

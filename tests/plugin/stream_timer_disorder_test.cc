@@ -138,19 +138,5 @@ TEST_WITH_GPU(StreamTimerTest, AnotherGpusContextIsCurrent) {
   EXPECT_TRUE(other.Read().has_heartbeat);
 }
 
-TEST_WITH_GPU(StreamTimerTest, ALaunchThatEndsTwiceCountsOnce) {
-  StreamCommunicator comm(gpu, 1);
-  void* launch = comm.StartLaunch(nullptr);
-  gpu.Launch(comm.stream(), kMs);
-  comm.StopLaunch(launch);
-  comm.StopLaunch(launch);
-  comm.StopLaunch(comm.StartLaunch(nullptr));
-  comm.StopLaunch(launch);
-  AdvanceAndPoll(gpu, kSecond);
-  EXPECT_EQ(comm.Read().launches, 2u);
-  EXPECT_EQ(comm.Read().launches_completed, 2u);
-  EXPECT_EQ(Ignored(ReadSnapshot(), IgnoredReason::kRepeatedStop), 2u);
-}
-
 }  // namespace
 }  // namespace nccl_pulse

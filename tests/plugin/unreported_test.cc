@@ -88,20 +88,6 @@ TEST_WITH_GPU(UnreportedTest, SinceIsOfThoseThatStandNow, kNonBlocking) {
   EXPECT_GE(Since(comm), since + 29 * kSecondsNs);
 }
 
-TEST_WITH_GPU(UnreportedTest, GroupsWithoutAnyLaunch, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
-  comm.LaunchElsewhere();
-  for (int i = 0; i < 2; ++i) {
-    void* group = comm.StartGroup();
-    for (int call = 0; call < 3; ++call) comm.MakeCall(group, "Broadcast", 4096);
-    comm.StopGroup(group);
-  }
-  RunUnreported(comm);
-  EXPECT_EQ(Unreported(comm), 7u);
-  RunMixed(comm, {"AllReduce", "AllGather"}, 0);
-  EXPECT_EQ(Unreported(comm), 0u);
-}
-
 // NCCL reports the launch of one and not that of the other.
 TEST_WITH_GPU(UnreportedTest, GroupsOfBoth, kNonBlocking) {
   StreamCommunicator comm(gpu, 1);

@@ -416,50 +416,6 @@ TEST(WorkCounterTest, AnotherWordMayHaveTheSameSumOnce) {
   }
 }
 
-TEST_WITH_JOB(WorkCounterTest, FewReplaysAtATimeProveItLater) {
-  job.Capture();
-  job.Run();
-  for (int i = 0; i < 70; ++i) {
-    if (i == 60) {
-      EXPECT_EQ(job.work().state, WorkState::kCalibrating);
-    }
-    job.block().Finish();
-    job.See();
-  }
-  EXPECT_EQ(job.work().state, WorkState::kProven);
-  EXPECT_EQ(job.work().operations, 70u);
-}
-
-// The word may grow by another number of channels, be a clock, not have counted what was eager, or have
-// another word that grows alike.
-TEST(WorkCounterTest, WhatReplaysChangeIsNotAlwaysTheCounter) {
-  for (const auto& replay :
-       std::vector<std::function<void(Job&)>>{[](Job& job) {
-                                                for (int k = 0; k < 20; ++k) job.block().Finish(3);
-                                              },
-                                              [](Job& job) { job.block().Finish(2, 1000000000); },
-                                              [](Job& job) {
-                                                job.block().UseWord(kNewerWord);
-                                                for (int k = 0; k < 20; ++k) job.block().Finish();
-                                              },
-                                              [](Job& job) {
-                                                for (const size_t word : {kNewerWord, kOlderWord}) {
-                                                  job.block().UseWord(word);
-                                                  job.block().Finish(2, 20);
-                                                }
-                                              }}) {
-    RunJob([&](FakeCuda&, Job& job) {
-      job.Run();
-      job.Capture();
-      for (int i = 0; i < 20; ++i) {
-        replay(job);
-        job.See();
-      }
-      EXPECT_EQ(job.work().state, WorkState::kCalibrating);
-    });
-  }
-}
-
 // The kernel of a call of symmetric memory does not count.
 TEST(WorkCounterTest, ACapturedCallThatIsNotReportedRefutes) {
   for (const std::string op : {"AllReduce", "Broadcast"}) {
@@ -916,34 +872,6 @@ TEST_WITH_JOB(CountedLaunchesTest, TheCounterIsLost) {
   job.block().Finish();
   job.See();
   EXPECT_EQ(job.work().state, WorkState::kProven);
-}
-
-// An engine captures its graphs right behind its first calls, and one of its ranks stops: nothing has moved
-// since anybody looked. The other rank may have launched more behind a replay that hangs.
-TEST(CountedLaunchesTest, AtRestSinceBeforeTheFirstLook) {
-  for (const bool hangs : {false, true}) {
-    RunJob([&](FakeCuda& gpu, Job& job) {
-      gpu.HoldCopies(true);
-      for (int i = 0; i < 6; ++i) {
-        job.comm().Run(0);
-        job.block().Finish();
-      }
-      job.Capture();
-      job.block().Finish(2, 40);  // replays
-      if (hangs) job.comm().Run(FakeCuda::kForever);
-      AdvanceClock(kSecond);
-      gpu.HoldCopies(false);
-      for (int i = 0; i < 5; ++i) job.See();
-      EXPECT_EQ(job.work().state, WorkState::kCalibrating);
-      EXPECT_NE(job.work().moved_realtime_ns, 0);
-      // It goes on, and is proven as ever.
-      gpu.Release(job.comm().stream());
-      if (hangs) job.block().Finish();
-      for (int i = 0; i < 5; ++i) job.Run();
-      EXPECT_EQ(job.work().state, WorkState::kProven);
-      EXPECT_EQ(job.work().operations, 40u);
-    });
-  }
 }
 
 TEST_WITH_JOB(WorkCounterTest, IsBeingProvenForAWhileAfterTheFirstCapture) {

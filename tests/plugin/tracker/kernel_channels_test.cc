@@ -57,6 +57,7 @@ TEST_F(KernelChannelsTest, FromTheFirstStartToTheLastStop) {
 
 TEST_F(KernelChannelsTest, AllChannelsOfAnOperationRunAtTheSameTime) {
   EXPECT_EQ(Run(100, 301, 300, 400).untimed, UntimedReason::kOverlap);
+  EXPECT_EQ(Run(500, 500, 499, 600).untimed, UntimedReason::kOverlap);  // stopped before its start
 }
 
 TEST_F(KernelChannelsTest, AChannelsTimeRunsForwards) {
@@ -64,6 +65,10 @@ TEST_F(KernelChannelsTest, AChannelsTimeRunsForwards) {
   EXPECT_EQ(Run(999, 2500, 3000, 3000).untimed, UntimedReason::kBackwards);
   // One timestamp from the past condemns its own operation alone.
   EXPECT_EQ(Run(3000, 3000, 4000, 4000).untimed, std::nullopt);
+  // One from the future condemns the next alone.
+  EXPECT_EQ(Run(90000, 90000, 91000, 91000).untimed, std::nullopt);
+  EXPECT_EQ(Run(5000, 5000, 6000, 6000).untimed, UntimedReason::kBackwards);
+  EXPECT_EQ(Run(7000, 7000, 8000, 8000).untimed, std::nullopt);
 }
 
 TEST_F(KernelChannelsTest, AChannelThatStoppedWithoutATimeIsLost) {

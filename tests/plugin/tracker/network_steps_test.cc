@@ -80,9 +80,12 @@ TEST_F(NetworkStepsTest, AReceiveWaitsOnTheWireForTheFlushAndForTheGpu) {
 
 TEST_F(NetworkStepsTest, AStepIsStoppedOnce) {
   const uint64_t step = steps_.Start(StartProxyOp());
+  Record(step, abi::kStateProxyStepSendWait, 1, 10);
   steps_.Stop(step);
   steps_.Stop(step);
-  EXPECT_EQ(process_.Ignored(IgnoredReason::kRepeatedStop), 1u);
+  Record(step, abi::kStateProxyStepSendWait, 1, 10);
+  EXPECT_EQ(process_.Ignored(IgnoredReason::kRepeatedStop), 2u);
+  EXPECT_EQ(Bytes(NetworkDirection::kSend), 10u);
 }
 
 TEST_F(NetworkStepsTest, StatesComeInTheirOrder) {

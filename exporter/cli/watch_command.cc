@@ -91,8 +91,8 @@ int Run(const std::vector<std::string>& arguments) {
   fleet_flags.endpoints.insert(fleet_flags.endpoints.end(), arguments.begin(), arguments.end());
   if (fleet_flags.endpoints.empty() && fleet_flags.targets.empty() && !IsDirectoryNamed()) {
     return Fail(kUsageError,
-                "it needs the endpoints' addresses: --prometheus, --targets, --http-sd, "
-                "--dns or HOST:PORT; see pulse help connect");
+                "no endpoint is given: use --prometheus, --targets, --http-sd, --dns or HOST:PORT "
+                "(`pulse help connect`)");
   }
   if (!external_url.empty() && !absl::StartsWith(external_url, "http://") &&
       !absl::StartsWith(external_url, "https://")) {

@@ -93,6 +93,7 @@ struct WatchedJob {
   std::vector<std::string> other_ids;
   int64_t processes = 0;
   std::vector<std::string> endpoints;  // URLs
+  std::size_t silent = 0;              // endpoints that did not answer in the last round
   JobFindings findings;
 };
 

@@ -17,7 +17,12 @@ constexpr char kStyle[] =
     "color-scheme:light dark}h1{font-size:1.15rem}table{border-collapse:collapse;width:100%}"
     "td,th{text-align:left;vertical-align:top;padding:.35rem .75rem;border-bottom:1px solid #8886}"
     ".hang b{color:#c8281e}.wait b,.slow b,.incomplete b{color:#9a6200}.ok b{color:#1b8a3c}"
-    "pre{white-space:pre-wrap}.quiet{opacity:.75}";
+    "pre{white-space:pre-wrap}.quiet{opacity:.75}td:nth-child(2) b{text-transform:uppercase}"
+    // On a phone each job is a block.
+    "@media(max-width:45rem){table,tbody,tr,td{display:block}tr:first-child{display:none}"
+    "tr{border-bottom:1px solid #8886;padding:.5rem 0}td{border:0;padding:.1rem 0}"
+    "td:nth-child(4)::before{content:\"Processes: \"}summary.nodes::before{content:\"Nodes: \"}"
+    "summary.nodes{display:block}}";
 constexpr std::size_t kMostLinks = 64;
 
 std::string Html(const std::string& text) {
@@ -42,7 +47,13 @@ std::string Name(const WatchedJob& job) {
                             job.job_id.empty() ? "" : ")");
 }
 
-// To the page of a node, from which a link leads back.
+// Returns "HANG  " of "HANG  rank 1 ...".
+std::string WordOf(const std::string& sentence) {
+  const std::size_t end = sentence.find("  ");
+  return end == sentence.npos || end > sentence.find(' ') ? "" : sentence.substr(0, end + 2);
+}
+
+// Returns a link to the page of a node, which links back.
 std::string NodeLink(const std::string& url, const std::string& own_url, const std::string& text) {
   return absl::StrCat("<a href=\"", Html(url),
                       own_url.empty() ? "" : absl::StrCat("#watch=", PercentEncoded(own_url)),
@@ -57,13 +68,21 @@ std::string Nodes(const WatchedJob& job, const std::string& own_url) {
                     NodeLink(url, own_url, url.substr(url.find("//") + 2)));
   }
   const std::size_t more = job.endpoints.size() - std::min(job.endpoints.size(), kMostLinks);
-  return absl::StrCat("<details><summary>", job.endpoints.size(), "</summary>", links,
+  return absl::StrCat("<details><summary class=nodes>", job.endpoints.size(), "</summary>", links,
                       more == 0 ? "" : absl::StrCat(" and ", more, " more"), "</details>");
 }
 
 std::string Verdict(const WatchedJob& job, const std::string& own_url) {
   const JobFindings& findings = job.findings;
-  std::string html = findings.sentence.empty() ? "not polled yet" : Html(findings.sentence);
+  const bool is_silent = !job.endpoints.empty() && job.silent == job.endpoints.size();
+  std::string html =
+      is_silent && findings.silent_since_s == 0
+          ? "<b>Ended or unreachable</b>: its endpoints do not answer. Last verdict: "
+          : "";
+  // The column before has the first word.
+  absl::StrAppend(&html, findings.sentence.empty()
+                             ? is_silent ? "none" : "not polled yet"
+                             : Html(findings.sentence.substr(WordOf(findings.sentence).size())));
   if (findings.silent_since_s != 0) {
     absl::StrAppend(&html, " <b>Last heard at ",
                     ClockWords(static_cast<int64_t>(findings.silent_since_s * 1e9)),
@@ -109,7 +128,7 @@ std::string WatchPage(const WatchState& state, const std::string& own_url) {
                   absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
                                    absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
                                    absl::UTCTimeZone()),
-                  "  ", state.answered,
+                  ", ", state.answered,
                   state.answered == 1 ? " endpoint answered" : " endpoints answered");
   if (!state.find_error.empty()) {
     absl::StrAppend(&html, "<p><b>", Html(state.find_error), "</b>");

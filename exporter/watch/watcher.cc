@@ -373,6 +373,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
         WatchedJob& row = rows[RowOf(job.job_id, job.workload, group)];
         row.processes += job.processes;
         row.endpoints.push_back(UrlOf(endpoints_[index].address));
+        if (!endpoints_[index].problem.empty()) ++row.silent;
       }
     }
     for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
@@ -384,6 +385,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
         if (other == rows.end() || !(row < other->first)) continue;
         WatchedJob& job = rows[row];
         job.processes += other->second.processes;
+        job.silent += other->second.silent;
         job.endpoints.insert(job.endpoints.end(), other->second.endpoints.begin(),
                              other->second.endpoints.end());
         job.other_ids.push_back(name.job_id);

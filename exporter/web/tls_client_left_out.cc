@@ -5,7 +5,7 @@ namespace nccl_pulse {
 
 std::shared_ptr<const TlsClient> TlsClient::Make(const TlsClientConfig&, std::string* error) {
   *error =
-      "this program was built without TLS (--config=demo): it asks http:// only. Build it without "
+      "this program was built without TLS (--config=demo) and can't use https://. Build it without "
       "that option";
   return nullptr;
 }

@@ -95,7 +95,7 @@ class WatchTest(DiagnoseCase):
     def test_one_endpoint_and_a_new_job(self):
         _, _, arguments = self.hung_job()
         port, _ = self.watch(*arguments[:1])
-        wait_until(lambda: "  1 endpoint answered<table>" in self.ask(port, "/")[2], "a round is over")
+        wait_until(lambda: ", 1 endpoint answered<table>" in self.ask(port, "/")[2], "a round is over")
         self.assertIn('nccl_watch_jobs{state="new"} ', self.ask(port, "/metrics")[2])
 
     def test_a_page_cannot_be_made_to_lead_elsewhere(self):
@@ -344,7 +344,7 @@ class WatchTest(DiagnoseCase):
                 status, error = run("--listen=" + address, *arguments)
                 self.assertEqual(status, 2)
                 self.assertIn(text, error)
-        for given, text in (([], "needs the endpoints' addresses"), (["--hang-after=100ms", *arguments], "1s and 1h"),
+        for given, text in (([], "no endpoint is given: use --prometheus"), (["--hang-after=100ms", *arguments], "1s and 1h"),
                             (["--targets=/nothing"], "cannot read"),
                             (["--on-hang=sh", *arguments], "no absolute path"),
                             (["--on-hang=/no/such", *arguments], "No such file"),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "exporter/watch/watch_metrics.h"
+#include "exporter/watch/watch_page.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/diagnosis/hang_job.h"
@@ -107,8 +108,8 @@ TEST_F(WatcherTest, GivesTheTextsOfAnAlert) {
       WatchMetrics(*watcher->state(), "https://watch/"),
       HasSubstr(R"(nccl_job_hang_info{job_id="4711",workload="4711",comm="00000000000000c0",)"
                 R"(rank="2",text="rank 2 (node-2, GPU 2) has not called AllReduce #21 (up to )"
-                R"(1MiB); 3 processes wait",first_step="py-spy dump --pid 102 on node-2: )"
-                R"(what its program does",report="https://watch/?job_id=4711"} 1)"));
+                R"(1MiB); 3 processes wait",first_step="py-spy dump --pid 102 on node-2",)"
+                R"(report="https://watch/?job_id=4711"} 1)"));
   EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("report=")));
 }
 
@@ -283,6 +284,21 @@ std::vector<std::string> Hangs(const std::string& text) {
     if (each.rfind("nccl_job_hang_start", 0) == 0) hangs.push_back(std::move(each));
   }
   return hangs;
+}
+
+TEST_F(WatcherTest, SaysThatAJobEndedOrIsUnreachable) {
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(5));
+  EXPECT_THAT(WatchPage(*watcher->state(), ""), Not(HasSubstr("Ended or unreachable")));
+  endpoints_->silent = {0, 1, 2, 3};
+  RunFor(watcher.get(), seconds(60));
+  const std::string page = WatchPage(*watcher->state(), "");
+  const auto row_of = [&page](const std::string& job) {
+    const std::size_t begin = page.find("<td>" + job + "<td>");
+    return page.substr(begin, page.find("\n<tr", begin) - begin);
+  };
+  EXPECT_THAT(row_of("4711"), HasSubstr("Ended or unreachable"));
+  EXPECT_THAT(row_of("4712"), Not(HasSubstr("Ended or unreachable")));
 }
 
 // Lost answers end no alert; endpoints that are gone hold none up.

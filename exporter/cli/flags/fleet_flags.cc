@@ -102,12 +102,15 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
   of_prometheus.ca_file = tls.ca_file;
   of_prometheus.is_insecure = tls.is_insecure;
   question->prometheus_client = question->client;
-  question->prometheus_client.tls = TlsClient::Make(of_prometheus, error);
-  question->client.tls = TlsClient::Make(tls, error);
-  // Not needed without https.
+  std::string why_no_tls;  // no failure without https
+  question->prometheus_client.tls = TlsClient::Make(of_prometheus, &why_no_tls);
+  question->client.tls = TlsClient::Make(tls, &why_no_tls);
   const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||
                          !tls.key_file.empty() || !tls.name.empty();
-  if (question->client.tls == nullptr && wants_tls) return false;
+  if (question->client.tls == nullptr && wants_tls) {
+    *error = why_no_tls;
+    return false;
+  }
   // As for `pulse status`, naming a certificate means TLS: a password beside it must not be sent in
   // the clear. With a Prometheus the authorities may be meant for Prometheus itself, which says how
   // endpoints are scraped.
@@ -291,9 +294,8 @@ int FailUnheard(int status, bool is_nobody_here) {
                                                  "ports ",
                                                  kDefaultEndpointPort, " to ", kLastLocalPort, ". ")
                                   : "",
-                   "Does a job with NCCL Pulse run there? Its log says "
-                   "where the metrics are (NCCL_DEBUG=INFO); give that address: HOST:PORT. "
-                   "Without such a line, check NCCL_PROFILER_PLUGIN"));
+                   "Next: give the address in the job's log (NCCL_DEBUG=INFO: \"NCCL Pulse: ... "
+                   "http://HOST:PORT/metrics\"). If there is none, check NCCL_PROFILER_PLUGIN"));
 }
 
 int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints) {

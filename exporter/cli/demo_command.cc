@@ -115,13 +115,14 @@ class Demo {
     options.driver = FindSimulatedGpu();
     if (options.plugin.empty() || options.driver.empty()) {
       std::fprintf(
-          stderr, "pulse: %s is not where it was installed (../lib beside this program's folder)\n",
+          stderr,
+          "pulse: %s is missing from ../lib beside this program. Install the package again\n",
           options.plugin.empty() ? "libnccl-profiler-pulse.so" : "libpulse-simulated-gpu.so");
       return kNoLibrary;
     }
     const char* listen = std::getenv("NCCL_PULSE_LISTEN");
     if (listen != nullptr && IsOff(listen)) {
-      std::fprintf(stderr, "pulse: NCCL_PULSE_LISTEN=%s: there would be nothing to look at\n",
+      std::fprintf(stderr, "pulse: the demo needs an endpoint: unset NCCL_PULSE_LISTEN=%s\n",
                    listen);
       return kUsage;
     }
@@ -160,14 +161,14 @@ class Demo {
       if (ranks_.HasLost(&how)) {
         for (const auto& message : ranks_.Read(0)) Hear(message);
         if (g_stop.load()) break;
-        std::fprintf(stderr, "pulse: %s; the others are ended\n", how.c_str());
+        std::fprintf(stderr, "pulse: %s. The other ranks are stopped\n", how.c_str());
         return has_no_library_ ? kNoLibrary : kCrashed;
       }
       if (Now() - looked_s < kLookSeconds) continue;
       looked_s = Now();
       if (endpoint_.empty()) {
         if (Now() - begin_s_ < kEndpointSeconds) continue;
-        std::fprintf(stderr, "pulse: no rank serves anything; is NCCL_PULSE_LISTEN right?\n");
+        std::fprintf(stderr, "pulse: no rank serves an endpoint. Check NCCL_PULSE_LISTEN\n");
         return kCrashed;
       }
       for (const std::string& line : story_.Advance(Now(), Look())) Tell(line);

@@ -75,15 +75,17 @@ void ControlSocket::Accept(Time now) {
     const bool is_known = options_.credentials(place->connection.get(), &place->credentials);
     const uid_t user = place->credentials.user;
     if (is_known && (user == geteuid() || user == 0)) continue;
-    Reply(*place, MessageType::kRefused, "it takes commands of its own user and of root only");
+    Reply(*place, MessageType::kRefused, "only its own user and root may change settings");
     place->connection.Close();
     Count(CommandResult::kForeignUser);
     // Logged once: any user could fill the log.
     if (!std::exchange(named_foreign_, true)) {
       Log(LogLevel::kWarning,
-          is_known ? absl::StrCat("user ", user, " (pid ", place->credentials.pid,
-                                  ") wanted to change settings and was refused")
-                   : std::string("an unknown user wanted to change settings and was refused"));
+          is_known
+              ? absl::StrCat("user ", user, " (pid ", place->credentials.pid,
+                             ") was refused: only its own user and root may change settings")
+              : std::string(
+                    "an unknown user was refused: only its own user and root may change settings"));
     }
   }
 }
@@ -130,7 +132,7 @@ bool ControlSocket::Change(const Client& client, const HandoverMessage& message,
   const std::string text = message.Text();
   if (HasLeft(client.connection.get())) {
     Count(CommandResult::kAbandoned);
-    Log(LogLevel::kInfo, absl::StrCat("not set: ", text, ": who asked has left"));
+    Log(LogLevel::kInfo, absl::StrCat("not set: ", text, ": the client has disconnected"));
     return false;
   }
   LiveCommand command;

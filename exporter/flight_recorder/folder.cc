@@ -230,10 +230,10 @@ bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::st
     }
     const auto [other, inserted] = read.emplace(each.rank, each.file);
     if (!inserted) {
-      *error =
-          absl::StrCat(other->second, " and ", each.file, " are dumps of one rank, ", each.rank,
-                       ", so these are several jobs. Say which one is meant: a folder with its "
-                       "dumps alone, or the folder and the beginning of their names");
+      *error = absl::StrCat(
+          other->second, " and ", each.file, " are dumps of one rank, ", each.rank,
+          ", so the folder has several jobs. Give a folder with the dumps of one job, or "
+          "the folder and the beginning of their names");
       return false;
     }
     folder->dumps.push_back(std::move(dump));
@@ -241,8 +241,8 @@ bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::st
   if (folder->found == 0) {
     *error =
         absl::StrCat(path,
-                     " has no dump of PyTorch's Flight Recorder: no file whose name ends "
-                     "with the rank's number, as nccl_trace_rank_0, and that is a pickle or JSON");
+                     " has no dump of PyTorch's Flight Recorder. Dumps are pickle or JSON files, "
+                     "named like nccl_trace_rank_0");
     return false;
   }
   Sorter sorter(folder);

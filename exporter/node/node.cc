@@ -223,8 +223,8 @@ void Node::HandleServer(Time now) {
   // kRefused, or an invalid message. Root's process need not be an agent, so its refusal is no
   // warning.
   Log(server_.user() == geteuid() ? LogLevel::kWarning : LogLevel::kInfo,
-      absl::StrCat("the node's server did not take this process' measurements (", message.Text(),
-                   "): it serves them itself, on the next free port"));
+      absl::StrCat("the node's server refused this process (", message.Text(),
+                   "). Its metrics are served at the next free port"));
   server_.Avoid();
   members_ = 0;  // the members stay with their server
   LoseServer(now, milliseconds(0));
@@ -237,7 +237,7 @@ void Node::CheckServing(Time now) {
   serving_.CleanUp(now);
   if (serving_.IsLost()) {
     Log(LogLevel::kWarning, absl::StrCat("the program has closed the endpoint at ", address_,
-                                         ": the node's processes elect anew which of them serves"));
+                                         ". Another process of the node takes over"));
     Yield(now);
   } else if (server_.HasDeadLeft()) {
     Yield(now);
@@ -251,8 +251,8 @@ void Node::CheckServer(Time now) {
   }
   if (const std::string dead = server_.WhyDead(); !dead.empty()) {
     Log(LogLevel::kWarning, absl::StrCat("the node's server at ", address_, ", ", dead,
-                                         ", and its socket is still open: the node's processes "
-                                         "meet on the next free port"));
+                                         ", but its socket is still open. The next free port is "
+                                         "used"));
     server_.AvoidDead();
     LoseServer(now, milliseconds(0));
     port_returns_until_ = Time();  // unknown when
@@ -262,7 +262,7 @@ void Node::CheckServer(Time now) {
   if (silent.empty()) return;
   Log(LogLevel::kWarning,
       absl::StrCat("the node's server at ", address_, " does not answer yet, ", silent,
-                   ": until it answers or ends, these measurements are not served"));
+                   ". Until then this process' metrics are not served"));
 }
 
 // --- The agent ---------------------------------------------------------------------------------

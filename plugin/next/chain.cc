@@ -129,10 +129,10 @@ bool IsThere(abi::DebugLogger logger) {
   if (g_was_loaded) return g_is_good;
   g_was_loaded = true;
   const char* const path = getenv(kVariable);
-  std::string error = "the variable is gone";
+  std::string error = "the variable was unset";
   g_is_good = path != nullptr && g_library.Load(path, g_own, &error);
   if (!g_is_good) {
-    Say(true, logger, absl::StrCat(kVariable, ": ", error, "; no second profiler is called"));
+    Say(true, logger, absl::StrCat(kVariable, ": ", error, ". No second profiler is called"));
   }
   const auto mix = (static_cast<uint64_t>(getpid()) ^ TicketOf(&error)) * 0x9e3779b97f4a7c15ULL;
   g_handles.Begin(static_cast<uint32_t>(mix >> (64 - Ticket::kProcessBits)));
@@ -243,7 +243,7 @@ class Chained {
     }
     if (has_next && joined == nullptr) {
       Say(true, arguments.logger,
-          absl::StrCat(kVariable, ": no room for another communicator; it has no second profiler"));
+          absl::StrCat(kVariable, ": no room for another communicator. It has no second profiler"));
       CallNext(Next()->finalize, next_context);
     }
     if (joined != nullptr && context != nullptr) *context = joined;
@@ -260,8 +260,7 @@ class Chained {
         if (next_version_ == 0) {
           Say(true, arguments.logger,
               absl::StrCat(kVariable, ": it has profiler API ", g_library.Versions(),
-                           ", which cannot be called for this NCCL (v", kVersion,
-                           "); no second profiler is called"));
+                           ", but this NCCL needs v", kVersion, ". No second profiler is called"));
         }
       }
     }
@@ -283,7 +282,7 @@ class Chained {
     if (result != abi::kSuccess) {
       if (!std::exchange(has_failed_, true)) {
         Say(true, logger,
-            absl::StrCat(kVariable, ": its init failed; the communicator has no second profiler"));
+            absl::StrCat(kVariable, ": its init failed. The communicator has no second profiler"));
       }
       return false;
     }
@@ -296,7 +295,7 @@ class Chained {
       const char* const name = Next()->name;
       Say(false, logger,
           absl::StrCat(kVariable, ": ", name != nullptr ? name : "a profiler without a name",
-                       " is called too (profiler API v", version, ", event mask 0x",
+                       " is also called (profiler API v", version, ", event mask 0x",
                        absl::Hex(events), ")"));
     }
     return true;

@@ -11,7 +11,7 @@ bool NextLibrary::Load(const char* path, const abi::ByVersion<const void*>& own,
   void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // as NCCL does
   if (library == nullptr) {
     const char* const why = dlerror();
-    *error = why != nullptr ? why : "it cannot be loaded";
+    *error = why != nullptr ? why : "the library cannot be loaded";
     return false;
   }
   bool is_any = false;
@@ -19,7 +19,7 @@ bool NextLibrary::Load(const char* path, const abi::ByVersion<const void*>& own,
     const std::string symbol = absl::StrCat("ncclProfiler_v", version);
     auto* const found = static_cast<abi::AnyProfiler*>(dlsym(library, symbol.c_str()));
     if (found == own[version] && found != nullptr) {
-      *error = "that is this library itself";
+      *error = "this is NCCL Pulse itself";
       profilers_ = {};
       return false;
     }
@@ -30,7 +30,8 @@ bool NextLibrary::Load(const char* path, const abi::ByVersion<const void*>& own,
     is_any |= is_complete;
   }
   if (!is_any)
-    *error = absl::StrCat("it exports no complete ncclProfiler_v1 to v", abi::kNewestVersion);
+    *error =
+        absl::StrCat("the library exports no complete ncclProfiler_v1 to v", abi::kNewestVersion);
   return is_any;
 }
 

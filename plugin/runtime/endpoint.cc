@@ -35,7 +35,7 @@ SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish) {
 std::string MetricsUrl(const Server& server, const std::string& hostname) {
   const std::string& address = server.address();
   if (address.empty()) {
-    return "the node's endpoint is not found yet: another line names it when it is";
+    return "no endpoint on this node yet; its address will be logged";
   }
   if (absl::StartsWith(address, "unix:")) return address;
   const bool all_interfaces =
@@ -74,7 +74,7 @@ std::string Endpoint::Start(Process* process, abi::DebugLogger logger) {
   if (server_ != nullptr) return MetricsUrl(*server_, FindProcessIdentity().hostname);
   process->log.Warn(
       logger, absl::StrCat("metrics cannot be served (NCCL_PULSE_LISTEN=", process->settings.listen,
-                           "): ", error, "; the job goes on without an endpoint"));
+                           "): ", error, ". The job continues without an endpoint"));
   return "metrics are not served";
 }
 

@@ -92,9 +92,9 @@ std::string DescribeMaskChange(uint32_t ours, uint32_t now) {
       {(now & ~ours & kTimesOnTheGpu) != 0,
        "GPU timestamps slow the job down, and can hang it if it uses CUDA graphs"},
   };
-  std::string text = absl::StrCat(
-      "NCCL's event mask was changed by somebody else (NCCL's RAS can do that) from 0x",
-      absl::Hex(ours), " to 0x", absl::Hex(now));
+  std::string text =
+      absl::StrCat("NCCL's event mask was changed by another tool (NCCL's RAS?) from 0x",
+                   absl::Hex(ours), " to 0x", absl::Hex(now));
   bool any = false;
   for (const auto& consequence : consequences) {
     if (!consequence.holds) continue;
@@ -103,7 +103,7 @@ std::string DescribeMaskChange(uint32_t ours, uint32_t now) {
     any = true;
   }
   if (!any) text += ": the further events are counted as ignored";
-  return text + ". It is left as it is, and further changes are only counted";
+  return text + ". Further changes are only counted";
 }
 
 }  // namespace nccl_pulse

@@ -41,9 +41,8 @@ void PollWork::Start(abi::DebugLogger logger) {
     LoseSight(PollerState::kNotStarted);
     process_.log.Warn(
         logger,
-        "no background thread could be started: it is not known whether launches complete, the end "
-        "of an operation is counted only when its place is needed, and series beyond the first few "
-        "are not measured");
+        "no background thread could be started (check the limit on threads): launches are not "
+        "followed, and little is measured");
   }
   if (process_.tracker->follows_work() &&
       !Poller::Counters().Start(
@@ -51,9 +50,10 @@ void PollWork::Start(abi::DebugLogger logger) {
           {relax, [](void* work) { return static_cast<PollWork*>(work)->ReadCounters(); },
            [](void*) {}, this})) {
     process_.tracker->GiveUpWork();
-    process_.log.Warn(logger,
-                      "no thread could be started that reads NCCL's counters of finished work: "
-                      "replays of CUDA graphs are not counted");
+    process_.log.Warn(
+        logger,
+        "no thread for NCCL's work counters could be started (check the limit on threads). "
+        "CUDA graph replays are not counted");
   }
 }
 
@@ -145,10 +145,10 @@ void PollWork::WarnOfRefuted() {
     try {
       process_.log.Warn(
           nullptr,
-          absl::StrCat("NCCL's counter of finished work is not used on communicator ",
+          absl::StrCat("work counter not used on communicator ",
                        absl::Hex(communicator->record->comm_id.load(), absl::kZeroPad16), ", rank ",
                        communicator->rank.load(), ": ", WorkRefutalName(refutal),
-                       ". Its launches are followed by CUDA events as before"));
+                       " (docs/work-counters.md). CUDA events follow its launches"));
     } catch (...) {
       // Most likely bad_alloc. The metrics report it, too.
     }
@@ -165,9 +165,8 @@ void PollWork::WatchDescriptors() {
     process_.log.Warn(
         nullptr,
         absl::StrCat("the program has closed descriptor ", SharedDescriptor::FirstLost(),
-                     ", which was NCCL Pulse's: by closing one of its own twice, or all that are "
-                     "open. Nothing that it opened since is touched; what is measured here may be "
-                     "missing at the node's endpoint for a moment, or be served elsewhere"));
+                     ", which belonged to NCCL Pulse. Metrics of this process may be missing for a "
+                     "moment, or be served at another port"));
   } catch (...) {
     // Most likely bad_alloc.
   }

@@ -47,9 +47,9 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   process->settings = ReadSettings(environ, &warnings);
   process->log.set_level(process->settings.log_level);
   if (process->settings.timing == TimingMode::kKernel && arguments.api_version < 4) {
-    warnings.push_back(absl::StrCat(
-        "NCCL_PULSE_TIMING=kernel needs GPU timestamps, which this NCCL (profiler API v",
-        arguments.api_version, ") does not give; using auto"));
+    warnings.push_back(
+        absl::StrCat("NCCL_PULSE_TIMING=kernel needs NCCL 2.27.3 or later (this is profiler API v",
+                     arguments.api_version, "); using auto"));
     process->settings.timing = TimingMode::kAuto;
   }
   process->clock.Initialize(process->settings.clock);
@@ -82,8 +82,8 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
   if (process->settings.follow_work &&
       (process->driver == nullptr || !process->tracker->FollowWork(*process->driver))) {
     process->log.Info(arguments.logger,
-                      "NCCL's own counters of finished work are not read: the CUDA driver lacks "
-                      "what that takes, or NCCL_PULSE_TIMING is off");
+                      "work counters disabled: CUDA driver too old, or NCCL_PULSE_TIMING=off. CUDA "
+                      "graph replays are not counted");
   }
   if (process->masks.window().is_always() && !process->tracker->PrepareSteps(true)) {
     process->masks.WithoutSteps();

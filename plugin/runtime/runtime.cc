@@ -98,9 +98,9 @@ void MeetVersion(Program& program, const InitArguments& arguments) {
   if (settings.timing == TimingMode::kKernel && version < kFirstVersionWithTimestamps) {
     process.log.Warn(
         arguments.logger,
-        absl::StrCat("NCCL_PULSE_TIMING=kernel needs GPU timestamps, which another NCCL of this "
+        absl::StrCat("NCCL_PULSE_TIMING=kernel needs NCCL 2.27.3 or later. Another NCCL in this "
                      "process (profiler API v",
-                     version, ") does not give: its operations have no durations"));
+                     version, ") has no durations"));
   }
   process.log.Info(arguments.logger,
                    absl::StrCat("another NCCL in this process: ", process.Capabilities(version)));
@@ -134,8 +134,8 @@ void WarnOfMemory(Program& program, const InitArguments& arguments) {
   program.memory_warning_given = true;
   program.process->log.Warn(
       arguments.logger,
-      "no memory for another communicator or its series (memory limit, or more than "
-      "1024 communicators at a time): it is measured in part or not at all");
+      "no memory for another communicator or its series (memory limit, or more than 1024 "
+      "communicators). It is measured in part or not at all");
 }
 
 void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint64_t ticket) {
@@ -147,8 +147,8 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
   program.heartbeat_warning_given = true;
   program.process->log.Warn(
       arguments.logger,
-      "no CUDA events for a communicator (no CUDA context is current, or the driver "
-      "refused): it has no durations, and it is not known whether its launches complete");
+      "no CUDA events for a communicator (no current CUDA context, or the driver refused). "
+      "Hangs and durations are not reported for it");
 }
 
 // Before the communicator is added: none of its captures can begin earlier.
@@ -160,9 +160,8 @@ void PrepareGraphs(Program& program, const InitArguments& arguments) {
   }
   program.graphs_line_given = true;
   process.log.Info(arguments.logger,
-                   "NCCL_PULSE_GRAPHS=auto has no effect on a GPU of this process: its driver "
-                   "lacks what stamps in CUDA graphs need (CUDA 12.0 or newer, and translation of "
-                   "PTX), or NCCL_PULSE_TIMING is off; graphs get no stamps");
+                   "CUDA graphs get no stamps: they need a driver of CUDA 12.0 or newer with PTX "
+                   "translation, and NCCL_PULSE_TIMING other than off");
 }
 
 // Runs when the process ends by exit() or by returning from main, so that whoever keeps its numbers

@@ -167,7 +167,7 @@ TEST_F(ControlSocketTest, AnotherUserIsRefusedAndNamedOnce) {
   EXPECT_EQ(counts_[CommandResult::kForeignUser], 3);
   EXPECT_EQ(counts_[CommandResult::kDone], 0);
   ASSERT_EQ(log_.size(), 1u);
-  EXPECT_THAT(log_[0], HasSubstr("wanted to change settings and was refused"));
+  EXPECT_THAT(log_[0], HasSubstr("was refused: only its own user and root may change settings"));
 }
 
 TEST_F(ControlSocketTest, RootIsTaken) {

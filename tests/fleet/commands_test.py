@@ -146,7 +146,7 @@ class CommandsTest(DiagnoseCase):
         for name, arguments in self.commands("127.0.0.1:%d" % port).items():
             status, _, errors = self.pulse(*arguments)
             self.assertEqual(status, 2, name)
-            self.assertIn("Its log says where the metrics are (NCCL_DEBUG=INFO); give that address", errors)
+            self.assertIn("Next: give the address in the job's log (NCCL_DEBUG=INFO", errors)
             self.assertIn("check NCCL_PROFILER_PLUGIN", errors)
 
     def test_a_job_that_nobody_knows(self):

@@ -457,7 +457,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.write_all(ranks, name="other_%d")
         done = self.run_pulse()
         self.assertEqual(done.returncode, NO_DUMP)
-        self.assertIn("are dumps of one rank, 0, so these are several jobs", done.stderr)
+        self.assertIn("are dumps of one rank, 0, so the folder has several jobs", done.stderr)
         self.assertIn(self.path(0, "other_%d"), done.stderr)
         answer = self.ask(HANG, path=os.path.join(self.folder, "other_"))
         self.assertEqual(self.named(answer), {1: "rank_not_called"})

@@ -155,7 +155,7 @@ TEST_IN_CHILD(MaskWatchTest, SaidOnceCountedAndLeftAlone, {"NCCL_PULSE_NETWORK_W
       EXPECT_TRUE(WaitUntil([] { return ReadSnapshot().foreign_event_mask == 0; }));
     }
   });
-  const std::string text = "event mask was changed by somebody else";
+  const std::string text = "event mask was changed by another tool";
   const size_t first = said.find(text);
   EXPECT_NE(first, std::string::npos) << said;
   EXPECT_EQ(said.find(text, first + 1), std::string::npos) << "once: " << said;

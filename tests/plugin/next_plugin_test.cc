@@ -62,7 +62,7 @@ TEST_IN_CHILD(NextPlugin, GetsItsContextHandlesAndParents, {"NCCL_PULSE_NEXT_PLU
   NextNotes& notes = Notes(kNextV5);
   notes.mask = kAll;
   NcclCommunicator communicator(0xc0);
-  EXPECT_THAT(TakeLog(), Contains(HasSubstr("NCCL_PULSE_NEXT_PLUGIN: Next is called too (profiler "
+  EXPECT_THAT(TakeLog(), Contains(HasSubstr("NCCL_PULSE_NEXT_PLUGIN: Next is also called (profiler "
                                             "API v5, event mask 0xfff)")));
   void* const context = Only(notes, NextCall::kInit).context;
   communicator.RunWithProxy(1);
@@ -276,8 +276,8 @@ TEST(NextPlugin, WhateverItDoesOursMeasures) {
 TEST(NextPlugin, WhatCannotBeLoadedIsNamed) {
   const std::map<std::string, std::string> wrong = {
       {"/no/such/library.so", "cannot open shared object file"},
-      {"libc.so.6", "it exports no complete ncclProfiler_v1 to v7"},
-      {kLibrary, "that is this library itself"}};
+      {"libc.so.6", "the library exports no complete ncclProfiler_v1 to v7"},
+      {kLibrary, "this is NCCL Pulse itself"}};
   for (const auto& [path, why] : wrong) {
     RunInChild({{"NCCL_PULSE_NEXT_PLUGIN", path}}, [&why = why] {
       NcclCommunicator communicator(0xc0), another(0xc1);
@@ -300,7 +300,7 @@ TEST_IN_CHILD(NextPlugin, AnOtherVersionIsNamed, {"NCCL_PULSE_NEXT_PLUGIN", kNex
   void* context = nullptr;
   const std::string said =
       CaptureStandardError([&] { ProfilerOf<abi::v3::Profiler>(3).init(&context, &mask); });
-  EXPECT_THAT(said, HasSubstr("it has profiler API v5, which cannot be called for this NCCL (v3)"));
+  EXPECT_THAT(said, HasSubstr("it has profiler API v5, but this NCCL needs v3"));
   EXPECT_NE(mask, 0);
   EXPECT_THAT(notes.calls, IsEmpty());
 }

@@ -26,8 +26,8 @@ void RejectionLog::Count(const Peer& peer, Rejection reason, const std::string& 
   not_logged_[index] = 0;
   log_(LogLevel::kWarning,
        absl::StrCat("process ", peer.credentials.pid, " of user ", peer.credentials.user, " ", what,
-                    others, "; further ones are only counted for a minute, reason \"",
-                    RejectionName(reason), "\""));
+                    others, "; others are only counted for a minute (reason \"",
+                    RejectionName(reason), "\")"));
 }
 
 }  // namespace nccl_pulse

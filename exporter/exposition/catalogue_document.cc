@@ -42,10 +42,9 @@ std::string CatalogueMarkdown() {
   std::string out =
       "# Metrics\n\n<!-- Printed from the metric catalogue, exporter/exposition/catalogue.cc; a "
       "test compares the two.\n     ./bazelw run //exporter/exposition:catalogue_markdown > "
-      "docs/metrics.md -->\n\nTimestamps are Unix times. What is not known has no series: a "
-      "counter "
-      "of rare events is absent before the first one, a gauge that is 1 in a state is absent "
-      "outside of it.\nA label without a value is left out. Labels of `NCCL_PULSE_LABELS` are "
+      "docs/metrics.md -->\n\nTimestamps are Unix times. Unknown values have no series. "
+      "Counters of rare events appear with the first event. Gauges of a state exist only while the "
+      "state lasts.\nA label without a value is left out. Labels of `NCCL_PULSE_LABELS` are "
       "added to every series.\nFormats: [prometheus.md](prometheus.md#formats-and-histograms). How "
       "many series: "
       "[scale.md](scale.md#how-many-series).\n\n## Communicators\n\nAll have the labels `comm` and "

@@ -109,10 +109,11 @@ bool Ranks::StartOne(const JobOptions& options, int rank, std::string* error) {
     if (getppid() != parent) _exit(EXIT_FAILURE);
     g_messages = ends[1];
     fcntl(g_messages, F_SETFL, O_NONBLOCK);
-    // As torchrun does. No thread exists yet.
+    // As torchrun --rdzv-id=demo does. No thread exists yet.
     const std::string number = std::to_string(rank);
     setenv("RANK", number.c_str(), 1);
     setenv("LOCAL_RANK", number.c_str(), 1);
+    setenv("TORCHELASTIC_RUN_ID", "demo", 0);
     const bool ran = RunRank(options, rank, job_, g_stop);
     // exit, not _exit: static objects of the plugin are destroyed as in any job.
     std::exit(ran ? EXIT_SUCCESS : EXIT_FAILURE);

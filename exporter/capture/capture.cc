@@ -242,8 +242,8 @@ class Capturer {
         if (each.is_live != live) continue;
         comms.push_back(each.comm);
         questions.push_back({endpoint, absl::StrCat("/api/v1/communicators/", each.comm, "/calls"),
-                             absl::StrCat("last calls of communicator ", each.comm, " at ",
-                                          endpoints_[endpoint].name())});
+                             absl::StrCat("last calls of ", live ? "" : "ended ", "communicator ",
+                                          each.comm, " at ", endpoints_[endpoint].name())});
       }
     }
     Ask(questions, live, [&](const Question& question, std::string body) {

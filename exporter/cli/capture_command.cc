@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -69,9 +70,14 @@ bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string
   return OrThoseOfThisHost(question, error);
 }
 
-// Returns the file name of "processes/17/nccl_log.txt: why", the word of "stacks: why".
+// Returns the missing thing of a line, without its own name, to count its kind: the file name of
+// "processes/17/nccl_log.txt: why", "stacks" of "stacks: why", "last calls of ended communicator".
 std::string WhatIsMissing(const std::string& line) {
+  constexpr std::string_view kCommunicator = " communicator ";
   std::string what = line.substr(0, line.find(": "));
+  if (const std::size_t at = what.find(kCommunicator); at != what.npos) {
+    return what.substr(0, at + kCommunicator.size() - 1);
+  }
   if (!absl::EndsWith(what, ".txt") && !absl::EndsWith(what, ".json")) return what;
   return what.substr(what.rfind('/') + 1);  // npos + 1 is 0
 }

@@ -144,7 +144,7 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
           round_ == 0
               ? "Now all is well. Look at Calls/s and Bus (bandwidth) of \"dp\": equal on all "
                 "ranks."
-              : "The job has restarted: new communicators, counts from zero.");
+              : "The job has restarted, and all is well: new communicators, counts from zero.");
       break;
     case Scene::kBalance:
       Enter(Scene::kStraggler, now_s);

@@ -1,6 +1,6 @@
-// Every verdict on a communicator that makes no progress, as data: its name for programs, what it
-// means, what is said of a job, and what to do first. Metrics, JSON, tables,
-// the page, `pulse diagnose`, `pulse watch`, alerts and docs/metrics.md take them from here.
+// Verdicts on a communicator that makes no progress, as data: name, meaning, sentence about a job,
+// and next step. Metrics, JSON, tables, the page, `pulse diagnose`, `pulse watch`, alerts and
+// docs/metrics.md read them from here.
 //
 // Thread: any; constant data.
 #ifndef EXPORTER_DIAGNOSIS_VERDICT_H_
@@ -31,28 +31,28 @@ enum class HangVerdict : uint8_t {
   kUnknown,
 };
 
-// A situation is known beside a verdict, where it changes what is said or done.
+// A fact beside a verdict that changes its sentence or its next step.
 enum class Situation : uint8_t {
   kPlain,
   kFinalized,    // the suspects have finalized the communicator
   kExiting,      // the suspect's process is in exit()
   kBeingMade,    // the others make the communicator
-  kQueued,       // those that wait are behind earlier work of their own GPUs
-  kInReplay,     // they wait in a replay of a CUDA graph
-  kInsideNccl,   // they have launched nothing
-  kInGraphs,     // counters of finished work stand; where in a graph is not known
-  kOfDumps,      // files of PyTorch's Flight Recorder are read, no endpoints
+  kQueued,       // waiting ranks are behind earlier work of their own GPUs
+  kInReplay,     // waiting ranks are in a replay of a CUDA graph
+  kInsideNccl,   // waiting ranks have launched nothing
+  kInGraphs,     // counters of finished work have stalled, at an unknown place in a graph
+  kOfDumps,      // the facts come from PyTorch's Flight Recorder, not from endpoints
   kFromOutside,  // the suspects run without the plugin
 };
 
-// In these texts {has} and {is} agree with the ranks that are named. {call} and {op} are what
-// the others wait in, {comm} is a communicator. {pid}, {place}, {on} and {gpu} tell where the first rank
-// that is named runs. Null: as in the row of the verdict alone.
+// Texts with placeholders. {has} and {is} agree with the number of named ranks. {call} and {op} are
+// the operations that the others wait in, {comm} is a communicator. {pid}, {place}, {on} and {gpu}
+// locate the first named rank. Null: the text of the verdict without a situation.
 struct VerdictWords {
   const char* named;   // follows the ranks
-  const char* nobody;  // where none can be named
-  const char* first;   // what to do first
-  const char* unseen;  // the same where nothing is known of the process
+  const char* nobody;  // if no rank can be named
+  const char* first;   // next step
+  const char* unseen;  // next step if nothing is known of the process
 };
 
 struct VerdictEntry {
@@ -62,25 +62,25 @@ struct VerdictEntry {
   VerdictWords words;
 };
 
-inline constexpr char kStackFirst[] = "py-spy dump --pid {pid}{place}: what its program does";
+inline constexpr char kStackFirst[] = "py-spy dump --pid {pid}{place}";
 inline constexpr char kNobodyNamed[] = "{comm} makes no progress";
 
 inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kRankNotCalled,
      "rank_not_called",
-     "a rank has not called what the others have called",
+     "a rank has not made a call that the others have made",
      {"{has} not called {call}", kNobodyNamed, kStackFirst, nullptr}},
     {HangVerdict::kRankNotLaunched,
      "rank_not_launched",
      "a call has launched nothing",
      {"{has} called {op} and launched nothing", kNobodyNamed,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{place}: whether the call is still in NCCL",
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{place} (is the call still in NCCL?)",
       nullptr}},
     {HangVerdict::kRankNotBegun,
      "rank_not_begun",
-     "a GPU has not begun what was launched",
+     "a GPU has not begun its launch",
      {"{has} launched {op}, but the GPU has not begun it", kNobodyNamed,
-      "nvidia-smi and dmesg (Xid){on}{gpu}: which kernel before it does not end", nullptr}},
+      "nvidia-smi and dmesg (Xid){on}{gpu} (does an earlier kernel not end?)", nullptr}},
     {HangVerdict::kMismatched,
      "mismatched_operations",
      "ranks have called different operations",
@@ -88,7 +88,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
     {HangVerdict::kBlockedElsewhere,
      "blocked_elsewhere",
      "the missing rank may wait in another communicator",
-     {"", kNobodyNamed, "pulse status{on}: the communicator that the sentence names", nullptr}},
+     {"", kNobodyNamed, "pulse diagnose with all nodes of the job", nullptr}},
     {HangVerdict::kCircularWait,
      "circular_wait",
      "ranks seem to wait for each other in a circle",
@@ -97,41 +97,41 @@ inline constexpr VerdictEntry kVerdicts[] = {
      "process_gone",
      "a process has ended",
      {"ended without finalizing its communicators", kNobodyNamed,
-      "its log, and dmesg{on}: why it ended", nullptr}},
+      "its log, and dmesg{on} (killed? out of memory?)", nullptr}},
     {HangVerdict::kProcessStopped,
      "process_stopped",
      "a process does nothing",
      {"{has} done nothing", kNobodyNamed,
-      "cat /proc/{pid}/status /proc/{pid}/stack{place}: what holds it", nullptr}},
+      "cat /proc/{pid}/status /proc/{pid}/stack{place} (stopped? a debugger? a driver call?)",
+      nullptr}},
     {HangVerdict::kDriverError,
      "driver_error",
-     "a GPU can do no more work for its process",
+     "a GPU's driver reports an error without recovery",
      {"{has} a GPU whose driver reports an error without recovery", kNobodyNamed,
-      "nvidia-smi -q and dmesg (Xid){on}{gpu}, and dcgm: what happened to it; then end the process",
-      nullptr}},
+      "nvidia-smi -q and dmesg (Xid){on}{gpu}, then end the process", nullptr}},
     {HangVerdict::kRankNotSeen,
      "rank_not_seen",
      "a rank is not reported",
      {"{is} not seen at any endpoint that answered", kNobodyNamed,
-      "whether its process is alive, and its log{on}",
-      "whether its process and its node are alive, and which endpoint should know it"}},
+      "check that its process is alive, and read its log{on}",
+      "check that its process and node are up, and that it was started with "
+      "NCCL_PROFILER_PLUGIN"}},
     {HangVerdict::kPointToPoint,
      "point_to_point",
      "Send and Recv do not end",
      {"", "ranks of {comm} wait in Send or Recv",
-      "the stacks of the ranks that wait, and of those that have nothing in flight", nullptr}},
+      "py-spy dump for the ranks that wait and for idle ranks", nullptr}},
     {HangVerdict::kNoProgress,
      "no_progress",
      "all ranks have called, and nothing completes",
      {"{has} not completed {op}",
       "all ranks of {comm} have called {op}, and none of it has completed",
-      "nvidia-smi, dmesg (Xid) and the network's link errors{on}",
-      "the network and the GPUs of its hosts: link errors, dmesg (Xid)"}},
+      "check nvidia-smi, dmesg (Xid) and the network's link errors{on}",
+      "check the network's link errors and dmesg (Xid) on its hosts"}},
     {HangVerdict::kUnknown,
      "unknown",
-     "what would decide it cannot be seen",
-     {"", kNobodyNamed, "pulse status on the hosts that wait: what cannot be seen, and why",
-      nullptr}},
+     "a deciding fact cannot be observed",
+     {"", kNobodyNamed, "pulse status on the hosts that wait (it gives the reason)", nullptr}},
 };
 inline constexpr std::size_t kVerdictCount = std::size(kVerdicts);
 
@@ -148,7 +148,8 @@ inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kRankNotCalled,
      Situation::kExiting,
      {"{is} in exit(), and {has} not called {call}", nullptr,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{place}: what keeps it from ending", nullptr}},
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{place} (which thread does not end?)",
+      nullptr}},
     {HangVerdict::kRankNotCalled,
      Situation::kFromOutside,
      {"{has} launched less than the others, as NCCL's RAS or NVML reports", nullptr, nullptr,
@@ -156,9 +157,8 @@ inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kRankNotBegun,
      Situation::kInReplay,
      {"{is} behind the others in the replays of CUDA graphs", nullptr,
-      "py-spy dump --pid {pid}{place}: whether its program launches the replay; then nvidia-smi "
-      "and "
-      "dmesg (Xid)",
+      "py-spy dump --pid {pid}{place} (has it launched the replay?), then nvidia-smi and dmesg "
+      "(Xid)",
       nullptr}},
     {HangVerdict::kRankNotBegun,
      Situation::kInGraphs,
@@ -186,17 +186,15 @@ inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kNoProgress,
      Situation::kInsideNccl,
      {nullptr, "all ranks of {comm} have called {op} and are inside NCCL",
-      "NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts: which connection is not "
-      "made",
-      "NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts: which connection is not "
-      "made"}},
+      "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts",
+      "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts"}},
     {HangVerdict::kNoProgress,
      Situation::kQueued,
      {nullptr, "the GPUs of {comm} are behind earlier work of their own, which has not ended",
-      "nvidia-smi and py-spy dump on its hosts: which kernels outside of NCCL run there "
-      "(DeepEP, NVSHMEM, a custom all-reduce)",
-      "nvidia-smi and py-spy dump on its hosts: which kernels outside of NCCL run there "
-      "(DeepEP, NVSHMEM, a custom all-reduce)"}},
+      "nvidia-smi and py-spy dump on its hosts (a kernel of DeepEP, NVSHMEM, a custom "
+      "all-reduce?)",
+      "nvidia-smi and py-spy dump on its hosts (a kernel of DeepEP, NVSHMEM, a custom "
+      "all-reduce?)"}},
 };
 
 constexpr bool AreVerdictsInOrder() {
@@ -214,13 +212,13 @@ constexpr const char* HangVerdictName(HangVerdict verdict) { return EntryOf(verd
 
 const char* WordsOf(HangVerdict verdict, Situation situation, const char* VerdictWords::*which);
 
-// "py-spy dump --pid 103 on node-1: what its program does". Both are null where no rank is named or
-// nothing is known of its process.
+// Returns a step such as "py-spy dump --pid 103 on node-1", to follow "Next: ". `process` and
+// `communicator` are null if no rank is named or nothing is known of its process.
 std::string FirstStep(HangVerdict verdict, Situation situation, const ProcessSnapshot* process,
                       const CommunicatorSnapshot* communicator);
-// Says what to do first about a rank that comes late, or about all ranks of a host.
+// Returns the next step for a late rank, or for a host all of whose ranks are late.
 std::string FirstStepOfLate(const ProcessSnapshot* process, bool is_one);
-// " on node-1"; "" where that is not known.
+// Returns " on node-1", or "" if the host is not known.
 std::string OnHost(const ProcessSnapshot* process);
 
 }  // namespace nccl_pulse

@@ -98,7 +98,12 @@ std::string EndpointsText(const JobLook& look) {
     }
     absl::StrAppend(&text, absl::StrFormat(", in %.1f s", look.seconds));
     if (look.looks > 1) absl::StrAppend(&text, " and ", look.looks, " polls");
-    absl::StrAppend(&text, ".\n");
+    absl::StrAppend(
+        &text, ", at ",
+        absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
+                         absl::FromUnixNanos(static_cast<int64_t>(look.now_realtime_ns)),
+                         absl::UTCTimeZone()),
+        ".\n");
   }
   for (const auto& [problem, names] : look.unheard) {
     const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;

@@ -46,7 +46,7 @@ std::string Who(const std::vector<JobRank>& ranks) {
 std::string What(const JobLook& look, const JobRoot& root) {
   const bool is_named = !root.ranks.empty();
   const bool is_one = root.ranks.size() == 1;
-  const std::string op = !root.op.empty() ? root.op : is_named ? "what the others wait in" : "it";
+  const std::string op = !root.op.empty() ? root.op : is_named ? "the others' operations" : "it";
   const std::size_t more = root.communicators.empty() ? 0 : root.communicators.size() - 1;
   const std::string comm = absl::StrCat(
       "communicator ", root.communicators.empty() ? "" : CommunicatorText(root.communicators[0]),
@@ -212,7 +212,7 @@ std::string Sentence(const JobLook& look) {
       root.ranks.empty() ? "no rank is named: " : absl::StrCat(Who(root.ranks), " "),
       What(look, root), root.ranks.empty() ? Perhaps(root) : "",
       Since(look, root.since_realtime_ns), "; ", verdict.waits.size(), " of ", verdict.processes,
-      " processes wait. First: ", FirstStep(root), ".",
+      " processes wait. Next: ", FirstStep(root), ".",
       root.is_usual ? " It has waited as long here before, and then resumed." : "", Others(verdict),
       unseen, unheard);
 }
@@ -224,7 +224,7 @@ std::string StragglerSentence(const JobStraggler& straggler) {
                         straggler.lateness.empty() ? absl::StrCat(": ", straggler.text)
                                                    : absl::StrCat(" ", straggler.lateness));
   }
-  return absl::StrCat(said, " First: ", FirstStep(straggler), ".");
+  return absl::StrCat(said, " Next: ", FirstStep(straggler), ".");
 }
 
 std::string WaitedFor(const JobWait& wait) {

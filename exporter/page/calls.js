@@ -1,5 +1,6 @@
 // Shows the last calls of a hanging communicator: one column per rank, one row per collective, the
-// newest last. They are requested only while shown, and rarely, because the answering process
+// newest last. Calls are numbered as in the verdict: by operation and size, or, where ranks called
+// different operations, over all collectives. They are requested only while shown, and rarely, because the answering process
 // belongs to somebody's job.
 
 const CALL_LINES = 10;
@@ -69,10 +70,12 @@ class CallTable {
 
   show(answer) {
     const {columns, rows} = callRows(answer);
-    const shown = table('Last collectives, rank by rank', [{title: 'collective', tip: 'its number among the collectives of this communicator'}, {title: 'call', left: true},
+    const isNumbered = text(answer.verdict) === 'mismatched_operations';
+    const shown = table('Last collectives, rank by rank', [
+      ...(isNumbered ? [{title: 'collective', tip: 'its number among the collectives of this communicator'}] : []), {title: 'call', left: true},
       ...columns.map(({rank, odd}) => ({title: `rank ${rank}`, left: true, kind: odd ? 'odd' : '', tip: odd ? 'the others wait for this rank' : ''}))]);
     for (const {at, what, cells} of rows) {
-      shown.body.append(element('tr', {}, element('th', {scope: 'row'}, `${at}`), element('td', {class: 'left', title: what}, what),
+      shown.body.append(element('tr', {}, ...(isNumbered ? [element('th', {scope: 'row'}, `${at}`)] : []), element(isNumbered ? 'td' : 'th', {class: 'left what', title: what, ...(isNumbered ? {} : {scope: 'row'})}, what),
           ...cells.map(({words, odd}) => element('td', {class: odd ? 'left odd' : 'left'}, odd ? `▸ ${words}` : words))));
     }
     this.place.replaceChildren(...(rows.length > 0 ? [shown.node] : []));

@@ -92,10 +92,9 @@ class Section {
     }
     const {comm, history, now} = this;
     const shown = mostTime(comm);
-    const indices = [...new Set(objects(comm.ranks).map((rank) => text(rank.index)))].slice(0, 4).join(', ');
     const jobs = [...new Set(objects(comm.ranks).map((rank) => text(processOf(rank).job_id)))].filter(Boolean).slice(0, 4).join(', ');
-    put(this.facts, `${text(comm.comm)} · index ${indices}` + (jobs ? ` · job ${jobs}` : '') + (shown ? ` · ranks' p50, p99, bus: ` +
-        `${text(shown.op)} ${size(shown.size)}, ${text(shown.latency.measure)} (${text(shown.latency.source)}), since the start` : ''));
+    put(this.facts, [jobs && `Job ${jobs}`, shown && `p50, p99 and bus of each rank: ${text(shown.op)} ${size(shown.size)}, ` +
+        `${text(shown.latency.measure)} (${text(shown.latency.source)}), since the start`].filter(Boolean).join(' · '));
     const operations = objects(comm.operations).length > 0;
     this.operationTable.node.hidden = !operations;
     this.bucketTable.node.hidden = !operations;

@@ -53,11 +53,10 @@ function makeProblem({kind, comm}) {
     if (section) section.reveal();
   });
   const sentence = element('p');
-  const why = element('span');
   const step = element('span');
-  const hint = element('p', {class: 'quiet'}, 'First: ', step);
-  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, button, ' ', what, ' ', why), sentence, hint);
-  return {node, what, why, button, sentence, hint, step};
+  const hint = element('p', {class: 'quiet'}, 'Next: ', step);
+  const node = element('li', {'data-level': kind === 'hang' ? 'hang' : 'slow'}, element('p', {class: 'lead'}, lead, button, ' ', what), sentence, hint);
+  return {node, lead, what, button, sentence, hint, step};
 }
 
 function updateProblem(part, {kind, comm, finding}, now) {
@@ -68,8 +67,7 @@ function updateProblem(part, {kind, comm, finding}, now) {
     `Communicator ${name} has made no progress since ${since(number(finding.since), now)}.` :
     `Communicator ${name} waits for rank ${text(finding.rank)}.`);
   const verdict = kind === 'slow' ? '' : text(finding.verdict);
-  put(part.why, verdict && `[${text(finding.meaning) || verdict}]`);
-  mark(part.why, 'title', verdict ? `${verdict} to alerts, JSON and docs/debug-a-hang.md` : null);
+  mark(part.lead, 'title', verdict ? `${verdict} in alerts and JSON: ${text(finding.meaning) || 'see docs/debug-a-hang.md'}` : null);
   const step = text(finding.first_step, MOST_WORDS);
   part.hint.hidden = step === '';
   put(part.step, `${step}.`);

@@ -2,12 +2,12 @@
 // numbers.
 
 const RANK_COLUMNS = [
-  {title: 'Rank', kind: 'rank'}, {title: 'Pid'}, {title: 'GPU'},
+  {title: 'Rank', kind: 'rank'}, {title: 'Pid'}, {title: 'GPU', isOptional: true},
   {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
   {title: 'Calls'}, {title: 'Calls/s'},
   {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
-  {title: 'Blocks others', kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
-  {title: 'p50', kind: 'time'}, {title: 'p99', kind: 'time'}, {title: 'Bus', kind: 'time'},
+  {title: 'Blocks others', isOptional: true, kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
+  {title: 'p50', isOptional: true, kind: 'time'}, {title: 'p99', isOptional: true, kind: 'time'}, {title: 'Bus', isOptional: true, kind: 'time'},
 ];
 // More rows are of no use on a page; the JSON has all.
 const MOST_ROWS = 300;
@@ -17,14 +17,14 @@ const dash = (value, words) => (isNumber(value) ? words(value) : '–');
 function makeRow(columns, header) {
   const cells = columns.map((column, i) => (i === header ?
     element('th', {scope: 'row', class: column.left ? 'left' : ''}) :
-    element('td', {class: column.left ? 'left' : ''})));
+    element('td', {class: [column.left ? 'left' : '', column.kind || ''].join(' ').trim()})));
   return {node: element('tr', {}, ...cells), cells};
 }
 
 class RankTable {
   constructor() {
     const {node, body} = table('Ranks', RANK_COLUMNS);
-    Object.assign(this, {node, body});
+    Object.assign(this, {node, body, heads: [...node.querySelectorAll('thead th')]});
   }
 
   update(comm, history, now) {
@@ -63,6 +63,17 @@ class RankTable {
           mark(cells[3], 'title', why ? `Whether it is idle is not known: ${why}.` : null);
           mark(cells[5], 'title', contents[5].length > 40 ? contents[5] : null);
         });
+    this.hideEmpty();
+  }
+
+  // Hides optional columns in which no rank has a value, such as "Blocks others" without a straggler.
+  hideEmpty() {
+    const rows = [...(this.body.parts || new Map()).values()];
+    this.heads.forEach((head, i) => {
+      const isEmpty = RANK_COLUMNS[i].isOptional === true && rows.every(({cells}) => cells[i].shown === '–');
+      head.hidden = isEmpty;
+      for (const {cells} of rows) cells[i].hidden = isEmpty;
+    });
   }
 }
 

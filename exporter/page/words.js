@@ -60,8 +60,8 @@ function clock(unixSeconds) {
       `${two(date.getUTCHours())}:${two(date.getUTCMinutes())}:${two(date.getUTCSeconds())} UTC`;
 }
 
-// Returns the time of day, to compare with logs; with its date unless that is the date of `now`.
+// Returns "13:37:12 UTC (7.34 s)", with the date unless that is the date of `now`.
 function since(then, now) {
   const [day, ...time] = clock(then).split(' ');
-  return `${clock(now).startsWith(day) ? time.join(' ') : clock(then)}, ${seconds(now - then)}`;
+  return `${clock(now).startsWith(day) ? time.join(' ') : clock(then)} (${seconds(now - then)})`;
 }

@@ -186,7 +186,7 @@ class EndToEndTest(unittest.TestCase):
 
     def check_straggler(self, prometheus, job):
         self.wait_for_alert(
-            prometheus, "NcclSlowRank", r"^(Rank|Process) \d+ on \S+ .*is late: .* of its time \| First: nvidia-smi",
+            prometheus, "NcclSlowRank", r"^(Rank|Process) \d+ on \S+ .*is late: .* of its time \| Next: nvidia-smi",
             pid=str(job.ranks[LAST].pid))
 
     def check_hang(self, prometheus, job):

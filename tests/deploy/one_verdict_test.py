@@ -53,10 +53,10 @@ class OneVerdictTest(unittest.TestCase):
                 self.assertEqual(self.of_json(row["json"]), said)
                 self.assertEqual(self.of_metrics(row["metrics"]), said)
                 if said["first"]:
-                    self.assertIn("First: %s." % said["first"], row["watch"])
+                    self.assertIn("Next: %s." % said["first"], row["watch"])
                 if said["first"] and row["node"]:
                     self.assertIn(said, self.of_node(row["node"]))
-                    self.assertIn("First: %s." % said["first"], row["status"])
+                    self.assertIn("Next: %s." % said["first"], row["status"])
 
     @staticmethod
     def of_node(page):
@@ -138,7 +138,7 @@ class OneVerdictTest(unittest.TestCase):
         return {"exp_labels": {**labels, "severity": "warning"}, "exp_annotations": {
             "summary": "Rank %d%s is late: job 4711 loses %.4g%% of its time" % (
                 expected["rank"], self.where(labels), 100 * value),
-            "description": "First: %s." % labels["first_step"], "runbook_url": RUNBOOK + "#ncclslowrank"}}
+            "description": "Next: %s." % labels["first_step"], "runbook_url": RUNBOOK + "#ncclslowrank"}}
 
 
 if __name__ == "__main__":

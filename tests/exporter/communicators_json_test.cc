@@ -144,7 +144,7 @@ TEST(CommunicatorsJson, WhatTheDiagnosisSays) {
       CommunicatorsJson(SnapshotSet({process}), 1760000003250000000, ExampleDiagnosis()));
   const Json& comm = json["communicators"][0];
   EXPECT_EQ(comm["hang"], Json({{"verdict", "rank_not_called"},
-                                {"meaning", "a rank has not called what the others have called"},
+                                {"meaning", "a rank has not made a call that the others have made"},
                                 {"since", 1760000002.25},
                                 {"op", "AllReduce"},
                                 {"suspects", {3}},

@@ -30,8 +30,8 @@ class VerdictTest(DiagnoseCase):
         self.assertEqual(status, 3)
         first = text.split("\n")[0]
         self.assertRegex(first, r"^HANG  global rank %d on node-\d+ \(GPU \d+, pid \d+\) has not "
-                                r"called (\w+ #\d+( (to|and) #\d+)? \(up to \w+\)|what the others wait in), since \d\d:\d\d:\d\d UTC \(\d+ s\); \d+ of \d+ processes "
-                                r"wait\. First: py-spy dump --pid" % culprits[0])
+                                r"called (\w+ #\d+( (to|and) #\d+)? \(up to \w+\)|the others' operations), since \d\d:\d\d:\d\d UTC \(\d+ s\); \d+ of \d+ processes "
+                                r"wait\. Next: py-spy dump --pid" % culprits[0])
 
     def test_healthy(self):
         pages, _ = self.pages("healthy")
@@ -85,7 +85,7 @@ class VerdictTest(DiagnoseCase):
         host = verdict["stragglers"][0]["ranks"][0]["process"]["hostname"]
         first = "nvidia-smi -q -d PERFORMANCE on %s (is its GPU hot or throttled?), and top there (what else runs?)" % host
         self.assertEqual(verdict["stragglers"][0]["first"], first)
-        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d on %s \(GPU \d+, pid \d+\) arrives last at .* First: %s\. No hang is suspected" % (
+        self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d on %s \(GPU \d+, pid \d+\) arrives last at .* Next: %s\. No hang is suspected" % (
             looks[0][1][0], host, re.escape(first)))
 
     def test_one_look_is_enough_where_nobody_is_late(self):

@@ -108,18 +108,17 @@ TEST(JobVerdict, APidIsTheOneThatCountsThere) {
     return JobText(Look(AllOf(&job, {{0, 1}}), job.now()));
   };
   const std::string by_host = sentence_of(5, 4711, 0);
-  EXPECT_THAT(by_host,
-              HasSubstr("1 of 2 processes wait. First: py-spy dump --pid 4711 on node-a: "));
+  EXPECT_THAT(by_host, HasSubstr("1 of 2 processes wait. Next: py-spy dump --pid 4711 on node-a."));
   EXPECT_THAT(by_host, HasSubstr("Rank 1 (node-a, pid 4711, GPU 1)"));
   const std::string by_nobody = sentence_of(5, 0, 0);
   EXPECT_THAT(by_nobody,
-              HasSubstr("py-spy dump --pid 1 on node-a, in its container (PID namespace 6): "));
+              HasSubstr("py-spy dump --pid 1 on node-a, in its container (PID namespace 6)."));
   EXPECT_THAT(by_nobody, HasSubstr("Rank 1 (node-a, pid 1 in its container, GPU 1)"));
   EXPECT_THAT(by_nobody, HasSubstr("  1@6  "));
   // Of the endpoint's own container: its number is of no use on the host either.
   const std::string by_neighbour = sentence_of(5, 9, 6);
   EXPECT_THAT(by_neighbour,
-              HasSubstr("py-spy dump --pid 1 on node-a, in its container (PID namespace 6): "));
+              HasSubstr("py-spy dump --pid 1 on node-a, in its container (PID namespace 6)."));
   EXPECT_THAT(by_neighbour, HasSubstr("Rank 1 (node-a, pid 9, GPU 1)"));
 }
 

@@ -143,11 +143,11 @@ const std::vector<Row>& Rows() {
        [](int nnodes) { return Replaying(nnodes, 2, 100, 3); }},
       {"replay_behind", "rank_not_begun", 0, "py-spy dump --pid PID",
        [](int nnodes) { return Replaying(nnodes, 0, 101, 1); }},
-      {"replay_all_alike", "no_progress", -1, "the network",
+      {"replay_all_alike", "no_progress", -1, "check the network",
        [](int nnodes) { return Replaying(nnodes, 1, 101, 2); }},
       {"graph_not_launched", "rank_not_begun", 2, "py-spy dump --pid PID",
        [](int nnodes) { return InShortGraphs(nnodes, 2); }},
-      {"graphs_all_busy", "no_progress", -1, "the network",
+      {"graphs_all_busy", "no_progress", -1, "check the network",
        [](int nnodes) { return InShortGraphs(nnodes, -1); }},
       {"other_operation", "mismatched_operations", 2, "py-spy dump --pid PID",
        Waiting(2, [](SimulatedJob* job) { job->Launch(kComm, 2, "Broadcast"); })},
@@ -185,7 +185,7 @@ const std::vector<Row>& Rows() {
                })},
       {"stopped", "process_stopped", 2, "cat /proc/PID/status", Waiting(2), /*is_slow=*/false,
        /*is_stopped=*/true},
-      {"not_seen", "rank_not_seen", 4, "whether its process",
+      {"not_seen", "rank_not_seen", 4, "check that its process",
        [](int nnodes) {
          SimulatedJob job = RunningJob(5, nnodes);
          WaitFor(&job, -1);
@@ -198,7 +198,7 @@ const std::vector<Row>& Rows() {
          job.Launch(kComm, 0, "Recv");
          return job;
        }},
-      {"send_and_recv", "point_to_point", -1, "the stacks",
+      {"send_and_recv", "point_to_point", -1, "py-spy dump for the ranks",
        [](int nnodes) {
          SimulatedJob job(kRanks);
          job.AddCommunicator(kComm, {0, 1, 2, 3}, 0, nnodes);
@@ -206,7 +206,7 @@ const std::vector<Row>& Rows() {
          job.Launch(kComm, 2, "Recv");
          return job;
        }},
-      {"network", "no_progress", -1, "the network", Waiting(-1)},
+      {"network", "no_progress", -1, "check the network", Waiting(-1)},
       {"usual", "", -1, "",
        Waiting(0,
                [](SimulatedJob* job) {

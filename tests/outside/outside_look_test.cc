@@ -103,7 +103,7 @@ TEST(OutsideLook, ARankThatHasLaunchedFewer) {
       "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched 13,990 "
       "AllReduce, the others 14,000, and nothing has moved for 10 s. Its GPU runs nothing; 3 "
       "others "
-      "are busy. Next: py-spy dump --pid 1001 on 10.0.3.7: what its program does.");
+      "are busy. Next: py-spy dump --pid 1001 on 10.0.3.7.");
   const std::string text = JobText(host.looks.jobs[0]);
   EXPECT_NE(
       text.find(
@@ -125,7 +125,7 @@ TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
         "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has a GPU that runs "
         "nothing, while 3 others are busy, and nothing has moved for 10 s. All have launched as "
         "many "
-        "collectives. Next: py-spy dump --pid 1001 on 10.0.3.7: what its program does.");
+        "collectives. Next: py-spy dump --pid 1001 on 10.0.3.7.");
   }
 }
 
@@ -153,7 +153,7 @@ TEST(OutsideLook, AStoppedProcess) {
       host.Sentence(),
       "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is stopped by a signal "
       "(state T), and nothing has moved for 10 s. Next: cat /proc/1002/status /proc/1002/stack on "
-      "10.0.3.7: what holds it.");
+      "10.0.3.7 (stopped? a debugger? a driver call?).");
 }
 
 TEST(OutsideLook, AProcessThatIsGone) {
@@ -167,7 +167,7 @@ TEST(OutsideLook, AProcessThatIsGone) {
       "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse has ended (its pid is "
       "gone, and NCCL's RAS gets no answer), and nothing has moved for 10 s. Next: its log, and "
       "dmesg "
-      "on 10.0.3.7: why it ended.");
+      "on 10.0.3.7 (killed? out of memory?).");
 }
 
 TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {

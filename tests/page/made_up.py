@@ -53,8 +53,8 @@ def page(*communicators, time=NOW, health=health()):
 
 def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduce.", **more):
     return dict({"verdict": "rank_not_called", "since": since, "op": "AllReduce", "suspects": [3],
-                 "meaning": "a rank has not called what the others have called",
-                 "first_step": "py-spy dump --pid 24003 on node-17: what its program does",
+                 "meaning": "a rank has not made a call that the others have made",
+                 "first_step": "py-spy dump --pid 24003 on node-17",
                  "waiting": [0, 1, 2], "text": text}, **more)
 
 

@@ -129,12 +129,12 @@ class PageTest(PageCase):
                                         ".map((each) => each.querySelector('.badge').innerText)"),
                          ["■ HANG", "▲ SLOW"])
         self.assertIn("Rank 3 (pid 24003, GPU 3) has not called AllReduce.", shown.text("#verdict"))
-        # In words; the name that alerts have is there for who hovers.
-        why = "[...document.querySelectorAll('#verdict li .lead span')].find((each) => each.title)"
-        self.assertEqual(shown.evaluate(why + ".innerText"), "[a rank has not called what the others have called]")
-        self.assertIn("rank_not_called", shown.evaluate(why + ".title"))
-        self.assertIn("First: py-spy dump --pid 24003 on node-17: what its program does.", shown.text("#verdict"))
-        self.assertIn("First: nvidia-smi -q -d PERFORMANCE on node-17.", shown.text("#verdict"))
+        # The name that alerts have is in the tooltip only.
+        self.assertNotIn("rank_not_called", shown.text("#verdict"))
+        self.assertEqual(shown.evaluate("document.querySelector('#verdict li .badge').title"),
+                         "rank_not_called in alerts and JSON: a rank has not made a call that the others have made")
+        self.assertIn("Next: py-spy dump --pid 24003 on node-17.", shown.text("#verdict"))
+        self.assertIn("Next: nvidia-smi -q -d PERFORMANCE on node-17.", shown.text("#verdict"))
         self.assertIn("waits for rank 2", shown.text("#verdict"))
         self.assertEqual(shown.evaluate("document.title"), "HANG node-17 - NCCL Pulse")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('tr.suspect')].map((row) => "
@@ -158,12 +158,12 @@ class PageTest(PageCase):
         names = "[...document.querySelectorAll('h3 .name')].map((each) => each.textContent).join()"
         self.assertEqual(shown.wait(names), "tp-1,tp-0,tp-2")
         begun = time.gmtime(made_up.NOW - 14)
-        self.assertIn("has made no progress since %s, 14 s" % time.strftime("%H:%M:%S UTC", begun), shown.text("#verdict"))
+        self.assertIn("has made no progress since %s (14 s)." % time.strftime("%H:%M:%S UTC", begun), shown.text("#verdict"))
         endpoint.says = answer(2)
         self.assertEqual(shown.wait("%s.includes('new') && %s" % (names, names)), "tp-1,tp-0,tp-2,new")
         # The page also says the day if it is another one.
         endpoint.says = page(communicator(hang=hang(since=made_up.NOW - 90000)))
-        shown.wait("document.querySelector('#verdict').innerText.includes('since %s, 25 h 0 min')" %
+        shown.wait("document.querySelector('#verdict').innerText.includes('since %s (25 h 0 min)')" %
                    time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(made_up.NOW - 90000)))
         self.assert_clean(shown)
 
@@ -184,15 +184,19 @@ class PageTest(PageCase):
         odd = "document.querySelector('.calls td.odd')"
         shown.wait("!!%s && %s.innerText.includes('not called')" % (odd, odd))
         self.assertLessEqual(shown.evaluate(odd + ".getBoundingClientRect().right"), 400)
-        # In lines of one row each.
-        row = "document.querySelector('.calls tbody tr').getBoundingClientRect().height"
-        self.assertLess(shown.evaluate(row), 40)
+        # One numbering: that of the verdict.
+        self.assertEqual(shown.evaluate("document.querySelector('.calls thead tr').cells[0].innerText"), "call")
+        # What each rank called last is seen without scrolling, and no column is empty.
+        last = "document.querySelector('tr.suspect').cells[5].getBoundingClientRect().right"
+        self.assertLessEqual(shown.evaluate(last), 400)
+        self.assertEqual(shown.evaluate("[2, 10].map((i) => document.querySelector('tr.suspect').cells[i].offsetWidth > 0)"),
+                         [True, False])
         self.picture(shown, "calls-phone")
 
     def test_a_verdict_of_a_newer_endpoint_keeps_its_name(self):
         shown = self.look(page(communicator(hang=hang(verdict="all_asleep", meaning=None, first_step=None))))
-        self.assertIn("[all_asleep]", shown.text("#verdict"))
-        self.assertNotIn("First:", shown.text("#verdict"))
+        self.assertIn("all_asleep", shown.evaluate("document.querySelector('#verdict li .badge').title"))
+        self.assertNotIn("Next:", shown.text("#verdict"))
 
     def test_what_is_not_known_is_said(self):
         members = [rank(i) for i in range(4)]

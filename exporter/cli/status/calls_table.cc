@@ -94,18 +94,23 @@ std::string CallsTable(const Json& page, std::size_t lines, int width) {
     const auto& collectives = columns.back().collectives;
     if (!collectives.empty()) newest = std::max(newest, collectives.rbegin()->first);
   }
-  const std::string verdict = Text(At(page, "verdict"));
-  std::string out = absl::StrCat("communicator ", CommunicatorName(page), "  last collectives",
-                                 verdict.empty() ? "" : absl::StrCat("  [", verdict, "]"), "\n");
+  const std::string out =
+      absl::StrCat("communicator ", CommunicatorName(page), "  last collectives\n");
   if (newest == 0) return absl::StrCat(out, "  no collective is kept\n");
-  std::vector<std::vector<std::string>> rows(1, {"COLLECTIVE", "CALL"});
+  // As in the verdict: by operation and size, or over all collectives where operations differ.
+  const bool is_numbered = Text(At(page, "verdict")) == "mismatched_operations";
+  std::vector<std::vector<std::string>> rows(1);
+  if (is_numbered) rows[0].emplace_back("COLLECTIVE");
+  rows[0].emplace_back("CALL");
   for (const Column& column : columns) {
     rows[0].push_back(absl::StrCat(column.is_suspect ? ">> " : "", column.title));
   }
   const int64_t oldest = std::max<int64_t>(1, newest - static_cast<int64_t>(lines) + 1);
   for (int64_t number = oldest; number <= newest; ++number) {
     const std::string most = MostCalled(columns, number);
-    rows.push_back({absl::StrCat(number), most.empty() ? "differs" : most});
+    rows.emplace_back();
+    if (is_numbered) rows.back().push_back(absl::StrCat(number));
+    rows.back().push_back(most.empty() ? "differs" : most);
     for (const Column& column : columns) rows.back().push_back(CellOf(column, number, most));
   }
   return absl::StrCat(out, AlignedRows(rows, static_cast<std::size_t>(std::max(width, 0))));

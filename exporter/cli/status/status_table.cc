@@ -203,26 +203,31 @@ class TableMaker {
       if (!At(comm, "hang").is_null()) Hang(comm, At(comm, "hang"));
       const Json& straggler = At(comm, "straggler");
       if (straggler.is_null()) continue;
-      absl::StrAppend(&out_, "\n", Paint("SLOW", kYellow), "  communicator ",
-                      CommunicatorName(comm), " waits for ",
-                      Paint(absl::StrCat("rank ", Text(At(straggler, "rank"))), kYellow), "\n",
-                      Wrap(Text(At(straggler, "text")), 6, options_.width), First(straggler));
+      Finding("SLOW", kYellow, straggler,
+              absl::StrCat("Communicator ", CommunicatorName(comm), " waits for rank ",
+                           Text(At(straggler, "rank")), "."));
     }
   }
 
   void Hang(const Json& comm, const Json& hang) {
     const bool usual = At(hang, "usual") == true;
-    const char* color = usual ? kYellow : kRed;
-    absl::StrAppend(&out_, "\n", Paint(usual ? "WAIT" : "HANG", color), "  communicator ",
-                    CommunicatorName(comm), " makes no progress for ",
-                    Paint(SecondsWords(now_ - Number(At(hang, "since"))), color), "  [",
-                    Text(At(hang, "verdict")), usual ? ", an expected wait" : "", "]\n",
-                    Wrap(Text(At(hang, "text")), 6, options_.width), First(hang));
+    Finding(usual ? "WAIT" : "HANG", usual ? kYellow : kRed, hang,
+            absl::StrCat("Communicator ", CommunicatorName(comm), " has made no progress for ",
+                         SecondsWords(now_ - Number(At(hang, "since"))),
+                         usual ? ": an expected wait." : "."));
   }
 
-  std::string First(const Json& finding) const {
+  // Prints the finding's sentence, which names the rank, behind `word`; then the communicator and
+  // the next step.
+  void Finding(const std::string& word, const char* color, const Json& finding,
+               const std::string& communicator) {
+    constexpr std::size_t kIndent = 6;
+    const std::string text = Wrap(Text(At(finding, "text")), kIndent, options_.width);
     const std::string step = Text(At(finding, "first_step"));
-    return step.empty() ? "" : Wrap(absl::StrCat("First: ", step, "."), 6, options_.width);
+    absl::StrAppend(
+        &out_, "\n", Paint(word, color), text.substr(std::min(word.size(), text.size())),
+        Wrap(communicator, kIndent, options_.width),
+        step.empty() ? "" : Wrap(absl::StrCat("Next: ", step, "."), kIndent, options_.width));
   }
 
   void Communicator(const Json& comm) {

@@ -13,6 +13,8 @@ constexpr uint32_t kFewestSteps = 2;
 // The compute kernels outlast the operations by this factor. So all operations run beside them, and
 // a delay of the compute kernels shows in the total.
 constexpr double kComputeExcess = 1.1;
+constexpr double kComputeUs = 50;  // a kernel beside the operations
+constexpr double kLayerUs = 15;    // a layer's kernel, in front of its operation
 
 double LargestOf(const std::vector<Reply>& replies, double Reply::*field) {
   double largest = 0;
@@ -29,7 +31,6 @@ uint32_t RoundsFor(double us, double round_us) {
 Error Timer::CalibrateCompute() {
   Request request{};
   request.kind = RequestKind::kRun;
-  request.pin = options_.pin;
   request.compute_kernels = 20;
   request.compute_rounds = 10000;
   double round_us = 0;
@@ -52,7 +53,7 @@ Error Timer::CalibrateCompute() {
     round_us =
         sum_us / count / (static_cast<double>(request.compute_rounds) * request.compute_kernels);
     if (!(round_us > 0)) return "the compute kernel took no time";
-    request.compute_rounds = RoundsFor(options_.compute_us, round_us);
+    request.compute_rounds = RoundsFor(kComputeUs, round_us);
   }
   if (compute_rounds_ == 0) {
     round_us_ = round_us;
@@ -61,9 +62,7 @@ Error Timer::CalibrateCompute() {
   return {};
 }
 
-uint32_t Timer::LayerRounds() const {
-  return round_us_ > 0 ? RoundsFor(options_.layer_us, round_us_) : 1;
-}
+uint32_t Timer::LayerRounds() const { return round_us_ > 0 ? RoundsFor(kLayerUs, round_us_) : 1; }
 
 Error Timer::Time(int member, const Point& point, const Load& load, uint32_t processor,
                   Sample* sample) {
@@ -74,7 +73,6 @@ Error Timer::Time(int member, const Point& point, const Load& load, uint32_t pro
   request.compute_kernels = load.compute_kernels;
   request.compute_rounds = compute_rounds_;
   request.processor = processor;
-  request.pin = options_.pin;
   std::vector<Reply> replies;
   Error error = sets_->Call(member, request, &replies);
   if (!error.empty()) return error;
@@ -91,7 +89,7 @@ Error Timer::CalibrateLoad(const Point& point, double sample_us, Load* load) {
   trial.steps = kFewestSteps;
   trial.compute_kernels = point.compute ? 1 : 0;
   const double operations_per_step = OperationsPerStep(options_, point.mode);
-  double kernel_us = options_.compute_us;
+  double kernel_us = kComputeUs;
   for (int i = 0; i < kLoadTrials; ++i) {
     Sample mean = {0, 0};
     int count = 0;

@@ -66,10 +66,6 @@ Rarely needed
   --nccl=FILE       libnccl.so.2 to use (default: as the dynamic linker finds it)
   --graph-ops=N     operations per captured graph (default 10)
   --layers=N        of graph-decode's graph (default 64)
-  --layer-us=US     length of a layer's kernel (default 15)
-  --compute-us=US   length of a compute kernel (default 50)
-  --pin=yes|no      gives rank r the same processor in all configurations of a block (default yes)
-  --seed=N          of the order
   --hang-seconds=S  after which a silent configuration is given up (default 60)
 )";
 
@@ -143,12 +139,6 @@ Error ParseConfiguration(const std::string& text, std::vector<Configuration>* co
     configuration.environment.push_back(variable);
   }
   configurations->push_back(configuration);
-  return {};
-}
-
-Error ParseBool(const std::string& text, bool* value) {
-  if (text != "yes" && text != "no") return absl::StrCat("'", text, "' is neither yes nor no");
-  *value = text == "yes";
   return {};
 }
 
@@ -234,10 +224,6 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
       {"sample-ms", number(&options->sample_ms, 0.1, 1e4)},
       {"graph-ops", number(&options->graph_operations, 1, 10000)},
       {"layers", number(&options->layers, 1, 10000)},
-      {"layer-us", number(&options->layer_us, 1.0, 1e4)},
-      {"compute-us", number(&options->compute_us, 5.0, 1e5)},
-      {"pin", [&](const std::string& text) { return ParseBool(text, &options->pin); }},
-      {"seed", number(&options->seed, uint64_t{0}, ~uint64_t{0})},
       {"relative-limit", number(&relative_percent, 0.0, 1000.0)},
       {"absolute-limit-us", number(&options->criterion.absolute_us, 0.0, 1e6)},
       {"confidence", number(&options->confidence, 0.5, 0.9999)},

@@ -43,10 +43,6 @@ struct Options {
   double settle_seconds = 0;
   int graph_operations = 10;
   int layers = 64;
-  double layer_us = 15;
-  double compute_us = 50;
-  bool pin = true;
-  uint64_t seed = 1;
 
   Criterion criterion;
   double confidence = 0.95;

@@ -39,7 +39,6 @@ struct Request {
   uint32_t compute_kernels;
   uint32_t compute_rounds;
   uint32_t processor;  // index among the rank's processors
-  bool pin;
 };
 
 struct Reply {

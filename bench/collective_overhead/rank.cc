@@ -273,7 +273,7 @@ class Rank {
   }
 
   Error Run(const Request& request, Reply* reply) {
-    if (request.pin) processors_.Pin(request.processor, seat_.rank, nranks_);
+    processors_.Pin(request.processor, seat_.rank, nranks_);
     // Takes the GPU back from another process, raises its clocks, and synchronizes the ranks.
     const auto compute_once = [&] {
       return LaunchCompute(compute_stream_, compute_blocks_, request.compute_rounds);

@@ -20,7 +20,7 @@ Session::Session(const Options& options, double begin_seconds)
     : options_(options),
       begin_seconds_(begin_seconds),
       points_(Points(options)),
-      schedule_(options.seed),
+      schedule_(/*seed=*/1),
       sets_(options, &schedule_),
       timer_(options, &sets_, &schedule_) {
   for (const Launch launch : options.launches) {

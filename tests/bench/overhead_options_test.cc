@@ -108,14 +108,13 @@ TEST(OptionsTest, Everything) {
       ParseOptions({kSome, "--gpus=4", "--ops=all", "--sizes=8,1G", "--modes=graph",
                     "--compute=with", "--launch=threads,processes", "--pairs=40", "--rounds=4",
                     "--relative-limit=2.5", "--absolute-limit-us=0", "--confidence=0.99", "--csv=a",
-                    "--json=b", "--markdown=c", "--nccl=/x/libnccl.so.2", "--pin=no", "--seed=9"},
+                    "--json=b", "--markdown=c", "--nccl=/x/libnccl.so.2"},
                    &options),
       "");
   EXPECT_THAT(options.devices, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(options.operations.size(), 6u);
   EXPECT_EQ(options.seconds, 0);  // as many as asked for, however long
   EXPECT_DOUBLE_EQ(options.criterion.relative, 0.025);
-  EXPECT_FALSE(options.pin);
   EXPECT_EQ(Points(options).size(), 12u);
 }
 

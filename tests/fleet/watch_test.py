@@ -387,12 +387,6 @@ class WatchTest(DiagnoseCase):
         process.terminate()
         self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
 
-    def test_it_ends_when_it_is_told(self):
-        _, _, arguments = self.hung_job()
-        _, process = self.watch(*arguments)
-        process.terminate()
-        self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
-
 
 if __name__ == "__main__":
     running.main(at_once=3)

@@ -76,17 +76,6 @@ INSTANTIATE_TEST_SUITE_P(
                       Refusal{"any_file", {SYS_openat, EACCES}, true}),
     [](const ::testing::TestParamInfo<Refusal>& info) { return std::string(info.param.name); });
 
-// A kernel before 5.14 does not know how to populate.
-TEST_IN_CHILD(MemoryTest, OldKernel) {
-  FindProfiler(5);
-  if (!RefuseSystemCalls({{SYS_madvise, EINVAL}})) {
-    SkipScenario("seccomp filters are not permitted here");
-  }
-  RunJob();
-  EXPECT_TRUE(WarningsWith("memory").empty());
-  EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 2u * kOperationSlots);
-}
-
 // No thread may be started: limits on processes count threads too.
 TEST_IN_CHILD(MemoryTest, NoThread) {
   FindProfiler(5);
@@ -122,17 +111,6 @@ TEST(MemoryTest, NeitherSharedNorPrivate) {
     }
     EXPECT_EQ(WarningsWith("memory").size(), 1u);
   });
-}
-
-TEST_IN_CHILD(MemoryTest, SegmentIsSealed) {
-  NcclCommunicator comm(1);
-  ASSERT_EQ(FindSegments().size(), 1u);
-  const int fd = FindSegments()[0];
-  const int seals = fcntl(fd, F_GET_SEALS);
-  EXPECT_EQ(seals & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
-            F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-  EXPECT_NE(ftruncate(fd, 0), 0);
-  EXPECT_NE(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0) << "a program that the job starts must not get it";
 }
 
 }  // namespace

@@ -231,21 +231,6 @@ TEST_IN_CHILD(SettingsTest, ReadOnce) {
   EXPECT_EQ(ReadSnapshot().timing, "auto");
 }
 
-TEST_IN_CHILD(SettingsTest, SeriesLimitIsKept, {"NCCL_PULSE_SERIES_LIMIT", "16"}) {
-  NcclCommunicator comm(1);
-  static const char* const kFunctions[] = {"AllReduce", "AllGather", "Broadcast", "Reduce"};
-  constexpr uint64_t kCalls = 400;
-  for (uint64_t i = 0; i < kCalls; ++i) {
-    Start(comm.context(), CallEvent(kFunctions[i % 4], uint64_t{1} << (i / 4 % 32), "ncclInt8"));
-  }
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  const CommunicatorSnapshot& measured = Find(snapshot, 1);
-  EXPECT_EQ(Calls(measured), kCalls);
-  EXPECT_GT(measured.overflowed_operations, 0u);
-  EXPECT_LE(measured.calls.size(), 17u);
-  EXPECT_LE(snapshot.series_used, 16u);
-}
-
 // What was asked for and cannot be is said, once; the default asks for nothing.
 TEST(SettingsTest, NetworkWindowThatCanNotBe) {
   RunInChild({{"NCCL_PULSE_NETWORK_WINDOW", "100"}, {"NCCL_PULSE_TIMING", "off"}}, [] {

@@ -190,11 +190,7 @@ int Main(const std::string& plugin, int thread_count, int collectives,
   _Exit(0);  // skips the plugin's threads and its shutdown
 }
 
-}  // namespace
-}  // namespace nccl_pulse::bench
-
-int main(int argc, char** argv) {
-  using namespace nccl_pulse::bench;
+int Run(int argc, char** argv) {
   if (argc != 5) return 2;
   const std::string version = argv[2];
   const int threads = atoi(argv[3]);
@@ -208,3 +204,8 @@ int main(int argc, char** argv) {
   if (version == "query") return Main<Queries>(argv[1], threads, collectives);
   return 2;
 }
+
+}  // namespace
+}  // namespace nccl_pulse::bench
+
+int main(int argc, char** argv) { return nccl_pulse::bench::Run(argc, argv); }

@@ -73,8 +73,8 @@ class Events {
   std::unordered_map<Event*, std::unique_ptr<Event>> events_;
 };
 Events& AllEvents() {
-  static auto* const events = new Events;  // not destroyed: threads may still use them at the end
-  return *events;
+  static auto* const kEvents = new Events;  // not destroyed: threads may still use them at the end
+  return *kEvents;
 }
 
 thread_local int t_capture_mode = kModeGlobal;

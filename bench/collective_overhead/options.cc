@@ -268,7 +268,7 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
     }
   }
   if (options->configurations.size() < 2) return "--config is needed at least once";
-  const Error error = AddTwin(&options->configurations);
+  Error error = AddTwin(&options->configurations);
   if (!error.empty()) return error;
   if (options->pairs > 0 && options->pairs < options->rounds) {
     return "--rounds: there are not so many pairs";

@@ -73,7 +73,7 @@ ProcessSnapshot ProcessOf(const JobLayout& layout, const JobRunOptions& options,
   process.pid = (options.is_other_job ? kOtherPids : 1000) + 100 * options.attempt +
                 number % layout.gpus_per_node;
   process.plugin_version = "0.1.0";
-  process.hostname = absl::StrFormat(options.has_own_hosts ? "other-%03d" : "node-%03d", node);
+  process.hostname = absl::StrFormat("%s-%03d", options.has_own_hosts ? "other" : "node", node);
   process.global_rank = std::to_string(number);
   process.local_rank = std::to_string(number % layout.gpus_per_node);
   process.job_id =

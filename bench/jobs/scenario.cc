@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "bench/jobs/describe.h"
 #include "bench/jobs/families.h"
 #include "bench/jobs/random_layouts.h"
 #include "exporter/diagnosis/diagnosis.h"
@@ -15,7 +16,6 @@
 #include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/waits/arrows.h"
-#include "exporter/diagnosis/waits/describe.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/snapshot_union.h"
 

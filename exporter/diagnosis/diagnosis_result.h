@@ -49,9 +49,7 @@ struct Hang {
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
-  // kMismatched has them: the ranks that called alike, each group in order.
-  std::vector<std::vector<int32_t>> sides;
-  ReplayPlace replay{};  // where those that wait stand, if that is within one
+  ReplayPlace replay{};            // where those that wait stand, if that is within one
 };
 
 // The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of

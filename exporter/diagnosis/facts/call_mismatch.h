@@ -44,6 +44,11 @@ Mismatch CompareSides(const CommunicatorFacts& facts);
 // one order. Null when they did, or when it is not known.
 std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts);
 
+// Of the first collective that the ranks did not call alike, by the order of their last calls
+// (call_order.cc). Null: all called alike as far as that is known. Ranks whose calls are not known that
+// far back, or that have not come so far, are on no side. Calls that made nothing have no number.
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts);
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_FACTS_CALL_MISMATCH_H_

@@ -1,5 +1,14 @@
-#include "exporter/diagnosis/facts/call_order.h"
-
+// Finds the first collective that the ranks of a communicator did not call alike, by the order of
+// their last calls. Counts say nothing of it once all hosts have gone on behind it.
+//
+// A call is known by its number among the collectives of its communicator, so it does not matter
+// when each rank was looked at. Compared is what NCCL demands to be equal and reports: operation
+// and bytes, then the root. A call that all have completed holds up nobody, however they called it:
+// compared is only what some rank is known to have in flight, and the data type only of what
+// reduces: the others move bytes. Not compared: the reduction, which is not kept, and Send and
+// Recv, which may differ. Collectives of one group may be called in any order.
+//
+// Cost: of the order of the calls that are compared.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -11,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "exporter/diagnosis/facts/call_mismatch.h"
 #include "metrics/size_class.h"
 
 namespace nccl_pulse {

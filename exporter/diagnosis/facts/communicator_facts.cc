@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -26,18 +27,6 @@ Calls CapturedCallsOf(const CommunicatorSnapshot& communicator) {
   return calls;
 }
 
-bool MayLeave(const Calls& captured) {
-  return std::any_of(captured.begin(), captured.end(),
-                     [](const auto& call) { return !WaitsForAll(call.first.first); });
-}
-
-bool AreCapturedAlike(const RankView& a, const RankView& b) {
-  const GraphPlace& one = a.communicator->graph_place;
-  const GraphPlace& other = b.communicator->graph_place;
-  return one.captures == other.captures && one.followed == other.followed &&
-         one.captures < GraphPlace::kMost;
-}
-
 // Tells how far a rank has come.
 using Progress = std::pair<uint64_t, uint32_t>;
 Progress ProgressOf(const RankView& rank) {
@@ -55,11 +44,13 @@ ReplaysKnown AreKnown(const Ranks& live) {
     Calls calls = CapturedCallsOf(communicator);
     if (rank == live.front()) {
       captured = std::move(calls);
-    } else if (calls != captured || !AreCapturedAlike(*rank, *live.front())) {
+    } else if (calls != captured) {
       return ReplaysKnown::kDiffer;
     }
   }
-  return MayLeave(captured) ? ReplaysKnown::kMayLeave : ReplaysKnown::kYes;
+  if (live.size() > 1 && !AreCapturedAlike(live)) return ReplaysKnown::kDiffer;
+  return MayLeaveReplays(*live.front()->communicator) ? ReplaysKnown::kMayLeave
+                                                      : ReplaysKnown::kYes;
 }
 
 // Not if ranks have begun as many replays, and the last one of another graph.
@@ -81,12 +72,7 @@ bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
   });
 }
 
-bool IsAnyWithin(const Ranks& ranks) {
-  for (const RankView* rank : ranks) {
-    if (rank->activity.is_in_replay) return true;
-  }
-  return false;
-}
+bool IsWithin(const RankView* rank) { return rank->activity.is_in_replay; }
 
 }  // namespace
 
@@ -112,14 +98,14 @@ ReplayFacts CompareReplays(const Ranks& live) {
   facts.ahead = &first;
   if (ahead.empty()) {
     facts.behind.clear();
-    facts.are_all_within = std::all_of(
-        live.begin(), live.end(), [](const RankView* rank) { return rank->activity.is_in_replay; });
+    facts.are_all_within = std::all_of(live.begin(), live.end(), IsWithin);
     return facts;
   }
-  facts.is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
+  const bool is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
   // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
   // count of who seems not to have begun it is not right.
-  if (facts.is_not_begun && first.communicator->graph_place.stamps > 1 && !IsAnyWithin(ahead)) {
+  if (is_not_begun && first.communicator->graph_place.stamps > 1 &&
+      std::none_of(ahead.begin(), ahead.end(), IsWithin)) {
     facts.behind.clear();
     return facts;
   }
@@ -143,23 +129,22 @@ int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
                                 view.network_moved_realtime_ns});
 }
 
-// The same of a `halted` rank, as it was last seen.
-int64_t HaltedSince(const RankView& rank) {
-  return std::max(SeenInFlightSince(*rank.communicator),
-                  rank.communicator->last_completion_realtime_ns);
-}
-
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   const auto is_long = [facts](int64_t since) {
     return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->hang_after_ns;
   };
   const CommunicatorSnapshot& communicator = *rank.communicator;
+  const auto add_stuck = [&](int64_t since) {
+    if (is_long(since)) facts->stuck_since_ns = std::min(facts->stuck_since_ns, since);
+  };
   facts->live.push_back(&rank);
-  if (is_long(NoProgressSince(*facts->view, rank))) facts->stuck.push_back(&rank);
+  add_stuck(NoProgressSince(*facts->view, rank));
   if (rank.is_stopped) {
     facts->stopped.push_back(&rank);
-    if (SeenInFlightSince(communicator) != 0 && is_long(HaltedSince(rank))) {
-      facts->halted.push_back(&rank);
+    // As it was last seen.
+    const int64_t in_flight_ns = SeenInFlightSince(communicator);
+    if (in_flight_ns != 0) {
+      add_stuck(std::max(in_flight_ns, communicator.last_completion_realtime_ns));
     }
   }
   if (IsInsideNccl(rank) && is_long(rank.activity.since_realtime_ns)) {
@@ -272,12 +257,7 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
 }
 
 void FindStoppedLater(CommunicatorFacts* facts) {
-  if (facts->stopped.empty()) return;
-  int64_t since = INT64_MAX;
-  for (const RankView* rank : facts->stuck) {
-    since = std::min(since, NoProgressSince(*facts->view, *rank));
-  }
-  for (const RankView* rank : facts->halted) since = std::min(since, HaltedSince(*rank));
+  const int64_t since = facts->stuck_since_ns;
   if (since == INT64_MAX) return;
   const auto later = std::stable_partition(
       facts->stopped.begin(), facts->stopped.end(), [since](const RankView* rank) {
@@ -306,6 +286,56 @@ const Calls& CommunicatorFacts::CallsOf(const RankView& rank) const {
 
 bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
   return Excess(CallsOf(rank), least).empty();
+}
+
+std::string LastCalled(const Ranks& waiting) {
+  std::set<std::string> names;
+  for (const RankView* rank : waiting) names.insert(rank->communicator->last_call_op);
+  if (names.size() == 1 && !names.begin()->empty()) return *names.begin();
+  std::set<std::string> all;
+  for (const RankView* rank : waiting) {
+    for (const auto& call : rank->communicator->calls) all.insert(call.op);
+  }
+  return all.size() == 1 ? *all.begin() : "";
+}
+
+bool IsBehindOwnWork(const CommunicatorFacts& facts) {
+  bool any = false;
+  for (const RankView* rank : facts.live) {
+    if (rank->activity.is_idle()) continue;
+    if (rank->activity.oldest_launch != OldestLaunch::kNotBegun) return false;
+    any = true;
+  }
+  return any;
+}
+
+Ranks BehindUnseen(const CommunicatorFacts& facts) {
+  Ranks unseen;
+  for (const RankView* rank : facts.behind) {
+    const bool is_said = Contains(facts.stopped, rank) || Contains(facts.owing, rank);
+    if (rank->activity.is_unknown() && !is_said) unseen.push_back(rank);
+  }
+  return unseen;
+}
+
+bool IsOwedProven(const CommunicatorFacts& facts) {
+  if (facts.owing.empty() || facts.is_mismatched) return false;
+  return !facts.view->has_point_to_point ||
+         (facts.are_all_live() &&
+          std::all_of(facts.live.begin(), facts.live.end(), [&facts](const RankView* rank) {
+            return rank->InFlightSince() != 0 || Contains(facts.owing, rank);
+          }));
+}
+
+Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks) {
+  Calls owed;
+  for (const RankView* rank : ranks) {
+    for (const auto& [kind, count] :
+         Excess(facts.calls[facts.most], facts.abandoned.CountWithout(*rank))) {
+      owed[kind] = std::max(owed[kind], count);
+    }
+  }
+  return owed;
 }
 
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {

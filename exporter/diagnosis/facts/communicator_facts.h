@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <iterator>
+#include <string>
 #include <vector>
 
 #include "exporter/diagnosis/facts/abandoned_calls.h"
@@ -47,7 +48,6 @@ struct ReplayFacts {
   // All empty unless they are known. Of the live ranks:
   Ranks behind;                     // furthest behind; empty when all are alike
   const RankView* ahead = nullptr;  // one that is furthest ahead
-  bool is_not_begun = false;        // those behind have begun fewer replays than that one
   bool are_all_within = false;      // each has a replay in flight, at the same place
 };
 
@@ -67,17 +67,25 @@ inline Ranks Without(const Ranks& ranks, const Ranks& others) {
   return left;
 }
 
+template <typename Predicate>
+Ranks Where(const Ranks& ranks, const Predicate& predicate) {
+  Ranks found;
+  std::copy_if(ranks.begin(), ranks.end(), std::back_inserter(found), predicate);
+  return found;
+}
+
 struct CommunicatorFacts {
   const CommunicatorView* view;
   int64_t now_ns, hang_after_ns;
+
+  // Since when the first rank has had work in flight without progress, if for hang_after; INT64_MAX: none.
+  int64_t stuck_since_ns = INT64_MAX;
 
   Ranks live;
   Ranks failed;  // the driver of their GPU answers with an error, live or gone
   // These are of the live ones.
   Ranks stopped;        // their process is not running
   Ranks stopped_later;  // nor is theirs, but it was when the others already waited
-  Ranks stuck;          // work is in flight and has not progressed for hang_after
-  Ranks halted;         // stopped, with work in flight as was last seen, for that long
   Ranks inside;         // IsInsideNccl, for that long
   Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
 
@@ -114,6 +122,22 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
 
 // Since when the calls of an `unreported` one stand.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
+
+// Returns what all waiting ranks called last, when that is one operation; else "".
+std::string LastCalled(const Ranks& waiting);
+
+// Every launch of the ranks here is known not to have begun: none holds up another, or is held up.
+bool IsBehindOwnWork(const CommunicatorFacts& facts);
+
+// Ranks that have called less, and of which it is not known whether they wait.
+Ranks BehindUnseen(const CommunicatorFacts& facts);
+
+// Says whether idle ranks are known to hold up the others. Behind a Send or Recv in flight a rank may
+// wait for another one than the one that owes a collective, unless nobody else is left.
+bool IsOwedProven(const CommunicatorFacts& facts);
+
+// The most that any of `ranks` has not called and the rank ahead has.
+Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks);
 
 }  // namespace nccl_pulse
 

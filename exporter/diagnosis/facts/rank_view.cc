@@ -208,6 +208,19 @@ void FindPipelines(std::vector<CommunicatorView>* views) {
 
 }  // namespace
 
+bool HasPeer(const std::vector<uint64_t>& peers, int64_t rank) {
+  return std::binary_search(peers.begin(), peers.end(), static_cast<uint64_t>(rank));
+}
+
+bool AreCapturedAlike(const Ranks& ranks) {
+  const GraphPlace& first = ranks.front()->communicator->graph_place;
+  return std::all_of(ranks.begin(), ranks.end(), [&first](const RankView* rank) {
+    const GraphPlace& place = rank->communicator->graph_place;
+    return place.captures == first.captures && place.followed == first.followed &&
+           place.captures < GraphPlace::kMost;
+  });
+}
+
 SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b) {
   if (&a == &b) return SameGpu::kYes;
   const auto compare = [](const std::string& one, const std::string& other) {

@@ -43,6 +43,12 @@ struct RankView {
 
 using Ranks = std::vector<const RankView*>;
 
+// `peers`: as PeersSnapshot has them, in order.
+bool HasPeer(const std::vector<uint64_t>& peers, int64_t rank);
+
+// They have captured as many CUDA graphs, of which as many are followed. Each rank numbers its own.
+bool AreCapturedAlike(const Ranks& ranks);
+
 struct CommunicatorView {
   uint64_t comm_id;
   uint32_t number = 0;    // among those with this id (same_ids.h)

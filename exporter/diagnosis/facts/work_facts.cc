@@ -18,14 +18,13 @@ bool IsUnread(const RankView& rank) {
   return state == WorkState::kStuck || (IsFollowed(state) && rank.is_stopped && runs);
 }
 
-// Operations were captured that a rank may leave before the others come.
+}  // namespace
+
 bool MayLeaveReplays(const CommunicatorSnapshot& communicator) {
   return std::any_of(
       communicator.calls.begin(), communicator.calls.end(),
       [](const CallCountSnapshot& call) { return call.captured && !WaitsForAll(call.op); });
 }
-
-}  // namespace
 
 WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
   WorkFacts facts;

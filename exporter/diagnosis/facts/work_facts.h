@@ -39,6 +39,9 @@ struct WorkFacts {
   bool stands() const { return !busy.empty(); }
 };
 
+// Operations were captured that a rank may leave before the others come.
+bool MayLeaveReplays(const CommunicatorSnapshot& communicator);
+
 WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
 
 }  // namespace nccl_pulse

@@ -54,16 +54,6 @@ int ComparedClass(const TimedCallSnapshot& call) {
   return IsGrouped(call.op) ? -1 : call.size_class;
 }
 
-// Each rank numbers the graphs that it captured itself.
-bool AreCapturedAlike(const std::vector<const RankView*>& ranks) {
-  const GraphPlace& first = ranks.front()->communicator->graph_place;
-  return std::all_of(ranks.begin(), ranks.end(), [&first](const RankView* rank) {
-    const GraphPlace& place = rank->communicator->graph_place;
-    return place.captures == first.captures && place.followed == first.followed &&
-           place.captures < GraphPlace::kMost;
-  });
-}
-
 }  // namespace
 
 std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {

@@ -1,9 +1,8 @@
 #include "exporter/diagnosis/waits/arrows.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "exporter/diagnosis/facts/call_facts.h"
-#include "exporter/diagnosis/facts/call_order.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 #include "exporter/diagnosis/waits/own_work.h"
 
@@ -47,6 +46,17 @@ void FindMismatch(ViewWaits* waits) {
   } else if (facts.behind.empty() && facts.owing.empty() && !facts.view->has_point_to_point) {
     waits->mismatch = CompareOrder(facts);
   }
+}
+
+// What idle ranks have not called is all among the launches that have not begun. A call that is not
+// reported may have begun before them.
+bool AreOwedLaunched(const CommunicatorFacts& facts) {
+  const uint64_t owed = Total(facts.owed);
+  return std::all_of(facts.live.begin(), facts.live.end(), [owed](const RankView* rank) {
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    return !rank->activity.is_in_flight() ||
+           communicator.launches - communicator.launches_completed >= owed;
+  });
 }
 
 void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <set>
 
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/facts/member.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
@@ -24,6 +23,19 @@ bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_l
       return each.doing == Doing::kNotBegun || each.rank->communicator->launches < most_launches;
   }
   return false;
+}
+
+// Ranks that have called least. A rank whose own calls stand unreported is named only if no call of
+// another rank can be what it waits for.
+Ranks NamedByCounts(const CommunicatorFacts& facts) {
+  Ranks named;
+  if (!facts.are_all_live() || facts.view->has_point_to_point) return named;
+  for (const RankView* rank : facts.behind) {
+    if (Contains(facts.unreported, rank) && facts.IsFurthestBehind(*rank)) {
+      named.push_back(rank);
+    }
+  }
+  return named;
 }
 
 void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t call,

@@ -280,9 +280,7 @@ class Decision {
       finding->since_ns = std::min(finding->since_ns, since_ns);
       if (since_ns == INT64_MAX) continue;  // its ranks wait for less than the threshold
       least_ns = std::min(least_ns, before_ns);
-      const auto waited = static_cast<double>(ElapsedNs(now_ns_, since_ns));
-      is_usual &= before_ns != UINT64_MAX && before_ns >= kLeastLongWaitNs &&
-                  waited <= kUsualFactor * static_cast<double>(before_ns);
+      is_usual &= before_ns != UINT64_MAX && IsUsual(ElapsedNs(now_ns_, since_ns), before_ns);
     }
     if (finding->since_ns == INT64_MAX) finding->since_ns = now_ns_;
     finding->longest_wait_before_ns = least_ns == UINT64_MAX ? 0 : least_ns;

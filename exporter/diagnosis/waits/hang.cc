@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/waits/sentences.h"
 #include "exporter/diagnosis/waits/stall.h"
 #include "exporter/diagnosis/words/rank_words.h"
@@ -35,11 +34,6 @@ Hang ToHang(const Stall& stall) {
   hang.replay = stall.replay;
   for (const auto& [view, rank] : stall.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
-  }
-  if (stall.verdict == HangVerdict::kMismatched) {
-    for (const CallSide& side : stall.waits->mismatch->sides) {
-      hang.sides.push_back(RankNumbers(side.ranks));
-    }
   }
   const bool is_absent = stall.situation == Situation::kBeingMade && !stall.suspects.empty();
   if (is_absent) hang.absent_in = stall.absent_in;
@@ -74,22 +68,7 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
   }
   if (queued.waiting.empty()) return std::nullopt;
   queued.op = LastCalled(queued.waiting);
-  std::optional<uint64_t> unseen;
-  for (const RankView* rank : queued.waiting) {
-    const std::vector<CommunicatorSnapshot>& all = rank->process->communicators;
-    const std::size_t count = std::min(all.size(), kMostSearched);
-    for (std::size_t i = 0; i < count && !unseen; ++i) {
-      const CommunicatorSnapshot& each = all[i];
-      const RankActivity activity = ActivityOf(*rank->process, each, now_ns);
-      const bool is_unseen = activity.is_unknown() || activity.is_quiet();
-      if (&each != rank->communicator && is_unseen && !each.finalized &&
-          CompareGpus(each, *rank->communicator) != SameGpu::kNo) {
-        unseen = each.comm_id;
-      }
-    }
-  }
-  return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting),
-                QueuedWords(queued, unseen)};
+  return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting), QueuedWords(queued, true)};
 }
 
 std::string NoteOf(const ViewWaits& waits) {

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/facts/exchange.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
@@ -21,6 +20,23 @@ bool HasGoneOn(const RankView& rank) {
     return std::max({each.last_launch_realtime_ns, each.unreported_since_realtime_ns,
                      each.graph_moved_realtime_ns, each.init_realtime_ns}) > made.init_realtime_ns;
   });
+}
+
+// One rank alone has called more, in operations that a rank may leave before the others come: it
+// may be the root, and have left.
+bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind) {
+  Calls least = facts.CallsOf(*behind.front());
+  for (const RankView* rank : behind) least = Common(least, facts.CallsOf(*rank));
+  const auto ahead =
+      std::count_if(facts.calls.begin(), facts.calls.end(),
+                    [&least](const Calls& calls) { return !Excess(calls, least).empty(); });
+  if (ahead != 1) return false;
+  for (const RankView* rank : behind) {
+    for (const auto& [kind, count] : Excess(facts.calls[facts.most], facts.CallsOf(*rank))) {
+      if (WaitsForAll(kind.first)) return false;
+    }
+  }
+  return true;
 }
 
 // Ranks of `other` that are not seen in `here`, if the ranks that are seen are the same in both.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
 namespace nccl_pulse {

@@ -1,14 +1,9 @@
 #include <algorithm>
 
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
 namespace nccl_pulse {
 namespace {
-
-bool Has(const std::vector<uint64_t>& ranks, const RankView& rank) {
-  return std::binary_search(ranks.begin(), ranks.end(), static_cast<uint64_t>(rank.rank()));
-}
 
 struct PeerWait {
   std::size_t at, peer;  // members
@@ -134,7 +129,7 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
     const bool has_come = waits.members[peer_at].is_in_flight();
     const bool is_mutual =
         has_come && others.are_known &&
-        Has(sends ? others.receives_from : others.sends_to, *waits.members[at].rank);
+        HasPeer(sends ? others.receives_from : others.sends_to, waits.members[at].rank->rank());
     if (!has_come) missing.push_back(peer_at);
     all.push_back({at, peer_at, sends, is_mutual});
   };

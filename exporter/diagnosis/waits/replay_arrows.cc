@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
 namespace nccl_pulse {

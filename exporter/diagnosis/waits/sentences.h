@@ -5,7 +5,6 @@
 #ifndef EXPORTER_DIAGNOSIS_WAITS_SENTENCES_H_
 #define EXPORTER_DIAGNOSIS_WAITS_SENTENCES_H_
 
-#include <optional>
 #include <string>
 
 #include "exporter/diagnosis/waits/stall.h"
@@ -17,8 +16,9 @@ std::string StallWords(const Stall& stall);
 // "Recv from rank 1": the call that the suspects have not made; "": there are several.
 std::string MissingPeerCall(const Stall& stall);
 
-// GPUs that have not begun what they launched, and that nobody is known to wait for.
-std::string QueuedWords(const Stall& queued, std::optional<uint64_t> unseen_elsewhere);
+// GPUs that have not begun what they launched, and that nobody is known to wait for. `with_elsewhere`:
+// also where they may wait unseen.
+std::string QueuedWords(const Stall& queued, bool with_elsewhere);
 
 // One rank has made calls that the others have not, and may have finished them.
 std::string AheadWords(const Ranks& behind, const RankView& ahead, const Calls& calls);

@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "absl/strings/str_join.h"
-#include "exporter/diagnosis/facts/call_facts.h"
 #include "exporter/diagnosis/waits/usual_wait.h"
 
 namespace nccl_pulse {
@@ -65,6 +64,67 @@ Ranks OddOnes(const Mismatch& mismatch) {
   return odd;
 }
 
+// Of the last call of this kind. 0: there is none, or some were captured, which tables count and the
+// comparison of ranks does not.
+uint64_t NumberOf(const std::pair<std::string, int>& kind,
+                  const CommunicatorSnapshot& communicator) {
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : communicator.calls) {
+    if (call.op != kind.first || call.size_class != kind.second) continue;
+    if (call.captured && call.calls != 0) return 0;
+    calls += call.calls;
+  }
+  return calls;
+}
+
+// Says how often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
+// not called, or not equally often, or captured, are left out.
+Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
+  Calls before;
+  for (const auto& [kind, count] : owed) {
+    std::set<uint64_t> each;
+    for (const RankView* rank : ranks) each.insert(NumberOf(kind, *rank->communicator));
+    if (each.size() == 1 && *each.begin() != 0) before[kind] = *each.begin();
+  }
+  return before;
+}
+
+// The call that all of `ranks` made last, with its number, if it is of an operation that they owe:
+// then it might be taken for what they have not called. Else nothing.
+Calls LastOfOwed(const Calls& owed, const Ranks& ranks) {
+  Calls last;
+  for (const RankView* rank : ranks) {
+    const CommunicatorSnapshot& communicator = *rank->communicator;
+    last[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
+  }
+  if (last.size() != 1) return {};
+  // Without a size: some calls made nothing, and tables count them, too.
+  const bool is_owed = std::any_of(owed.begin(), owed.end(), [&last](const auto& each) {
+    return each.first.first == last.begin()->first.first && each.first.second >= 0;
+  });
+  return is_owed ? CallsBefore(last, ranks) : Calls();
+}
+
+// Says whether one of the waiting ranks may wait in a Send or Recv.
+bool IsPointToPointPossible(const Ranks& waiting) {
+  return !std::all_of(waiting.begin(), waiting.end(), [](const auto* rank) {
+    return IsCollective(rank->communicator->last_call_op);
+  });
+}
+
+constexpr std::size_t kMostUnseen = 8;
+// Ranks of which nothing has been seen here.
+std::vector<int32_t> UnseenRanks(const CommunicatorFacts& facts) {
+  std::vector<int32_t> unseen;
+  std::size_t at = 0;
+  const std::vector<RankView>& seen = facts.view->ranks;
+  for (int32_t rank = 0; rank < facts.view->nranks && unseen.size() < kMostUnseen; ++rank) {
+    while (at < seen.size() && seen[at].rank() < rank) ++at;
+    if (at == seen.size() || seen[at].rank() != rank) unseen.push_back(rank);
+  }
+  return unseen;
+}
+
 class StallMaker {
  public:
   StallMaker(const std::vector<CommunicatorView>& views, const Waits& waits, int64_t now_ns)
@@ -101,7 +161,10 @@ class StallMaker {
         const Finding& finding = job.findings[i];
         if ((*stalls)[view] || (!has_wait_ && HasStart(finding))) continue;
         Begin(view, first + static_cast<int>(i));
-        stall_.is_usual = has_start_ ? finding.can_end && IsAsBefore() : finding.is_usual;
+        stall_.is_usual = has_start_
+                              ? finding.can_end && IsUsual(ElapsedNs(now_ns_, stall_.since_ns),
+                                                           stall_.longest_wait_before_ns)
+                              : finding.is_usual;
         std::visit([this](const auto& what) { Say(what); }, finding.what);
         (*stalls)[view] = Finish();
       }
@@ -128,12 +191,6 @@ class StallMaker {
     if (actor.kind == ActorKind::kHost) return actor.stand == Stand::kInsideNccl;
     return actor.kind == ActorKind::kGpu && actor.rank->state == RankView::State::kLive &&
            (actor.stand == Stand::kInside || actor.stand == Stand::kBehindOwn);
-  }
-
-  bool IsAsBefore() const {
-    const auto before = static_cast<double>(stall_.longest_wait_before_ns);
-    return stall_.longest_wait_before_ns >= kLeastLongWaitNs &&
-           static_cast<double>(ElapsedNs(now_ns_, stall_.since_ns)) <= kUsualFactor * before;
   }
 
   // Whom the ranks of the communicator wait for directly.
@@ -234,7 +291,7 @@ class StallMaker {
     for (const uint32_t id : here) {
       Suspect(id);
       if (At(id).kind == ActorKind::kUnseen) {
-        stall_.unseen = UnseenRanks(stall_.waits->facts, kMostUnseen);
+        stall_.unseen = UnseenRanks(stall_.waits->facts);
       }
     }
     for (std::size_t i = 0; i < std::min(named.actors.size(), kMostSearched); ++i) {
@@ -284,7 +341,7 @@ class StallMaker {
     stall_.verdict = HangVerdict::kRankNotSeen;
     stall_.suspects = stall_.waits->absent;
     if (stall_.suspects.empty()) {
-      stall_.unseen = UnseenRanks(stall_.waits->facts, kMostUnseen);
+      stall_.unseen = UnseenRanks(stall_.waits->facts);
       return;
     }
     for (const RankView* rank : stall_.suspects) stall_.unseen.push_back(rank->rank());
@@ -507,12 +564,7 @@ class StallMaker {
     if (stall_.suspects == facts.owing) {
       stall_.owed = facts.owed;
     } else if (!facts.calls.empty()) {
-      for (const RankView* rank : stall_.suspects) {
-        const Calls missing = Excess(facts.calls[facts.most], facts.abandoned.CountWithout(*rank));
-        for (const auto& [kind, count] : missing) {
-          stall_.owed[kind] = std::max(stall_.owed[kind], count);
-        }
-      }
+      stall_.owed = CallsOwedBy(facts, stall_.suspects);
     }
     stall_.before = CallsBefore(stall_.owed, stall_.suspects);
     stall_.last = LastOfOwed(stall_.owed, stall_.suspects);
@@ -525,12 +577,9 @@ class StallMaker {
     for (const RankView* rank : stall_.waiting) {
       const PeersSnapshot& peers = rank->communicator->peers;
       for (const RankView* suspect : stall_.suspects) {
-        const auto number = static_cast<uint64_t>(suspect->rank());
-        const auto has = [number](const std::vector<uint64_t>& ranks) {
-          return std::binary_search(ranks.begin(), ranks.end(), number);
-        };
-        if (has(peers.sends_to)) stall_.peers.push_back({rank, suspect, true});
-        if (has(peers.receives_from)) stall_.peers.push_back({rank, suspect, false});
+        const int32_t number = suspect->rank();
+        if (HasPeer(peers.sends_to, number)) stall_.peers.push_back({rank, suspect, true});
+        if (HasPeer(peers.receives_from, number)) stall_.peers.push_back({rank, suspect, false});
       }
     }
     if (!stall_.peers.empty() || views_[view_].nranks != 2 || stall_.waiting.size() != 1) return;

@@ -4,6 +4,11 @@
 
 namespace nccl_pulse {
 
+bool IsUsual(int64_t waited_ns, uint64_t before_ns) {
+  return before_ns >= kLeastLongWaitNs &&
+         static_cast<double>(waited_ns) <= kUsualFactor * static_cast<double>(before_ns);
+}
+
 uint64_t LongestWaitBefore(const RankView& rank, int64_t since_realtime_ns) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   uint64_t longest_ns = 0;

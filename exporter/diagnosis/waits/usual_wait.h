@@ -17,6 +17,9 @@ inline constexpr double kUsualFactor = 1.5;
 // Shorter ones are no measure, and cost no series.
 inline constexpr uint64_t kLeastLongWaitNs = 5000000000;
 
+// A wait of that long is usual where one of `before_ns` has ended.
+bool IsUsual(int64_t waited_ns, uint64_t before_ns);
+
 // The longest wait of the rank in the kind of call that it made last, as a measure for a wait that began
 // then; 0: none.
 uint64_t LongestWaitBefore(const RankView& rank, int64_t since_realtime_ns);

@@ -1,6 +1,5 @@
 #include "exporter/diagnosis/words/rank_words.h"
 
-#include <string_view>
 #include <utility>
 
 #include "exporter/base/size_words.h"
@@ -62,6 +61,30 @@ std::string NumberedCallWords(const Calls& calls, const Calls& before) {
 std::string Capital(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
   return text;
+}
+
+std::string Fill(std::string_view text, const Ranks& ranks, Slots slots) {
+  std::string filled;
+  while (true) {
+    const std::size_t begin = text.find('{');
+    filled += text.substr(0, begin);
+    if (begin == text.npos) return filled;
+    const std::size_t end = text.find('}', begin);
+    const std::string_view slot = text.substr(begin + 1, end - begin - 1);
+    text.remove_prefix(end + 1);
+    if (const std::size_t bar = slot.find('|'); bar != slot.npos) {
+      filled += ranks.size() == 1 ? slot.substr(0, bar) : slot.substr(bar + 1);
+    } else if (slot == "Who" || slot == "who") {
+      filled += slot == "Who" ? Capital(Names(ranks)) : Names(ranks);
+    } else if (slot == "Ranks" || slot == "ranks") {
+      filled += slot == "Ranks" ? Capital(Numbers(ranks)) : Numbers(ranks);
+    }
+    for (const auto& [name, value] : slots) filled += name == slot ? value : "";
+  }
+}
+
+std::string FillIfAny(std::string_view text, const Ranks& ranks, Slots slots) {
+  return ranks.empty() ? "" : Fill(text, ranks, slots);
 }
 
 // No library that knows time zones: this may run in a job's process.

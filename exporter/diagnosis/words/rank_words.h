@@ -6,7 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/facts/call_counts.h"
@@ -40,9 +43,12 @@ std::string NumberedCallWords(const Calls& calls, const Calls& before);
 std::string Capital(std::string text);
 std::string ClockWords(int64_t realtime_ns);  // "03:12:40 UTC"
 
-inline const char* Verb(const Ranks& ranks, const char* one, const char* several) {
-  return ranks.size() == 1 ? one : several;
-}
+// Fills a template about `ranks`: {Who} and {who} are their names, {Ranks} and {ranks} their numbers, and
+// {is|are} agrees with how many they are. Each other {slot} must be among `slots`.
+using Slots = std::initializer_list<std::pair<std::string_view, std::string>>;
+std::string Fill(std::string_view text, const Ranks& ranks, Slots slots = {});
+// The same; "" of no ranks.
+std::string FillIfAny(std::string_view text, const Ranks& ranks, Slots slots = {});
 
 }  // namespace nccl_pulse
 

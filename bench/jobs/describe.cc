@@ -1,4 +1,6 @@
-#include "exporter/diagnosis/waits/describe.h"
+#include "bench/jobs/describe.h"
+
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,6 +13,7 @@ constexpr const char* kStandNames[] = {
     "behind own work", "alone",  "in NCCL", "idle GPU", "behind", "not joined",
     "outside",         "unseen", "unknown", "inside",   "moving",
 };
+static_assert(std::size(kStandNames) == static_cast<std::size_t>(Stand::kMoving) + 1);
 constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "perhaps"};
 constexpr const char* kKindNames[] = {"host", "GPU",    "call",    "event",
                                       "left", "unseen", "unknown", "mismatch"};

@@ -1,6 +1,6 @@
 // The graph of waits as lines of text, for tests and for whoever looks for the reason of a finding.
-#ifndef EXPORTER_DIAGNOSIS_WAITS_DESCRIBE_H_
-#define EXPORTER_DIAGNOSIS_WAITS_DESCRIBE_H_
+#ifndef BENCH_JOBS_DESCRIBE_H_
+#define BENCH_JOBS_DESCRIBE_H_
 
 #include <string>
 #include <vector>
@@ -15,4 +15,4 @@ std::string DescribeWaits(const std::vector<CommunicatorView>& views, const Wait
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_DIAGNOSIS_WAITS_DESCRIBE_H_
+#endif  // BENCH_JOBS_DESCRIBE_H_

@@ -440,7 +440,7 @@ class Examiner {
 Health HealthOf(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,
                 int64_t now_realtime_ns) {
   Health health = Examiner(snapshots, diagnosis, now_realtime_ns).Make();
-  for (std::string& each : EnvironmentDifferences(snapshots.processes)) {
+  for (std::string& each : EnvironmentDifferences(snapshots)) {
     health.notes.push_back(std::move(each));
   }
   return health;

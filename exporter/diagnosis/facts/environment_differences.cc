@@ -1,6 +1,7 @@
 #include "exporter/diagnosis/facts/environment_differences.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -9,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "exporter/base/disjoint_sets.h"
+#include "exporter/diagnosis/jobs.h"
 
 namespace nccl_pulse {
 namespace {
@@ -41,21 +42,6 @@ std::string NameOf(const ProcessSnapshot& process) {
 }
 
 using Group = std::vector<const ProcessSnapshot*>;
-
-std::vector<Group> GroupByCommunicators(const std::vector<ProcessSnapshot>& processes) {
-  DisjointSets sets(processes.size());
-  std::map<uint64_t, std::size_t> first_with;
-  for (std::size_t i = 0; i < processes.size(); ++i) {
-    for (const CommunicatorSnapshot& each : processes[i].communicators) {
-      sets.Join(i, first_with.try_emplace(each.comm_id, i).first->second);
-    }
-  }
-  std::map<std::size_t, Group> groups;
-  for (std::size_t i = 0; i < processes.size(); ++i) groups[sets.SetOf(i)].push_back(&processes[i]);
-  std::vector<Group> list;
-  for (auto& [set, group] : groups) list.push_back(std::move(group));
-  return list;
-}
 
 std::string ValueWords(std::string_view value) {
   return value.empty() ? "not set" : absl::StrCat("\"", value, "\"");
@@ -108,14 +94,20 @@ void Compare(const Group& group, std::vector<std::string>* sentences) {
 
 }  // namespace
 
-std::vector<std::string> EnvironmentDifferences(const std::vector<ProcessSnapshot>& processes) {
+std::vector<std::string> EnvironmentDifferences(const SnapshotSet& set) {
+  const std::vector<ProcessSnapshot>& processes = set.processes;
   const bool is_equal =
       std::all_of(processes.begin(), processes.end(), [&processes](const auto& process) {
         return process.nccl_environment == processes.front().nccl_environment;
       });
   std::vector<std::string> sentences;
   if (is_equal) return sentences;
-  for (const Group& group : GroupByCommunicators(processes)) Compare(group, &sentences);
+  Jobs jobs(set);
+  std::map<std::size_t, Group> groups;
+  for (const ProcessSnapshot& process : processes) {
+    groups[jobs.OfProcess(&process)].push_back(&process);
+  }
+  for (const auto& [job, group] : groups) Compare(group, &sentences);
   if (sentences.size() > kMostSentences) {
     const std::size_t more = sentences.size() - kMostSentences;
     sentences.resize(kMostSentences);

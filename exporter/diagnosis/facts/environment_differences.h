@@ -1,7 +1,7 @@
 // This says where processes of a job were configured differently: in NCCL's version, and in
 // variables such as NCCL_* (written by plugin/runtime/nccl_environment.h).
 //
-// Processes are compared that communicators join. A variable that has another value in each process
+// Processes of one job are compared (jobs.h). A variable that has another value in each process
 // is meant to differ, and not named. What a process has not reported, because it did not fit or its
 // version does not, is unknown and not compared.
 //
@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "metrics/snapshot.h"
+#include "exporter/diagnosis/facts/snapshot_set.h"
 
 namespace nccl_pulse {
 
 // Sentences; at most 8, and one that counts the rest.
-std::vector<std::string> EnvironmentDifferences(const std::vector<ProcessSnapshot>& processes);
+std::vector<std::string> EnvironmentDifferences(const SnapshotSet& set);
 
 }  // namespace nccl_pulse
 

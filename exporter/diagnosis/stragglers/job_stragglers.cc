@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_format.h"
+#include "exporter/base/disjoint_sets.h"
 #include "exporter/diagnosis/facts/exchange.h"
 #include "exporter/diagnosis/words/words.h"
 
@@ -45,29 +48,28 @@ struct Late {
 // Which processes are connected by Send and Recv that are no exchange.
 class Pipelines {
  public:
+  static constexpr std::size_t kNone = SIZE_MAX;
+
   explicit Pipelines(const std::vector<CommunicatorView>& views) {
     for (const CommunicatorView& view : views) {
       if (!view.has_point_to_point || view.is_exchange) continue;
-      const ProcessSnapshot* first = Of(view.ranks.front().process);
       for (const RankView& rank : view.ranks) {
-        next_.try_emplace(rank.process, rank.process);
-        next_[Of(rank.process)] = first;
+        const auto [own, is_new] = of_.try_emplace(rank.process, 0);
+        if (is_new) own->second = sets_.Add();
+        sets_.Join(own->second, of_.at(view.ranks.front().process));
       }
     }
   }
 
-  bool Has(const ProcessSnapshot* process) const { return next_.count(process) != 0; }
-  // Returns one of the connected processes, the same for each of them.
-  const ProcessSnapshot* Of(const ProcessSnapshot* process) const {
-    for (auto at = next_.find(process); at != next_.end() && at->second != process;
-         at = next_.find(process)) {
-      process = at->second;
-    }
-    return process;
+  // The same for all connected processes.
+  std::size_t Of(const ProcessSnapshot* process) {
+    const auto found = of_.find(process);
+    return found == of_.end() ? kNone : sets_.SetOf(found->second);
   }
 
  private:
-  std::unordered_map<const ProcessSnapshot*, const ProcessSnapshot*> next_;
+  DisjointSets sets_;
+  std::unordered_map<const ProcessSnapshot*, std::size_t> of_;
 };
 
 class Examiner {
@@ -198,26 +200,26 @@ class Examiner {
   // rank is also late among its tensor-parallel peers, and the ranks of another stage wait for
   // these in Recv together. Whether another stage is late in itself cannot be known then.
   void KeepLatestOfPipelines() {
-    const Pipelines pipelines(views_);
+    Pipelines pipelines(views_);
     std::vector<std::tuple<double, int, const ProcessSnapshot*>> order;
     for (const auto& [process, late] : lates_) {
-      if (!pipelines.Has(process)) continue;
+      if (pipelines.Of(process) == Pipelines::kNone) continue;
       order.emplace_back(late.seconds_per_second, late.communicators, process);
     }
     std::sort(order.rbegin(), order.rend());
     for (const auto& [seconds, communicators, process] : order) {
       if (lates_.count(process) == 0) continue;  // it waits for a later one
-      std::set<const ProcessSnapshot*> held_up;
+      std::set<std::size_t> held_up;
       for (const Named& there : named_) {
         if (there.processes.count(process) == 0) continue;
         for (const RankView& rank : there.view->ranks) held_up.insert(pipelines.Of(rank.process));
       }
       std::vector<const ProcessSnapshot*> excused;
       for (const auto& [other, late] : lates_) {
-        const ProcessSnapshot* pipeline = pipelines.Of(other);
+        const std::size_t pipeline = pipelines.Of(other);
         const double of_other = late.seconds_per_second;
         const bool is_late_in_fewer = late.communicators < communicators && of_other <= seconds;
-        const bool is_held_up = pipelines.Has(other) && held_up.count(pipeline) != 0 &&
+        const bool is_held_up = pipeline != Pipelines::kNone && held_up.count(pipeline) != 0 &&
                                 other->hostname != process->hostname &&
                                 (is_late_in_fewer || kLaterBy * of_other <= seconds);
         const bool is_in_same = pipeline == pipelines.Of(process) && of_other < seconds;

@@ -7,40 +7,25 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "exporter/diagnosis/facts/exchange.h"
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/stragglers/pace_history.h"
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse {
 
 std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
-  std::unordered_map<const ProcessSnapshot*, const ProcessSnapshot*> next;
-  const auto root = [&next](const ProcessSnapshot* process) {
-    while (next.at(process) != process) {
-      next[process] = next.at(next.at(process));
-      process = next.at(process);
-    }
-    return process;
-  };
-  for (const CommunicatorView& view : views) {
-    const ProcessSnapshot* first = nullptr;
-    for (const RankView& rank : view.ranks) {
-      next.try_emplace(rank.process, rank.process);
-      if (view.is_mixed) continue;
-      if (first == nullptr) first = rank.process;
-      next[root(rank.process)] = root(first);
-    }
-  }
-  std::map<const ProcessSnapshot*, JobProcesses> jobs;
+  Jobs numbers(views);
+  std::map<std::size_t, JobProcesses> jobs;
   for (const CommunicatorView& view : views) {
     bool is_in_use = false;
     for (const RankView& rank : view.ranks) {
-      JobProcesses& job = jobs[root(rank.process)];
+      JobProcesses& job = jobs[numbers.OfProcess(rank.process)];
       if (job.views.empty() || job.views.back() != &view) job.views.push_back(&view);
       if (rank.state != RankView::State::kLive) continue;
       is_in_use = true;
@@ -48,11 +33,11 @@ std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
                             JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
     }
     if (!is_in_use) continue;
-    jobs[root(view.ranks.front().process)].are_all_seen &=
+    jobs[numbers.OfProcess(view.ranks.front().process)].are_all_seen &=
         view.ranks.size() == static_cast<std::size_t>(view.nranks);
   }
   std::vector<JobProcesses> list;
-  for (auto& [first, job] : jobs) list.push_back(std::move(job));
+  for (auto& [number, job] : jobs) list.push_back(std::move(job));
   return list;
 }
 
@@ -133,7 +118,8 @@ double Median(const std::vector<Change>& changes, double Change::*of) {
   return *middle;
 }
 
-struct Host {
+// All ranks of a host, or one process.
+struct Group {
   std::vector<const Change*> changes;
   double longer = 0, error = 0, busy = 0;  // on average
 };
@@ -162,14 +148,9 @@ std::vector<Change> ChangesOf(const JobProcesses& job) {
   return are_enough() ? changes : std::vector<Change>();
 }
 
-// On average, of a process or of a host.
-struct Extra {
-  double longer, error, busy;
-};
-
 // Whether one does far more than another one: in time, and of what each did before. If all work
 // grows alike, who has most to do does most longer.
-bool IsFar(const Extra& one, const Extra& other) {
+bool IsFar(const Group& one, const Group& other) {
   const double part = one.longer / std::max(one.busy, kLeastBusy);
   const double part_of_other = other.longer / std::max(other.busy, kLeastBusy);
   return other.longer <= kMostOfOthers * one.longer && part_of_other <= kMostOfOthers * part &&
@@ -182,53 +163,44 @@ double UsualError(const std::vector<Change>& changes) {
   return sum / static_cast<double>(changes.size());
 }
 
-// All ranks of one host; empty: of none.
-std::vector<const Change*> SlowHost(const std::vector<Change>& changes, double least) {
-  std::map<std::string, Host> hosts;
-  for (const Change& change : changes) {
-    Host& host = hosts[change.rank.process->hostname];
-    host.changes.push_back(&change);
-    host.longer += change.longer;
-    host.error += change.error;
-    host.busy += change.busy;
+// By host or process.
+using Groups = std::map<std::string, Group>;
+
+Groups GroupBy(const std::vector<Change>& changes, bool by_host) {
+  Groups groups;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const Change& change = changes[i];
+    Group& group = groups[by_host ? change.rank.process->hostname : absl::StrCat(i)];
+    group.changes.push_back(&change);
+    group.longer += change.longer;
+    group.error += change.error;
+    group.busy += change.busy;
   }
   const double usual_error = UsualError(changes);
-  const Host* longest = nullptr;
-  for (auto& [name, host] : hosts) {
-    const auto count = static_cast<double>(host.changes.size());
-    host.longer /= count;
-    host.busy /= count;
+  for (auto& [name, group] : groups) {
+    const auto count = static_cast<double>(group.changes.size());
+    group.longer /= count;
+    group.busy /= count;
     // Ranks of a host are timed in the same calls: many of them do not make it more certain.
-    host.error = std::max(host.error / count, usual_error);
-    if (longest == nullptr || host.longer > longest->longer) longest = &host;
+    group.error = std::max(group.error / count, usual_error);
   }
-  const bool has_names = hosts.size() > 1 && !hosts.begin()->first.empty();
-  if (!has_names || longest->longer < least) return {};
-  const auto extra_of = [](const Host& host) { return Extra{host.longer, host.error, host.busy}; };
-  for (const auto& [name, host] : hosts) {
-    if (&host != longest && !IsFar(extra_of(*longest), extra_of(host))) return {};
-  }
-  for (const Change* change : longest->changes) {
-    if (change->longer < kMinOfRank * longest->longer) return {};
-  }
-  return longest->changes;
+  return groups;
 }
 
-// Null: none.
-const Change* SlowProcess(const std::vector<Change>& changes, double least) {
-  const Change* slowest = &changes.front();
-  for (const Change& change : changes) {
-    if (change.longer > slowest->longer) slowest = &change;
+// Of the one that is far slower than all others; empty: there is none.
+std::vector<const Change*> Slowest(const Groups& groups, double least) {
+  const Group& longest =
+      std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
+        return a.second.longer < b.second.longer;
+      })->second;
+  if (longest.longer < least) return {};
+  for (const auto& [name, group] : groups) {
+    if (&group != &longest && !IsFar(longest, group)) return {};
   }
-  if (slowest->longer < least) return nullptr;
-  const double usual_error = UsualError(changes);
-  const auto extra_of = [usual_error](const Change& change) {
-    return Extra{change.longer, std::max(change.error, usual_error), change.busy};
-  };
-  const auto is_near = [&](const Change& change) {
-    return &change != slowest && !IsFar(extra_of(*slowest), extra_of(change));
-  };
-  return std::any_of(changes.begin(), changes.end(), is_near) ? nullptr : slowest;
+  for (const Change* change : longest.changes) {
+    if (change->longer < kMinOfRank * longest.longer) return {};
+  }
+  return longest.changes;
 }
 
 }  // namespace
@@ -238,12 +210,12 @@ std::optional<JobStraggler> FindSlowed(const JobProcesses& job) {
   if (changes.empty()) return std::nullopt;
   const double slower = Median(changes, &Change::slower);
   const double least = std::max(kMinLonger, kMinShare * (slower - 1));
-  std::vector<const Change*> named = SlowHost(changes, least);
-  if (named.empty()) {
-    const Change* process = SlowProcess(changes, least);
-    if (process == nullptr) return std::nullopt;
-    named.push_back(process);
-  }
+  const Groups hosts = GroupBy(changes, true);
+  const bool has_names = hosts.size() > 1 && !hosts.begin()->first.empty();
+  std::vector<const Change*> named;
+  if (has_names) named = Slowest(hosts, least);
+  if (named.empty()) named = Slowest(GroupBy(changes, false), least);
+  if (named.empty()) return std::nullopt;
   JobStraggler straggler;
   for (const Change* change : named) straggler.ranks.push_back(change->rank);
   std::sort(straggler.ranks.begin(), straggler.ranks.end(),

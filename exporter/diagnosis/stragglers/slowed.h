@@ -32,10 +32,7 @@
 
 namespace nccl_pulse {
 
-// Processes are one job if communicators connect them.
-//
-// Thread: any, no state. It points into the set of the views.
-
+// A job (jobs.h).
 struct JobProcesses {
   std::map<const ProcessSnapshot*, JobRank> ranks;  // live ones, by one rank of each
   std::vector<const CommunicatorView*> views;       // what is mixed, is of several jobs

@@ -196,6 +196,10 @@ class StragglerState {
   bool IsInTimeAgain(const OfRank& of) const;
   std::optional<Straggler> FindHost(const CommunicatorView& view,
                                     const std::vector<const RankView*>& ranks) const;
+  // Without a text; nothing if `these`, one of `candidates` with this sum, are not to be named.
+  std::optional<Straggler> Judge(const OfRank& of, double candidates, const CommunicatorView& view,
+                                 const std::vector<const RankView*>& ranks,
+                                 const std::vector<std::size_t>& these) const;
   double Rounds(const CommunicatorView& view) const;
   // Says whether these came last into this share of the late calls by more than chance. `these`:
   // indices of one rank, or of a host's ranks, one of `candidates`. `late_seconds`: theirs in the

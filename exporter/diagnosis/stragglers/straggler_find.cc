@@ -63,29 +63,19 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
     const RankView* rank = ranks[i];
     const auto found = ranks_.find(rank->rank());
     if (found == ranks_.end()) continue;
-    const OfRank& of = found->second;
-    if (IsInTimeAgain(of)) continue;
-    Straggler straggler;
-    straggler.rank = rank->rank();
-    straggler.seconds_per_second = of.window_seconds / window_.observed;
-    straggler.late_share = of.late_rounds / window_.rounds;
-    straggler.matched_calls = static_cast<uint64_t>(window_.matched);
-    if (straggler.seconds_per_second < kMinLoss ||
-        !AreLate(straggler.late_share, count, view, ranks, {i}, of.late_seconds)) {
-      continue;
-    }
-    straggler.mean_seconds = of.late_seconds / of.late_calls;
+    std::optional<Straggler> straggler = Judge(found->second, count, view, ranks, {i});
+    if (!straggler) continue;
     const std::string gpu =
         rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
-    straggler.lateness = absl::StrFormat(
+    straggler->lateness = absl::StrFormat(
         "arrives last at %.0f %% of the late calls%s; the others wait %s per call, %s of the time.",
-        straggler.late_share * 100,
+        straggler->late_share * 100,
         static_cast<int32_t>(ranks.size()) == view.nranks ? ""
         : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
                                                           : ", among the ranks of this node",
-        SecondsWords(straggler.mean_seconds), ShareWords(straggler.seconds_per_second));
-    straggler.text = absl::StrFormat("Rank %d (pid %s%s) %s", straggler.rank,
-                                     PidWords(*rank->process), gpu, straggler.lateness);
+        SecondsWords(straggler->mean_seconds), ShareWords(straggler->seconds_per_second));
+    straggler->text = absl::StrFormat("Rank %d (pid %s%s) %s", straggler->rank,
+                                      PidWords(*rank->process), gpu, straggler->lateness);
     return straggler;
   }
   return FindHost(view, ranks);
@@ -123,29 +113,40 @@ std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
   }
   if (hosts.size() < 2) return std::nullopt;
   for (const auto& [name, host] : hosts) {
-    const double share = host.sum.late_rounds / window_.rounds;
-    const double seconds_per_second = host.sum.window_seconds / window_.observed;
-    if (host.ranks.size() < 2 || seconds_per_second < kMinLoss || IsInTimeAgain(host.sum) ||
-        !AreAlike(host.sum.late_calls, host.most_late_calls, host.ever_late, host.ranks.size()) ||
-        !AreLate(share, static_cast<double>(hosts.size()), view, ranks, host.indices,
-                 host.sum.late_seconds)) {
+    if (host.ranks.size() < 2 ||
+        !AreAlike(host.sum.late_calls, host.most_late_calls, host.ever_late, host.ranks.size())) {
       continue;
     }
-    Straggler straggler;
-    straggler.rank = host.ranks.front();
-    straggler.host = name;
-    straggler.ranks = host.ranks;
-    straggler.seconds_per_second = seconds_per_second;
-    straggler.mean_seconds = host.sum.late_seconds / host.sum.late_calls;
-    straggler.late_share = share;
-    straggler.matched_calls = static_cast<uint64_t>(window_.matched);
-    straggler.text = absl::StrFormat(
+    std::optional<Straggler> straggler =
+        Judge(host.sum, static_cast<double>(hosts.size()), view, ranks, host.indices);
+    if (!straggler) continue;
+    straggler->host = name;
+    straggler->ranks = host.ranks;
+    straggler->text = absl::StrFormat(
         "The %d ranks of %s take turns to arrive last, at %.0f %% of the late calls; the others "
         "wait %s of the time.",
-        host.ranks.size(), name, share * 100, ShareWords(seconds_per_second));
+        host.ranks.size(), name, straggler->late_share * 100,
+        ShareWords(straggler->seconds_per_second));
     return straggler;
   }
   return std::nullopt;
+}
+
+std::optional<Straggler> StragglerState::Judge(const OfRank& of, double candidates,
+                                               const CommunicatorView& view,
+                                               const std::vector<const RankView*>& ranks,
+                                               const std::vector<std::size_t>& these) const {
+  Straggler straggler;
+  straggler.rank = ranks[these.front()]->rank();
+  straggler.seconds_per_second = of.window_seconds / window_.observed;
+  straggler.late_share = of.late_rounds / window_.rounds;
+  straggler.matched_calls = static_cast<uint64_t>(window_.matched);
+  if (IsInTimeAgain(of) || straggler.seconds_per_second < kMinLoss ||
+      !AreLate(straggler.late_share, candidates, view, ranks, these, of.late_seconds)) {
+    return std::nullopt;
+  }
+  straggler.mean_seconds = of.late_seconds / of.late_calls;
+  return straggler;
 }
 
 bool StragglerState::IsInTimeAgain(const OfRank& of) const {

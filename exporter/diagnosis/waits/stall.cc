@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "absl/strings/str_join.h"
+#include "exporter/diagnosis/waits/owed.h"
 #include "exporter/diagnosis/waits/usual_wait.h"
 
 namespace nccl_pulse {
@@ -62,47 +63,6 @@ Ranks OddOnes(const Mismatch& mismatch) {
   }
   SortUnique(&odd);
   return odd;
-}
-
-// Of the last call of this kind. 0: there is none, or some were captured, which tables count and the
-// comparison of ranks does not.
-uint64_t NumberOf(const std::pair<std::string, int>& kind,
-                  const CommunicatorSnapshot& communicator) {
-  uint64_t calls = 0;
-  for (const CallCountSnapshot& call : communicator.calls) {
-    if (call.op != kind.first || call.size_class != kind.second) continue;
-    if (call.captured && call.calls != 0) return 0;
-    calls += call.calls;
-  }
-  return calls;
-}
-
-// Says how often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
-// not called, or not equally often, or captured, are left out.
-Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
-  Calls before;
-  for (const auto& [kind, count] : owed) {
-    std::set<uint64_t> each;
-    for (const RankView* rank : ranks) each.insert(NumberOf(kind, *rank->communicator));
-    if (each.size() == 1 && *each.begin() != 0) before[kind] = *each.begin();
-  }
-  return before;
-}
-
-// The call that all of `ranks` made last, with its number, if it is of an operation that they owe:
-// then it might be taken for what they have not called. Else nothing.
-Calls LastOfOwed(const Calls& owed, const Ranks& ranks) {
-  Calls last;
-  for (const RankView* rank : ranks) {
-    const CommunicatorSnapshot& communicator = *rank->communicator;
-    last[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
-  }
-  if (last.size() != 1) return {};
-  // Without a size: some calls made nothing, and tables count them, too.
-  const bool is_owed = std::any_of(owed.begin(), owed.end(), [&last](const auto& each) {
-    return each.first.first == last.begin()->first.first && each.first.second >= 0;
-  });
-  return is_owed ? CallsBefore(last, ranks) : Calls();
 }
 
 // Says whether one of the waiting ranks may wait in a Send or Recv.
@@ -542,10 +502,10 @@ class StallMaker {
     stall_.victims = Without(stall_.victims, stall_.suspects);
     if (stall_.verdict == HangVerdict::kRankNotCalled ||
         stall_.verdict == HangVerdict::kBlockedElsewhere) {
-      FindOwed();
+      FindOwed(&stall_);
     } else if (stall_.verdict == HangVerdict::kUnknown) {
       stall_.suspects = stall_.also_blocked;  // the sentence says what they owe; nobody is named
-      FindOwed();
+      FindOwed(&stall_);
       stall_.suspects.clear();
     }
     return std::move(stall_);
@@ -554,44 +514,6 @@ class StallMaker {
   static bool NeedsSuspects(HangVerdict verdict) {
     return verdict != HangVerdict::kNoProgress && verdict != HangVerdict::kPointToPoint &&
            verdict != HangVerdict::kUnknown && verdict != HangVerdict::kCircularWait;
-  }
-
-  void FindOwed() {
-    const CommunicatorFacts& facts = stall_.waits->facts;
-    if (facts.calls_known != CallsKnown::kYes || stall_.suspects.empty()) return;
-    FindPeers();
-    if (!stall_.peers.empty() || !stall_.peer_op.empty()) return;
-    if (stall_.suspects == facts.owing) {
-      stall_.owed = facts.owed;
-    } else if (!facts.calls.empty()) {
-      stall_.owed = CallsOwedBy(facts, stall_.suspects);
-    }
-    stall_.before = CallsBefore(stall_.owed, stall_.suspects);
-    stall_.last = LastOfOwed(stall_.owed, stall_.suspects);
-    if (!stall_.owed.empty()) stall_.op = OnlyOperation(stall_.owed);
-    stall_.is_exchange = stall_.owed.empty() && views_[view_].has_point_to_point;
-  }
-
-  void FindPeers() {
-    if (!views_[view_].has_point_to_point) return;
-    for (const RankView* rank : stall_.waiting) {
-      const PeersSnapshot& peers = rank->communicator->peers;
-      for (const RankView* suspect : stall_.suspects) {
-        const int32_t number = suspect->rank();
-        if (HasPeer(peers.sends_to, number)) stall_.peers.push_back({rank, suspect, true});
-        if (HasPeer(peers.receives_from, number)) stall_.peers.push_back({rank, suspect, false});
-      }
-    }
-    if (!stall_.peers.empty() || views_[view_].nranks != 2 || stall_.waiting.size() != 1) return;
-    const RankView& waits = *stall_.waiting.front();
-    const RankView& other = *stall_.suspects.front();
-    if (waits.CallsOf("Send") > other.CallsOf("Recv")) {
-      stall_.peer_op = "Recv";
-      stall_.op = "Send";
-    } else if (waits.CallsOf("Recv") > other.CallsOf("Send")) {
-      stall_.peer_op = "Send";
-      stall_.op = "Recv";
-    }
   }
 
   const std::vector<CommunicatorView>& views_;

@@ -1,0 +1,16 @@
+// The calls that the suspects of a stall have not made: by operation and size, or with a peer.
+//
+// Thread: any, no state.
+#ifndef EXPORTER_DIAGNOSIS_WAITS_OWED_H_
+#define EXPORTER_DIAGNOSIS_WAITS_OWED_H_
+
+#include "exporter/diagnosis/waits/stall.h"
+
+namespace nccl_pulse {
+
+// Fills in `owed`, `before`, `last`, `peers`, `peer_op` and `is_exchange`, and `op` where it is one.
+void FindOwed(Stall* stall);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_DIAGNOSIS_WAITS_OWED_H_

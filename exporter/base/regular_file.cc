@@ -53,7 +53,7 @@ int OpenRegularFile(const std::string& path, int flags, mode_t mode, std::string
   if (fd < 0 || fstat(fd, &status) != 0) {
     *error = ErrorText(errno);
   } else if (!S_ISREG(status.st_mode)) {
-    *error = S_ISDIR(status.st_mode) ? "it is a folder" : "it is no regular file";
+    *error = S_ISDIR(status.st_mode) ? "it is a folder" : "it is not a regular file";
   } else {
     return fd;
   }

@@ -108,7 +108,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
   struct stat now {};
   if (!S_ISREG(status.st_mode) || status.st_uid != user || fstat(folder, &now) != 0 ||
       now.st_uid != user) {
-    local->log_error = absl::StrCat(path, " is no plain file of the process' own user");
+    local->log_error = absl::StrCat(path, " is not a regular file of the process' user");
     return;
   }
   // Opens the checked file, whatever is at the path by now.

@@ -219,7 +219,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
   } else if (!ReadHangAfter(std::chrono::hours(24), &hang_after, wrong)) {
     return false;
   } else if (!options->service_directory.empty() && options->service_directory[0] != '/') {
-    *wrong = "--file-sd-dir is no absolute path";
+    *wrong = "--file-sd-dir is not an absolute path";
   } else if (!ParseHistograms(flags.histograms, &options->exposition)) {
     *wrong =
         "--histograms is not both, classic or native, nor one of them for one histogram as "

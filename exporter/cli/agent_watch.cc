@@ -28,7 +28,7 @@ bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
   if (flags.dir.empty()) return true;
   const auto& [dir, keep, mebibytes, pause, time_limit] = flags;
   if (dir[0] != '/') {
-    *error = "--capture-dir is no absolute path";
+    *error = "--capture-dir is not an absolute path";
   } else if (keep < 1 || keep > 1000) {
     *error = "--capture-keep is not between 1 and 1000";
   } else if (mebibytes < 1 || mebibytes > 1 << 20) {

@@ -122,8 +122,7 @@ int Run(const std::vector<std::string>& arguments) {
   options.is_flight_recorder = format == "flight-recorder";
   options.stack_command = stack_command;
   if (!options.stack_command.empty() && !absl::StrContains(options.stack_command, "{pid}")) {
-    return Fail(kUsageError,
-                "--stack-command has no {pid}: it would not know whose stacks to print");
+    return Fail(kUsageError, "--stack-command needs {pid}, the process whose stack to print");
   }
   options.program_patience = absl::ToChronoMilliseconds(stack_timeout);
   if (options.program_patience < std::chrono::milliseconds(100) ||

@@ -63,7 +63,7 @@ std::string WhyNoPlugin(const std::string& path) {
   const bool is_file = std::filesystem::is_regular_file(path, error);
   if (error) return "cannot be read: " + error.message();
   const std::uintmax_t size = is_file ? std::filesystem::file_size(path, error) : 0;
-  if (size == 0 || size > kMostBytes) return "is no shared library";
+  if (size == 0 || size > kMostBytes) return "is not a shared library";
   std::string file(size, '\0');
   if (!std::ifstream(path, std::ios::binary).read(file.data(), static_cast<int64_t>(size))) {
     return "cannot be read";
@@ -72,11 +72,11 @@ std::string WhyNoPlugin(const std::string& path) {
   if (!Read(file, 0, &header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
       header.e_type != ET_DYN) {
-    return "is no shared library";
+    return "is not a shared library";
   }
   if (header.e_machine != kMachine) return "is for another kind of machine";
   if (!Exports(file, header)) {
-    return "is no profiler plugin for NCCL: it does not export " + std::string(kNeeded);
+    return "is not a profiler plugin for NCCL: it does not export " + std::string(kNeeded);
   }
   return "";
 }

@@ -96,7 +96,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   if (!external_url.empty() && !absl::StartsWith(external_url, "http://") &&
       !absl::StartsWith(external_url, "https://")) {
-    return Fail(kUsageError, "--external-url is no http:// or https:// URL");
+    return Fail(kUsageError, "--external-url is not an http:// or https:// URL");
   }
   WatchService::Options options;
   options.listen_address = listen_address;

@@ -77,13 +77,13 @@ std::vector<Handler> Pages::Handlers() {
        [this](const HttpRequest& request) {
          return Answer(static_cast<std::size_t>(NegotiateFormat(request.accept)), request);
        }},
-      {"/api/v1/communicators", "each communicator, its ranks and what is found out about them",
+      {"/api/v1/communicators", "communicators, ranks and findings",
        [this](const HttpRequest& request) { return Answer(kCommunicators, request); }},
       {kCommunicatorsPath, "ID/calls: the last calls of a communicator",
        [this](const HttpRequest& request) { return AnswerCalls(request); }},
       {"/api/v1/snapshots", "what pulse diagnose and pulse watch ask for (protobuf)",
        [this](const HttpRequest& request) { return Answer(kSnapshots, request); }},
-      {"/api/v1/summary", "what stands and who is late, for pulse watch",
+      {"/api/v1/summary", "stalls and late ranks, for pulse watch",
        [this](const HttpRequest& request) { return Answer(kSummary, request); }},
   };
 }

@@ -61,7 +61,7 @@ bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
   int port = address->is_https ? 443 : 80;
   if (colon != text.npos) {
     address->has_port = true;
-    if (!absl::SimpleAtoi(text.substr(colon + 1), &port)) return fail("the port is no number");
+    if (!absl::SimpleAtoi(text.substr(colon + 1), &port)) return fail("the port is not a number");
   }
   if (port < 1 || port > 65535) return fail("the port is not between 1 and 65535");
   address->port = static_cast<uint16_t>(port);

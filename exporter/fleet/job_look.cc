@@ -105,7 +105,7 @@ class Look {
       return problem;
     }
     if (answer.age > kMostAge) {
-      return absl::StrCat("what it answers is older than ", kMostAge.count(), " s, and not used");
+      return absl::StrCat("its answer is older than ", kMostAge.count(), " s");
     }
     SnapshotMessage message;
     std::string error;

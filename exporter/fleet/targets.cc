@@ -196,7 +196,7 @@ class Prometheus {
         if (where.empty() || !seen.insert(where).second) continue;
         if (!AddTarget(where, question_.otherwise_https, targets, error)) {
           *error = absl::StrCat(
-              "the label instance is no address, and /api/v1/targets does not "
+              "the label instance is not an address, and /api/v1/targets does not "
               "name it: ",
               *error);
           return false;

@@ -50,7 +50,7 @@ class Reader {
   bool Read(Value root) {
     if (root.kind != Value::Kind::kDict || values_.TextOf(values_.At(root, "version")).empty() ||
         values_.At(root, "pg_config").kind != Value::Kind::kDict) {
-      return Fail("it is no dump of PyTorch's Flight Recorder");
+      return Fail("it is not a dump of PyTorch's Flight Recorder");
     }
     version_ = Printable(values_.TextOf(values_.At(root, "version")));
     if (!ReadGroups(values_.At(root, "pg_config"))) return false;

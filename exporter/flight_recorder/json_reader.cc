@@ -35,7 +35,7 @@ class Handler : public nlohmann::json_sax<Json> {
   bool end_array() override { return End(); }
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::detail::exception& /*error*/) override {
-    error_ = absl::StrCat("it is no JSON from byte ", position,
+    error_ = absl::StrCat("it is not JSON from byte ", position,
                           " on: it was cut off, is being written, or is something else");
     return false;
   }

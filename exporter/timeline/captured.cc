@@ -101,7 +101,7 @@ bool ReadArchive(const std::string& path, Files* files, std::string* error) {
     std::string name;
     std::size_t bytes = 0;
     if (!ReadHeader(rest.substr(0, kBlock), &name, &bytes) || bytes > rest.size() - kBlock) {
-      *error = absl::StrCat(path, " is no tar file, or is broken");
+      *error = absl::StrCat(path, " is not a tar file, or is broken");
       return false;
     }
     // The outermost folder comes first.
@@ -200,8 +200,8 @@ bool ReadCapture(const std::string& path, Observation* seen, std::string* error)
     }
   }
   if (endpoints.empty() && seen->verdict.is_null()) {
-    *error =
-        absl::StrCat(path, " is no capture of pulse: it has neither endpoints/ nor verdict.json");
+    *error = absl::StrCat(path,
+                          " is not a capture of pulse: it has neither endpoints/ nor verdict.json");
     return false;
   }
   return true;

@@ -138,7 +138,7 @@ static int Init(void** context, uint64_t comm, size_t nranks, size_t nnodes, Log
     tuner->shared = Attach(tuner, text);
   } else {
     log(kLogInfo, kSubsystemInit, __FILE__, __LINE__,
-        "example tuner: \"%s\" is no list such as default,ring:ll", text);
+        "example tuner: \"%s\" is not a list such as default,ring:ll", text);
   }
   // A profiler is loaded before a tuner.
   void* const pulse = dlopen("libnccl-profiler-pulse.so", RTLD_NOW | RTLD_NOLOAD);

@@ -94,9 +94,9 @@ TEST_F(DeadFilesTest, ReadsRegularFilesAlone) {
   EXPECT_EQ(text_, "");
   EXPECT_EQ(ErrorOf("/nowhere/file"), "No such file or directory");
   EXPECT_EQ(ErrorOf("/"), "it is a folder");
-  EXPECT_EQ(ErrorOf("/dev/zero"), "it is no regular file");
+  EXPECT_EQ(ErrorOf("/dev/zero"), "it is not a regular file");
   ASSERT_EQ(mkfifo(Path("fifo").c_str(), 0600), 0);
-  EXPECT_EQ(ErrorOf(Path("fifo")), "it is no regular file");
+  EXPECT_EQ(ErrorOf(Path("fifo")), "it is not a regular file");
   std::string error;
   EXPECT_EQ(OpenRegularFile(Path("fifo"), O_WRONLY | O_CREAT, 0600, &error), -1);
   // Of a link to a file, as Kubernetes mounts them.

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kPlugin[] = "plugin/libnccl-profiler-pulse.so";
-constexpr char kNoShared[] = "is no shared library";
-constexpr char kOther[] = "is no profiler plugin for NCCL: it does not export ncclProfiler_v5";
+constexpr char kNoShared[] = "is not a shared library";
+constexpr char kOther[] = "is not a profiler plugin for NCCL: it does not export ncclProfiler_v5";
 
 std::string Bytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -380,7 +380,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertIn("the file ends here", left_out["nccl_trace_rank_0"])
         self.assertIn("it is empty", left_out["nccl_trace_rank_1"])
         self.assertIn("at byte 2: this is nothing that a dump has (opcode 0xff)", left_out["nccl_trace_rank_2"])
-        self.assertIn("it is no JSON from byte 35 on", left_out["9.json"])
+        self.assertIn("it is not JSON from byte 35 on", left_out["9.json"])
         self.assertIn("4 of 9 dumps could not be used", answer["sentence"])
         text = self.run_pulse().stdout
         self.assertIn("5 of 9 dumps could be used", text)
@@ -428,8 +428,8 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.hung()
         self.write({4: {"model": [1.5, None]}, 5: [1], 6: {"version": "2.10", "pg_config": {"0": {}}}})
         left_out = self.left_out(self.ask(HANG))
-        self.assertIn("no dump of PyTorch's Flight Recorder", left_out["nccl_trace_rank_4"])
-        self.assertIn("no dump of PyTorch's Flight Recorder", left_out["nccl_trace_rank_5"])
+        self.assertIn("not a dump of PyTorch's Flight Recorder", left_out["nccl_trace_rank_4"])
+        self.assertIn("not a dump of PyTorch's Flight Recorder", left_out["nccl_trace_rank_5"])
         self.assertIn("which ranks group 0 has", left_out["nccl_trace_rank_6"])
 
     def test_dumps_of_an_older_pytorch(self):

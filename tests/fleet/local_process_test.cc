@@ -109,7 +109,7 @@ TEST_F(LocalProcessTest, WhatIsNoPlainFileIsNotEvenOpened) {
   ASSERT_GE(watch, 0);
   ASSERT_GE(inotify_add_watch(watch, path_.c_str(), IN_OPEN), 0);
   const LocalProcess read = Program(path_).Read();
-  EXPECT_THAT(read.log_error, HasSubstr("is no plain file"));
+  EXPECT_THAT(read.log_error, HasSubstr("is not a regular file"));
   alignas(inotify_event) char events[4096];
   EXPECT_EQ(::read(watch, events, sizeof(events)), -1) << "it was opened";
   EXPECT_EQ(errno, EAGAIN);
@@ -121,7 +121,7 @@ TEST_F(LocalProcessTest, ALinkIsNotFollowed) {
   fs::create_symlink(folder_ + "/other", path_);
   const LocalProcess read = Program(path_).Read();
   EXPECT_EQ(read.log, "");
-  EXPECT_THAT(read.log_error, HasSubstr("is no plain file"));
+  EXPECT_THAT(read.log_error, HasSubstr("is not a regular file"));
 }
 
 // As in a pod: its processes have the node's name, and its own name is in the name of the log.

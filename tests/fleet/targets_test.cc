@@ -48,7 +48,7 @@ TEST(Address, SaysWhatIsWrong) {
   };
   EXPECT_THAT(error_of("ftp://x"), HasSubstr("neither http nor https"));
   EXPECT_THAT(error_of("node:0"), HasSubstr("between 1 and 65535"));
-  EXPECT_THAT(error_of("node:port"), HasSubstr("no number"));
+  EXPECT_THAT(error_of("node:port"), HasSubstr("not a number"));
   EXPECT_THAT(error_of("::1:9410"), HasSubstr("in brackets"));
   EXPECT_THAT(error_of("ann:abc@node:9410"), HasSubstr("into a file"));
   // Nothing that could begin another header or request.
@@ -97,7 +97,7 @@ TEST(Targets, NoFile) {
   const std::string fifo = testing::TempDir() + "/targets_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_FALSE(ReadTargetsFile(fifo, false, &targets, &error));
-  EXPECT_THAT(error, HasSubstr(fifo + ": it is no regular file"));
+  EXPECT_THAT(error, HasSubstr(fifo + ": it is not a regular file"));
 }
 
 }  // namespace

@@ -346,10 +346,10 @@ class WatchTest(DiagnoseCase):
                 self.assertIn(text, error)
         for given, text in (([], "no endpoint is given: use --prometheus"), (["--hang-after=100ms", *arguments], "1s and 1h"),
                             (["--targets=/nothing"], "cannot read"),
-                            (["--on-hang=sh", *arguments], "no absolute path"),
+                            (["--on-hang=sh", *arguments], "not an absolute path"),
                             (["--on-hang=/no/such", *arguments], "No such file"),
-                            (["--on-hang=/etc/passwd", *arguments], "no file that may be executed"),
-                            (["--on-hang=/tmp", *arguments], "no file that may be executed"),
+                            (["--on-hang=/etc/passwd", *arguments], "not an executable file"),
+                            (["--on-hang=/tmp", *arguments], "not an executable file"),
                             (["--on-hang-pause=0", *arguments], "--on-hang-pause is not between")):
             status, error = run(*given)
             self.assertEqual(status, 1)

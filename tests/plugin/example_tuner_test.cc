@@ -196,7 +196,7 @@ TEST(ExampleTuner, SaysWhatIsWrongWithItsSettings) {
   for (const std::string text : {"ring", "ring:fast", "round:ll", "", ",", "default:ll"}) {
     RunInChild({{"EXAMPLE_TUNER_SETTINGS", text}}, [&] {
       Rank self(NewComm(), 2);
-      EXPECT_THAT(TakeLog(), Contains(HasSubstr("\"" + text + "\" is no list"))) << text;
+      EXPECT_THAT(TakeLog(), Contains(HasSubstr("\"" + text + "\" is not a list"))) << text;
       EXPECT_EQ(self.Choose(), kDefault);
       self.Finalize();
     });

@@ -165,7 +165,7 @@ bool AddAddresses(const std::vector<std::string>& arguments, const char* reading
       is_file = is_file || absl::EndsWith(text, end);
     }
     if (is_file) {
-      *error = absl::StrCat(text, " is no address; a file to write goes to --out, ", reading);
+      *error = absl::StrCat(text, " is not an address; a file to write goes to --out, ", reading);
       return false;
     }
     fleet_flags.endpoints.push_back(text);

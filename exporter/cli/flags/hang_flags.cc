@@ -15,12 +15,12 @@ namespace {
 // Returns what is wrong with the file at this path; "": nothing.
 std::string WhyNotRun(const std::string& path) {
   if (path.empty()) return "";
-  if (path[0] != '/') return absl::StrCat("--on-hang=", path, " is no absolute path");
+  if (path[0] != '/') return absl::StrCat("--on-hang=", path, " is not an absolute path");
   struct stat file;
   if (stat(path.c_str(), &file) != 0)
     return absl::StrCat("--on-hang=", path, ": ", ErrorText(errno));
   if (!S_ISREG(file.st_mode) || access(path.c_str(), X_OK) != 0) {
-    return absl::StrCat("--on-hang=", path, " is no file that may be executed");
+    return absl::StrCat("--on-hang=", path, " is not an executable file");
   }
   return "";
 }

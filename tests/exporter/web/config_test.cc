@@ -108,7 +108,7 @@ TEST(WebConfig, SaysWhichFile) {
   const std::string fifo = testing::TempDir() + "/web_" + std::to_string(getpid());
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_FALSE(ReadWebConfig(fifo, &config, &error));
-  EXPECT_EQ(error, "web configuration " + fifo + ": it is no regular file");
+  EXPECT_EQ(error, "web configuration " + fifo + ": it is not a regular file");
 }
 
 TEST(WebConfig, AnEmptyFileGuardsNothing) {

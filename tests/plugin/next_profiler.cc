@@ -41,8 +41,9 @@ int Begin(void** context, int* mask) {
   if (next_notes.manner == NextManner::kThrows) throw std::runtime_error("init");
   *context = NewHandle();
   __atomic_store_n(mask, next_notes.mask, __ATOMIC_RELAXED);  // callbacks read it meanwhile
-  next_notes.its_mask = mask;
   Note({NextCall::kInit, *context});
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  next_notes.its_mask = mask;
   return 0;
 }
 

@@ -288,6 +288,7 @@ class Maker {
     made.gpu = facts.gpu < 0 ? "" : absl::StrCat(facts.gpu);
     made.finalized = rank.has_left;
     made.init_realtime_ns = 1;
+    made.work.gpu_use = facts.gpu_use;
     std::size_t most = kCountedOps.size();
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
       if (rank.counts[op] == 0) continue;

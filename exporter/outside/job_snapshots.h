@@ -13,6 +13,7 @@
 //           time, and used no memory
 //           a GPU has run nothing             its rank has not called what the busy ones wait in, if
 //                                             at most half of the known GPUs are idle
+//           any                               a fact of its rank in the graph of waits
 //   /proc   T, t                              its process is stopped
 //
 // A rank that is stopped, gone or missing holds up the others if none of their GPUs is idle.

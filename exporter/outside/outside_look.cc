@@ -278,7 +278,6 @@ class OutsideLook::Impl {
     look.verdict = JudgeJob(look.set, look.diagnosis, seen.now_ns);
     const int64_t stood_ns = seen.now_ns - seen.before_ns;
     NameUnseen(job, &look);
-    KeepTold(job, &look.verdict);
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.places.size();
@@ -295,77 +294,6 @@ class OutsideLook::Impl {
       for (std::string& fault : KnownFaults(version)) look.health.notes.push_back(std::move(fault));
     }
     return look;
-  }
-
-  // True if each other rank of the job is ahead of another one somewhere, so that this one has no rank to
-  // wait for.
-  static bool DoAllOthersWait(const Job& job, const JobRank& suspect) {
-    std::set<Place> waiting;
-    std::set<Place> all;
-    Place own;
-    for (const auto& [id, communicator] : job.communicators) {
-      Counts least;
-      least.fill(UINT64_MAX);
-      for (const RasRank& rank : communicator.ranks) {
-        if (!rank.has_left) all.insert(PlaceOf(rank));
-        if (id == suspect.comm_id && rank.rank == suspect.rank) own = PlaceOf(rank);
-        if (!rank.has_counts) continue;
-        for (std::size_t op = 0; op < least.size(); ++op) {
-          least[op] = std::min(least[op], rank.counts[op]);
-        }
-      }
-      for (const RasRank& rank : communicator.ranks) {
-        for (std::size_t op = 0; op < least.size(); ++op) {
-          const bool is_ahead =
-              rank.has_counts && WaitsForAll(kCountedOps[op]) && rank.counts[op] > least[op];
-          if (is_ahead) waiting.insert(PlaceOf(rank));
-        }
-      }
-    }
-    waiting.erase(own);
-    return waiting.size() + 1 == all.size();
-  }
-
-  // A rank that has launched fewer may wait itself, in calls that RAS doesn't count. Its GPU tells: busy, it
-  // waits; otherwise it doesn't. Of several ranks whose GPUs aren't known, none is named.
-  static void KeepTold(const Job& job, JobVerdict* verdict) {
-    const auto is_behind = [](const JobRoot& root) {
-      return root.verdict == HangVerdict::kRankNotCalled &&
-             root.situation != Situation::kFinalized && !root.ranks.empty();
-    };
-    const auto use_of = [&job](const JobRank& rank) {
-      const PlaceFacts* facts = FactsOf(job, rank.comm_id, rank.rank);
-      return facts == nullptr ? GpuUse::kUnknown : facts->gpu_use;
-    };
-    const auto is_told = [&use_of](const JobRank& rank) {
-      return use_of(rank) == GpuUse::kIdle || use_of(rank) == GpuUse::kMixed;
-    };
-    bool is_any_told = false;
-    std::size_t untold = 0;
-    for (const JobRoot& root : verdict->roots) {
-      if (!is_behind(root)) continue;
-      for (const JobRank& rank : root.ranks) {
-        if (DoAllOthersWait(job, rank)) return;
-        is_any_told |= is_told(rank);
-        untold += use_of(rank) != GpuUse::kBusy && !is_told(rank) ? 1 : 0;
-      }
-    }
-    const auto is_left_out = [&](const JobRank& rank) {
-      if (use_of(rank) == GpuUse::kBusy) return true;
-      return !is_told(rank) && (is_any_told || untold > 1);
-    };
-    std::vector<JobRoot>& roots = verdict->roots;
-    for (JobRoot& root : roots) {
-      if (!is_behind(root)) continue;
-      root.ranks.erase(std::remove_if(root.ranks.begin(), root.ranks.end(), is_left_out),
-                       root.ranks.end());
-      if (root.ranks.empty()) root.communicators.clear();
-    }
-    roots.erase(std::remove_if(roots.begin(), roots.end(),
-                               [](const JobRoot& root) {
-                                 return root.ranks.empty() && root.communicators.empty();
-                               }),
-                roots.end());
   }
 
   // Ranks that RAS misses have no snapshot: their host and pid come from its list.

@@ -1,13 +1,9 @@
 #include "exporter/outside/outside_watch.h"
 
 #include <algorithm>
-#include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "exporter/diagnosis/facts/call_counts.h"
-#include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/node/handover.h"
 
@@ -18,47 +14,6 @@ constexpr int64_t kLeastWindowNs = 3000000000;
 constexpr int64_t kMostWindowNs = 12000000000;  // NVML remembers 14 s
 constexpr int64_t kDayNs = int64_t{86400} * 1000000000;
 constexpr std::size_t kMostWaits = 4096;
-
-// Makes all ranks wait for the ranks that are named, so that each reader of the set names them.
-void SayFound(const JobVerdict& verdict, int64_t since_ns, SnapshotSet* set) {
-  std::set<const ProcessSnapshot*> named;
-  for (const JobRoot& root : verdict.roots) {
-    if (root.verdict == HangVerdict::kMismatched) return;  // the counts themselves say it
-    for (const JobRank& rank : root.ranks) named.insert(rank.process);
-  }
-  std::map<uint64_t, Calls> most;    // of each communicator
-  std::map<uint64_t, Calls> behind;  // of its first rank that is named
-  for (const ProcessSnapshot& process : set->processes) {
-    for (const CommunicatorSnapshot& each : process.communicators) {
-      const Calls own = CollectiveCalls(each);
-      Calls& all = most[each.comm_id];
-      for (const auto& [kind, count] : own) all[kind] = std::max(all[kind], count);
-      if (named.count(&process) != 0) behind.try_emplace(each.comm_id, own);
-    }
-  }
-  for (ProcessSnapshot& process : set->processes) {
-    if (named.count(&process) != 0) continue;
-    for (CommunicatorSnapshot& each : process.communicators) {
-      const auto found = behind.find(each.comm_id);
-      Calls calls = most[each.comm_id];
-      each.has_heartbeat = found != behind.end();
-      each.oldest_inflight_realtime_ns = 0;
-      if (found != behind.end()) {
-        calls.erase({kUnknownCollective, -1});
-        if (calls == found->second) calls[{kUnknownCollective, -1}] = 1;
-        each.last_call_op = OnlyOperation(Excess(calls, found->second));
-        if (each.last_call_op.empty()) each.last_call_op = kUnknownCollective;
-        each.launches_completed = Total(found->second);
-        each.launches = std::max(Total(calls), each.launches_completed + 1);
-        each.oldest_inflight_realtime_ns = since_ns;
-      }
-      each.calls.clear();
-      for (const auto& [kind, count] : calls) {
-        each.calls.push_back({kind.first, kind.second, "", false, count, 0});
-      }
-    }
-  }
-}
 
 }  // namespace
 
@@ -101,7 +56,6 @@ void OutsideWatch::Publish(Looks looks, int64_t now_ns) {
   SnapshotSet found;
   for (JobLook& look : looks.jobs) {
     if (look.verdict.roots.empty()) continue;
-    SayFound(look.verdict, waits_since_ns_, &look.set);
     uint64_t longest_ns = 0;
     for (const ProcessSnapshot& process : look.set.processes) {
       const auto before = longest_waits_.find(process.seen_pid);

@@ -107,11 +107,12 @@ Said Ask(const Scenario& scenario, std::size_t here) {
   if (here >= after.size()) return {};
   HostProcesses processes;
   std::vector<HostGpu> gpus;
-  std::map<std::pair<std::string, int32_t>, int> ranks;
+  std::map<std::pair<uint64_t, int32_t>, int> ranks;
   for (const NodeSnapshot& node : after) {
     for (const ProcessSnapshot& process : ProcessesOf(node)) {
-      int& rank = ranks[{process.hostname, process.pid}];
-      EXPECT_TRUE(absl::SimpleAtoi(process.global_rank, &rank));
+      for (const CommunicatorSnapshot& each : process.communicators) {
+        EXPECT_TRUE(absl::SimpleAtoi(process.global_rank, &ranks[{each.comm_id, each.rank}]));
+      }
     }
   }
   std::string name;
@@ -146,9 +147,7 @@ Said Ask(const Scenario& scenario, std::size_t here) {
   const auto add = [&ranks](const JobVerdict& verdict, std::set<int>* named) {
     for (const JobRoot& root : verdict.roots) {
       for (const JobRank& rank : root.ranks) {
-        EXPECT_NE(rank.process, nullptr);
-        if (rank.process == nullptr) continue;
-        const auto found = ranks.find({rank.process->hostname, rank.process->pid});
+        const auto found = ranks.find({rank.comm_id, rank.rank});
         named->insert(found == ranks.end() ? -1 : found->second);
       }
     }

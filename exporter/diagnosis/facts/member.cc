@@ -72,6 +72,7 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
   const RankActivity activity = LastKnownActivity(rank, facts.now_ns);
   Member member;
   member.rank = &rank;
+  member.gpu_use = communicator.work.gpu_use;
   member.launched_ns = SeenInFlightSince(communicator);
   member.called =
       counts_launches ? communicator.launches : Total(facts.abandoned.CountWithout(rank));

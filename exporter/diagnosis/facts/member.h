@@ -37,6 +37,7 @@ struct Member {
   // the ring of last calls tells, otherwise counted back from `called`.
   uint64_t front = 0;
   bool is_front_exact = false;
+  GpuUse gpu_use{};  // kernels on its GPU meanwhile, where somebody has asked NVML
 
   bool is_live() const { return rank->state == RankView::State::kLive; }
   bool is_in_flight() const { return doing == Doing::kInside || doing == Doing::kNotBegun; }

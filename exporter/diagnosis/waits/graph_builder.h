@@ -56,6 +56,7 @@ class GraphBuilder {
     return since_ns != 0 && Age(since_ns) >= hang_after_ns_ / 2;
   }
 
+  const std::vector<CommunicatorView>& views() const { return views_; }
   std::size_t view_count() const { return views_.size(); }
   const CommunicatorView& view(std::size_t i) const { return views_[i]; }
   ViewWaits& waits(std::size_t i) { return waits_.views[i]; }

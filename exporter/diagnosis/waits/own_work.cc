@@ -33,12 +33,6 @@ bool IsBusyBefore(const Member& each, const Member& later) {
   return is_begun_unknown || each.launched_ns < later.launched_ns;
 }
 
-// It has worked on another communicator since this one was aborted: it shrank, or restarted.
-bool HasGoneOnSinceAbort(const HostPlace& place, const Member& aborted) {
-  if (aborted.rank->state != RankView::State::kFinalized) return false;
-  return place.last_live_ns > aborted.rank->communicator->last_completion_realtime_ns;
-}
-
 // Its host may wait for it: it is in flight, and not just since a moment ago.
 bool IsFollowed(const GraphBuilder& graph, const Member& each) {
   return !each.is_live() ||
@@ -46,6 +40,33 @@ bool IsFollowed(const GraphBuilder& graph, const Member& each) {
 }
 
 }  // namespace
+
+bool HasGoneOnSinceAbort(const HostPlace& place, const Member& aborted) {
+  constexpr int64_t kSeenAfterNs = 1000000000;  // the abort has completed what was in flight
+  if (aborted.rank->state != RankView::State::kFinalized) return false;
+  return ElapsedNs(aborted.rank->communicator->last_completion_realtime_ns, place.last_live_ns) <
+         kSeenAfterNs;
+}
+
+OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
+  for (const HostPlace& place : graph.places()) {
+    const RankView& rank = *graph.actor(place.host).rank;
+    if (rank.process->is_from_outside && place.busy.empty() &&
+        rank.state != RankView::State::kFinalized) {
+      ++without_work_[jobs_.OfProcess(rank.process)];
+    }
+  }
+}
+
+bool OwnWork::MayWaitUncounted(const HostPlace& place) {
+  const Member& each = graph_.member(place.members.front());
+  if (!each.rank->process->is_from_outside || each.gpu_use == GpuUse::kIdle ||
+      each.gpu_use == GpuUse::kMixed) {
+    return false;
+  }
+  const std::size_t own = place.busy.empty() ? 1 : 0;
+  return without_work_[jobs_.OfProcess(each.rank->process)] > own;
+}
 
 // Ranks may make that call at different places of their programs: a Recv is posted ahead of its
 // Send, and a Broadcast ahead of its root's. What is inside NCCL holds its host there. A Broadcast
@@ -145,6 +166,9 @@ void OwnWork::AddOfHost(const HostPlace& place) {
   const bool is_in_call = std::any_of(arrows.begin(), arrows.end(), [this](const Arrow& arrow) {
     return graph_.actor(arrow.to).kind == ActorKind::kCall;
   });
+  if (!place.owes_in.empty() && MayWaitUncounted(place)) {
+    graph_.Point(place.host, graph_.Unknown(place.owes_in.front()), Sure::kMay);
+  }
   if (!place.owes_in.empty() && !is_in_call && stand != Stand::kInsideNccl) AddUnseenWork(place);
   if (stand == Stand::kBehindReplay) AddUnseenReplays(place);
 }

@@ -11,13 +11,17 @@
 #include <string_view>
 #include <tuple>
 
+#include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/waits/graph_builder.h"
 
 namespace nccl_pulse {
 
+// It has worked on another communicator since this one was aborted: it shrank, or restarted.
+bool HasGoneOnSinceAbort(const HostPlace& place, const Member& aborted);
+
 class OwnWork {
  public:
-  explicit OwnWork(GraphBuilder& graph) : graph_(graph) {}
+  explicit OwnWork(GraphBuilder& graph);
 
   // From the GPU of that member, which has not begun.
   void AddBehind(std::size_t i, std::size_t at);
@@ -35,8 +39,13 @@ class OwnWork {
   bool FindOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called);
   void AddUnseenReplays(const HostPlace& place);
   void AddUnseenWork(const HostPlace& place);
+  // RAS doesn't count all calls. So who has launched fewer may wait in another one, unless its GPU has run
+  // nothing, or has computed, or no other rank of its job is left to wait for.
+  bool MayWaitUncounted(const HostPlace& place);
 
   GraphBuilder& graph_;
+  Jobs jobs_;
+  std::map<std::size_t, std::size_t> without_work_;  // places that RAS alone knows, by job
   std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>
       have_gone_on_;
 };

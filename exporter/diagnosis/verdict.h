@@ -43,6 +43,7 @@ enum class Situation : uint8_t {
   kInGraphs,     // counters of finished work have stalled, at an unknown place in a graph
   kOfDumps,      // the facts come from PyTorch's Flight Recorder, not from endpoints
   kFromOutside,  // the suspects run without the plugin
+  kLeftBehind,   // the others have aborted the communicator, and the suspects have not
 };
 
 // Texts with placeholders. {has} and {is} agree with the number of named ranks. {call} and {op} are
@@ -154,6 +155,9 @@ inline constexpr SituationEntry kSituations[] = {
      Situation::kFromOutside,
      {"{has} launched less than the others, as NCCL's RAS or NVML reports", nullptr, nullptr,
       nullptr}},
+    {HangVerdict::kRankNotCalled,
+     Situation::kLeftBehind,
+     {"{is} still in a communicator that the others have aborted", nullptr, nullptr, nullptr}},
     {HangVerdict::kRankNotBegun,
      Situation::kInReplay,
      {"{is} behind the others in the replays of CUDA graphs", nullptr,

@@ -36,6 +36,15 @@ constexpr const char* RejectionName(Rejection reason) {
 // The index is a Rejection.
 using RejectionCounts = std::array<uint64_t, kRejections>;
 
+// True if processes that run the plugin may be missing for it.
+inline bool IsAnyUnread(const RejectionCounts& counts) {
+  for (const Rejection reason :
+       {Rejection::kBadLayout, Rejection::kNoRoom, Rejection::kTooLarge, Rejection::kPageFull}) {
+    if (counts[static_cast<std::size_t>(reason)] != 0) return true;
+  }
+  return false;
+}
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_FACTS_REJECTION_H_

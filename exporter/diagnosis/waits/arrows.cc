@@ -59,6 +59,18 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
   });
 }
 
+// After a rank had ended, others aborted the communicator and went on without it. So who is still in it
+// waits for nobody but its own host.
+bool HaveSurvivorsLeft(GraphBuilder& graph, const ViewWaits& waits) {
+  const auto& members = waits.members;
+  return std::any_of(
+             members.begin(), members.end(),
+             [](const Member& each) { return each.rank->state == RankView::State::kGone; }) &&
+         std::any_of(members.begin(), members.end(), [&graph](const Member& each) {
+           return HasGoneOnSinceAbort(graph.PlaceOf(*each.rank), each);
+         });
+}
+
 void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   const CommunicatorView& view = graph.view(i);
   ViewWaits& waits = graph.waits(i);
@@ -73,12 +85,15 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   // begun before those that have not.
   const bool is_begun_hidden =
       is_comparable && IsBehindOwnWork(facts) && IsOwedProven(facts) && !AreOwedLaunched(facts);
+  waits.is_left = HaveSurvivorsLeft(graph, waits);
   std::optional<Ranks> behind_beside_graphs;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (waits.gpus[at] == kNoActor) continue;
     if (graph.actor(waits.gpus[at]).stand == Stand::kMoving) continue;
-    if (each.doing == Doing::kNotBegun && (is_begun_hidden || waits.mismatch)) {
+    if (waits.is_left) {
+      graph.Point(waits.gpus[at], graph.Host(*each.rank), Sure::kMust);
+    } else if (each.doing == Doing::kNotBegun && (is_begun_hidden || waits.mismatch)) {
       graph.TakeForBegun(waits.gpus[at], each);
       graph.Point(waits.gpus[at], graph.Call(i, FrontOf(each)), Sure::kMust);
     } else if (each.doing == Doing::kNotBegun && waits.has_known_replays &&

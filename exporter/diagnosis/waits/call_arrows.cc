@@ -89,6 +89,25 @@ void AddUnknownMembers(GraphBuilder& graph, std::size_t i, uint32_t call, int64_
   }
 }
 
+// Of several launches in flight, events may tell the end of the last one alone. So they may be going on if
+// the GPUs were already far behind when something was last seen to end.
+bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
+  bool is_any = false;
+  for (const Member& each : waits.members) {
+    if (!each.is_live() || !each.is_in_flight()) continue;
+    const CommunicatorSnapshot& communicator = *each.rank->communicator;
+    const int64_t behind_ns =
+        each.launched_ns == 0
+            ? 0
+            : ElapsedNs(communicator.last_completion_realtime_ns, each.launched_ns);
+    const bool is_known =
+        each.in_flight == 1 || communicator.is_at_oldest || each.rank->process->is_of_dump;
+    if (is_known || graph.Age(each.since_ns) / kQueuedFactor >= behind_ns) return false;
+    is_any = true;
+  }
+  return is_any;
+}
+
 void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;
@@ -156,6 +175,9 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   if (number != 0 && graph.actor(call).arrows.empty()) AddUnknownMembers(graph, i, call, began_ns);
   if (!are_all_seen && graph.view(i).are_all_expected && graph.actor(call).arrows.empty()) {
     graph.Point(call, graph.Unseen(i), Sure::kMust);
+  }
+  if (graph.actor(call).arrows.empty() && MayMove(graph, waits)) {
+    graph.actor(call).stand = Stand::kMoving;
   }
 }
 

@@ -17,6 +17,22 @@ bool WaitsForOne(const Member& each) {
          peers.sends_to.size() + peers.receives_from.size() == 1;
 }
 
+// A third rank waits for a call of this one, and what both have called so far may have been pairs: this one
+// call may have the wrong peer.
+bool IsForAnother(const ViewWaits& waits, const PeerWait& wait) {
+  constexpr uint64_t kLeastPairs = 64;  // the first step of a pipeline looks like it
+  if (!WaitsForOne(waits.members[wait.at])) return false;
+  const RankView& own = *waits.members[wait.at].rank;
+  const uint64_t calls = own.CallsOf(wait.sends ? "Send" : "Recv");
+  return calls >= kLeastPairs &&
+         std::any_of(waits.members.begin(), waits.members.end(), [&](const Member& third) {
+           const PeersSnapshot& peers = third.rank->communicator->peers;
+           return third.is_live() && third.is_in_flight() &&
+                  HasPeer(wait.sends ? peers.receives_from : peers.sends_to, own.rank()) &&
+                  third.rank->CallsOf(wait.sends ? "Recv" : "Send") == calls;
+         });
+}
+
 // A small Send ends before its Recv, which then waits for its own GPU or for the network.
 bool MayHaveSent(const PeerWait& wait, const Member& each, const Member& peer) {
   return !wait.sends && (each.doing == Doing::kNotBegun ||
@@ -55,7 +71,8 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_o
   }
   const bool is_seen = peer.doing == Doing::kIdle || IsExiting(*peer.rank) || !peer.is_live();
   if (!is_seen) return graph.Point(gpu, graph.Unknown(i), Sure::kPerhaps);
-  const bool is_awaited = (is_one_missing || WaitsForOne(each)) && !MayHaveSent(wait, each, peer);
+  const bool is_awaited = (is_one_missing || WaitsForOne(each)) && !MayHaveSent(wait, each, peer) &&
+                          !IsForAnother(waits, wait);
   graph.Point(gpu, graph.Host(*peer.rank),
               is_awaited              ? Sure::kMust
               : IsExiting(*peer.rank) ? Sure::kMay
@@ -148,7 +165,10 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
   }
   std::sort(missing.begin(), missing.end());
   missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  const bool is_one_missing = are_known && are_all_here && missing.size() == 1;
+  const bool is_one_missing = are_known && are_all_here && missing.size() == 1 &&
+                              std::none_of(all.begin(), all.end(), [&waits](const PeerWait& wait) {
+                                return IsForAnother(waits, wait);
+                              });
   const bool are_all_come = are_known && are_all_here && missing.empty();
   std::vector<int> certain(waits.members.size());
   for (const PeerWait& wait : all)

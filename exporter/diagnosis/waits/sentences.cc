@@ -777,6 +777,8 @@ const Sentences::Row Sentences::kRows[] = {
     {HangVerdict::kRankNotCalled, Situation::kFinalized,
      "{Who} {has|have} finalized this communicator.", nullptr},
     {HangVerdict::kRankNotCalled, Situation::kExiting, "{Who} will make no further call.", nullptr},
+    {HangVerdict::kRankNotCalled, Situation::kLeftBehind,
+     "{Who} {is|are} still in this communicator. The others have aborted it and gone on.", nullptr},
     {HangVerdict::kRankNotCalled, Situation::kPlain, nullptr, &Sentences::NotCalled},
     {HangVerdict::kRankNotLaunched, Situation::kPlain,
      "{Who} {has|have} called {op} and launched nothing: {inside}.", nullptr},

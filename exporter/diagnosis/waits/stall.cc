@@ -294,6 +294,9 @@ class StallMaker {
         stall_.situation == Situation::kPlain) {
       stall_.situation = Situation::kFromOutside;
     }
+    if (stall_.waits->is_left && named.stand == Stand::kOutside) {
+      stall_.situation = Situation::kLeftBehind;
+    }
     if (named.stand == Stand::kBehindReplay) SayReplay();
   }
 

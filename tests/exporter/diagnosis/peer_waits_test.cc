@@ -40,6 +40,30 @@ TEST(PeerWaits, ThePeerThatHasNotCalled) {
   EXPECT_EQ(hang.missing_call, "");
 }
 
+// Ranks 1 and 2 have made pairs so far. Then rank 1 sends to rank 3, or rank 2 receives from rank 0: nothing
+// says that the idle rank should have come.
+TEST(PeerWaits, ACallWithTheWrongPeerBlamesNoIdleRank) {
+  for (const bool is_sender_wrong : {true, false}) {
+    for (const int pairs : {10, 100}) {
+      SimulatedJob job = JobOf(4);
+      for (int i = 0; i < pairs; ++i) {
+        Exchange(&job, 1, {2}, {});
+        Exchange(&job, 2, {}, {1});
+        job.Complete(kComm, 1);
+        job.Complete(kComm, 2);
+      }
+      Exchange(&job, 1, is_sender_wrong ? Numbers{3} : Numbers{2}, {});
+      Exchange(&job, 2, {}, is_sender_wrong ? Numbers{1} : Numbers{0});
+      job.Advance(kHangAfter);
+      if (pairs == 100) {
+        ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+      } else {  // too few to tell
+        ExpectHangNow(job, HangVerdict::kRankNotCalled, {is_sender_wrong ? 3 : 0});
+      }
+    }
+  }
+}
+
 // Rank 0 waits for rank 1, which waits for rank 2.
 TEST(PeerWaits, TheEndOfAChain) {
   SimulatedJob job = JobOf(4);

@@ -148,6 +148,69 @@ TEST(OnlyWhoOwes, ARankThatLeftWithoutTheCallIsNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"0"}}));
 }
 
+// Rank 3 ended, ranks 0 and 1 aborted and make a communicator of three; rank 2 stays in the old one.
+TEST(OnlyWhoOwes, ARankThatStaysInWhatTheOthersHaveLeftIsNamed) {
+  SimulatedJob job = LaunchingJob({0, 1, 2});
+  End(&job, 3);
+  job.Advance(kSecond);
+  job.AddCommunicator(kOther, {0, 1}, 3);
+  for (const int rank : {0, 1}) {
+    job.Of(kOther, rank).init_realtime_ns = job.now();
+    job.Of(kComm, rank).finalized = true;
+    job.Advance(20 * kMs);
+    job.Complete(kComm, rank);  // as is seen a moment later
+  }
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"2"}}));
+  EXPECT_EQ(HangNow(job).text,
+            "Rank 2 (pid 102, GPU 2) is still in this communicator. The others have aborted it and "
+            "gone on.");
+}
+
+// Its first launches were known to end one after the other; the others have no event of their own.
+TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 20; ++i) LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  job.Advance(6 * kSecond);
+  for (int rank = 0; rank < 4; ++rank) {
+    job.Of(kComm, rank).launches_completed += 5;
+    job.Of(kComm, rank).last_completion_realtime_ns = job.now();
+  }
+  job.Advance(20 * kSecond);
+  EXPECT_THAT(NamedNow(job), IsEmpty());
+  job.Advance(20 * kSecond);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kNoProgress, {}}));
+}
+
+TEST(Waits, ABacklogWhoseOldestLaunchIsKnownNotToEnd) {
+  SimulatedJob job = RunningJob();
+  for (int i = 0; i < 20; ++i) LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  job.Advance(6 * kSecond);
+  for (int rank = 0; rank < 4; ++rank) {
+    job.Of(kComm, rank).launches_completed += 5;
+    job.Of(kComm, rank).last_completion_realtime_ns = job.now();
+  }
+  job.Of(kComm, 1).oldest_launch = kBegun;
+  job.Of(kComm, 1).is_at_oldest = true;
+  job.Advance(20 * kSecond);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kNoProgress, {}}));
+}
+
+// The server had no room for the process of rank 3.
+TEST(Waits, ARankWhoseProcessWasRejectedIsNotMissing) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1, 2}, 4);
+  for (const int rank : {0, 1, 2}) job.Launch(kComm, rank, "AllReduce");
+  job.Advance(kHangAfter);
+  SnapshotSet set = job.Set();
+  for (const bool is_rejected : {false, true}) {
+    set.rejected[static_cast<int>(Rejection::kPageFull)] = is_rejected ? 1 : 0;
+    const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
+    ASSERT_THAT(verdict.roots, SizeIs(1));
+    EXPECT_EQ(verdict.roots[0].verdict == HangVerdict::kRankNotSeen, !is_rejected);
+  }
+}
+
 // Three ranks have made one more call. What they had completed of the calls before is known late.
 SimulatedJob LateCompletions(int late_by) {
   SimulatedJob job = LaunchingJob({0, 2, 3});

@@ -193,6 +193,18 @@ class Examiner {
     }
   }
 
+  static int64_t ThresholdOf(const ProcessSnapshot& process) {
+    return process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
+  }
+
+  // Nothing finishes in CUDA graphs, and what the GPU runs is not known: a replay may stand.
+  bool IsQuietUnseen(const ProcessSnapshot& process, const CommunicatorSnapshot& each,
+                     const RankActivity& activity) const {
+    const GpuUse use = each.work.gpu_use;
+    return activity.is_quiet() && (use == GpuUse::kUnknown || use == GpuUse::kShared) &&
+           ElapsedNs(now_ns_, activity.since_realtime_ns) / 2 >= ThresholdOf(process);
+  }
+
   // Updates since when the whole set has been idle; INT64_MAX: it is not.
   void AddIdle(const ProcessSnapshot& process, const CommunicatorSnapshot& each,
                const RankActivity& activity) {
@@ -205,9 +217,7 @@ class Examiner {
       longest_pause_ns_ = std::max<int64_t>(
           longest_pause_ns_, static_cast<int64_t>(std::min<uint64_t>(wait.longest_ns, INT64_MAX)));
     }
-    const int64_t threshold_ns =
-        process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
-    longest_pause_ns_ = std::max(longest_pause_ns_, threshold_ns);
+    longest_pause_ns_ = std::max(longest_pause_ns_, ThresholdOf(process));
     if (each.launches < kLeastCalls) return;
     const int64_t pause_ns = ElapsedNs(last_ns, each.init_realtime_ns) /
                              static_cast<int64_t>(std::min<uint64_t>(each.launches, INT64_MAX));
@@ -257,10 +267,12 @@ class Examiner {
       ++activities.ranks;
       activities.may_wait |= !activity.is_idle();
       AddIdle(process, communicator, activity);
-      if (!IsUnknown(activity, now_ns_)) continue;
+      const bool is_quiet_unseen = IsQuietUnseen(process, communicator, activity);
+      if (!is_quiet_unseen && !IsUnknown(activity, now_ns_)) continue;
       ++activities.unknown;
       activities.calibrating += activity.reason == UnknownReason::kCalibrating ? 1 : 0;
-      ++reasons_[static_cast<std::size_t>(activity.reason)];
+      ++reasons_[static_cast<std::size_t>(is_quiet_unseen ? UnknownReason::kCaptured
+                                                          : activity.reason)];
     }
     if (is_in_use && process.heard_realtime_ns != 0) {
       ++silent_;
@@ -293,7 +305,9 @@ class Examiner {
         health_.unmeasured_communicators != 0) {
       return HealthStatus::kIncomplete;
     }
-    if (health_.communicators == 0) return HealthStatus::kUnused;
+    if (health_.communicators == 0) {
+      return IsAnyUnread(rejected_) ? HealthStatus::kIncomplete : HealthStatus::kUnused;
+    }
     const bool is_all_seen = unseen_ranks_ == 0 && !is_mixed_ && queued_ == 0;
     if (!is_all_seen && !has_usual_) return HealthStatus::kIncomplete;
     if (has_usual_) return HealthStatus::kWaiting;
@@ -392,7 +406,10 @@ class Examiner {
   std::string Summary() const {
     const std::vector<std::string> missing = Missing();
     if (has_hang_ || has_usual_ || (has_straggler_ && missing.empty())) return "";
-    if (health_.communicators == 0 && missing.empty()) return "No communicator is in use.";
+    if (health_.communicators == 0 && missing.empty()) {
+      return IsAnyUnread(rejected_) ? "No communicator is measured here."
+                                    : "No communicator is in use.";
+    }
     if (health_.communicators != 0 && health_.blind_communicators == health_.communicators) {
       return "Whether anything hangs cannot be seen.";
     }

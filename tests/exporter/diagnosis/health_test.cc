@@ -184,6 +184,16 @@ TEST(Health, RejectedProcessesAreSaid) {
                           "bad_layout (1), no_room (2). What it rejects is not measured here."));
 }
 
+TEST(Health, NothingIsInUseAmongProcessesThatAreRead) {
+  SnapshotSet set;
+  EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kUnused);
+  set.rejected[static_cast<int>(Rejection::kForeignUser)] = 1;
+  EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kUnused);
+  set.rejected[static_cast<int>(Rejection::kTooLarge)] = 1;
+  EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kIncomplete);
+  EXPECT_EQ(HealthOf(set, {}, kStart).summary, "No communicator is measured here.");
+}
+
 TEST(Health, HangsAndUsualWaits) {
   SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Advance(kHangAfter);

@@ -100,6 +100,21 @@ TEST(WorkVerdict, QuietForHoursIsNoHang) {
   EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
 }
 
+// Whether their GPUs wait in a replay isn't known: that is no all-clear.
+TEST(WorkVerdict, QuietForLongWithoutNvmlIsNotOk) {
+  SimulatedJob job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
+  const auto health = [&job] {
+    return HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
+  };
+  job.Advance(15 * kSecond);
+  EXPECT_EQ(health().status, HealthStatus::kOk);
+  job.Advance(15 * kSecond);
+  EXPECT_EQ(health().status, HealthStatus::kIncomplete);
+  EXPECT_EQ(health().unknown_ranks, 4u);
+  for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.gpu_use = kIdle;
+  EXPECT_EQ(health().status, HealthStatus::kOk);
+}
+
 TEST(WorkVerdict, NothingIsConcludedFromWhatIsNotKnown) {
   for (const GpuUse use : {GpuUse::kUnknown, GpuUse::kMixed, GpuUse::kShared}) {
     SimulatedJob job = GraphJob({kBusy, use, kIdle, kBusy});

@@ -202,14 +202,19 @@ bool Watcher::IsSomebodyLate(const Group& group) const {
   });
 }
 
-bool Watcher::HasIdleChanged(const Group& group, const Looked& last) const {
-  const bool was_idle =
-      std::any_of(last.findings.begin(), last.findings.end(),
-                  [](const auto& each) { return each.second.state == JobState::kIdle; });
-  const bool is_idle = std::all_of(group.begin(), group.end(), [this](std::size_t each) {
-    return endpoints_[each].summary.health == HealthStatusName(HealthStatus::kIdle);
-  });
-  return was_idle != is_idle;
+bool Watcher::HasHealthChanged(const Group& group, const Looked& last) const {
+  const auto was = [&last](JobState state) {
+    return std::any_of(last.findings.begin(), last.findings.end(),
+                       [state](const auto& each) { return each.second.state == state; });
+  };
+  const auto is = [this](HealthStatus status) {
+    return [this, status](std::size_t each) {
+      return endpoints_[each].summary.health == HealthStatusName(status);
+    };
+  };
+  return was(JobState::kIdle) != std::all_of(group.begin(), group.end(), is(HealthStatus::kIdle)) ||
+         (!was(JobState::kIncomplete) &&
+          std::any_of(group.begin(), group.end(), is(HealthStatus::kIncomplete)));
 }
 
 void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
@@ -241,10 +246,10 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
       }
       last = Looked();  // it goes on
     }
-    const Time::duration overdue =
-        now - last.stragglers_at -
-        (IsSomebodyLate(group) || HasIdleChanged(group, last) ? kStragglersAgain
-                                                              : kStragglersEvery);
+    const Time::duration every = HasHealthChanged(group, last) ? kLookAgain
+                                 : IsSomebodyLate(group)       ? kStragglersAgain
+                                                               : kStragglersEvery;
+    const Time::duration overdue = now - last.stragglers_at - every;
     if (overdue >= most_overdue) {
       most_overdue = overdue;
       for_stragglers = {&group, &last};

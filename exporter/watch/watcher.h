@@ -115,8 +115,9 @@ class Watcher {
   Row RowOf(const std::string& job_id, const std::string& workload, const Group& group) const;
   Standing StandingOf(const Group& group, Time now);
   bool IsSomebodyLate(const Group& group) const;
-  // True if the endpoints say of the group's jobs that they are idle, or that they are no longer idle.
-  bool HasIdleChanged(const Group& group, const Looked& last) const;
+  // True if the endpoints say of the group's jobs that they are idle, or no longer, or that something of
+  // them can't be seen any more.
+  bool HasHealthChanged(const Group& group, const Looked& last) const;
   void LookWhereDue(const std::vector<Group>& groups, Time now);
   void LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now);
   void Look(const Group& group, bool is_for_stragglers, uint64_t most_bytes, Looked* looked) const;

@@ -167,6 +167,31 @@ TEST_F(WatcherTest, AJobWithoutAnIdIsOneToo) {
   }
 }
 
+// Node 0 has so many other communicators that its summary leaves theirs out.
+TEST_F(WatcherTest, ACommunicatorThatStandsIsNeverLeftOut) {
+  for (int i = 0; i < 6; ++i) job_.process(i).job_id = "";
+  for (uint64_t id = 1; id <= 200; ++id) job_.AddCommunicator(id << 8, {0}, 8, 8);
+  Hang();
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(14));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr("Hostname=\"node-2\""));
+  EXPECT_EQ(watcher->state()->jobs.size(), 2u);
+}
+
+// Graphs are replayed no more, and NVML isn't there.
+TEST_F(WatcherTest, AJobOfWhichNothingIsSeenAnyMoreIsNotOk) {
+  const auto watcher = MakeWatcher();
+  RunFor(watcher.get(), seconds(4));
+  for (const int rank : {0, 1}) {
+    CommunicatorSnapshot& comm = job_.Of(kOther, rank);
+    comm.captured = true;
+    comm.work.state = WorkState::kProven;
+    comm.work.moved_realtime_ns = job_.now();
+  }
+  RunFor(watcher.get(), seconds(36));
+  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_jobs{state=\"incomplete\"} 1"));
+}
+
 // A heterogeneous Slurm job has an ID for each of its parts.
 TEST_F(WatcherTest, AJobWithTwoIdsIsOne) {
   job_.process(2).job_id = job_.process(3).job_id = "4713";

@@ -59,9 +59,9 @@ Examples:
   pulse diagnose --prometheus=http://prometheus:9090 --job-id=my-run
   pulse diagnose --flight-recorder=/tmp/dumps/nccl_trace_rank_
 
-Exit status: 0 no hang, or an expected wait; 1 bad usage; 2 no endpoint is found or answers; 3 a hang is
-suspected; 4 incomplete: an endpoint or a rank is missing, a process was lost or doesn't run, or a
-communicator's work can't be seen. More: docs/debug-a-hang.md.
+Exit status: 0 no hang, an expected wait, or the job has ended; 1 bad usage; 2 no endpoint is found or
+answers; 3 a hang is suspected; 4 incomplete: an endpoint or a rank is missing, a process was lost or doesn't
+run, or a communicator's work can't be seen. More: docs/debug-a-hang.md.
 )";
 
 struct Question {
@@ -154,8 +154,8 @@ int StatusOf(const JobLook& look) {
     case JobFinding::kNone:
       break;
   }
-  // Nothing of the job was seen, which is no all-clear.
-  return look.verdict.processes == 0 ? kIncomplete : 0;
+  // Nothing of the job was seen, not even its end: no all-clear.
+  return look.verdict.processes == 0 && look.set.ended.empty() ? kIncomplete : 0;
 }
 
 void Print(const JobLook& look) {

@@ -39,6 +39,16 @@ class VerdictTest(DiagnoseCase):
         self.assertEqual((status, verdict["finding"], verdict["roots"]), (0, "none", []))
         self.assertTrue(verdict["sentence"].startswith("OK"), verdict["sentence"])
 
+    def test_ended(self):
+        ended = 0
+        for seed in range(8):
+            pages, _ = self.pages("healthy end by _exit(0)", seed)
+            status, verdict = self.diagnose([self.serve(page) for page in pages])
+            if verdict["sentence"].startswith("ENDED"):
+                self.assertEqual(status, 0, verdict["sentence"])
+                ended += 1
+        self.assertGreater(ended, 0)
+
     def test_hang_that_goes_on_between_two_looks(self):
         hung, _ = self.pages("host stuck")
         well, _ = self.pages("healthy")

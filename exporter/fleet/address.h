@@ -1,4 +1,4 @@
-// An address says where to ask: "host:port", "http://host:port/path", "https://[::1]:9410".
+// Parses addresses of servers: "host:port", "http://host:port/path", "https://[::1]:9410".
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLEET_ADDRESS_H_
@@ -14,26 +14,25 @@ struct Address {
   bool is_https = false;
   std::string host;  // without brackets
   uint16_t port = 0;
-  bool has_port = false;  // it was said, or follows from a scheme that was
+  bool has_port = false;  // given, or implied by a given scheme
   std::string path;       // without a slash at its end; "" or "/prefix"
-  // Numeric, where the host is not to be looked up: nobody else is asked. It is still called by the
-  // host's name, in TLS, too.
+  // Numeric address to use instead of resolving `host`. The request and TLS still name the host.
   std::string ip;
 
-  std::string unix_path;  // not "": that socket, on this machine, in place of host and port
+  std::string unix_path;  // not "": a socket of this machine, instead of host and port
 
-  std::string name() const;  // "host:port" or "unix:/path", as people know it
+  std::string name() const;  // "host:port" or "unix:/path"
 };
 
-// `otherwise_https`: of an address without a scheme. Without a port it is that of the scheme. False
-// with what is wrong in `error`, which names the text.
+// `otherwise_https` is the scheme of an address without one. The default port is the scheme's.
+// Returns false and sets `error`, which quotes the text.
 bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
                   std::string* error);
 
 // Parses the address of an endpoint. Besides the above it may be a port of this host ("9410"),
 // "unix:/path", or the URL of one of its pages, such as the one in a job's log
 // ("http://host:9410/metrics"): the page is dropped, and a path before it is kept.
-// `otherwise_port`: of an address without port and scheme.
+// `otherwise_port` is the port of an address without port and scheme.
 bool ParseEndpointAddress(std::string_view text, bool otherwise_https, uint16_t otherwise_port,
                           Address* address, std::string* error);
 

@@ -1,7 +1,8 @@
-// This says how far the clocks of the endpoints' hosts are from the one here. Each is asked for its
-// time a few times (/api/v1/time): it read its clock between our question and its answer, so the clock's
-// offset lies within bounds that are as far apart as the round trip is long. The narrowest are
-// taken together.
+// MeasureClocks bounds the offsets between the endpoints' clocks and this host's.
+//
+// It asks each endpoint for its time a few times (/api/v1/time). The endpoint reads its clock
+// between request and answer, so each round trip gives bounds as wide as it is long. The result is
+// the intersection of these bounds.
 //
 // Thread: the caller's; blocks, within the client's patience for each question.
 #ifndef EXPORTER_FLEET_CLOCK_OFFSET_H_
@@ -16,12 +17,12 @@
 
 namespace nccl_pulse {
 
-// A clock is ahead of the one here by at least, and at most, so much.
+// Bounds of how far a clock is ahead of this host's.
 struct ClockOffset {
   int64_t low_ns = 0, high_ns = 0;
 };
 
-// Returns one for each endpoint; nothing: it does not answer that, or its clock was set meanwhile.
+// Returns the offset of each endpoint. None: it does not answer, or its clock was set meanwhile.
 std::vector<std::optional<ClockOffset>> MeasureClocks(const std::vector<Address>& endpoints,
                                                       const FleetClientOptions& client);
 

@@ -1,13 +1,13 @@
 // Sends one GET to many servers at once, from one poll loop.
 //
-// Each server has its own time limit, and failures are worded for people. No redirect is followed.
-// Answers are limited one by one and together, packed and unpacked: if they exceed the limit
-// together, the longest that is not complete yet is dropped, and the others go on. A server is sent
-// one request at a time; after one that failed, or that it stayed busy for, it is not sent the rest,
-// which fail alike. A busy server (503) is asked again when it says so (Retry-After).
+// Each server has its own time limit, and error texts are for people. No redirect is followed. The
+// size of answers is limited, each and together, packed and unpacked. Beyond the common limit the
+// longest incomplete answer is dropped, and the others continue. A server gets one request at a
+// time. After a failed request, or one that it stayed busy for, its other requests fail with the
+// same error. A busy server (503) is asked again at its Retry-After.
 //
 // Thread: the caller's; blocks until all have answered or failed. Memory: `most_bytes_together`;
-// each answer is handed on when it is complete.
+// each complete answer is passed on at once.
 #ifndef EXPORTER_FLEET_HTTP_CLIENT_H_
 #define EXPORTER_FLEET_HTTP_CLIENT_H_
 
@@ -33,28 +33,28 @@ struct FleetRequest {
 };
 
 struct FleetAnswer {
-  std::string error;             // "" when there is an answer of HTTP
-  bool is_connected = false;     // the server took the connection
-  bool had_credentials = false;  // the request had
+  std::string error;             // "": there is an HTTP answer
+  bool is_connected = false;     // the server accepted the connection
+  bool had_credentials = false;  // the request carried credentials
   int status = 0;
   std::string body;             // unpacked
-  std::chrono::seconds age{0};  // as the server says it
+  std::chrono::seconds age{0};  // the header Age
 };
 
 struct FleetClientOptions {
-  std::chrono::milliseconds patience{3000};  // of each, from its turn on
-  // Until when a busy server is asked again; nothing: within the patience of the request.
+  std::chrono::milliseconds patience{3000};  // per request, from its turn on
+  // End of retries at busy servers; none: the request's patience.
   std::optional<std::chrono::steady_clock::time_point> retry_until;
-  std::function<void()> on_busy;            // called each time that a server is asked again later
+  std::function<void()> on_busy;            // called for each retry
   const std::atomic<bool>* stop = nullptr;  // once set, requests without an answer fail
-  std::size_t most_bytes = 8 << 20;         // of an answer on the wire
+  std::size_t most_bytes = 8 << 20;         // per answer on the wire
   std::size_t most_unpacked_bytes = 48 << 20;
-  std::size_t most_bytes_together = std::size_t{256} << 20;  // of all answers, and one unpacked
-  std::size_t most_at_once = 2048;  // less where the process may not have as many descriptors
-  std::string authorization;        // that header's value; "": none
-  std::string header;               // one more line, "NAME: VALUE"; "": none
+  std::size_t most_bytes_together = std::size_t{256} << 20;  // all answers, and one unpacked
+  std::size_t most_at_once = 2048;  // connections; fewer if the process may not open as many
+  std::string authorization;        // value of the header; "": none
+  std::string header;               // a further header, "NAME: VALUE"; "": none
   WorkBudget* budget = nullptr;     // unpacking counts against it; null: no limit
-  // For https. Null where no address is.
+  // Required for https; else null.
   std::shared_ptr<const TlsClient> tls;
 };
 
@@ -69,8 +69,7 @@ void AskAll(const std::vector<FleetRequest>& requests, const FleetClientOptions&
 FleetAnswer Ask(const Address& address, const std::string& target,
                 const FleetClientOptions& options);
 
-// Returns why a server did not answer a request for this path, with the reason that it gives; "": it
-// did, with status 200.
+// Returns why a request for this path failed, with the server's own reason; "" for status 200.
 std::string ProblemOf(const FleetAnswer& answer, std::string_view path);
 
 }  // namespace nccl_pulse

@@ -1,4 +1,4 @@
-// One connection of the client: connect, send the request, take the answer, without blocking.
+// Exchange is one non-blocking request of the client: connect, send, receive.
 //
 // Thread: the client's.
 #ifndef EXPORTER_FLEET_HTTP_EXCHANGE_H_
@@ -20,7 +20,7 @@ class Exchange {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `addresses` are tried in their order: the next one if an address refuses, or does not answer for
+  // Tries `addresses` in order: the next one if an address refuses, or does not answer within
   // kNextAddressAfter.
   Exchange(const FleetRequest& request, const FleetClientOptions& options,
            std::vector<sockaddr_storage> addresses, Time now);
@@ -29,19 +29,19 @@ class Exchange {
 
   static constexpr std::chrono::milliseconds kNextAddressAfter{300};
 
-  int fd() const { return fd_; }  // -1: it waits for `wake`
+  int fd() const { return fd_; }  // -1: waits for `wake`
   short poll_events() const;
   Time end() const { return end_; }
-  // When to call Go again without an event: it was told to come back, or another address is next.
+  // Returns when to call Go without an event: at a retry, or at the next address.
   Time wake() const { return wake_; }
 
-  // Goes on as far as it can. True when it has ended: the answer is there, or an error.
+  // Continues as far as possible. Returns true once there is an answer or an error.
   bool Go(Time now);
   bool is_pausing() const { return state_ == State::kPausing; }
   bool has_ended() const { return state_ == State::kEnded; }
-  // Its time is over. Nothing happens if it has ended.
+  // Ends it because its time is over. No effect if it has ended.
   void GiveUp();
-  // Ends it with this error in place of an answer.
+  // Ends it with this error.
   void Drop(std::string error) { Fail(std::move(error)); }
   std::size_t held_bytes() const { return incoming_.capacity() + answer_.body.capacity(); }
   // Unpacks the answer, within this many bytes.

@@ -1,18 +1,18 @@
-// Asks the endpoints of a job what they know, and diagnoses the union: the work of `pulse
+// LookAtJob polls the endpoints of a job and diagnoses the union of their answers, for `pulse
 // diagnose`.
 //
-// Two looks, the second only where the first found a hang, seldom three: endpoints answer at
-// different moments, and what goes on in between could be taken for one rank behind another. A hang
-// counts if its communicator hangs in two looks that follow each other.
+// Two polls, the second only after the first found a hang, seldom three. Endpoints answer at
+// different moments, and progress in between could look like one rank behind another. A hang counts
+// if its communicator hangs in two consecutive polls.
 //
-// More looks, too, where somebody comes late and one look knows too few common calls to say who: an
-// endpoint keeps the last 32 of each communicator. Not where looks take longer than the pauses
-// between them.
+// Further polls if a rank seems late and one poll has too few common calls to name it: an endpoint
+// keeps the last 32 calls of each communicator. None if polls take longer than the pauses between
+// them.
 //
-// Thread: the caller's; blocks. Memory: `most_bytes` of snapshots and half of that for answers being
-// received, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
-// and WorkBudget::kLeastShare for each. An endpoint that exceeds its part has not answered, as far
-// as the verdict goes; kReservedBytes are kept for each of the others.
+// Thread: the caller's; blocks. Memory: `most_bytes` of snapshots, and half of that for answers in
+// transit, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
+// and WorkBudget::kLeastShare for each. An endpoint beyond its share counts as not answered;
+// kReservedBytes are kept for each of the others.
 #ifndef EXPORTER_FLEET_JOB_LOOK_H_
 #define EXPORTER_FLEET_JOB_LOOK_H_
 
@@ -38,28 +38,27 @@
 
 namespace nccl_pulse {
 
-// Memory for the snapshots of all endpoints, of one, and of one that the others cannot take away: 8
+// Memory for the snapshots of all endpoints, of one endpoint, and reserved for each endpoint: 8
 // ranks with 3 communicators each take 112 KiB.
 inline constexpr uint64_t kMostMemoryBytes = uint64_t{384} << 20;
 inline constexpr uint64_t kMostEndpointBytes = uint64_t{48} << 20;
 inline constexpr uint64_t kReservedBytes = uint64_t{128} << 10;
-// An answer that an endpoint made longer ago (header Age) is not used: what its ranks have called
-// since then would be held against them.
+// Older answers (header Age) are not used: their ranks would be blamed for calls that they have
+// made since.
 inline constexpr std::chrono::seconds kMostAge{3};
 
 struct JobLook {
-  bool is_of_dumps = false;  // of PyTorch's Flight Recorder (dump_look.h): not endpoints, but files
-  // Of a job that is diagnosed from outside (exporter/outside): a sentence, where its facts come
-  // from. "": of endpoints or dumps.
+  bool is_of_dumps = false;  // the facts come from Flight Recorder dumps (dump_look.h)
+  // A sentence about the sources of a job that is diagnosed from outside (exporter/outside); "" for
+  // endpoints or dumps.
   std::string outside;
-  std::size_t endpoints = 0;  // that were asked
-  std::size_t heard = 0;      // of them ...
-  // ... and of the others, by what was wrong, who.
+  std::size_t endpoints = 0;  // endpoints asked
+  std::size_t heard = 0;      // endpoints that answered
+  // Endpoints that did not answer, by problem.
   std::map<std::string, std::vector<std::string>> unheard;
-  std::size_t without_job = 0;       // heard, and they know of nothing of interest
-  std::set<std::string> other_jobs;  // ids that the filter left out, some of them
-  // It has, for each process by host and pid, the endpoint that spoke of it, by its place among those
-  // asked.
+  std::size_t without_job = 0;       // endpoints that answered, without a process of the job
+  std::set<std::string> other_jobs;  // some of the job IDs that the filter left out
+  // The endpoint that reported each process, by host and pid, as an index into the asked endpoints.
   using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
   std::shared_ptr<const EndpointOf> endpoint_of;
 
@@ -68,35 +67,34 @@ struct JobLook {
   DiagnosisResult diagnosis;
   JobVerdict verdict;
   Health health;
-  std::size_t went_on = 0;  // communicators that hung at the first look, and no more
-  int looks = 0;            // how often the endpoints were asked
-  double seconds = 0;       // that all this took
+  std::size_t went_on = 0;  // communicators that hung only in the first poll
+  int looks = 0;            // number of polls
+  double seconds = 0;       // duration of all polls
 
-  RasReport ras;            // where ranks are known to no endpoint, if somebody listens there
-  std::string ras_address;  // as people know it; "": nobody was asked
+  RasReport ras;            // NCCL's RAS, asked if no endpoint reports some ranks
+  std::string ras_address;  // for people; "": RAS was not asked
 };
 
 struct JobLookOptions {
   FleetClientOptions client;
   JobFilter filter;
-  // None: for each job the shortest that an endpoint of its own processes goes by. What endpoints of
-  // other jobs go by does not matter.
+  // None: for each job, the shortest threshold of the endpoints of its own processes.
   std::optional<std::chrono::milliseconds> hang_after;
-  std::chrono::milliseconds pause{1000};  // before another look
-  int most_looks = 1;                     // where nothing hangs, or kLooksForStragglers
+  std::chrono::milliseconds pause{1000};  // between polls
+  int most_looks = 1;                     // without a hang; or kLooksForStragglers
   uint64_t most_bytes = kMostMemoryBytes;
   std::chrono::milliseconds most_time{10000};
-  std::optional<Address> ras;  // NCCL's, asked once for ranks that no endpoint knows
+  std::optional<Address> ras;  // of NCCL's RAS, asked once for ranks that no endpoint knows
   AskFunction ask = AskAll;
-  // Ranks without the plugin (exporter/outside), beside those that endpoints report.
+  // Ranks without the plugin (exporter/outside), added to the reported ranks.
   std::vector<ProcessSnapshot> outside;
-  LastHeard* last_heard = nullptr;  // of earlier looks at the same endpoints; null: there were none
+  LastHeard* last_heard = nullptr;  // from earlier polls of these endpoints; null: none
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);
 
-// Endpoints may know of several jobs: a job is what shares communicators. A look at each, with its
-// own verdict, and as heard those endpoints that speak of it.
+// Splits a poll by job: processes that share communicators. Each part has its own verdict, and
+// counts the endpoints that report the job.
 std::vector<JobLook> SplitByJob(JobLook look);
 
 }  // namespace nccl_pulse

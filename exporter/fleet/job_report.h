@@ -1,5 +1,5 @@
-// What `pulse diagnose` says: one sentence with the root, what to do first, who waits, and what was
-// not heard; or the same as JSON.
+// Renders the report of `pulse diagnose`, as text or JSON: the verdict in a sentence, suspects,
+// waiting processes, and endpoints that did not answer.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLEET_JOB_REPORT_H_
@@ -17,11 +17,11 @@ constexpr const char* JobFindingName(JobFinding finding) {
   return kNames[static_cast<int>(finding)];
 }
 
-// Of what was looked at: the exit status rests on it. health.h has the rule; an endpoint that was not
-// heard is no all-clear either.
+// Returns the finding that decides the exit status. health.h has the rule. A missing answer also
+// makes it kIncomplete.
 JobFinding FindingOfJob(const JobLook& look);
 
-// The first line of the text.
+// Returns the first line of JobText.
 std::string JobSentence(const JobLook& look);
 std::string JobText(const JobLook& look);
 std::string JobJson(const JobLook& look);

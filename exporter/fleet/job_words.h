@@ -1,4 +1,4 @@
-// The sentences of a job's verdict.
+// Words a job's verdict, for reports, alerts and tables.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLEET_JOB_WORDS_H_
@@ -11,17 +11,18 @@
 
 namespace nccl_pulse {
 
-// Who, where, since when, what to do first; or that nothing is suspected, and how sure that is.
+// Returns the first line of a report: rank, place, since when, next step; or that nothing is
+// suspected, and what is not known.
 std::string Sentence(const JobLook& look);
-// "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait", for an alert about its job.
+// Returns "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait", for alerts.
 std::string RootText(const JobLook& look, const JobRoot& root);
-// Who, how late, what to do first.
+// Returns the late rank, how late it is, and the next step.
 std::string StragglerSentence(const JobStraggler& straggler);
-// "global rank 35 on node-4 (GPU 3, pid 1003)"
+// Returns "global rank 35 on node-4 (GPU 3, pid 1003)".
 std::string RankWords(const JobRank& rank);
-// Of the communicator in which it waits: "rank 3", "rank_not_seen", "who waits elsewhere".
+// Returns what a process waits for: "rank 3", "rank_not_seen", "rank 1, which may wait elsewhere".
 std::string WaitedFor(const JobWait& wait);
-// For a table: how long ago; of dumps, which do not tell when they were made, the time itself, in UTC.
+// Returns how long ago, for a table. For dumps, whose own time is not known: the time in UTC.
 std::string SinceWords(const JobLook& look, int64_t realtime_ns);
 
 }  // namespace nccl_pulse

@@ -1,10 +1,10 @@
-// The snapshots of many endpoints as one set, over which the diagnosis runs as over a node's.
+// SnapshotUnion merges the snapshots of many endpoints, for the diagnosis of a whole job.
 //
-// Times: each message was read with its moment of writing put at one common now
-// (exporter/exposition/snapshot_message.h), so ages compare whatever the nodes' clocks say.
+// Times: all messages are shifted to one common now (exporter/exposition/snapshot_message.h), so
+// ages compare whatever the nodes' clocks show.
 //
-// A process of which two endpoints speak (an agent and the job itself, an endpoint under two
-// addresses) counts once: the one that lives, or was looked at last.
+// A process that two endpoints report (an agent and the job, or an endpoint at two addresses)
+// counts once: the live report, or the newer one.
 //
 // Thread: one.
 #ifndef EXPORTER_FLEET_SNAPSHOT_UNION_H_
@@ -21,11 +21,11 @@
 
 namespace nccl_pulse {
 
-// Selects jobs: processes that share communicators, whatever their job IDs say. A job that meets the
-// filter is kept whole.
+// Selects jobs: processes that share communicators, whatever their job IDs say. A job that meets
+// the filter is kept whole.
 struct JobFilter {
-  std::string job_id;               // of one of its processes, "": any
-  std::optional<uint64_t> comm_id;  // one of its communicators, none: any
+  std::string job_id;               // of one of its processes; "": any
+  std::optional<uint64_t> comm_id;  // one of its communicators; none: any
 };
 
 class SnapshotUnion {
@@ -34,10 +34,10 @@ class SnapshotUnion {
 
   void Add(SnapshotMessage message);
 
-  // Returns the jobs that meet the filter; after that there is nothing.
+  // Returns the jobs that meet the filter, and clears the union.
   SnapshotSet Take();
 
-  // Returns IDs of jobs that the filter left out, kMostOtherJobs at most. After Take.
+  // Returns IDs of jobs that the filter left out, kMostOtherJobs at most. Call after Take.
   static constexpr std::size_t kMostOtherJobs = 16;
   const std::set<std::string>& other_jobs() const { return other_jobs_; }
 

@@ -1,8 +1,7 @@
-// This finds the endpoints to ask: from a file in the form of Prometheus' file_sd (JSON or YAML), from a URL
-// in that of http_sd, from a name server, or from a Prometheus, which knows who speaks for a job
-// and where it scrapes them.
+// Finds endpoints: in a file of Prometheus' file_sd (JSON or YAML), at a URL of http_sd, by DNS, or
+// in a Prometheus that scrapes them.
 //
-// Thread: the caller's; whatever asks somebody blocks, within its time limit.
+// Thread: the caller's. Requests block, within their time limit.
 #ifndef EXPORTER_FLEET_TARGETS_H_
 #define EXPORTER_FLEET_TARGETS_H_
 
@@ -17,20 +16,20 @@
 
 namespace nccl_pulse {
 
-// False with the file, and what is wrong in it, in `error`. Labels that say how to scrape are
-// heeded (__scheme__, __address__); others are not looked at. What is no address of an endpoint is
-// an error: an endpoint that is left out silently would be an all-clear.
+// Returns false and sets `error`, with the file's name. Uses the labels __scheme__ and __address__,
+// and ignores others. A bad address is an error: an endpoint that is silently left out would look
+// healthy.
 bool ReadTargetsFile(const std::string& path, bool otherwise_https, std::vector<Address>* targets,
                      std::string* error);
 bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Address>* targets,
                   std::string* error);
 
-// Reads what a URL answers in the format of http_sd, which is that of the file's JSON.
+// Fetches the targets from a URL in http_sd's format, the same JSON as in the file.
 bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOptions& options,
                   std::vector<Address>* targets, std::string* error);
 
-// The addresses (A and AAAA records) of "host:port", such as a headless service of Kubernetes has:
-// an endpoint at each.
+// Resolves "host:port" to its addresses (A and AAAA records), such as those of a headless service
+// in Kubernetes. Each address is an endpoint.
 bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_port,
                     std::chrono::milliseconds patience, std::vector<Address>* targets,
                     std::string* error);
@@ -38,14 +37,13 @@ bool ResolveTargets(const std::string& text, bool is_https, uint16_t otherwise_p
 struct PrometheusQuestion {
   Address prometheus;
   std::string job_id;               // "": all
-  std::optional<uint64_t> comm_id;  // those of its jobs
-  bool otherwise_https = false;     // of endpoints whose scheme Prometheus does not say
+  std::optional<uint64_t> comm_id;  // the jobs with this communicator
+  bool otherwise_https = false;     // if Prometheus gives no scheme
 };
 
-// Who had nccl_communicator_info of the job within the last quarter of an hour: an endpoint that is
-// gone since then is asked, too, and does not answer. What is scraped as /metrics is asked where it
-// is scraped; where Prometheus does not tell (/api/v1/targets, which other databases may lack), at
-// the label `instance`.
+// Finds the endpoints that had nccl_communicator_info of the job within the last 15 minutes. An
+// endpoint that ended since then is included, and will not answer. Addresses come from
+// /api/v1/targets (path /metrics), or from the label `instance` in databases without it.
 bool FindTargets(const PrometheusQuestion& question, const FleetClientOptions& options,
                  std::vector<Address>* targets, std::string* error);
 

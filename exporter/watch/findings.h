@@ -1,4 +1,5 @@
-// These values are kept of a look at a job. They do not point into its snapshots.
+// The findings of a poll, as plain values for pages, metrics and alerts. They do not point into
+// snapshots.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WATCH_FINDINGS_H_
@@ -19,43 +20,42 @@
 
 namespace nccl_pulse {
 
-// This is what a watcher knows after a round, as plain values for its pages.
-
-// A rank and its process; "" where that is not known.
+// A rank and its process; unknown fields are "".
 struct WatchedRank {
-  std::string comm, rank;  // of the communicator by which it is named
+  std::string comm, rank;  // the communicator of the verdict
   std::string global_rank, hostname, gpu, uuid, pid;
-  std::string source;    // "outside": it runs without the plugin
-  std::string endpoint;  // URL of the page of its node
-  // The user's own (NCCL_PULSE_LABELS), of its process, or of one that waits for it.
+  std::string source;    // "outside": runs without the plugin
+  std::string endpoint;  // URL of its node's page
+  // NCCL_PULSE_LABELS of its process, or of a process that waits for it.
   std::vector<std::pair<std::string, std::string>> labels;
 };
 
 // The evidence for the hangs of processes that share communicators.
 struct HangReport {
-  // Users of all these processes, in order; -1: not known. An endpoint's word (ProcessSnapshot::user).
+  // Users of these processes, sorted, as endpoints report them (ProcessSnapshot::user); -1: not
+  // known.
   std::vector<int64_t> users;
   std::string json;  // as `pulse diagnose --json` prints it
 };
 
 struct JobHang {
-  WatchedRank who;  // the first that is named
+  WatchedRank who;  // the first named rank
   std::size_t named = 0;
   std::string verdict, op, first_step;
   std::string text;        // "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait"
   double since_s = 0;      // Unix time
-  double lasted_s = 0;     // when it was looked at
-  double job_start_s = 0;  // when the youngest process that waits began
-  std::shared_ptr<const HangReport> report;  // null where nobody is told of hangs
+  double lasted_s = 0;     // at the time of the poll
+  double job_start_s = 0;  // start of the youngest waiting process
+  std::shared_ptr<const HangReport> report;  // null without Watcher::Options::tell
 };
 
 struct JobSlow {
-  WatchedRank who;  // of a whole host: without rank, pid and GPU
+  WatchedRank who;  // for a whole host: without rank, pid and GPU
   double seconds_per_second = 0;
   std::string first_step;
 };
 
-// A page shows them in this order.
+// In the order of the page.
 enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kIdle, kOk, kNew };
 inline constexpr int kJobStates = 7;
 constexpr const char* JobStateName(JobState state) {
@@ -64,8 +64,7 @@ constexpr const char* JobStateName(JobState state) {
   return kNames[static_cast<int>(state)];
 }
 
-// It says which job a process belongs to, for its labels. The workload is the job id where it has none, as
-// in the recording rules.
+// The labels of a process' job. As in the recording rules, the job ID replaces a missing workload.
 struct JobName {
   std::string job_id, workload;
   bool operator<(const JobName& other) const {
@@ -73,7 +72,7 @@ struct JobName {
   }
 };
 
-// A look at a job has found this.
+// The findings of a poll of one job.
 struct JobFindings {
   JobState state = JobState::kNew;
   std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off

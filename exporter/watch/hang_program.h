@@ -1,16 +1,16 @@
 // Runs a program when a job hangs: `pulse watch --on-hang=PROGRAM`.
 //
-// One start for each hang of a job and its users: processes of another user that claim the job's ID
-// start a program of their own. A hang that began before the job's last start is that hang still,
-// also if an endpoint was silent meanwhile, or if the verdict names another rank. A job has a pause
-// between two starts; a hang that begins within it waits until the pause is over, and is forgotten
-// if it ends first. Programs run one after another, on a thread of their own, each within its
-// patience. What is remembered does not outlive the process: after a restart, a hang that still
-// stands starts the program again. So does a second watcher.
+// The program starts once for each hang of a job and its users: processes of another user that
+// claim the job's ID are another hang. A hang that began before the job's last start is the same
+// hang, even if an endpoint was silent meanwhile or the verdict names another rank. Two starts for
+// a job are at least a pause apart: a hang that begins within it waits for its end, and is dropped
+// if it ends first. Programs run one at a time, on their own thread, each with a time limit.
+// Nothing is stored: after a restart, a hang that still lasts starts the program again, and so does
+// a second watcher.
 //
-// The program's standard input is an object: job_id, workload, users (user IDs of all processes that
-// share communicators with the hanging ones, null if not known), since (Unix time), lasted (seconds),
-// endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
+// The program's standard input is an object: job_id, workload, users (user IDs of all processes
+// that share communicators with the hanging ones, null if not known), since (Unix time), lasted
+// (seconds), endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
 //
 // All decisions use the watcher's steady clock: a wall clock may step.
 //
@@ -41,16 +41,16 @@ class HangProgram {
     LogFunction log;
   };
 
-  // Null when the system gives no thread.
+  // Returns null if the system refuses a thread.
   static std::unique_ptr<HangProgram> Start(Options options);
-  // Does what Stop does, without patience.
+  // Stops without waiting.
   ~HangProgram();
   HangProgram(const HangProgram&) = delete;
   HangProgram& operator=(const HangProgram&) = delete;
 
   void See(const WatchState& state);
 
-  // False if a program did not end in time: it runs on, and its thread as long as the process does.
+  // Returns false if a program did not end in time. It then continues, and its thread as well.
   bool Stop(std::chrono::milliseconds patience);
 
  private:

@@ -1,21 +1,20 @@
-// Watches all jobs: asks every endpoint for its summary in each round, and where something stands
-// or somebody is late, the endpoints of that job for their snapshots, over which the engine of
-// `pulse diagnose` runs. Who has to be asked together follows from the summaries: endpoints that
-// share communicators or the id of a job.
+// Watcher watches all jobs. Each round it polls every endpoint for its summary. If a job is stalled
+// or a rank is late, it polls that job's endpoints for snapshots, and diagnoses them like `pulse
+// diagnose`. Endpoints that share communicators or a job ID are polled together.
 //
-// What makes no progress is looked at the moment its time is over, which is known before, and then
-// again in kLookAgain, or later the longer it stands. Every job is looked at for stragglers now and
-// then, one in a round, since a node with one rank of each communicator cannot know who is late.
+// A stall is polled when its threshold is reached, a time known in advance, and again after
+// kLookAgain, later the longer it lasts. Every job is polled for stragglers now and then, one per
+// round, because a node with one rank of each communicator cannot find late ranks.
 //
-// A hang whose endpoints all fall silent stays, until one of them answers or is forgotten.
+// A hang whose endpoints all fall silent stays until one of them answers or is forgotten.
 //
-// It remembers only what spares a look or bridges a lost answer: another watcher, or this one after
-// a restart, says the same. An endpoint that does not answer is believed for kBelieved what it said
-// last, in a hang for longer (exporter/diagnosis/facts/last_heard.h), and a verdict of fewer endpoints does not replace a fresh one of more on the same job. Only a
-// new hang is reported at once.
+// State only saves polls and bridges lost answers: another watcher, or this one after a restart,
+// gives the same verdicts. The last answer of a silent endpoint counts for kBelieved, in a hang for
+// longer (exporter/diagnosis/facts/last_heard.h). A verdict from fewer endpoints does not replace a
+// fresh one from more endpoints, unless it is a new hang.
 //
-// Thread: one calls Round and Ask, which block; state() any. Memory: a summary of each endpoint,
-// and while it looks what exporter/fleet/job_look.h says.
+// Thread: one thread calls Round and Ask, which block; state() any thread. Memory: a summary per
+// endpoint, and during a poll that of exporter/fleet/job_look.h.
 #ifndef EXPORTER_WATCH_WATCHER_H_
 #define EXPORTER_WATCH_WATCHER_H_
 
@@ -39,7 +38,7 @@ namespace nccl_pulse {
 class Watcher {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Where the endpoints are, and how to ask them. False, with the reason in `error`.
+  // Finds the endpoints and the options to ask them with. Returns false and sets `error`.
   using Find = std::function<bool(std::vector<Address>* endpoints, FleetClientOptions* client,
                                   std::string* error)>;
 
@@ -52,10 +51,10 @@ class Watcher {
     Options() { look.pause = std::chrono::milliseconds(500); }
 
     Find find;
-    JobLookOptions look;  // but for the client and the filter
+    JobLookOptions look;  // client and filter are ignored
     std::chrono::milliseconds summary_patience{1500};
     std::function<Time()> clock = [] { return std::chrono::steady_clock::now(); };
-    // Called with what is new about a job, for the log; may be null.
+    // Called with news about a job, for the log; may be null.
     std::function<void(const std::string& line)> log;
     // Called at the end of each round, on its thread; may be null. Hangs have their JSON only with
     // it.
@@ -64,10 +63,10 @@ class Watcher {
 
   explicit Watcher(Options options);
 
-  // Returns when something has to be looked at, at most `latest`.
+  // Returns the time of the next round, at most `latest`.
   Time NextRound(Time latest) const;
   void Round();
-  // A look at one job, at once; with everything that its endpoints know where the filter is empty.
+  // Polls one job now, or all jobs if the filter is empty.
   JobLook Ask(const JobFilter& filter) const;
 
   std::shared_ptr<const WatchState> state() const;
@@ -76,10 +75,10 @@ class Watcher {
   struct Endpoint {
     Address address;
     EndpointSummary summary;
-    Time heard_at{};      // when it answered last; the clock's zero: never
-    std::string problem;  // why it did not answer in this round
+    Time heard_at{};      // last answer; the clock's zero: never
+    std::string problem;  // why it did not answer in this round; "": it did
   };
-  // A row of the page. Jobs that nobody has named are told apart by where they are.
+  // A row of the page. Jobs without a name are distinguished by their place.
   struct Row {
     JobName name;
     std::string place;  // of a job without an id
@@ -88,9 +87,9 @@ class Watcher {
     }
   };
   using Group = std::vector<std::size_t>;  // of endpoints, in their order
-  // It tells what stands in a group by now for as long as it takes to be called a hang.
+  // Stalls of a group that have reached their threshold.
   struct Standing {
-    Time oldest = Time::max();  // since when for as long; max: nothing does
+    Time oldest = Time::max();  // begin of the oldest; max: none
     Time newest{};
     bool any() const { return oldest != Time::max(); }
   };
@@ -102,21 +101,20 @@ class Watcher {
     LastHeard last_heard;
   };
 
-  // A hang or a usual wait was found.
+  // True if a hang or an expected wait was found.
   static bool HasStood(const Looked& looked);
   void FindEndpoints(Time now);
   void AskSummaries();
   bool IsBelieved(const Endpoint& endpoint, Time now) const;
-  // Returns when the last silent endpoint of the group with something that stood was heard; the clock's
-  // zero: there is none.
+  // Returns the last answer of the group's silent endpoints with a stall; the clock's zero: none.
   Time SilentSince(const Group& group) const;
   std::vector<Group> GroupEndpoints(Time now) const;
   std::string KeyOf(const Group& group) const;
   Row RowOf(const std::string& job_id, const std::string& workload, const Group& group) const;
   Standing StandingOf(const Group& group, Time now);
   bool IsSomebodyLate(const Group& group) const;
-  // True if the endpoints say of the group's jobs that they are idle, or no longer, or that something of
-  // them can't be seen any more.
+  // True if the endpoints report that the group's jobs became idle or are no longer idle, or that a
+  // part of them can't be seen any longer.
   bool HasHealthChanged(const Group& group, const Looked& last) const;
   void LookWhereDue(const std::vector<Group>& groups, Time now);
   void LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& due, Time now);

@@ -1,5 +1,5 @@
-// API v5 to v7. Each is the one before with more behind the members of calls and operations, and
-// with further types: v6 has copy-engine collectives.
+// Adapts API v5 to v7. Each version adds members at the end of calls and operations, and event
+// types: v6 has copy-engine collectives.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 

@@ -1,17 +1,17 @@
-// What stamps need in one CUDA context: their code, and places in host memory that the GPU writes.
+// StampContext holds the stamps' code in one CUDA context, and places in host memory that the GPU
+// writes.
 //
-// Everything is made by Prepare, in init of the context's first communicator: there NCCL itself
-// allocates memory and loads its kernels in the same context, so the calls (which may wait for work
-// of the context, and for the driver to translate the code) meet nothing that NCCL's own do not. A
-// background thread would make them beside the job's first collectives. Whether it works is known
-// before the first capture can begin, and does not change.
+// Prepare creates all of it, in init of the context's first communicator. NCCL allocates memory and
+// loads kernels in that context at the same time, so these calls (which may wait for work of the
+// context and for the driver's translation) add no new kind of wait. A background thread would make
+// them beside the job's first collectives. Success is known before the first capture can begin, and
+// is final.
 //
-// The memory is the process' own and is registered with the driver, not allocated by it: when the
-// context goes, readers still have it. It is shared memory, so that a fork leaves the GPU and this
-// process with the same pages. Nothing is freed: 64 KiB of host memory and 32 KiB of the GPU's for
-// each context.
+// The memory is the process' own, only registered with the driver: readers still have it when the
+// context is gone. It is shared memory, so that after a fork the GPU and this process still have
+// the same pages. It is never freed: 64 KiB of host memory and 32 KiB of GPU memory per context.
 //
-// Thread: Prepare by one at a time (the runtime's lock), before anybody else sees the context;
+// Thread: Prepare by one thread at a time (the runtime's lock), before others see the context;
 // TakePlace, Launch and AddAtHead from callbacks, any thread; the rest by the background thread.
 // Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakePlace a
 // compare-and-swap; Launch and AddAtHead what adding a node to a capture costs.
@@ -35,7 +35,7 @@ static_assert(sizeof(StampPlace) == 16);
 
 class StampContext {
  public:
-  // A stamp that nobody reads: it keeps a graph's nodes what they are when there is no place left.
+  // A stamp without a reader. It keeps a graph's nodes the same if no place is left.
   static constexpr uint32_t kUnreadPlace = 0;
 
   // In the calling thread's current context, which this is. False when the driver refuses; it is
@@ -44,7 +44,7 @@ class StampContext {
   bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
   bool is_ready() const { return places_ != nullptr; }
 
-  // A place of one's own until it is given back, kUnreadPlace: there is none.
+  // Takes a free place, to be given back. Returns kUnreadPlace if there is none.
   uint32_t TakePlace();
   void GiveBack(uint32_t place);
   // Adds a stamp to what `stream` captures; the calling thread's current context is this one.

@@ -5,10 +5,10 @@
 //   launch   0 ...  20 ...  60 ...  120 ...  180 ...
 //   stamps |k        k      |k|     |k|      |k|          k: the launch's kernel, |: a stamp
 //
-// The first stamp is made when the 21st launch is seen, and stands at the head of the graph: in
-// front of all that was captured. So a rank that has not begun a replay differs from those that
-// wait in its first collective. Where a graph has several heads (StampContext::kMostRoots), it
-// stands in front of the 21st launch. The pairs also tell how long one launch took.
+// The first stamp is added at the 21st launch, at the head of the graph, before all captured work.
+// It distinguishes a rank that has not begun a replay from ranks that wait in its first collective.
+// If a graph has too many heads (StampContext::kMostRoots), the stamp is in front of the 21st
+// launch. Pairs also measure the duration of one launch.
 //
 // The budget is 0.25 us or 1 % a launch, whichever is more. A stamp costs 1.0 to 1.5 us
 // (docs/cuda-graphs.md); no graph has more than 3 for 61 launches. A graph of up to 20 has none.

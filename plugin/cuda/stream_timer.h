@@ -1,4 +1,4 @@
-// Times launches on their stream with CUDA events, and knows which launches have completed.
+// StreamTimer times launches on their stream with CUDA events, and finds completed launches.
 //
 //   launching thread, in KernelLaunch            "pulse-poll", every 20 ms while work is in flight
 //   ------------------------------------------   -------------------------------------------------
@@ -17,49 +17,47 @@
 // behind a launch, or in front of the next one, is complete only when all launches before it are.
 //
 // `tail` is an event without timing that is recorded again after every launch. When it is complete,
-// everything before it is. Under steady load it never is, hence the markers: a ring of events behind
-// some of the launches, at most one a poll; when the GPU is far behind they share the backlog out evenly.
-// The oldest marker that is not complete says since when a launch is in flight, right to one poll
-// or an eighth of the backlog. Memory is constant; the steady state takes two queries a poll.
+// everything before it is. Under steady load it never is, hence the markers: a ring of events
+// behind some of the launches, at most one a poll; when the GPU is far behind they share the
+// backlog out evenly. The oldest marker that is not complete says since when a launch is in flight,
+// right to one poll or an eighth of the backlog. Memory is constant; the steady state takes two
+// queries a poll.
 //
-// Where NCCL's own counter tells which launches are complete (work_proof.h), a launch in a hurry,
-// less than 100 us after the one before, has no tail: an event is half of what a callback costs.
-// If its operation is reported next, it has no stop either (launch_follower.h). Markers and gates go
-// on, with a tail behind their launches. If the counter is refuted, or is not read for 2 s in which
-// this process ran, launches behind a complete tail are OldestLaunch::kUntold: neither complete nor
-// in flight, until a tail stands behind them or the counter is read.
+// If NCCL's own counter is proven (work_proof.h), a "hurried" launch, less than 100 us after the
+// previous one, has no tail: an event is half of a callback's cost. If its operation is reported
+// next, it has no stop either (launch_follower.h). Launches with markers or gates keep their tail.
+// If the counter is refuted, or is not read for 2 s of this process' running time, launches behind
+// a complete tail are OldestLaunch::kUntold: neither complete nor in flight, until a later tail or
+// the counter tells.
 //
-// Gates tell a rank whose GPU does not come to a launch from those that wait in it: work that the
-// application put before it on the stream does not end. A gate is two events without timing around
-// that work. `behind` stands behind the launch before: it was that launch's tail and is left as it
-// is, and the next tail takes the gate's old event. `front` is recorded in front of the launch.
-// Where the launch before has no tail, there is no `behind`, and the counter has to say that it is
-// complete.
+// Gates distinguish a rank whose GPU does not reach a launch, because of the application's earlier
+// work on the stream, from ranks that wait in the launch. A gate is two events without timing
+// around that work. `behind` is the tail of the previous launch, left as it is; the next tail takes
+// the gate's old event. `front` is recorded in front of the launch. If the previous launch has no
+// tail, there is no `behind`, and the counter must show that it is complete.
 //
 //   `behind`       `front`        the launch
-//   not complete   not complete   is not the oldest in flight; nor is the one before complete
+//   not complete   not complete   is not the oldest in flight: the previous one is not complete
 //   complete       not complete   is the oldest in flight, and has not begun
-//   complete       complete       has begun: the GPU has come to it
+//   complete       complete       has begun: the GPU has reached it
 //
-// A gate costs its launch about a microsecond: the record, and what that brings into the caches. So
-// a thread in a hurry has few. A launch has a gate when the two before it were 200 us apart, and so
-// have four others after each look of the poller. The launching thread looks at no clock for that.
-// A ring keeps the oldest gates; while it is full, one more stands at the newest launch that had
-// one. They are asked only when nothing has completed for 100 ms. An answer that is not certain is
-// none.
+// A gate costs its launch about a microsecond: the record, and its cache lines. So hurried launches
+// have few. A launch has a gate if the two before it were 200 us apart, and so have four others
+// after each poll; that needs no clock on the launching thread. A ring keeps the oldest gates.
+// While it is full, one more gate follows the newest launch with a gate. Gates are queried only
+// when nothing has completed for 100 ms. An uncertain answer counts as none.
 //
-// A stream in capture is never touched. No event is destroyed while a callback could use it: those
-// of a finalized communicator are destroyed by the poller some seconds later, and never when their
-// context is no longer the one that they were made in.
+// A stream in capture is never touched. No event is destroyed while a callback could use it: the
+// poller destroys the events of a finalized communicator some seconds later, and never once their
+// context has been replaced.
 //
-// Thread: as drawn; Attach and Retire under the runtime's lock. The poller holds nothing that a
-// callback waits for; a driver call that blocks blocks the poller alone. Cost on the launching
-// thread: one record without timing (0.1 us) a launch that has a tail, a second one for a gate, two
-// with timing (5.8 us) for a sampled one. GPU: nothing for the heartbeat, about 5 us for a sampled
-// launch.
-// Errors: a driver call that fails (context destroyed, device lost) switches the communicator's
-// timer off for good; its in-flight metrics are then absent. The first error is kept. While nothing
-// is in flight the tail is asked once a second: a context that is lost answers with the reason.
+// Thread: as drawn; Attach and Retire under the runtime's lock. Callbacks never wait for the
+// poller, so a blocking driver call blocks only the poller. Cost on the launching thread: one
+// record without timing (0.1 us) per launch with a tail, a second one per gate, two with timing
+// (5.8 us) per sampled launch. GPU: nothing for the heartbeat, about 5 us per sampled launch.
+// Errors: a failed driver call (context destroyed, device lost) switches the communicator's timer
+// off for good; its in-flight metrics are then absent. The first error is kept. While nothing is in
+// flight, the tail is queried once a second, because a lost context answers with the reason.
 #ifndef PLUGIN_CUDA_STREAM_TIMER_H_
 #define PLUGIN_CUDA_STREAM_TIMER_H_
 
@@ -76,14 +74,14 @@ inline constexpr uint32_t kTimedPairs = 8;
 inline constexpr uint32_t kNoPair = 0xff;
 inline constexpr uint32_t kMarkers = 8;
 inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the counts may wrap
-// No closer than the poller looks.
+// The poller's period.
 inline constexpr uint64_t kMarkerSpacingNs = 20000000;
 inline constexpr uint64_t kHurryNs = 100000;
 inline constexpr uint64_t kPauseNs = 200000;
 
-// A pair of timing events around one launch. What it stands for is its user's, by its index.
+// A pair of timing events around one launch. The user keeps its meaning, by index.
 struct TimedPair {
-  // kFree -> kTaken -> kArmed (both launching thread) -> kFree (poller); or from kTaken back.
+  // kFree -> kTaken -> kArmed (both launching thread) -> kFree (poller); or kTaken -> kFree.
   enum State : uint32_t { kFree = 0, kTaken = 1, kArmed = 2 };
   Ordered<uint32_t> state;
   CudaEvent begin, end;
@@ -93,70 +91,70 @@ struct TimedPair {
 // An event behind one launch.
 struct LaunchMarker {
   CudaEvent event;
-  Relaxed<uint64_t> launch;  // its number, from 1
-  Relaxed<uint64_t> ns;      // when it was made
+  Relaxed<uint64_t> launch;  // number of the launch, from 1
+  Relaxed<uint64_t> ns;      // time of the launch
 };
 
-// Between two launches.
+// Events between two launches.
 struct LaunchGate {
-  CudaEvent front;            // of the later one
-  Relaxed<CudaEvent> behind;  // the earlier one; see gates_without_behind_
-  Ordered<uint64_t> launch;   // number of the later one
-  Relaxed<uint64_t> ns;       // when it was made
+  CudaEvent front;            // in front of the later launch
+  Relaxed<CudaEvent> behind;  // behind the earlier launch; see gates_without_behind_
+  Ordered<uint64_t> launch;   // number of the later launch
+  Relaxed<uint64_t> ns;       // time of the later launch
 };
 
-// NCCL's counter says this of the launches of a communicator.
+// A communicator's completed launches, by NCCL's counter.
 struct CountedLaunches {
   uint64_t completed = 0;
-  uint64_t counted_ns = 0;  // when; 0: there is no counter that is proven
+  uint64_t counted_ns = 0;  // time of the count; 0: no proven counter
 };
 
-// One communicator's. Zeroes are its initial state. Where it stands, a cache line begins.
+// One per communicator. All-zero memory is the initial state. Begins a cache line.
 class CommunicatorTimer {
  public:
   // kOff -> kOn (init) -> kRetired (finalize) -> kOff (poller, events destroyed).
   enum State : uint32_t { kOff = 0, kOn = 1, kRetired = 2 };
 
-  // Whether launches are followed. Acquire: sees the events.
+  // True if launches are followed. Acquire: sees the events.
   bool is_on() const { return state_.acquire() == kOn && !failed_.load(); }
   // Acquire: sees the events, and that the poller has finished with the last communicator's.
   State state() const { return static_cast<State>(state_.acquire()); }
-  // Launching thread. True if launches in a hurry need no event behind them (StreamTimer).
+  // Launching thread. True if hurried launches need no event behind them (StreamTimer).
   bool is_counted() const { return is_counted_.load(); }
-  // What the driver answered when it first refused a call; 0: it has not.
+  // Returns the driver's first error; 0: none.
   uint32_t error() const { return error_.load(); }
   int device() const { return device_; }
-  // Launching thread. From now on some launches may not count, or NCCL may not report them: each has
-  // a tail, and the counter tells of those before alone.
+  // Launching thread. Call when NCCL's counter may miss launches from now on: each launch then has
+  // a tail, and the counter is used only for earlier ones.
   [[gnu::cold, gnu::noinline]] void StopCounting() {
     may_not_count_.store(true);
     // With the one in SetCounted: either that thread finds `may_not_count_`, or this store is last.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     is_counted_.store(false);
   }
-  // Launches that are complete by events alone. Any thread.
+  // Returns the number of launches that are complete by events. Any thread.
   uint64_t completed_by_events() const { return by_events_.load(); }
 
  private:
   friend class StreamTimer;
-  // Launching thread: in front of the launch that is being made there is no gate, the ring's next
-  // one, or `newest_gate_`. It counts when the launch has been made: none of one that is given up.
+  // Launching thread: the gate in front of the current launch: none, the ring's next one, or
+  // `newest_gate_`. It counts once the launch is made, not if it is given up.
   enum Gate : uint8_t { kNoGate = 0, kRingGate = 1, kNewestGate = 2 };
 
   Ordered<uint32_t> state_;
-  Relaxed<bool> failed_;  // any thread: the driver refused a call; nothing is asked of it again
+  Relaxed<bool> failed_;  // any thread: the driver refused a call, and is not called again
   Relaxed<uint8_t> gate_;
-  Relaxed<bool> is_counted_;  // poller, and who stops that: a launch in a hurry needs no tail
-  // Launching thread: all that a launch touches which needs no marker.
+  Relaxed<bool> is_counted_;  // poller, StopCounting, Fail: hurried launches need no tail
+  // Launching thread: all fields of a launch without a marker.
   Ordered<CudaEvent> tail_;
-  Ordered<uint64_t> tail_launch_;  // `tail_` stands behind that many
+  Ordered<uint64_t> tail_launch_;  // number of the last launch before `tail_`
   Ordered<uint64_t> launched_;
   Relaxed<uint64_t> last_launch_ns_;
   Relaxed<uint64_t> last_marker_ns_;
-  // Markers in the order of their launches: armed counts those ever recorded (launching thread),
-  // cleared those ever seen complete (poller); number i has place i % kMarkers.
+  // Markers in the order of their launches. `armed` counts recorded ones (launching thread),
+  // `cleared` completed ones (poller); number i has place i % kMarkers.
   Ordered<uint32_t> armed_markers_;
-  Ordered<uint32_t> armed_gates_;  // the same of gates
+  Ordered<uint32_t> armed_gates_;  // as armed_markers_
   uint64_t unused_;
   // ---- line
   Ordered<uint32_t> cleared_markers_;
@@ -170,17 +168,17 @@ class CommunicatorTimer {
   CudaContext context_;
   uint64_t context_id_;
   int device_;
-  Relaxed<uint32_t> error_;  // any thread: what it answered then, 0: nothing, or the context went
+  Relaxed<uint32_t> error_;  // any thread: the driver's first error; 0: none, or no context
   Relaxed<uint64_t> retired_ns_;
   Relaxed<uint64_t> completed_;  // poller
   Relaxed<uint64_t> by_events_;  // poller
-  Relaxed<uint64_t> oldest_ns_;  // poller: when the oldest in flight was launched, 0: none
+  Relaxed<uint64_t> oldest_ns_;  // poller: time of the oldest launch in flight, 0: none
   uint64_t taken_launches_;      // poller: `launched_` at the last TakeLaunches
   uint64_t begun_;               // poller: number of the newest launch known to have begun
-  uint64_t progress_ns_;         // poller: when it last saw a completion
-  uint64_t asked_idle_ns_;       // poller: when it last asked with nothing in flight
-  // Poller: the last CountedLaunches::counted_ns, for how long no newer one came while this process
-  // ran, and the last look.
+  uint64_t progress_ns_;         // poller: last poll that saw a completion
+  uint64_t asked_idle_ns_;       // poller: last query with nothing in flight
+  // Poller: the last CountedLaunches::counted_ns, the running time without a newer one, and the
+  // last poll.
   uint64_t counted_ns_;
   uint64_t uncounted_for_ns_;
   uint64_t looked_ns_;
@@ -188,7 +186,7 @@ class CommunicatorTimer {
 
   // Poller.
   void SetCounted(bool is_counted);
-  // Poller. Returns for how long the counter has told nothing.
+  // Poller. Returns how long the counter has not been read.
   uint64_t UncountedFor(const CountedLaunches& counted, uint64_t now_ns);
   uint32_t BitOf(const LaunchGate& gate) const {
     return 1u << (&gate == &newest_gate_ ? kGates : static_cast<uint32_t>(&gate - gates_));
@@ -204,15 +202,15 @@ class StreamTimer {
  public:
   explicit StreamTimer(const CudaDriver& driver) : driver_(driver) {}
 
-  // Init: makes the events in the calling thread's current context; those to time launches with
-  // only if asked for. False when there is no context or the driver fails.
+  // Init: creates the events in the calling thread's current context; timing events only if
+  // `with_pairs`. Returns false without a context, or if the driver fails.
   bool Attach(CommunicatorTimer& timer, bool with_pairs);
-  // Finalize: no callback begins to use the timer from now on.
+  // Finalize: callbacks no longer begin to use the timer.
   static void Retire(CommunicatorTimer& timer, uint64_t now_ns);
 
-  // Launching thread; NCCL serialises the launches of a communicator.
+  // ---- launching thread; NCCL serializes the launches of a communicator ----
 
-  // Whether `stream` is in capture. An error switches the timer off.
+  // True if `stream` is in capture. An error switches the timer off.
   bool IsCapturing(CommunicatorTimer& timer, CudaStream stream) {
     int capturing = kCudaNotCapturing;
     const int result = driver_.stream_is_capturing(stream, &capturing);
@@ -222,32 +220,32 @@ class StreamTimer {
     }
     return capturing != kCudaNotCapturing;  // also one that was invalidated
   }
-  // Whether `stream` is one of the timer's context: the handles 0 to 2 are streams of whichever
-  // context is current. NCCL makes its own current around a launch, and nowhere else.
+  // True if `stream` is of the timer's context. Handles 0 to 2 are streams of the current context,
+  // which NCCL sets only around a launch.
   bool IsReachable(const CommunicatorTimer& timer, CudaStream stream) const {
     constexpr uintptr_t kLastOfCurrentContext = 2;
     if (reinterpret_cast<uintptr_t>(stream) > kLastOfCurrentContext) return true;
     CudaContext current = nullptr;
     return driver_.context_get_current(&current) == kCudaSuccess && current == timer.context_;
   }
-  // Before a launch: a gate, on a stream that is not in capture.
+  // Records a gate before a launch, on a stream that is not in capture.
   [[gnu::cold, gnu::noinline]] void RecordGate(CommunicatorTimer& timer, CudaStream stream,
                                                uint64_t now_ns);
-  // The launch in front of which it was recorded is not made.
+  // Drops the gate, because its launch is not made.
   static void GiveGateUp(CommunicatorTimer& timer) {
     timer.gate_.store(CommunicatorTimer::kNoGate);
   }
-  // Before a launch that is to be timed: its pair's index, kNoPair when none is free or the driver
-  // fails. What the caller stores for the pair until EndPair, Results finds.
+  // Call before a timed launch. Returns the pair's index, or kNoPair if none is free or the driver
+  // fails. Results sees what the caller stores for the pair until EndPair.
   uint32_t BeginTiming(CommunicatorTimer& timer, CudaStream stream);
-  // After a launch that was timed. False when the pair is lost.
+  // Call after a timed launch. Returns false if the pair is lost.
   [[gnu::cold, gnu::noinline]] bool EndPair(CommunicatorTimer& timer, CudaStream stream,
                                             uint32_t pair, uint64_t now_ns);
-  // The launch that was to be timed is not made.
+  // Frees the pair, because its launch is not made.
   static void GivePairUp(CommunicatorTimer& timer, uint32_t pair) {
     timer.pairs_[pair].state.store(TimedPair::kFree);
   }
-  // After each launch, also a timed one. `may_count()`: its work may be part of NCCL's counter.
+  // Call after each launch, also a timed one. `may_count()`: NCCL's counter may include its work.
   template <typename MayCount>
   void End(CommunicatorTimer& timer, CudaStream stream, uint64_t now_ns, MayCount may_count) {
     if (__builtin_expect(!timer.is_on(), 0)) return;
@@ -263,9 +261,9 @@ class StreamTimer {
     CountLaunch(timer, launched, now_ns);
   }
 
-  // A launch of one that is_counted begins. True: it is in a hurry, so nothing is to be recorded
-  // behind it, and EndHurried takes the place of End. Relaxed: the poller takes a time that is not
-  // counted yet for that of the launch before, which it is by less than kHurryNs.
+  // Call at the begin of a launch if is_counted. Returns true if it is hurried: no event is
+  // recorded behind it, and EndHurried replaces End. Relaxed: until the launch is counted, the
+  // poller takes its time for that of the previous launch, less than kHurryNs earlier.
   static bool BeginHurried(CommunicatorTimer& timer, uint64_t now_ns) {
     if (__builtin_expect(!IsInAHurry(timer, now_ns) || NeedsMore(timer, now_ns), 0)) {
       return false;
@@ -277,7 +275,7 @@ class StreamTimer {
   static bool ComesAfterPause(const CommunicatorTimer& timer, uint64_t now_ns) {
     return now_ns >= timer.last_launch_ns_.load() + kPauseNs;
   }
-  // It has been made. Returns when it began.
+  // Counts a hurried launch. Returns the time of its begin.
   static uint64_t EndHurried(CommunicatorTimer& timer) {
     timer.launched_.publish_sum(1);  // with its time
     return timer.last_launch_ns_.load();
@@ -287,52 +285,52 @@ class StreamTimer {
 
   struct Progress {
     uint64_t completed = 0;
-    uint64_t oldest_ns = 0;    // when the oldest in flight was launched, 0: none
-    uint64_t progress_ns = 0;  // when a completion was last seen
-    bool in_flight = false;    // launches or pairs; not those that are kUntold
-    bool advanced = false;     // launches completed since the last look
+    uint64_t oldest_ns = 0;    // time of the oldest launch in flight, 0: none
+    uint64_t progress_ns = 0;  // last poll that saw a completion
+    bool in_flight = false;    // launches or pairs; not kUntold ones
+    bool advanced = false;     // launches completed since the last poll
     OldestLaunch oldest = OldestLaunch::kUnknown;
-    bool is_at_oldest = false;  // of kBegun: it is known not to be complete
+    bool is_at_oldest = false;  // kBegun, and known not to be complete
   };
-  // What became of the launches that were timed.
+  // Receives the results of timed launches.
   class Results {
    public:
     virtual void OnTimed(uint32_t pair, uint64_t launch_ns, uint64_t duration_ns) = 0;
-    // It will not be waited for.
+    // The pair has no result.
     virtual void OnLost(uint32_t pair) = 0;
 
    protected:
     ~Results() = default;
   };
-  // One of `results` for each pair that is finished. False when the driver failed: the timer is off
-  // from now on.
+  // Polls, and calls `results` once for each finished pair. Returns false if the driver failed,
+  // which switches the timer off.
   bool Poll(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
             Results& results, Progress* progress);
-  // Launches since the last call.
+  // Returns the number of launches since the last call.
   static uint64_t TakeLaunches(CommunicatorTimer& timer);
-  // Whether a timer was retired so long ago that no callback can use it.
+  // True if the timer was retired so long ago that no callback can use it.
   static bool IsOver(const CommunicatorTimer& timer, uint64_t now_ns);
-  // Destroys the events of one that is over, and hands it back to Attach.
+  // Destroys the events of a timer that is over. Attach can then use it again.
   void Destroy(CommunicatorTimer& timer);
 
  private:
-  // The same where a marker may be due, or a gate stands in front of the launch.
+  // End, if a marker may be due or the launch has a gate.
   [[gnu::cold, gnu::noinline]] void EndWithMore(CommunicatorTimer& timer, CudaStream stream,
                                                 uint64_t launched, uint64_t now_ns);
-  // False when the driver failed.
+  // Returns false if the driver failed.
   bool RecordTail(CommunicatorTimer& timer, CudaEvent tail, CudaStream stream) {
     const int result = driver_.event_record(tail, stream);
     return __builtin_expect(result == kCudaSuccess, 1) || Fail(timer, result);
   }
-  // `tail_` stands behind that many launches.
+  // Publishes that `tail_` is behind launch number `launched`.
   static void CountTail(CommunicatorTimer& timer, uint64_t launched) {
-    // A poller that reads this number queries a `tail_` that stands behind it.
+    // A poller that reads this number queries a `tail_` behind that launch.
     timer.tail_launch_.publish(launched);
   }
   static bool IsMarkerDue(const CommunicatorTimer& timer, uint64_t now_ns) {
     return now_ns >= timer.last_marker_ns_.load() + kMarkerSpacingNs;
   }
-  // More than a tail stands behind the next launch, or a gate in front of it.
+  // True if the next launch needs a marker, or has a gate.
   static bool NeedsMore(const CommunicatorTimer& timer, uint64_t now_ns) {
     return IsMarkerDue(timer, now_ns) || timer.gate_.load() != CommunicatorTimer::kNoGate;
   }
@@ -343,11 +341,12 @@ class StreamTimer {
     timer.last_launch_ns_.store(now_ns);  // published by the count
     timer.launched_.publish(launched);    // with the tail behind it, if it has one
   }
-  // A marker behind launch number `launched`, if one is due. False when the driver failed.
+  // Records a marker behind launch number `launched`, if one is due. Returns false if the driver
+  // failed.
   bool RecordMarker(CommunicatorTimer& timer, CudaStream stream, uint64_t launched,
                     uint64_t now_ns);
-  // The launch with that number has been made, and a new tail stands behind it. `last_tail`: null if
-  // the launch before has none.
+  // Completes the gate after launch number `launched` and its tail. `last_tail`: of the previous
+  // launch, or null.
   static void EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent last_tail,
                       uint64_t launched);
   enum class PairState { kWaiting, kDone, kLost };
@@ -355,33 +354,34 @@ class StreamTimer {
                      uint64_t* duration_ns);
   bool PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
                      bool* entered, Progress* progress);
-  // What the gates say.
+  // The answers of the gates.
   struct Front {
-    uint64_t completed;       // launches, as far as known; gates may tell of more
-    uint64_t begun_ns = 0;    // when launch number `begun` was made, if it is new that it has begun
-    uint64_t waiting = 0;     // number of the launch whose gate is not passed, 0: none is known
-    uint64_t waiting_ns = 0;  // when it was made
-    uint64_t standing = 0;    // number of a launch that is not complete, 0: none is known
+    uint64_t completed;     // known completed launches; gates may add some
+    uint64_t begun_ns = 0;  // time of launch number `begun`, if it was found to have begun just now
+    uint64_t waiting = 0;   // number of the launch whose gate is not passed, 0: not known
+    uint64_t waiting_ns = 0;  // time of that launch
+    uint64_t standing = 0;    // number of a launch that is not complete, 0: not known
   };
-  // `ask`: else those of completed launches are cleared, and nothing else. False when the driver
-  // failed.
+  // Queries the gates if `ask`; otherwise only clears the gates of completed launches. Returns
+  // false if the driver failed.
   bool PollGates(CommunicatorTimer& timer, uint64_t launched, bool ask, Front* front);
-  // What the driver answers, if that is an error; else kCudaSuccess.
+  // Returns kCudaSuccess, or the driver's error.
   int AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint64_t launch, Front* front);
-  // The gate of the launch that is being made, null: it has none.
+  // Returns the gate of the current launch, or null.
   [[gnu::hot]] static LaunchGate* PendingGate(CommunicatorTimer& timer) {
     const uint8_t which = timer.gate_.load();
     if (__builtin_expect(which == CommunicatorTimer::kNoGate, 1)) return nullptr;
     if (which == CommunicatorTimer::kNewestGate) return &timer.newest_gate_;
     return &timer.gates_[timer.armed_gates_.load() % kGates];
   }
-  // kCudaSuccess, or why not: kCudaInvalidContext when it is another one by now.
+  // Makes the timer's context current. Returns kCudaSuccess or an error: kCudaInvalidContext if the
+  // context was replaced.
   int Enter(const CommunicatorTimer& timer, bool* entered);
-  // With nothing in flight: false when the context is lost.
+  // Queries the tail while nothing is in flight. Returns false if the context is lost.
   bool AskIdle(CommunicatorTimer& timer, uint64_t now_ns, bool* entered);
   void DestroyEvents(CommunicatorTimer& timer);
-  // The record's completion source follows with the next poll. Two threads at once may each find
-  // the other's error missing: either is the first.
+  // Switches the timer off. The record's completion source follows with the next poll. If two
+  // threads fail at once, either error may be kept.
   [[gnu::cold, gnu::noinline]] static bool Fail(CommunicatorTimer& timer, int error) {
     if (timer.error_.load() == 0) timer.error_.store(static_cast<uint32_t>(error));
     timer.failed_.store(true);

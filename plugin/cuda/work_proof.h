@@ -1,21 +1,21 @@
-// What NCCL's own counter of finished work is worth on one communicator: never trusted, always
-// proven, and dropped at the first contradiction.
+// WorkProof proves NCCL's own counter of finished work on one communicator, and drops it at the
+// first contradiction.
 //
-// At the end of each kernel, whoever launched it, NCCL stores for each channel how many work items
-// it has finished (src/device/common.h: ncclShmem.channel.workCounter is written back; 2.26.2 to
-// 2.31.2). A collective is one item on each channel that it uses. So the sum over the channels grows
-// by the operation's nChannels, which Coll tells. The store is in the communicator's block of device
-// memory (struct ncclKernelCommAndChannels), which is NCCL's own business:
+// At the end of each kernel, eager or replayed, NCCL stores for each channel how many work items it
+// has finished (src/device/common.h: ncclShmem.channel.workCounter is written back; 2.26.2 to
+// 2.31.2). A collective is one item on each channel that it uses. So the sum over the channels
+// grows by the operation's nChannels, which Coll reports. The store is in the communicator's block
+// of device memory (struct ncclKernelCommAndChannels), which is private to NCCL:
 //
-//   0     rank, nRanks, node, nNodes             int32 each: known from init, but for the node
+//   0     rank, nRanks, node, nNodes             int32 each: known from init, except the node
 //   56    address of the block's 96th byte       the channels
 //   96    channel[64], 368 bytes each            one of the 46 words of each is the counter
 //
-// Which word it is differs between releases, and is found by what it counts.
+// The word differs between releases, and is found by its values.
 //
 //   kUnknown ─▶ kLocated ─▶ kCalibrating ─▶ kProven       any of them ─▶ kRefuted, kGone
 //
-//   in            comes                                                        then
+//   state         event                                                        next
 //   kUnknown      the first launch: words in front of NCCL's context that      kLocated
 //                 address device memory (work_search.h)
 //   kLocated      one of these has the head and the pointer above              kCalibrating
@@ -25,44 +25,43 @@
 //                 replays and eager launches together must have it grow
 //   any           a contradiction (WorkRefutal)                                kRefuted
 //
-// A look is judged so, where `others` is what else was counted until the last quiet look: replays of
-// graphs, and launches that NCCL does not report. On a communicator without such it is 0.
-//   the sum is at least others + work of the launches that are complete     else kBehind
-//   it is at most others + work that was launched, where others stand       else kAhead
-//   quiet (nothing is in flight): it is exactly that, where others stand    else kDiffers, once that
-//                                                                           is seen twice
-// A look is not quiet if a launch had begun and its operation was not reported: its thread may have
+// Checks of a poll. `others` is the other work counted until the last quiet poll: replays of
+// graphs, and launches that NCCL does not report; 0 on a communicator without either.
+//   sum >= others + work of the complete launches                        else kBehind
+//   sum <= others + launched work, if others can't grow                  else kAhead
+//   quiet (nothing in flight): equal, if others can't grow               else kDiffers, the second time
+// A poll is not quiet if a launch had begun and its operation was not reported: its thread may have
 // lost the processor, and the GPU may have ended it.
 //
-// A communicator may hardly launch outside of graphs, or never be quiet: an engine replays without a
-// pause, with eager calls between. Two looks are then compared within bounds (CalibrateByReplays):
+// A communicator may hardly launch outside of graphs, or never be quiet: an engine replays without
+// a pause, with eager calls between. Two polls are then compared within bounds
+// (CalibrateByReplays):
 //
 //   eager work that has finished    at least that of the launches that events show to be complete
 //                                   before the copy, at most that of all that were launched behind it
 //   replays                         each lone collective uses channel 0 once, and n channels in all,
 //                                   where n lies between the least and the most of those captured.
 //                                   So if channel 0 counts r of them, the sum grows by least * r to
-//                                   most * r, give or take a launch that is under way at either look
+//                                   most * r, give or take a launch in progress at either poll
 //   Broadcasts not reported         as replays, of 1 to 64 channels each (finished_calls.h)
 //
-// A communicator may come to rest, or hang, before two looks can be compared. Its counter was 0 when it
-// was made, so the same bounds hold since then. What fits them alone is enough to say that the counter
-// is at rest (moved_ns), and proves nothing.
+// A communicator may come to rest, or hang, before two polls can be compared. Its counter began at
+// 0, so the same bounds hold since its creation. If one word alone fits, the counter is known to be
+// at rest (moved_ns), which is no proof.
 //
-// No channel grows faster than channel 0, and no launch takes less than kLeastLaunchNs: no clock passes for
-// the counter. The growth since the first look has to fit, too, and to outweigh what is in flight at
-// it and at the last one: what deviates by a tenth does not pass.
+// No channel grows faster than channel 0, and no launch takes less than kLeastLaunchNs. This
+// rejects words that tick like a clock. The growth since the first poll must also fit, and exceed
+// the work in flight at the first and last poll. This rejects words that deviate by a tenth.
 //
-// What one communicator has proven holds for the NCCL that others have loaded, too, as a rule. Its word
-// needs fewer looks on these (kKnownWordMatches), and no word goes without.
+// Communicators of a process normally use the same NCCL. So a word proven on one needs fewer polls
+// on the others (kKnownWordMatches), but never none.
 //
-// Work that was launched is known when NCCL has reported its operations, microseconds later.
+// Launched work is known when NCCL has reported its operations, microseconds later.
 //
-// Where there are no others, the sum tells which launches are complete: NCCL orders those of a
-// communicator, so their work is finished in the order in which it was launched.
+// Without others, the sum shows which launches are complete: NCCL orders the launches of a
+// communicator, so their work finishes in that order.
 //
-// Thread: one. Cost: a pass over 23 KiB for each look while calibrating, over 64
-// words afterwards.
+// Thread: one. Cost: a pass over 23 KiB per poll while calibrating, over 64 words afterwards.
 #ifndef PLUGIN_CUDA_WORK_PROOF_H_
 #define PLUGIN_CUDA_WORK_PROOF_H_
 
@@ -81,13 +80,12 @@ inline constexpr size_t kWorkChannelsAt = 96;
 inline constexpr size_t kWorkBlockBytes = kWorkChannelsAt + kWorkChannels * kWorkChannelBytes;
 inline constexpr size_t kWorkWords = kWorkChannelBytes / sizeof(uint64_t);
 
-// Whose block it is.
+// The owner of a block.
 struct WorkOwner {
   int32_t rank, nranks, nnodes;
 };
 
-// What a communicator has launched outside of graphs. `work` is read first: all of it is of the
-// `launches` then.
+// A communicator's launches outside of graphs. Read `work` first: it then belongs to `launches`.
 struct LaunchedWork {
   uint64_t work = 0;      // nChannels of the operations that were reported
   uint64_t alone = 0;     // launches that carried one of these alone
@@ -142,8 +140,8 @@ class WorkProof {
 
   static constexpr size_t kNoWord = kWorkWords;
 
-  // A block was found at that address. `launched_ns`: when the communicator's first launch was made.
-  // `known_word`: that another communicator has proven.
+  // A block was found at that address. `launched_ns`: when the communicator's first launch was
+  // made. `known_word`: that another communicator has proven.
   void Begin(uint64_t at, const WorkOwner& owner, uint64_t launched_ns,
              size_t known_word = kNoWord);
   // What a copy of it says. The state afterwards is the answer.
@@ -162,9 +160,9 @@ class WorkProof {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
-  // These say, once it is proven, how much work of eager launches the last look found finished. That
-  // is known where nothing else is counted. Once calls are captured, more may be of replays: it is
-  // good for launches made before, which NCCL finishes before any replay.
+  // These say, once it is proven, how much work of eager launches the last look found finished.
+  // That is known where nothing else is counted. Once calls are captured, more may be of replays:
+  // it is good for launches made before, which NCCL finishes before any replay.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
   uint64_t finished_work() const { return sum_ - others_before_capture_; }
   // Once proven: what the last look found counted, and of that on channel 0.
@@ -191,8 +189,8 @@ class WorkProof {
     Eager() = default;
   };
   struct Replays;
-  // True if a word has grown from one look to another as the counter does, by the bounds above: by so
-  // many replays at least, and by so many times what was in flight at the looks.
+  // True if a word has grown from one look to another as the counter does, by the bounds above: by
+  // so many replays at least, and by so many times what was in flight at the looks.
   static bool Fits(size_t word, const Replays& then, const Replays& now, int64_t replays,
                    uint64_t weight, const WorkLook& look);
   // A word alone may be the counter if that was 0 at the first launch.

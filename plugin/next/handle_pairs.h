@@ -1,16 +1,16 @@
-// One handle for NCCL in place of two: ours and the next profiler's.
+// HandlePairs gives NCCL one handle for two: ours and the next profiler's.
 //
-// Most events need no pair. Where one of the two plugins gave no handle, NCCL gets the other's as
-// it is: ours are tickets, which always have a bit of the upper 17 set, and the next one's are
-// addresses, which have none. Only where both gave one, or the next one's is no address, a pair is
-// kept.
+// Most events need no pair. If one of the two plugins gave no handle, NCCL gets the other's
+// unchanged: ours are tickets, which always have a bit of the upper 17 set, and the next profiler's
+// are addresses, which have none. A pair is kept only if both gave a handle, or if the next one's
+// is not an address.
 //
 //   bit  63        51 50  47 46           16 15     0
 //        | process   | kind | generation    | place |      of a pair; kinds 14 and 15 are no ticket's
 //
-// Places are used in turn. NCCL uses handles after their stop, so nobody can say when one is free:
-// an old pair is overwritten after kPlaces others, and its handle then fits no more. What comes for
-// it goes to neither plugin's event.
+// Places are used in turn. NCCL uses handles after their stop, so it is never known when one is
+// free: a pair is overwritten after kPlaces others, and its handle no longer matches. Its further
+// events reach neither plugin.
 //
 // Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a place.
 // A place is written by one thread at a time, unless 65536 others are put during that.
@@ -41,8 +41,8 @@ class HandlePairs {
  public:
   static constexpr bool IsTicketOrPair(uint64_t handle) { return handle >> kKindShift != 0; }
 
-  // Comes before all else. `process`: 13 bits that differ between processes, so that another one's pair
-  // is none of ours. Touches the memory: callbacks do not wait for pages.
+  // Call first. `process`: 13 bits that differ between processes, so that another process' pairs
+  // are refused. Touches the memory, so that callbacks don't wait for pages.
   void Begin(uint32_t process) {
     issuer_ = uint64_t{process} << Ticket::kKindBits | kKind;
     for (Place& place : places_) place.has_next.store(false, std::memory_order_relaxed);
@@ -54,12 +54,12 @@ class HandlePairs {
     const uint64_t generation = NextGeneration();
     return PutAt(generation % kPlaces, generation, pair);
   }
-  // The caller has chosen the place.
+  // Puts a pair at a place that the caller has chosen.
   uint64_t PutAt(uint32_t place, const HandlePair& pair) {
     return PutAt(place, NextGeneration(), pair);
   }
 
-  // False: it was overwritten, or is another process'.
+  // Returns false if the pair was overwritten, or is another process'.
   bool Find(uint64_t handle, HandlePair* pair) const {
     const uint32_t place = handle & ((1u << kPlaceBits) - 1);
     if (!IsIssuer(handle) || place >= kPlaces) return false;
@@ -77,12 +77,12 @@ class HandlePairs {
 
  private:
   struct Place {
-    std::atomic<uint64_t> generation{0};  // 0: it is being written
+    std::atomic<uint64_t> generation{0};  // 0: being written
     std::atomic<uint64_t> ours{0}, next{0};
     std::atomic<bool> has_next{false};
   };
 
-  // Never 0. Relaxed: only who has which.
+  // Returns the next generation, never 0. Relaxed: orders nothing.
   uint64_t NextGeneration() {
     const uint64_t next = next_.fetch_add(1, std::memory_order_relaxed) & kGenerationMask;
     return next != 0 ? next : NextGeneration();
@@ -90,13 +90,13 @@ class HandlePairs {
 
   uint64_t PutAt(uint32_t place, uint64_t generation, const HandlePair& pair) {
     Place& at = places_[place];
-    // Relaxed, and the fence: whoever sees a new half sees that the old generation is over.
+    // Relaxed, and the fence: a reader of a new half sees that the old generation is over.
     at.generation.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
     at.ours.store(pair.ours, std::memory_order_relaxed);
     at.next.store(pair.next, std::memory_order_relaxed);
     at.has_next.store(pair.has_next, std::memory_order_relaxed);
-    // Release: whoever sees it sees both halves.
+    // Release: a reader of the generation sees both halves.
     at.generation.store(generation, std::memory_order_release);
     return issuer_ << kKindShift | generation << kPlaceBits | place;
   }

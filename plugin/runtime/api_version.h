@@ -1,6 +1,6 @@
-// What the plugin asks of each version of NCCL's profiler API, and what that version can give. A
-// process may have several NCCLs of different versions (one linked in, one loaded); each is asked
-// for what it has.
+// Chooses the events to request from each version of NCCL's profiler API, and lists what the
+// version can report. A process may have several NCCLs of different versions (one linked in, one
+// loaded).
 //
 // Thread: pure functions.
 #ifndef PLUGIN_RUNTIME_API_VERSION_H_

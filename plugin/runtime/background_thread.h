@@ -1,12 +1,11 @@
-// Starts a thread that is no part of the job. It takes none of the job's signals, and its stack has
-// room for our work whatever the job's libraries keep there.
+// Starts a background thread that blocks the job's signals and has enough stack.
 //
-// glibc puts thread-local variables on each thread's stack: those of the libraries that are there
-// at start, and of those that were linked for it. That is kilobytes as a rule, megabytes in some
-// jobs. pthread_create refuses a stack on which they do not fit, and says nothing when they leave
-// too little for the thread itself. So their size is added to what the thread needs.
+// glibc puts thread-local variables on each thread's stack: those of libraries loaded at start, and
+// of libraries linked for static TLS. That is normally kilobytes, in some jobs megabytes.
+// pthread_create refuses a stack that is too small for them, but accepts one that leaves too little
+// for the thread. So their size is added to the thread's own need.
 //
-// Thread: init. Errors: false when the kernel refuses.
+// Thread: init. Errors: returns false if the kernel refuses.
 #ifndef PLUGIN_RUNTIME_BACKGROUND_THREAD_H_
 #define PLUGIN_RUNTIME_BACKGROUND_THREAD_H_
 
@@ -40,7 +39,7 @@ inline bool StartBackgroundThread(const char* name, void* (*run)(void*), void* a
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   const size_t bytes = kStackBytes + StackBytesOfTheSystem(attributes);
   pthread_attr_setstacksize(&attributes, (bytes + kPage - 1) / kPage * kPage);
-  // A thread inherits its maker's mask: blocked before it exists, so that no signal finds it open.
+  // A thread inherits its creator's mask. Blocking before its creation lets no signal in.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -48,7 +47,7 @@ inline bool StartBackgroundThread(const char* name, void* (*run)(void*), void* a
   int result = pthread_create(&thread, &attributes, run, argument);
   pthread_attr_t usual;
   if (result == EINVAL && pthread_attr_init(&usual) == 0) {
-    // Nobody could say how large it must be: what the job's own threads get will do.
+    // The size is not known: the default of the job's own threads is enough.
     pthread_attr_setdetachstate(&usual, PTHREAD_CREATE_DETACHED);
     result = pthread_create(&thread, &usual, run, argument);
     pthread_attr_destroy(&usual);

@@ -1,12 +1,12 @@
-// Messages to the person who runs the job. Never from a callback.
+// Log writes messages for the person who runs the job. Never call it in a callback.
 //
 // In init and finalize, while NCCL is calling, messages go through NCCL's own logger, to where the
 // rest of its log is. At any other time (background threads) the logger must not be used, since
 // libnccl may have been unloaded. Messages then go to standard error, as they do with NCCL versions
 // that have no logger.
 //
-// Standard error may be a pipe or a terminal that nobody reads, and the background thread logs,
-// too. A line that it would not take at once is lost, and counted in the next one that is written.
+// Standard error may be a pipe or a terminal without a reader, and the background thread also logs.
+// A line that cannot be written at once is dropped, and counted in the next line.
 //
 // Thread: any but a callback's. Cost: up to five system calls.
 #ifndef PLUGIN_RUNTIME_LOG_H_
@@ -26,8 +26,8 @@ enum class LogVerbosity { kOff = 0, kWarn = 1, kInfo = 2 };
 
 class Log {
  public:
-  // What goes to standard error when there is no logger; with one, NCCL_DEBUG decides, and kInfo
-  // asks for a copy on standard error as well.
+  // The level of standard error without a logger. With one, NCCL_DEBUG decides, and kInfo adds a
+  // copy on standard error.
   void set_level(LogVerbosity level) { level_.store(level); }
 
   // `logger` may be null.
@@ -39,7 +39,7 @@ class Log {
 
   // Else the file that the job opens next is number 2, and no place for messages.
   const bool had_standard_error_ = fcntl(STDERR_FILENO, F_GETFD) >= 0;
-  mutable Relaxed<int> lost_{0};  // lines since the last one that was written
+  mutable Relaxed<int> lost_{0};  // dropped lines since the last written one
   Relaxed<LogVerbosity> level_{LogVerbosity::kWarn};
 };
 

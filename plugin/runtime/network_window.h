@@ -1,34 +1,30 @@
-// Decides when network steps are watched: switches the ProxyStep bit of NCCL's event mask on for a
-// small share of the time.
+// NetworkWindow decides when network steps are watched: it switches the ProxyStep bit of NCCL's
+// event mask on for a small share of the time.
 //
-// NCCL has one mask for the whole process: an int of its own, whose address it passes to init, and
-// which it looks at with each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
-// ncclProfilerEventMask). After init only the ProxyStep bit is ever touched, by an atomic or / and.
-// Switching it changes which callbacks the host makes and nothing on the GPU, and ran clean with
-// graphs. The KernelCh bit must never change while a job runs.
+// NCCL has one mask for the whole process: its own int, whose address it passes to init and which
+// it reads at each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
+// ncclProfilerEventMask). After init only the ProxyStep bit is changed, by an atomic or / and. The
+// bit changes only callbacks on the host, and ran clean with graphs. The KernelCh bit must never
+// change while a job runs.
 //
-//   share          100 ms are watched, then comes a pause as long as the share asks for, give or
-//                  take half of it at random: no period of the job stays in step with it, and ranks
-//                  do not switch together. With 100 % the bit is in the mask from the first init
-//                  on, and nothing is switched.
-//   who pays       Only processes that had network traffic.
-//   observed_ns    How long the bit really was on. It is measured by looking at the mask itself:
-//                  NCCL 2.31's RAS can overrule a plugin's mask, and NCCL rewrites the int after
-//                  each init.
-//   foreign masks  A mask that somebody else has changed (in any bit: mask_watch.h) is left alone
-//                  until it is as before. Closing the window would take from it what its owner
-//                  asked for.
+//   share          Steps are watched for 100 ms, then a pause follows as long as the share requires, up
+//                  to half longer or shorter at random: it stays in step with no period of the job, and
+//                  ranks do not switch together. With 100 % the bit is always in the mask.
+//   overhead       Only for processes with network traffic.
+//   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
+//                  overrule a plugin's mask, and NCCL rewrites the int after each init.
+//   foreign masks  A mask that another tool has changed (in any bit: mask_watch.h) is not touched until
+//                  it is as before. Closing the window could undo the other tool's change.
 //
-// Two NCCLs in one process have a mask each. They are switched together; one whose API is too old
-// for network steps is not attached.
+// Two NCCLs in one process have a mask each, switched together. An NCCL without network steps is
+// not attached.
 //
-// Life of the mask's address. It is NCCL's, so it may be used while a communicator lives: from init
-// to finalize. And only if it lies in a loaded library's own memory: what is on a stack or a heap,
-// which no NCCL does, could vanish earlier.
+// The mask's address is NCCL's, so it may be used only while a communicator lives, from init to
+// finalize, and only if it is in a loaded library's own memory. One on a stack or a heap, which no
+// NCCL uses, could vanish earlier.
 //
 // Thread: Write, Attach and Detach from init and finalize, Tick from the background thread; they
-// take a lock that no callback takes. Cost: microseconds. After a fork: left alone in the child, as
-// all of the runtime.
+// take a lock that no callback takes. Cost: microseconds. A forked child does not use it.
 #ifndef PLUGIN_RUNTIME_NETWORK_WINDOW_H_
 #define PLUGIN_RUNTIME_NETWORK_WINDOW_H_
 
@@ -43,30 +39,31 @@ class NetworkWindow {
  public:
   static constexpr uint64_t kLengthNs = 100000000;
 
-  // Once, before all else. 0: never. `seed`: any number that differs between processes.
+  // Call once, first. 0 %: never. `seed`: a number that differs between processes.
   void Configure(double percent, uint64_t seed);
 
-  // Another share from now on, of 0 (none) to 100 (all of the time). False where that cannot be: a
-  // window that began as off or as always has no mask to switch.
+  // Changes the share, from 0 (never) to 100 (always). Returns false if the window began as off or
+  // always, and so has no mask to switch.
   bool SetShare(double percent, uint64_t now_ns);
 
   // As configured.
   bool is_off() const { return percent_ <= 0; }
   bool is_always() const { return percent_ >= 100; }
 
-  // Writes `value`, and the bit if it is to be on now, to NCCL's mask. Null is passed over.
+  // Writes `value`, plus the bit if the window is open, to NCCL's mask. Ignores null.
   void Write(int* mask, uint32_t value);
 
-  // The communicator lives, and NCCL keeps `mask`, to which `value` was written, as long.
+  // Adds a communicator. NCCL keeps `mask`, to which `value` was written, while the communicator
+  // lives.
   void Attach(uint64_t context, int* mask, uint32_t value, uint64_t now_ns);
-  // It ends. With the last one the bit is taken back.
+  // Removes a communicator. The last one clears the bit.
   void Detach(uint64_t context, uint64_t now_ns);
 
-  // Opens or closes the window when it is time. `wanted`: there is traffic to watch. `prepare` is
-  // asked before the first opening; while it says false the window stays closed.
+  // Opens or closes the window when it is due. `wanted`: there is traffic to watch. `prepare` is
+  // called before the first opening; while it returns false, the window stays closed.
   void Tick(uint64_t now_ns, bool wanted, const std::function<bool()>& prepare);
 
-  // How long the bit has been on, as of the last call.
+  // Returns how long the bit has been on, as of the last Tick.
   uint64_t observed_ns();
 
  private:
@@ -76,7 +73,7 @@ class NetworkWindow {
     int value;  // without the bit
   };
 
-  // Adds the time since the last look if the bit was on then and is on now.
+  // Adds the time since the last poll if the bit was on then and is on now.
   void Look(uint64_t now_ns);
   void Switch(bool on);
   bool IsOn() const;
@@ -85,7 +82,7 @@ class NetworkWindow {
   // Written by Configure alone.
   double percent_ = 0;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the fields below
   std::vector<Attached> attached_;
   double share_ = 0;  // percent_, or what was set since
   uint64_t random_ = 1;

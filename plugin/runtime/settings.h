@@ -2,11 +2,10 @@
 //
 //   variable (NCCL_PULSE_...)      values, default in brackets        what it sets
 //   TIMING                         [auto] kernel off                  which latencies are measured
-//   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint; what cannot
-//                                                                     be understood opens it to nobody
-//                                                                     beyond this machine
-//   FILE_SD_DIR                    a folder [none]                    a file there that tells
-//                                                                     Prometheus of the endpoint
+//   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint; a bad value
+//                                                                     opens it to this machine only
+//   FILE_SD_DIR                    a folder [none]                    gets a target file with the
+//                                                                     endpoint, for Prometheus
 //   NODE_NAME                      a name [the host's]                the label Hostname; in a pod
 //                                                                     the host has the pod's name
 //   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
@@ -33,13 +32,12 @@
 //                                                                     user gives calls are labels
 //   NEXT_PLUGIN                    a library [none]                   a second profiler behind this one
 //                                                                     (plugin/next)
-//   LOG_LEVEL                      off [warn] info                    what also goes to stderr
+//   LOG_LEVEL                      off [warn] info                    messages copied to stderr
 //   CLOCK                          [auto] monotonic                   the CPU's counter where it is
 //                                                                     sound, or always the kernel's
 //
-// A bad value never stops anything: the default is used, and one warning names the variable, the
-// value and what is used instead. An unknown NCCL_PULSE_ variable is named too: it is most likely a
-// typing error.
+// A bad value never stops a job: one warning has the variable, the value and the value in use. An
+// unknown NCCL_PULSE_ variable, most likely a typo, also gets a warning.
 //
 // Thread: init, under the runtime's lock (getenv). Cost: microseconds, allocates.
 #ifndef PLUGIN_RUNTIME_SETTINGS_H_

@@ -1,11 +1,11 @@
-// What calls of a communicator come to. A job makes the same few calls over and over: what is
-// looked up and computed for the first of a kind stands in one cache line for the next.
+// CallKinds caches per kind of call what the first call had to look up and compute, in one cache
+// line. A job makes the same few kinds of calls over and over.
 //
-// A kind is known by the addresses of its strings, which are literals in libnccl (name_cache.h).
-// Two kinds that want the same place take it from each other.
+// The key is the addresses of the call's strings, which are literals in libnccl (name_cache.h).
+// Kinds with the same entry replace each other.
 //
-// Thread: the calling thread; NCCL serialises the calls of a communicator. The fields are atomics
-// all the same: a NCCL that breaks the rule costs accuracy alone. Cost: a multiplication, one cache
+// Thread: the calling thread; NCCL serializes the calls of a communicator. The fields are atomics
+// all the same, so an NCCL that breaks this costs only accuracy. Cost: a multiplication, one cache
 // line.
 #ifndef PLUGIN_TRACKER_CALL_KINDS_H_
 #define PLUGIN_TRACKER_CALL_KINDS_H_
@@ -21,12 +21,12 @@
 namespace nccl_pulse {
 
 struct alignas(64) CallKind {
-  // The call, as it comes.
+  // The key.
   Relaxed<const char*> func, datatype;
   Relaxed<uint64_t> count, user_tag;
-  // What follows from it.
+  // Cached values.
   Relaxed<uint64_t> bytes;
-  Relaxed<CounterPair*> cells;      // calls and bytes, in lane kLaunch; null: it has none there
+  Relaxed<CounterPair*> cells;      // calls and bytes, in lane kLaunch; null: none there
   Relaxed<uint64_t> sampling_seed;  // KindSeed
   Relaxed<uint32_t> meta;           // OperationMeta, the lower half
   Relaxed<uint32_t> bits;  // LastCallBits::What, the lower half; above it the place of its number
@@ -52,7 +52,7 @@ struct alignas(64) CallKind {
     return func.load() == call.func && datatype.load() == call.datatype &&
            count.load() == call.count && user_tag.load() == call.user_tag;
   }
-  // Of no call: no string has that address.
+  // Makes the kind match no call: no string has this address.
   void Forget() {
     func.store(reinterpret_cast<const char*>(uintptr_t{1}));
   }  // NOLINT(performance-no-int-to-ptr)

@@ -1,7 +1,7 @@
-// What is kept of one communicator's CUDA graphs (graph_follower.h): calls that were captured and
-// not launched yet, and what the last look at the stamps found.
+// The state of one communicator's CUDA graphs (graph_follower.h): captured calls without a launch,
+// and the findings of the last poll of the stamps.
 //
-// Thread: as each structure says. Cost: plain loads and stores.
+// Thread: see each structure. Cost: plain loads and stores.
 #ifndef PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
 #define PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
 

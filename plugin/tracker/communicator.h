@@ -1,10 +1,10 @@
-// The plugin's private memory of one communicator: who it is, where its record and its parts are.
+// Communicator is the plugin's private data of one communicator: identity, record and parts.
 //
-// Readers never see this; they see the record in the segment. A communicator's place in the table
-// (CommunicatorTable) is used again by later ones. Its parts are allocated when the place is first
-// used and never unmapped, so an event that comes after finalize meets a closed slot, not a fault.
+// Readers see only the record in the segment. Later communicators reuse a place of the table
+// (CommunicatorTable). A place's parts are allocated at its first use and never unmapped, so an
+// event after finalize finds a closed slot and does not fault.
 //
-// Thread: each field says who writes it. Cost: a lane's claim, see metrics/lane_writer.h.
+// Thread: each field names its writer. Cost: a lane's claim, see metrics/lane_writer.h.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_H_
 #define PLUGIN_TRACKER_COMMUNICATOR_H_
 
@@ -26,23 +26,23 @@ namespace nccl_pulse {
 
 struct CommunicatorParts;
 
-// The ticket of a place's communicator, 0: none (finalized or never used).
+// ValidContext is the ticket of a place's communicator; 0: finalized, or never used.
 class ValidContext : public Ordered<uint64_t> {
  public:
-  // From here on events with it are stale. Release and acquire: the settling that follows comes
-  // after it.
+  // Makes further events with this ticket stale. Release and acquire: the settling that follows is
+  // not reordered before it.
   void Close() { cell_.exchange(0, std::memory_order_acq_rel); }
 };
 
 struct alignas(64) Communicator {
-  // Whether callbacks may come for it. Acquire: sees the communicator as init made it.
+  // True if callbacks may come for it. Acquire: sees the communicator as init made it.
   bool is_live() const { return context.acquire() != 0; }
-  // The writer compares it with the record while it holds the lane.
+  // Claims a lane. The writer compares the generation with the record while it holds the lane.
   LaneWriter ClaimLane(Segment& segment, LaneRole role) const {
     return LaneWriter(segment, *record, record_generation.load(), role);
   }
   RecordWriter Writer(Segment& segment) const { return RecordWriter(segment, *record); }
-  // It has calls that were captured into a CUDA graph.
+  // Notes that calls were captured into a CUDA graph.
   void MarkCaptured(Segment& segment) const { Writer(segment).NoteCaptured(); }
 
   ValidContext context;
@@ -55,7 +55,7 @@ struct alignas(64) Communicator {
   Relaxed<int32_t> rank, nranks;
   AwaitedEnds awaited_ends;  // of groups
   OperationHandles handles;
-  // ---- line: what is above is all that the callbacks of an operation read
+  // ---- next cache line: callbacks of an operation read only the fields above
   alignas(64) InflightOperations inflight;  // background thread, like the next two
   StandingCalls standing;
   LaunchWatch watch;

@@ -1,15 +1,13 @@
-// A process' communicators: a place for each that exists at the same time. Finds the one that an
-// event belongs to.
+// CommunicatorTable holds a process' communicators, and finds the communicator of an event.
 //
-// A place outlives its communicators: a ticket names it by index, and says which of them it is
-// about (ticket.h). A finalized communicator is kept for ten minutes, so that whoever scrapes sees
-// its last numbers. It gives way earlier when there is no place left, or fewer series than a
-// further communicator may want; the one that was finalized longest ago goes first, and gives its
-// last calls up before where a live one has no room for them. Its calls live
-// on in the process' sums (RecordWriter::Recycle).
+// A place outlives its communicators: a ticket has the place's index and its generation (ticket.h).
+// A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. It is
+// evicted earlier if no place is left, or too few series for another communicator: the one
+// finalized longest ago first. It loses its last calls earlier if a live communicator has no room
+// for them. Its calls remain in the process' sums (RecordWriter::Recycle).
 //
-// Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest any.
-// Cost: finding one touches one cache line of the table.
+// Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest by
+// any thread. Cost: a lookup touches one cache line of the table.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_TABLE_H_
 #define PLUGIN_TRACKER_COMMUNICATOR_TABLE_H_
 
@@ -31,14 +29,13 @@ struct CommunicatorIdentity {
   const char* uuid;
   const char* pci_bus_id;
   int64_t realtime_ns;
-  int api_version;      // of the NCCL that makes it
-  uint32_t event_mask;  // that it was given
-  // NCCL has the profiler's context of this communicator there. It is never dereferenced. Null: not
-  // known.
+  int api_version;      // of its NCCL
+  uint32_t event_mask;  // given to NCCL
+  // Where NCCL stores this communicator's profiler context. Never dereferenced. Null: not known.
   const void* context_at = nullptr;
 };
 
-// What a ticket of an operation, or of a child of its, names.
+// The target of a ticket of an operation, or of its child.
 struct OperationRef {
   Communicator* communicator;  // null: not a ticket of this process
   CommunicatorParts* parts;
@@ -53,23 +50,23 @@ class CommunicatorTable {
 
   // ---- life of a communicator ----
 
-  // Its context's ticket, 0: no room (more than kMaxCommunicators at the same time, or memory was
-  // refused). `has_sight`: events are to tell which of its launches completed.
+  // Adds a communicator. Returns its context's ticket, or 0 without room (more than
+  // kMaxCommunicators, or memory was refused). `has_sight`: CUDA events follow its launches.
   uint64_t Add(const CommunicatorIdentity& identity, bool has_sight);
-  // Events with that context are stale from now on; null: they are already. Whoever ends it then
-  // settles it, and calls Finish.
+  // Makes events with this context stale. Returns the communicator, or null if it was closed
+  // before. The caller then settles it and calls Finish.
   Communicator* Close(uint64_t context);
   void Finish(Communicator& communicator);
 
-  // Finalized communicators give way, the oldest first, until there is room for the series of a
-  // further one.
+  // Evicts finalized communicators, the oldest first, until there is room for the series of another
+  // one.
   void MakeRoom();
-  // Whether that would do anything. Any thread.
+  // True if MakeRoom would evict a communicator. Any thread.
   bool WantsRoom() const;
 
   // ---- finding ----
 
-  // Null, and counted, when the context is not of a live communicator of this process.
+  // Returns null, and counts that, if the context is not of a live communicator of this process.
   Communicator* Find(uint64_t context) {
     Communicator& communicator = At(context);
     // Acquire: sees the communicator as Add made it.

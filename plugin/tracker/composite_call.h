@@ -1,18 +1,18 @@
-// Tells which of AlltoAll, Gather and Scatter the Send and Recv of a group are.
+// CompositeCall recognizes AlltoAll, Gather and Scatter by their Send and Recv calls.
 //
-// NCCL makes these of calls to Send and Recv, and reports those (docs/nccl-profiler-api.md#groups).
-// It reports the peer of none of them, but whether their group is that of one call of the
-// application. One such call makes several of Send and Recv only for these three, and for each in
-// an order of its own; n ranks, all parts of one size:
+// NCCL implements the three as a group of Send and Recv, and reports only the parts
+// (docs/nccl-profiler-api.md#groups), without peers, but with whether the group belongs to one call
+// of the application. Only these three make several parts in one call, each in its own order; n
+// ranks, all parts of one size:
 //
 //   AlltoAll            Send, Recv, Send, Recv ...   2n parts
 //   Gather, its root    Send, then n times Recv
 //   Scatter, its root   n times Send, then Recv
 //
-// Everything else stays Send and Recv: groups of the user's, even if they do the same; Gather and
-// Scatter on other ranks, which are one part there; what has another number of parts, or sizes that
-// differ. So a name is never a guess. That there is no further part is known when the group is
-// launched.
+// Everything else remains Send and Recv: the application's own groups, even with the same parts;
+// Gather and Scatter on other ranks, where they are one part; and groups with another number of
+// parts, or with different sizes. So a name is never a guess. The number of parts is final when the
+// group is launched.
 //
 // Thread: launching thread, as LaunchFollower. Cost: about 2 ns a part, from a group's second on.
 #ifndef PLUGIN_TRACKER_COMPOSITE_CALL_H_
@@ -30,10 +30,10 @@ class CompositeCall {
  public:
   enum class Part { kSend, kReceive, kOther };
 
-  // A new communicator's.
+  // Starts anew for a new communicator.
   void Reset() { parts_.store(0); }
 
-  // The next call of the group; `nranks` of the communicator.
+  // Adds the next call of the group. `nranks`: of the communicator.
   void Add(uint64_t group, Part part, uint64_t bytes, uint32_t nranks) {
     uint32_t at = parts_.load();
     if (at == 0 || group_.load() != group) {
@@ -46,7 +46,7 @@ class CompositeCall {
     shapes_.store(is_as_large ? shapes_.load() & ShapesWith(part, at, nranks) : 0);
     parts_.store(at + 1);
   }
-  // Its group is launched, and had so many calls: what it was, kNoName: no such operation.
+  // Call when the group is launched. Returns the operation that its `calls` form, or kNoName.
   NameId Finish(uint32_t calls, uint32_t nranks) {
     const uint32_t parts = parts_.load();
     parts_.store(0);

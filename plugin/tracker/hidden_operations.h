@@ -1,7 +1,7 @@
-// What is known of each operation on one communicator: whether NCCL hides its launches, so that the
-// end of a group has to take a launch's place (unreported_launch.cc).
+// HiddenOperations learns which operations of a communicator have launches that NCCL does not
+// report, so that the end of a group must replace the launch (unreported_launch.cc).
 //
-//   in          comes                                        then
+//   state       event                                        next
 //   unknown     it is alone in its group without a launch    suspected: it may have failed
 //   suspected   its launch is reported, in the same size     unknown
 //               (a second try)

@@ -1,14 +1,15 @@
-// Since when the oldest operation has been in flight, where no events follow the launches: without
-// a driver (RCCL among them), before API v5, or after the driver has failed.
+// InflightOperations finds since when the oldest operation has been in flight, without events
+// behind launches: without a CUDA driver (also RCCL), before API v5, or after the driver has
+// failed.
 //
 // An operation is in flight from its enqueue on
 //   by the network   while one of its ProxyOps has started and not stopped. NCCL starts them within
-//                    milliseconds of the enqueue, long before the GPU gets there, so an operation
-//                    that waits behind others is seen too. One without network traffic is not.
-//   by the kernel    (kernel timing) until all its channels have stopped. One untimed is not seen.
+//                    milliseconds of the enqueue, long before the GPU reaches it, so operations that
+//                    wait behind others are also seen. Operations without network traffic are not.
+//   by the kernel    (kernel timing) until all its channels have stopped. Untimed ones are not seen.
 //
-// Left out is what has no visible end:
-//   - Operations whose channels NCCL does not tell: CollNet, NVLS over several nodes, API v1 to v3.
+// Left out, because their end is not visible:
+//   - Operations whose channels NCCL does not report: CollNet, NVLS over several nodes, API v1 to v3.
 //     For the first two NCCL starts ProxyOps and never stops them
 //     (docs/nccl-profiler-api.md#network).
 //   - All operations, until one of the communicator has been seen to end: copy-engine proxies
@@ -17,7 +18,7 @@
 //     orders the launches of a communicator, and operations a second apart are not of one launch.
 //     So the older one has ended too, and its event is missing.
 //
-// Thread: the background thread. Cost: a look at each place of the ring, about 2 us.
+// Thread: the background thread. Cost: reads each slot of the ring, about 2 us.
 #ifndef PLUGIN_TRACKER_INFLIGHT_OPERATIONS_H_
 #define PLUGIN_TRACKER_INFLIGHT_OPERATIONS_H_
 

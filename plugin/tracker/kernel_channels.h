@@ -1,18 +1,18 @@
-// GPU times of one communicator's operations, channel by channel, and whether they can be believed.
-// Kernel timing only.
+// KernelChannels collects the GPU times of one communicator's operations, by channel, and decides
+// whether they are plausible. Kernel timing only.
 //
-// A channel of an operation: started, its stop time known, stopped. When all channels that NCCL
-// told of have stopped, the operation's kernel is done. Its duration is the last GPU stop minus the
-// first GPU start, if
+// A channel of an operation is started, gets its stop time, and is stopped. When all channels that
+// NCCL reported have stopped, the operation's kernel is done. Its duration is the last GPU stop
+// minus the first GPU start, if
 //   - each channel has a stop time,
 //   - the channels' intervals overlap, as all channels of a collective run at the same time,
-//   - no channel starts before its previous operation's start on that channel.
-// A communicator of which many operations fail the last two is distrusted.
+//   - no channel starts before the start of its previous operation.
+// A communicator with many operations that fail the last two checks is distrusted.
 //
-// Thread: all but Judge and Reset on one thread: NCCL makes all KernelCh callbacks of a
-// communicator on one (docs/nccl-profiler-api.md#threads). The cells are atomics all the same, so
-// that a NCCL which breaks that costs accuracy, not memory safety. Judge: whoever has closed the
-// operation, or the KernelCh thread. Cost: about 5 ns a callback.
+// Thread: the communicator's KernelCh thread; NCCL uses one (docs/nccl-profiler-api.md#threads).
+// The cells are atomics all the same, so an NCCL that breaks this costs accuracy, not memory
+// safety. Judge: also the thread that closed the operation. Reset: init. Cost: about 5 ns a
+// callback.
 #ifndef PLUGIN_TRACKER_KERNEL_CHANNELS_H_
 #define PLUGIN_TRACKER_KERNEL_CHANNELS_H_
 
@@ -30,26 +30,26 @@ inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/includ
 
 class KernelChannels {
  public:
-  // One channel of the operation that stands at `place` in `generation`.
+  // One channel of the operation at `place` in `generation`.
   struct Channel {
     uint32_t place, generation, number;
   };
 
-  // A new communicator's: its clocks and its history begin anew.
+  // Starts anew for a new communicator.
   void Reset();
 
-  // `gpu_ns` 0: this version has no times.
+  // `gpu_ns` is 0 in API versions without times.
   Refusal Start(const Channel& channel, uint64_t gpu_ns, OperationSlot& slot);
-  // The same for a channel behind the operation's first. False: it is not, and nothing was done.
+  // Fast path for all but the operation's first channel. Returns false, without effect, otherwise.
   bool StartNext(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
   Refusal RecordStop(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
-  // `all_stopped`: it was the operation's last channel. Where NCCL did not say how many there are
-  // (CollNet, multi-node NVLS) no channel is.
+  // Sets `all_stopped` at the operation's last channel: never if NCCL does not report the number of
+  // channels (CollNet, multi-node NVLS).
   Refusal Stop(const Channel& channel, const OperationSlot& slot, bool* all_stopped);
 
-  // How many channels the operation at a place has, as its times have it.
+  // Returns the number of channels of the operation at `place`, by its times.
   uint32_t ChannelsOf(uint32_t place) const { return Tag::Channels(times_[place].tag.load()); }
-  // Whether all channels that came have stopped.
+  // True if all started channels have stopped.
   bool IsQuiet(uint32_t place, uint32_t generation) const {
     const Times& times = times_[place];
     return times.mask_a.load() == 0 && Tag::IsOf(times.tag.load(), generation);

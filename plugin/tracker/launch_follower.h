@@ -1,45 +1,46 @@
-// Follows one communicator's calls and launches: what is called, which launch carries it, which
-// launches are timed on their stream, and what that means for the operations NCCL then reports.
+// LaunchFollower follows one communicator's calls and launches: it assigns calls to launches, times
+// a sample of the launches on their stream, and decides the fate of the operations that NCCL
+// reports.
 //
 //   calls since the last launch:  none ──▶ one ──▶ several
 //
-//     in        comes                        then      what it does
+//     state     event                        next      effect
 //     none      a call                       one
 //     one       a call of its group          several   begins the group in UnreportedCalls
 //     several   a call of its group          several   adds to it
-//     any       a call of another group      one       those before are left in UnreportedCalls
+//     any       a call of another group      one       earlier calls stay in UnreportedCalls
 //     any       a captured call              none      is launched with its graph
 //     any       a launch                     none      carries them
 //
-//   the launch that is being made:  none ◀──▶ open
+//   the current launch:  none ◀──▶ open
 //
-//     in        comes                        then      what it does
+//     state     event                        next      effect
 //     none      a start that is followed     open      its fate is decided; a gate, or the first
 //                                                      event of a pair, is recorded in front
 //     none      any other start              none      counted; of a graph: no launch
 //     open      its stop                     none      counted, and an event recorded behind it
 //     open      its stop, of a graph         none      counted; no launch
-//     open      the next start               open      the one before is abandoned, with its pair
-//     none      a start in a hurry           hurried   nothing is to be recorded behind it, as
-//                                                      NCCL's counter is proven: it has no stop
+//     open      the next start               open      the previous one is abandoned, with its pair
+//     none      a start without an event     hurried   NCCL's counter is proven: no event is recorded
+//                                                      behind it, and it has no stop
 //     hurried   the report of its operation  none      counted
 //     hurried   the next start               open      counted
 //
-//   a call whose launch NCCL does not report (unreported_launch.cc): the end of its group, if that
-//   is awaited (awaited_ends.h) and known to come behind the launch, takes the launch's place
+//   If NCCL does not report a call's launch (unreported_launch.cc), the end of its group replaces it,
+//   provided that the end is requested (awaited_ends.h) and known to come after the launch.
 //
-// NCCL reports the operations of a launch next. Each operation gets its launch's fate: it is timed
-// (a single operation, recognized by its call's serial), it is one of a group, or it has no
-// duration for a reason.
+// NCCL then reports the operations of a launch. Each operation gets its launch's fate: timed (a
+// single operation, recognized by its call's serial), one of a group, or without a duration for a
+// reason.
 //
-// Callbacks find the caches full of NCCL's and the driver's own data, so they cost what the cache
-// lines cost that they touch. A launch that is not sampled touches the first line alone, which this
-// object shares with the end of the communicator's OperationRing (communicator_parts.h).
+// At a callback the caches are full of NCCL's and the driver's data, so the cost is the number of
+// cache lines touched. A launch that is not sampled touches only the first line, which this object
+// shares with the end of the communicator's OperationRing (communicator_parts.h).
 //
-// Thread: the launching thread, unless something else is said. NCCL serialises the calls and
-// launches of one communicator (a non-blocking one launches on another thread, after its call), so
-// there is one writer at a time. The fields are atomics all the same: a NCCL that breaks the rule
-// costs accuracy alone. Cost: see bench/callbacks.cc and docs/timing.md.
+// Thread: the launching thread, unless stated otherwise. NCCL serializes the calls and launches of
+// one communicator (a non-blocking one launches on another thread, after its call), so there is one
+// writer at a time. The fields are atomics all the same, so an NCCL that breaks this costs only
+// accuracy. Cost: see bench/callbacks.cc and docs/timing.md.
 #ifndef PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
 #define PLUGIN_TRACKER_LAUNCH_FOLLOWER_H_
 
@@ -61,18 +62,18 @@
 
 namespace nccl_pulse {
 
-// The calls so far are counted by operation and size class. Sampling goes by that number. The last
-// column counts calls that were followed by the end of their group.
+// Columns of the table of call numbers, by operation and size class. Sampling uses these numbers.
+// The last column counts calls that were followed by the end of their group.
 inline constexpr int kCallColumns = 12;
 inline constexpr int kFollowedColumn = kCallColumns - 1;
 static_assert(kFollowedColumn >= kSizeClasses);
 
-// 0, or the UntimedReason of its operations.
+// The fate of a launch's operations: 0, or their UntimedReason.
 enum class LaunchFate : uint8_t {
   kTimed = 0,  // a single operation: it has the launch's duration
   kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
   kNotSampled = static_cast<uint8_t>(UntimedReason::kNotSampled),
-  // The launch has several operations: it has a duration, they have none of their own.
+  // The launch has several operations: only the launch has a duration.
   kGrouped = static_cast<uint8_t>(UntimedReason::kGrouped),
   // A single operation was called into a CUDA graph.
   kCaptured = static_cast<uint8_t>(UntimedReason::kCaptured),
@@ -80,13 +81,13 @@ enum class LaunchFate : uint8_t {
 
 class LaunchFollower {
  public:
-  // The rest of its first cache line is its neighbour's (communicator_parts.h).
+  // The neighbor in memory uses the rest of the first cache line (communicator_parts.h).
   static constexpr size_t kBytesOnFirstLine = 48;
 
   // ---- life of a communicator; init lock ----
 
   void Reset();
-  // Says whether the next communicator can be followed: it needs the last one's timer.
+  // True if the next communicator can be followed: it needs the last one's timer.
   bool is_ready() const { return timer_.state() == CommunicatorTimer::kOff; }
   CommunicatorTimer& timer() { return timer_; }
 
@@ -110,22 +111,22 @@ class LaunchFollower {
     Set(kFirstOfKind, number == 0);
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
-  // Where the number of calls of a kind stands; `row`: OperationRowOf.
+  // Returns the place of a kind's call number. `row`: OperationRowOf.
   static constexpr uint32_t PlaceOfNumber(uint32_t row, uint32_t size_class) {
     return row * kCallColumns + size_class;
   }
-  // The number of the next call of that kind, from 0.
+  // Returns the number of the kind's next call, from 0.
   Relaxed<uint32_t>& CallNumber(uint32_t place) { return call_numbers_[place]; }
-  // So many calls were made, captured ones among them; it may wrap. Any thread.
+  // Returns the number of calls, captured ones included; it may wrap. Any thread.
   uint32_t calls() const;
-  // Does NoteCall for a call that is not sampled, if no other call stands.
+  // Fast path of NoteCall for a call that is not sampled, if no other call is pending.
   [[gnu::hot]] void NoteUsualCall(uint64_t call, uint64_t bytes, uint64_t group) {
     NoteFirstCall(bytes, group);
     meta_.store(call);
   }
   [[gnu::hot]] bool has_calls() const { return calls_.load() != 0; }
-  // The call was captured into a graph. A group is captured as a whole, so none of its calls
-  // stands.
+  // Notes that the call was captured into a graph. A group is captured as a whole, so none of its
+  // calls is pending.
   void ForgetCall(const Instruments& instruments, const Communicator& communicator, NameId op,
                   uint64_t bytes, uint64_t group) {
     TakeCalls();
@@ -134,42 +135,41 @@ class LaunchFollower {
 
   // ---- groups whose end is awaited: unreported_launch.cc ----
 
-  // Comes behind NoteCall, for a call that is not captured. `is_alone`: in its group.
+  // Call after NoteCall, for a call that is not captured. `is_alone`: the only one of its group.
   [[gnu::cold, gnu::noinline]] void AwaitEnd(Instruments& instruments,
                                              const Communicator& communicator,
                                              const OperationRing& ring, CudaStream stream,
                                              bool is_alone);
-  // The end has come, on the thread that made the calls. Returns when a launch was counted for
-  // them,
-  // 0: none was. `group`: as in NoteCall.
+  // Call at the end of a group, on the thread of its calls. Returns the time of the launch that was
+  // counted for them; 0: none. `group`: as in NoteCall.
   [[gnu::cold, gnu::noinline]] uint64_t EndGroup(Instruments& instruments,
                                                  Communicator& communicator,
                                                  const OperationRing& ring, uint64_t group,
                                                  bool is_alone);
-  // Says whether LearnThread has nothing to learn from a launch.
+  // True if LearnThread has nothing to learn from a launch.
   [[gnu::hot]] bool knows_thread() const {
     return (state_.load() & (kBlocking | kEarlyPair)) == kBlocking;
   }
-  // Comes in front of a launch that NCCL reports, until nothing is left to learn. `group`:
-  // ThreadGroups::Current of the thread that launches.
+  // Call before a reported launch, until knows_thread(). `group`: ThreadGroups::Current of the
+  // launching thread.
   [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
   // Returns how many calls of an operation (OperationRowOf) were followed by the end of their
   // group, and are counted as timed or not sampled. Any thread.
   uint32_t followed_calls(uint32_t row) const {
     return call_numbers_[PlaceOfNumber(row, kFollowedColumn)].load();
   }
-  // Says whether there may be operations that NCCL did not report: a group had several calls, or a
-  // call had no launch when the next call came. Any thread.
+  // True if there may be operations that NCCL did not report: a group had several calls, or a call
+  // had no launch when the next call came. Any thread.
   bool may_hide() const { return may_hide_.load(); }
-  // Among them others than of a lone Broadcast.
+  // True if they may include others than a lone Broadcast.
   bool hides_others() const { return hides_others_.load(); }
 
   // ---- launches ----
 
   bool is_followed() const { return timer_.is_on(); }
-  // A followed launch starts, if it is the usual one: of one call that is not sampled, without a
-  // gate. False: it is another one, and nothing was done.
-  // `read_now(&ns)`: false where that takes a call, which would cost every launch some registers.
+  // Fast path for the start of a followed launch of one call, neither sampled nor with a gate.
+  // Returns false, without effect, otherwise. `read_now(&ns)` returns false if reading the clock
+  // takes a call, which would cost every launch some registers.
   template <typename ReadNow>
   [[gnu::always_inline]] bool StartUsual(const Instruments& instruments,
                                          const Communicator& communicator, CudaStream stream,
@@ -208,7 +208,7 @@ class LaunchFollower {
   [[gnu::hot]] bool is_hurried() const { return Has(kHurried); }
   // A launch has begun, and was not counted yet. Any thread.
   bool is_launching() const { return Has(kAnyLaunch); }
-  // It has been made. Returns when it began.
+  // Counts the hurried launch. Returns the time of its begin.
   [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
     Set(kAnyLaunch, false);
     const uint64_t began_ns = StreamTimer::EndHurried(timer_);
@@ -251,7 +251,7 @@ class LaunchFollower {
       hurried_gates_.store(gates - 1);
     }
     bool is_unhurried = now_ns >= record.last_launch_ns() + kPauseNs;
-    // It has a gate itself, so the next one needs none.
+    // This launch has a gate, so the next one needs none.
     if (__builtin_expect(is_unhurried, 0) && timer_.is_counted()) {
       is_unhurried = (state & kUnhurried) == 0;
     }
@@ -410,7 +410,8 @@ class LaunchFollower {
     launch_number_.add(1);
     state_.store(state);
   }
-  // What a launch of several calls is sampled by, and known by to other ranks.
+  // Returns the meta data of a launch of several calls. Its number, by which it is sampled, is the
+  // same on other ranks.
   OperationMeta NextGrouped(Instruments& instruments, const Communicator& communicator);
   [[gnu::cold, gnu::noinline]] uint32_t BeginTiming(Instruments& instruments,
                                                     const Communicator& communicator,
@@ -420,34 +421,34 @@ class LaunchFollower {
                            const CopyEngineEvent& event, OperationMeta meta, uint64_t bytes);
   [[gnu::cold, gnu::noinline]] void EndTiming(Instruments& instruments, Communicator& communicator,
                                               CudaStream stream, uint32_t pair, uint64_t now_ns);
-  // Whether the group that ends here has had a launch that NCCL does not report. Learns which
+  // True if the group that ends here has had a launch that NCCL does not report. Learns which
   // operations have such.
   bool IsHidden(const Instruments& instruments, const OperationRing& ring,
                 const RecordWriter& record, bool is_alone);
-  // The pair in front of the call, kNoPair: none. It is nobody's from then on.
+  // Takes the pair in front of the call; kNoPair: none.
   uint32_t TakeEarlyPair();
   void GiveEarlyPairUp();
   void CountFollowedCall(Instruments& instruments, Communicator& communicator, bool is_timed);
-  // The launch was begun and never ended; NCCL has gone on to the next one.
+  // Abandons a launch that never ended: NCCL has begun the next one.
   [[gnu::cold, gnu::noinline]] void Abandon(Instruments& instruments, Communicator& communicator);
   [[gnu::cold, gnu::noinline]] void NoteOfGroup(const Communicator& communicator, NameId op,
                                                 uint64_t bytes);
 
-  Relaxed<uint64_t> group_;          // that the calls belong to
-  Relaxed<uint64_t> bytes_;          // of the calls since the last launch
+  Relaxed<uint64_t> group_;          // group of the pending calls
+  Relaxed<uint64_t> bytes_;          // of the pending calls
   Relaxed<uint64_t> meta_;           // OperationMeta of the last call; call_number: its number
-  Relaxed<CudaStream> stream_;       // that the last launch was, or is being, made on
-  Ordered<uint32_t> calls_;          // since the last launch
-  Relaxed<uint32_t> launch_number_;  // tells the launch's ticket from the next one's
-  Relaxed<uint16_t> pair_;           // timed pair of the launch made last, kNoPair: none
-  Relaxed<uint8_t> fate_;            // of the operations of the launch made last, LaunchFate
-  Relaxed<uint8_t> hurried_gates_;   // so many of the next launches may have a gate, hurried or not
-  Relaxed<uint32_t> state_;          // State: one word, so that one look tells the usual launch
-  // ---- line
-  Relaxed<uint64_t> bus_bytes_;  // of the calls, once there are several
+  Relaxed<CudaStream> stream_;       // of the last or current launch
+  Ordered<uint32_t> calls_;          // pending calls, since the last launch
+  Relaxed<uint32_t> launch_number_;  // part of a launch's ticket
+  Relaxed<uint16_t> pair_;           // timed pair of the last launch, kNoPair: none
+  Relaxed<uint8_t> fate_;            // LaunchFate of the last launch's operations
+  Relaxed<uint8_t> hurried_gates_;   // number of next launches that may have a gate, hurried or not
+  Relaxed<uint32_t> state_;          // State: one word, so that one load finds the usual launch
+  // ---- next cache line
+  Relaxed<uint64_t> bus_bytes_;  // of the pending calls, if several
   TimedLaunches timed_;
   UnreportedCalls unreported_;
-  // Of calls whose launch is not reported.
+  // For calls whose launch is not reported.
   Relaxed<CudaStream> call_stream_;  // of the last call in a group whose end is awaited
   Relaxed<uint16_t> early_pair_;
   Relaxed<bool> may_hide_, hides_others_;

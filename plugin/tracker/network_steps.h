@@ -1,29 +1,28 @@
-// Follows the steps of network operations (ProxyStep): what they moved, and where they waited.
+// NetworkSteps follows the steps of network operations (ProxyStep): bytes moved, and waits.
 //
-// Which steps are counted. NCCL looks at the event mask when an operation is called, and keeps what
-// it saw for all of the operation's ProxyOps and steps (docs/nccl-profiler-api.md#event-mask;
-// src/plugin/profiler.cc, sub->eActivationMask). An operation that was called while the ProxyStep
-// bit was on has all its steps reported, also those after the bit went off. Any other has none. So
-// operations are watched as a whole, short and long ones alike, and no edge of a window cuts one.
-// The operations that are called while the window is open are a fair share of all, hence bytes per
-// watched second is the true rate.
+// Sampling. NCCL reads the event mask when an operation is called, and keeps it for all of the
+// operation's ProxyOps and steps (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
+// sub->eActivationMask). An operation called while the ProxyStep bit is on reports all its steps,
+// even after the bit is off. Any other operation reports none. So operations are watched as a
+// whole, and no edge of a window divides one. Operations called within the window are a fair
+// sample, so bytes per watched second is the true rate.
 //
-// CUDA graphs break that: a captured operation keeps the mask it was captured with for all replays.
-// Replays of one graph would be watched always, those of another never. They are left out, unless
-// steps are watched always. Their steps get no handle, so NCCL makes one callback for each.
+// CUDA graphs break this: a captured operation keeps its mask for all replays, so replays of one
+// graph would always be watched and those of another never. Replays are left out unless steps are
+// always watched. Their steps get no handle, so NCCL makes one callback for each.
 //
-// What a step waits for between the states that NCCL reports (docs/nccl-profiler-api.md#network):
+// Waits between the states that NCCL reports (docs/nccl-profiler-api.md#network):
 //
 //   send      start ...  8 --gpu-->  20 --peer-->   9 --wire--> stop
 //   receive   start ... 10 --wire--> 11 --flush--> 12 --gpu-->  stop
 //
-// A step that stops early has waited for what it was waiting for then. One that never stops
-// (aborted, or a receive that NCCL began again) is not counted. State 20 comes again and again
-// until the network accepts; the first one counts. A step has "moved data" when it is first offered
-// to the network (20, or 9) or has arrived (11).
+// A step that stops early ends its current wait. A step that never stops (aborted, or a receive
+// that NCCL began again) is not counted. State 20 repeats until the network accepts; the first one
+// counts. A step has "moved data" when it is first offered to the network (20, or 9) or has arrived
+// (11).
 //
-// Thread: callbacks any, a step's own one after another; Prepare init or the background thread, one
-// at a time. Cost: see step_table.h; a lane's claim for each step's end.
+// Thread: callbacks on any thread, those of one step in order. Prepare: init or the background
+// thread, one at a time. Cost: see step_table.h; a lane's claim for each step's end.
 #ifndef PLUGIN_TRACKER_NETWORK_STEPS_H_
 #define PLUGIN_TRACKER_NETWORK_STEPS_H_
 
@@ -41,22 +40,23 @@ class NetworkSteps {
   NetworkSteps(Instruments& instruments, CommunicatorTable& communicators)
       : instruments_(instruments), communicators_(communicators), steps_(nullptr) {}
 
-  // Makes room for steps; until then all are refused. With `always` those of CUDA graphs count too.
-  // False when the kernel refuses memory.
+  // Allocates the table; before that all steps are refused. `always`: steps of CUDA graphs also
+  // count. Returns false if the kernel refuses memory.
   bool Prepare(bool always);
 
-  // A step of that ProxyOp; its ticket, 0, and counted: it is not followed.
+  // Starts a step of `proxy_op`. Returns its ticket, or counts the refusal and returns 0.
   uint64_t Start(uint64_t proxy_op);
-  // It has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
+  // Records a state (8 to 12, 20). `bytes` is null if NCCL passed no arguments.
   void Record(uint64_t ticket, int state, const uint64_t* bytes);
   void Stop(uint64_t ticket);
 
  private:
-  // The next place that nobody needs; when kStepProbes in a row are needed, the last of them.
+  // Returns the next free place, or the last one of kStepProbes places in use.
   uint32_t NextPlace(StepTable& steps, uint64_t* word);
-  // Whether the step there may still go on. What NCCL has left behind ends with its operation.
+  // True if the step may still be in progress. A step that NCCL left behind ends with its
+  // operation.
   bool IsNeeded(const StepSlot& slot, uint64_t word);
-  // Null, and counted, when the ticket is not of a step that is under way.
+  // Returns null, and counts that, if the ticket's step is not in progress.
   StepSlot* Find(uint64_t ticket, uint64_t* word);
   void Count(const StepTotals& totals);
   void NoteFirstMove(uint64_t proxy_op, uint64_t now_ns);

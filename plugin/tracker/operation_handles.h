@@ -1,15 +1,14 @@
-// Whether the operations of a communicator get handles.
+// OperationHandles decides whether the operations of a communicator get handles.
 //
-// A handle names an operation to its children. It costs a place in the ring, which takes a
-// compare-and-swap, and one callback more, the operation's stop. Network traffic alone has children
-// that end. A communicator within one node has network traffic only where neither NVLink nor shared
-// memory connects two of its ranks. So its first operations get handles. When none of them had a
-// ProxyOp, the later ones get no handle. The first ProxyOp brings the handles back for good; of the
-// operations that were under way then, none has a completion time.
+// A handle identifies an operation to its children. It costs a slot of the ring (a
+// compare-and-swap) and one more callback, the operation's stop. Only network traffic has children
+// that end. Within one node, a communicator has network traffic only if neither NVLink nor shared
+// memory connects two of its ranks. So the first kFirst operations get handles. If none of them has
+// a ProxyOp, later ones get no handle. The first ProxyOp brings handles back for good. Operations
+// in progress at that moment have no completion time.
 //
-// Thread: Begin init; Note the thread that reports operations; SeeChild any. Relaxed: a count that
-// gets lost, or a child that is overlooked beside a count, delays the change by one event. Cost: a
-// load.
+// Thread: Begin init; Note the thread that reports operations; SeeChild any. Relaxed: a lost count,
+// or a child that is missed beside a count, delays the change by one event. Cost: a load.
 #ifndef PLUGIN_TRACKER_OPERATION_HANDLES_H_
 #define PLUGIN_TRACKER_OPERATION_HANDLES_H_
 
@@ -27,13 +26,13 @@ class OperationHandles {
   // `nnodes` 0: not known.
   void Begin(int nnodes) { left_.store(nnodes == 1 ? kFirst : kAlways); }
   bool are_given() const { return left_.load() != 0; }
-  // One was given.
+  // Counts a handle that was given.
   void Note() {
     const uint32_t left = left_.load();
     if (__builtin_expect(left - 1 < kFirst, 0)) left_.store(left - 1);
   }
-  // An operation of the communicator has a child. Looking before storing keeps the cache line
-  // shared.
+  // Call when an operation of the communicator has a child. The load before the store keeps the
+  // cache line shared.
   void SeeChild() {
     if (__builtin_expect(left_.load() != kAlways, 0)) left_.store(kAlways);
   }

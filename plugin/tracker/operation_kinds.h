@@ -1,13 +1,13 @@
-// The operations of a communicator are counted here, as its calls are in CallKinds: a job's
-// operations have few kinds, and the cells of each are found in one cache line.
+// OperationKinds finds the cells that count an operation, as CallKinds does for calls. A job's
+// operations have few kinds, and the cells of each kind are found in one cache line.
 //
-// A kind is known by the addresses of its strings, and by the fate of its launch, which is part of
+// The key is the addresses of the operation's strings and the fate of its launch, which is part of
 // the series' key.
 //
-// Thread: the launching thread, where NCCL reports all operations of launches without ProxyOps
-// (src/enqueue.cc, ncclLaunchPrepare: others may come from a host callback). Learn: also that one.
-// The fields are atomics: what two of them make at once costs accuracy alone. Cost: a
-// multiplication, one cache line.
+// Thread: the launching thread. NCCL reports operations of launches without ProxyOps there
+// (src/enqueue.cc, ncclLaunchPrepare); others may come from a host callback, which only calls
+// Learn. The fields are atomics, so simultaneous writes only cost accuracy. Cost: a multiplication,
+// one cache line.
 #ifndef PLUGIN_TRACKER_OPERATION_KINDS_H_
 #define PLUGIN_TRACKER_OPERATION_KINDS_H_
 
@@ -26,7 +26,7 @@ struct alignas(64) OperationKind {
   Relaxed<uint8_t> op;          // NameId
   Relaxed<CounterPair*> cells;  // in lane kLaunch
 
-  // LaunchFate, and whether it is a collective: NCCL may leave the strings out.
+  // Returns LaunchFate plus a bit for collectives, because NCCL may omit the strings.
   static uint8_t SortOf(const OperationEvent& event, uint8_t launch_fate) {
     return static_cast<uint8_t>(launch_fate | (event.is_collective ? 0x80 : 0));
   }
@@ -44,7 +44,7 @@ struct alignas(64) OperationKind {
     cells.store(found);
     func.store(event.func);
   }
-  // Of no operation: no string has that address.
+  // Makes the kind match no operation: no string has this address.
   void Forget() {
     func.store(reinterpret_cast<const char*>(uintptr_t{1}));  // NOLINT(performance-no-int-to-ptr)
   }
@@ -55,7 +55,7 @@ class OperationKinds {
   void Reset() {
     for (OperationKind& kind : kinds_) kind.Forget();
   }
-  // Where that operation's kind stands, or another one that wants the same place.
+  // Returns the entry of the operation's kind. Another kind may have it.
   OperationKind& PlaceOf(const OperationEvent& event) {
     // 32 bits: as CallKinds.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.func) +

@@ -1,19 +1,20 @@
-// One open operation: its state in a word, and what its network operations did.
+// OperationSlot holds one open operation: its state in a word, and totals of its network
+// operations.
 //
-//   `word`                     what it means
-//   generation+1, kClaimed     OperationRing has claimed the slot, and settled its old operation if
-//                              that was still open; the claimer alone writes the fields
-//   generation+1, kOpen        published: children may come. They raise started and stopped and set
-//                              flags, all by compare-and-swap
-//   without kOpen              settled: nothing of it is counted any more
+//   `word`                     meaning
+//   generation+1, kClaimed     claimed by OperationRing, which has settled an old operation that was
+//                              still open. Only the claimer writes the fields
+//   generation+1, kOpen        published. Children raise started and stopped and set flags, by
+//                              compare-and-swap
+//   without kOpen              settled: no further event of the operation counts
 //
 // Every change of `word` is a compare-and-swap that contains the generation, so a child of an old
-// operation cannot touch the slot's next one. Whoever takes kOpen away (or replaces the
-// generation) settles the operation; the swap can succeed once.
+// operation cannot touch the slot's next one. The thread that clears kOpen (or replaces the
+// generation) settles the operation; that swap succeeds once.
 //
 // Errors: a function that refuses an event returns the reason, and its caller counts it.
 //
-// Thread: any, but Publish (the claimer).
+// Thread: any; Publish only the claimer.
 // Cost: one compare-and-swap, about 5 ns, in the steady state.
 // Explored by //tests/model:operation_slot_test.
 #ifndef PLUGIN_TRACKER_OPERATION_SLOT_H_
@@ -36,7 +37,7 @@ namespace nccl_pulse {
 //           4        20         8       16        16
 struct SlotWord {
   static constexpr uint64_t kOpen = uint64_t{1} << 32;
-  // Coll or P2p was stopped; or it is the newest, and OperationRing knows whether it was.
+  // Coll or P2p was stopped. For the newest operation OperationRing knows.
   static constexpr uint64_t kEnqueued = uint64_t{1} << 33;
   static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
   static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
@@ -48,7 +49,7 @@ struct SlotWord {
   static constexpr uint64_t kStartedMask = uint64_t{0xffff} << 16;
 
   static constexpr uint32_t Generation(uint64_t word) { return static_cast<uint32_t>(word >> 40); }
-  // Nothing but the generation after that of `word`.
+  // Returns a word with the next generation, and no other bit.
   static constexpr uint64_t NextGeneration(uint64_t word) {
     constexpr uint64_t kOne = uint64_t{1} << 40;
     return (word + kOne) & uint64_t{Ticket::kGenerationMask} << 40;
@@ -71,8 +72,8 @@ struct LastStop {
   static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
 };
 
-// When an operation's first network step moved data: generation:20, then ns since enqueue. Of an
-// older generation: none did yet. Only network steps write it, so it is free while none is watched.
+// The time at which an operation's first network step moved data: generation:20, then ns since
+// enqueue. An older generation means that no step has moved data. Only network steps write it.
 struct FirstMove {
   static constexpr uint64_t kDeltaBits = 44;
   static constexpr uint64_t kDeltaMask = (uint64_t{1} << kDeltaBits) - 1;
@@ -86,7 +87,7 @@ struct FirstMove {
   static constexpr uint64_t DeltaNs(uint64_t bits) { return bits & kDeltaMask; }
 };
 
-// Eight bytes: callbacks hand it on in a register.
+// Eight bytes, so that callbacks pass it in a register.
 struct OperationMeta {
   OperationMeta() = default;
   constexpr OperationMeta(uint8_t op, uint8_t size_class, uint8_t channels, bool untimed,
@@ -102,7 +103,7 @@ struct OperationMeta {
   uint8_t size_class;
   uint8_t channels;      // 0: not known
   uint8_t untimed : 1;   // already counted as untimed: no kernel time is expected
-  uint8_t user_tag : 7;  // UserTags; of calls, and of what is timed for them
+  uint8_t user_tag : 7;  // UserTags; for calls and their durations
   uint32_t call_number;
 
   uint64_t Pack() const {
@@ -117,7 +118,7 @@ struct OperationMeta {
 };
 static_assert(sizeof(OperationMeta) == 8);
 
-// An operation as its slot has it while `word` stands.
+// The fields of a slot, valid for `word`.
 struct OperationState {
   uint64_t word, last_stop, enqueue_ns, bytes;
   OperationMeta meta;
@@ -128,7 +129,7 @@ struct OperationState {
   uint32_t stopped() const { return SlotWord::Stopped(word); }
 };
 
-// An operation as it begins.
+// The fields of a new operation.
 struct NewOperation {
   uint64_t meta;  // OperationMeta
   uint64_t bytes, enqueue_ns;
@@ -140,10 +141,10 @@ class BasicOperationSlot {
  public:
   // ---- the claimer ----
 
-  // Whether its last operation leaves nothing to say, and nobody is writing it: then it is claimed
-  // at once. `claimed`: the new generation, as its word has it.
+  // Claims the slot if its last operation had no child and no claimer is writing it. Returns false
+  // otherwise. `claimed`: a word with the new generation.
   bool ClaimUnused(uint64_t* claimed) {
-    // Relaxed: of the fields of that generation nothing is read here.
+    // Relaxed: no field of that generation is read here.
     uint64_t word = word_.load(std::memory_order_relaxed);
     *claimed = SlotWord::NextGeneration(word);
     // Acquire: the stores that follow stay behind the reads of the thread that settled it.
@@ -154,10 +155,11 @@ class BasicOperationSlot {
                1);
   }
   enum class Claim { kBusy, kClaimed, kSettle };
-  // kSettle: `old` is to be settled first. kBusy: another claimer is writing it.
+  // kSettle: the caller must settle `old` first. kBusy: another claimer is writing the slot.
   Claim ClaimUsed(bool by_kernel, uint64_t* claimed, OperationState* old);
   void Publish(uint64_t claimed, const NewOperation& operation) {
-    // Release: who finds a new field (Look) then finds the slot claimed. No instruction on x86-64.
+    // Release: a thread that reads a new field (Look) then finds the slot claimed. No instruction
+    // on x86-64.
     Atomics::Fence(std::memory_order_release);
     // Published by the store of the word.
     last_stop_.store(LastStop::Pack(SlotWord::Generation(claimed), 0));
@@ -172,7 +174,7 @@ class BasicOperationSlot {
 
   // ---- events of the operation and its children ----
 
-  // Whether it still takes events of its children.
+  // True if the operation still accepts events of its children.
   Refusal Check(uint32_t generation) const {
     const uint64_t word = word_.load(std::memory_order_relaxed);  // only the word is used
     if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
@@ -197,7 +199,7 @@ class BasicOperationSlot {
   Refusal SeeKernel(uint32_t generation);
   // All channels have stopped. `ends_it`: it has no network traffic, so this is the end.
   Refusal FinishKernel(uint32_t generation, OperationState* state, bool* ends_it);
-  // As a channel's first start needs them. Acquire: of that generation.
+  // Returns the fields for a channel's first start. Acquire: they are of that generation.
   Refusal ReadMeta(uint32_t generation, OperationMeta* meta) const {
     const uint64_t word = word_.load(std::memory_order_acquire);
     if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
@@ -205,7 +207,7 @@ class BasicOperationSlot {
     *meta = OperationMeta::Unpack(meta_.load());
     return std::nullopt;
   }
-  // False: it is another operation's by now.
+  // Returns false if the slot is another operation's by now.
   bool ReadEnqueue(uint32_t generation, uint64_t* enqueue_ns) const {
     const uint64_t word = word_.load(std::memory_order_acquire);  // sees the enqueue time
     // While the place is claimed it is still that of the operation before.
@@ -218,9 +220,9 @@ class BasicOperationSlot {
 
   // Takes an open operation out; false: it is not open.
   bool Close(OperationState* state);
-  // What stands there now; compare with CloseIf. Acquire: the fields are of this generation.
+  // Returns the current state, for CloseIf. Acquire: the fields are of this generation.
   OperationState Read() const { return ReadWhile(word_.load(std::memory_order_acquire)); }
-  // Takes it out unless somebody acted on it since it was read.
+  // Closes the operation unless it has changed since it was read.
   bool CloseIf(const OperationState& state) {
     uint64_t word = state.word;
     // Release: the reads of the fields stay before the swap.
@@ -229,7 +231,7 @@ class BasicOperationSlot {
   }
   // A look beside claimers; false: there is nothing whole to be seen.
   bool Look(OperationState* state) const;
-  // Whatever it holds is nobody's.
+  // Drops the slot's operation without settling it.
   void Abandon() {
     word_.fetch_and(~SlotWord::kOpen, std::memory_order_relaxed);  // see the caller
   }
@@ -295,7 +297,7 @@ inline Refusal BasicOperationSlot<Atomics>::StopProxy(uint32_t generation, uint3
       return IgnoredReason::kAfterClose;
     }
     if (SlotWord::Stopped(word) >= SlotWord::Started(word)) return IgnoredReason::kRepeatedStop;
-    // Release: whoever sees this stop counted sees its time.
+    // Release: a thread that sees this stop counted sees its time.
   } while (!word_.compare_exchange_weak(word, word + SlotWord::kOneStopped,
                                         std::memory_order_release, std::memory_order_relaxed));
   return std::nullopt;

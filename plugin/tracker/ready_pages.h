@@ -1,19 +1,16 @@
-// Keeps pages of the segment ready for callbacks.
+// ReadyPages keeps pages of the segment populated, so that callbacks need no system call.
 //
-// A callback that finds no page ready loses what it would have counted there, so pages are ready
-// before they are wanted:
-//   - a reserve, larger than what eight communicators take with sixteen kinds of operations each;
-//   - six for each communicator that has not begun (the counters of two lanes and four histograms):
-//     a job may make all of them first and then use them at once;
-//   - one for each kind of operation that was called and has no histogram yet (two with kernel
-//     timing: duration and completion). A kind is called long before the first of its operations
-//     has ended;
-//   - as many again as callbacks missed: a job that was surprising once will be again.
-// The background thread and finalize settle whole communicators; they look before each of them.
+// A callback without a ready page loses its count, so pages are made ready in advance:
+//   - a reserve, larger than eight communicators with sixteen kinds of operations each need;
+//   - six for each unused communicator (the counters of two lanes and four histograms), because a job
+//     may create all communicators first and then use them at once;
+//   - one for each called kind of operation without a histogram (two with kernel timing: duration and
+//     completion). A kind is called long before its first operation ends;
+//   - as many as callbacks missed, because a job with one surprise will have another.
+// The background thread and finalize settle whole communicators, and call KeepToSettle before each.
 //
-// Thread: init, finalize and the background thread; once too often is harmless. Cost: Expect looks
-// at every series of every communicator, some microseconds each; a page that is made takes one
-// system call.
+// Thread: init, finalize and the background thread; extra calls are harmless. Cost: Expect reads
+// every series of every communicator, some microseconds each; a new page takes one system call.
 #ifndef PLUGIN_TRACKER_READY_PAGES_H_
 #define PLUGIN_TRACKER_READY_PAGES_H_
 
@@ -28,19 +25,19 @@ namespace nccl_pulse {
 
 class ReadyPages {
  public:
-  // So many are ready at least, and so many more for each communicator that has not begun.
+  // Pages that are ready at least, and further ones per unused communicator.
   static constexpr uint32_t kLeast = 192;
   static constexpr uint32_t kOfNewcomer = 6;
 
   explicit ReadyPages(Instruments& instruments)
       : instruments_(instruments), expected_(0), refused_until_ns_(0) {}
 
-  // Looks at what communicators will want.
+  // Computes how many pages communicators will need.
   void Expect(CommunicatorTable& communicators);
-  // Makes so many pages ready, with those of `newcomers` further communicators. False when the
+  // Makes these pages ready, and those of `newcomers` new communicators. Returns false if the
   // kernel refuses memory.
   bool Keep(uint32_t newcomers);
-  // Before a communicator is settled.
+  // Makes pages ready for settling a communicator.
   void KeepToSettle();
 
  private:

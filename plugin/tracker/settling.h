@@ -1,11 +1,12 @@
-// Settles an operation: counts what it came to, once. That happens when it is quiet, when its place
-// is needed, or at finalize. Whoever took it out of its slot (OperationSlot) settles it.
+// Settles operations: counts the result of each one once. An operation is settled when it has been
+// quiet, when its slot is needed, or at finalize, by the thread that took it out of its slot
+// (OperationSlot).
 //
-// Nobody knows how many ProxyOps will come. So an operation with network traffic is over when all
-// that started have stopped and nothing came for kQuietNs.
+// The number of ProxyOps is not known in advance. So an operation with network traffic is over when
+// all started ProxyOps have stopped and none came for kQuietNs.
 //
-// Thread: the lane's holder; SettleIfIdle the background thread, SettleAll whoever finalizes. Cost:
-// about 50 ns an operation.
+// Thread: the lane's holder; SettleIdle the background thread, SettleAll the finalizing thread.
+// Cost: about 50 ns an operation.
 #ifndef PLUGIN_TRACKER_SETTLING_H_
 #define PLUGIN_TRACKER_SETTLING_H_
 
@@ -18,23 +19,23 @@
 
 namespace nccl_pulse {
 
-// NCCL hands all of an operation's ProxyOps to the progress thread at once, so the silence between
-// two is milliseconds.
+// NCCL passes all ProxyOps of an operation to the progress thread at once, so two of them are
+// milliseconds apart.
 inline constexpr uint64_t kQuietNs = 1000000000;
 
-// The operation that stood at `place`.
+// Settles the operation that was at `place`.
 [[gnu::noinline]] void Settle(Instruments& instruments, Communicator& communicator, uint32_t place,
                               const OperationState& state, LaneWriter& lane);
-// Claims a place that is not known to be unused, and settles what stood there. False: it cannot be
+// Claims a place that may be in use, and settles its operation. Returns false if it cannot be
 // claimed. `claimed`: as OperationRing::ClaimUsed.
 [[gnu::noinline]] bool ClaimUsedPlace(Instruments& instruments, Communicator& communicator,
                                       uint32_t place, LaneWriter& lane, uint64_t* claimed);
-// All operations that have been quiet. True while some are open.
+// Settles all operations that have been quiet. Returns true while operations are open.
 bool SettleIdle(Instruments& instruments, Communicator& communicator, uint64_t now_ns);
-// Whatever is open. Waits for a lane, some milliseconds at most.
+// Settles all open operations. Waits for a lane, some milliseconds at most.
 void SettleAll(Instruments& instruments, Communicator& communicator);
 
-// What an operation's GPU times are worth, by its communicator's KernelChannels.
+// Counts an operation's GPU times, if the communicator's KernelChannels trusts them.
 void CountKernelTime(Instruments& instruments, Communicator& communicator, uint32_t place,
                      const OperationState& state, uint64_t now_ns, LaneWriter& lane);
 

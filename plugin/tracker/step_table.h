@@ -1,26 +1,25 @@
-// The network steps that are under way: what each waits for and since when, and what it has come to
-// so far.
+// StepTable holds the network steps in progress: their current wait, since when, and totals so far.
 //
-// A process has one table, a ring: a step gets the next place that nobody needs. Some places are
-// never given back: NCCL starts some receives several times and stops them once, and an abort stops
-// nothing. Such a place is needed until its operation has ended. A step that waits long, for a late
-// rank say, keeps its place: the table is there for just that one.
+// A process has one table, a ring: a step gets the next free place. Some places are never given
+// back by NCCL: it starts some receives several times and stops them once, and an abort stops no
+// step. Such a place is in use until its operation has ended. A step that waits long, for example
+// for a late rank, keeps its place, because the table exists to show it.
 //
-// When kStepProbes places in a row are needed, the last of them is taken. Some 4,000 steps are then
-// under way, or left behind in operations that go on; NCCL has at most 8 under way for a connection
-// and channel. The step that loses its place is not counted; its later callbacks are counted as
-// those of a stale handle.
+// If kStepProbes places in a row are in use, the last of them is taken. About 4,000 steps are then
+// in progress, or left behind in operations that continue; NCCL has at most 8 in progress for a
+// connection and channel. The replaced step is not counted. Its later callbacks count as those of a
+// stale handle.
 //
-//   claim:   word = generation+1, kClaimed     the claimer alone writes the fields
+//   claim:   word = generation+1, kClaimed     only the claimer writes the fields
 //            word = generation+1, kStarted     published
-//   states:  word = generation, next phase     by compare-and-swap: who succeeds writes the fields
-//   stop:    word = generation, kFree          by compare-and-swap: who succeeds counts the step
+//   states:  word = generation, next phase     by compare-and-swap: the winner writes the fields
+//   stop:    word = generation, kFree          by compare-and-swap: the winner counts the step
 //
-// A step's callbacks come on one thread, one after another. Atomics all the same: with a NCCL that
-// breaks that, or handles at random, numbers go wrong and nothing else.
+// A step's callbacks come on one thread, in order. The fields are atomics all the same: with an
+// NCCL that breaks this, or with random handles, only numbers are wrong.
 //
 // Thread: any. Cost: one read-modify-write on a shared cursor per step, else on the step's own
-// cache line. 256 KiB, made when steps are first watched.
+// cache line. 256 KiB, allocated when steps are first watched.
 #ifndef PLUGIN_TRACKER_STEP_TABLE_H_
 #define PLUGIN_TRACKER_STEP_TABLE_H_
 
@@ -33,17 +32,17 @@
 
 namespace nccl_pulse {
 
-// What a step is doing. In the order in which NCCL reports it, within each direction.
+// The phase of a step, in the order in which NCCL reports them, per direction.
 enum class StepPhase : uint32_t {
   kFree = 0,
   kClaimed,
   kStarted,       // no state was recorded yet
   kSendGpu,       // state 8: waits for the GPU's data
-  kSendPeer,      // state 20: offers it to the network, which waits for the peer's credit
+  kSendPeer,      // state 20: data offered to the network, which waits for the peer's credit
   kSendWire,      // state 9: posted
   kReceiveWire,   // state 10: waits for the data
-  kReceiveFlush,  // state 11: it has arrived, and is made visible to the GPU
-  kReceiveGpu,    // state 12: waits for the GPU to take it
+  kReceiveFlush,  // state 11: data has arrived, and is made visible to the GPU
+  kReceiveGpu,    // state 12: waits for the GPU to take the data
 };
 
 struct StepWord {
@@ -62,17 +61,17 @@ struct StepWord {
 
 struct alignas(64) StepSlot {
   std::atomic<uint64_t> word;  // StepWord
-  Relaxed<uint64_t> proxy_op;  // ticket of the ProxyOp that it belongs to
-  Relaxed<uint64_t> since_ns;  // the phase began
+  Relaxed<uint64_t> proxy_op;  // ticket of the step's ProxyOp
+  Relaxed<uint64_t> since_ns;  // begin of the phase
   Relaxed<uint64_t> bytes;
-  Relaxed<uint64_t> first_wait_ns;      // of a send for the GPU, of a receive on the wire
-  Relaxed<uint64_t> second_wait_ns;     // of a send for the peer, of a receive for the flush
+  Relaxed<uint64_t> first_wait_ns;      // a send waited for the GPU, a receive on the wire
+  Relaxed<uint64_t> second_wait_ns;     // a send waited for the peer, a receive for the flush
   Relaxed<uint32_t> record_generation;  // of the communicator
   Relaxed<uint32_t> callbacks;
 };
 static_assert(sizeof(StepSlot) == 64, "a cache line each: steps of two threads are neighbours");
 
-// What a step that has ended came to.
+// The totals of an ended step.
 struct StepTotals {
   uint64_t proxy_op;
   uint32_t record_generation;
@@ -83,7 +82,8 @@ struct StepTotals {
   uint64_t ended_ns;
 };
 
-// Few: each costs a shared read-modify-write, and only steps that wait make a second one needed.
+// Few, because each probe costs a shared read-modify-write. Only waiting steps require a second
+// one.
 inline constexpr int kStepProbes = 4;
 
 struct StepTable {

@@ -1,14 +1,14 @@
-// Tells which group a thread is in.
+// ThreadGroups maps each thread to its current group.
 //
-// NCCL reports the begin of a group on the thread that makes its calls, once for all of its
-// communicators. It is the application's own, or that of one call: ncclAlltoAll makes many calls of
-// Send and Recv in one. The answer is kept in a table: a thread_local takes room that a library
-// which is opened late may not get. A thread has one of kPlaces places, and keeps it. If other
-// threads have all of them, one loses its place (it may have ended) and gets no answer until its
-// next group.
+// NCCL reports the begin of a group on the thread that makes its calls, once for all communicators.
+// The group is the application's own, or belongs to one call: ncclAlltoAll makes many calls of Send
+// and Recv in a group. The map is a table, because a library that is opened late may get no room
+// for a thread_local. A thread can use kPlaces entries and keeps the one that it took. If other
+// threads have all of them, it takes one of theirs: that thread (it may have ended) has no group
+// until its next one begins.
 //
-// Thread: any. Cost: a multiplication, one cache line that no other thread touches; if another
-// thread has the first of the places, up to three lines more.
+// Thread: any. Cost: a multiplication and one cache line that no other thread touches; up to three
+// more lines if another thread has the first entry.
 #ifndef PLUGIN_TRACKER_THREAD_GROUPS_H_
 #define PLUGIN_TRACKER_THREAD_GROUPS_H_
 
@@ -23,30 +23,30 @@ class ThreadGroups {
   // A thread is known by its thread pointer.
   static uintptr_t ThisThread() { return reinterpret_cast<uintptr_t>(__builtin_thread_pointer()); }
 
-  // A group begins on a thread. `is_one_call`: that of one call of the application.
+  // Begins a group on `thread`. `is_one_call`: the group belongs to one call of the application.
   void Begin(bool is_one_call, uintptr_t thread = ThisThread()) {
     if (!BeginAtFirst(is_one_call, thread)) BeginIn(TakePlace(thread), is_one_call, thread);
   }
-  // The same for a thread that has the first of its places, as nearly each has. False: this one has
-  // not, and nothing was done.
+  // Fast path for a thread that has its first entry, as nearly every thread has. Returns false,
+  // without effect, otherwise.
   bool BeginAtFirst(bool is_one_call, uintptr_t thread = ThisThread()) {
     Entry& entry = entries_[PlaceOf(thread)];
     if (__builtin_expect(!IsOf(entry.thread.load(), thread), 0)) return false;
     BeginIn(entry, is_one_call, thread);
     return true;
   }
-  // Tells the calls of one group from those of another, 0: not known.
+  // Returns a number that identifies the thread's group; 0: not known.
   uint64_t Current(uintptr_t thread = ThisThread()) const {
     for (uint64_t i = 0; i < kPlaces; ++i) {
       if (const uint64_t group = CurrentAt(PlaceOf(thread) ^ i, thread)) return group;
     }
     return 0;
   }
-  // The same at the first of the thread's places alone.
+  // Looks only at the thread's first entry.
   uint64_t CurrentAtFirst(uintptr_t thread = ThisThread()) const {
     return CurrentAt(PlaceOf(thread), thread);
   }
-  // Of what Current told; false when it did not know.
+  // True if `group`, from Current, belongs to one call. False for 0.
   static bool IsOneCall(uint64_t group) { return (group & kOneCall << 16) != 0; }
 
  private:
@@ -57,20 +57,20 @@ class ThreadGroups {
   // A cache line of its own: every third of the threads that glibc makes (8 MiB and a page apart)
   // has its place beside the first one's.
   struct alignas(64) Entry {
-    // The thread, which is no odd number, and kOneCall: in one word, so that no thread is told of
-    // another one's group.
+    // The thread pointer, which is even, plus kOneCall. One word, so no thread reads the group of
+    // another one.
     Relaxed<uintptr_t> thread;
     Relaxed<uint64_t> group;
   };
   static constexpr int kBits = 7;
-  // A thread may have so many: the one that it asks for first, and those beside it.
+  // Entries that a thread can use: its first one, and its neighbors.
   static constexpr uint64_t kPlaces = 4;
   static uint64_t PlaceOf(uintptr_t thread) {
     return thread * 0x9e3779b97f4a7c15ULL >> (64 - kBits);
   }
   static bool IsOf(uintptr_t word, uintptr_t thread) { return (word ^ thread) <= kOneCall; }
   static void BeginIn(Entry& entry, bool is_one_call, uintptr_t thread) {
-    // The place is this thread's alone. Where several share it, none of them learns anything from it.
+    // Only this thread writes the entry. Threads that share it all read that they have no group.
     entry.thread.store(thread | (is_one_call ? kOneCall : 0));
     entry.group.add(kOneGroup);
   }
@@ -93,7 +93,7 @@ class ThreadGroups {
   }
 
   Entry entries_[1 << kBits]{};
-  Relaxed<uint64_t> turns_{0};  // so that no two threads take one place from each other for ever
+  Relaxed<uint64_t> turns_{0};  // alternates the entry that is taken from another thread
 };
 
 }  // namespace nccl_pulse

@@ -1,13 +1,12 @@
-// Knows which of one communicator's launches are timed, what each of them stands for, and which
-// operation has the duration.
+// TimedLaunches attributes the durations of one communicator's timed launches to operations.
 //
-// A launch is timed with a pair of events (stream_timer.h). The pair carries what was pending when
-// it was launched:
+// A launch is timed with a pair of events (stream_timer.h). The pair carries the calls that were
+// pending at the launch:
 //
 //   a single call   its operation and bytes: the launch's duration is the operation's
-//   several calls   their sum, until NCCL reports the operations that the launch really carries (it
-//                   may be one of several of a group): then the sum of those
-//   a composite     as several calls, unless NCCL reports all of them: then it is the operation,
+//   several calls   the sum of the calls. When NCCL reports the launch's operations, their sum: a
+//                   group can have several launches
+//   a composite     as several calls. When NCCL has reported all of them, the composite operation,
 //                   with the bytes of one part
 //
 // Attribution. NCCL reports an operation after its launch, sometimes long after (a CUDA host
@@ -16,9 +15,9 @@
 // are kept, as many as there are pairs. When NCCL reports an operation before its launch, it is
 // counted as not timed, so its launch must not be timed either.
 //
-// Thread: as LaunchFollower; LoadOf also the poller, for a pair that is armed. What a pair carries
-// is published when it is armed. What operations add later comes microseconds after the launch,
-// long before a poll.
+// Thread: as LaunchFollower; LoadOf also the poller, for an armed pair. A pair's contents are
+// published when it is armed. Operations add to them microseconds after the launch, long before a
+// poll.
 #ifndef PLUGIN_TRACKER_TIMED_LAUNCHES_H_
 #define PLUGIN_TRACKER_TIMED_LAUNCHES_H_
 
@@ -38,42 +37,43 @@ namespace nccl_pulse {
 
 class TimedLaunches {
  public:
-  // What a launch stands for.
+  // The operations of a launch.
   struct Load {
     OperationMeta meta;
     uint64_t bytes, bus_bytes;
-    bool is_single;  // else of several operations, or of none that is known
+    bool is_single;  // one operation; else several, or unknown ones
   };
 
-  // A new communicator's.
+  // Starts anew for a new communicator.
   void Reset() {
     for (auto& serial : timed_serials_) serial.store(0);
     grouped_launches_.store(0);
   }
 
-  // A call is sampled; its serial, never 0.
+  // Returns the serial of a sampled call, never 0.
   [[gnu::cold, gnu::noinline]] uint32_t NextSerial() {
     const uint32_t next = (serial_.load() + 1) & Ticket::kGenerationMask;
     serial_.store(next != 0 ? next : 1);
     return serial_.load();
   }
   uint32_t serial() const { return serial_.load(); }
-  // A launch of several, in front of which its communicator has made `launches`: sampled by that
-  // number. Where each rank's launches carry the same, they agree on it; point-to-point plans may
-  // be cut differently on each rank, so whoever compares must know (exporter/diagnosis/facts/exchange.h).
+  // Returns the meta data of a launch of several calls, sampled by `launches`, the communicator's
+  // launches before it. Ranks whose launches carry the same calls sample the same launches. NCCL
+  // may divide point-to-point plans differently on each rank (exporter/diagnosis/facts/exchange.h).
   OperationMeta NextGrouped(uint64_t launches) {
     const uint64_t groups = grouped_launches_.load();
     grouped_launches_.store(groups + 1);
-    // Those that include set-up are not timed.
+    // Launches that include set-up are not timed.
     const uint64_t number = groups < Sampler::kUntimedFirstCalls ? 0 : launches;
     return {kGroupedName, 0, 0, false, static_cast<uint32_t>(number)};
   }
-  // A part of a group that is launched by itself: sampled by how many there were of all of these.
+  // Returns the meta data of a separately launched part of a group, sampled by the number of such
+  // launches.
   OperationMeta NextOfGroup() { return NextGrouped(grouped_launches_.load()); }
 
   // ---- what a pair carries ----
 
-  // `calls`: that are pending, `load` what they are.
+  // Stores the pending calls in a pair: their number, meta data and sums.
   void Carry(uint32_t pair, uint32_t calls, OperationMeta meta, uint64_t bytes,
              uint64_t bus_bytes) {
     Carried& carried = carried_[pair];
@@ -85,7 +85,7 @@ class TimedLaunches {
     carried.seen_bytes.store(0);
     carried.seen_bus_bytes.store(0);
   }
-  // NCCL reports an operation that the pair's launch carries.
+  // Adds an operation of the pair's launch, when NCCL reports it.
   void AddSeen(uint32_t pair, uint64_t bytes, uint64_t bus_bytes) {
     Carried& carried = carried_[pair];
     carried.seen_bytes.add(bytes);
@@ -115,7 +115,7 @@ class TimedLaunches {
 
   // ---- attribution ----
 
-  // The launch of that call, alone, is timed.
+  // Notes that the launch of this ungrouped call is timed.
   [[gnu::cold, gnu::noinline]] void NoteTimed(uint32_t serial) {
     const uint32_t number = timed_calls_.load();
     timed_serials_[number % kTimedPairs].store(serial);
@@ -127,11 +127,11 @@ class TimedLaunches {
     }
     return false;
   }
-  // NCCL reports the operation of that call.
+  // Notes that NCCL has reported the operation of this call.
   void NoteReported(uint32_t serial) { reported_serial_.store(serial); }
   bool WasReportedLast(uint32_t serial) const { return reported_serial_.load() == serial; }
-  // The launch that was noted as timed last is not made. True when its operation was reported
-  // already, as one that is timed; else it will be as one that is not.
+  // Takes back the last NoteTimed, because the launch is not made. Returns true if the operation
+  // was already reported as timed. Otherwise it will be reported as not timed.
   bool Forget() {
     Relaxed<uint32_t>& timed = timed_serials_[(timed_calls_.load() - 1) % kTimedPairs];
     if (WasReportedLast(timed.load())) return true;
@@ -141,21 +141,21 @@ class TimedLaunches {
 
  private:
   struct Carried {
-    Relaxed<uint32_t> calls;  // that were pending when it was launched
-    // Of the pending calls; the OperationMeta is that of the last of them.
+    Relaxed<uint32_t> calls;  // pending at the launch
+    // Sums over the pending calls; OperationMeta of the last one.
     Relaxed<uint64_t> meta, bytes, bus_bytes;
-    // Of the operations that the launch turned out to carry.
+    // Number and sums of the operations that NCCL reported for the launch.
     Relaxed<uint64_t> seen, seen_bytes, seen_bus_bytes;
   };
 
   Relaxed<uint64_t> grouped_launches_;
   // Serials number the sampled calls, as their tickets carry them (kGenerationBits).
-  Relaxed<uint32_t> serial_;  // of the last one
-  // Of the calls that were timed alone last, so many as there are pairs: a CUDA host callback may
-  // report an operation long after its launch, but not after its pair was used again.
+  Relaxed<uint32_t> serial_;  // the last one
+  // Serials of the last timed ungrouped calls, one per pair. A CUDA host callback may report an
+  // operation long after its launch, but not after its pair was used again.
   Relaxed<uint32_t> timed_serials_[kTimedPairs];
   Relaxed<uint32_t> timed_calls_;  // their number; the last is at (timed_calls_ - 1) % kTimedPairs
-  Relaxed<uint32_t> reported_serial_;  // of the sampled operation that NCCL reported last
+  Relaxed<uint32_t> reported_serial_;  // last sampled operation that NCCL reported
   Carried carried_[kTimedPairs];
 };
 

@@ -1,38 +1,38 @@
-// Handles every callback: finds the communicator and operation that an event belongs to, and hands
-// it to the part that follows it. The parts turn events into numbers in the communicator's lanes.
+// Tracker handles every callback: it finds the communicator and operation of an event, and passes
+// the event to a part below. The parts turn events into numbers in the communicator's lanes.
 //
-//   of the process
-//     Instruments         clock, sampler, stream timer, segment: what the parts measure with
-//     CommunicatorTable   which communicator an event belongs to, and its life
-//     ThreadGroups        which group a thread is in
+//   one per process
+//     Instruments         clock, sampler, stream timer, segment: shared by all parts
+//     CommunicatorTable   finds the communicator of an event; life of communicators
+//     ThreadGroups        the group that a thread is in
 //     NetworkSteps        the steps of ProxyOps
 //     GraphFollower       replays of CUDA graphs
 //     WorkFollower        NCCL's own counters of finished work
-//     ReadyPages          memory for what callbacks will want
-//   of each communicator
-//     OperationRing       operations that are open; OperationSlot: one of them and its children
-//     LaunchFollower      calls and launches; CompositeCall: which calls are an AlltoAll;
-//                         TimedLaunches: which launches are timed, and for whom;
+//     ReadyPages          memory that callbacks are about to need
+//   one per communicator
+//     OperationRing       open operations; OperationSlot: one operation and its children
+//     LaunchFollower      calls and launches; CompositeCall: calls that form an AlltoAll;
+//                         TimedLaunches: timed launches and their operations;
 //                         UnreportedCalls: calls whose launch NCCL does not report;
-//                         UnreportedOperations: what those are counted as
+//                         UnreportedOperations: counts for such calls
 //     KernelChannels      GPU times
-//     LaunchWatch         what the background thread sees of the launches; where no events follow
-//                         them, InflightOperations
+//     LaunchWatch         progress of launches, for the background thread; InflightOperations
+//                         replaces it without CUDA events
 //
 // Thread: callbacks may come on any thread at any time, concurrently, also for communicators that
 // were finalized. They take no lock, allocate nothing, make no system call (the clock reads a
 // counter, or the vDSO), throw nothing and log nothing. One exception: the first launch of a
-// communicator reads memory through /proc/self/mem (work_search.h). Of what NCCL passes they dereference the
-// strings of the event alone. The other methods say below who may call them.
+// communicator reads memory through /proc/self/mem (work_search.h). Of NCCL's pointers they
+// dereference only the event's strings. The other methods name their threads below.
 // Cost: about 150 ns for all callbacks of one eager collective, 280 ns with cold caches
 // (bench/callbacks.cc, docs/timing.md).
-// Errors: none. What does not fit is counted by reason (IgnoredReason) and dropped.
+// Errors: none. Unusable events are counted by reason (IgnoredReason) and dropped.
 //
-// What an operation's numbers mean:
+// Meaning of an operation's numbers:
 //   nccl_operation_completion_seconds{source="proxy"}
-//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. Nobody knows
-//       how many ProxyOps will come. So an operation is settled when all that started have stopped
-//       and nothing came for kQuietNs (settling.h), when its slot is needed, or at finalize.
+//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. The
+//       number of ProxyOps is not known in advance. So an operation is settled when all started ones
+//       have stopped and none came for kQuietNs (settling.h), when its slot is needed, or at finalize.
 //   nccl_operation_completion_seconds{source="kernel"}
 //       Coll/P2p start to the KernelCh stop that completed the operation's channels, for operations
 //       without network traffic, with kernel timing on.
@@ -66,7 +66,7 @@ namespace nccl_pulse {
 
 class Tracker {
  public:
-  // As Instruments.
+  // For the parameters see Instruments.
   Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver, int32_t pid,
           uint32_t process_tag, int timed_launches_per_second);
   Tracker(const Tracker&) = delete;
@@ -74,10 +74,10 @@ class Tracker {
 
   // ---- life of a communicator: init and finalize, one caller at a time (the runtime's lock) ----
 
-  // The context ticket, or 0: see CommunicatorTable.
+  // Returns the context ticket, or 0: see CommunicatorTable.
   uint64_t AddCommunicator(const CommunicatorIdentity& identity);
   void FinishCommunicator(uint64_t context);
-  // Whether CUDA events are to tell which launches completed, and whether they do for this one.
+  // True if launches should be followed by CUDA events; and if those of this communicator are.
   bool WantsHeartbeat() const { return instruments_.stream_timer != nullptr && has_sight(); }
   bool HasHeartbeat(uint64_t context) const {
     return communicators_.At(context).parts.acquire()->launches.is_followed();
@@ -85,13 +85,13 @@ class Tracker {
   void MakeRoom() { communicators_.MakeRoom(); }
   bool WantsRoom() const { return communicators_.WantsRoom(); }  // any thread
 
-  // Of CUDA graphs: Begin and PrepareContext.
+  // For Begin and PrepareContext.
   GraphFollower& graphs() { return graphs_; }
-  // NCCL's own counters of finished work are followed from now on; false: they cannot be. Before
-  // the first communicator.
+  // Starts to follow NCCL's own counters of finished work. Returns false if the driver cannot. Call
+  // before the first communicator.
   bool FollowWork(const CudaDriver& driver) { return work_.Begin(driver); }
   void GiveUpWork() { work_.GiveUp(); }
-  // How many of the user's tags are told apart, 0: none. Before the first callback.
+  // Sets how many user tags are distinguished; 0: none. Call before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
   // ---- pages for callbacks: see ReadyPages ----
@@ -99,22 +99,22 @@ class Tracker {
   void ExpectPages() { pages_.Expect(communicators_); }
   bool KeepPagesReady(uint32_t newcomers) { return pages_.Keep(newcomers); }
 
-  // ---- callbacks; those of an eager operation are in eager_callbacks.h ----
+  // ---- callbacks; eager_callbacks.h defines the inline ones of eager operations ----
 
   // `is_one_call`: the application made one call, without a group of its own.
   inline uint64_t StartGroup(uint64_t context, bool captured, bool is_one_call);
-  // These are the same for what is like most of its kind. False: it is not, and nothing was done.
+  // Fast paths for the common case of each kind. Return false, without effect, otherwise.
   [[gnu::always_inline]] inline bool StartUsualGroup(uint64_t context, bool captured,
                                                      bool is_one_call);
   [[gnu::always_inline]] inline bool StartUsualLaunch(uint64_t context, const LaunchEvent& event,
                                                       uint64_t* ticket);
   uint64_t StartCall(uint64_t context, const CallEvent& event);
-  // The same for a call alone like one before it. False: it is not, and nothing was done.
+  // Fast path for an ungrouped call like an earlier one. Returns false, without effect, otherwise.
   [[gnu::always_inline]] inline bool CountUsualCall(uint64_t context, const CallEvent& event);
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
-  // The same for an operation like one before it that gets no handle. False: it is not, and nothing
-  // was done. `is_measured`: the cost of its callback is.
+  // Fast path for an operation without a handle that is like an earlier one. Returns false, without
+  // effect, otherwise. `is_measured`: the cost of this callback is measured.
   [[gnu::always_inline]] inline bool CountUsualOperation(uint64_t context,
                                                          const OperationEvent& event,
                                                          bool is_measured = false);
@@ -123,7 +123,8 @@ class Tracker {
   [[gnu::flatten]] uint64_t StartProxyOp(uint64_t context, const ProxyOpEvent& event);
   uint64_t StartStep(uint64_t proxy_op) { return steps_.Start(proxy_op); }
   uint64_t StartKernelChannel(uint64_t context, const KernelChannelEvent& event);
-  // The same for a channel behind an operation's first. False: it is not, and nothing was done.
+  // Fast path for all but the first channel of an operation. Returns false, without effect,
+  // otherwise.
   [[gnu::always_inline]] inline bool StartUsualChannel(uint64_t context,
                                                        const KernelChannelEvent& event,
                                                        uint64_t* ticket);
@@ -134,55 +135,56 @@ class Tracker {
     if (issuer == instruments_.channel_issuer) return StopKernelChannel(ticket);
     StopAny(ticket);
   }
-  // KernelCh has its stop time (state 22). `gpu_ns` null: NCCL passed no arguments.
+  // Records the stop time of a KernelCh (state 22). `gpu_ns` is null if NCCL passed no arguments.
   void RecordKernelStop(uint64_t ticket, const uint64_t* gpu_ns);
-  // A ProxyStep has reached a state (8 to 12, 20). `bytes` null: NCCL passed no arguments.
+  // Records a state of a ProxyStep (8 to 12, 20). `bytes` is null if NCCL passed no arguments.
   void RecordStep(uint64_t ticket, int state, const uint64_t* bytes);
-  // Any other state of NCCL's enumeration, or an unknown one.
+  // Records any other state, unknown ones included.
   void RecordState(uint64_t ticket, int state);
 
   void Ignore(IgnoredReason reason) { instruments_.Ignore(reason); }
 
   // ---- background thread ----
 
-  // Settles operations that have been quiet. True while some are open.
+  // Settles operations that have been quiet. Returns true while operations are open.
   bool SettleIdle();
 
-  // Ten times a second or so: counts the operations that NCCL did not report.
+  // Counts operations that NCCL did not report. Call about ten times a second.
   void CountUnreported();
 
-  // Looks at the events behind the launches, and where there are none at the operations. True while
+  // Polls the events behind launches, or operations if there are no events. Returns true while
   // launches are in flight.
   bool PollLaunches();
 
-  // There is no thread that calls PollLaunches, or none any more: communicators that are made from
-  // now on get no events, so that nothing is claimed of them. Any thread.
+  // Call if no thread calls PollLaunches, or none any longer. New communicators then get no events,
+  // so their launches are never called complete or in flight. Any thread.
   void LoseSight() { has_sight_.store(false); }
   bool has_sight() const { return has_sight_.load(); }
 
-  // Reads NCCL's own counters of finished work, on a thread of its own. True while something about
-  // one is being decided.
+  // Reads NCCL's own counters of finished work, on the thread pulse-work. Returns true while a
+  // counter is being proven.
   bool PollWorkCounters() { return work_.Poll(communicators_, instruments_.clock.NowNs()); }
   bool follows_work() const { return work_.is_on(); }
-  // A communicator whose counter of finished work contradicts what is known, once each; null: none.
+  // Returns a communicator whose counter was refuted, each one once; null if there is none.
   const Communicator* TakeRefuted(WorkRefutal* refutal) {
     return work_.TakeRefuted(communicators_, refutal);
   }
 
-  // Once a second or so: how many launches are timed from now on.
+  // Adapts the number of timed launches. Call about once a second.
   void AdaptSampling();
-  // The budget of timed launches from now on, or -m: one in m of them. See Sampler.
+  // Sets the budget of timed launches; -m: one launch in m. See Sampler.
   void SetTimedLaunches(int per_second);
 
-  // Whether a proxy operation has ended: only network traffic has such an end.
+  // True once a proxy operation has ended, which happens only with network traffic.
   bool network_seen() const { return network_seen_.load(); }
 
-  // As NetworkSteps::Prepare.
+  // See NetworkSteps::Prepare.
   bool PrepareSteps(bool always) { return steps_.Prepare(always); }
 
  private:
   // ---- calls and launches ----
-  // Of a launch or copy-engine collective, by its group or call: it was called into a graph.
+  // True if `parent`, the group or call of a launch or copy-engine collective, was captured into a
+  // graph.
   [[gnu::hot]] bool IsCalledIntoGraph(const Communicator& communicator, uint64_t parent) const {
     const TicketKind kind = Ticket::Kind(parent);
     const bool captured = __builtin_expect(parent != 0, 0) &&
@@ -192,61 +194,63 @@ class Tracker {
     if (captured) communicator.MarkCaptured(instruments_.segment);
     return captured;
   }
-  // Fills a kind's place.
+  // Fills `kind` for later calls like this one.
   void LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind);
-  // False: it has no cells in lane kLaunch. It is captured, or there is no room for further series.
+  // Returns false if the call has no cells in lane kLaunch: it is captured, or series are used up.
   static bool CountCall(const Communicator& communicator, uint64_t context, const CallEvent& event,
                         const CallKind& kind);
   void CountCallInLane(const Communicator& communicator, const CallEvent& event,
                        const CallKind& kind);
-  // As LaneWriter::Count, in cells of lane kLaunch, by a visitor who alone writes them.
+  // Counts as LaneWriter::Count does, but without a claim: this thread is the only writer of lane
+  // kLaunch.
   static void CountWithoutClaim(CounterPair& cells, uint64_t bytes, CommunicatorRecord& record) {
     cells.b.add(bytes);
     cells.a.publish_sum(1);
     record.followed.callbacks_of(CallbackKind::kApi).publish_sum(1);
   }
   [[gnu::hot, gnu::flatten]] void StopLaunch(uint64_t ticket);
-  // A launch in a hurry has been made: its operation is reported.
+  // Ends a launch without an event, when its operation is reported.
   [[gnu::always_inline]] inline void EndHurriedLaunch(const Communicator& communicator,
                                                       CommunicatorParts& parts);
-  // Of an operation, by its call's ticket: it was called into a graph.
+  // True if `call`, an operation's call, was captured into a graph.
   [[gnu::hot]] bool IsOfCapturedCall(uint64_t call) const {
     return __builtin_expect(call != 0, 0) && instruments_.IsOwn(call, TicketKind::kApiCall) &&
            Ticket::Child(call) != 0;
   }
-  // The end of a group that is awaited.
+  // Handles the end of a group for which ends were requested.
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----
-  // More than exist means: not set (NCCL 2.28 and later towards a plugin of API v4).
+  // Returns 0 for more channels than exist: NCCL 2.28 and later do not set them for API v4.
   static uint8_t ChannelsOf(const OperationEvent& event) {
     return event.channels <= kMaxChannels ? event.channels : 0;
   }
-  // Without a claim, by a visitor.
+  // Counts without a claim: this thread is the only writer.
   void CountOperation(const Communicator& communicator, CommunicatorParts& parts,
                       const OperationKind& kind, const OperationEvent& event);
-  // An operation like one before it that gets a handle. False: it is not, and nothing was done.
+  // Starts an operation with a handle that is like an earlier one. Returns false, without effect,
+  // otherwise.
   bool StartKnownOperation(Communicator& communicator, uint64_t context,
                            const OperationEvent& event, uint64_t now_ns, uint64_t* handle);
-  // Where the next one like it is counted, if it can be without a handle.
+  // Remembers where the next operation like this one is counted, if it needs no handle.
   void LearnOperation(CommunicatorParts& parts, const OperationEvent& event, UntimedReason fate,
                       uint64_t key, LaneWriter& writer);
-  // The operation's place in the ring, as a handle. 0: there is no room, which is counted.
+  // Claims a slot of the ring and returns its handle, or counts the loss and returns 0.
   uint64_t ClaimOperation(Communicator& communicator, const OperationMeta& meta,
                           const NewOperation& operation, LaneWriter& writer);
-  // One in this many of a communicator's operations has the cost of its callback measured. The
-  // first is an early one: most communicators have few.
+  // The callback cost is measured for one operation in this many. The first one comes early,
+  // because most communicators have few operations.
   static constexpr uint64_t kMeasuredOperations = 1024, kFirstMeasured = 15;
   static bool IsMeasured(uint64_t number) { return number % kMeasuredOperations == kFirstMeasured; }
-  // The last call where launches are not reported: it is launched now, about.
+  // Notes the last call as launched about now, if its launch is not reported.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, LastCallFields call,
                                                    uint64_t now_ns) const;
   [[gnu::cold, gnu::noinline]] void LearnIdentity(Communicator& communicator,
                                                   const OperationEvent& event);
-  // What a callback took that began then.
+  // Counts the time that a callback has taken since `begin_ns`.
   [[gnu::cold, gnu::noinline]] void CountCost(uint64_t begin_ns);
-  // False for another than the one that its communicator reported last: that one is stopped at
-  // once, nearly always.
+  // Fast path for the operation that the communicator reported last: NCCL nearly always stops it
+  // next. Returns false for another operation.
   bool StopNewestOperation(uint64_t ticket) {
     Communicator& communicator = communicators_.At(ticket);
     // Acquire: as in FindOperation. One that was never used has no parts.
@@ -274,10 +278,11 @@ class Tracker {
   ReadyPages pages_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;
-  bool is_stalled_ = false;         // background thread: launches of some communicator, LaunchWatch
-  uint64_t adapted_ns_ = 0;         // likewise
-  double launches_per_second_ = 0;  // as of then
-  int sampled_gpus_ = 0;            // likewise; 0: not known yet
+  // Background thread only.
+  bool is_stalled_ = false;         // launches of a communicator are stalled (LaunchWatch)
+  uint64_t adapted_ns_ = 0;         // time of the last AdaptSampling
+  double launches_per_second_ = 0;  // at that time
+  int sampled_gpus_ = 0;            // at that time; 0: not known yet
 };
 
 }  // namespace nccl_pulse

@@ -1,27 +1,26 @@
-// Counts the calls of a communicator whose launches NCCL does not report.
+// UnreportedCalls counts a communicator's calls whose launches NCCL does not report.
 //
 // A launch that NCCL reports covers all calls before it: NCCL orders the launches of a communicator
-// (stream_timer.h). But some launches are not reported: those of Broadcast from 2.29.2 on (its
-// tasks have no event mask; src/enqueue.cc, src/scheduler/allgatherv_sched.cc), and those of
-// symmetric-memory kernels from 2.28.3 to 2.30.7 (docs/nccl-profiler-api.md#what-is-not-visible).
-// Calls after the last reported launch are then work that cannot be seen: the communicator may look
-// idle, and is not known to be.
+// (stream_timer.h). Some launches are not reported: Broadcast from 2.29.2 on (its tasks have no
+// event mask; src/enqueue.cc, src/scheduler/allgatherv_sched.cc), and symmetric-memory kernels from
+// 2.28.3 to 2.30.7 (docs/nccl-profiler-api.md#what-is-not-visible). Calls after the last reported
+// launch are then work that no event shows: the communicator must not be called idle.
 //
-//   calls since the last reported launch          PendingCalls::calls, which a launch sets to 0,
-//                                                  and `left_calls_`: of groups before the last one
-//   calls of a group of which other launches       calls - operations reported, for the last group
-//   were reported                                  of several calls; at most its collectives
+//   calls since the last reported launch           PendingCalls::calls, which a launch sets to 0,
+//                                                  and `left_calls_`, of groups before the last one
+//   calls of a group with some reported launches   calls - operations reported, for the last group
+//                                                  of several calls; at most its collectives
 //
-// Only eager calls count: those of a graph are launched with it. A call that makes no launch at all
-// (send to and receive from oneself, in place, alone in its group) counts until the next launch:
-// the events do not tell it from one whose launch is hidden. Of the calls of a group with hidden
-// launches those are taken to be hidden of which there was no Coll, though their work may have
-// been part of a launch that was reported: also unknown rather than wrong.
+// Only eager calls count: captured calls are launched with their graph. A call without any launch
+// (an in-place send to and receive from oneself, alone in its group) counts until the next launch,
+// because events do not distinguish it from a call with a hidden launch. In a group with hidden
+// launches, calls without a reported Coll count, although a reported launch may have carried their
+// work: unknown rather than wrong.
 //
-// Written where a second call of a group comes, or one after a group without a launch: off the path
-// of a call that is alone and gets its launch. Read by the background thread, which publishes the
-// number and since when it has stood. Without a stream timer (no driver, timing off) nobody
-// counts: what is in flight is then not known anyway.
+// Written at the second call of a group, and at a call after a group without a launch: never for an
+// ungrouped call with a launch. Read by the background thread, which publishes the number and since
+// when it has not changed. Without a stream timer (no driver, timing off) nothing is counted: work
+// in flight is not known then.
 #ifndef PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 #define PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 
@@ -34,25 +33,25 @@ namespace nccl_pulse {
 
 class Clock;
 
-// What a communicator has called since its last launch, as LaunchFollower knows it.
+// A communicator's calls since its last launch, from LaunchFollower.
 struct PendingCalls {
   uint32_t calls;
-  uint32_t launch_number;  // tells one launch from the next
-  uint64_t group;          // that the calls belong to, ThreadGroups::Current
+  uint32_t launch_number;  // identifies the last launch
+  uint64_t group;          // of the calls: ThreadGroups::Current
 };
 
-// Of one communicator. Launching thread, but for the questions: those any thread.
+// One per communicator. The launching thread writes; const methods may run on any thread.
 class UnreportedCalls {
  public:
-  // A new communicator's.
+  // Starts anew for a new communicator.
   void Reset() {
     left_calls_.store(0);
     calls_.store(0);
     group_.store(0);
   }
 
-  // The group turns out to have several calls. `operations`: that NCCL has reported so far; nothing
-  // of this group among them, that comes with its launches, after its calls.
+  // Call at the second call of a group. `operations`: reported by NCCL so far, none of them of this
+  // group, because they come with its launches, after its calls.
   void BeginGroup(uint64_t group, bool first_is_collective, uint64_t operations) {
     group_.store(group);
     first_operation_.store(operations);
@@ -64,47 +63,47 @@ class UnreportedCalls {
     calls_.add(1);
     if (is_collective) collectives_.add(1);
   }
-  // Those of the last group without a launch of their own are followed all the same.
+  // Call if the end of the last group was followed, so its hidden launches no longer count.
   void EndGroup() { calls_.store(0); }
-  // The copy engines make one of the group's collectives.
+  // Counts a collective of the group that copy engines run.
   void AddCopy() { copies_.add(1); }
-  // A group begins while calls of another one stand without a launch.
+  // Call when a group begins while calls of another group are pending without a launch.
   void Leave(const PendingCalls& pending) {
     const uint32_t left = LeftAt(pending.launch_number) + static_cast<uint32_t>(Standing(pending));
     left_calls_.store(left);
     left_launch_.store(pending.launch_number);
   }
 
-  // Of the pending calls those that stand without a launch.
+  // Returns the number of pending calls without a launch.
   uint64_t Standing(const PendingCalls& pending) const {
     if (pending.calls < 2 || !IsLastGroup(pending)) return pending.calls;
     return Without(pending.calls, copies_.load());
   }
-  // Of earlier groups, while that launch is the last.
+  // Returns the number of calls of earlier groups, if `launch_number` is still the last launch.
   uint32_t LeftAt(uint32_t launch_number) const {
     return left_launch_.load() == launch_number ? left_calls_.load() : 0;
   }
-  // Of the last group of several calls those whose launches were not reported with the others.
+  // Returns the number of hidden launches of the last group of several calls.
   uint64_t Hidden(uint64_t operations) const {
     const uint64_t copies = copies_.load();
     const uint64_t reported = operations - first_operation_.load() + copies;
-    // Of the calls that are not collectives each has a launch that is reported, or needs none.
+    // Calls other than collectives have a reported launch, or need none.
     return std::min(Without(calls_.load(), reported), Without(collectives_.load(), copies));
   }
-  // All that stand, once `operations` were reported, as of the last launch or a call since.
+  // Returns the number of all calls without a reported launch, after `operations` reports.
   uint64_t Standing(const PendingCalls& pending, uint64_t operations) const {
     const bool is_launched = pending.calls == 0 && IsLastGroup(pending);
     return Standing(pending) + LeftAt(pending.launch_number) +
            (is_launched ? Hidden(operations) : 0);
   }
-  // The calls of the pending calls' group, also once they are launched.
+  // Returns the number of calls of the pending calls' group, launched or not.
   uint32_t CallsOfGroup(const PendingCalls& pending) const {
     return IsLastGroup(pending) ? calls_.load() : 1;
   }
-  // Whether anything of the last group of several calls was reported.
+  // True if NCCL has reported an operation of the last group of several calls.
   bool HasReported(uint64_t operations) const { return operations != first_operation_.load(); }
   bool IsOfCollectives() const { return calls_.load() == collectives_.load(); }
-  // Whether the pending calls' group is the last one of several calls.
+  // True if the pending calls' group is the last group of several calls.
   bool IsLastGroup(const PendingCalls& pending) const {
     return calls_.load() != 0 && group_.load() == pending.group;
   }
@@ -114,31 +113,32 @@ class UnreportedCalls {
     return calls - std::min(calls, others);
   }
 
-  Relaxed<uint32_t> left_calls_;   // good while the launch's number is ...
-  Relaxed<uint32_t> left_launch_;  // ... this one
+  Relaxed<uint32_t> left_calls_;   // valid while `left_launch_` is the last launch
+  Relaxed<uint32_t> left_launch_;  // a launch number
   // The last group of several calls.
   Relaxed<uint64_t> group_;
   Relaxed<uint64_t> first_operation_;  // operations reported before its second call
-  Relaxed<uint32_t> calls_;            // 0: there was none yet
-  Relaxed<uint32_t> collectives_;      // among them
-  Relaxed<uint32_t> copies_;           // of the collectives, made by copy engines
+  Relaxed<uint32_t> calls_;            // 0: no such group yet
+  Relaxed<uint32_t> collectives_;      // among `calls_`
+  Relaxed<uint32_t> copies_;           // among `collectives_`, run by copy engines
 };
 
-// How many calls stand, and since when: as of the look that found the last of the calls which stand
-// now, so that a reader sees how long nothing has moved. A look may fall between a call and its
-// launch, or see a launch late; the next one puts that right. Background thread.
+// StandingCalls holds the number of calls without a reported launch, and the time of the poll that
+// found the last of them. A poll may fall between a call and its launch, or see a launch late; the
+// next poll corrects that. Background thread only.
 class StandingCalls {
  public:
-  // True when there is something to publish. `record_generation`: of the communicator that this is
-  // about, another one begins anew. `unfinished`: no more of its last calls can stand, 0 once it has
-  // ended. `in_group`: NCCL has not ended the last one (awaited_ends.h).
-  // `is_launching`: a launch was begun and not counted yet. It stands, too, once it has lasted
-  // kLongLaunchNs: NCCL's thread is held in the driver, by a full launch queue or
-  // CUDA_LAUNCH_BLOCKING.
+  // Polls. Returns true if there is something to publish.
+  //   record_generation  of the communicator; another generation starts anew
+  //   unfinished         upper limit of calls without a launch; 0 once the communicator has ended
+  //   in_group           NCCL has not ended the last group (awaited_ends.h)
+  //   is_launching       a launch was begun and is not counted yet. After kLongLaunchNs it counts as a
+  //                      call without a launch: the driver holds NCCL's thread (a full launch queue,
+  //                      CUDA_LAUNCH_BLOCKING)
   bool Look(uint32_t record_generation, uint32_t unfinished, const UnreportedCalls& unreported,
             const PendingCalls& pending, uint64_t operations, bool in_group, bool is_launching,
             const Clock& clock);
-  // It could not be published: the next look is to try again.
+  // Makes the next poll publish again, because publishing failed.
   void Retry() { calls_ = ~calls_ & INT32_MAX; }
   uint64_t calls() const { return calls_; }
   uint64_t since_ns() const { return since_ns_; }
@@ -149,8 +149,8 @@ class StandingCalls {
 
   uint32_t record_generation_;
   uint32_t launch_number_;
-  uint64_t launching_since_ns_;  // when a look first saw the launch being made; 0: none is
-  uint32_t hidden_;              // of a group whose other launches were reported
+  uint64_t launching_since_ns_;  // first poll that saw the launch begun; 0: no launch is begun
+  uint32_t hidden_;              // hidden launches of a group with reported ones
   uint32_t calls_ : 31;
   uint32_t are_in_group_ : 1;
   uint64_t since_ns_;

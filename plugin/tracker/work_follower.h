@@ -1,19 +1,19 @@
-// Follows NCCL's own counters of finished work (plugin/cuda/work_proof.h): notes what is launched on
-// each communicator, finds its counter, reads it, and publishes what that proves.
+// WorkFollower follows NCCL's own counters of finished work (plugin/cuda/work_proof.h): it notes
+// the launches of each communicator, finds and reads its counter, and publishes the proven counts.
 //
-//   launched   a communicator's place; callbacks write, the background thread reads
-//   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (reading thread, which has
-//              taken the candidates)
+//   launched   of a communicator's place; callbacks write, the reading thread reads
+//   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (the reading thread has taken
+//              the candidates)
 //
-// Thread: Begin and Attach, which may allocate, under the runtime's lock; the Note functions from callbacks, where NCCL
-// serialises those of one communicator; Poll and TakeRefuted by the reading thread, "pulse-work".
-// Cost: a load while off. On: two cache lines for each operation that NCCL reports, and once in a
-// communicator's life the search (work_search.h). Reading: work_reader.h, ten times a second while a
-// communicator has captured calls, and else when something new has completed; over all communicators
-// at most one look each kNsPerLook, in turn.
-// Errors: a driver call that does not return stops the reading thread and nothing else; readers of the
-// segment see that (WorkState::kStuck). So does a copy that does not end. While the reading thread
-// stands, no further communicator is searched.
+// Thread: Begin and Attach, which may allocate, under the runtime's lock; the Note functions from
+// callbacks, where NCCL serializes those of one communicator; Poll and TakeRefuted by the reading
+// thread, "pulse-work". Cost: a load while off. On: two cache lines for each operation that NCCL
+// reports, and once in a communicator's life the search (work_search.h). Reading: work_reader.h,
+// ten times a second while a communicator has captured calls, otherwise when new work has
+// completed. All communicators together get at most one poll per kNsPerLook, in turn.
+// Errors: a driver call that does not return, or a copy that does not end, stops only the reading
+// thread. Readers of the segment see that (WorkState::kStuck). While it is stopped, no further
+// communicator is searched.
 #ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
@@ -34,27 +34,27 @@
 
 namespace nccl_pulse {
 
-// One communicator's: what is known of its work and of its counter.
+// The work and the counter of one communicator.
 struct WorkPlace {
   enum Phase : uint32_t { kIdle = 0, kWanted = 1, kFound = 2 };
 
-  // What callbacks write, but for the phase one at a time.
+  // Written by callbacks, one at a time; the phase also by others.
   struct alignas(64) Launched {
     Ordered<uint32_t> phase;
     Relaxed<uint32_t> captured_calls;  // since the last captured launch
-    Ordered<uint64_t> work;            // LaunchedWork; published last of what belongs together
+    Ordered<uint64_t> work;            // LaunchedWork; published after its related fields
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;  // published before `work`, and after the operations before
     Relaxed<bool> is_group_captured;
-    // Captured calls whose launch NCCL has not reported: what they launch may not count. (The operations
-    // of those with network traffic are reported by each replay.)
+    // Captured calls whose launch NCCL has not reported: their kernels may not count. (Each replay
+    // reports the operations of calls with network traffic.)
     Relaxed<uint32_t> unlaunched_captured;
     Relaxed<uint32_t> unlaunched_of_group;  // among them, of the last group
     Relaxed<uint64_t> captured_group;
-    // Launches that were followed when the first call was captured, and 1; 0: none was.
+    // One more than the followed launches at the first captured call; 0: no call was captured.
     Relaxed<uint64_t> before_capture;
-    Relaxed<uint32_t> least_channels, most_channels;  // of a captured operation; 0: there is none
-    Relaxed<uint8_t> refutal;                         // WorkRefutal: that cannot be proven
+    Relaxed<uint32_t> least_channels, most_channels;  // of captured operations; 0: no operation
+    Relaxed<uint8_t> refutal;                         // WorkRefutal
     // CalledWork. Published last.
     Ordered<uint32_t> broadcasts;
     Relaxed<uint32_t> captured_broadcasts;  // among them
@@ -64,7 +64,7 @@ struct WorkPlace {
   // CUDA queues that many launches of one stream.
   static constexpr uint64_t kSums = 1024;
   struct Found {
-    uint32_t record_generation;  // of the communicator that it is about
+    uint32_t record_generation;  // of the communicator
     WorkOwner owner;
     uint64_t launched_ns;  // its first launch
     WorkCandidates candidates;
@@ -77,26 +77,26 @@ struct WorkPlace {
   const void* context_at;
   WorkOwner owner;
   Found found;
-  // CountedLaunches is made of this: the launches and, in the upper bits, whose they are (Counted).
+  // Source of CountedLaunches: launches, with the communicator's tag in the upper bits (Counted).
   Ordered<uint64_t> counted;
   Relaxed<uint64_t> counted_ns;
-  Ordered<uint64_t> finished;  // FinishedCalls, and whose they are
+  Ordered<uint64_t> finished;  // FinishedCalls, with the communicator's tag
   // ---- reading thread
-  uint32_t record_generation;  // that the rest is about, 0: nobody
+  uint32_t record_generation;  // of the communicator of the fields below; 0: none
   bool is_mapped;
   bool is_published;
   bool is_stuck;   // as published
-  bool is_untold;  // it was refuted, and nobody has taken that
+  bool is_untold;  // refuted, and TakeRefuted has not returned it yet
   Found taken;
-  uint32_t candidate;  // the one that is mapped
+  uint32_t candidate;  // index of the mapped one
   WorkMapping mapping;
   WorkProof proof;
-  WorkLook look;  // while a copy is under way
+  WorkLook look;  // while a copy is in progress
   uint32_t calls_before;
   FinishedCalls finished_calls;
   uint64_t looked_ns;
   uint64_t unlaunched_since_ns;  // 0: all captured calls were launched
-  uint64_t captured_ns;          // when a look first found captured calls; 0: none has
+  uint64_t captured_ns;          // first poll that found captured calls; 0: none
   bool is_being_proven;          // as published
 };
 
@@ -106,60 +106,59 @@ class WorkFollower {
   WorkFollower(const WorkFollower&) = delete;
   WorkFollower& operator=(const WorkFollower&) = delete;
 
-  // From now on counters are looked for. Before the first communicator. False when the driver lacks
-  // what that needs, or there is no memory.
+  // Starts to search for counters. Call before the first communicator. Returns false if the driver
+  // is too old, or without memory.
   bool Begin(const CudaDriver& driver);
   bool is_on() const { return work_ != nullptr; }
-  // There is no reading thread: nothing is searched. Before the first communicator.
+  // Stops searching, because there is no reading thread. Call before the first communicator.
   void GiveUp() { work_ = nullptr; }
-  // A communicator was added. `context_at`: where NCCL has the profiler's context, null: not known.
+  // Adds a communicator. `context_at`: address of the profiler's context in NCCL; null: not known.
   void Attach(const Communicator& communicator, const void* context_at, const WorkOwner& owner);
 
   // ---- callbacks ----
 
-  // One is launched, into a graph or not. A communicator's first launch is told, and each captured
-  // one; of the others some are.
+  // Notes a launch, captured or not. Call for a communicator's first launch and for each captured
+  // one; for other launches it is optional.
   [[gnu::cold, gnu::noinline]] void NoteLaunch(const Communicator& communicator, bool captured);
-  // A call of that function was captured into a graph. `group`: ThreadGroups::Current.
+  // Notes a call that was captured into a graph. `group`: ThreadGroups::Current.
   [[gnu::cold, gnu::noinline]] void NoteCapturedCall(const Communicator& communicator,
                                                      bool is_collective, const char* func,
                                                      uint64_t group);
-  // NCCL reports an operation whose kernel does not count: of symmetric memory.
+  // Notes an operation whose kernel does not count (symmetric memory).
   static void NoteUncounted(CommunicatorParts& parts) {
     NoteRefuted(parts, WorkRefutal::kUncounted);
   }
-  // A launch was counted of which NCCL reports nothing. `launches`: as in NoteOperation.
+  // Notes a counted launch that NCCL does not report. `launches`: as in NoteOperation.
   [[gnu::cold, gnu::noinline]] static void NoteUnreported(const CommunicatorParts& parts,
                                                           uint64_t launches);
-  // A Broadcast was called, of which NCCL may report nothing else.
+  // Notes a Broadcast, for which NCCL may report only the call.
   [[gnu::cold, gnu::noinline]] static void NoteBroadcast(const CommunicatorParts& parts,
                                                          uint64_t bytes);
-  // Says whether that is so: from 2.29.2 on, with API v6.
+  // True if NCCL may report only the call of a Broadcast: from 2.29.2 on, with API v6.
   static bool MayHideBroadcasts(const Communicator& communicator);
-  // NCCL reports an operation, to the communicator that has these parts. `launches`: followed ones
-  // so far.
+  // Notes an operation that NCCL reports. `launches`: launches followed so far.
   static void NoteOperation(CommunicatorParts& parts, uint64_t launches,
                             const OperationEvent& event, bool captured);
 
   // ---- reading thread ----
 
-  // True while something is being decided, or a copy is under way.
+  // Polls. Returns true while a counter is being proven, or a copy is in progress.
   bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
   // ---- any thread ----
 
-  // Says which launches of the communicator with that record are complete.
+  // Returns which launches of the communicator are complete, by the counter.
   CountedLaunches Counted(const Communicator& communicator, uint32_t record_generation) const;
-  // How many of its last calls may not have finished, by the counter; UINT32_MAX: not known.
+  // Returns how many of the last calls may be unfinished, by the counter; UINT32_MAX: not known.
   uint32_t UnfinishedCalls(const Communicator& communicator, uint32_t record_generation) const;
 
   // ---- reading thread ----
 
-  // One whose counter contradicted what is known, once; null: none has since the last call.
+  // Returns a communicator whose counter was refuted, each one once; null if there is none.
   const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
 
  private:
   static constexpr uint32_t kMostContexts = 16;
-  // A look takes 50 us at most as a rule: 2 % of a core.
+  // A poll normally takes 50 us at most: 2 % of a core.
   static constexpr uint64_t kNsPerLook = 2500000;
   static constexpr uint32_t kMostLooks = 40;  // in one round
   // The reading thread makes a round each 100 ms.
@@ -168,14 +167,16 @@ class WorkFollower {
 
   using Place = WorkPlace;
 
-  // Returns null if it is not followed. Acquire, twice: sees the parts and the place made.
+  // Returns null if the communicator is not followed. Acquire, twice: sees the initialized parts
+  // and place.
   static Place* PlaceOf(const Communicator& communicator) {
     return communicator.parts.acquire()->work.acquire();
   }
   void Find(const Communicator& communicator, Place& place);
 
   void PollPlace(Communicator& communicator, Place& place, uint64_t now_ns);
-  // The place's communicator has ended, or another one has its place. False: not yet.
+  // The place's communicator has ended, or another one has its place. Returns false if it cannot be
+  // left yet.
   bool Leave(Communicator& communicator, Place& place);
   void Follow(Communicator& communicator, Place& place, uint64_t now_ns);
   void TakeCandidates(Place& place);
@@ -183,38 +184,39 @@ class WorkFollower {
   // Maps the next candidate; without one the counter is refuted.
   void MapNext(Place& place);
   void Copied(Communicator& communicator, Place& place);
-  // Another communicator is taken to have its block at that address. Null: none is.
+  // Returns another communicator's place with its block at this address, or null.
   Place* FindOther(const Place& place, CudaAddress at);
   void Unmap(Place& place);
-  // Gives back the candidates from that one on: none of them is mapped.
+  // Releases the candidates from `first` on, none of them mapped.
   void ReleaseFrom(Place& place, uint32_t first);
   void Refute(Place& place, WorkRefutal refutal);
-  // Both find the reader of their context; ReaderOf only one that works. Null: there is none.
+  // Return the reader of the candidates' context, or null. ReaderOf returns only a working one.
   WorkReader* FindReader(const WorkCandidates& candidates);
   WorkReader* ReaderOf(const WorkCandidates& candidates);
-  // Makes their context a reader, unless that was tried.
+  // Creates a reader for their context, unless that was tried before.
   void OpenReader(const WorkCandidates& candidates);
   bool IsStuck(const Place& place, uint64_t now_ns);
-  // Calls were captured not long ago, and nothing is decided yet.
+  // True if calls were captured recently and the counter is neither proven nor refuted.
   bool IsBeingProven(const Communicator& communicator, Place& place, uint64_t now_ns);
-  // Something is decided by the next looks, as launches go on.
+  // True if the next polls will prove or refute the counter while launches continue.
   bool IsDeciding(const Communicator& communicator, const Place& place, uint64_t now_ns) const;
   bool IsContextGone(const WorkCandidates& candidates);
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
-  // What `completed` launches have done, at least. `look`: its copy is made.
+  // Returns the least work of the `completed` launches. `look`: its copy is complete.
   static uint64_t CompletedWork(const Place& place, const WorkLook& look);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
-  // The communicator's counter does not tell of its launches. From now on each has an event.
+  // Notes that the communicator's counter does not show its launches. From now on each has an
+  // event.
   [[gnu::cold, gnu::noinline]] static void NoteRefuted(CommunicatorParts& parts,
                                                        WorkRefutal refutal);
   [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Place::Launched& launched,
                                                                  const OperationEvent& event);
-  // The launches of some captured calls are not reported, and will not be.
+  // True if NCCL will not report the launches of some captured calls.
   static bool HasUnlaunched(Place& place, uint64_t now_ns);
-  // Says which launches are complete, as far as the last look at the counter shows.
+  // Publishes which launches are complete, by the last poll of the counter.
   void Count(const Communicator& communicator, Place& place, uint64_t now_ns);
-  // Looks which calls have finished. Behind a copy.
+  // Updates which calls have finished. Call after a copy.
   static void FinishCalls(const Communicator& communicator, Place& place);
   static uint64_t CompletedLaunches(const Place& place);
   void Publish(Communicator& communicator, Place& place);
@@ -222,16 +224,16 @@ class WorkFollower {
   Instruments& instruments_;
   const CudaDriver* driver_ = nullptr;
   const WorkDriver* work_ = nullptr;  // null: off
-  std::atomic<uint32_t> untaken_{0};  // searches whose candidates the reading thread has not taken
-  Relaxed<uint64_t> polled_ns_{0};    // reading thread: when it last made a round, to kNsPerLook
+  std::atomic<uint32_t> untaken_{0};  // searches with candidates that were not taken yet
+  Relaxed<uint64_t> polled_ns_{0};    // reading thread: its last round, to kNsPerLook
   // Reading thread.
   CommunicatorTable* communicators_ = nullptr;
   uint32_t looks_left_ = kMostLooks;
-  uint32_t first_ = 0;  // place that the next round begins with
+  uint32_t first_ = 0;  // first place of the next round
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
-  uint32_t untold_ = 0;                     // places that are
-  size_t known_word_ = WorkProof::kNoWord;  // that was proven last
+  uint32_t untold_ = 0;                     // places with is_untold
+  size_t known_word_ = WorkProof::kNoWord;  // the word that was proven last
 };
 
 // Inline: called for each operation, it would cost half as much again.
@@ -249,12 +251,12 @@ inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launc
   }
   // A launch's operations are reported after it.
   if (__builtin_expect(launches == launched.reported.load(), 0)) {
-    // The first of them was taken to be alone.
+    // The first of them was counted as alone.
     if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
     launched.grouped.add(2);
   } else {
     launched.alone.add(1);
-    launched.reported.publish(launches);  // whoever sees it sees the sums of the launches before
+    launched.reported.publish(launches);  // its readers also see the sums of earlier launches
   }
   const uint64_t work = launched.work.load() + event.channels;
   place->sums[launches % WorkPlace::kSums].store(static_cast<uint32_t>(work));

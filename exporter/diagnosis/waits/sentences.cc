@@ -1,7 +1,6 @@
 #include "exporter/diagnosis/waits/sentences.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/facts/abandoned_calls.h"
 #include "exporter/diagnosis/words/rank_words.h"
+#include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"
 #include "metrics/driver_error.h"
 
@@ -20,43 +20,6 @@ namespace {
 template <typename Predicate>
 bool AreAll(const Ranks& ranks, const Predicate& predicate) {
   return std::all_of(ranks.begin(), ranks.end(), predicate);
-}
-
-std::string JoinFirst(const std::vector<std::string>& all, const char* separator) {
-  const std::size_t listed = std::min(all.size(), kMostListed);
-  return absl::StrCat(
-      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), separator),
-      listed < all.size() ? absl::StrCat(separator, all.size() - listed, " more") : "");
-}
-
-const char* WhyNotLaunched(bool may_have_returned) {
-  return may_have_returned ? "inside NCCL (setting up a connection?), or a call that failed or was "
-                             "to its own rank"
-                           : "inside NCCL (setting up a connection, or a group that was not ended)";
-}
-
-// Why it is not known whether a rank has work in flight: with what its process does, if that is why.
-std::string WhyUnseen(const RankView& rank) {
-  if (IsInsideNccl(rank)) {
-    return absl::StrCat("its ", rank.communicator->last_call_op,
-                        " is not launched: ", WhyNotLaunched(MayHaveReturned(rank)));
-  }
-  const char* why = UnknownReasonWords(rank.activity.reason);
-  if (rank.activity.reason != UnknownReason::kPollerStands) return why;
-  switch (rank.process->run_state) {
-    case RunState::kRunning:
-      return absl::StrCat(why,
-                          ", though the process is (a call of the driver that does not return?)");
-    case RunState::kUninterruptible:
-      return absl::StrCat(why,
-                          ", and the process is in uninterruptible sleep (D): a driver or I/O");
-    case RunState::kStopped:
-      return absl::StrCat(why, ": the process is stopped by a signal");
-    case RunState::kTraced:
-      return absl::StrCat(why, ": the process is held by a debugger");
-    default:
-      return why;
-  }
 }
 
 // A communicator on its GPU whose work is not seen: it may wait there.
@@ -77,68 +40,6 @@ std::optional<uint64_t> UnseenOnGpuOf(const RankView& rank, int64_t now_ns, bool
   return std::nullopt;
 }
 
-// "rank 1 waits in Send for rank 2"
-std::string PeerWaitWords(const RankView& rank, bool sends, uint64_t peer) {
-  return absl::StrCat("rank ", rank.rank(), " waits in ", sends ? "Send" : "Recv", " for rank ",
-                      peer);
-}
-
-std::string KindWords(const CallOrderSnapshot::Kind& kind, bool with_root) {
-  return absl::StrCat(kind.op, " of ", kind.bytes, " bytes",
-                      kind.datatype.empty() ? "" : absl::StrCat(" (", kind.datatype, ")"),
-                      with_root ? absl::StrCat(" with root ", kind.root) : "");
-}
-
-std::string MismatchWords(const Mismatch& mismatch) {
-  std::map<std::string, const Ranks*> by_words;
-  const bool is_root = mismatch.by == Mismatch::By::kRoots;
-  const bool is_order = mismatch.by == Mismatch::By::kOrder;
-  for (const CallSide& side : mismatch.sides) {
-    by_words[side.kind != nullptr ? KindWords(*side.kind, is_root) : CallWords(side.calls)] =
-        &side.ranks;
-  }
-  const std::string sides =
-      absl::StrJoin(by_words, "; ", [is_order](std::string* out, const auto& side) {
-        *out += Fill(
-            is_order ? "{who} {has|have} called {what} last" : "{who} {has|have} called {what}",
-            *side.second, {{"what", side.first.empty() ? "neither" : side.first}});
-      });
-  const std::string number = absl::StrCat(mismatch.call_number);
-  const char* text = "";
-  switch (mismatch.by) {
-    case Mismatch::By::kCallNumber:
-      text = "The ranks' calls differ at collective {number} of this communicator: {sides}.";
-      break;
-    case Mismatch::By::kRoots:
-      text =
-          "The ranks' calls differ at collective {number} of this communicator: the roots differ: "
-          "{sides}.";
-      break;
-    case Mismatch::By::kOrder:
-      text = "The ranks have called the same operations, but not in the same order: {sides}.";
-      break;
-    case Mismatch::By::kSizes:
-      text = "The ranks have called different sizes, which never complete: {sides}.";
-      break;
-    case Mismatch::By::kOperations:
-      text = "The ranks have called different operations, which never complete: {sides}.";
-      break;
-  }
-  return Fill(text, {}, {{"number", number}, {"sides", sides}});
-}
-
-// "among captured calls 1 to 60 of 65 of graph 1"
-std::string PlaceWords(const ReplayPlace& at) {
-  const std::string of = absl::StrCat(" of ", at.calls, " of graph ", at.graph);
-  if (at.until <= at.before) {
-    return at.before == 0 ? absl::StrCat("before captured call 1", of)
-                          : absl::StrCat("after captured call ", at.before, of);
-  }
-  return at.until == at.before + 1
-             ? absl::StrCat("at captured call ", at.until, of)
-             : absl::StrCat("among captured calls ", at.before + 1, " to ", at.until, of);
-}
-
 std::vector<std::string> MissingPeerCalls(const Stall& stall, const Ranks& who) {
   std::vector<std::string> calls;
   for (const PeerOwes& each : stall.peers) {
@@ -147,29 +48,6 @@ std::vector<std::string> MissingPeerCalls(const Stall& stall, const Ranks& who) 
     calls.push_back(who.size() == 1 ? call : absl::StrCat(call, " (rank ", each.peer->rank(), ")"));
   }
   return calls;
-}
-
-// "AllReduce (up to 64KiB)" if the suspects have one launch in flight, of one kind.
-std::string Launched(const Ranks& suspects) {
-  Calls what;
-  for (const RankView* rank : suspects) {
-    const CommunicatorSnapshot& communicator = *rank->communicator;
-    if (communicator.launches - communicator.launches_completed != 1 ||
-        communicator.last_call_op.empty()) {
-      return "what the others wait in";
-    }
-    what[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
-  }
-  return what.size() == 1 ? CallWords(what) : "what the others wait in";
-}
-
-std::string Ended(const Ranks& suspects) {
-  return Capital(Enumerate(suspects, kMostListed, [](const RankView* rank) {
-    return absl::StrCat("the process of ", Name(*rank),
-                        rank->process->end == ProcessEnd::kExit
-                            ? " exited without finalizing the communicator"
-                            : " ended without finalizing the communicator");
-  }));
 }
 
 class Sentences {
@@ -203,8 +81,8 @@ class Sentences {
   std::string Suspects(const char* text) const {
     const Ranks& who = stall_.suspects;
     return Fill(text, who,
-                {{"launched", Launched(who)},
-                 {"ended", Ended(who)},
+                {{"launched", LaunchedWords(who)},
+                 {"ended", EndedWords(who)},
                  {"since", ClockWords(stall_.since_ns)},
                  {"op", Op("the same")},
                  {"all", stall_.are_all_seen() ? "All ranks" : "All ranks of this node"},
@@ -338,7 +216,7 @@ class Sentences {
 
   std::string NotCalled() const { return NotCalledBy(stall_.suspects); }
   std::string NotCalledBy(const Ranks& who) const {
-    if (who.front()->state == RankView::State::kGone) return Ended(who) + ".";
+    if (who.front()->state == RankView::State::kGone) return EndedWords(who) + ".";
     if (!stall_.peers.empty()) {
       return Fill(
           "{Who} {has|have} not called what others wait for: {calls}; and {has|have} nothing "

@@ -60,15 +60,17 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
 }
 
 // After a rank had ended, others aborted the communicator and went on without it. So who is still in it
-// waits for nobody but its own host.
+// waits for nobody but its own host. A rank that isn't seen may have ended, if most have gone on.
 bool HaveSurvivorsLeft(GraphBuilder& graph, const ViewWaits& waits) {
-  const auto& members = waits.members;
-  return std::any_of(
-             members.begin(), members.end(),
-             [](const Member& each) { return each.rank->state == RankView::State::kGone; }) &&
-         std::any_of(members.begin(), members.end(), [&graph](const Member& each) {
-           return HasGoneOnSinceAbort(graph.PlaceOf(*each.rank), each);
-         });
+  bool has_ended = false;
+  int gone_on = 0;
+  int in_flight = 0;
+  for (const Member& each : waits.members) {
+    has_ended |= each.rank->state == RankView::State::kGone;
+    gone_on += HasGoneOnSinceAbort(graph.PlaceOf(*each.rank), each) ? 1 : 0;
+    in_flight += each.is_live() && each.is_in_flight() ? 1 : 0;
+  }
+  return gone_on > 0 && (has_ended || (!waits.facts.are_all_seen() && gone_on > in_flight));
 }
 
 void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {

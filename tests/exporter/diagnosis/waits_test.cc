@@ -167,6 +167,22 @@ TEST(OnlyWhoOwes, ARankThatStaysInWhatTheOthersHaveLeftIsNamed) {
             "gone on.");
 }
 
+// The process of rank 3 served the node's endpoint, and is forgotten.
+TEST(OnlyWhoOwes, ARankThatStaysThoughNobodyKnowsTheOneThatEnded) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1, 2}, 4);
+  for (const int rank : {0, 1, 2}) job.Launch(kComm, rank, "AllReduce");
+  job.Advance(kSecond);
+  job.AddCommunicator(kOther, {0, 1}, 3);
+  for (const int rank : {0, 1}) {
+    job.Of(kOther, rank).init_realtime_ns = job.now();
+    job.Of(kComm, rank).finalized = true;
+    job.Complete(kComm, rank);
+  }
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"2"}}));
+}
+
 // Its first launches were known to end one after the other; the others have no event of their own.
 TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
   SimulatedJob job = RunningJob();

@@ -14,11 +14,11 @@ constexpr int64_t kMoved = 1760000000 * kSecond;
 constexpr int64_t kHangAfter = 10 * kSecond;
 
 FakeNvml& Nvml() {
-  static FakeNvml* const fake = [] {
+  static FakeNvml* const kFake = [] {
     void* library = dlopen("tests/exporter/libnvidia-ml.so.1", RTLD_NOW);
     return reinterpret_cast<FakeNvml* (*)()>(dlsym(library, "NcclPulseFakeNvml"))();
   }();
-  return *fake;
+  return *kFake;
 }
 
 // Five samples a second, from three seconds before the counter moved last until 12 seconds after.

@@ -143,10 +143,10 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
     const int64_t stands_after_ns = process.hang_after_ns;
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
-      const bool is_followed =
-          comm.work.state == WorkState::kProven || comm.work.state == WorkState::kStuck ||
-          (comm.work.state == WorkState::kCalibrating && comm.work.moved_realtime_ns != 0);
-      if (comm.finalized || !comm.captured || !is_followed || comm.uuid.empty() ||
+      // Also where no counter tells: then the GPU alone does.
+      const bool is_asked =
+          comm.work.state != WorkState::kOff && comm.work.state != WorkState::kGone;
+      if (comm.finalized || !comm.captured || !is_asked || comm.uuid.empty() ||
           ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
         continue;
       }

@@ -68,7 +68,7 @@ TEST(GpuUse, IsAskedWhileTheCounterIsBeingProven) {
   set.processes[0].communicators[0].work.state = WorkState::kCalibrating;
   EXPECT_EQ(Ask(set), GpuUse::kIdle);
   set.processes[0].communicators[0].work.moved_realtime_ns = 0;
-  EXPECT_EQ(Ask(set), GpuUse::kUnknown);
+  EXPECT_EQ(Ask(set), GpuUse::kIdle);
 }
 
 TEST(GpuUse, QuietTimeBeforeDoesNotCount) {
@@ -144,14 +144,14 @@ TEST(GpuUse, UnknownGpuAndTooFewSamples) {
   EXPECT_EQ(Ask(), GpuUse::kUnknown);
 }
 
-TEST(GpuUse, NotAskedUnlessACounterStands) {
+TEST(GpuUse, NotAskedUnlessACounterStandsOrTellsNothing) {
   Sample(0, 0, 0);
   EXPECT_EQ(Ask(Standing(), kHangAfter - 1), GpuUse::kUnknown);
   for (const auto& change : std::vector<void (*)(SnapshotSet*)>{
            [](SnapshotSet* set) { set->processes[0].communicators[0].captured = false; },
            [](SnapshotSet* set) { set->processes[0].communicators[0].finalized = true; },
            [](SnapshotSet* set) {
-             set->processes[0].communicators[0].work.state = WorkState::kRefuted;
+             set->processes[0].communicators[0].work.state = WorkState::kOff;
            },
            [](SnapshotSet* set) { set->processes[0].end = ProcessEnd::kLost; }}) {
     SnapshotSet set = Standing();

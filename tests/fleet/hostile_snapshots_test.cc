@@ -75,9 +75,10 @@ void Lie(Vandal* vandal, SnapshotSet* set) {
       if (vandal->Below(3) == 0) comm.unreported_calls = static_cast<uint64_t>(Extreme(vandal));
       if (vandal->Below(3) == 0) comm.launches = static_cast<uint64_t>(Extreme(vandal));
       if (vandal->Below(4) == 0) comm.launches_completed = static_cast<uint64_t>(Extreme(vandal));
-      if (vandal->Below(4) == 0)
+      if (vandal->Below(4) == 0) {
         comm.last_call_size_class =
             static_cast<decltype(comm.last_call_size_class)>(Extreme(vandal));
+      }
       if (vandal->Below(4) == 0) comm.oldest_launch = static_cast<OldestLaunch>(vandal->Below(256));
       if (vandal->Below(4) == 0)
         comm.operations_source = static_cast<CompletionSource>(vandal->Below(256));

@@ -130,7 +130,7 @@ TEST(HttpClient, TriesTheNextAddressWhereTheFirstDropsPackets) {
   std::vector<int> sockets = {listener};
   for (int i = 0; i < 4; ++i) {
     sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    connect(sockets.back(), address, sizeof(sockaddr_in));
+    static_cast<void>(connect(sockets.back(), address, sizeof(sockaddr_in)));
   }
   FleetClientOptions options;
   options.patience = kPatience;

@@ -123,7 +123,7 @@ SimulatedJob Chain(int nnodes) {
 }
 
 const std::vector<Row>& Rows() {
-  static const auto* const rows = new std::vector<Row>{
+  static const auto* const kRows = new std::vector<Row>{
       {"nothing", "", -1, "", Running},
       {"not_called", "rank_not_called", 2, "py-spy dump --pid PID", Waiting(2)},
       {"not_launched", "rank_not_launched", 3, "gdb -p PID",
@@ -226,7 +226,7 @@ const std::vector<Row>& Rows() {
        },
        true},
   };
-  return *rows;
+  return *kRows;
 }
 
 Json RowJson(const Row& row, bool is_one_node) {

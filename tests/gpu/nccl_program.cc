@@ -343,7 +343,7 @@ int Main(int argc, char** argv) {
 
 // "exit" leaves streams and memory as they are, so a leak checker would find them.
 extern "C" int
-__lsan_is_turned_off();  // NOLINT(bugprone-reserved-identifier): its name, lsan_interface.h
+__lsan_is_turned_off();  // NOLINT(bugprone-reserved-identifier,readability-identifier-naming): its name, lsan_interface.h
 int __lsan_is_turned_off() { return 1; }
 
 int main(int argc, char** argv) { return nccl_pulse::Main(argc, argv); }

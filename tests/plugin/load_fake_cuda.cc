@@ -8,7 +8,7 @@
 namespace nccl_pulse {
 
 FakeCuda& LoadFakeCuda() {
-  static FakeCuda* const gpu = [] {
+  static FakeCuda* const kGpu = [] {
     void* library = dlopen("tests/plugin/libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
       fprintf(stderr, "%s\n", dlerror());
@@ -16,7 +16,7 @@ FakeCuda& LoadFakeCuda() {
     }
     return reinterpret_cast<GetFakeCuda>(dlsym(library, kGetFakeCuda))();
   }();
-  return *gpu;
+  return *kGpu;
 }
 
 }  // namespace nccl_pulse

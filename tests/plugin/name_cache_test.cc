@@ -75,7 +75,7 @@ TEST_F(NameCacheTest, ForgetsWhatStoodAtAnAddress) {
 
 TEST_F(NameCacheTest, ManyThreadsAtOnce) {
   std::vector<std::string> texts;
-  for (int i = 0; i < 400; ++i) texts.push_back(i % 2 == 0 ? "AllGather" : "ncclInt64");
+  for (int i = 0; i < 400; ++i) texts.emplace_back(i % 2 == 0 ? "AllGather" : "ncclInt64");
   std::atomic<int> wrong{0};
   Threads(4, [&](int) {
     for (int round = 0; round < 20; ++round) {

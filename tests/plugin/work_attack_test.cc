@@ -21,9 +21,9 @@ std::atomic<int> g_threads_left{INT32_MAX};
 
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*run)(void*), void* argument) {
-  static const auto next =
+  static const auto kNext =
       reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
-  return g_threads_left-- > 0 ? next(thread, attributes, run, argument) : EAGAIN;
+  return g_threads_left-- > 0 ? kNext(thread, attributes, run, argument) : EAGAIN;
 }
 
 namespace nccl_pulse {

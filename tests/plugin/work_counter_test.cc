@@ -693,7 +693,7 @@ struct Uncounted {
   std::function<void(FakeCuda&, Job&)> hang;
 };
 const std::vector<Uncounted>& AllUncounted() {
-  static const std::vector<Uncounted> all = {
+  static const std::vector<Uncounted> kAll = {
       {"the first Send", 5,
        [](FakeCuda&, Job& job) { job.comm().Run(FakeCuda::kForever, "Send"); }},
       {"the first Recv, and collectives behind it", 5,
@@ -731,7 +731,7 @@ const std::vector<Uncounted>& AllUncounted() {
          job.comm().Run(FakeCuda::kForever, "ReduceScatter");
        }},
   };
-  return all;
+  return kAll;
 }
 
 TEST(CountedLaunchesTest, AHangThatTheCounterDoesNotTellIsInFlight) {

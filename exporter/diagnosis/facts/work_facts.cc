@@ -10,12 +10,20 @@ bool IsFollowed(WorkState state) {
   return state == WorkState::kProven || state == WorkState::kCalibrating;
 }
 
+// No counter tells what it finishes: none was found, or it was refuted.
+bool IsUncounted(const WorkSnapshot& work) {
+  return work.state == WorkState::kUnknown || work.state == WorkState::kLocated ||
+         work.state == WorkState::kRefuted ||
+         (work.state == WorkState::kCalibrating && work.moved_realtime_ns == 0);
+}
+
 // A thread of ours stands in the driver, and the process runs.
 bool IsUnread(const RankView& rank) {
   const RunState run_state = rank.process->run_state;
   const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;
   const WorkState state = rank.communicator->work.state;
-  return state == WorkState::kStuck || (IsFollowed(state) && rank.is_stopped && runs);
+  return state == WorkState::kStuck || (IsFollowed(state) && rank.is_stopped && runs) ||
+         (IsUncounted(rank.communicator->work) && !rank.is_stopped);
 }
 
 }  // namespace
@@ -35,19 +43,24 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
   for (const RankView& rank : view.ranks) {
     const WorkSnapshot& work = rank.communicator->work;
     const bool is_unread = IsUnread(rank);
-    const bool is_seen = rank.state == RankView::State::kLive && rank.failed == nullptr &&
-                         rank.communicator->captured && work.moved_realtime_ns != 0 &&
-                         (is_unread || (IsFollowed(work.state) && !rank.is_stopped));
+    const bool is_seen =
+        rank.state == RankView::State::kLive && rank.failed == nullptr &&
+        rank.communicator->captured &&
+        (is_unread || (IsFollowed(work.state) && !rank.is_stopped && work.moved_realtime_ns != 0));
     if (!is_seen) return {};
-    are_pauses_known &= work.state != WorkState::kCalibrating;
+    are_pauses_known &= work.state != WorkState::kCalibrating && !IsUncounted(work);
     if (is_unread) {
-      if (work.gpu_use != GpuUse::kBusy) return {};
+      // An idle GPU finishes nothing, whether or not that is counted.
+      if (work.gpu_use != GpuUse::kBusy && !IsUncounted(work)) return {};
       facts.unread.push_back(&rank);
       may_leave |= MayLeaveReplays(*rank.communicator);
     }
-    const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
-    if (stood_ns < hang_after_ns) return {};
-    shortest_ns = std::min(shortest_ns, stood_ns);
+    if (work.moved_realtime_ns != 0 && !IsUncounted(work)) {
+      const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
+      if (stood_ns < hang_after_ns) return {};
+      shortest_ns = std::min(shortest_ns, stood_ns);
+      facts.since_ns = std::max(facts.since_ns, work.moved_realtime_ns);
+    }
     facts.longest_pause_ns = std::max(facts.longest_pause_ns, work.longest_pause_ns);
     switch (work.gpu_use) {
       case GpuUse::kBusy:
@@ -61,6 +74,7 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
     }
   }
   if (facts.busy.empty()) return {};
+  if (facts.since_ns == 0) facts.since_ns = now_ns - hang_after_ns;  // as far back as NVML tells
   const bool is_unusual = are_pauses_known && static_cast<double>(shortest_ns) >
                                                   static_cast<double>(facts.longest_pause_ns);
   return (facts.idle.empty() ? is_unusual : !may_leave) ? facts : WorkFacts{};

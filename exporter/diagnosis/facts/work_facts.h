@@ -4,7 +4,7 @@
 // A counter that stands is no hang: an engine without requests finishes nothing for hours. Then its
 // GPUs run nothing. So all of this must hold for the last hang_after:
 //
-//   all ranks are seen, and the counter of each is proven and stands, or cannot be read now
+//   all ranks are seen, and the counter of each is proven and stands, or says nothing
 //   some GPUs were busy all the time, and each of the others has run nothing at all
 //
 // A launching thread that waits for room behind a replay keeps the driver's lock, and so the thread
@@ -33,8 +33,9 @@ struct WorkFacts {
   // Both empty unless the communicator stands.
   Ranks busy;                     // wait, or would
   Ranks idle;                     // have run nothing
-  Ranks unread;                   // of the busy ones: their counters cannot be read
+  Ranks unread;                   // of both: their counters cannot be read, or there are none
   uint64_t longest_pause_ns = 0;  // of all ranks, before
+  int64_t since_ns = 0;           // when a counter was last seen to move
 
   bool stands() const { return !busy.empty(); }
 };

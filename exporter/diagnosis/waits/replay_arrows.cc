@@ -110,7 +110,8 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
   if (!work.stands()) return;
   const uint32_t call = graph.Call(i, 0);
   for (const RankView* rank : work.busy) {
-    const int64_t since_ns = rank->communicator->work.moved_realtime_ns;
+    const int64_t moved_ns = rank->communicator->work.moved_realtime_ns;
+    const int64_t since_ns = moved_ns == 0 ? work.since_ns : moved_ns;
     uint32_t& gpu = waits.gpus[rank - graph.view(i).ranks.data()];
     if (gpu == kNoActor) {
       gpu = graph.Add(

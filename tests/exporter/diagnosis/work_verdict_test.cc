@@ -64,8 +64,28 @@ TEST(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
   later.Advance(2 * kSecond);
   EXPECT_EQ(StateOf(later), ActivityState::kQuiet);
   ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
-  job.Of(kComm, 1).work.moved_realtime_ns = 0;  // it is not known which block it is
-  EXPECT_EQ(HangOf(job), std::nullopt);
+}
+
+// A host stops before anything has been proven: the driver does not give the counter away while a
+// replay waits, or a counter was refuted, or it isn't known which block it is.
+TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamedWithoutACounter) {
+  for (const WorkState state : {WorkState::kUnknown, WorkState::kLocated, WorkState::kCalibrating,
+                                WorkState::kRefuted, WorkState::kStuck}) {
+    for (const int without : {0, 2}) {
+      if (without == 2 && state == WorkState::kStuck) continue;  // of a GPU that runs nothing?
+      SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+      job.Of(kComm, without).work.state = state;
+      job.Of(kComm, without).work.moved_realtime_ns = 0;
+      ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
+    }
+    SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+    for (int rank = 0; rank < 4; ++rank) {
+      job.Of(kComm, rank).work.state = state == WorkState::kStuck ? WorkState::kRefuted : state;
+      job.Of(kComm, rank).work.moved_realtime_ns = 0;
+    }
+    job.Advance(60 * kSecond);
+    EXPECT_EQ(HangOf(job)->suspects, std::vector<int32_t>{2}) << WorkStateName(state);
+  }
 }
 
 // How long they stood before is not known.
@@ -131,8 +151,9 @@ TEST(WorkVerdict, ACounterThatMovesContradicts) {
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
-TEST(WorkVerdict, ACounterThatIsRefutedSaysNothing) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+// They may compute, each by itself.
+TEST(WorkVerdict, ACounterThatIsRefutedSaysNothingOfBusyGpus) {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   job.Of(kComm, 2).work.state = WorkState::kRefuted;
   job.Advance(60 * kSecond);
   EXPECT_EQ(HangOf(job), std::nullopt);

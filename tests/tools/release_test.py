@@ -10,6 +10,12 @@ import unittest
 from tests import running
 
 BAZELW = """#!/bin/sh
+case "$*" in *corpus)
+  mkdir -p bazel-bin/bench/jobs
+  printf '#!/bin/sh\\nmkdir "${1#*=}" && echo {} >"${1#*=}/job.json"\\n' >bazel-bin/bench/jobs/corpus
+  chmod +x bazel-bin/bench/jobs/corpus
+  exit ;;
+esac
 mkdir -p bazel-bin/deploy/packages
 rm -f bazel-bin/deploy/packages/*
 echo "$*" >"bazel-bin/deploy/packages/$(echo "$*" | grep -o arm64 || echo own).whl"
@@ -55,8 +61,10 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(0, status, output)
         files = os.path.join(self.folder, "release/1.2.3")
         expected = ["own.whl"] + (["arm64.whl"] if platform.machine() == "x86_64" else [])
-        self.assertEqual(sorted(expected + ["SHA256SUMS"]), sorted(os.listdir(files)))
+        self.assertEqual(sorted(expected + ["SHA256SUMS", "corpus.tar.gz"]), sorted(os.listdir(files)))
         subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=files, check=True)
+        corpus = subprocess.check_output(["tar", "-tzf", "corpus.tar.gz"], cwd=files, universal_newlines=True)
+        self.assertEqual(["corpus/", "corpus/job.json"], corpus.split())
         with open(os.path.join(files, "own.whl"), encoding="utf-8") as file:
             self.assertEqual("build --define=commit=%s //deploy:packages\n" % self.git("rev-parse", "--short=12", "HEAD"),
                              file.read())

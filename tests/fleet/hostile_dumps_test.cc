@@ -149,7 +149,7 @@ TEST(HostileDumps, AListThatIsInMorePlacesThanCanBeCounted) {
     bytes +=
         std::string("](h") + static_cast<char>(i - 1) + "h" + static_cast<char>(i - 1) + "eq" + i;
   }
-  EXPECT_THAT(WhyNot(bytes + "t."), HasSubstr("no dump of PyTorch's Flight Recorder"));
+  EXPECT_THAT(WhyNot(bytes + "t."), HasSubstr("it is not a dump of PyTorch's Flight Recorder"));
 }
 
 // {"version": "2", "pg_config": {}, "entries": the dictionary itself}

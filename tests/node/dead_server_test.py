@@ -25,7 +25,7 @@ class DeadServerTest(NodeCase):
         expected = {process.rank: 10 for process in processes}
         self.wait_for(expected, self.port + 1)
         for process in processes:
-            wait_until(lambda: "process %d has ended, and its socket is still open" % server.pid in
+            wait_until(lambda: "process %d has ended, but its socket is still open" % server.pid in
                        process.log(), "it is said why")
         # A new one finds them.
         late = self.start(7)

@@ -261,7 +261,7 @@ class UsersTest(AgentCase):
                     file.write(answer)
         self.assertTrue(as_user(STRANGER, ask))
         with open(os.path.join(answers, "answer"), "rb") as file:
-            self.assertIn(b"its own user and of root only", file.read())
+            self.assertIn(b"only its own user and root may change settings", file.read())
         wait_until(lambda: self.commands(own.port) == {"foreign_user": 1}, "it is counted")
         wait_until(lambda: "user %d (pid" % STRANGER in own.log(), "it is logged")
         self.assertEqual(self.pulse_as(NOBODY, "set", "HANG_SECONDS=6", pid)[0], 0)

@@ -236,7 +236,7 @@ class CaptureTraceTest(TraceCase):
         for path, message in ((broken("cut.tar.gz", data[:-20]), "not a whole .tar.gz"),
                               (broken("text.tar.gz", b"hello"), "not a whole .tar.gz"),
                               (os.path.join(self.folder, "nowhere"), "No such file"),
-                              (empty, "no capture of pulse"), (other, "no capture of pulse")):
+                              (empty, "is not a capture of pulse"), (other, "is not a capture of pulse")):
             code, output, errors = self.run_pulse("--from=" + path, "--out=" + self.out)
             self.assertEqual((code, output), (2, ""), errors)
             self.assertIn(message, errors)

@@ -46,6 +46,7 @@ struct ViewWaits {
   Ranks absent;  // of a communicator being created: who has not joined, where that is known
   bool is_being_made = false;
   bool is_left = false;            // a rank ended, and others have aborted it since and gone on
+  bool has_backlog = false;        // its launches may end unseen, far behind: nothing is a hang yet
   bool is_beyond_limit = false;    // work of one of its ranks is not followed: the GPU has too much
   bool has_known_replays = false;  // how far its ranks are in CUDA graphs is known
   // Ranks that have not called what one rank alone has called, and may have finished without them.

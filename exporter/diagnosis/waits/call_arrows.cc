@@ -178,6 +178,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   }
   if (graph.actor(call).arrows.empty() && MayMove(graph, waits)) {
     graph.actor(call).stand = Stand::kMoving;
+    waits.has_backlog = true;
   }
 }
 

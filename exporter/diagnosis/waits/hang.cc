@@ -49,7 +49,8 @@ Hang ToHang(const Stall& stall) {
   return hang;
 }
 
-// All that is in flight is behind work of the ranks' own GPUs, for less than makes a hang.
+// All that is in flight is behind work of the ranks' own GPUs, or behind earlier launches whose ends
+// cannot be seen, for less than makes a hang.
 std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& waits,
                                const WaitGraph& graph, int64_t hang_after_ns, int64_t now_ns) {
   if (view.is_mixed) return std::nullopt;
@@ -60,8 +61,10 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (!each.is_live() || each.doing == Doing::kIdle) continue;
-    if (each.doing != Doing::kNotBegun) return std::nullopt;
-    if (graph.actors[waits.gpus[at]].stand == Stand::kMoving) return std::nullopt;
+    if (!waits.has_backlog) {
+      if (each.doing != Doing::kNotBegun) return std::nullopt;
+      if (graph.actors[waits.gpus[at]].stand == Stand::kMoving) return std::nullopt;
+    }
     if (ElapsedNs(now_ns, each.since_ns) < hang_after_ns) continue;
     queued.waiting.push_back(each.rank);
     queued.since_ns = std::min(queued.since_ns, each.since_ns);

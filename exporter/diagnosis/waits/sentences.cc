@@ -722,11 +722,15 @@ std::string QueuedWords(const Stall& queued, bool with_elsewhere) {
   for (const RankView* rank : queued.waiting) {
     if (with_elsewhere && !unseen) unseen = UnseenOnGpuOf(*rank, queued.waits->facts.now_ns, true);
   }
+  constexpr char kNotBegun[] =
+      "{Who} {has|have} launched{op}, and {its GPU has|their GPUs have} not begun it. Earlier work "
+      "of {this GPU|these GPUs} has not ended since {since}.";
+  constexpr char kBacklog[] =
+      "{Who} {has|have} launched{op}, and nothing was seen to end since {since}. {Its GPU "
+      "was|Their "
+      "GPUs were} far behind before, and may go on unseen.";
   return absl::StrCat(
-      Fill("{Who} {has|have} launched{op}, and {its GPU has|their GPUs have} not begun it. Earlier "
-           "work "
-           "of {this GPU|these GPUs} has not ended since {since}.",
-           queued.waiting,
+      Fill(queued.waits->has_backlog ? kBacklog : kNotBegun, queued.waiting,
            {{"op", queued.op.empty() ? "" : absl::StrCat(" ", queued.op)},
             {"since", ClockWords(queued.since_ns)}}),
       unseen ? absl::StrCat(" It may wait in communicator ", CommunicatorText(*unseen),

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/job_verdict.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -194,6 +195,11 @@ TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
   }
   job.Advance(20 * kSecond);
   EXPECT_THAT(NamedNow(job), IsEmpty());
+  const DiagnosisResult result = Diagnosis().Update(job.Set(), job.now());
+  const Health health = HealthOf(job.Set(), result, job.now());
+  EXPECT_EQ(health.status, HealthStatus::kIncomplete);
+  ASSERT_TRUE(result[0].queued);
+  EXPECT_THAT(result[0].queued->text, testing::HasSubstr("and may go on unseen"));
   job.Advance(20 * kSecond);
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kNoProgress, {}}));
 }

@@ -63,6 +63,12 @@ std::string What(const JobLook& look, const JobRoot& root) {
                                      {"{comm}", comm}});
 }
 
+// "; 3 of 4 processes wait". Empty if the waiting ranks are in the suspect's own process.
+std::string WaitingWords(const JobVerdict& verdict) {
+  if (verdict.waits.empty()) return "";
+  return absl::StrCat("; ", verdict.waits.size(), " of ", verdict.processes, " processes wait");
+}
+
 // "; nothing in flight: global rank 3 ...", where Send and Recv do not end.
 std::string Perhaps(const JobRoot& root) {
   return root.verdict != HangVerdict::kPointToPoint || root.perhaps.empty()
@@ -211,8 +217,7 @@ std::string Sentence(const JobLook& look) {
       root.is_usual ? "WAIT  " : "HANG  ",
       root.ranks.empty() ? "no rank is named: " : absl::StrCat(Who(root.ranks), " "),
       What(look, root), root.ranks.empty() ? Perhaps(root) : "",
-      Since(look, root.since_realtime_ns), "; ", verdict.waits.size(), " of ", verdict.processes,
-      " processes wait. Next: ", FirstStep(root), ".",
+      Since(look, root.since_realtime_ns), WaitingWords(verdict), ". Next: ", FirstStep(root), ".",
       root.is_usual ? " It has waited as long here before, and then resumed." : "", Others(verdict),
       unseen, unheard);
 }

@@ -125,7 +125,9 @@ pid_t Spawn() {
 // By the system call alone, as a crash reporter makes it: a copy that has everything open.
 pid_t Clone() {
   const auto child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0));
-  while (child == 0) pause();
+  if (child == 0) {
+    while (true) pause();
+  }
   return child;
 }
 

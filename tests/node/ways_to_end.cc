@@ -31,12 +31,12 @@ void MakeCallbacks(NcclCommunicator* communicator, std::atomic<int>* rounds) {
 }
 
 void MakeCommunicators(std::atomic<int>* rounds) {
-  static const auto* const profiler = &ProfilerOf<abi::v5::Profiler>(5);
+  static const auto* const kProfiler = &ProfilerOf<abi::v5::Profiler>(5);
   for (uint64_t id = kFirstCommId + 100;; ++id) {
     void* context = nullptr;
     static int mask = 0;  // the plugin may write it at any time
-    profiler->init(&context, id, &mask, "brief", 1, 1, 0, nullptr);
-    profiler->finalize(context);
+    kProfiler->init(&context, id, &mask, "brief", 1, 1, 0, nullptr);
+    kProfiler->finalize(context);
     rounds->fetch_add(1);
   }
 }

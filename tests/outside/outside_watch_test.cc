@@ -24,7 +24,7 @@ constexpr int64_t kSecondNs = 1000000000;
 constexpr std::chrono::seconds kHangAfter{10};
 
 class OutsideWatchTest : public ::testing::Test {
- protected:
+ public:
   OutsideWatchTest() {
     for (int i = 0; i < 4; ++i) {
       HostProcess process;

@@ -2,6 +2,7 @@
 #ifndef TESTS_PLUGIN_COPY_ENGINE_H_
 #define TESTS_PLUGIN_COPY_ENGINE_H_
 
+#include "gtest/gtest.h"
 #include "plugin/abi/profiler_v6.h"
 #include "tests/plugin/stream_job.h"
 

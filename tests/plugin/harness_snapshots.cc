@@ -59,12 +59,12 @@ ProcessSnapshot ReadSnapshot() {
 }
 
 const CommunicatorSnapshot& Find(const ProcessSnapshot& snapshot, uint64_t comm_id) {
-  static const CommunicatorSnapshot none;
+  static const CommunicatorSnapshot kNone;
   for (const CommunicatorSnapshot& communicator : snapshot.communicators) {
     if (communicator.comm_id == comm_id) return communicator;
   }
   ADD_FAILURE() << "no communicator " << comm_id;
-  return none;
+  return kNone;
 }
 
 uint64_t Calls(const CommunicatorSnapshot& communicator) {

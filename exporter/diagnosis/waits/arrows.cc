@@ -59,8 +59,8 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
   });
 }
 
-// After a rank had ended, others aborted the communicator and went on without it. So who is still in it
-// waits for nobody but its own host. A rank that isn't seen may have ended, if most have gone on.
+// After a rank had ended, others aborted the communicator and went on without it. So a rank that is still
+// in it waits only for its own host. A rank that isn't seen may have ended, if most have gone on.
 bool HaveSurvivorsLeft(GraphBuilder& graph, const ViewWaits& waits) {
   bool has_ended = false;
   int gone_on = 0;

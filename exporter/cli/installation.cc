@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+
 namespace nccl_pulse {
 namespace {
 
@@ -45,7 +47,7 @@ std::string Find(const std::string& folder, const std::string& name,
   const char* runfiles = std::getenv("RUNFILES_DIR");
   std::vector<std::string> paths = {(runfiles != nullptr ? runfiles : "") + relative,
                                     program + ".runfiles" + relative, beside + "/" + name};
-  for (const char* each : installed) paths.push_back(prefix + "/" + each + "/" + name);
+  for (const char* each : installed) paths.push_back(absl::StrCat(prefix, "/", each, "/", name));
   for (const std::string& path : paths) {
     if (access(path.c_str(), R_OK) == 0) return std::filesystem::absolute(path);
   }

@@ -29,9 +29,10 @@ bool NextLibrary::Load(const char* path, const abi::ByVersion<const void*>& own,
     if (is_complete) profilers_[version] = found;
     is_any |= is_complete;
   }
-  if (!is_any)
+  if (!is_any) {
     *error =
         absl::StrCat("the library exports no complete ncclProfiler_v1 to v", abi::kNewestVersion);
+  }
   return is_any;
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 // The largest segment that Segment::Create makes, including its rounding.
 constexpr uint64_t kMaxSegmentBytes = kHeaderBytes + kNamesBytes +
-                                      kMaxCommunicators * kRecordStride + 2 * kPageBytes +
+                                      kMaxCommunicators * kRecordStride + uint64_t{2} * kPageBytes +
                                       uint64_t{kMaxSegmentPages} * kPageBytes + 65536;
 constexpr uint64_t kMinSegmentBytes = kHeaderBytes + kNamesBytes;
 

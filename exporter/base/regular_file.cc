@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostStuck = 4;
 std::atomic<int> reading{0};  // relaxed: a limit that orders nothing else
 
-struct Reading : PatientThread {
+struct Reading {
   std::string path;
   std::size_t limit = 0;
   std::string text, error;
@@ -72,18 +72,18 @@ bool ReadRegularFile(const std::string& path, std::size_t limit, std::string* te
     *error = "other files do not answer; is a file system gone?";
     return false;
   }
-  const std::string no_thread = PatientThread::Start(state, [](Reading& its) {
-    Read(its);
+  const int late = RunWithin(kFilePatience, [state] {
+    Read(*state);
     reading.fetch_sub(1, std::memory_order_relaxed);
   });
-  if (!no_thread.empty()) {
-    reading.fetch_sub(1, std::memory_order_relaxed);
-    *error = no_thread;
-    return false;
-  }
-  if (!state->Stop(kFilePatience)) {
+  if (late == ETIMEDOUT) {
     *error = absl::StrCat("it did not answer within ", kFilePatience.count(),
                           " s; is its file system gone?");
+    return false;
+  }
+  if (late != 0) {
+    reading.fetch_sub(1, std::memory_order_relaxed);
+    *error = ErrorText(late);
     return false;
   }
   *error = std::move(state->error);

@@ -8,7 +8,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
@@ -98,12 +97,7 @@ std::string EndpointsText(const JobLook& look) {
     }
     absl::StrAppend(&text, absl::StrFormat(", in %.1f s", look.seconds));
     if (look.looks > 1) absl::StrAppend(&text, " and ", look.looks, " polls");
-    absl::StrAppend(
-        &text, ", at ",
-        absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
-                         absl::FromUnixNanos(static_cast<int64_t>(look.now_realtime_ns)),
-                         absl::UTCTimeZone()),
-        ".\n");
+    absl::StrAppend(&text, ", at ", DateWords(look.now_realtime_ns), ".\n");
   }
   for (const auto& [problem, names] : look.unheard) {
     const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;

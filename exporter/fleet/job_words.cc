@@ -107,10 +107,12 @@ std::string Unseen(const JobLook& look) {
 
 std::string SinceWords(const JobLook& look, int64_t realtime_ns) {
   if (!look.is_of_dumps) return DurationWords(ElapsedNs(look.now_realtime_ns, realtime_ns));
-  return realtime_ns < kSecondNs
-             ? "-"
-             : absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(realtime_ns),
-                                absl::UTCTimeZone());
+  return realtime_ns < kSecondNs ? "-" : DateWords(realtime_ns);
+}
+
+std::string DateWords(int64_t realtime_ns) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(realtime_ns),
+                          absl::UTCTimeZone());
 }
 
 std::string RootText(const JobLook& look, const JobRoot& root) {

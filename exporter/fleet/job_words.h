@@ -24,6 +24,7 @@ std::string RankWords(const JobRank& rank);
 std::string WaitedFor(const JobWait& wait);
 // Returns how long ago, for a table. For dumps, whose own time is not known: the time in UTC.
 std::string SinceWords(const JobLook& look, int64_t realtime_ns);
+std::string DateWords(int64_t realtime_ns);  // "2026-11-28 03:12:40 UTC"
 
 }  // namespace nccl_pulse
 

@@ -38,7 +38,7 @@ std::optional<EndpointSummary> ParseSummary(std::string_view text) {
   for (const Json* each : Objects(json, "stands")) {
     summary.stands.push_back(
         {time_s - Number(*each, "since"), Number(*each, "hang_after"), At(*each, "usual") == true});
-    // It may have been left out of the other list.
+    // The communicator may have been left out of the other list.
     constexpr std::size_t kDigits = 16;
     const std::string id = TextAt(*each, "communicator");
     if (id.size() == kDigits) summary.communicators.push_back(id.substr(kDigits / 2));

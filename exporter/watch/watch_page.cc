@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/time/time.h"
 #include "exporter/diagnosis/words/rank_words.h"
+#include "exporter/fleet/job_words.h"
 #include "exporter/watch/question.h"
 
 namespace nccl_pulse {
@@ -124,12 +124,9 @@ std::string Silent(const WatchState& state) {
 std::string WatchPage(const WatchState& state, const std::string& own_url) {
   std::string html = absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>All jobs</h1>");
   if (state.round_s == 0) return absl::StrCat(html, "<p>The first round has not ended yet.\n");
-  absl::StrAppend(&html, "<p class=quiet>",
-                  absl::FormatTime("%Y-%m-%d %H:%M:%S UTC",
-                                   absl::FromUnixMillis(static_cast<int64_t>(state.round_s * 1e3)),
-                                   absl::UTCTimeZone()),
-                  ", ", state.answered,
-                  state.answered == 1 ? " endpoint answered" : " endpoints answered");
+  absl::StrAppend(
+      &html, "<p class=quiet>", DateWords(static_cast<int64_t>(state.round_s * 1e3) * 1000000),
+      ", ", state.answered, state.answered == 1 ? " endpoint answered" : " endpoints answered");
   if (!state.find_error.empty()) {
     absl::StrAppend(&html, "<p><b>", Html(state.find_error), "</b>");
   }

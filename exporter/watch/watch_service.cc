@@ -129,7 +129,7 @@ class WatchService::Impl {
   }
 
   bool Start(std::string* error) {
-    // One arena: a look reuses what the look of another thread has freed.
+    // A single arena: a look reuses what the look of another thread has freed.
     mallopt(M_ARENA_MAX, 1);  // before other threads
     ListenAddress address;
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;

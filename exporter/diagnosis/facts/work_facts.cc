@@ -43,19 +43,20 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
   for (const RankView& rank : view.ranks) {
     const WorkSnapshot& work = rank.communicator->work;
     const bool is_unread = IsUnread(rank);
+    const bool is_uncounted = IsUncounted(work);
     const bool is_seen =
         rank.state == RankView::State::kLive && rank.failed == nullptr &&
         rank.communicator->captured &&
         (is_unread || (IsFollowed(work.state) && !rank.is_stopped && work.moved_realtime_ns != 0));
     if (!is_seen) return {};
-    are_pauses_known &= work.state != WorkState::kCalibrating && !IsUncounted(work);
+    are_pauses_known &= work.state != WorkState::kCalibrating && !is_uncounted;
     if (is_unread) {
       // An idle GPU finishes nothing, whether or not that is counted.
-      if (work.gpu_use != GpuUse::kBusy && !IsUncounted(work)) return {};
+      if (work.gpu_use != GpuUse::kBusy && !is_uncounted) return {};
       facts.unread.push_back(&rank);
       may_leave |= MayLeaveReplays(*rank.communicator);
     }
-    if (work.moved_realtime_ns != 0 && !IsUncounted(work)) {
+    if (work.moved_realtime_ns != 0 && !is_uncounted) {
       const int64_t stood_ns = ElapsedNs(now_ns, work.moved_realtime_ns);
       if (stood_ns < hang_after_ns) return {};
       shortest_ns = std::min(shortest_ns, stood_ns);

@@ -89,7 +89,7 @@ void AddUnknownMembers(GraphBuilder& graph, std::size_t i, uint32_t call, int64_
   }
 }
 
-// Of several launches in flight, events may tell the end of the last one alone. So they may be going on if
+// Events may tell only the end of the last of several launches in flight. So these may be going on if
 // the GPUs were already far behind when something was last seen to end.
 bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
   bool is_any = false;

@@ -184,8 +184,8 @@ TEST(OnlyWhoOwes, ARankThatStaysThoughNobodyKnowsTheOneThatEnded) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"2"}}));
 }
 
-// Its first launches were known to end one after the other; the others have no event of their own.
-TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
+// Twenty AllReduces were launched six seconds ago, and five of them have completed just now.
+SimulatedJob BacklogJob() {
   SimulatedJob job = RunningJob();
   for (int i = 0; i < 20; ++i) LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   job.Advance(6 * kSecond);
@@ -193,6 +193,12 @@ TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
     job.Of(kComm, rank).launches_completed += 5;
     job.Of(kComm, rank).last_completion_realtime_ns = job.now();
   }
+  return job;
+}
+
+// The first launches were known to end one after the other; later ones have no event of their own.
+TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
+  SimulatedJob job = BacklogJob();
   job.Advance(20 * kSecond);
   EXPECT_THAT(NamedNow(job), IsEmpty());
   const DiagnosisResult result = Diagnosis().Update(job.Set(), job.now());
@@ -205,13 +211,7 @@ TEST(Waits, ABacklogOfLaunchesMayGoOnUnseen) {
 }
 
 TEST(Waits, ABacklogWhoseOldestLaunchIsKnownNotToEnd) {
-  SimulatedJob job = RunningJob();
-  for (int i = 0; i < 20; ++i) LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
-  job.Advance(6 * kSecond);
-  for (int rank = 0; rank < 4; ++rank) {
-    job.Of(kComm, rank).launches_completed += 5;
-    job.Of(kComm, rank).last_completion_realtime_ns = job.now();
-  }
+  SimulatedJob job = BacklogJob();
   job.Of(kComm, 1).oldest_launch = kBegun;
   job.Of(kComm, 1).is_at_oldest = true;
   job.Advance(20 * kSecond);

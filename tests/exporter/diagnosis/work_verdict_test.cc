@@ -151,7 +151,7 @@ TEST(WorkVerdict, ACounterThatMovesContradicts) {
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
-// They may compute, each by itself.
+// The GPUs may compute, each by itself.
 TEST(WorkVerdict, ACounterThatIsRefutedSaysNothingOfBusyGpus) {
   SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   job.Of(kComm, 2).work.state = WorkState::kRefuted;

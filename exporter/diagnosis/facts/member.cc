@@ -117,6 +117,19 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
   return member;
 }
 
+std::string OpOf(const Member& member, uint64_t number) {
+  const CallOrderSnapshot& order = member.rank->communicator->call_order;
+  if (number > member.called || member.called - number >= order.calls.size()) return "";
+  const char call = order.calls[order.calls.size() - 1 - (member.called - number)];
+  const std::size_t kind = static_cast<uint8_t>(call) & CallOrderSnapshot::kKind;
+  return kind < order.kinds.size() ? order.kinds[kind].op : "";
+}
+
+bool IsAtFront(const Member& member) {
+  return member.in_flight == 1 || member.rank->communicator->is_at_oldest ||
+         member.rank->process->is_of_dump;
+}
+
 std::optional<LastEvent> LastEventOf(const RankView& rank) {
   std::optional<LastEvent> first;
   const auto add = [&first](LastEvent::Kind kind, int64_t at_ns) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "exporter/diagnosis/facts/communicator_facts.h"
 #include "exporter/diagnosis/facts/rank_view.h"
@@ -50,6 +51,13 @@ inline constexpr int64_t kCauseSlackNs = 5000000000;
 // `counts_launches`: each launch of the communicator is one whole exchange (exchange.h), so its
 // launches are compared the way collectives are.
 Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches);
+
+// Returns the operation of a collective, by the ring of last calls. "": it isn't known.
+std::string OpOf(const Member& member, uint64_t number);
+
+// True if the rank's front is known to be incomplete. Otherwise it may be further: events can tell
+// only the end of the last of several launches.
+bool IsAtFront(const Member& member);
 
 // The first event after which the process or its GPU can do nothing more.
 struct LastEvent {

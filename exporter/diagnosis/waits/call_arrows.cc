@@ -100,9 +100,7 @@ bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
         each.launched_ns == 0
             ? 0
             : ElapsedNs(communicator.last_completion_realtime_ns, each.launched_ns);
-    const bool is_known =
-        each.in_flight == 1 || communicator.is_at_oldest || each.rank->process->is_of_dump;
-    if (is_known || graph.Age(each.since_ns) / kQueuedFactor >= behind_ns) return false;
+    if (IsAtFront(each) || graph.Age(each.since_ns) / kQueuedFactor >= behind_ns) return false;
     is_any = true;
   }
   return is_any;
@@ -187,8 +185,17 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
 uint64_t FrontOf(const Member& each) { return each.front != 0 ? each.front : each.called; }
 
 uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
-  const uint64_t number = FrontOf(each);
+  uint64_t number = FrontOf(each);
   if (each.is_front_exact && each.rank->process->is_of_dump) return number;
+  // A GPU that comes next to a call has completed the one before, which no rank completes before all
+  // have come to it.
+  for (const Member& other : waits.members) {
+    const bool has_passed = other.is_live() && other.doing == Doing::kNotBegun &&
+                            other.is_front_exact && other.front > number &&
+                            other.front <= each.called &&
+                            WaitsForAll(OpOf(other, other.front - 1));
+    if (has_passed && !IsAtFront(each)) number = other.front;
+  }
   const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);
   uint64_t idle = UINT64_MAX;
   for (const Member& other : waits.members) {

@@ -387,18 +387,9 @@ class StallMaker {
     }
     for (const Member& each : stall_.waits->members) {
       const bool is_known = each.is_front_exact && each.doing == Doing::kInside;
-      if (is_known && each.front <= most && WaitsForAll(OpAt(each))) behind.push_back(each.rank);
+      if (is_known && each.front <= most && WaitsForAll(OpOf(each, each.front))) behind.push_back(each.rank);
     }
     return behind;
-  }
-
-  // The collective that the GPU is in.
-  static std::string OpAt(const Member& each) {
-    const CallOrderSnapshot& order = each.rank->communicator->call_order;
-    const uint32_t at = order.in_flight - order.first;
-    if (order.in_flight == 0 || at >= order.calls.size()) return "";
-    const std::size_t kind = static_cast<uint8_t>(order.calls[at]) & CallOrderSnapshot::kKind;
-    return kind < order.kinds.size() ? order.kinds[kind].op : "";
   }
 
   void Say(const QueuedWaits& /*queued*/) {

@@ -1,10 +1,26 @@
 // Ranks that have launched, and whose GPUs have not begun it.
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "metrics/call_order.h"
 #include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {
+
+// The rank's last calls; it has completed all but the last.
+void SetCalls(SimulatedJob* job, int rank, const std::vector<std::string>& ops) {
+  CommunicatorSnapshot& comm = job->Of(kComm, rank);
+  std::vector<LastCallSnapshot> calls(ops.size());
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    calls[i].op = ops[i];
+    calls[i].launch = calls[i].collective_number = comm.launches - ops.size() + 1 + i;
+    calls[i].launch_realtime_ns = job->now();
+  }
+  comm.call_order = CallOrderOf(calls, comm.launches_completed);
+}
 
 TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});
@@ -125,6 +141,23 @@ TEST(Hang, WhoIsAheadIsNotNamed) {
   // The other way round it is.
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
   ExpectHangNow(job, HangVerdict::kRankNotBegun, {1});
+}
+
+// Launches without events of their own: rank 0's completions are not known, rank 1's are.
+TEST(Hang, UnknownCompletionsOfOthersHideNoGpuThatHasNotBegun) {
+  for (const std::string op : {"AllReduce", "Broadcast"}) {
+    SimulatedJob job = RunningJob();
+    for (int i = 0; i < 3; ++i) LaunchOn(&job, {0, 1, 2, 3}, op);
+    LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+    job.Of(kComm, 1).launches_completed += 3;
+    SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
+    SetCalls(&job, 1, {op, op, op, "AllReduce"});
+    if (op == "AllReduce") {
+      ExpectHang(&job, HangVerdict::kRankNotBegun, {1});
+    } else {  // its root is done before the others have come
+      ExpectHang(&job, HangVerdict::kNoProgress, {});
+    }
+  }
 }
 
 TEST(Hang, LaunchesThatDoNotCorrespondAreNotCompared) {

@@ -95,6 +95,7 @@ extern "C" {
 void pulseSimulatedDevice(int number) {
   nccl_pulse::simulation::g_device = static_cast<unsigned char>(number);
 }
+int pulseSimulatedDeviceIndex() { return nccl_pulse::simulation::g_device; }
 
 int cuCtxGetCurrent(void** context) {
   *context = &nccl_pulse::simulation::g_context;

@@ -59,7 +59,9 @@ constexpr char kHangSeconds[] = "4";
 constexpr std::size_t kIndent = 7;  // of the text, after the time
 constexpr std::size_t kColumns = 96;
 constexpr int kPollMs = 100;
-constexpr double kLookSeconds = 0.5;
+// The page of a demo that has run for long takes the server 5 ms. More requests would use up its
+// processor time for pages.
+constexpr double kLookSeconds = 2;
 constexpr std::chrono::milliseconds kPatience{2000};
 constexpr double kEndpointSeconds = 30;
 constexpr std::string_view kMetrics = "/metrics";
@@ -129,10 +131,10 @@ class Demo {
     setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);
     HandleSignals();
     std::printf(
-        "A training job of %u ranks. GPUs and NCCL are simulated; the plugin, its callbacks and "
-        "what\n"
-        "you see are real. Stop with Ctrl-C.\n",
-        simulation::kRanks);
+        "A training job of %u ranks on simulated GPUs 0 to %u. NCCL is also simulated. The plugin, "
+        "its\n"
+        "callbacks and what you see are real. Stop with Ctrl-C.\n",
+        simulation::kRanks, simulation::kRanks - 1);
     std::fflush(stdout);
     std::string problem;
     if (!ranks_.Start(options, &problem)) {

@@ -83,12 +83,16 @@ bool LookAtDumps(const std::string& path, JobLook* look, std::string* error) {
   look->heard = folder.dumps.size();
   look->unheard = std::move(folder.left_out);
   look->looks = 1;
+  bool are_dated = true;
   for (const Dump& dump : folder.dumps) {
-    look->now_realtime_ns = std::max(look->now_realtime_ns, dump.newest_ns);
+    look->now_realtime_ns = std::max({look->now_realtime_ns, dump.newest_ns, dump.written_ns});
+    are_dated = are_dated && dump.written_ns != 0;
   }
-  // When the dumps were made is not in them: what is in flight there has been so for long enough.
+  // PyTorch's dumps have no time of writing. It writes them when a call has timed out, so their work
+  // in flight counts as stalled.
   const int64_t now_ns =
-      look->now_realtime_ns + 2 * std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count();
+      look->now_realtime_ns +
+      (are_dated ? 0 : 2 * std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count());
   flight_recorder::Snapshots snapshots =
       flight_recorder::MakeSnapshots(folder.dumps, now_ns, common);
   look->set = std::move(snapshots.set);

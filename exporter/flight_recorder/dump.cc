@@ -53,6 +53,7 @@ class Reader {
       return Fail("it is not a dump of PyTorch's Flight Recorder");
     }
     version_ = Printable(values_.TextOf(values_.At(root, "version")));
+    dump_->written_ns = TimeOf(values_.At(root, kWrittenKey));
     if (!ReadGroups(values_.At(root, "pg_config"))) return false;
     const std::vector<Value>& entries = values_.ItemsOf(values_.At(root, "entries"));
     if (entries.size() > kMostCalls) {

@@ -11,6 +11,9 @@
 
 namespace nccl_pulse::flight_recorder {
 
+// Key of the time of writing, in ns since 1970. Only dumps of `pulse capture` have it.
+inline constexpr char kWrittenKey[] = "written_time_ns";
+
 // An operation's names in NCCL, and in PyTorch and the tool (types.py, COLLECTIVES).
 struct Operation {
   const char* nccl;

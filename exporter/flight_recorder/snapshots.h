@@ -9,8 +9,7 @@
 //   group              peers
 //
 // A rank whose calls or completions are not known from its dump is unknown to the diagnosis. Not in
-// dumps: their creation time (assumed to be long after the last call: PyTorch writes them when a
-// call has timed out), CUDA graphs, durations.
+// dumps: CUDA graphs, durations, and in PyTorch's dumps the time of writing.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_SNAPSHOTS_H_

@@ -84,10 +84,12 @@ void WriteEntry(Pickle* out, const Entry& entry, int64_t record_id) {
   out->EndDict();
 }
 
-std::string WriteDump(const std::vector<const Communicator*>& groups, std::vector<Entry> entries) {
+std::string WriteDump(const std::vector<const Communicator*>& groups, std::vector<Entry> entries,
+                      int64_t written_ns) {
   Pickle out;
   out.BeginDict();
   out.Key("version").Text("2.4");
+  out.Key(kWrittenKey).Integer(written_ns);
   out.Key("pg_config").BeginDict();
   for (const Communicator* group : groups) {
     out.Key(group->id).BeginDict();
@@ -177,9 +179,11 @@ FlightRecorderDumps WriteFlightRecorder(const std::vector<Json>& pages) {
                      " calls that the tool could not read: Send and Recv without their peer, and "
                      "ReduceScatter of a type that is not known"));
   }
+  int64_t written_ns = 0;
+  for (const Json& page : pages) written_ns = std::max(written_ns, TimeAt(page, "time"));
   for (auto& [rank, of_rank] : groups) {
     flight_recorder::Sort(&entries[rank]);
-    dumps.by_rank[rank] = flight_recorder::WriteDump(of_rank, entries[rank]);
+    dumps.by_rank[rank] = flight_recorder::WriteDump(of_rank, entries[rank], written_ns);
   }
   return dumps;
 }

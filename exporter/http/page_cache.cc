@@ -26,10 +26,8 @@ PageCache::PageCache(Options options)
   int weights = 0;
   for (const Options::Kind& kind : options_.kinds) weights += kind.weight;
   for (const Options::Kind& kind : options_.kinds) {
-    const int weight = std::max(kind.weight, 1);  // not used without a weight, but must not be 0
-    const double share = options_.cpu_share * kOwnShare * weight / weights;
-    purses_.push_back(
-        {CpuBudget(share, kPageBurst, options_.clock()), kind.weight != 0, /*was_used=*/false});
+    const double share = options_.cpu_share * kOwnShare * kind.weight / weights;
+    purses_.push_back({CpuBudget(share, kPageBurst, options_.clock()), /*was_used=*/false});
   }
 }
 
@@ -79,7 +77,8 @@ PageCache::Answer PageCache::AnswerWith(std::size_t kind, Page* page, bool gzip,
   Answer answer;
   answer.status = 503;
   answer.retry_after =
-      std::max(duration_cast<seconds>(BudgetOf(kind).allows_from() - now), seconds(0)) + seconds(1);
+      std::max(duration_cast<seconds>(purses_[kind].budget.allows_from() - now), seconds(0)) +
+      seconds(1);
   return answer;
 }
 
@@ -113,7 +112,7 @@ PageCache::Answer PageCache::Plain(const Page& page, Time now) const {
 
 // Returns the budget to charge for a new page; null if all are spent.
 CpuBudget* PageCache::WhoPays(std::size_t kind, Time now) {
-  CpuBudget& budget = BudgetOf(kind);
+  CpuBudget& budget = purses_[kind].budget;
   if (budget.Allows(now)) return &budget;
   if (shared_budget_.Allows(now)) return &shared_budget_;
   // The first page of a kind is made on credit: there are few kinds.
@@ -153,7 +152,7 @@ bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
 
 // Compresses the page. Without memory for that, it is sent uncompressed.
 void PageCache::Pack(std::size_t kind, Page* page) {
-  const double took = Charge(&BudgetOf(kind), [&] {
+  const double took = Charge(&purses_[kind].budget, [&] {
     std::optional<std::string> packed = Gzip(*page->body);
     if (!packed.has_value()) return;
     page->packed = std::make_shared<const std::string>(*std::move(packed));

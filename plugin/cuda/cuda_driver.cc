@@ -9,6 +9,9 @@ bool FindCalls(void* library, CudaDriver* driver) {
   if (!FindCall(library, "cuCtxGetId", &driver->context_get_id)) {
     driver->context_get_id = [](CudaContext, uint64_t*) { return kCudaInvalidContext; };
   }
+  if (!FindCall(library, "pulseSimulatedDeviceIndex", &driver->simulated_device_index)) {
+    driver->simulated_device_index = nullptr;
+  }
   return FindCall(library, "cuCtxGetCurrent", &driver->context_get_current) &&
          FindCall(library, "cuCtxSetCurrent", &driver->context_set_current) &&
          FindCall(library, "cuCtxGetDevice", &driver->context_get_device) &&

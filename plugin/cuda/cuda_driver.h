@@ -48,6 +48,9 @@ struct CudaDriver {
   int (*event_elapsed_time)(float* milliseconds, CudaEvent begin, CudaEvent end);
   int (*stream_is_capturing)(CudaStream stream, int* status);
   int (*exchange_capture_mode)(int* mode);
+  // Returns the device's index on the node. Null except in the simulated driver of `pulse demo`
+  // (simulation/driver.cc): a simulated GPU has no entry in /proc/driver/nvidia.
+  int (*simulated_device_index)();
 
   // Null when there is no driver library, or one that lacks a call. The same answer for the life of
   // the process and of its children.

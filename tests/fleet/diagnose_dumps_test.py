@@ -151,6 +151,18 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertIn("4 of 4 dumps could be used", text)
         self.assertNotIn("pid 0", text)
 
+    def test_our_own_dumps_of_a_running_job_blame_nobody(self):
+        """They say when they were written: work that has been in flight for a moment is not stalled."""
+        ranks = job(waiting=3)
+        called = max(rank.clock for rank in ranks)
+        for age, status in ((1, 0), (60, HANG)):
+            self.write({rank.rank: dict(rank.dump(), written_time_ns=called + age * 10**9) for rank in ranks})
+            answer = self.ask(status)
+            self.assertEqual(self.named(answer), {3: "rank_not_called"} if status == HANG else {})
+        # PyTorch writes a dump when a call has timed out.
+        self.write({0: ranks[0].dump()})
+        self.assertEqual(self.named(self.ask(HANG)), {3: "rank_not_called"})
+
     def test_json_says_the_same(self):
         ranks = job(waiting=3)
         for rank in ranks:

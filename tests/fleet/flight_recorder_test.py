@@ -55,6 +55,7 @@ class FlightRecorderTest(unittest.TestCase):
         self.assertEqual(sorted(dumps), [4, 5])
         for dump in dumps.values():
             self.assertEqual(dump["version"], "2.4")
+            self.assertEqual(dump["written_time_ns"], 1760000100 * 10**9)
             group = dump["pg_config"][COMM]
             self.assertEqual(group, {"name": COMM, "desc": "dp", "ranks": "[4, 5]"})
             self.assertEqual(ast.literal_eval(group["ranks"]), [4, 5])

@@ -126,7 +126,7 @@ class DemoTest(unittest.TestCase):
             lambda: self.communicator()["ranks"][0]["operations"][0]["calls"] > calls,
             "something moves")
         demo.wait_for("Now rank %d is late by 40 %%" % LATE)
-        demo.wait_for(r"page says SLOW\. Rank %d \(pid %d\) " % (LATE, pids[LATE]))
+        demo.wait_for(r"page says SLOW\. Rank %d \(pid %d, GPU %d\) " % (LATE, pids[LATE], LATE))
         self.assertEqual(self.communicator()["straggler"]["rank"], LATE)
         self.assertEqual(json_fields.of_page(self.answer()), [])
         latencies = {rank["rank"]: next(each for each in rank["latencies"]
@@ -139,8 +139,8 @@ class DemoTest(unittest.TestCase):
                 self.assertGreater(latency["p99"], 10 * latencies[LATE]["p50"])
 
         demo.wait_for("rank %d has stopped calling" % SILENT)
-        demo.wait_for(r"page says HANG\. Rank %d \(pid %d\) has not called AllReduce" %
-                      (SILENT, pids[SILENT]))
+        demo.wait_for(r"page says HANG\. Rank %d \(pid %d, GPU %d\) has not called AllReduce" %
+                      (SILENT, pids[SILENT], SILENT))
         # One of them may have waited long enough before the others have.
         cluster.wait_until(lambda: self.communicator()["hang"]["waiting"] == [0, 2, 3],
                            "all others wait")

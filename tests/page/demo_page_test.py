@@ -35,7 +35,7 @@ class DemoPageTest(unittest.TestCase):
         self.assertRegex(page.text("#verdict"), r"waits for rank 2")
         page.wait("document.title.startsWith('HANG ')")
         self.assertRegex(page.text("#verdict"), r"\"dp\" has made no progress")
-        self.assertRegex(page.text("#verdict"), r"Rank 1 \(pid \d+\) has not called AllReduce")
+        self.assertRegex(page.text("#verdict"), r"Rank 1 \(pid \d+, GPU 1\) has not called AllReduce")
         suspect = "document.querySelector('details.communicator tr.suspect')"
         self.assertEqual(page.wait(suspect + " && %s.cells[0].innerText" % suspect), "▶▶ suspect 1")
         page.wait("!/^(HANG|NO ANSWER) /.test(document.title)")

@@ -79,8 +79,8 @@ Events& AllEvents() {
 
 thread_local int t_capture_mode = kModeGlobal;
 int g_context;  // the only one; only its address is used
-// Set before the plugin calls.
-unsigned char g_device = 0;
+// Set before the plugin calls; -1: a job that numbers no GPUs.
+int g_device = -1;
 
 }  // namespace
 
@@ -92,9 +92,7 @@ using nccl_pulse::simulation::Stream;
 // NOLINTBEGIN(readability-identifier-naming): the driver's names.
 extern "C" {
 
-void pulseSimulatedDevice(int number) {
-  nccl_pulse::simulation::g_device = static_cast<unsigned char>(number);
-}
+void pulseSimulatedDevice(int number) { nccl_pulse::simulation::g_device = number; }
 int pulseSimulatedDeviceIndex() { return nccl_pulse::simulation::g_device; }
 
 int cuCtxGetCurrent(void** context) {
@@ -112,12 +110,12 @@ int cuCtxGetDevice(int* device) {
 }
 int cuDeviceGetUuid_v2(unsigned char* uuid, int) {
   std::memset(uuid, 0, 16);
-  uuid[15] = nccl_pulse::simulation::g_device;
+  uuid[15] = static_cast<unsigned char>(std::max(nccl_pulse::simulation::g_device, 0));
   return nccl_pulse::simulation::kSuccess;
 }
 int cuDeviceGetPCIBusId(char* text, int length, int) {
   std::snprintf(text, static_cast<size_t>(length), "0000:00:%02x.0",
-                nccl_pulse::simulation::g_device);
+                static_cast<unsigned>(std::max(nccl_pulse::simulation::g_device, 0)));
   return nccl_pulse::simulation::kSuccess;
 }
 

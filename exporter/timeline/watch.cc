@@ -56,6 +56,10 @@ JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& 
 void JobWatch::Begin() {
   seen_.clocks = MeasureClocks(addresses_, options_.client);
   AskCommunicators();
+  if (LiveUnseen() == 0) return;
+  for (Endpoint& endpoint : endpoints_) {
+    for (Communicator& each : endpoint.communicators) each.had_ended = !each.is_live;
+  }
 }
 
 void JobWatch::MeasureClocksAgain() {
@@ -246,6 +250,7 @@ void JobWatch::LookAtAll() {
     // A failed endpoint is not asked again for each of its communicators.
     if (!endpoints_[i].failure.empty()) continue;
     for (const Communicator& each : endpoints_[i].communicators) {
+      if (each.had_ended) continue;
       questions[!each.is_live ? kEnded : each.is_seen ? kSeen : kUnseen].push_back({i, each.id});
     }
   }

@@ -79,9 +79,11 @@ GpuIdentity FindCurrentGpu(const CudaDriver* driver) {
   if (driver == nullptr || driver->context_get_device(&device) != kCudaSuccess) return gpu;
   if (driver->device_get_uuid(uuid, device) == kCudaSuccess) gpu.uuid = FormatUuid(uuid);
   if (driver->device_get_pci_bus_id(bus_id, sizeof(bus_id), device) == kCudaSuccess) {
-    gpu.index = driver->simulated_device_index != nullptr
-                    ? absl::StrCat(driver->simulated_device_index())
-                    : FindNodeIndex(absl::AsciiStrToLower(bus_id));
+    if (driver->simulated_device_index == nullptr) {
+      gpu.index = FindNodeIndex(absl::AsciiStrToLower(bus_id));
+    } else if (driver->simulated_device_index() >= 0) {
+      gpu.index = absl::StrCat(driver->simulated_device_index());
+    }
     std::string text = absl::AsciiStrToUpper(bus_id);  // "0000:18:00.0"
     // dcgm-exporter writes the domain with eight digits.
     if (text.find(':') == 4) text.insert(0, "0000");

@@ -7,6 +7,7 @@ Each case runs twice: a job with the plugin and PyTorch's Flight Recorder, and t
 RAS, NVML and /proc describe. Rank 1 is at fault at a random step. FOLDER gets each tool's output, and table.md:
 
   right N s    the rank at fault and no other, N seconds after the fault
+  among N      ranks of which one is at fault; two ranks that differ can't be told apart
   wrong        another rank
   nobody       something is wrong, and no rank is named
   silent       nothing is said
@@ -232,7 +233,9 @@ def goes_on(out):
 def verdict(ranks, is_said, begin):
     """A cell: `ranks` that a tool names, whether it says that something is wrong."""
     if ranks:
-        return "right %.0f s" % (time.time() - begin) if ranks == [CULPRIT] else "wrong (%s)" % ranks
+        if ranks == [CULPRIT]:
+            return "right %.0f s" % (time.time() - begin)
+        return "among %d, %.0f s" % (len(ranks), time.time() - begin) if CULPRIT in ranks else "wrong (%s)" % ranks
     return "nobody" if is_said else "silent"
 
 

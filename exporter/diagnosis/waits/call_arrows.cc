@@ -192,8 +192,7 @@ uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
   for (const Member& other : waits.members) {
     const bool has_passed = other.is_live() && other.doing == Doing::kNotBegun &&
                             other.is_front_exact && other.front > number &&
-                            other.front <= each.called &&
-                            WaitsForAll(OpOf(other, other.front - 1));
+                            other.front <= each.called && WaitsForAll(OpOf(other, other.front - 1));
     if (has_passed && !IsAtFront(each)) number = other.front;
   }
   const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);

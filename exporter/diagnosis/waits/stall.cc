@@ -387,7 +387,8 @@ class StallMaker {
     }
     for (const Member& each : stall_.waits->members) {
       const bool is_known = each.is_front_exact && each.doing == Doing::kInside;
-      if (is_known && each.front <= most && WaitsForAll(OpOf(each, each.front))) behind.push_back(each.rank);
+      if (is_known && each.front <= most && WaitsForAll(OpOf(each, each.front)))
+        behind.push_back(each.rank);
     }
     return behind;
   }

@@ -35,7 +35,7 @@ Asks all endpoints of a job and names the rank that blocks it: host, GPU, pid, s
 first. Tables of the suspects and of the waiting processes follow. The job is not modified.
 
 Without an address, the endpoints of this host are asked. Jobs on this host whose processes run without NCCL
-Pulse are diagnosed by NCCL's RAS, NVML and /proc, in 15 s: docs/without-the-plugin.md.
+Pulse, or whose endpoint gives no data, are diagnosed by NCCL's RAS, NVML and /proc, in 15 s: docs/without-the-plugin.md.
 
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
@@ -107,9 +107,11 @@ Asked Ask(Question* asked, JobLook* look, std::string* error) {
   return Asked::kLooked;
 }
 
-// Diagnoses this host's jobs without the plugin, printing nothing else about them.
-outside::Looks LookAtRest(const Question& question) {
+// Diagnoses this host's jobs without the plugin, or whose endpoint gave no data, printing nothing
+// else about them.
+outside::Looks LookAtRest(const Question& question, bool is_endpoint_silent) {
   outside::Options options;
+  options.is_endpoint_silent = is_endpoint_silent;
   options.asks_ras = question.options.ras.has_value();
   if (!fleet_flags.ras.empty()) options.ras = question.options.ras;
   options.hang_after = question.options.hang_after.value_or(options.hang_after);
@@ -188,7 +190,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
   const bool is_here = !IsAnyNamed();
   outside::Looks rest;
-  if (is_here) rest = LookAtRest(question);
+  if (is_here) rest = LookAtRest(question, false);
   for (const std::size_t mixed : rest.mixed) {
     const auto& processes = rest.jobs[mixed].set.processes;
     question.options.outside.insert(question.options.outside.end(), processes.begin(),
@@ -203,6 +205,8 @@ int Run(const std::vector<std::string>& arguments) {
     case Asked::kBadUsage:
       return Fail(kUsageError, error);
   }
+  const bool is_silent = look.heard == 0 && !question.fleet.is_nobody_here;
+  if (is_here && is_silent) rest = LookAtRest(question, true);
   if (look.heard != 0) DropReported(look, &rest);
   int status = look.heard == 0 && !rest.jobs.empty() ? 0 : StatusOf(look);
   if (look.heard != 0 || rest.jobs.empty()) {

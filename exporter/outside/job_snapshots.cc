@@ -385,6 +385,10 @@ bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {
          });
 }
 
-std::vector<Job> JobsOf(const Observation& seen) { return Maker(seen).Make(); }
+std::vector<Job> JobsOf(const Observation& seen) {
+  std::vector<Job> jobs = Maker(seen).Make();
+  for (Job& job : jobs) job.is_endpoint_silent = seen.is_endpoint_silent;
+  return jobs;
+}
 
 }  // namespace nccl_pulse::outside

@@ -55,6 +55,7 @@ struct Observation {
   std::vector<HostGpu> gpus;           // since before_ns, or as far back as NVML remembers
   std::set<std::string> addresses;     // of this host
   std::string hostname;
+  bool is_endpoint_silent = false;  // see Options
 };
 
 // True if a count of this communicator went back: one of the answers was wrong, and RAS is asked
@@ -81,6 +82,7 @@ struct Job {
   std::size_t moved = 0;                     // communicators whose counts moved
   bool is_creating = false;
   bool has_counts = false;                      // RAS knows it
+  bool is_endpoint_silent = false;              // see Options
   std::size_t busy = 0, idle = 0, unclear = 0;  // places, by their GPUs
 };
 

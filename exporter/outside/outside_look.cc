@@ -89,6 +89,7 @@ class OutsideLook::Impl {
   bool Begin(Looks* looks) {
     seen_.addresses = sources_.addresses;
     seen_.hostname = sources_.hostname;
+    seen_.is_endpoint_silent = options_.is_endpoint_silent;
     start_ns_ = sources_.now_realtime_ns();
     seen_.gpus = sources_.gpus(start_ns_ - kMostGpuWindowNs);
     HostProcesses here = Processes();
@@ -144,6 +145,12 @@ class OutsideLook::Impl {
   enum class Measured { kNone, kSome, kAll };
 
   HostProcesses Processes() const {
+    HostProcesses here = AllProcesses();
+    for (HostProcess& each : here.processes) each.has_plugin &= !options_.is_endpoint_silent;
+    return here;
+  }
+
+  HostProcesses AllProcesses() const {
     if (!options_.is_of_gpus) return sources_.processes(nullptr);
     std::vector<int32_t> pids;
     for (const HostGpu& gpu : seen_.gpus) pids.insert(pids.end(), gpu.pids.begin(), gpu.pids.end());

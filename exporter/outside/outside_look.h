@@ -49,6 +49,8 @@ struct Options {
   bool asks_ras = true;
   std::optional<Address> ras;  // none: where the processes of this host say, and the default
   std::chrono::milliseconds hang_after{10000};
+  // The endpoints of this host gave no data, so processes with the plugin are looked at, too.
+  bool is_endpoint_silent = false;
   bool is_of_gpus = false;  // reads no process that NVML doesn't see on a GPU
   int64_t since_ns = 0;     // GPUs have waited since then, Unix time; 0: since the first answer
 };

@@ -11,13 +11,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse::outside {
 namespace {
 
 constexpr std::size_t kMostNamed = 4;
-constexpr char kOfJob[] = " of a job without NCCL Pulse";
+
+const char* JobWords(const Job& job) {
+  return job.is_endpoint_silent ? "a job whose endpoint gave no data" : "a job without NCCL Pulse";
+}
 
 struct Named {
   const RasCommunicator* communicator = nullptr;
@@ -82,8 +86,9 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
     return absl::StrCat(is_one ? " Its GPU is busy" : " Their GPUs are busy",
                         ": its work may wait for something else.");
   }
-  return job.busy == 0 && job.idle == 0 ? " Its GPU isn't known here: NVML sees this host alone."
-                                        : "";
+  return job.busy + job.idle + job.unclear == 0
+             ? " Its GPU isn't known here: NVML sees this host alone."
+             : "";
 }
 
 std::string Verb(bool is_one, const char* one, const char* several) {
@@ -149,8 +154,7 @@ std::string RanksHereWords(const Job& job) {
 // All GPUs have run nothing, which happens in a first communicator that is never created, too.
 std::string CreatingWords(const Job& job, const std::string& time) {
   if (job.is_creating) {
-    return absl::StrCat("A communicator of a job without NCCL Pulse has been in creation for ",
-                        time,
+    return absl::StrCat("A communicator of ", JobWords(job), " has been in creation for ", time,
                         ", and its GPUs have run nothing. Which rank hasn't joined isn't known: "
                         "compare the stacks (py-spy dump).");
   }
@@ -186,13 +190,13 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   }
   if (named.empty()) {
     return absl::StrCat(
-        "no rank", kOfJob,
+        "no rank of ", JobWords(job),
         " is named: its ranks wait, and which rank they wait for can't be seen from outside", tail);
   }
   std::vector<std::string> names;
   for (std::size_t i = 0; i < named.size() && i < kMostNamed; ++i) names.push_back(Name(named[i]));
   if (named.size() > kMostNamed) names.push_back(absl::StrCat(named.size() - kMostNamed, " more"));
-  const std::string who = absl::StrCat(absl::StrJoin(names, "; "), kOfJob, " ");
+  const std::string who = absl::StrCat(absl::StrJoin(names, "; "), " of ", JobWords(job), " ");
   const bool is_one = named.size() == 1;
   const Named& first = named.front();
   switch (root.verdict) {
@@ -234,16 +238,16 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
 std::string SummaryWords(const Job& job, int64_t stood_ns) {
   const std::string time = DurationWords(stood_ns);
   if (job.moved != 0) {
-    return absl::StrCat("A job without NCCL Pulse launches collectives: ", job.moved, " of ",
+    return absl::StrCat(Capital(JobWords(job)), " launches collectives: ", job.moved, " of ",
                         job.communicators.size(), " communicators moved within ", time, ".");
   }
   if (job.idle != 0 && job.busy == 0 && job.unclear == 0) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
-    return absl::StrCat("The GPUs of a job without NCCL Pulse have run nothing for ", time,
+    return absl::StrCat("The GPUs of ", JobWords(job), " have run nothing for ", time,
                         ": no rank waits inside NCCL.");
   }
   return absl::StrCat(
-      "A job without NCCL Pulse has launched no counted collective for ", time, ". ",
+      Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",
       job.busy + job.idle == 0 ? "Whether its GPUs wait can't be seen here."
       : job.busy == job.places.size()
           ? "Its GPUs are all busy: they wait for each other, or replay CUDA graphs, which aren't "
@@ -274,6 +278,9 @@ std::string SourceWords(const Job& job, const std::string& nccl_version, bool ha
     from = absl::StrCat("NCCL's RAS",
                         nccl_version.empty() ? "" : absl::StrCat(" (", nccl_version, ")"),
                         has_nvml ? ", " : " and ", from);
+  }
+  if (job.is_endpoint_silent) {
+    return absl::StrCat("From ", from, ": the job's endpoint gave no data.");
   }
   return absl::StrCat("From ", from,
                       ". Sizes, times and calls in graphs need the plugin: "

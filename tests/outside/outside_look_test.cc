@@ -512,6 +512,22 @@ TEST(OutsideLook, ProcessesWithThePluginAreLeftToTheirEndpoint) {
   EXPECT_NE(host.Sentence().find("rank 1 "), std::string::npos);
 }
 
+// The process that serves the endpoint is stopped.
+TEST(OutsideLook, ProcessesWhoseEndpointIsSilentAreLookedAt) {
+  Host host;
+  for (HostProcess& process : host.processes) process.has_plugin = true;
+  host.options.is_endpoint_silent = true;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes[2].state = RunState::kStopped;
+  host.gpus[2].use = GpuUse::kIdle;
+  EXPECT_NE(host.Sentence().find("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job whose endpoint "
+                                 "gave no data is stopped by a signal (state T)"),
+            std::string::npos);
+  EXPECT_NE(JobText(host.looks.jobs[0]).find("NVML and /proc: the job's endpoint gave no data.\n"),
+            std::string::npos);
+}
+
 TEST(OutsideLook, AJobOfOneGpuIsNotMentioned) {
   Host host(1);
   EXPECT_TRUE(host.Look().jobs.empty());

@@ -276,7 +276,11 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
       return false;
     }
     question->is_this_host = true;
-    question->endpoints = FindLocalEndpoints(question->client, question->is_https);
+    std::vector<SilentPort> silent;
+    question->endpoints = FindLocalEndpoints(question->client, question->is_https, &silent);
+    if (question->endpoints.empty()) {
+      for (const SilentPort& each : silent) question->endpoints.push_back(each.address);
+    }
     question->is_nobody_here = question->endpoints.empty();
     // Queried once more, to report why it does not answer.
     if (question->is_nobody_here) {

@@ -279,6 +279,7 @@ int Run(const std::vector<std::string>& arguments) {
   sources.hostname = NodeName();
   const auto rest = std::make_shared<OutsideThread>(OutsideHangAfter, std::move(sources));
   wanted.server.source = [rest](const ReadWish&) { return rest->watch.Snapshots(RealtimeNs()); };
+  wanted.server.without_plugin = [rest] { return rest->watch.Processes(); };
 
   const std::unique_ptr<Server> server = Server::Start(std::move(wanted.server), &error);
   if (server == nullptr) {

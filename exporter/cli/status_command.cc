@@ -10,6 +10,7 @@
 #include <ctime>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,11 +19,14 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/realtime_clock.h"
+#include "exporter/base/seconds.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/status/calls_table.h"
 #include "exporter/cli/status/status_table.h"
+#include "exporter/exposition/communicators_json.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/outside/outside_look.h"
@@ -72,7 +76,8 @@ It reads the node's endpoint, so it also works while a job hangs.
   P50, P99   of the operation named above the table, from timed calls
   BUS        its bus bandwidth, as nccl-tests reports it
 
-Processes of this host that use NCCL without the plugin are listed on standard error.
+Processes that use NCCL without the plugin are listed last: those that the agent finds, without an address also
+those of this host.
 
 "as of N s ago" in the first line: the endpoint is out of CPU budget and sent an older answer.
 
@@ -232,6 +237,13 @@ std::string FirstOfThisHost(bool* is_one_left_out) {
   return found.front().name();
 }
 
+// The processes of this host, for an endpoint that doesn't list them.
+Json WithoutPluginHere() {
+  const outside::Sources sources = outside::SourcesOfThisHost();
+  return WithoutPluginJson(outside::WithoutPlugin(sources.processes(nullptr).processes,
+                                                  sources.gpus(sources.now_realtime_ns())));
+}
+
 int ExitStatus(const Json& page, bool is_one_left_out) {
   switch (FindingOf(page)) {
     case Finding::kHang:
@@ -302,18 +314,23 @@ int Run(const std::vector<std::string>& arguments) {
   if (flags.watch) return Watch(endpoint, json, options, interval);
 
   std::optional<Json> page = Look(endpoint, is_nobody_here);
-  const std::string unmeasured =
-      is_search && !json ? outside::UnmeasuredWords(outside::SourcesOfThisHost()) : "";
-  if (!unmeasured.empty()) Fail(0, unmeasured);
-  if (!page) return kNoAnswer;
+  // An agent lists them; a job's own server does not.
+  Json without = page ? At(*page, "without_plugin") : Json();
+  if (is_search && !without.is_array()) without = WithoutPluginHere();
+  if (!page) {
+    std::fputs(WithoutPluginLines(without, Seconds(RealtimeNs())).c_str(), stderr);
+    return kNoAnswer;
+  }
+  (*page)["without_plugin"] = without;
   if (json) {
     std::printf("%s\n", JsonText(*page, 2).c_str());
     return ExitStatus(*page, is_one_left_out);
   }
   // A second poll, for the rates.
   absl::SleepFor(interval);
-  const std::optional<Json> later = Look(endpoint);
+  std::optional<Json> later = Look(endpoint);
   if (!later) return kNoAnswer;
+  (*later)["without_plugin"] = std::move(without);
   const std::string table = StatusTable(*later, &*page, ForScreen(options));
   std::fputs(table.c_str(), stdout);
   if (!calls_of.empty()) {

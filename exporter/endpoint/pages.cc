@@ -159,7 +159,9 @@ std::vector<Family> Pages::ReadFamilies(PageFormat format) {
 std::string Pages::MakeCommunicators() {
   const SnapshotSet set = ReadAll();
   const int64_t now_ns = RealtimeNs();
-  return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns));
+  const auto without = options_.without_plugin ? options_.without_plugin() : std::nullopt;
+  return CommunicatorsJson(set, now_ns, diagnosis_.Update(set, now_ns),
+                           without ? &*without : nullptr);
 }
 
 std::string Pages::MakeSnapshots() {

@@ -5,11 +5,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "exporter/base/log_level.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
+#include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/static_labels.h"
 #include "exporter/http/guard.h"
@@ -25,6 +28,9 @@ struct ServerOptions {
   // Reads the snapshots. Called on the server thread, at most once per kPageLifetime for each kind
   // of page. May throw.
   std::function<SnapshotSet(const ReadWish& wish)> source;
+  // Processes of this host that use NCCL without the plugin; nothing: not known. Called as `source`;
+  // null: nothing looks for them.
+  std::function<std::optional<std::vector<ProcessWithoutPlugin>>()> without_plugin;
   LogFunction log;
   // This process' segment, to hand over to the node's server. Null or empty: serves itself, on the
   // next free port if another process serves. Must outlive the server.

@@ -360,8 +360,22 @@ void AddEnded(const std::vector<ProcessSnapshot>& ended, const SameIds& same_ids
 
 }  // namespace
 
+Json WithoutPluginJson(const std::vector<ProcessWithoutPlugin>& processes) {
+  Json json = Json::array();
+  for (const ProcessWithoutPlugin& each : processes) {
+    json.push_back({{"pid", each.pid},
+                    {"user", each.user >= 0 ? Json(each.user) : Json(nullptr)},
+                    {"global_rank", TextOrNull(each.global_rank)},
+                    {"gpus", each.gpus},
+                    {"nccl", TextOrNull(each.nccl_version)},
+                    {"since", TimeOrNull(each.start_realtime_ns)}});
+  }
+  return json;
+}
+
 std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
-                              const DiagnosisResult& diagnosis) {
+                              const DiagnosisResult& diagnosis,
+                              const std::vector<ProcessWithoutPlugin>* without_plugin) {
   RanksById by_id;
   const SameIds same_ids(snapshots);
   for (const ProcessSnapshot& process : snapshots.processes) {
@@ -396,9 +410,12 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
                              {"operations", OperationsOfAllRanks(snapshots_of_ranks)},
                              {"ranks", std::move(list)}});
   }
-  const Json json = {{"time", SecondsToMicrosecond(now_realtime_ns)},
-                     {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
-                     {"communicators", std::move(communicators)}};
+  const Json json = {
+      {"time", SecondsToMicrosecond(now_realtime_ns)},
+      {"health", HealthJson(HealthOf(snapshots, diagnosis, now_realtime_ns))},
+      {"communicators", std::move(communicators)},
+      {"without_plugin",
+       without_plugin == nullptr ? Json(nullptr) : WithoutPluginJson(*without_plugin)}};
   return JsonText(json) + "\n";
 }
 

@@ -9,15 +9,29 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
 #include "metrics/snapshot.h"
+#include "nlohmann/json_fwd.hpp"
 
 namespace nccl_pulse {
 
+// A process of this host that uses NCCL without the plugin.
+struct ProcessWithoutPlugin {
+  int32_t pid = 0;  // in the endpoint's PID namespace
+  int64_t user = -1;
+  std::string global_rank, nccl_version;  // "": not known
+  std::vector<int> gpus;                  // NVML's indices
+  int64_t start_realtime_ns = 0;
+};
+nlohmann::ordered_json WithoutPluginJson(const std::vector<ProcessWithoutPlugin>& processes);
+
+// `without_plugin`: null if nothing looks for such processes.
 std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
-                              const DiagnosisResult& diagnosis = {});
+                              const DiagnosisResult& diagnosis = {},
+                              const std::vector<ProcessWithoutPlugin>* without_plugin = nullptr);
 
 }  // namespace nccl_pulse
 

@@ -20,6 +20,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "exporter/base/descriptor.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
@@ -55,9 +56,21 @@ std::string ReadWhole(int folder, const char* name, std::size_t limit) {
   return text;
 }
 
+constexpr std::string_view kNccl = "/libnccl.so", kPlugin = "libnccl-profiler-pulse";
+
+// Returns "2.28.9" for "/libnccl.so.2.28.9"; "": the name has no version, or isn't whole.
+std::string VersionIn(std::string_view text) {
+  const std::size_t at = text.find(kNccl);
+  if (at == text.npos) return "";
+  text.remove_prefix(at + kNccl.size());
+  const std::size_t end = text.find_first_not_of(".0123456789");
+  if (end == text.npos || !absl::ConsumePrefix(&text, ".")) return "";
+  const std::string_view version = text.substr(0, end - 1);
+  return std::count(version.begin(), version.end(), '.') == 2 ? std::string(version) : "";
+}
+
 // True if it has NCCL loaded; `otherwise` if only its user may read its maps.
 bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
-  constexpr std::string_view kNccl = "/libnccl.so", kPlugin = "libnccl-profiler-pulse";
   bool has_nccl = false;
   std::string text;  // the last piece, and the end of the one before
   const int error = ReadPieces(folder, "maps", kMostMapsBytes, [&](std::string_view piece) {
@@ -65,9 +78,11 @@ bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
     text.append(piece);
     has_nccl |= absl::StrContains(text, kNccl);
     process->has_plugin |= absl::StrContains(text, kPlugin);
+    if (process->nccl_version.empty()) process->nccl_version = VersionIn(text);
     return !(has_nccl && process->has_plugin);
   });
-  return has_nccl || (otherwise && (error == EACCES || error == EPERM));
+  process->is_guess = otherwise && (error == EACCES || error == EPERM);
+  return has_nccl || process->is_guess;
 }
 
 RunState StateOf(int folder, int64_t* start_realtime_ns) {

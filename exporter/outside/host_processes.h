@@ -37,6 +37,8 @@ struct HostProcess {
   int64_t start_realtime_ns = 0;
   RunState state{};
   bool has_plugin = false;
+  bool is_guess = false;     // on a GPU, and its maps can't be read
+  std::string nccl_version;  // "2.28.9", if the library's file name has it
   // "": not set, or not readable.
   std::string global_rank, world_size, local_world_size, slurm_job_id;
   std::string ras_address;

@@ -152,10 +152,7 @@ class OutsideLook::Impl {
 
   HostProcesses AllProcesses() const {
     if (!options_.is_of_gpus) return sources_.processes(nullptr);
-    std::vector<int32_t> pids;
-    for (const HostGpu& gpu : seen_.gpus) pids.insert(pids.end(), gpu.pids.begin(), gpu.pids.end());
-    std::sort(pids.begin(), pids.end());
-    pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+    const std::vector<int32_t> pids = PidsOn(seen_.gpus);
     return sources_.processes(&pids);
   }
 
@@ -348,23 +345,27 @@ bool OutsideLook::Begin(Looks* looks) { return impl_->Begin(looks); }
 int64_t OutsideLook::begin_ns() const { return impl_->begin_ns(); }
 Looks OutsideLook::End() { return impl_->End(); }
 
-std::string UnmeasuredWords(const Sources& sources) {
-  const std::vector<HostProcess> processes = sources.processes(nullptr).processes;
-  const auto is_without = [](const HostProcess& each) { return !each.has_plugin; };
-  if (std::none_of(processes.begin(), processes.end(), is_without)) return "";
-  const std::vector<HostGpu> gpus = sources.gpus(sources.now_realtime_ns() - kLeastGpuWindowNs);
-  constexpr std::size_t kMostNamed = 8;
-  std::size_t count = 0;
-  std::string names;
+std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus) {
+  std::vector<int32_t> pids;
+  for (const HostGpu& gpu : gpus) pids.insert(pids.end(), gpu.pids.begin(), gpu.pids.end());
+  std::sort(pids.begin(), pids.end());
+  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+  return pids;
+}
+
+std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
+                                                const std::vector<HostGpu>& gpus) {
+  std::vector<ProcessWithoutPlugin> found;
   for (const HostProcess& each : processes) {
-    if (!is_without(each) || !MayBeRank(each, gpus) || ++count > kMostNamed) continue;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", each.pid,
-                    each.global_rank.empty() ? "" : absl::StrCat(" (rank ", each.global_rank, ")"));
+    if (each.has_plugin || each.is_guess || !MayBeRank(each, gpus)) continue;
+    found.push_back(
+        {each.pid, each.user, each.global_rank, each.nccl_version, {}, each.start_realtime_ns});
+    for (const HostGpu& gpu : gpus) {
+      const bool is_on = std::find(gpu.pids.begin(), gpu.pids.end(), each.pid) != gpu.pids.end();
+      if (is_on) found.back().gpus.push_back(gpu.index);
+    }
   }
-  if (count == 0) return "";
-  if (count > kMostNamed) absl::StrAppend(&names, " and ", count - kMostNamed, " more");
-  return absl::StrCat("without the plugin: pid", count == 1 ? " " : "s ", names,
-                      ". pulse diagnose looks at them");
+  return found;
 }
 
 Sources SourcesOfThisHost() {

@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "exporter/exposition/communicators_json.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/ras_report.h"
@@ -63,8 +64,12 @@ struct Looks {
   std::vector<std::string> notes;  // what could not be asked, and why
 };
 
-// "without the plugin: pids 1018 (rank 0), 1019 (rank 1). ..."; "": this host has no such process.
-std::string UnmeasuredWords(const Sources& sources);
+// Returns the pids that NVML sees, in order, each once.
+std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus);
+
+// Returns the processes that use NCCL without the plugin, and a GPU if NVML can say.
+std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
+                                                const std::vector<HostGpu>& gpus);
 
 // A look in two halves, the threshold apart.
 class OutsideLook {

@@ -29,6 +29,7 @@ void OutsideWatch::Round() {
   const int64_t window_ns = std::clamp(hang_after_ns / 2, kLeastWindowNs, kMostWindowNs);
   const int64_t now_ns = sources_.now_realtime_ns();
   const std::vector<HostGpu> gpus = sources_.gpus(now_ns - window_ns);
+  List(gpus, now_ns);
   const bool is_any_waiting = std::any_of(gpus.begin(), gpus.end(), [](const HostGpu& gpu) {
     return gpu.use == GpuUse::kBusy && !gpu.pids.empty();
   });
@@ -50,6 +51,21 @@ void OutsideWatch::Round() {
   if (looks.moved != 0) return LeaveAlone(now_ns);
   Publish(std::move(looks), sources_.now_realtime_ns());
   next_ns_ = now_ns + window_ns;
+}
+
+void OutsideWatch::List(const std::vector<HostGpu>& gpus, int64_t now_ns) {
+  const std::vector<int32_t> pids = PidsOn(gpus);
+  if (pids == listed_pids_ && now_ns < list_again_ns_) return;
+  listed_pids_ = pids;
+  list_again_ns_ = now_ns + std::chrono::nanoseconds(kListAgain).count();
+  auto found = WithoutPlugin(sources_.processes(&pids).processes, gpus);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  without_plugin_ = std::move(found);
+}
+
+std::optional<std::vector<ProcessWithoutPlugin>> OutsideWatch::Processes() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return without_plugin_;
 }
 
 void OutsideWatch::Publish(Looks looks, int64_t now_ns) {

@@ -19,6 +19,7 @@ if (/^https?:\/\/[\w.:[\]-]+\/$/.test(watcher)) {
 const history = new History();
 const recent = new Recent();
 const communicators = new CommunicatorList(byId('communicators'), byId('hidden'));
+const withoutPlugin = new WithoutPluginTable(byId('without'));
 let page = null;
 let answeredAt = 0;  // performance.now()
 let failure = '';
@@ -125,6 +126,7 @@ function show() {
   const title = `${state}${host}${host === 'NCCL Pulse' ? '' : ' - NCCL Pulse'}`;
   if (document.title !== title) document.title = title;
   communicators.update(page, history, byId('recent').checked ? recent : null, byId('filter').value, byId('ended').checked);
+  withoutPlugin.update(page);
 }
 
 // Marks old answers, which must not look like new ones.

@@ -29,7 +29,7 @@ class AgentOutsideTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.nvml = os.path.join(folder.name, "nvml")
-        library = os.path.join(folder.name, "libnccl.so.2")
+        library = os.path.join(folder.name, "libnccl.so.2.28.9")
         with open(library, "wb") as file:
             file.write(b"x" * 4096)
         self.counts = [500, 499, 500]
@@ -77,6 +77,12 @@ class AgentOutsideTest(unittest.TestCase):
     def test_a_hang_is_one_like_any_other(self):
         port = self.agent()
         wait_until(lambda: get(port, "/healthz"), "the agent serves")
+        page = lambda: json.loads(get(port, "/api/v1/communicators")[1])
+        wait_until(lambda: page()["without_plugin"], "the agent lists them")
+        self.assertEqual([(each["pid"], each["global_rank"], each["gpus"]) for each in page()["without_plugin"]],
+                         [(process.pid, str(rank), [rank]) for rank, process in enumerate(self.ranks)])
+        shown = subprocess.run([PULSE, "status", "127.0.0.1:%d" % port], capture_output=True, text=True, check=False)
+        self.assertIn("pid %d, rank 2, GPU 2, NCCL 2.28.9, for " % self.ranks[2].pid, shown.stdout)
         self.set_gpus([(100, 0), (0, 0), (100, 0)])
         hangs = lambda: self.lines_of(port, "nccl_hang_start_timestamp_seconds{")
         wait_until(hangs, "the agent finds it")

@@ -65,6 +65,7 @@ TEST_F(HostProcessesTest, OnesWithNccl) {
   EXPECT_EQ(stopped.slurm_job_id, "77");
   EXPECT_EQ(stopped.ras_address, "a:1");
   EXPECT_FALSE(stopped.has_plugin);
+  EXPECT_EQ(stopped.nccl_version, "2.28.9");
   const HostProcess& measured = found.processes[1];
   EXPECT_TRUE(measured.has_plugin);
   EXPECT_EQ(measured.own_pid, 7);
@@ -77,6 +78,15 @@ TEST_F(HostProcessesTest, NamesAcrossReads) {
     Add(static_cast<int>(100 + i), std::string(16384 - i, 'x') + "/libnccl.so.2\n");
   }
   EXPECT_EQ(Find().processes.size(), 12U);
+}
+
+TEST_F(HostProcessesTest, VersionsAcrossReads) {
+  for (std::size_t i = 0; i < 20; ++i) {
+    Add(static_cast<int>(100 + i), std::string(16384 - i, 'x') + "/libnccl.so.2.30.17\n");
+  }
+  for (const HostProcess& each : Find().processes) EXPECT_EQ(each.nccl_version, "2.30.17");
+  Add(99, "/opt/libnccl.so.2\n");
+  EXPECT_EQ(Find().processes[0].nccl_version, "");
 }
 
 TEST_F(HostProcessesTest, ValuesCantSteerATerminalAndAreShort) {

@@ -334,18 +334,20 @@ TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
 }
 
 TEST(OutsideLook, ProcessesAreListed) {
-  Host host(2);
-  Sources sources;
-  sources.processes = [&host](const std::vector<int32_t>*) {
-    return HostProcesses{host.processes, {}, 0};
-  };
-  sources.gpus = [&host](int64_t) { return host.gpus; };
-  sources.now_realtime_ns = [] { return int64_t{0}; };
-  host.processes[1].global_rank = "5";
-  EXPECT_EQ(UnmeasuredWords(sources),
-            "without the plugin: pids 1000, 1001 (rank 5). pulse diagnose looks at them");
-  for (HostProcess& process : host.processes) process.has_plugin = true;
-  EXPECT_EQ(UnmeasuredWords(sources), "");
+  Host host(4);
+  host.processes[0].has_plugin = true;
+  host.processes[1].is_guess = true;  // another user's, perhaps without NCCL
+  host.gpus[2].pids.clear();          // a launcher
+  host.gpus[0].pids.push_back(1003);
+  host.processes[3].global_rank = "5";
+  host.processes[3].nccl_version = "2.28.9";
+  const std::vector<ProcessWithoutPlugin> found = WithoutPlugin(host.processes, host.gpus);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].pid, 1003);
+  EXPECT_EQ(found[0].global_rank, "5");
+  EXPECT_EQ(found[0].nccl_version, "2.28.9");
+  EXPECT_EQ(found[0].gpus, (std::vector<int>{0, 3}));
+  EXPECT_EQ(WithoutPlugin(host.processes, {}).size(), 2U);
 }
 
 // Replays of graphs look so: nothing is counted, and the GPUs use their memory.

@@ -39,6 +39,7 @@ class OutsideWatchTest : public ::testing::Test {
   Sources SourcesHere() {
     Sources sources;
     sources.processes = [this](const std::vector<int32_t>* pids) {
+      ++read;
       if (pids != nullptr) pids_read = *pids;
       return HostProcesses{processes, {}, 0};
     };
@@ -71,6 +72,7 @@ class OutsideWatchTest : public ::testing::Test {
   std::vector<HostGpu> gpus;
   MadeUpCommunicator world = World(4, 14000);
   std::vector<int32_t> pids_read;
+  int read = 0;
   std::atomic<int> asked{0};
   int64_t now_ns = int64_t{1760000000} * kSecondNs;
   DiagnosisResult result;
@@ -83,7 +85,27 @@ TEST_F(OutsideWatchTest, AHealthyJobIsNeverAsked) {
   for (HostGpu& gpu : gpus) gpu.use = GpuUse::kIdle;
   EXPECT_TRUE(Go(300).processes.empty());
   EXPECT_EQ(asked, 0);
-  EXPECT_TRUE(pids_read.empty());
+}
+
+// Reading /proc costs the job little, but not nothing.
+TEST_F(OutsideWatchTest, ProcessesAreListedAsTheyComeAndEachHalfMinute) {
+  for (HostGpu& gpu : gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_FALSE(watch.Processes().has_value());
+  processes[3].has_plugin = true;
+  Go(2);
+  ASSERT_TRUE(watch.Processes().has_value());
+  EXPECT_EQ(watch.Processes()->size(), 3U);
+  EXPECT_EQ(std::exchange(read, 0), 1);
+  Go(20);
+  EXPECT_EQ(read, 0);
+  processes.pop_back();
+  gpus[3].pids.clear();
+  Go(2);
+  EXPECT_EQ(pids_read, (std::vector<int32_t>{1000, 1001, 1002}));
+  processes[0].has_plugin = true;  // loaded with the first communicator
+  Go(32);
+  EXPECT_EQ(watch.Processes()->size(), 2U);
+  EXPECT_EQ(read, 2);
 }
 
 TEST_F(OutsideWatchTest, ARankThatHasLaunchedFewer) {

@@ -47,8 +47,8 @@ def health(status="ok", notes=(), summary="No hang and no straggler is suspected
     return {"status": status, "notes": list(notes), "summary": summary}
 
 
-def page(*communicators, time=NOW, health=health()):
-    return {"time": time, "health": health, "communicators": list(communicators)}
+def page(*communicators, time=NOW, health=health(), without_plugin=None):
+    return {"time": time, "health": health, "communicators": list(communicators), "without_plugin": without_plugin}
 
 
 def hang(since=NOW - 14, text="Rank 3 (pid 24003, GPU 3) has not called AllReduce.", **more):

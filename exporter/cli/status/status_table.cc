@@ -140,6 +140,10 @@ class TableMaker {
           Paint(absl::StrCat(Plural(ended, "ended communicator"), " not shown (--all)."), kDim),
           "\n");
     }
+    if (const std::string lines = WithoutPluginLines(At(page_, "without_plugin"), now_);
+        !lines.empty()) {
+      absl::StrAppend(&out_, "\n", lines);
+    }
     return std::move(out_);
   }
 
@@ -363,6 +367,28 @@ class TableMaker {
 
 std::string StatusTable(const Json& page, const Json* before, const StatusOptions& options) {
   return TableMaker(page, before, options).Make();
+}
+
+std::string WithoutPluginLines(const Json& processes, double now) {
+  constexpr std::size_t kMostLines = 64;
+  const std::vector<Json> all = List(processes);
+  if (all.empty()) return "";
+  std::string lines = "Without the plugin (if they hang: pulse diagnose):\n";
+  for (std::size_t i = 0; i < std::min(all.size(), kMostLines); ++i) {
+    const auto add = [&lines](const char* name, const std::string& value) {
+      if (!value.empty()) absl::StrAppend(&lines, name, value);
+    };
+    add("   pid ", Text(At(all[i], "pid")));
+    add(", rank ", Text(At(all[i], "global_rank")));
+    for (const Json& gpu : List(At(all[i], "gpus"))) add(", GPU ", Text(gpu));
+    add(", NCCL ", Text(At(all[i], "nccl")));
+    const Json& since = At(all[i], "since");
+    if (since.is_number()) add(", for ", SecondsWords(now - Number(since)));
+    lines += "\n";
+  }
+  if (all.size() > kMostLines)
+    absl::StrAppend(&lines, "   and ", all.size() - kMostLines, " more\n");
+  return lines;
 }
 
 Finding FindingOf(const Json& page) {

@@ -26,6 +26,9 @@ struct StatusOptions {
 std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before,
                         const StatusOptions& options);
 
+// Lists `without_plugin` of the page, a line for each process. "": it has none.
+std::string WithoutPluginLines(const nlohmann::json& processes, double now);
+
 // Summary of the page, for exit statuses.
 enum class Finding {
   kNone,        // no suspected hang, or only one within the usual wait

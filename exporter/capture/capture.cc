@@ -1,9 +1,12 @@
 #include "exporter/capture/capture.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -16,7 +19,9 @@
 #include "exporter/base/communicator_id.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
+#include "exporter/base/patient_thread.h"
 #include "exporter/base/plain_text.h"
+#include "exporter/base/seconds.h"
 #include "exporter/capture/local_process.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/clock_offset.h"
@@ -24,6 +29,7 @@
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/run_program.h"
 #include "exporter/flight_recorder/writer.h"
+#include "exporter/node/gpu_use.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -63,8 +69,9 @@ class Capturer {
         if (options_.is_flight_recorder) return AddDumps();
         Add("verdict.txt", JobText(capture_.look));
         Add("verdict.json", JobJson(capture_.look));
-        AddRas();
         AddProcesses();
+        AddRas();
+        AddGpus();
         AddProgram("nvidia-smi.txt", {"nvidia-smi", "-q"});
       });
     }
@@ -305,11 +312,16 @@ class Capturer {
   }
 
   void AddProgram(const std::string& file, const std::vector<std::string>& arguments) {
-    const auto left = std::chrono::duration_cast<milliseconds>(end_ - steady_clock::now());
+    const milliseconds left = TimeLeft();
     if (left.count() <= 0) return Miss(file, "there was no time left (--time-limit)");
     ProgramOutput output = RunProgram(arguments, std::min(options_.program_patience, left));
     if (!output.error.empty()) Miss(file, output.error);
     if (!output.text.empty()) Add(file, std::move(output.text));
+  }
+
+  milliseconds TimeLeft() const {
+    return std::max(milliseconds(0),
+                    std::chrono::duration_cast<milliseconds>(end_ - steady_clock::now()));
   }
 
   // Another host's claim is no reason to inspect a process of this host.
@@ -323,23 +335,56 @@ class Capturer {
     return ::nccl_pulse::WhyNotHere(process);
   }
 
+  // The variable is another user's text: root connects to no other host for it.
+  void NoteRas(const ProcessSnapshot& process, const LocalProcess& local) {
+    if (!process.is_from_outside || outside_ras_) return;
+    std::string error;
+    const std::string& text = local.ras_address;
+    std::optional<Address> ras;
+    if (!RasFromFlag(text.empty() ? "localhost" : text, &ras, &error) || !ras) return;
+    if (process.user == geteuid() || IsThisHost(*ras)) outside_ras_ = ras;
+  }
+
   // If no endpoint of this host is queried, its RAS may serve another job.
   void AddRas() {
-    std::optional<Address> ras = options_.look.ras;
-    std::string error;
-    const auto& processes = capture_.look.set.processes;
-    const bool is_any_outside = std::any_of(processes.begin(), processes.end(),
-                                            [](const auto& each) { return each.is_from_outside; });
-    if (!ras && is_any_outside) RasFromFlag("", &ras, &error);
+    constexpr int kTries = 3;  // a stopped process may be picked
+    const std::optional<Address> ras = options_.look.ras ? options_.look.ras : outside_ras_;
     const bool is_of_job =
         ras.has_value() &&
         (!IsThisHost(*ras) || std::any_of(endpoints_.begin(), endpoints_.end(), IsThisHost));
     if (!is_of_job) return;
-    RasReport report = capture_.look.ras_address.empty()
-                           ? AskRas(*ras, options_.look.client.patience)
-                           : capture_.look.ras;
+    RasReport report;
+    if (!capture_.look.ras_address.empty()) report = capture_.look.ras;
+    for (int i = 0; i < kTries && report.json.empty() && steady_clock::now() < end_; ++i) {
+      report = AskRas(*ras, options_.look.client.patience);
+      if (!report.is_connected) break;
+    }
     if (!report.error.empty()) Miss("ras.json", report.error);
     if (!report.json.empty()) Add("ras.json", std::move(report.json));
+  }
+
+  // NVML waits for a driver that hangs.
+  void AddGpus() {
+    const auto gpus = std::make_shared<std::vector<GpuSamples>>();
+    const int late = RunWithin(std::min(options_.program_patience, TimeLeft()),
+                               [gpus] { *gpus = GpuUses().SamplesOfHost(); });
+    if (late != 0) return Miss("gpus.json", "NVML does not answer");
+    if (gpus->empty()) return;
+    const auto values = [](const std::vector<UseSample>& samples) {
+      Json json = Json::array();
+      for (const UseSample& each : samples) {
+        json.push_back({Seconds(each.realtime_ns), each.percent});
+      }
+      return json;
+    };
+    Json json = Json::array();
+    for (const GpuSamples& each : *gpus) {
+      json.push_back({{"index", each.index},
+                      {"pids", each.pids},
+                      {"kernel_percent", values(each.kernels)},
+                      {"memory_percent", values(each.memory)}});
+    }
+    Add("gpus.json", JsonText(json) + "\n");
   }
 
   void AddProcesses() {
@@ -354,8 +399,12 @@ class Capturer {
         Miss(absl::StrCat("settings and log of pid ", PidWords(process)), why);
         continue;
       }
-      // Limited per process: a log's file system may hang too.
+      // Limited per process: a driver may hold its memory, and a log's file system may hang.
+      std::string state = ReadLocalState(process, milliseconds(1000), &why);
+      if (!why.empty()) Miss(absl::StrCat(folder, "/state.txt"), why);
+      if (!state.empty()) Add(absl::StrCat(folder, "/state.txt"), std::move(state));
       LocalProcess local = ReadLocalProcess(process, &IsSetting, milliseconds(2000));
+      NoteRas(process, local);
       if (!local.settings_error.empty()) {
         Miss(absl::StrCat(folder, "/settings.txt"), local.settings_error);
         continue;
@@ -404,6 +453,7 @@ class Capturer {
     bool is_live;
   };
   std::map<std::size_t, std::vector<Communicator>> communicators_;  // by endpoint
+  std::optional<Address> outside_ras_;  // of a process without the plugin
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;

@@ -1,5 +1,6 @@
 #include "exporter/capture/local_process.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,10 +10,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <future>
+#include <functional>
 #include <memory>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -22,10 +21,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "exporter/base/descriptor.h"
+#include "exporter/base/error_text.h"
 #include "exporter/base/nccl_variables.h"
+#include "exporter/base/patient_thread.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
+#include "exporter/base/read_file.h"
 #include "exporter/node/handover.h"
 
 namespace nccl_pulse {
@@ -72,6 +75,7 @@ bool FindUser(int folder, uid_t* user) {
 
 std::string WhyNotThisOne(int folder, const ProcessSnapshot& process) {
   constexpr int64_t kClockSlackNs = 2000000000;
+  if (folder < 0) return "there is no process of that pid";
   const int64_t start = ProcStat(ReadAt(folder, "stat", 4096)).StartRealtimeNs();
   if (start == 0) return "its start in /proc cannot be read";
   return start - kClockSlackNs > process.start_realtime_ns
@@ -125,13 +129,15 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
   if (local->log.empty()) local->log_error = absl::StrCat(path, " is empty");
 }
 
-// `process`: identity only, without communicators.
+Descriptor FolderOf(const ProcessSnapshot& process) {
+  return Descriptor(open(absl::StrCat("/proc/", LocalPid(process)).c_str(),
+                         O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+}
+
 LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string_view)) {
   LocalProcess local;
-  const Descriptor folder(open(absl::StrCat("/proc/", LocalPid(process)).c_str(),
-                               O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  local.settings_error =
-      folder.get() < 0 ? "there is no process of that pid" : WhyNotThisOne(folder.get(), process);
+  const Descriptor folder = FolderOf(process);
+  local.settings_error = WhyNotThisOne(folder.get(), process);
   if (!local.settings_error.empty()) return local;
   uid_t user = 0;
   const std::string environment = ReadAt(folder.get(), "environ", kMostEnvironment);
@@ -147,9 +153,71 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
         &local.settings,
         IsSecretVariable(name) ? absl::StrCat(name, "=", kWithheld) : PlainText(variable), "\n");
     if (absl::StartsWith(variable, "NCCL_DEBUG_FILE=")) log = variable.substr(16);
+    if (absl::StartsWith(variable, "NCCL_RAS_ADDR=")) local.ras_address = variable.substr(14);
   }
   ReadLog(folder.get(), user, process, log, &local);
   return local;
+}
+
+// The number of frames is the kernel's to bound.
+constexpr std::size_t kMostStack = 16384, kMostThreads = 256;
+
+// The kernel names the cgroup, and cgroup2 has no links.
+std::string CgroupOf(int folder) {
+  const std::string cgroups = ReadAt(folder, "cgroup", 4096);
+  for (std::string_view line : absl::StrSplit(cgroups, '\n')) {
+    if (!absl::ConsumePrefix(&line, "0::") || absl::StrContains(line, "..")) continue;
+    return absl::StrCat(cgroups, ReadFile(absl::StrCat("/sys/fs/cgroup", line, "/cgroup.events")));
+  }
+  return cgroups;
+}
+
+std::string StateIn(int folder) {
+  std::string text = absl::StrCat(ReadAt(folder, "status", 16384), "\ncgroup:\n", CgroupOf(folder),
+                                  "\nthreads:\n");
+  const int tasks = openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  DIR* const list = tasks < 0 ? nullptr : fdopendir(tasks);
+  std::size_t threads = 0;
+  while (const dirent* entry = list == nullptr ? nullptr : readdir(list)) {
+    if (entry->d_name[0] == '.') continue;
+    if (++threads > kMostThreads) continue;
+    const Descriptor task(
+        openat(tasks, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    absl::StrAppend(&text, entry->d_name, " ", ProcStat(ReadAt(task.get(), "stat", 4096)).Field(3),
+                    " ", ReadAt(task.get(), "wchan", 256), " ", ReadAt(task.get(), "comm", 64),
+                    ReadAt(task.get(), "stack", kMostStack));
+  }
+  if (list != nullptr) closedir(list);
+  if (threads > kMostThreads) absl::StrAppend(&text, "and ", threads - kMostThreads, " more\n");
+  return PlainLines(absl::StrReplaceAll(text, {{"\t", " "}}));
+}
+
+// Without communicators.
+ProcessSnapshot IdentityOf(const ProcessSnapshot& process) {
+  ProcessSnapshot who;
+  who.pid = process.pid;
+  who.pid_namespace = process.pid_namespace;
+  who.seen_pid = process.seen_pid;
+  who.seen_in = process.seen_in;
+  who.start_realtime_ns = process.start_realtime_ns;
+  return who;
+}
+
+// Returns "" if `read` has ended within the patience.
+std::string Within(std::chrono::milliseconds patience, const std::function<void()>& read) {
+  static std::atomic<int> running{0};
+  if (running.fetch_add(1) >= kMostLost) {
+    running.fetch_sub(1);
+    return "too many earlier reads of processes have not come back";
+  }
+  const int late = RunWithin(patience, [read] {
+    read();
+    running.fetch_sub(1);
+  });
+  if (late == ETIMEDOUT) return "reading it takes too long";
+  if (late == 0) return "";
+  running.fetch_sub(1);
+  return absl::StrCat("no thread to read it with: ", ErrorText(late));
 }
 
 }  // namespace
@@ -189,10 +257,7 @@ std::string WhyNotHere(const ProcessSnapshot& process) {
     return absl::StrCat("it is on ", process.hostname, "; run this there, too");
   }
   if (LocalPid(process) <= 0) return "it is in a container, where it has another pid";
-  const Descriptor folder(open(absl::StrCat("/proc/", LocalPid(process)).c_str(),
-                               O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (folder.get() < 0) return "there is no process of that pid";
-  return WhyNotThisOne(folder.get(), process);
+  return WhyNotThisOne(FolderOf(process).get(), process);
 }
 
 bool IsSetting(std::string_view variable) {
@@ -206,35 +271,24 @@ bool IsSetting(std::string_view variable) {
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),
                               std::chrono::milliseconds patience) {
-  static std::atomic<int> running{0};
+  const auto local = std::make_shared<LocalProcess>();
   LocalProcess failed;
-  if (running.fetch_add(1) >= kMostLost) {
-    running.fetch_sub(1);
-    failed.settings_error = "too many earlier reads of environments or logs have not come back";
-    return failed;
-  }
-  ProcessSnapshot who;
-  who.pid = process.pid;
-  who.pid_namespace = process.pid_namespace;
-  who.seen_pid = process.seen_pid;
-  who.seen_in = process.seen_in;
-  who.start_realtime_ns = process.start_realtime_ns;
-  std::promise<LocalProcess> promise;
-  std::future<LocalProcess> future = promise.get_future();
-  try {
-    std::thread([who = std::move(who), is_setting, promise = std::move(promise)]() mutable {
-      LocalProcess local = Read(who, is_setting);
-      running.fetch_sub(1);  // first: the caller may ask again once it has the answer
-      promise.set_value(std::move(local));
-    }).detach();
-  } catch (const std::system_error& problem) {
-    running.fetch_sub(1);
-    failed.settings_error = absl::StrCat("no thread to read it with: ", problem.what());
-    return failed;
-  }
-  if (future.wait_for(patience) == std::future_status::ready) return future.get();
-  failed.settings_error = "reading its environment or its log takes too long";
-  return failed;
+  failed.settings_error = Within(
+      patience, [who = IdentityOf(process), is_setting, local] { *local = Read(who, is_setting); });
+  return failed.settings_error.empty() ? std::move(*local) : failed;
+}
+
+std::string ReadLocalState(const ProcessSnapshot& process, std::chrono::milliseconds patience,
+                           std::string* error) {
+  const auto state = std::make_shared<std::pair<std::string, std::string>>();
+  *error = Within(patience, [who = IdentityOf(process), state] {
+    const Descriptor folder = FolderOf(who);
+    state->second = WhyNotThisOne(folder.get(), who);
+    if (state->second.empty()) state->first = StateIn(folder.get());
+  });
+  if (!error->empty()) return "";
+  *error = state->second;
+  return state->first;
 }
 
 }  // namespace nccl_pulse

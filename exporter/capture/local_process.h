@@ -1,4 +1,5 @@
-// ReadLocalProcess reads the settings and the log of a process on this host that a snapshot names.
+// ReadLocalProcess reads the settings and the log of a process on this host that a snapshot names,
+// and ReadLocalState its state.
 // The caller may be root and a snapshot is untrusted, so it only reads files of the process' own
 // user.
 //
@@ -41,10 +42,17 @@ inline constexpr int kMostLost = 16;
 struct LocalProcess {
   std::string settings, settings_error;
   std::string log, log_error;  // the end of the file that NCCL_DEBUG_FILE names
+  std::string ras_address;     // NCCL_RAS_ADDR
 };
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),
                               std::chrono::milliseconds patience);
+
+// Returns lines of /proc: status; the cgroup, and whether it is frozen; each thread's state, wait
+// channel and name, and its kernel stack if the caller may read it. Needs no lock of the process'
+// memory. "": see `error`.
+std::string ReadLocalState(const ProcessSnapshot& process, std::chrono::milliseconds patience,
+                           std::string* error);
 
 }  // namespace nccl_pulse
 

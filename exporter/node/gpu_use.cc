@@ -78,13 +78,42 @@ struct GpuUses::Nvml {
     const int result = get_processes(device, &processes, nullptr);
     if (result != kSuccess && result != kInsufficientSize) return GpuUse::kUnknown;
     if (processes > 1) return GpuUse::kShared;
-    const Range kernels = Samples(device, kOfKernels, since_ns);
+    const Range kernels = RangeOf(device, kOfKernels, since_ns);
     if (kernels.count < kLeastSamples) return GpuUse::kUnknown;
     if (kernels.most <= kIdlePercent) return GpuUse::kIdle;
     if (kernels.least < kBusyPercent) return GpuUse::kMixed;
-    const Range memory = Samples(device, kOfMemory, since_ns);
+    const Range memory = RangeOf(device, kOfMemory, since_ns);
     if (memory.count < kLeastSamples) return GpuUse::kUnknown;
     return memory.most <= kMemoryPercent ? GpuUse::kBusy : GpuUse::kMixed;
+  }
+
+  // Empty if NVML does not answer.
+  std::vector<UseSample> Samples(Device device, int of, int64_t since_ns) const {
+    std::array<Sample, kMostSamples> samples{};
+    unsigned count = kMostSamples;
+    int value_type = 0;
+    const auto since_us = static_cast<unsigned long long>(since_ns / 1000);
+    std::vector<UseSample> found;
+    if (get_samples(device, of, since_us, &value_type, &count, samples.data()) != kSuccess) {
+      return found;
+    }
+    for (unsigned i = 0; i < std::min<unsigned>(count, kMostSamples); ++i) {
+      if (samples[i].time_us < since_us) continue;
+      found.push_back({static_cast<int64_t>(samples[i].time_us) * 1000, samples[i].value});
+    }
+    return found;
+  }
+
+  std::vector<Device> Devices() const {
+    std::vector<Device> devices;
+    unsigned count = 0;
+    if (!can_list || get_count(&count) != kSuccess) return devices;
+    for (unsigned i = 0; i < std::min(count, kMostGpus); ++i) {
+      Device device = nullptr;
+      if (get_by_index(i, &device) != kSuccess) device = nullptr;
+      devices.push_back(device);
+    }
+    return devices;
   }
 
   std::vector<int32_t> PidsOn(Device device) const {
@@ -100,23 +129,15 @@ struct GpuUses::Nvml {
 
  private:
   struct Range {
-    int count = 0;  // also 0 if NVML does not answer
+    int count = 0;
     unsigned least = UINT32_MAX, most = 0;
   };
-  Range Samples(Device device, int of, int64_t since_ns) const {
-    std::array<Sample, kMostSamples> samples{};
-    unsigned count = kMostSamples;
-    int value_type = 0;
-    const auto since_us = static_cast<unsigned long long>(since_ns / 1000);
+  Range RangeOf(Device device, int of, int64_t since_ns) const {
     Range range;
-    if (get_samples(device, of, since_us, &value_type, &count, samples.data()) != kSuccess) {
-      return range;
-    }
-    for (unsigned i = 0; i < std::min<unsigned>(count, kMostSamples); ++i) {
-      if (samples[i].time_us < since_us) continue;
+    for (const UseSample& sample : Samples(device, of, since_ns)) {
       ++range.count;
-      range.least = std::min(range.least, samples[i].value);
-      range.most = std::max(range.most, samples[i].value);
+      range.least = std::min(range.least, sample.percent);
+      range.most = std::max(range.most, sample.percent);
     }
     return range;
   }
@@ -125,12 +146,16 @@ struct GpuUses::Nvml {
 GpuUses::GpuUses() = default;
 GpuUses::~GpuUses() = default;
 
+const GpuUses::Nvml& GpuUses::Loaded() {
+  if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
+  return *nvml_;
+}
+
 const GpuUses::Answer& GpuUses::Of(const std::string& uuid, int64_t since_realtime_ns,
                                    int64_t now_realtime_ns) {
   Answer& answer = answers_[uuid];
   if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kAgainNs) {
-    if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
-    const GpuUse use = nvml_->Ask(uuid, since_realtime_ns);
+    const GpuUse use = Loaded().Ask(uuid, since_realtime_ns);
     const int64_t seen_ns = std::max(since_realtime_ns, now_realtime_ns - kKeptNs);
     const bool is_continued = use == answer.use && seen_ns <= answer.asked_ns;
     answer = {now_realtime_ns, use, is_continued ? answer.since_ns : seen_ns};
@@ -163,15 +188,26 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
 }
 
 std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
-  if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
   std::vector<HostGpu> gpus;
-  unsigned count = 0;
-  if (!nvml_->can_list || nvml_->get_count(&count) != kSuccess) return gpus;
-  for (unsigned i = 0; i < std::min(count, kMostGpus); ++i) {
-    Device device = nullptr;
-    if (nvml_->get_by_index(i, &device) != kSuccess) continue;
-    gpus.push_back(
-        {static_cast<int>(i), nvml_->Ask(device, since_realtime_ns), nvml_->PidsOn(device)});
+  int index = 0;
+  for (const Device device : Loaded().Devices()) {
+    if (device != nullptr) {
+      gpus.push_back({index, nvml_->Ask(device, since_realtime_ns), nvml_->PidsOn(device)});
+    }
+    ++index;
+  }
+  return gpus;
+}
+
+std::vector<GpuSamples> GpuUses::SamplesOfHost() {
+  std::vector<GpuSamples> gpus;
+  int index = 0;
+  for (const Device device : Loaded().Devices()) {
+    if (device != nullptr) {
+      gpus.push_back({index, nvml_->PidsOn(device), nvml_->Samples(device, kOfKernels, 0),
+                      nvml_->Samples(device, kOfMemory, 0)});
+    }
+    ++index;
   }
   return gpus;
 }

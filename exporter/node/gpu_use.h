@@ -32,6 +32,17 @@ struct HostGpu {
   std::vector<int32_t> pids;  // processes with a context on it, in this host's PID namespace
 };
 
+// Percent of the time, as NVML samples it.
+struct UseSample {
+  int64_t realtime_ns = 0;
+  unsigned percent = 0;
+};
+struct GpuSamples {
+  int index = 0;
+  std::vector<int32_t> pids;
+  std::vector<UseSample> kernels, memory;  // a kernel ran; memory was read or written
+};
+
 class GpuUses {
  public:
   GpuUses();
@@ -45,9 +56,12 @@ class GpuUses {
 
   // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML.
   std::vector<HostGpu> OfHost(int64_t since_realtime_ns);
+  // Returns the samples that the driver keeps of every GPU of this host; empty without NVML.
+  std::vector<GpuSamples> SamplesOfHost();
 
  private:
   struct Nvml;
+  const Nvml& Loaded();
   struct Answer {
     int64_t asked_ns = 0;
     GpuUse use{};

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -75,7 +76,9 @@ class AgentOutsideTest(unittest.TestCase):
         return [line for line in (get(port) or (0, ""))[1].splitlines() if line.startswith(begin)]
 
     def test_a_hang_is_one_like_any_other(self):
-        port = self.agent()
+        captures = os.path.join(os.path.dirname(self.nvml), "captures")
+        os.mkdir(captures)
+        port = self.agent("--capture-dir=" + captures, "--time-limit=20s")
         wait_until(lambda: get(port, "/healthz"), "the agent serves")
         page = lambda: json.loads(get(port, "/api/v1/communicators")[1])
         wait_until(lambda: page()["without_plugin"], "the agent lists them")
@@ -99,10 +102,28 @@ class AgentOutsideTest(unittest.TestCase):
         wait_until(jobs, "the watch finds it")
         for label in ('source="outside"', 'rank="1"', 'pid="%d"' % self.ranks[1].pid, 'verdict="rank_not_called"'):
             self.assertIn(label, jobs()[0])
+        kept = lambda: [name for name in os.listdir(captures) if name.endswith(".tar.gz")]
+        wait_until(kept, "it is captured")
+        self.check_capture(os.path.join(captures, kept()[0]))
         # It goes on.
         self.set_gpus([(100, 40)] * 3)
         wait_until(lambda: not hangs(), "it is withdrawn")
         wait_until(lambda: not jobs(), "the watch withdraws it")
+
+    def check_capture(self, path):
+        with tarfile.open(path) as archive:
+            files = {name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()
+                     if archive.getmember(name).isfile()}
+        self.assertEqual(files["ras.json"], self.ras.answers["STATUS"].decode(), files["missing.txt"])
+        gpus = json.loads(files["gpus.json"])
+        self.assertEqual([each["pids"] for each in gpus], [[rank.pid] for rank in self.ranks])
+        self.assertEqual({percent for _, percent in gpus[1]["kernel_percent"]}, {0})
+        self.assertEqual({percent for _, percent in gpus[2]["kernel_percent"]}, {100})
+        for rank in self.ranks:
+            state = files["processes/%d/state.txt" % rank.pid]
+            self.assertRegex(state, r"\nState: S \(sleeping\)\n")
+            self.assertRegex(state, r"\ncgroup:\n.*:/")
+            self.assertRegex(state, r"\nthreads:\n%d S \S+ python" % rank.pid)
 
     def test_a_healthy_job_is_never_asked(self):
         port = self.agent()

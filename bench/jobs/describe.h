@@ -1,4 +1,4 @@
-// The graph of waits as lines of text, for tests and for whoever looks for the reason of a finding.
+// DescribeWaits formats the graph of waits as text, for tests and for debugging a finding.
 #ifndef BENCH_JOBS_DESCRIBE_H_
 #define BENCH_JOBS_DESCRIBE_H_
 
@@ -9,8 +9,8 @@
 
 namespace nccl_pulse {
 
-// A line for each actor: "* GPU of rank 0 of c0: inside -> call 21 of c0 (must)". A star marks the
-// actors that have waited for longer than the threshold.
+// Returns a line for each actor: "* GPU of rank 0 of c0: inside -> call 21 of c0 (must)". A star
+// marks actors that have waited for longer than the threshold.
 std::string DescribeWaits(const std::vector<CommunicatorView>& views, const WaitGraph& graph);
 
 }  // namespace nccl_pulse

@@ -1,8 +1,9 @@
-// Returns which operations the CUDA graphs of a communicator can have replayed.
+// Returns the operation and size class of a communicator's collectives in CUDA graphs, if they all
+// have the same.
 //
-// NCCL's own counter has one number for all collectives (docs/work-counters.md). Whatever was captured is
-// among the communicator's calls. If all of that is one operation, of one size class, each replayed collective
-// is one of these, whichever graphs were replayed.
+// NCCL's counter has one number for all collectives (docs/work-counters.md). If all captured calls
+// are of one operation and size class, each replayed collective is one of these, whichever graph
+// was replayed.
 //
 // Thread: any, no state. Points into the snapshot.
 #ifndef EXPORTER_EXPOSITION_CAPTURED_KIND_H_

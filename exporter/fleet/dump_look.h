@@ -1,4 +1,4 @@
-// Diagnoses dumps of PyTorch's Flight Recorder as LookAtJob diagnoses endpoints: the work of
+// LookAtDumps diagnoses dumps of PyTorch's Flight Recorder as LookAtJob diagnoses endpoints, for
 // `pulse diagnose --flight-recorder`.
 //
 // Thread: the caller's; blocks while it reads files. Memory: that of the dumps' calls.
@@ -11,8 +11,8 @@
 
 namespace nccl_pulse {
 
-// `path`: a folder, or a folder and the beginning of the dumps' names. On failure, also if there is
-// no dump, returns false, with what is wrong in `error`.
+// `path`: a folder, or a folder and the beginning of the dumps' names. On failure, or if there is
+// no dump, returns false and sets `error`.
 bool LookAtDumps(const std::string& path, JobLook* look, std::string* error);
 
 }  // namespace nccl_pulse

@@ -1,8 +1,8 @@
-// Looks up the addresses of many hosts, on a bounded number of threads and within a time limit:
-// getaddrinfo blocks for as long as a name server is silent.
+// ResolveHosts looks up the addresses of many hosts, on a limited number of threads and within a
+// time limit, because getaddrinfo blocks while a name server is silent.
 //
-// Thread: any. A thread that still waits for a name server when the time is over stays behind and
-// ends by itself.
+// Thread: any. At the time limit, threads that still wait for a name server are left behind and end
+// later.
 #ifndef EXPORTER_FLEET_RESOLVER_H_
 #define EXPORTER_FLEET_RESOLVER_H_
 
@@ -19,14 +19,14 @@ namespace nccl_pulse {
 
 struct ResolvedHost {
   std::vector<sockaddr_storage> addresses;  // without ports, in the order to try them
-  std::string error;                        // where there are none
+  std::string error;                        // reason if there are no addresses
 };
 
-// "localhost" is 127.0.0.1 where nothing resolves it.
+// Returns the result for each host. "localhost" is 127.0.0.1 if it cannot be resolved.
 std::map<std::string, ResolvedHost> ResolveHosts(const std::set<std::string>& hosts,
                                                  std::chrono::milliseconds patience);
 
-// Gives the address of the socket at that path.
+// Returns the address of the Unix socket at `path`.
 ResolvedHost ResolvePath(const std::string& path);
 
 }  // namespace nccl_pulse

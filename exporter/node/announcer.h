@@ -17,7 +17,7 @@ class ServiceFile;
 
 class Announcer {
  public:
-  // Longest wait of a call. Work that has begun by then goes on; other work is dropped.
+  // Longest wait of a call. Work in progress then continues; other work is dropped.
   static constexpr std::chrono::milliseconds kPatience{250};
 
   explicit Announcer(const std::string& directory);

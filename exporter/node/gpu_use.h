@@ -1,6 +1,6 @@
-// Reads from NVML whether this host's GPUs have run kernels. The serving process asks, and only
-// about GPUs with captured calls on which NCCL's own counter of finished work
-// (plugin/cuda/work_proof.h) is stalled or tells nothing.
+// GpuUses reads from NVML whether this host's GPUs have run kernels. Only the serving process asks,
+// and only for GPUs with captured calls whose counter of finished work (plugin/cuda/work_proof.h)
+// is stalled or not available.
 //
 // The driver always keeps each GPU's utilization of the last 14 s, five samples a second. A value
 // of 100 % means that some kernel ran all the time, not what it did. An NCCL kernel that waits for
@@ -25,7 +25,7 @@
 
 namespace nccl_pulse {
 
-// A GPU of this host, as NVML sees it.
+// A GPU of this host, by NVML.
 struct HostGpu {
   int index = 0;  // NVML's index
   GpuUse use{};
@@ -50,8 +50,8 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
-  // For each communicator whose counter has been stalled for its process' threshold, or tells nothing,
-  // sets what its GPU has run meanwhile.
+  // Sets the GPU's use for each communicator whose counter has been stalled for its process'
+  // threshold, or is not available.
   void Add(int64_t now_realtime_ns, SnapshotSet* set);
 
   // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML.

@@ -1,15 +1,16 @@
-// Finds this host's processes that have NCCL loaded, by their files in /proc.
+// FindNcclProcesses finds this host's processes that have loaded NCCL, by their files in /proc.
 //
 //   maps      libnccl, and NCCL Pulse's plugin
 //   stat      run state
 //   status    pid in the process' own PID namespace
 //   environ   the variables below; only readable for the same user, or root
 //
-// Nothing that a process' user controls is followed: no path of a map or variable is opened. Nothing
-// is written, and no process is traced or stopped. A program that links NCCL statically isn't found.
+// It opens no path that a process' user controls, in maps or variables. It writes nothing, and
+// traces or stops no process. Programs that link NCCL statically aren't found.
 //
-// Thread: any; blocks for `patience` at most. A process whose files don't answer (a thread of it holds
-// its memory map in a driver) is left to a thread that stays behind; there are kMostLost at most.
+// Thread: any; blocks for `patience` at most. If a process' files don't answer, because one of its
+// threads holds its memory map in a driver, reading them is left to a thread; there are at most
+// kMostLost such threads.
 #ifndef EXPORTER_OUTSIDE_HOST_PROCESSES_H_
 #define EXPORTER_OUTSIDE_HOST_PROCESSES_H_
 
@@ -39,7 +40,7 @@ struct HostProcess {
   bool has_plugin = false;
   bool is_guess = false;     // on a GPU, and its maps can't be read
   std::string nccl_version;  // "2.28.9", if the library's file name has it
-  // "": not set, or not readable.
+  // Variables of the environment; "": not set, or not readable.
   std::string global_rank, world_size, local_world_size, slurm_job_id;
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
@@ -47,12 +48,12 @@ struct HostProcess {
 
 struct HostProcesses {
   std::vector<HostProcess> processes;  // in the order of their pids
-  std::vector<HostProcess> unloaded;   // RANK and WORLD_SIZE are set, and NCCL isn't loaded
-  std::size_t unread = 0;              // that did not answer
+  std::vector<HostProcess> unloaded;   // with RANK and WORLD_SIZE, but without NCCL
+  std::size_t unread = 0;              // processes whose files did not answer
 };
 
-// `pids`: processes on GPUs, of which those count too whose maps only their user may read. Null: all
-// processes of the host.
+// `pids`: only these processes, known to use a GPU; they count even if their maps are not readable.
+// Null: all processes of the host.
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");

@@ -1,27 +1,27 @@
-// Turns what RAS, NVML and /proc know of jobs into the snapshots that the diagnosis reads, so that
-// one engine judges jobs with and without the plugin.
+// JobsOf converts facts from RAS, NVML and /proc to the snapshots that the diagnosis reads. So one
+// engine judges jobs with and without the plugin.
 //
-//   source  fact                              becomes
-//   RAS     counts moved between two answers  the communicator makes progress
-//           counts stand and differ           ranks with more are in flight, unless their GPU has run
-//                                             nothing; ranks with the fewest have not called the next
-//                                             collective
-//           counts stand and are equal        GPUs decide
+//   source  fact                              snapshot
+//   RAS     counts grew between two answers   the communicator makes progress
+//           counts at rest, different         ranks with higher counts have work in flight, unless their
+//                                             GPU has run nothing; ranks with the lowest count have not
+//                                             called the next collective
+//           counts at rest, equal             decided by the GPUs
 //           rank missing, considered dead     its process has ended
 //           rank missing otherwise            it is not seen
-//   NVML    a GPU was busy for the whole      its rank is in flight
-//           time, and used no memory
-//           a GPU has run nothing             its rank has not called what the busy ones wait in, if
-//                                             at most half of the known GPUs are idle
+//   NVML    a GPU was always busy, without    its rank has work in flight
+//           memory traffic
+//           a GPU has run nothing             its rank has not called the operation in which the busy
+//                                             ones wait, if at most half of the known GPUs are idle
 //           any                               a fact of its rank in the graph of waits
-//   /proc   T, t                              its process is stopped
+//   /proc   state T or t                      its process is stopped
 //
-// A rank that is stopped, gone or missing holds up the others if none of their GPUs is idle.
+// A stopped, ended or missing rank blocks the others if none of their GPUs is idle.
 //
-// GPUs that are all busy say nothing: they may replay CUDA graphs that stay in the cache.
+// If all GPUs are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
 //
-// A count compares as "has launched fewer", not as "has not called": the host may be inside NCCL.
-// Broadcast and Reduce let ranks leave before others have come, so their counts alone prove no wait.
+// A lower count means "has launched fewer", not "has not called": the host may be inside NCCL. With
+// Broadcast and Reduce, ranks can leave before others arrive, so their counts alone prove no wait.
 //
 // Thread: any, no state. Cost: linear in the ranks of all communicators.
 #ifndef EXPORTER_OUTSIDE_JOB_SNAPSHOTS_H_
@@ -41,36 +41,35 @@
 
 namespace nccl_pulse::outside {
 
-// By the communicator's id.
+// Communicators by ID.
 using Communicators = std::map<uint64_t, RasCommunicator>;
 
 struct Observation {
-  Communicators before, after;         // the threshold apart
-  bool proves_absence = true;          // all of these answers
-  bool is_creating = false;            // in both, a communicator was being created
-  int64_t before_ns = 0, now_ns = 0;   // Unix time
-  int64_t since_ns = 0;                // GPUs have waited since then; at most before_ns
+  Communicators before, after;         // two answers of RAS, the threshold apart
+  bool proves_absence = true;          // RasAnswer::proves_absence of all answers
+  bool is_creating = false;            // a communicator was being created in both answers
+  int64_t before_ns = 0, now_ns = 0;   // Unix times of the answers
+  int64_t since_ns = 0;                // begin of the GPUs' wait; at most before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
-  std::vector<HostProcess> unloaded;   // likewise
-  std::vector<HostGpu> gpus;           // since before_ns, or as far back as NVML remembers
+  std::vector<HostProcess> unloaded;   // see HostProcesses
+  std::vector<HostGpu> gpus;           // use since before_ns, or as far back as NVML remembers
   std::set<std::string> addresses;     // of this host
   std::string hostname;
   bool is_endpoint_silent = false;  // see Options
 };
 
-// True if a count of this communicator went back: one of the answers was wrong, and RAS is asked
-// again.
+// True if a count of this communicator decreased. One of the answers was wrong then; ask RAS again.
 bool WentBack(const RasCommunicator& before, const RasCommunicator& after);
 
 struct PlaceFacts {
-  const HostProcess* local = nullptr;  // null: it is of another host
-  RunState state{};                    // kUnknown likewise
+  const HostProcess* local = nullptr;  // null: on another host
+  RunState state{};                    // kUnknown: on another host
   int gpu = -1;                        // NVML's index
   GpuUse gpu_use{};
-  bool is_missing = false, is_dead = false;  // as RAS says
+  bool is_missing = false, is_dead = false;  // see RasRank
 };
 
-// A process on one GPU: host, its own pid, and NVML's index of the GPU, as RAS calls them.
+// A process on one GPU, as RAS identifies it: host, pid in its own namespace, and NVML's index.
 using Place = std::tuple<std::string, int32_t, int>;
 inline Place PlaceOf(const RasRank& rank) { return {rank.host, rank.pid, rank.nvml_dev}; }
 
@@ -78,25 +77,26 @@ struct Job {
   SnapshotSet set;
   std::map<Place, PlaceFacts> places;
   Communicators communicators;
-  std::vector<const HostProcess*> unloaded;  // its ranks of this host that have not loaded NCCL
-  std::size_t moved = 0;                     // communicators whose counts moved
+  std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
+  std::size_t moved = 0;                     // communicators whose counts grew
   bool is_creating = false;
-  bool has_counts = false;                      // RAS knows it
+  bool has_counts = false;                      // RAS knows the job
   bool is_endpoint_silent = false;              // see Options
-  std::size_t busy = 0, idle = 0, unclear = 0;  // places, by their GPUs
+  std::size_t busy = 0, idle = 0, unclear = 0;  // numbers of places, by GPU use
 };
 
-// Null: the job has no such rank.
+// Returns null if the job has no such rank.
 const PlaceFacts* FactsOf(const Job& job, uint64_t comm_id, int32_t rank);
 
-// WORLD_SIZE or LOCAL_WORLD_SIZE; 0: not known.
+// Parses WORLD_SIZE or LOCAL_WORLD_SIZE. Returns 0 if not known.
 int32_t SizeOf(const std::string& variable);
 
-// True if the process may be a rank: it has a context on a GPU, or NVML can't say. (A launcher and
-// PyTorch's workers for data have NCCL loaded, too.)
+// True if the process may be a rank: it has a context on a GPU, or NVML can't tell. (Launchers and
+// PyTorch's data loader workers also load NCCL.)
 bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus);
 
-// Points into `seen`. Processes that RAS doesn't know are a job by user, SLURM_JOB_ID and WORLD_SIZE.
+// Returns the jobs; they point into `seen`. Processes that RAS doesn't know are grouped into jobs
+// by user, SLURM_JOB_ID and WORLD_SIZE.
 std::vector<Job> JobsOf(const Observation& seen);
 
 }  // namespace nccl_pulse::outside

@@ -1,5 +1,5 @@
-// Known faults of NCCL releases that look like a hang of the job. Advice beside a hang, never a
-// verdict: whether the job met the fault isn't known.
+// KnownFaults lists faults of NCCL releases that look like a hang of the job. They are advice
+// beside a hang, never a verdict: it isn't known whether the job met the fault.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_OUTSIDE_KNOWN_FAULTS_H_
@@ -12,7 +12,7 @@
 namespace nccl_pulse::outside {
 
 struct KnownFault {
-  int first, fixed;  // releases, 22809 is 2.28.9; 0: not known to be fixed
+  int first, fixed;  // releases: 22809 is 2.28.9; `fixed` 0: not known to be fixed
   bool is_of_arm;
   const char* symptom;
   const char* source;

@@ -1,14 +1,15 @@
-// Diagnoses jobs from outside: jobs whose processes run without NCCL Pulse, by NCCL's RAS, NVML and
-// /proc. The work of `pulse diagnose` where no endpoint knows a process with NCCL.
+// OutsideLook diagnoses jobs whose processes run without NCCL Pulse, by NCCL's RAS, NVML and /proc,
+// for `pulse diagnose` if no endpoint knows a process with NCCL.
 //
-// RAS is asked twice, the threshold apart: it knows counts of launches, and no completions. One process
-// answers for all that share communicators with it, on all nodes. NVML and /proc know this host.
+// RAS knows counts of launches, but no completions, so it is asked twice, the threshold apart. One
+// process answers for all processes that share communicators with it, on all nodes. NVML and /proc
+// only know this host.
 //
-// Nothing is written to a process of the job, and none is traced. Of RAS only the report is requested
-// (exporter/fleet/ras_report.h).
+// Nothing is written to a process of the job, and no process is traced. RAS is only asked for its
+// report (exporter/fleet/ras_report.h).
 //
 // Thread: the caller's; blocks for the threshold and at most four times kRasPatience. Memory:
-// kMostAnswerBytes of text, and its values, for each of the answers that are read at once.
+// kMostAnswerBytes of text, and its values, for each answer that is read at once.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 #define EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 
@@ -30,15 +31,15 @@
 
 namespace nccl_pulse::outside {
 
-// RAS waits for other processes for a third of it, and as long again.
+// RAS itself waits for other processes for up to two thirds of this time.
 inline constexpr std::chrono::milliseconds kRasPatience{4500};
 
-// Where facts come from.
+// The sources of facts; replaced in tests.
 struct Sources {
-  // Finds processes among `pids`; null: among all.
+  // Finds processes with NCCL among `pids`; null: among all.
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
-  std::function<RasReport(const Address&)> ask_ras;  // from several threads at once
+  std::function<RasReport(const Address&)> ask_ras;  // called from several threads at once
   std::function<void(std::chrono::milliseconds)> wait;
   std::function<int64_t()> now_realtime_ns;
   std::set<std::string> addresses;  // of this host
@@ -48,39 +49,39 @@ Sources SourcesOfThisHost();
 
 struct Options {
   bool asks_ras = true;
-  std::optional<Address> ras;  // none: where the processes of this host say, and the default
+  std::optional<Address> ras;  // none: the addresses of this host's processes, and the default
   std::chrono::milliseconds hang_after{10000};
-  // The endpoints of this host gave no data, so processes with the plugin are looked at, too.
+  // True if this host's endpoints gave no data. Processes with the plugin are then included.
   bool is_endpoint_silent = false;
-  bool is_of_gpus = false;  // reads no process that NVML doesn't see on a GPU
-  int64_t since_ns = 0;     // GPUs have waited since then, Unix time; 0: since the first answer
+  bool is_of_gpus = false;  // reads only processes that NVML sees on a GPU
+  int64_t since_ns = 0;     // begin of the GPUs' wait, Unix time; 0: the first answer
 };
 
 struct Looks {
-  std::vector<JobLook> jobs;       // of two ranks or more
-  std::size_t processes = 0;       // of this host, with NCCL and without the plugin
-  std::size_t moved = 0;           // communicators whose counts moved
-  std::set<std::size_t> mixed;     // of the jobs, those of which endpoints know some ranks
-  std::vector<std::string> notes;  // what could not be asked, and why
+  std::vector<JobLook> jobs;       // with two or more ranks
+  std::size_t processes = 0;       // on this host, with NCCL and without the plugin
+  std::size_t moved = 0;           // communicators whose counts grew
+  std::set<std::size_t> mixed;     // indices of jobs with some ranks known to endpoints
+  std::vector<std::string> notes;  // sources that could not be asked, and why
 };
 
-// Returns the pids that NVML sees, in order, each once.
+// Returns the pids that NVML sees, in order, without duplicates.
 std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus);
 
-// Returns the processes that use NCCL without the plugin, and a GPU if NVML can say.
+// Returns the processes that use NCCL without the plugin, and, if NVML can tell, a GPU.
 std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
                                                 const std::vector<HostGpu>& gpus);
 
-// A look in two halves, the threshold apart.
+// Two polls, the threshold apart.
 class OutsideLook {
  public:
-  // `sources` must outlive it.
+  // `sources` must outlive this object.
   OutsideLook(Options options, const Sources& sources);
   ~OutsideLook();
-  // Reads this host, and asks RAS. False if there is nothing to ask again for.
+  // Reads this host, and asks RAS. Returns false if there is no need for End.
   bool Begin(Looks* looks);
   int64_t begin_ns() const;
-  // Asks again, and judges what has happened since Begin. May be called again.
+  // Asks again, and judges the time since Begin. May be called repeatedly.
   Looks End();
 
  private:
@@ -88,7 +89,7 @@ class OutsideLook {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Both halves; waits in between.
+// Calls Begin, waits for the threshold, and calls End.
 Looks LookFromOutside(const Options& options, const Sources& sources);
 
 }  // namespace nccl_pulse::outside

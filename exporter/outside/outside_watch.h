@@ -1,18 +1,18 @@
-// Watches this host for hangs of jobs that run without the plugin: the work of
+// OutsideWatch watches this host for hangs of jobs that run without the plugin, for
 // `pulse agent --without-plugin=on`.
 //
-//   NVML    each round, of all GPUs
-//   /proc   of the processes on GPUs, for the list of those without the plugin: when other processes are
-//           on them, and every kListAgain. Also once some GPU has been busy without memory traffic for
-//           half of the threshold
-//   RAS     asked then, and again each half of the threshold while GPUs wait. Not for kLeftAlone after
-//           an answer in which counts have moved
+//   NVML    each round, all GPUs
+//   /proc   processes on GPUs, for the list of those without the plugin: when the set of processes on
+//           GPUs has changed, and every kListAgain. Also once a GPU has been busy without memory
+//           traffic for half of the threshold
+//   RAS     asked at that time, and again after each half of the threshold while GPUs wait. Not asked
+//           for kLeftAlone after an answer whose counts have grown
 //
-// A healthy job is never asked. Findings are snapshots beside those of the plugin: the same
-// diagnosis, metrics, page, `pulse watch`, captures and programs follow from them.
+// So RAS of a healthy job is never asked. Findings are snapshots, like the plugin's: diagnosis,
+// metrics, page, `pulse watch`, captures and --on-hang work in the same way.
 //
-// Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots and Processes any.
-// Cost without a hang: 2.5 ms of NVML a round.
+// Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots and Processes
+// any. Cost without a hang: 2.5 ms of NVML per round.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
 #define EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
 
@@ -38,10 +38,10 @@ class OutsideWatch {
 
   OutsideWatch(std::function<std::chrono::milliseconds()> hang_after, Sources sources);
 
-  // False if NVML isn't there, or knows no GPU: nothing will ever be found.
+  // Returns false if there is no NVML, or no GPU, so that nothing can be found.
   bool HasGpus() const;
   void Round();
-  // Ranks of jobs whose GPUs wait; empty: none do.
+  // Returns the ranks of jobs whose GPUs wait; empty if none wait.
   SnapshotSet Snapshots(int64_t now_realtime_ns) const;
   // Processes on GPUs that use NCCL without the plugin; nothing before the first round.
   std::optional<std::vector<ProcessWithoutPlugin>> Processes() const;
@@ -50,19 +50,19 @@ class OutsideWatch {
   void List(const std::vector<HostGpu>& gpus, int64_t now_ns);
   void Publish(Looks looks, int64_t now_ns);
   void Clear(int64_t now_ns);
-  // Clears, and asks RAS nothing for kLeftAlone.
+  // Clears the findings, and does not ask RAS for kLeftAlone.
   void LeaveAlone(int64_t now_ns);
 
   const std::function<std::chrono::milliseconds()> hang_after_;
   const Sources sources_;
-  const uint32_t own_namespace_;  // in which the pids of /proc and NVML count
+  const uint32_t own_namespace_;  // PID namespace of the pids in /proc and NVML
   std::optional<OutsideLook> look_;
   int64_t waits_since_ns_ = 0;
-  int64_t next_ns_ = 0;  // when RAS may be asked again
+  int64_t next_ns_ = 0;  // earliest time to ask RAS again
   int64_t left_alone_until_ns_ = 0;
   std::vector<int32_t> listed_pids_;
   int64_t list_again_ns_ = 0;
-  // The longest wait of each pid's GPU after which it went on.
+  // The longest wait of each pid's GPU that ended with progress.
   std::map<int32_t, uint64_t> longest_waits_;
   mutable std::mutex mutex_;  // guards the rest
   SnapshotSet found_;

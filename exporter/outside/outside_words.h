@@ -1,5 +1,5 @@
-// Sentences for jobs that are diagnosed from outside. They say what was counted and where it comes
-// from, and no more.
+// Sentences about jobs that are diagnosed without the plugin. They state the counts and their
+// source, and no conclusion beyond them.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_WORDS_H_
@@ -14,17 +14,18 @@
 
 namespace nccl_pulse::outside {
 
-// "rank 1 (10.0.3.7, GPU 1, pid 1018) of a job without NCCL Pulse has launched 13,990 AllReduce, the
-// others 14,000, and nothing has moved for 11 s. Its GPU runs nothing; the other 3 are busy."
+// Returns, for example, "rank 1 (10.0.3.7, GPU 1, pid 1018) of a job without NCCL Pulse has
+// launched 13,990 AllReduce, the others 14,000, and nothing has moved for 11 s. Its GPU runs
+// nothing; the other 3 are busy."
 std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 
-// Sentences for a job in which no rank is named.
+// Returns sentences for a job in which no rank is named.
 std::string SummaryWords(const Job& job, int64_t stood_ns);
 
 // Returns a sentence for each of the first ranks whose communicator reports an error.
 std::vector<std::string> ErrorWords(const Job& job);
 
-// "From NCCL's RAS (2.28.9), NVML and /proc. ..."
+// Returns "From NCCL's RAS (2.28.9), NVML and /proc. ..."
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml);
 
 std::string Grouped(uint64_t number);  // "13,990"

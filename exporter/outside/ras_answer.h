@@ -1,11 +1,12 @@
-// Reads the JSON report of NCCL's RAS into plain values (src/ras/client_support.cc, NCCL 2.28.7 to
-// 2.32.3; docs/without-the-plugin.md).
+// ReadRasAnswer parses the JSON report of NCCL's RAS into plain values (src/ras/client_support.cc,
+// NCCL 2.28.7 to 2.32.3; docs/without-the-plugin.md).
 //
-// A count is the number of launches by the host (comm->seqNumber, raised in ncclLaunchPrepare). It
-// lacks Send and Recv, replays of CUDA graphs, and copy-engine collectives.
+// A count is the number of launches by the host (comm->seqNumber, incremented in
+// ncclLaunchPrepare). It does not include Send and Recv, replays of CUDA graphs, or copy-engine
+// collectives.
 //
-// Thread: any, no state. Memory: kMostJsonBytes of values while it parses. The report may hold
-// anything: texts are made plain, numbers are checked, and lists are bounded.
+// Thread: any, no state. Memory: kMostJsonBytes of values while parsing. The report is untrusted:
+// texts are made plain, numbers are checked, and lists are limited.
 #ifndef EXPORTER_OUTSIDE_RAS_ANSWER_H_
 #define EXPORTER_OUTSIDE_RAS_ANSWER_H_
 
@@ -30,25 +31,25 @@ struct RasRank {
   int32_t pid = 0;    // in its own PID namespace
   int nvml_dev = -1;  // NVML's index of its GPU
   Counts counts{};
-  bool is_missing = false;  // its process did not answer the others
-  bool is_dead = false;     // of a missing rank: RAS has given it up
+  bool is_missing = false;  // its process did not answer RAS
+  bool is_dead = false;     // missing, and RAS has given it up
   bool is_creating = false;
   bool has_left = false;   // finalized, destroyed or aborted
-  bool has_counts = true;  // false: missing, or its process answers and no longer has this one
+  bool has_counts = true;  // false: missing, or its process no longer has this communicator
   int async_error = 0;     // ncclResult_t
 };
 
 struct RasCommunicator {
-  uint64_t id = 0;  // that the profiler API has as commId
+  uint64_t id = 0;  // commId of the profiler API
   int32_t size = 0;
-  std::vector<RasRank> ranks;  // in order, each once
-  bool is_creating = false;    // some rank is
+  std::vector<RasRank> ranks;  // in order, without duplicates
+  bool is_creating = false;    // some rank is creating it
 };
 
 struct RasAnswer {
   std::string nccl_version;
-  std::vector<RasCommunicator> communicators;  // without those that have no ranks or no id
-  // False while a communicator is being created: RAS then counts ranks as missing that are not
+  std::vector<RasCommunicator> communicators;  // with ranks and an ID
+  // False while a communicator is being created: RAS may then report present ranks as missing
   // (rasCollCommsInit in src/ras/collectives.cc, 2.27.3 to 2.32.3).
   bool proves_absence = true;
 };

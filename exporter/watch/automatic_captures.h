@@ -1,13 +1,14 @@
-// Takes a capture when a watcher first reports a hang or a straggler: `pulse agent --capture-dir`.
+// AutomaticCaptures takes a capture when a watcher first reports a hang or a straggler: `pulse
+// agent --capture-dir`.
 //
-// One capture for each hang of a job and each slow rank; those of one moment share a capture. A
-// hang that began before the job's last capture is the same hang. Between two captures there is a
-// pause, except that a hang does not wait for the pause behind a straggler: what led to it would be
-// gone. A capture that could not be written is tried again after the pause, kMostTries times. A
-// problem is logged once, until another one comes.
+// There is one capture per hang of a job and per slow rank; findings of the same poll share one. A
+// hang that began before the job's last capture is the same hang. Captures are a pause apart. Only
+// a hang after a straggler's capture does not wait for the pause, because its evidence would be
+// lost. A capture that cannot be written is retried after the pause, kMostTries times. A repeated
+// problem is logged once.
 //
-// Thread: See from one thread, which never waits for a capture; Stop and the destructor from any;
-// captures are taken on a thread of its own. Errors go to the log.
+// Thread: See from one thread, which never waits for a capture; Stop and the destructor from any.
+// Captures are taken on a separate thread. Errors go to the log.
 #ifndef EXPORTER_WATCH_AUTOMATIC_CAPTURES_H_
 #define EXPORTER_WATCH_AUTOMATIC_CAPTURES_H_
 
@@ -25,13 +26,13 @@
 
 namespace nccl_pulse {
 
-// Remembers which hangs and slow ranks of a watcher's state have been captured.
+// Uncaptured finds the hangs and slow ranks of a watcher's state that have no capture yet.
 //
 // Thread: one at a time. Memory: kMost jobs and kMost ranks.
 class Uncaptured {
  public:
   using Times = std::map<std::string, WatchState::Time>;
-  // Stragglers come and go: one that was not reported for so long is new when it comes back.
+  // A straggler that was not reported for this long counts as new.
   static constexpr std::chrono::minutes kStragglerIsOver{30};
   static constexpr std::size_t kMost = 4096;
 
@@ -43,14 +44,14 @@ class Uncaptured {
   };
 
   void See(const WatchState& state);
-  // Troubles of the last state that have no capture yet, hangs first.
+  // Returns the troubles of the last state without a capture, hangs first.
   const std::vector<Trouble>& fresh() const { return fresh_; }
-  // These have a capture, or are given up.
+  // Call when these have a capture, or are given up.
   void Done(const std::vector<Trouble>& troubles);
 
  private:
-  Times hangs_;       // by job: its last capture
-  Times stragglers_;  // that have a capture, by place: last reported
+  Times hangs_;       // time of each job's last capture
+  Times stragglers_;  // by place: when a captured straggler was last reported
   std::vector<Trouble> fresh_;
 };
 
@@ -67,17 +68,17 @@ class AutomaticCaptures {
     LogFunction log;
   };
 
-  // Null when the system gives no thread. Warns at once of a folder that cannot be written to.
+  // Returns null if the system refuses a thread. Warns at once if the folder is not writable.
   static std::unique_ptr<AutomaticCaptures> Start(Options options);
-  // Does what Stop does, without patience.
+  // Stops without waiting.
   ~AutomaticCaptures();
   AutomaticCaptures(const AutomaticCaptures&) = delete;
   AutomaticCaptures& operator=(const AutomaticCaptures&) = delete;
 
   void See(const WatchState& state);
 
-  // False if the thread did not end in time: it is in the middle of a capture, and goes on as long
-  // as the process does.
+  // Returns false if the thread did not end in time. It then continues its capture until the
+  // process ends.
   bool Stop(std::chrono::milliseconds patience);
 
  private:

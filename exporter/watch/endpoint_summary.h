@@ -1,6 +1,6 @@
-// What an endpoint's summary (exporter/exposition/summary_json.h) says.
+// EndpointSummary is the parsed summary of an endpoint (exporter/exposition/summary_json.h).
 //
-// Thread: any, no state. The text may be anything.
+// Thread: any, no state. The text is untrusted.
 #ifndef EXPORTER_WATCH_ENDPOINT_SUMMARY_H_
 #define EXPORTER_WATCH_ENDPOINT_SUMMARY_H_
 
@@ -30,7 +30,7 @@ struct EndpointSummary {
   std::vector<std::string> communicators;  // that have ranks at other endpoints, too
 };
 
-// Nothing: it is no summary.
+// Returns nothing if the text is no summary.
 std::optional<EndpointSummary> ParseSummary(std::string_view text);
 
 }  // namespace nccl_pulse

@@ -80,10 +80,10 @@ struct JobFindings {
   std::string sentence, text;  // as `pulse diagnose` says it
   double idle_since_s = 0;     // Unix time, of kIdle
   double silent_since_s =
-      0;                    // Unix time: the endpoints of the hang are silent since; 0: they answer
+      0;                    // Unix time since which the hang's endpoints are silent; 0: they answer
   std::size_t heard = 0;    // endpoints
   std::set<JobName> names;  // a job can have several IDs
-  // The watcher's clock said so then.
+                            // Time of the poll, by the watcher's steady clock.
   std::chrono::steady_clock::time_point looked_at{};
 };
 
@@ -104,8 +104,8 @@ struct WatchState {
   double round_seconds = 0;
   std::size_t answered = 0;
   std::map<std::string, std::vector<std::string>> silent;  // endpoints, by what is wrong
-  std::string find_error;                                  // "" where endpoints could be found
-  std::vector<WatchedJob> jobs;                            // those in trouble first
+  std::string find_error;                                  // ""; or why no endpoints were found
+  std::vector<WatchedJob> jobs;                            // jobs in trouble first
 };
 
 // Returns when a hang began, by the watcher's clock: the wall clock may step.
@@ -118,12 +118,12 @@ std::string NameOf(const WatchedJob& job);
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);
 
-// Returns the names that the job's processes give it: one as a rule.
+// Returns the names that the job's processes give it, normally one.
 std::set<JobName> NamesOfJob(const JobLook& look);
 
 HangReport HangReportOf(const JobLook& look);
 
-// `look`: at one job. `asked`: the endpoints to which its places refer.
+// Returns the findings of a poll of one job. `asked`: the endpoints that were polled.
 JobFindings FindingsOf(const JobLook& look, const std::vector<Address>& asked);
 
 }  // namespace nccl_pulse

@@ -1,6 +1,7 @@
-// What a watcher knows as metrics, in Prometheus' text format. docs/prometheus.md lists them.
+// WatchMetrics formats a watcher's state as metrics, in Prometheus' text format. docs/prometheus.md
+// lists them.
 //
-// No label tells one watcher from another, so that two of them give one alert.
+// No label identifies the watcher, so that two watchers of the same jobs cause only one alert.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WATCH_WATCH_METRICS_H_
@@ -12,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// `external_url`: where people reach this watcher, for links to its reports; "": not known.
+// `external_url`: this watcher's URL for people, for links to its reports; "": not known.
 std::string WatchMetrics(const WatchState& state, const std::string& external_url = "");
 
 }  // namespace nccl_pulse

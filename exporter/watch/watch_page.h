@@ -1,5 +1,5 @@
-// The watcher's page: all jobs, those in trouble first, each with what is said of it and with links
-// to the pages of its nodes, which lead back here. Without scripts; it asks for itself every 5 s.
+// WatchPage renders the watcher's HTML page: all jobs, jobs in trouble first, with their verdicts
+// and with links to their nodes' pages, which link back. It has no scripts, and reloads every 5 s.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WATCH_WATCH_PAGE_H_
@@ -11,10 +11,10 @@
 
 namespace nccl_pulse {
 
-// `own_url`: where this page is to whoever asks for it; "": not known, and nothing leads back.
+// `own_url`: URL of this page as the client sees it, for links back; "": not known.
 std::string WatchPage(const WatchState& state, const std::string& own_url);
 
-// A verdict as a page of its own.
+// Renders a report as a page.
 std::string VerdictPage(const std::string& text);
 
 }  // namespace nccl_pulse

@@ -1,17 +1,16 @@
-// The watcher over HTTP, on the loop of exporter/http:
+// WatchService serves a watcher over HTTP, on the loop of exporter/http:
 //
-//   GET /                                all jobs, those in trouble first
+//   GET /                                all jobs, jobs in trouble first
 //   GET /metrics                         the same for Prometheus
-//   GET /?job_id=ID, /?comm=ID           a look at one job, as text, for a browser as a page
-//   GET /api/v1/diagnosis?...            the same as JSON; without a job, of everything
-//   POST /alertmanager                   what Alertmanager's webhook sends: a look at the job that its
-//                                        alerts name by the label job_id, else comm, else at all
+//   GET /?job_id=ID, /?comm=ID           polls one job: a report as text, or as a page for browsers
+//   GET /api/v1/diagnosis?...            the same as JSON; without a job, of all jobs
+//   POST /alertmanager                   Alertmanager's webhook: polls the job in its alerts' label
+//                                        job_id, else comm; without both, all jobs
 //   GET /healthz
 //
-// One thread watches and looks; the loop never waits for it. Who asks for a look is answered when
-// it has been made, and who asks for the same within kFresh gets the same answer, so that a crowd
-// costs what one costs. Where kMostQuestions wait already, and where a look has not been made
-// within kPatience, the answer is 503.
+// One thread polls endpoints; the HTTP loop never waits for it. A request for a report is answered
+// when its poll is complete. Requests for the same report within kFresh share one poll. The answer
+// is 503 if kMostQuestions requests are waiting, or if the poll is not complete within kPatience.
 //
 // Thread: Start and Stop the caller's.
 #ifndef EXPORTER_WATCH_WATCH_SERVICE_H_
@@ -34,21 +33,21 @@ class WatchService {
   static constexpr std::chrono::seconds kFresh{3}, kPatience{25};
 
   struct Options {
-    std::string listen_address;  // as ParseListenAddress takes it
+    std::string listen_address;  // see ParseListenAddress
     Watcher::Options watcher;
-    std::string external_url;                  // as WatchMetrics takes it
-    std::chrono::milliseconds interval{2000};  // between the beginnings of two rounds
+    std::string external_url;                  // see WatchMetrics
+    std::chrono::milliseconds interval{2000};  // from the start of a round to the next one
     std::shared_ptr<Guard> guard;              // null: plain HTTP for everybody
     LogFunction log;
   };
 
-  // Null, with the reason in `error`.
+  // Returns null, with the reason in `error`, on failure.
   static std::unique_ptr<WatchService> Start(Options options, std::string* error);
-  // Waits for a round that is under way.
+  // Waits for a round in progress.
   ~WatchService();
 
-  // Stops serving and polling. False if a round did not end in time: it waits for endpoints or a name
-  // server, and this object must not be destroyed before it has ended.
+  // Stops serving and polling. Returns false if a round did not end in time, because it waits for
+  // endpoints or a name server. Do not destroy this object before the round has ended.
   bool Stop(std::chrono::milliseconds patience);
 
   const std::string& address() const;

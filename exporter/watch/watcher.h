@@ -78,7 +78,7 @@ class Watcher {
     Time heard_at{};      // last answer; the clock's zero: never
     std::string problem;  // why it did not answer in this round; "": it did
   };
-  // A row of the page. Jobs without a name are distinguished by their place.
+  // A row of the page. Jobs without an ID are distinguished by their place.
   struct Row {
     JobName name;
     std::string place;  // of a job without an id

@@ -1,12 +1,12 @@
-// What all versions of NCCL's profiler plugin API share: event bits, states, the logger, the member
-// structures that never changed, and the numeric enumerations of version 1.
+// Declarations shared by all versions of NCCL's profiler plugin API: event bits, states, the
+// logger, unchanged member structures, and the numeric enumerations of version 1.
 //
 // These are this project's own declarations of a binary interface. NCCL's headers are neither
 // needed nor included: the plugin must build on machines without NCCL, and support versions that no
 // single release of NCCL declares. Each profiler_vN.h declares one version in namespace abi::vN:
 //
-//   Descriptor   what startEvent is given; `type` says which member of the union is valid
-//   StateArgs    what recordEventState is given; the state says which member is valid
+//   Descriptor   argument of startEvent; `type` determines the valid member of the union
+//   StateArgs    argument of recordEventState; the state determines the valid member
 //   Profiler     the exported symbol ncclProfiler_vN
 //
 // Members keep the names that they have in NCCL, so that a fact can be looked up by name.
@@ -31,9 +31,8 @@ namespace nccl_pulse::abi {
 static_assert(sizeof(void*) == 8 && sizeof(size_t) == 8 && sizeof(int) == 4 && sizeof(bool) == 1,
               "the layouts are those of an LP64 machine");
 
-// Return values of all callbacks (ncclResult_t). NCCL ignores those of start, stop and record, and
-// an error from init harms the job (2.28 and later: reference counts go wrong), so there is only
-// one.
+// The only return value of the callbacks (ncclResult_t). NCCL ignores it for start, stop and
+// record. An error from init would harm the job (2.28 and later: reference counts go wrong).
 inline constexpr int kSuccess = 0;
 
 // Event types: the bits of the activation mask and the values of Descriptor::type.
@@ -54,10 +53,10 @@ inline constexpr uint32_t kEventCeSync = 1u << 13;        // since v6
 inline constexpr uint32_t kEventCeBatch = 1u << 14;       // since v6
 inline constexpr uint32_t kEventKernelPhase = 1u << 15;   // since v7
 
-// The newest version that is declared here. Arrays by version have one place for each.
+// The newest declared version.
 inline constexpr int kNewestVersion = 7;
 template <typename T>
-using ByVersion = std::array<T, kNewestVersion + 1>;  // 0 stays unused
+using ByVersion = std::array<T, kNewestVersion + 1>;  // index 0 is unused
 
 // Event types that exist in API version 1 to kNewestVersion.
 constexpr uint32_t EventsOfVersion(int version) {

@@ -1,5 +1,7 @@
-// What the ABI adapters share: the parts of the five functions that are the same in every version.
-// An adapter (adapter_vN.cc) knows its descriptor and nothing else; every function returns success.
+// Functions shared by the ABI adapters (adapter_vN.cc): the parts of the profiler's five functions
+// that are the same in every version. All return success.
+//
+// Thread: as NCCL calls them, any.
 #ifndef PLUGIN_ADAPTER_ADAPTER_H_
 #define PLUGIN_ADAPTER_ADAPTER_H_
 
@@ -33,8 +35,8 @@ inline int StopEvent(void* handle) {
   return abi::kSuccess;
 }
 
-// Runs `dispatch(tracker)`, which returns the ticket for the event. The handle is always written:
-// NCCL does not clear it before the call, and would stop whatever it held.
+// Runs `dispatch(tracker)`, which returns the event's ticket, and stores it in `handle`. The handle
+// is always written: NCCL does not clear it before the call, and would stop the old value.
 template <typename Descriptor, typename Dispatch>
 int StartEvent(void** handle, const Descriptor* descriptor, Dispatch dispatch) {
   uint64_t ticket = 0;
@@ -49,7 +51,8 @@ int StartEvent(void** handle, const Descriptor* descriptor, Dispatch dispatch) {
   return abi::kSuccess;
 }
 
-// States with numbers (v4 and later): `args` has kernelCh.pTimer and proxyStep.transSize.
+// Handles recordEventState in v4 and later, where `args` has kernelCh.pTimer and
+// proxyStep.transSize.
 template <typename StateArgs>
 int RecordState(void* handle, int state, StateArgs* args) {
   Tracker* tracker = Runtime::tracker();
@@ -65,15 +68,14 @@ int RecordState(void* handle, int state, StateArgs* args) {
   return abi::kSuccess;
 }
 
-// States without (v1 to v3).
+// Handles recordEventState in v1 to v3, without these arguments.
 inline int RecordStateWithoutTimes(void* handle, int state) {
   if (Tracker* tracker = Runtime::tracker()) tracker->RecordState(TicketOf(handle), state);
   return abi::kSuccess;
 }
 
-// Types that need no descriptor field, or are of no use: known ones are passed over, others
-// counted. Group and GroupApi come whether they were asked for or not
-// (docs/nccl-profiler-api.md#implied-events).
+// Handles an event that is not used, and returns 0. Group and GroupApi come unrequested
+// (docs/nccl-profiler-api.md#implied-events) and are skipped; other types are counted as ignored.
 inline uint64_t PassOver(Tracker& tracker, uint64_t type, int api_version) {
   const uint64_t known = abi::EventsOfVersion(api_version);
   if (type == abi::kEventGroup || type == abi::kEventGroupApi) return 0;
@@ -88,8 +90,8 @@ uint64_t StartProxyOp(Tracker& tracker, void* context, const Descriptor& descrip
                               {TicketOf(descriptor.parentObj), descriptor.proxyOp.pid});
 }
 
-// Forks of NCCL, and a proposal for NCCL, read one member more than the released structure has.
-// What they find there says that there is none.
+// A profiler structure followed by null pointers. Forks of NCCL, and a proposal for NCCL, read one
+// member more than the released structure has; they find null there.
 template <typename Profiler>
 struct Exported {
   Profiler profiler;

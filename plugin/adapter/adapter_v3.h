@@ -1,4 +1,5 @@
-// API v1 to v3: init does not name the communicator, the operations do; no GPU times.
+// Shared functions for API v1 to v3. In these versions the communicator's identity comes with its
+// operations instead of init, and there are no GPU times.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V3_H_
 #define PLUGIN_ADAPTER_ADAPTER_V3_H_
 
@@ -6,13 +7,13 @@
 
 namespace nccl_pulse {
 
-// A communicator whose rank and size are not known yet.
+// Adds a communicator whose rank and size are not known yet.
 inline int InitUnnamed(int api_version, void** context, int* mask) {
   return InitCommunicator({api_version, 0, nullptr, 0, 0, -1, nullptr}, context, mask);
 }
 
-// The parts of an operation that v1 spells as numbers and v2, v3 as strings are filled by the
-// caller.
+// Returns the event without the fields that v1 passes as numbers, and v2 and v3 as strings. The
+// caller fills these.
 template <typename Descriptor>
 OperationEvent CollectiveOf(const Descriptor& descriptor) {
   const auto& coll = descriptor.coll;
@@ -43,7 +44,7 @@ OperationEvent PointToPointOf(const Descriptor& descriptor) {
   return event;
 }
 
-// v2 and v3.
+// startEvent of v2 and v3.
 template <typename Descriptor>
 int StartEventV2(int api_version, void* context, void** handle, const Descriptor* descriptor) {
   return StartEvent(handle, descriptor, [&](Tracker& tracker) -> uint64_t {

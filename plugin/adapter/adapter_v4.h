@@ -1,4 +1,5 @@
-// Operations of API v4 and later: the same field names in every version, at different places.
+// Converts operations of API v4 and later to events. Their fields have the same names in every
+// version, at different offsets.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V4_H_
 #define PLUGIN_ADAPTER_ADAPTER_V4_H_
 
@@ -6,9 +7,9 @@
 
 namespace nccl_pulse {
 
-// The protocol of a collective. Symmetric-memory kernels have none, and v7 says which those are
-// (NCCL 2.31.2, ncclProfilerStartTaskEvents in src/plugin/profiler.cc: proto is "", algo names the
-// kernel).
+// Returns the protocol of a collective, or kSymmetricProtocol for a symmetric-memory kernel. Only
+// v7 identifies these kernels (NCCL 2.31.2, ncclProfilerStartTaskEvents in src/plugin/profiler.cc:
+// proto is "", algo names the kernel).
 template <typename Coll>
 auto ProtocolOf(const Coll& coll, int /*preferred*/) -> decltype(coll.isSymColl, coll.proto) {
   return coll.isSymColl ? kSymmetricProtocol : coll.proto;

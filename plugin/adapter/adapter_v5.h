@@ -1,5 +1,8 @@
-// Adapts API v5 to v7. Each version adds members at the end of calls and operations, and event
-// types: v6 has copy-engine collectives.
+// Adapter template for API v5 to v7. Each version adds members at the end of calls and operations,
+// and event types; v6 adds copy-engine collectives.
+//
+// startEvent dispatches by event type, in the order in which an operation brings them. Types that
+// are alike most of the time get a fast path (StartUsual), whose misses restart in StartUnusual.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 
@@ -15,7 +18,7 @@ int InitV5(void** context, uint64_t comm_id, int* mask, const char* comm_name, i
                           mask);
 }
 
-// The tag that the user gave the call; 0: none.
+// Returns the user's tag of the call; 0: none.
 template <typename Call>
 auto UserTagOf(const Call& call, int /*preferred*/) -> decltype(call.userTag) {
   return call.userTag;
@@ -25,7 +28,7 @@ uint64_t UserTagOf(const Call& /*call*/, long /*before v7*/) {
   return 0;
 }
 
-// -1: of Send and Recv, whose peer comes with the operation.
+// Returns the root, or -1 for Send and Recv, whose peer comes with the operation.
 template <typename Call>
 auto RootOf(const Call& call, int /*preferred*/) -> decltype(call.root) {
   return call.root;
@@ -41,7 +44,7 @@ CallEvent CallOf(const Call& call, const void* parent) {
           TicketOf(parent), call.stream,   UserTagOf(call, 0), RootOf(call, 0)};
 }
 
-// Of a type that not all of these versions have.
+// Starts an event of a type that only some of these versions have.
 template <typename Descriptor>
 auto StartOther(Tracker& tracker, void* context, const Descriptor& descriptor, int api_version)
     -> decltype(descriptor.ceColl.count) {
@@ -56,8 +59,8 @@ inline uint64_t StartOther(Tracker& tracker, void* /*context*/,
   return PassOver(tracker, descriptor.type, api_version);
 }
 
-// An event of that type; 0: of a type that StartEventV5 does not list. The parameters are NCCL's,
-// and stay in their registers: the compiler changes none of what is `used`.
+// Starts an event of type kType; 0: any type that StartEventV5 does not list. The attribute `used`
+// keeps the compiler from changing the parameters, so NCCL's arguments stay in their registers.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::used, gnu::flatten, gnu::noinline]] int StartOfType(void* context, void** handle,
                                                            const Descriptor& descriptor,
@@ -92,17 +95,16 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// This stands far from those that are alike: called there, StartOfType would be in the middle of
-// their code.
+// Calls StartOfType, outlined: inlined there, it would be in the middle of the fast path's code.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::cold, gnu::noinline]] int StartUnusual(void* context, void** handle,
                                               const Descriptor& descriptor, Tracker& tracker) {
   return StartOfType<kApiVersion, kType>(context, handle, descriptor, tracker);
 }
 
-// The same for types of which nearly all events are alike. A function for each, which reads the
-// descriptor itself and has a frame of its own size; what is not alike begins anew in the one
-// above.
+// Starts an event of a type with a fast path. Each type has its own function, which reads the
+// descriptor in place and has its own stack frame. Other events of the type start over in
+// StartUnusual.
 template <int kApiVersion, uint64_t kType, typename Descriptor>
 [[gnu::hot, gnu::flatten, gnu::noinline]] int StartUsual(void* context, void** handle,
                                                          const Descriptor& descriptor,
@@ -136,7 +138,8 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// None of an eager collective's. A function of its own keeps their order in front of it.
+// Stands for all types that an eager collective does not use. They are dispatched in a function of
+// their own, after the others.
 inline constexpr uint64_t kEventOther = UINT64_MAX;
 template <int kApiVersion, typename Descriptor>
 int StartSeldom(void* context, void** handle, const Descriptor& descriptor, Tracker& tracker);
@@ -175,7 +178,7 @@ template <int kApiVersion, typename Descriptor>
 template <int kApiVersion, typename Descriptor>
 int StartEventV5(void* context, void** handle, Descriptor* descriptor);
 
-// One of what it needs is missing.
+// Starts an event without a tracker, descriptor or handle.
 template <int kApiVersion, typename Descriptor>
 [[gnu::cold, gnu::noinline]] int StartWithoutAll(void* context, void** handle,
                                                  Descriptor* descriptor) {

@@ -1,7 +1,7 @@
-// What is kept of the calls of one capture (graph_stamps.h): by kind, and by communicator.
+// Counts of the calls in one capture (graph_stamps.h), by kind and by communicator.
 //
-// Thread: the capturing thread writes, one at a time for each capture; the background thread reads
-// what is published. Cost: plain loads and stores.
+// Thread: written by the capturing thread, one at a time per capture; published fields are read by
+// the background thread. Cost: plain loads and stores.
 #ifndef PLUGIN_CUDA_CAPTURED_CALLS_H_
 #define PLUGIN_CUDA_CAPTURED_CALLS_H_
 
@@ -14,7 +14,7 @@ namespace nccl_pulse {
 
 // Calls of one kind within a capture. The numbers have one writer, the capturing thread.
 struct CapturedCalls {
-  // Communicator:10 | op:8 | size class:8, and a bit so that none is 0.
+  // Communicator:10 | op:8 | size class:8. The top bit is set, so no kind is 0.
   static constexpr uint32_t PackKind(uint32_t communicator, uint32_t op, uint32_t size_class) {
     return 1u << 31 | communicator << 16 | op << 8 | size_class;
   }
@@ -25,22 +25,21 @@ struct CapturedCalls {
   std::atomic<uint32_t> kind;          // 0: free
   std::atomic<uint32_t> owner;         // generation of the communicator's record
   std::atomic<uint64_t> calls, bytes;  // in one replay
-  uint64_t counted;                    // replays that have been counted; background thread
+  uint64_t counted;                    // replays counted so far; background thread
 };
 
 // A communicator that has calls in a capture.
 struct CaptureMember {
   static constexpr uint32_t kMostBefore = 0xffff;
 
-  std::atomic<uint32_t> communicator;  // 1 + index, 0: free. Publishes the next two
+  std::atomic<uint32_t> communicator;  // 1 + index; 0: free. Publishes the next two fields
   std::atomic<uint32_t> owner;         // as CapturedCalls::owner
-  std::atomic<uint32_t> number;        // of this capture, among the communicator's, from 1
-  std::atomic<uint32_t> launched;      // its calls whose launch was captured; capturing thread
-  // Its calls that are launched in front of each stamp, kMostBefore: as many or more. Published
-  // with the stamp.
+  std::atomic<uint32_t> number;        // this is the communicator's capture number n, from 1
+  std::atomic<uint32_t> launched;      // calls whose launch was captured; capturing thread
+  // Calls launched before each stamp, at most kMostBefore. Published with the stamp.
   uint16_t before[kMostStamps];
 
-  // Nobody else looks at this one yet.
+  // Copies all but `before`. No other thread may use this object yet.
   void CopyFrom(const CaptureMember& from) {
     owner.store(from.owner.load(std::memory_order_relaxed), std::memory_order_relaxed);
     number.store(from.number.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -59,7 +58,7 @@ struct CaptureMember {
 struct CommunicatorCaptures {
   std::atomic<uint32_t> owner;  // as CapturedCalls::owner; publishes zeroes
   std::atomic<uint32_t> seen;
-  std::atomic<uint32_t> followed;  // of them those whose replays and calls are all counted
+  std::atomic<uint32_t> followed;  // captures whose replays and calls are all counted
 };
 
 }  // namespace nccl_pulse

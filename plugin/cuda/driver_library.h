@@ -1,6 +1,6 @@
-// Finds calls of the CUDA driver, in the library that the job uses.
+// Finds functions of the CUDA driver in the library that the job uses.
 //
-// Thread: init's, under its lock.
+// Thread: init, under its lock.
 #ifndef PLUGIN_CUDA_DRIVER_LIBRARY_H_
 #define PLUGIN_CUDA_DRIVER_LIBRARY_H_
 
@@ -8,21 +8,24 @@
 
 namespace nccl_pulse {
 
-// The library may lack it: then false, and null in `function`.
+// Stores the function `name` in `function`. Returns false, and stores null, if the library lacks
+// it.
 template <typename Function>
 bool FindCall(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
   return *function != nullptr;
 }
 
-// Calls that are looked for once. It is a static variable of its user, without a constructor to
-// run: a guarded one would not survive a fork during the call, and a child forked while another
-// thread is in dlopen must not call dlopen.
+// Loads the driver library once, with the functions in `Calls`.
+//
+// Declare it as a static variable. Its constructor is constant: a guarded initialization would not
+// survive a fork during the call, and a child that was forked while another thread was in dlopen
+// must not call dlopen.
 template <typename Calls>
 class DriverLibrary {
  public:
-  // Null when the library is not there, or `find` says that it lacks a call. The same answer each
-  // time.
+  // Returns null if there is no library, or if `find` returns false because it lacks a function.
+  // Every call returns the same.
   const Calls* Load(bool (*find)(void* library, Calls* calls)) {
     if (!looked_) {
       looked_ = true;

@@ -1,5 +1,5 @@
-// FinishedCalls finds which calls of a communicator have finished, if NCCL reports only the call of
-// some: Broadcast from 2.29.2 on, also on non-blocking communicators and in groups of Broadcasts.
+// FinishedCalls finds which calls of a communicator have finished, although NCCL reports no launch
+// for some of them: Broadcasts from 2.29.2 on, also on non-blocking communicators and in groups.
 //
 // A kernel adds the work items of its batches to NCCL's counter (work_proof.h; src/device/common.h,
 // 2.29.2 to 2.31.2: workCounter += nWorks). Each Broadcast is one item on every channel whose part
@@ -46,9 +46,9 @@ struct CalledWork {
 
 class FinishedCalls {
  public:
-  // What a copy of the counter says: the sum over channels, and channel 0. `called` and `launched`
-  // are read behind it. `is_over`: all calls are complete, as events show, and none came during the
-  // copy.
+  // Takes a copy of the counter: `sum` over the channels, and `first` of channel 0. Read `called`
+  // and `launched` after the copy. `is_over`: by CUDA events all calls are complete, and none was
+  // made during the copy.
   void Look(uint64_t sum, uint64_t first, const CalledWork& called, const LaunchedWork& launched,
             bool is_over);
   // Returns the number of complete calls. Valid if is_known.
@@ -56,17 +56,17 @@ class FinishedCalls {
   bool is_known() const { return is_known_; }
 
  private:
-  static constexpr uint64_t kProvesWidth = 64;  // as many as there are channels
+  static constexpr uint64_t kProvesWidth = 64;  // Broadcasts; one per channel
   static_assert(kProvesWidth >= kWorkChannels);
 
-  // When nothing was in flight: at first when the communicator was made.
+  // The counts at the last moment with nothing in flight; initially the communicator's creation.
   struct Base {
     uint64_t sum = 0, first = 0;
     CalledWork called;
     LaunchedWork launched;
   } base_;
   uint64_t width_ = 0;  // 0: not known
-  uint64_t bytes_ = 0;  // of Broadcasts that have it
+  uint64_t bytes_ = 0;  // size of the Broadcasts with this width
   uint32_t calls_ = 0;
   bool is_known_ = false;
 };

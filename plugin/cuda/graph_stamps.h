@@ -1,5 +1,7 @@
-// Stamps: kernels of one thread between the nodes of a captured CUDA graph. NCCL tells nobody of a
-// replay; a stamp does. It counts how often it is passed, and notes the GPU's time.
+// GraphStamps follows replays of CUDA graphs, which NCCL does not report.
+//
+// It adds stamps between the nodes of a captured graph. A stamp is a kernel of one thread that
+// counts how often the GPU passes it, and stores the GPU's time.
 //
 //   capturing thread                     GPU, each replay         "pulse-poll"
 //   ----------------                     ----------------         ------------
@@ -10,24 +12,24 @@
 //            launch one in front, for                             launch between the two stamps
 //            a pair another one behind                            of a pair took
 //
-// Times are a sample: whenever the background thread looks, it takes from each pair the last time
-// that both stamps agree on.
+// Times are a sample: each poll takes the last duration of each pair, if both stamps belong to the
+// same replay.
 //
-// A capture is known by the id that the driver gives it. Until its first stamp it has a place among
-// the open captures. The first stamp gives it a record, which lives as long as the graph. A user
-// object of CUDA's says when that ends: the graph retains it, and with it do the graph's clones and
-// executables. (NCCL keeps its own plans the same way, src/misc/strongstream.cc.) Executables of
-// one capture share its stamps: counts are sums over them. An executable that is updated with a
-// later capture has that one's stamps from then on.
+// A capture is identified by the driver's capture ID. Until its first stamp it is kept among the
+// open captures. The first stamp assigns it a record, which lives as long as the graph. The graph,
+// its clones and its executables retain a CUDA user object, whose destructor ends the record. (NCCL
+// keeps its plans alive in the same way, src/misc/strongstream.cc.) Executables of one capture
+// share its stamps, so counts are sums over them. Updating an executable with a later capture
+// switches it to the later capture's stamps.
 //
-// Placement never depends on what is free: a stamp without a record or place is launched all the
-// same, and not read. Only kernel nodes enter a user's graph: others make conditional bodies and
-// graphs for device launch fail (docs/cuda-graphs.md).
+// The position of stamps never depends on free records or places: a stamp without them is launched
+// but not read. Only kernel nodes are added to a user's graph, because other nodes are not allowed
+// in conditional bodies and in graphs for device launch (docs/cuda-graphs.md).
 //
-// Thread: PrepareContext under the runtime's lock; the Note... from callbacks, any thread, one at a
-// time for each capture (two at once cost accuracy alone); Poll by the background thread. No lock,
-// no allocation of ours, no wait. Errors: a launch that the driver refuses ends stamps for the
-// process, and is counted (Captures).
+// Thread: PrepareContext under the runtime's lock. Note... functions from callbacks on any thread,
+// one at a time per capture; concurrent calls only cost accuracy. Poll on the background thread. No
+// locks, allocations or waits. Errors: if the driver refuses a launch, the process gets no further
+// stamps, and the refusal is counted (Captures).
 #ifndef PLUGIN_CUDA_GRAPH_STAMPS_H_
 #define PLUGIN_CUDA_GRAPH_STAMPS_H_
 
@@ -46,87 +48,88 @@ class GraphStamps {
   static constexpr uint32_t kMostKinds = 32;  // of calls, in one capture
   static constexpr uint32_t kMostRecords = 512;
   static constexpr uint32_t kMostContexts = 16;
-  // Communicators in one capture. Further ones have no position in its replays, and each of their
-  // calls counts as a capture of its own that is not followed.
+  // Communicators followed in one capture. The position of further ones in a replay is not known,
+  // and each of their calls counts as a separate capture without stamps.
   static constexpr uint32_t kMostMembers = 6;
   static constexpr uint32_t kMostCommunicators = 1024;  // CapturedCalls has 10 bits
 
-  // Open captures are kept in sets; which one a capture's id is in.
+  // Sets of the table of open captures, and the set of a capture's ID.
   static constexpr uint32_t kSets = 32;
   static constexpr uint32_t SetOf(uint64_t capture_id) {
     static_assert(kSets == 1 << (64 - 59));
     return static_cast<uint32_t>(capture_id * 0x9e3779b97f4a7c15ULL >> 59);
   }
 
-  // Null: no memory.
+  // Returns null if there is no memory.
   static std::unique_ptr<GraphStamps> Make(const CudaDriver& driver, const StampDriver& stamps);
   ~GraphStamps() = default;
   GraphStamps(const GraphStamps&) = delete;
   GraphStamps& operator=(const GraphStamps&) = delete;
 
-  // Init: whether graphs that are captured in the calling thread's current context get stamps.
+  // Init. Returns true if graphs captured in the calling thread's current context get stamps.
   bool PrepareContext();
 
   // ---- callbacks ----
 
-  // A call that was captured on `stream`.
+  // Notes a call that was captured on `stream`.
   void NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uint64_t bytes);
-  // What a launch carries, where that is one call: its time is the call's. kind 0: it is not.
+  // The only call of a launch, which then has the launch's duration. kind 0: several calls.
   struct Launch {
     uint32_t kind, owner;
     uint64_t bytes, bus_bytes;
   };
-  // In front of a launch that is captured on `stream` and carries `calls` of this communicator.
-  // True: NoteLaunchEnd is to follow behind it.
+  // Call before a launch with `calls` calls of this communicator is captured on `stream`. If it
+  // returns true, call NoteLaunchEnd after the launch.
   bool NoteLaunch(CudaStream stream, const Launch& launch, uint32_t communicator, uint32_t calls);
   void NoteLaunchEnd(CudaStream stream);
 
   // ---- background thread ----
 
-  // What happened to captures, for all of the process.
+  // Counts of the process' captures.
   struct Captures {
     uint64_t seen = 0;        // with calls or launches
     uint64_t followed = 0;    // with stamps that are read
-    uint64_t no_room = 0;     // with stamps for which there was no record or place
-    uint64_t incomplete = 0;  // followed, with more kinds of calls than are kept
-    uint64_t refused = 0;     // stamps that the driver refused
+    uint64_t no_room = 0;     // with stamps that have no record or place, so are not read
+    uint64_t incomplete = 0;  // followed, but with more than kMostKinds kinds of calls
+    uint64_t refused = 0;     // stamps that the driver refused to launch
   };
   Captures captures() const;
 
-  // Where the GPU was seen to pass a stamp of a capture last: its number `passed` of `stamps`, from
-  // 1. Calls are those of one communicator, in one replay.
+  // The last stamp of a capture that the GPU is known to have passed. Calls are counted for one
+  // communicator, in one replay.
   struct Passed {
-    uint64_t gpu_ns = 0;  // 0: nothing new
-    uint32_t graph = 0;   // CaptureMember::number
-    uint32_t passed = 0, stamps = 0;
-    uint64_t calls_before = 0;  // in front of that stamp
-    uint64_t calls_until = 0;   // in front of the next one, or all
-    uint64_t calls = 0;
-    bool has_head = false;  // its first stamp stands at the head of the graph
+    uint64_t gpu_ns = 0;              // time of passing; 0: nothing new
+    uint32_t graph = 0;               // CaptureMember::number
+    uint32_t passed = 0, stamps = 0;  // number of the stamp, from 1, and of all stamps
+    uint64_t calls_before = 0;        // calls before this stamp
+    uint64_t calls_until = 0;         // calls before the next stamp; after the last one, all calls
+    uint64_t calls = 0;               // all calls
+    bool has_head = false;            // the first stamp is at the head of the graph
   };
-  // Replays of a capture since the last look, and what is in flight of it.
+  // Calls of one kind that replays of a capture made since the last poll.
   struct Replayed {
     uint32_t communicator, owner;
     uint32_t op, size_class;
-    bool is_first_of_communicator;  // of this capture: count the replays once
+    bool is_first_of_communicator;  // first kind reported for this communicator: count replays here
     uint64_t replays;               // since this kind was last counted
-    uint64_t calls, bytes;          // of all these replays
-    uint64_t in_flight;             // replays past the first stamp and not past the last
-    uint64_t moved_ns;              // when a stamp was last seen to have been passed, 0: never
-    // Where is_first_of_communicator.
-    uint32_t captures, followed;  // CommunicatorCaptures
+    uint64_t calls, bytes;          // in all these replays
+    uint64_t in_flight;             // replays that have passed the first stamp but not the last
+    uint64_t moved_ns;              // last poll that saw a newly passed stamp; 0: never
+                                    // Set only if is_first_of_communicator.
+    uint32_t captures, followed;    // CommunicatorCaptures
     Passed last;
   };
-  // A launch that one replay made, timed.
+  // The duration of a launch in one replay.
   struct Timed {
     Launch launch;
     uint64_t duration_ns;
-    uint64_t replay;  // its number, from 1
+    uint64_t replay;  // number of the replay, from 1
     uint32_t graph;   // CaptureMember::number; 0: not known
     uint32_t pair;    // of stamps, from 0
   };
-  // `count(replayed)` for each kind of calls of each capture with stamps; false from it: not
-  // counted now, it comes again. `timed(timed)` for pairs with a new time. True while counts move.
+  // Calls `count(Replayed)` for each kind of calls in each capture with stamps; if `count` returns
+  // false, the next poll reports the same replays again. Calls `timed(Timed)` for each pair with a
+  // new duration. Returns true if a stamp was passed since the last poll.
   template <typename Count, typename CountTimed>
   bool Poll(uint64_t now_ns, Count count, CountTimed timed) {
     bool moves = false;
@@ -135,7 +138,7 @@ class GraphStamps {
       if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
       const bool is_over = IsOver(record, now_ns);
       Standing standing = Look(record, now_ns);
-      // Whatever its last counts say: no passage will come that puts them right.
+      // The graph is gone, so no further passage can complete a replay.
       if (is_over) standing.in_flight = 0;
       moves |= standing.moved;
       if (standing.moved) {
@@ -169,18 +172,18 @@ class GraphStamps {
   }
 
  private:
-  // One that is being captured, or was.
+  // An open capture, or an ended one whose place is not reused yet.
   struct Capture {
     static constexpr uint64_t kBusy = ~uint64_t{0};
     std::atomic<uint64_t> id;       // 0: free
-    std::atomic<uint64_t> touched;  // touches_, when it was used last
+    std::atomic<uint64_t> touched;  // value of touches_ at the last use
     std::atomic<uint32_t> launches;
     std::atomic<uint32_t> record;  // 1 + index, 0: none
     std::atomic<bool> has_stamp;
     std::atomic<bool> is_truncated;
-    std::atomic<bool> awaits_end;  // of a launch that has a pair
-    Launch launch;                 // that one
-    // Until it has a record.
+    std::atomic<bool> awaits_end;  // NoteLaunchEnd is due for `launch`
+    Launch launch;                 // launch with a pair of stamps
+                                   // Used until the capture has a record.
     CapturedCalls calls[kMostKinds];
     CaptureMember members[kMostMembers];
   };
@@ -188,23 +191,23 @@ class GraphStamps {
     // kFree -> kFilling (capturing thread) -> kUsed -> kFree (background thread)
     enum State : uint32_t { kFree = 0, kFilling = 1, kUsed = 2 };
     std::atomic<uint32_t> state;
-    std::atomic<bool> is_destroyed;  // the graph, by CUDA's thread
+    std::atomic<bool> is_destroyed;  // the graph is gone; written by CUDA's thread
     StampContext* context;
     std::atomic<uint32_t> stamps;
     struct Stamp {
       uint32_t place;
-      uint64_t base;  // what the place had counted before
-      Launch launch;  // that this one stands behind, and the one before it in front of
-      // Background thread: passages, and of those the last whose time was taken.
+      uint64_t base;  // count of the place before this stamp used it
+      Launch launch;  // launch between the previous stamp and this one
+                      // Background thread: passages seen, and the passage that was timed last.
       uint64_t seen, timed;
     } stamp[kMostStamps];
     CapturedCalls calls[kMostKinds];
     CaptureMember members[kMostMembers];
-    bool has_head;  // published with the first stamp
-    // Background thread.
-    bool is_passed_due;  // a stamp was passed, and when is not told yet
+    bool has_head;       // published with the first stamp
+                         // Background thread.
+    bool is_passed_due;  // a stamp was passed, and `Passed` has not been reported yet
     uint64_t moved_ns;
-    uint64_t destroyed_ns;  // when that was seen
+    uint64_t destroyed_ns;  // first poll that saw is_destroyed
   };
   static constexpr uint32_t kWays = 4;
   struct Tables {
@@ -218,38 +221,39 @@ class GraphStamps {
     uint64_t replays;
     uint64_t in_flight;
     bool moved;
-    uint32_t passed;  // by the replay that began last
-    uint64_t gpu_ns;  // when it passed the last of them, 0: told before
+    uint32_t passed;  // stamps passed by the newest replay
+    uint64_t gpu_ns;  // when it passed the last of these; 0: reported before
   };
 
   GraphStamps(const CudaDriver& driver, const StampDriver& stamps, Tables* tables)
       : driver_(driver), stamps_(stamps), tables_(tables) {}
 
-  // Null: `stream` is not in capture, or many threads begin captures at the same place.
+  // Returns null if `stream` is not in capture, or if too many captures share a set.
   Capture* FindCapture(CudaStream stream, CudaGraph* graph);
   Capture* TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch);
   StampContext* CurrentContext();
   enum class Where { kHead, kHere };
-  // `behind`: what the stamp stands behind, kind 0: nothing. False: it will not be read.
+  // Adds a stamp. `behind`: the launch before it, with kind 0 if there is none. Returns false if
+  // the stamp will not be read.
   bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, Where where,
                 const Launch& behind);
-  // The driver's error.
+  // Returns the driver's error.
   int Insert(const StampContext& context, CudaStream stream, CudaGraph graph, uint32_t place,
              Where* where);
   Record* TakeRecord(Capture& capture, CudaGraph graph, StampContext& context);
   bool RetainBy(CudaGraph graph, Record& record);
   CaptureMember (&MembersOf(Capture& capture))[kMostMembers];
-  // Null: there are too many.
+  // Returns null if the capture has too many communicators.
   CaptureMember* FindMember(Capture& capture, uint32_t communicator, uint32_t owner);
   CommunicatorCaptures& CapturesOf(uint32_t communicator, uint32_t owner);
-  // `change`: 1, or -1 for what is no longer followed.
+  // `change`: 1 for a newly followed capture, -1 for one that is no longer followed.
   void CountFollowed(const CaptureMember& member, uint32_t change);
   static bool AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                       uint64_t calls, uint64_t bytes);
   static Standing Look(Record& record, uint64_t now_ns);
   Replayed Describe(Record& record, const Standing& standing, const CapturedCalls& calls,
                     uint32_t kind, bool is_first) const;
-  // Between stamp `number` and the one in front of it, 0: nothing new, or not known.
+  // Returns the duration between stamp `number` and the previous stamp; 0: not new, or not known.
   static uint64_t NewDuration(Record& record, uint32_t number);
   static Timed DescribeTimed(const Record& record, uint32_t number, uint64_t duration_ns);
   static bool IsOver(Record& record, uint64_t now_ns);
@@ -257,12 +261,12 @@ class GraphStamps {
 
   const CudaDriver& driver_;
   const StampDriver& stamps_;
-  Tables* const tables_;  // never unmapped: CUDA's thread may write to it at any time
+  Tables* const tables_;  // never unmapped: CUDA's thread may write here at any time
   StampContext contexts_[kMostContexts];
   std::atomic<uint32_t> context_count_{0};
   std::atomic<bool> is_off_{false};
   std::atomic<uint64_t> touches_{0};
-  // Relaxed adds: a capture is rare, and a count orders nothing.
+  // Relaxed adds: counts order nothing.
   std::atomic<uint64_t> seen_{0}, followed_{0}, no_room_{0}, incomplete_{0}, refused_{0};
 };
 

@@ -1,18 +1,18 @@
-// The code of a stamp, as PTX: the build needs no CUDA compiler and does not fix an architecture.
-// The driver translates it for its GPU (Volta and newer) when it is loaded.
+// The code of a stamp (graph_stamps.h), as PTX: building it needs no CUDA compiler, and it fits any
+// architecture. When it is loaded, the driver translates it for its GPU (Volta and newer).
 //
 //   stamp(place, number)   passages[number] += 1, then one store of {passages, time} to `place`
 //
-// The count is kept in the GPU's own memory: adding to the host's memory would be a round trip over
-// the bus, and several executables of one capture may pass at the same time. Nothing waits for the
-// store of 16 bytes. When two executables pass in the same fraction of a microsecond, the older
-// store may arrive last: the count then reads one less until the next passage.
+// The counter is in GPU memory, because an atomic add to host memory is a round trip over the bus,
+// and several executables of one capture may pass at the same time. The GPU does not wait for the
+// store of 16 bytes. If two executables pass within a fraction of a microsecond, the older store
+// may arrive last; the count then reads one too low until the next passage.
 #ifndef PLUGIN_CUDA_STAMP_CODE_H_
 #define PLUGIN_CUDA_STAMP_CODE_H_
 
 namespace nccl_pulse {
 
-// The counters in `passages`, and the places of one context.
+// Number of counters in `passages`, and of places in a context.
 inline constexpr int kStampPlaces = 4096;
 
 inline constexpr char kStampFunction[] = "nccl_pulse_stamp";

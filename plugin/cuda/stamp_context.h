@@ -1,15 +1,14 @@
 // StampContext holds the stamps' code in one CUDA context, and places in host memory that the GPU
 // writes.
 //
-// Prepare creates all of it, in init of the context's first communicator. NCCL allocates memory and
-// loads kernels in that context at the same time, so these calls (which may wait for work of the
-// context and for the driver's translation) add no new kind of wait. A background thread would make
-// them beside the job's first collectives. Success is known before the first capture can begin, and
-// is final.
+// Prepare creates both during init of the context's first communicator. Its driver calls may wait
+// for the context's work and for the translation of the code. NCCL's init allocates memory and
+// loads kernels there anyway, so this is no new kind of wait; on a background thread it would delay
+// the job's first collectives. The result is final, and known before the first capture can begin.
 //
-// The memory is the process' own, only registered with the driver: readers still have it when the
-// context is gone. It is shared memory, so that after a fork the GPU and this process still have
-// the same pages. It is never freed: 64 KiB of host memory and 32 KiB of GPU memory per context.
+// The places are this process' own memory, registered with the driver, so they stay readable after
+// the context is destroyed. They are shared memory: after a fork, the GPU and this process still
+// use the same pages. Nothing is freed: 64 KiB of host memory and 32 KiB of GPU memory per context.
 //
 // Thread: Prepare by one thread at a time (the runtime's lock), before others see the context;
 // TakePlace, Launch and AddAtHead from callbacks, any thread; the rest by the background thread.
@@ -26,7 +25,7 @@
 
 namespace nccl_pulse {
 
-// What a stamp wrote when it was last passed: 16 bytes in one store.
+// Written by a stamp when the GPU passes it: 16 bytes in one store.
 struct alignas(16) StampPlace {
   std::atomic<uint64_t> passages;
   std::atomic<uint64_t> gpu_ns;  // %globaltimer
@@ -35,25 +34,25 @@ static_assert(sizeof(StampPlace) == 16);
 
 class StampContext {
  public:
-  // A stamp without a reader. It keeps a graph's nodes the same if no place is left.
+  // Place of stamps that are not read. They keep a graph's nodes the same if no place is free.
   static constexpr uint32_t kUnreadPlace = 0;
 
-  // In the calling thread's current context, which this is. False when the driver refuses; it is
-  // not tried again.
+  // Call with `context` current on the calling thread. Returns false if the driver refuses; not
+  // retried.
   bool Prepare(const StampDriver& driver, CudaContext context, uint64_t id);
   bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
   bool is_ready() const { return places_ != nullptr; }
 
-  // Takes a free place, to be given back. Returns kUnreadPlace if there is none.
+  // Takes a free place; return it with GiveBack. Returns kUnreadPlace if there is none.
   uint32_t TakePlace();
   void GiveBack(uint32_t place);
-  // Adds a stamp to what `stream` captures; the calling thread's current context is this one.
-  // Returns the driver's error.
+  // Adds a stamp to the capture on `stream`. Call with this context current. Returns the driver's
+  // error.
   int Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
-  // Adds one in front of all that `graph`, which is being captured, has so far: its new root.
-  // kNotAdded: the graph begins with more than kMostRoots nodes side by side, or with none.
+  // Adds a stamp as the new root of `graph`, before all nodes captured so far. Returns kNotAdded if
+  // the graph has no root, or more than kMostRoots.
   enum class Head { kAdded, kNotAdded, kRefused };
-  // NCCL itself puts nodes of its own at the head of a graph, for each communicator.
+  // NCCL adds a root of its own for each communicator.
   static constexpr size_t kMostRoots = 16;
   Head AddAtHead(const StampDriver& driver, CudaGraph graph, uint32_t place, int* error) const;
 

@@ -1,9 +1,9 @@
-// The calls of the CUDA driver that stamps need (graph_stamps.h), found like those of
-// cuda_driver.h. A driver that lacks one (before CUDA 12.0) has no stamps.
+// StampDriver holds the CUDA driver's functions for stamps (graph_stamps.h), found as in
+// cuda_driver.h. There are no stamps if the driver lacks one of them (before CUDA 12.0).
 //
-// Thread: Load from init; the calls as their users say. In a callback of NCCL: capture_info,
-// launch_kernel, and for the first stamp of a capture the three of user objects and the three that
-// look at its graph and add to it.
+// Thread: Load from init; the functions as their callers say. NCCL's callbacks call capture_info
+// and launch_kernel; for the first stamp of a capture, also the functions for user objects and
+// graphs.
 #ifndef PLUGIN_CUDA_STAMP_DRIVER_H_
 #define PLUGIN_CUDA_STAMP_DRIVER_H_
 
@@ -50,7 +50,7 @@ struct StampDriver {
   int (*launch_kernel)(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                        CudaStream stream, void** parameters, void** extra);
-  // `count`: how many there is room for, and then how many there are.
+  // `count`: in, the capacity of `nodes`; out, the number of roots.
   int (*graph_get_root_nodes)(CudaGraph graph, CudaGraphNode* nodes, size_t* count);
   int (*graph_add_kernel_node)(CudaGraphNode* node, CudaGraph graph,
                                const CudaGraphNode* dependencies, size_t dependency_count,
@@ -63,7 +63,7 @@ struct StampDriver {
   int (*graph_retain_user_object)(CudaGraph graph, CudaUserObject object, unsigned references,
                                   unsigned flags);
 
-  // Null when the driver library lacks a call. The same answer for the life of the process.
+  // Returns null if the driver library lacks a function. The result never changes.
   static const StampDriver* Load();
 };
 

@@ -10,8 +10,9 @@
 // If a graph has too many heads (StampContext::kMostRoots), the stamp is in front of the 21st
 // launch. Pairs also measure the duration of one launch.
 //
-// The budget is 0.25 us or 1 % a launch, whichever is more. A stamp costs 1.0 to 1.5 us
-// (docs/cuda-graphs.md); no graph has more than 3 for 61 launches. A graph of up to 20 has none.
+// The budget is the larger of 0.25 us and 1 % per launch. A stamp costs 1.0 to 1.5 us
+// (docs/cuda-graphs.md). No graph has more than 3 stamps per 61 launches; a graph of up to 20
+// launches has none.
 #ifndef PLUGIN_CUDA_STAMP_PLAN_H_
 #define PLUGIN_CUDA_STAMP_PLAN_H_
 
@@ -21,12 +22,12 @@ namespace nccl_pulse {
 
 inline constexpr uint32_t kFirstStamp = 20;
 inline constexpr uint32_t kPairSpacing = 60;
-inline constexpr uint32_t kMostPairs = 12;  // of one capture; behind them come no further ones
+inline constexpr uint32_t kMostPairs = 12;  // in one capture; later launches have no stamps
 inline constexpr uint32_t kMostStamps = 1 + 2 * kMostPairs;
 
 enum class StampsDue { kNone, kHead, kPair };
 
-// Which stamps stand at the launch that has so many before it in its capture.
+// Returns the stamps due at a launch with `launches_before` earlier launches in its capture.
 constexpr StampsDue StampsDueAt(uint32_t launches_before) {
   if (launches_before == kFirstStamp) return StampsDue::kHead;
   const bool pair = launches_before != 0 && launches_before % kPairSpacing == 0 &&

@@ -19,9 +19,9 @@
 // `tail` is an event without timing that is recorded again after every launch. When it is complete,
 // everything before it is. Under steady load it never is, hence the markers: a ring of events
 // behind some of the launches, at most one a poll; when the GPU is far behind they share the
-// backlog out evenly. The oldest marker that is not complete says since when a launch is in flight,
-// right to one poll or an eighth of the backlog. Memory is constant; the steady state takes two
-// queries a poll.
+// backlog out evenly. The oldest incomplete marker dates the oldest launch in flight, to within one
+// poll or an eighth of the backlog. Memory is constant. The steady state takes two queries per
+// poll.
 //
 // If NCCL's own counter is proven (work_proof.h), a "hurried" launch, less than 100 us after the
 // previous one, has no tail: an event is half of a callback's cost. If its operation is reported
@@ -137,8 +137,8 @@ class CommunicatorTimer {
 
  private:
   friend class StreamTimer;
-  // Launching thread: the gate in front of the current launch: none, the ring's next one, or
-  // `newest_gate_`. It counts once the launch is made, not if it is given up.
+  // Launching thread: the gate before the current launch: none, the ring's next one, or
+  // `newest_gate_`. It is armed when the launch is made, and dropped if the launch is given up.
   enum Gate : uint8_t { kNoGate = 0, kRingGate = 1, kNewestGate = 2 };
 
   Ordered<uint32_t> state_;
@@ -360,7 +360,7 @@ class StreamTimer {
     uint64_t begun_ns = 0;  // time of launch number `begun`, if it was found to have begun just now
     uint64_t waiting = 0;   // number of the launch whose gate is not passed, 0: not known
     uint64_t waiting_ns = 0;  // time of that launch
-    uint64_t standing = 0;    // number of a launch that is not complete, 0: not known
+    uint64_t standing = 0;    // number of an incomplete launch; 0: not known
   };
   // Queries the gates if `ask`; otherwise only clears the gates of completed launches. Returns
   // false if the driver failed.

@@ -1,7 +1,8 @@
-// The calls of the CUDA driver that reading NCCL's counter of finished work needs (work_reader.h),
-// found like those of cuda_driver.h. A driver that lacks one reads no counters.
+// WorkDriver holds the CUDA driver's functions for reading NCCL's counter of finished work
+// (work_reader.h), found as in cuda_driver.h. No counters are read if the driver lacks one of them.
 //
-// Thread: Load from init. In a callback of NCCL: the first three; the rest by "pulse-work".
+// Thread: Load from init. NCCL's callbacks call the first three functions, the thread "pulse-work"
+// the others.
 #ifndef PLUGIN_CUDA_WORK_DRIVER_H_
 #define PLUGIN_CUDA_WORK_DRIVER_H_
 
@@ -24,7 +25,7 @@ inline constexpr CudaAllocation kCudaNoAllocation = 0;
 struct CudaAccess {
   int location_type = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
   int device = 0;
-  int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE: reading alone is refused
+  int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE: the driver refuses read-only access
 };
 static_assert(sizeof(CudaAccess) == 12);
 
@@ -46,7 +47,7 @@ struct WorkDriver {
   int (*stream_query)(CudaStream stream);
   int (*copy_to_host)(void* to, CudaAddress from, size_t bytes, CudaStream stream);
 
-  // Null when the driver library lacks a call. The same answer for the life of the process.
+  // Returns null if the driver library lacks a function. The result never changes.
   static const WorkDriver* Load();
 };
 

@@ -1,67 +1,68 @@
-// WorkProof proves NCCL's own counter of finished work on one communicator, and drops it at the
-// first contradiction.
+// WorkProof finds NCCL's private counter of finished work in a communicator's memory, proves that a
+// word is this counter, and drops it at the first contradiction.
 //
-// At the end of each kernel, eager or replayed, NCCL stores for each channel how many work items it
-// has finished (src/device/common.h: ncclShmem.channel.workCounter is written back; 2.26.2 to
+// At the end of each kernel, eager or replayed, NCCL stores the number of work items that each
+// channel has finished (src/device/common.h writes ncclShmem.channel.workCounter back; 2.26.2 to
 // 2.31.2). A collective is one item on each channel that it uses. So the sum over the channels
-// grows by the operation's nChannels, which Coll reports. The store is in the communicator's block
-// of device memory (struct ncclKernelCommAndChannels), which is private to NCCL:
+// grows by the operation's nChannels, which the Coll event reports. The counter is in the
+// communicator's block of device memory (struct ncclKernelCommAndChannels):
 //
-//   0     rank, nRanks, node, nNodes             int32 each: known from init, except the node
-//   56    address of the block's 96th byte       the channels
-//   96    channel[64], 368 bytes each            one of the 46 words of each is the counter
+//   0     rank, nRanks, node, nNodes             int32 each; all but the node are known from init
+//   56    address of byte 96 of this block       where the channels begin
+//   96    channel[64], 368 bytes each            one of a channel's 46 words is the counter
 //
-// The word differs between releases, and is found by its values.
+// Which word it is differs between releases. It is found by its values.
 //
 //   kUnknown ─▶ kLocated ─▶ kCalibrating ─▶ kProven       any of them ─▶ kRefuted, kGone
 //
 //   state         event                                                        next
-//   kUnknown      the first launch: words in front of NCCL's context that      kLocated
-//                 address device memory (work_search.h)
-//   kLocated      one of these has the head and the pointer above              kCalibrating
-//   kCalibrating  three times, with more work each time: all launches are      kProven
-//                 complete by CUDA events, and a word's sum is their work; or
-//                 kReplayMatches times the only word that changed grew as
-//                 replays and eager launches together must have it grow
+//   kUnknown      first launch: pointers to device memory were found           kLocated
+//                 before NCCL's context (work_search.h)
+//   kLocated      one of them points to a block as drawn above                 kCalibrating
+//   kCalibrating  in three quiet polls, each with more work, a word's sum      kProven
+//                 equals the work of all launches; or in kReplayMatches
+//                 polls only one word grew as replays and eager launches
+//                 together require
 //   any           a contradiction (WorkRefutal)                                kRefuted
 //
-// Checks of a poll. `others` is the other work counted until the last quiet poll: replays of
-// graphs, and launches that NCCL does not report; 0 on a communicator without either.
+// A poll is quiet if by CUDA events nothing is in flight. If a launch had begun but its operation
+// was not reported yet, the poll is not quiet: the launching thread may have lost the processor
+// while the GPU finished the launch.
+//
+// Checks in each poll. `others` is the other counted work, up to the last quiet poll: of graph
+// replays and of launches that NCCL does not report. It is 0 on a communicator without either.
 //   sum >= others + work of the complete launches                        else kBehind
 //   sum <= others + launched work, if others can't grow                  else kAhead
-//   quiet (nothing in flight): equal, if others can't grow               else kDiffers, the second time
-// A poll is not quiet if a launch had begun and its operation was not reported: its thread may have
-// lost the processor, and the GPU may have ended it.
+//   sum == both, in a quiet poll, if others can't grow                   else kDiffers, the second time
 //
-// A communicator may hardly launch outside of graphs, or never be quiet: an engine replays without
-// a pause, with eager calls between. Two polls are then compared within bounds
-// (CalibrateByReplays):
+// An inference engine may replay graphs without a pause, with few eager calls between them. Its
+// communicators are never quiet. Two polls are then compared within bounds (CalibrateByReplays):
 //
-//   eager work that has finished    at least that of the launches that events show to be complete
-//                                   before the copy, at most that of all that were launched behind it
-//   replays                         each lone collective uses channel 0 once, and n channels in all,
-//                                   where n lies between the least and the most of those captured.
-//                                   So if channel 0 counts r of them, the sum grows by least * r to
-//                                   most * r, give or take a launch in progress at either poll
-//   Broadcasts not reported         as replays, of 1 to 64 channels each (finished_calls.h)
+//   finished eager work     at least the work of launches that are complete by events before the copy,
+//                           at most the work of all launches made until after it
+//   replays                 a collective alone in its launch uses channel 0 once, and n channels in
+//                           all; n is between the least and the most of the captured ones. So if
+//                           channel 0 grows by r, the sum grows by least * r to most * r, plus or minus
+//                           a launch in progress at either poll
+//   unreported Broadcasts   as replays, with 1 to 64 channels each (finished_calls.h)
 //
-// A communicator may come to rest, or hang, before two polls can be compared. Its counter began at
-// 0, so the same bounds hold since its creation. If one word alone fits, the counter is known to be
-// at rest (moved_ns), which is no proof.
+// A communicator may come to rest, or hang, before two polls can be compared. Since its counter
+// began at 0, the same bounds also hold from its creation on. If only one word fits, the counter is
+// known to be at rest (moved_ns), but it is not proven.
 //
-// No channel grows faster than channel 0, and no launch takes less than kLeastLaunchNs. This
-// rejects words that tick like a clock. The growth since the first poll must also fit, and exceed
-// the work in flight at the first and last poll. This rejects words that deviate by a tenth.
+// Two rules reject clocks: no channel grows faster than channel 0, and no launch takes less than
+// kLeastLaunchNs. Words that deviate by a tenth are also rejected: the growth since the first poll
+// must fit, and must exceed the work in flight at the first and the last poll.
 //
-// Communicators of a process normally use the same NCCL. So a word proven on one needs fewer polls
-// on the others (kKnownWordMatches), but never none.
+// Communicators of a process normally use the same NCCL, so a word proven on one needs fewer polls
+// on the next (kKnownWordMatches), but at least that many.
 //
-// Launched work is known when NCCL has reported its operations, microseconds later.
+// The work of a launch is known microseconds after it, when NCCL has reported its operations.
 //
-// Without others, the sum shows which launches are complete: NCCL orders the launches of a
-// communicator, so their work finishes in that order.
+// If `others` is 0, the sum shows which launches are complete, because NCCL orders the launches of
+// a communicator and their work finishes in that order.
 //
-// Thread: one. Cost: a pass over 23 KiB per poll while calibrating, over 64 words afterwards.
+// Thread: one. Cost: while calibrating, each poll reads 23 KiB; afterwards 64 words.
 #ifndef PLUGIN_CUDA_WORK_PROOF_H_
 #define PLUGIN_CUDA_WORK_PROOF_H_
 
@@ -85,66 +86,66 @@ struct WorkOwner {
   int32_t rank, nranks, nnodes;
 };
 
-// A communicator's launches outside of graphs. Read `work` first: it then belongs to `launches`.
+// A communicator's launches outside graphs. Load `work` before `launches`: it then includes no
+// later launch.
 struct LaunchedWork {
-  uint64_t work = 0;      // nChannels of the operations that were reported
-  uint64_t alone = 0;     // launches that carried one of these alone
-  uint64_t grouped = 0;   // operations that shared a launch
-  uint64_t launches = 0;  // that events follow
-  uint64_t reported = 0;  // `launches`, when nothing of them was to be reported any more
-  uint64_t hidden = 0;    // Broadcasts that were called, where NCCL reports nothing else of them
+  uint64_t work = 0;      // sum of nChannels of the reported operations
+  uint64_t alone = 0;     // launches with one reported operation
+  uint64_t grouped = 0;   // reported operations that shared a launch
+  uint64_t launches = 0;  // launches followed by CUDA events
+  uint64_t reported = 0;  // value of `launches` when all their operations had been reported
+  uint64_t hidden = 0;    // Broadcast calls whose launches NCCL does not report
 };
 
+// The facts that belong to one copy of a block.
 struct WorkLook {
-  LaunchedWork before, after;   // the copy
-  uint64_t completed = 0;       // launches, by events; before the copy
-  uint64_t completed_work = 0;  // what these have done, at least
-  bool is_launching = false;    // behind the copy a launch had begun, and was not made or reported
+  LaunchedWork before, after;   // read before and after the copy
+  uint64_t completed = 0;       // launches complete by events, before the copy
+  uint64_t completed_work = 0;  // their work, at least
+  bool is_launching = false;    // after the copy a launch was begun, but not made or not reported
   bool is_captured = false;     // some calls were captured into a graph
-  bool is_group_captured = false;  // of these some share a launch, or may not count
-  uint32_t least_channels = 0;     // of a captured operation
-  uint32_t most_channels = 0;      // 0: none was reported
-  bool may_hide = false;           // some launches may not have been reported
-  bool has_hidden = false;         // and others may stand behind these
-  bool hides_others = false;       // among them others than of a lone Broadcast
+  bool is_group_captured = false;  // some captured calls share a launch, or may not be counted
+  uint32_t least_channels = 0;     // of the captured operations
+  uint32_t most_channels = 0;      // 0: no captured operation was reported
+  bool may_hide = false;           // some launches may be unreported
+  bool has_hidden = false;         // later launches may follow unreported ones
+  bool hides_others = false;       // unreported launches other than lone Broadcasts are possible
   uint64_t now_ns = 0;
 };
 
 class WorkProof {
  public:
-  // So many quiet looks, each with new work.
-  static constexpr uint32_t kMatches = 3;
-  // So many looks, with so many replayed launches each.
+  static constexpr uint32_t kMatches = 3;  // quiet polls, each with new work
+  // Polls that compare replays, each with kReplayedLaunches more launches.
   static constexpr uint32_t kReplayMatches = 8;
   static constexpr uint32_t kKnownWordMatches = 4;
   static constexpr uint64_t kReplayedLaunches = 8;
   static constexpr uint64_t kLeastLaunchNs = 2000;
-  // So many times what is in flight the growth over all of them has to be.
+  // Least ratio of the growth over all these polls to the work in flight.
   static constexpr uint64_t kLeastWeight = 16;
-  // The same since the first launch, for a word that is only taken to be at rest.
+  // Least ratio of the growth since creation, to know that the counter is at rest.
   static constexpr uint64_t kLeastWeightAtRest = 2;
-  // No pause counts longer.
-  static constexpr uint64_t kLongestPauseNs = 600000000000;
+  static constexpr uint64_t kLongestPauseNs = 600000000000;  // limit of longest_pause_ns
 
-  // All that the copy may have found finished was reported.
+  // True if NCCL has reported all work that the copy may include.
   static bool IsReported(const WorkLook& look) {
     return !look.is_launching && look.after.reported == look.after.launches;
   }
-  // Nothing was in flight, as events show.
+  // True if nothing was in flight, by CUDA events.
   static bool IsQuiet(const WorkLook& look) {
     return look.completed == look.before.launches && IsStill(look) && IsReported(look);
   }
 
-  // Whether `block` is one of that owner's, at the address `at` where NCCL has it.
+  // True if `block`, copied from NCCL's address `at`, has the head of this owner's block.
   static bool IsBlock(const char* block, uint64_t at, const WorkOwner& owner);
 
   static constexpr size_t kNoWord = kWorkWords;
 
-  // A block was found at that address. `launched_ns`: when the communicator's first launch was
-  // made. `known_word`: that another communicator has proven.
+  // Begins to calibrate with the block at `at`. `launched_ns`: time of the communicator's first
+  // launch. `known_word`: the word proven on another communicator.
   void Begin(uint64_t at, const WorkOwner& owner, uint64_t launched_ns,
              size_t known_word = kNoWord);
-  // What a copy of it says. The state afterwards is the answer.
+  // Checks a copy of the block, and updates the state.
   void Take(const char* block, const WorkLook& look);
   void Refute(WorkRefutal refutal) {
     state_ = WorkState::kRefuted;
@@ -154,34 +155,35 @@ class WorkProof {
 
   WorkState state() const { return state_; }
   WorkRefutal refutal() const { return refutal_; }
-  size_t word() const { return word_; }  // once proven
-  // Whether a copy taken now could tell anything new.
+  size_t word() const { return word_; }  // valid if kProven
+  // True if a new copy could change anything.
   bool IsNews(const LaunchedWork& work, uint64_t completed, bool is_captured) const {
     return is_captured || !is_settled_ || work.work != seen_.work || completed != completed_;
   }
 
-  // These say, once it is proven, how much work of eager launches the last look found finished.
-  // That is known where nothing else is counted. Once calls are captured, more may be of replays:
-  // it is good for launches made before, which NCCL finishes before any replay.
+  // The finished work of eager launches in the last copy, if it is known. Once calls are captured,
+  // it may include replays; it then holds only for launches made before the capture, which NCCL
+  // finishes before any replay.
   bool is_finished_known() const { return state_ == WorkState::kProven && is_finished_known_; }
   uint64_t finished_work() const { return sum_ - others_before_capture_; }
-  // Once proven: what the last look found counted, and of that on channel 0.
+  // The counter in the last copy: sum over the channels, and channel 0. Valid if kProven.
   uint64_t sum() const { return sum_; }
   uint64_t first() const { return first_; }
-  // Once proven. Collectives that replays executed, if that is known: a launch of one collective
-  // alone uses channel 0, so channel 0 counts these.
+  // The number of collectives that replays have executed, if it is known: channel 0 counts each
+  // collective that is alone in its launch. Valid if kProven.
   bool are_operations_known() const { return are_operations_known_; }
   uint64_t operations() const { return operations_; }
-  // When a look last found the sum changed, and how long it stood at most before it went on, since
-  // calls were captured. While calibrating: when any word of the block changed, so whichever is the
-  // counter, it stands since then; 0: no word has counted yet as the counter does.
+  // Returns the last poll that found the sum changed. While calibrating: the last poll that found
+  // any word of the block changed, because the counter has been at rest at least since then; 0 if
+  // no word has grown like the counter yet.
   uint64_t moved_ns() const { return state_ == WorkState::kProven || has_counted_ ? moved_ns_ : 0; }
+  // Returns the longest time without a change since calls were captured.
   uint64_t longest_pause_ns() const { return longest_pause_ns_; }
 
  private:
   void Calibrate(const char* block, const WorkLook& look);
   void CalibrateByReplays(const char* block, const WorkLook& look);
-  // The bounds of eager work at a look, and of launches on channel 0.
+  // Bounds of the finished eager work in a copy, and of channel 0.
   struct Eager {
     uint64_t least_work = 0, most_work = 0;
     uint64_t least_first = 0, most_first = 0;
@@ -189,19 +191,19 @@ class WorkProof {
     Eager() = default;
   };
   struct Replays;
-  // True if a word has grown from one look to another as the counter does, by the bounds above: by
-  // so many replays at least, and by so many times what was in flight at the looks.
+  // True if a word grew within the bounds of the counter from `then` to `now`: by at least
+  // `replays` replays, and by at least `weight` times the work in flight at both polls.
   static bool Fits(size_t word, const Replays& then, const Replays& now, int64_t replays,
                    uint64_t weight, const WorkLook& look);
-  // A word alone may be the counter if that was 0 at the first launch.
+  // True if exactly one word fits, assuming that the counter was 0 at the first launch.
   bool HasOneCounted(const Replays& now, uint64_t possible, const WorkLook& look) const;
-  // This word is the counter.
+  // Enters kProven with this word.
   void Prove(size_t word, const char* block, const WorkLook& look);
   void Check(const char* block, const WorkLook& look);
   void CountOperations(uint64_t first, const WorkLook& look, bool is_exact);
-  // True the second time that the same is seen.
+  // True if an earlier poll saw the same contradiction.
   bool IsSeenTwice(const WorkLook& look);
-  // Nothing was launched or reported during the copy.
+  // True if nothing was launched or reported during the copy.
   static bool IsStill(const WorkLook& look) {
     return look.after.launches == look.before.launches && look.after.work == look.before.work;
   }
@@ -210,11 +212,12 @@ class WorkProof {
   WorkRefutal refutal_ = WorkRefutal::kNone;
   uint64_t at_ = 0;
   WorkOwner owner_{};
-  // A word that may be the counter. Another one can have the right sum once or twice, by chance.
+  // State of a word that may be the counter. Other words can have the right sum once or twice by
+  // chance.
   struct Candidate {
     uint64_t others = 0;
-    // Channel 0 without eager launches that are alone, and the others, before the first capture.
-    uint64_t base = 0, base_grouped = 0;  // and without hidden Broadcasts: at 0 then
+    // Before the first capture: channel 0 less the lone eager launches, and the grouped operations.
+    uint64_t base = 0, base_grouped = 0;
     uint32_t matches = 0;
     void SetBase(uint64_t first, const WorkLook& look) {
       base = first - look.before.alone;
@@ -222,32 +225,31 @@ class WorkProof {
     }
   };
   std::array<Candidate, kWorkWords> candidates_{};
-  uint64_t words_ = 0;   // calibrating: the candidates
-  uint64_t missed_ = 0;  // of these were wrong at the last quiet look that could tell
-  size_t word_ = 0;      // proven: that is it
+  uint64_t words_ = 0;   // calibrating: bit set of the candidates
+  uint64_t missed_ = 0;  // candidates that were wrong at the last conclusive quiet poll
+  size_t word_ = 0;      // proven: the counter
   size_t known_word_ = kNoWord;
-  uint64_t hash_ = 0;          // calibrating: of all words at the last look
+  uint64_t hash_ = 0;          // calibrating: hash of all words in the last copy
   bool has_counted_ = false;   // calibrating: see moved_ns
-  uint64_t launched_ns_ = 0;   // when the first launch was made
-  uint64_t matched_work_ = 0;  // at the last match
-  LaunchedWork suspect_;       // when a quiet look was wrong
-  // A look that compares replays found this of each word: the sum over channels, and channel 0.
+  uint64_t launched_ns_ = 0;   // time of the first launch
+  uint64_t matched_work_ = 0;  // work at the last match
+  LaunchedWork suspect_;       // launches at the last contradicting quiet poll
+  // For each word: the sum over the channels, and channel 0, in a poll that compares replays.
   struct Replays {
     uint64_t now_ns = 0;
     Eager eager;
     std::array<uint64_t, kWorkWords> sum{}, first{};
-  } first_replays_, replays_;  // since when words are compared; at the last match
-  uint64_t replay_words_ = 0;  // that may be the counter, 0: none is compared
+  } first_replays_, replays_;  // at the first compared poll; at the last match
+  uint64_t replay_words_ = 0;  // bit set of words that may be the counter; 0: none is compared
   uint32_t replay_matches_ = 0;
-  // The last look found these.
+  // From the last copy.
   LaunchedWork seen_, seen_after_;
   uint64_t completed_ = 0;
   uint64_t sum_ = 0, first_ = 0;
-  bool is_settled_ = false;  // all that was launched was finished, no more and no less
+  bool is_settled_ = false;  // the finished work equals the launched work
   bool is_finished_known_ = false;
-  bool is_base_known_ = false;  // a look found it proven before calls were captured
+  bool is_base_known_ = false;  // the counter was proven before calls were captured
   uint64_t others_before_capture_ = 0;
-  // These tell what replays have done.
   bool are_operations_known_ = false;
   uint64_t operations_ = 0;
   uint64_t moved_ns_ = 0, longest_pause_ns_ = 0;

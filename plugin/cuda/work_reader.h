@@ -1,17 +1,15 @@
-// Copies blocks of one CUDA context to the host, by a mapping of one's own.
+// WorkReader copies NCCL's blocks (work_proof.h) of one CUDA context to the host.
 //
-// NCCL unmaps a block when its communicator ends, and a copy that is then under way from NCCL's own
-// mapping would fault the context. So the allocation is mapped a second time (WorkMapping), and
-// copied from there: the memory stays until that mapping is given up. A block's allocation keeps 2
-// MiB of the GPU until then. The copies are made on a stream of one's own that does not wait for the
-// legacy stream, and are seen by no capture.
+// NCCL unmaps a block when its communicator ends; a copy in progress from NCCL's mapping would then
+// fault the context. So the reader maps the allocation a second time (WorkMapping) and copies from
+// there. The memory, 2 MiB of the GPU per block, lives until Unmap. Copies are made on the reader's
+// own stream, which does not wait for the legacy stream and is in no capture.
 //
-// The memory that copies go to is allocated once for each context and never freed: to unregister it
-// waits for kernels that hang.
+// The host memory for copies is allocated once per context and never freed, because unregistering
+// it would wait for hanging kernels.
 //
-// Thread: one, with its capture mode relaxed. Cost: 3 us for the driver's call,
-// and until the copy is done, 20 us at most as a rule. Errors: a refused call, once, is the end of
-// this reader: is_failed.
+// Thread: one, in relaxed capture mode. Cost: 3 us for the driver's call; a copy normally takes at
+// most 20 us. Errors: the first refused call disables the reader (is_failed).
 #ifndef PLUGIN_CUDA_WORK_READER_H_
 #define PLUGIN_CUDA_WORK_READER_H_
 
@@ -22,12 +20,13 @@
 
 namespace nccl_pulse {
 
-// An allocation of NCCL's at an address of one's own.
+// A second mapping of one of NCCL's allocations.
 class WorkMapping {
  public:
-  // Takes the candidate's allocation over, also if that fails. In its context.
+  // Maps the candidate's allocation and takes ownership of it, even on failure. Call in its
+  // context.
   bool Map(const CudaDriver& driver, const WorkDriver& work, const WorkCandidate& candidate);
-  // Gives mapping and allocation back. No copy may be under way.
+  // Releases mapping and allocation. No copy may be in progress.
   void Unmap(const WorkDriver& work);
   CudaAddress block() const { return address_ + offset_; }
 
@@ -44,17 +43,17 @@ class WorkReader {
   enum class Copy { kDone, kWaiting, kFailed };
   static constexpr uint32_t kNobody = UINT32_MAX;
 
-  // Comes before anything else. is_failed: the driver refuses a reader of that context.
+  // Call first. If the driver refuses, is_failed is true afterwards.
   void Open(const CudaDriver& driver, const WorkDriver& work, CudaContext context, uint64_t id);
   bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
   bool IsAt(CudaContext context) const { return context_ == context; }
-  // Makes the context current. False when it is another one by now.
+  // Makes the context current. Returns false if it was destroyed or replaced.
   bool Enter();
-  // Begins a copy for somebody, while nobody has one under way, and waits for it a moment.
+  // Begins a copy for `user`, and waits for it briefly. No other copy may be in progress.
   Copy Begin(uint32_t user, CudaAddress block, uint64_t now_ns);
-  // How the copy that is under way stands. Once it is not, nobody has one.
+  // Returns the state of the copy in progress. Unless kWaiting, the reader is free again.
   Copy Look();
-  uint32_t user() const { return user_; }  // who has a copy under way
+  uint32_t user() const { return user_; }  // of the copy in progress; kNobody: none
   uint64_t begun_ns() const { return begun_ns_; }
   const char* block() const { return static_cast<const char*>(memory_); }
   bool is_failed() const { return is_failed_; }

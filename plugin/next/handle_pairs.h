@@ -6,7 +6,7 @@
 // is not an address.
 //
 //   bit  63        51 50  47 46           16 15     0
-//        | process   | kind | generation    | place |      of a pair; kinds 14 and 15 are no ticket's
+//        | process   | kind | generation    | place |      a pair; tickets never have kind 14 or 15
 //
 // Places are used in turn. NCCL uses handles after their stop, so it is never known when one is
 // free: a pair is overwritten after kPlaces others, and its handle no longer matches. Its further
@@ -28,7 +28,7 @@ namespace nccl_pulse {
 
 struct HandlePair {
   uint64_t ours = 0, next = 0;
-  bool has_next = false;  // a context of the next one may be null
+  bool has_next = false;  // needed because the next profiler's context may be null
 };
 
 template <uint32_t kKind, uint32_t kPlaces>
@@ -65,7 +65,7 @@ class HandlePairs {
     if (!IsIssuer(handle) || place >= kPlaces) return false;
     const Place& at = places_[place];
     const uint64_t generation = handle >> kPlaceBits & kGenerationMask;
-    // Acquire: the halves as the writer of this generation left them, or later ones.
+    // Acquire: sees the halves of this generation, or later ones.
     if (at.generation.load(std::memory_order_acquire) != generation) return false;
     pair->ours = at.ours.load(std::memory_order_relaxed);
     pair->next = at.next.load(std::memory_order_relaxed);

@@ -1,8 +1,7 @@
-// The library that NCCL_PULSE_NEXT_PLUGIN names, and which of its exported profilers an NCCL would
-// use.
+// NextLibrary loads the profiler in NCCL_PULSE_NEXT_PLUGIN, and selects its version for an NCCL.
 //
-// Thread: Load under the chain's lock, once; the rest read only. Cost of Load: dlopen. It is never
-// closed: events of it may be under way. Errors: a sentence.
+// Thread: Load under the chain's lock, once; the rest only read. Cost of Load: dlopen. The library
+// is never closed, because its events may be in progress. Errors: a sentence.
 #ifndef PLUGIN_NEXT_NEXT_LIBRARY_H_
 #define PLUGIN_NEXT_NEXT_LIBRARY_H_
 
@@ -14,12 +13,13 @@ namespace nccl_pulse {
 
 class NextLibrary {
  public:
-  // `own` holds what this library exports: it is not its own next one. False: `error` says why.
+  // Loads the library. `own`: this plugin's exports, to refuse it as its own next profiler.
+  // Returns false, with the reason in `error`, on failure.
   bool Load(const char* path, const abi::ByVersion<const void*>& own, std::string* error);
 
-  // The version that an NCCL of `api_version` would use: the newest that both know, as far as its
-  // events can be told in that version (5 to 7 in each older one down to 4, others in their own).
-  // 0: none.
+  // Returns the newest version that both the library and an NCCL of `api_version` support and to
+  // which its events can be converted: from 5 to 7 down to 4, otherwise only the same version. 0:
+  // none.
   int VersionFor(int api_version) const;
   abi::AnyProfiler* profiler(int version) const {
     return profilers_[static_cast<std::size_t>(version)];

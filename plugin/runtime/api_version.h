@@ -14,12 +14,12 @@
 namespace nccl_pulse {
 
 inline constexpr int kFirstVersionWithTimestamps = 4;    // of the GPU, in KernelCh
-inline constexpr int kFirstVersionWithNetworkSteps = 5;  // those of graphs can be told from others
+inline constexpr int kFirstVersionWithNetworkSteps = 5;  // steps of graphs are distinguishable
 inline constexpr int kFirstVersionWithUserTags = 7;
 
-// The events that NCCL is asked for. Fixed for the life of each NCCL, but for the ProxyStep bit
-// (network_window.h): the KernelCh bit must never change while the job runs (a CUDA graph would
-// hang). Events that the version does not know are left out, and timestamps that it does not have.
+// Returns the events to request from NCCL. Later only the ProxyStep bit may change
+// (network_window.h); a change of the KernelCh bit would hang CUDA graphs. Omits events that the
+// version lacks, and KernelCh if it has no GPU timestamps.
 inline uint32_t EventMask(int api_version, TimingMode timing) {
   uint32_t mask = abi::kEventColl | abi::kEventP2p | abi::kEventGroupApi | abi::kEventCollApi |
                   abi::kEventP2pApi | abi::kEventKernelLaunch | abi::kEventCeColl;
@@ -30,7 +30,8 @@ inline uint32_t EventMask(int api_version, TimingMode timing) {
   return mask & abi::EventsOfVersion(api_version);
 }
 
-// What times operations. `follows_streams`: there is a driver, and a thread that looks.
+// Returns what times operations. `follows_streams`: there is a CUDA driver, and a thread that
+// polls.
 inline const char* DurationSource(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kKernel) {
     return api_version >= kFirstVersionWithTimestamps ? "kernel" : "none";
@@ -40,9 +41,8 @@ inline const char* DurationSource(int api_version, TimingMode timing, bool follo
   return stream ? "stream" : "none";
 }
 
-// What tells that work has ended. On the stream: every launch that NCCL reports. ProxyOps:
-// operations that touch the network; they tell the end of an operation, beside the stream, wherever
-// they come.
+// Returns what detects the end of work. "stream": of every launch that NCCL reports. "proxy": of
+// operations that use the network; ProxyOps also end these if the source is "stream".
 inline const char* CompletionSourceName(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kOff) return "none";
   if (api_version >= kFirstVersionWithLaunches && follows_streams) return "stream";

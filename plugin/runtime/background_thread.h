@@ -20,10 +20,10 @@
 
 namespace nccl_pulse {
 
-// What a thread with these attributes needs before it runs its first function.
+// Returns the stack that a thread with these attributes needs before it runs its first function.
 inline size_t StackBytesOfTheSystem(const pthread_attr_t& attributes) {
-  // glibc's own name for it since 2.15, private to its libraries, and what the run-time libraries
-  // of other languages ask, too.
+  // In glibc since 2.15. It is private to glibc, but run-time libraries of other languages also use
+  // it.
   using GetMinimum = size_t (*)(const pthread_attr_t*);
   const auto get_minimum = reinterpret_cast<GetMinimum>(
       dlsym(RTLD_DEFAULT, "__pthread_get_minstack"));  // NOLINT(bugprone-reserved-identifier)
@@ -47,7 +47,7 @@ inline bool StartBackgroundThread(const char* name, void* (*run)(void*), void* a
   int result = pthread_create(&thread, &attributes, run, argument);
   pthread_attr_t usual;
   if (result == EINVAL && pthread_attr_init(&usual) == 0) {
-    // The size is not known: the default of the job's own threads is enough.
+    // The needed size is not known. The default of the job's own threads is enough.
     pthread_attr_setdetachstate(&usual, PTHREAD_CREATE_DETACHED);
     result = pthread_create(&thread, &usual, run, argument);
     pthread_attr_destroy(&usual);

@@ -1,7 +1,8 @@
-// The endpoint of a job's process: the server of exporter/, fed from the process' own segment.
+// Endpoint runs the server of exporter/ in a job's process, with the process' own segment as its
+// source.
 //
-// Thread: Start under the lock of init; SayGoodbye at the exit. Errors: a warning; then nothing
-// is served.
+// Thread: Start under the lock of init; SayGoodbye at exit. Errors: a warning; nothing is served
+// then.
 #ifndef PLUGIN_RUNTIME_ENDPOINT_H_
 #define PLUGIN_RUNTIME_ENDPOINT_H_
 
@@ -15,8 +16,8 @@ namespace nccl_pulse {
 
 class Endpoint {
  public:
-  // Serves or hands over, unless NCCL_PULSE_LISTEN=off. Returns, for the log, where the metrics
-  // are. `process` must outlive the server.
+  // Serves, or hands the segment over to the node's server, unless NCCL_PULSE_LISTEN=off. Returns
+  // the metrics' address, for the log. `process` must outlive the server.
   std::string Start(Process* process, abi::DebugLogger logger);
 
   void SayGoodbye() {

@@ -1,9 +1,9 @@
-// The event masks of the process' NCCLs: which events each is asked for. NetworkWindow switches one
-// bit of them, and MaskWatch notices when somebody else has changed one. Each NCCL has one mask,
-// shared by its communicators.
+// EventMasks holds the events that the plugin requests from each NCCL of the process. An NCCL has
+// one mask, shared by its communicators. NetworkWindow switches one bit of the masks; MaskWatch
+// detects changes by other tools.
 //
-// Thread: Configure and WithoutSteps once, before all else; Write, Attach and Detach from init and
-// finalize; the two parts' Tick and Look from the background thread. No callback waits for any.
+// Thread: Configure and WithoutSteps once, before all else. Write, Attach and Detach from init and
+// finalize. The parts' Tick and Look from the background thread. No callback waits for any of them.
 #ifndef PLUGIN_RUNTIME_EVENT_MASKS_H_
 #define PLUGIN_RUNTIME_EVENT_MASKS_H_
 
@@ -19,7 +19,7 @@ namespace nccl_pulse {
 
 class EventMasks {
  public:
-  // `percent`: of the time, in which network steps are watched; with timing off they never are.
+  // `percent`: share of the time in which network steps are watched; 0 is used if timing is off.
   // `seed`: see NetworkWindow.
   void Configure(TimingMode timing, double percent, uint64_t seed) {
     timing_ = timing;
@@ -27,24 +27,24 @@ class EventMasks {
   }
   void WithoutSteps() { window_.Configure(0, 0); }
 
-  // What an NCCL of this version is asked for.
+  // Returns the events to request from an NCCL of this version.
   uint32_t Of(int api_version) const {
     const bool steps = window_.is_always() && api_version >= kFirstVersionWithNetworkSteps;
     return EventMask(api_version, timing_) | (steps ? abi::kEventProxyStep : 0);
   }
 
-  // Asks it; `mask` may be null.
+  // Writes these events to NCCL's mask; `mask` may be null.
   void Write(int api_version, int* mask) {
     own_events[static_cast<std::size_t>(api_version)].store(Of(api_version));
     if (api_version >= kFirstVersionWithNetworkSteps) {
       window_.Write(mask, WithOthers(api_version));
     } else if (mask != nullptr) {
-      // Relaxed: NCCL reads it so; the mask orders nothing.
+      // Relaxed, as NCCL reads it; the mask orders nothing.
       __atomic_store_n(mask, static_cast<int>(WithOthers(api_version)), __ATOMIC_RELAXED);
     }
   }
 
-  // A communicator of it lives, and NCCL keeps `mask` as long.
+  // Adds a communicator. NCCL keeps `mask` while the communicator lives.
   void Attach(int api_version, uint64_t context, int* mask, uint64_t now_ns) {
     const bool has_steps = api_version >= kFirstVersionWithNetworkSteps;
     const bool is_switched = has_steps && !window_.is_off() && !window_.is_always();
@@ -60,7 +60,7 @@ class EventMasks {
   MaskWatch& watch() { return watch_; }
 
  private:
-  // Returns what is in NCCL's mask.
+  // Returns the events of this plugin and of other profilers.
   uint32_t WithOthers(int api_version) const {
     return Of(api_version) | other_events[static_cast<std::size_t>(api_version)].load();
   }

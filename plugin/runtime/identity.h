@@ -1,7 +1,7 @@
-// Finds out who this process and its GPU are, for the labels that dashboards join on.
+// Identifies this process and its GPU, for the labels that dashboards join on.
 //
-// Thread: init, under its lock. Cost: microseconds, and the first time the search for the driver
-// library. Errors: what cannot be found out is an empty string; nothing is guessed.
+// Thread: init, under its lock. Cost: microseconds; the first call also loads the driver library.
+// Errors: unknown facts are "", never guessed.
 #ifndef PLUGIN_RUNTIME_IDENTITY_H_
 #define PLUGIN_RUNTIME_IDENTITY_H_
 
@@ -20,12 +20,12 @@ struct ProcessIdentity {
 ProcessIdentity FindProcessIdentity();
 
 struct GpuIdentity {
-  std::string index;       // of the node, as nvidia-smi and dcgm-exporter number it
+  std::string index;       // on the node, as nvidia-smi and dcgm-exporter count GPUs
   std::string uuid;        // "GPU-..."
   std::string pci_bus_id;  // "00000000:18:00.0"
 };
-// The GPU of the calling thread's current CUDA context (NCCL's init has one current). All empty
-// without one. `driver` may be null.
+// Returns the GPU of the calling thread's current CUDA context, which is set during NCCL's init.
+// All fields are "" without a context. `driver` may be null.
 GpuIdentity FindCurrentGpu(const CudaDriver* driver);
 
 }  // namespace nccl_pulse

@@ -1,6 +1,6 @@
-// What NCCL passes at the init of a communicator, in one form for all versions of its API.
+// InitArguments holds what NCCL passes to a profiler's init, in one form for all API versions.
 //
-// Thread: plain data, for the length of the call.
+// Thread: plain data, valid during the call.
 #ifndef PLUGIN_RUNTIME_INIT_ARGUMENTS_H_
 #define PLUGIN_RUNTIME_INIT_ARGUMENTS_H_
 
@@ -12,7 +12,7 @@ namespace nccl_pulse {
 
 struct InitArguments {
   int api_version;
-  uint64_t comm_id;       // 0: this version does not say
+  uint64_t comm_id;       // 0: not passed by this version
   const char* comm_name;  // may be null
   int nnodes, nranks, rank;
   abi::DebugLogger logger;  // may be null

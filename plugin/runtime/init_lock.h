@@ -1,8 +1,7 @@
-// The lock of init and finalize. Callbacks never take it.
+// InitLock serializes init and finalize. Callbacks never take it. It is never destroyed, because
+// init may be called while the process exits.
 //
-// It is never destroyed, since init may be called while the process exits.
-//
-// Thread: any; Reset in the child of a fork alone.
+// Thread: any; Reset only in a forked child.
 #ifndef PLUGIN_RUNTIME_INIT_LOCK_H_
 #define PLUGIN_RUNTIME_INIT_LOCK_H_
 
@@ -13,7 +12,8 @@ namespace nccl_pulse {
 class InitLock {
  public:
   static std::mutex& Mutex();
-  // The thread that held it does not exist in the child. Async-signal-safe.
+  // Makes the lock free in a forked child, where the thread that held it does not exist.
+  // Async-signal-safe.
   static void Reset();
 };
 

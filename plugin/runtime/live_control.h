@@ -1,7 +1,7 @@
-// What can be changed in this process while it runs, and by whom: the values, where they are
-// applied, and the socket over which commands come (exporter/control/control_socket.h).
+// LiveControl applies settings that `pulse set` changes in a running process. It owns the values
+// and the socket that receives commands (exporter/control/control_socket.h).
 //
-// Each setting is applied where no callback can be in the way:
+// No setting is applied in a way that a callback could wait for:
 //   TIMED_LAUNCHES_PER_SECOND   Sampler::SetBudget. Callbacks read its two relaxed cells as before
 //   NETWORK_WINDOW              NetworkWindow::SetShare, under a lock that no callback takes
 //   HANG_SECONDS                the segment, which the node's server reads
@@ -25,9 +25,9 @@ class LiveControl {
   LiveControl& operator=(const LiveControl&) = delete;
 
   void Open();
-  // True while somebody asks: the next round should not be late.
+  // Handles commands. Returns true while a client is connected, so that the next round comes soon.
   bool Round();
-  // When no thread will make rounds.
+  // Call if no thread will call Round.
   void Close() { socket_.Close(); }
 
  private:

@@ -1,4 +1,4 @@
-// Log writes messages for the person who runs the job. Never call it in a callback.
+// Log writes messages for the job's user. Never call it in a callback.
 //
 // In init and finalize, while NCCL is calling, messages go through NCCL's own logger, to where the
 // rest of its log is. At any other time (background threads) the logger must not be used, since
@@ -26,8 +26,8 @@ enum class LogVerbosity { kOff = 0, kWarn = 1, kInfo = 2 };
 
 class Log {
  public:
-  // The level of standard error without a logger. With one, NCCL_DEBUG decides, and kInfo adds a
-  // copy on standard error.
+  // Sets the level for standard error, used if there is no logger. With a logger, NCCL_DEBUG
+  // decides, and kInfo adds a copy on standard error.
   void set_level(LogVerbosity level) { level_.store(level); }
 
   // `logger` may be null.
@@ -37,7 +37,7 @@ class Log {
  private:
   void WriteToStandardError(const char* level, const std::string& message) const;
 
-  // Else the file that the job opens next is number 2, and no place for messages.
+  // If false, descriptor 2 may become any file that the job opens, so nothing is written to it.
   const bool had_standard_error_ = fcntl(STDERR_FILENO, F_GETFD) >= 0;
   mutable Relaxed<int> lost_{0};  // dropped lines since the last written one
   Relaxed<LogVerbosity> level_{LogVerbosity::kWarn};

@@ -1,15 +1,16 @@
-// This describes what configures NCCL in this process, as other ranks' reports are compared with it
-// (exporter/diagnosis/facts/environment_differences.h): its version, and the variables of
-// exporter/base/nccl_variables.h.
+// DescribeNcclEnvironment describes NCCL's configuration in this process: its version, and the
+// environment variables in exporter/base/nccl_variables.h. The diagnosis compares it between ranks
+// (exporter/diagnosis/facts/environment_differences.h).
 //
 //   "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0 NCCL_SOCKET_IFNAME=eth0"
 //
-// They stand in the order of their names, with a space between them. Left out are NCCL_PULSE_*, which
-// configure this library, and torchcomms' rank and size. A value has no spaces ("_"); a long one is cut
-// and ends with "~" and a hash of the whole. The value of a name that looks like a secret is
-// "(withheld)". What has no room is replaced by "...".
+// Variables are sorted by name and separated by a space. NCCL_PULSE_* (this plugin's settings) and
+// torchcomms' rank and size are omitted. Spaces in a value become "_". A long value is cut, and
+// ends with "~" and a hash of the whole value. If the name suggests a secret, the value is
+// "(withheld)". Variables beyond the size limit are replaced by "...".
 //
-// Thread: init, under the runtime's lock (environ). Cost: microseconds, and a dlopen of what is loaded.
+// Thread: init, under the runtime's lock (it reads environ). Cost: microseconds, and a dlopen of a
+// library that is already loaded.
 #ifndef PLUGIN_RUNTIME_NCCL_ENVIRONMENT_H_
 #define PLUGIN_RUNTIME_NCCL_ENVIRONMENT_H_
 
@@ -20,10 +21,11 @@
 
 namespace nccl_pulse {
 
-// "2.28.9" of the NCCL that this function belongs to; "": not known (null; linked in without its symbols).
+// Returns the version of the NCCL that contains `logger`, as "2.28.9". Returns "" if it is not
+// known: `logger` is null, or NCCL was linked in without its symbols.
 std::string FindNcclVersion(abi::DebugLogger logger);
 
-// `environment` as in environ(7). At most `most_bytes`.
+// Returns the description, at most `most_bytes` long. `environment`: as in environ(7).
 std::string DescribeNcclEnvironment(char* const* environment, const std::string& version,
                                     std::size_t most_bytes);
 

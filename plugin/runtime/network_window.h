@@ -7,9 +7,9 @@
 // bit changes only callbacks on the host, and ran clean with graphs. The KernelCh bit must never
 // change while a job runs.
 //
-//   share          Steps are watched for 100 ms, then a pause follows as long as the share requires, up
-//                  to half longer or shorter at random: it stays in step with no period of the job, and
-//                  ranks do not switch together. With 100 % the bit is always in the mask.
+//   share          Steps are watched for 100 ms, followed by a pause that gives the share. Its length
+//                  varies at random by up to half, so that it follows no period of the job, and ranks
+//                  do not switch together. With 100 % the bit is always in the mask.
 //   overhead       Only for processes with network traffic.
 //   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
 //                  overrule a plugin's mask, and NCCL rewrites the int after each init.
@@ -79,15 +79,15 @@ class NetworkWindow {
   bool IsOn() const;
   uint64_t PauseNs(uint64_t watched_ns, double from, double to);
 
-  // Written by Configure alone.
+  // Written only by Configure.
   double percent_ = 0;
 
   std::mutex mutex_;  // guards the fields below
   std::vector<Attached> attached_;
-  double share_ = 0;  // percent_, or what was set since
+  double share_ = 0;  // in percent: percent_, or the value of SetShare
   uint64_t random_ = 1;
   bool open_ = false;
-  bool was_on_ = false;  // at the last look
+  bool was_on_ = false;  // at the last poll
   uint64_t last_look_ns_ = 0;
   uint64_t opened_ns_ = 0;
   uint64_t next_opening_ns_ = 0;  // 0: not planned yet

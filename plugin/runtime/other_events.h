@@ -1,7 +1,8 @@
-// The events that a profiler behind ours asks of NCCL (plugin/next), which are in NCCL's mask
-// beside our own, and those that we ask for. By API version, since each NCCL has a mask.
+// The events that this plugin requests (own_events), and those that a second profiler behind it
+// requests (other_events; plugin/next). NCCL's mask has both. By API version, because each NCCL has
+// its own mask.
 //
-// Thread: any. Relaxed: written before the communicator's init goes on, and orders nothing.
+// Thread: any. Relaxed: written before the communicator's init continues; they order nothing.
 #ifndef PLUGIN_RUNTIME_OTHER_EVENTS_H_
 #define PLUGIN_RUNTIME_OTHER_EVENTS_H_
 

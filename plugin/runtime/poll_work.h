@@ -1,10 +1,9 @@
-// What the background threads do in each of their rounds. "pulse-poll" follows launches, keeps the
-// segment's times and memory up to date, settles operations, watches the event masks, and does what
-// commands ask for (live_control.h). "pulse-work" reads NCCL's own counters of finished work, where
-// that is asked for.
+// PollWork implements the rounds of the two background threads (poller.h). "pulse-poll" follows
+// launches, updates the segment's times and memory, settles operations, watches the event masks and
+// executes commands (live_control.h). "pulse-work" reads NCCL's counters of finished work, if
+// NCCL_PULSE_WORK_COUNTERS is on.
 //
-// Thread: Start under the lock of init; ReadCounters on "pulse-work", the rest on "pulse-poll"
-// (poller.h).
+// Thread: Start under the lock of init; ReadCounters on "pulse-work", the rest on "pulse-poll".
 // Errors: nothing here throws.
 #ifndef PLUGIN_RUNTIME_POLL_WORK_H_
 #define PLUGIN_RUNTIME_POLL_WORK_H_
@@ -23,14 +22,15 @@ class PollWork {
   PollWork(const PollWork&) = delete;
   PollWork& operator=(const PollWork&) = delete;
 
-  // Starts the threads, which use this object for the life of the process. Where the first cannot
-  // be started the segment says so; `logger` gets a warning of each.
+  // Starts the threads. They use this object until the process ends. If a thread cannot be started,
+  // `logger` gets a warning; for "pulse-poll" the segment's PollerState also says so.
   void Start(abi::DebugLogger logger);
 
  private:
   void RelaxCaptures();
-  int Round();         // returns how many milliseconds to pause
-  int ReadCounters();  // likewise
+  // One round of each thread. They return the pause in milliseconds.
+  int Round();
+  int ReadCounters();
   void LoseSight(PollerState why);
   void MakeRoom();
   void WatchNetwork(uint64_t now_ns);
@@ -41,8 +41,8 @@ class PollWork {
 
   Process& process_;
   LiveControl control_;
-  uint64_t housekeeping_ns_ = 0;  // when last
-  uint64_t adapted_ns_ = 0;       // when last
+  uint64_t housekeeping_ns_ = 0;  // time of the last housekeeping
+  uint64_t adapted_ns_ = 0;       // time of the sampler's last adaptation
   int counter_warnings_ = 0;
   bool mask_warning_given_ = false;
   bool descriptor_warning_given_ = false;

@@ -1,27 +1,26 @@
-// A background thread that makes rounds: who starts it, what it does between two pauses, and how it
-// ends before the CUDA driver does. A process has two: "pulse-poll" follows launches, and
-// "pulse-work" reads counters of finished work, so that a driver call of its own that does not
-// return stops that part alone.
+// Poller runs a background thread in rounds with pauses between them, and stops it before the CUDA
+// driver shuts down. A process has two: "pulse-poll" follows launches, "pulse-work" reads counters
+// of finished work. If a driver call of "pulse-work" never returns, "pulse-poll" goes on.
 //
-// exit() runs the atexit handlers in reverse order, and the driver's own are among them: a driver
-// call after those finds no driver any more. So the first init registers a handler, too. CUDA had
-// to be there before NCCL could call us, so ours was registered later and runs first.
+// exit() runs the atexit handlers in reverse order. One of them is the CUDA driver's, after which
+// no driver call may be made. So the first init registers a handler that stops the threads. CUDA
+// was initialized before NCCL called the plugin, so the plugin's handler was registered later and
+// runs first.
 //
 //   kAbsent --> kPausing <-----> kInRound     the thread
 //                   |                |
 //                   |                v
-//                   |            kStopping    exit, while a round is being made
+//                   |            kStopping    exit() during a round
 //                   |                |
 //                   v                v
-//               kStopped         kStopped     no round begins any more
+//               kStopped         kStopped     no further round begins
 //
-// exit does not wait for a thread that pauses. It waits at most kExitWaitMs for a round, which
-// takes some 60 us as a rule. A round takes longer when it recycles a communicator with a busy
-// lane, when the kernel is slow to give memory, or
-// when a driver call does not return.
+// exit() does not wait for a pausing thread. It waits at most kExitWaitMs for a round. A round
+// normally takes 60 us; longer if it recycles a communicator with a busy lane, if the kernel is
+// slow to provide memory, or if a driver call does not return.
 //
-// Thread: Start under the runtime's lock; the handler from exit, without any lock. After a fork the
-// child has no such threads, forgets them, and may start its own.
+// Thread: Start under the runtime's lock; the handler runs in exit(), without a lock. A forked
+// child does not have these threads, and may start its own.
 #ifndef PLUGIN_RUNTIME_POLLER_H_
 #define PLUGIN_RUNTIME_POLLER_H_
 
@@ -35,17 +34,17 @@ class Poller {
   static constexpr int kExitWaitMs = 200;
 
   struct Work {
-    void (*begin)(void* argument);    // once, on the new thread
-    int (*round)(void* argument);     // how many milliseconds to pause
-    void (*stopped)(void* argument);  // no round will be made any more; from exit, or on the thread
+    void (*begin)(void* argument);    // called once, on the new thread
+    int (*round)(void* argument);     // returns the pause in milliseconds
+    void (*stopped)(void* argument);  // called after the last round, in exit() or on the thread
     void* argument;
   };
   static Poller& Launches() { return all_[0]; }
   static Poller& Counters() { return all_[1]; }
 
-  // Once in a process; `name` and `work` are kept. False when there is no thread to be had.
+  // Call once per process; keeps `name` and `work`. Returns false if the kernel refuses a thread.
   bool Start(const char* name, const Work& work);
-  // Forgets both. Async-signal-safe.
+  // Resets both pollers in a forked child. Async-signal-safe.
   static void ForgetAfterFork();
 
  private:

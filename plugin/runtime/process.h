@@ -1,8 +1,8 @@
-// What one process measures with: its settings, its clock, its segment, and the tracker that writes
-// into the segment. The first init makes it, and nothing destroys it.
+// Process holds a process' settings, clock and segment, and the tracker that writes to the segment.
+// The first init creates it. It is never destroyed.
 //
-// Thread: Make and the Write functions under the lock of init (init_lock.h); RenewTimes from Make
-// and then from the background thread.
+// Thread: Make and the Write functions under the lock of init (init_lock.h); RenewTimes from Make,
+// then from the background thread.
 #ifndef PLUGIN_RUNTIME_PROCESS_H_
 #define PLUGIN_RUNTIME_PROCESS_H_
 
@@ -22,17 +22,17 @@
 namespace nccl_pulse {
 
 struct Process {
-  // Null when there is no memory for a segment. What is wrong has been logged then.
+  // Returns null if there is no memory for a segment, which is logged.
   static std::unique_ptr<Process> Make(const InitArguments& arguments);
 
-  // Writes the threshold for a hang, from the settings or set since. Init, then the background thread.
+  // Writes the hang threshold. Called from init, then from the background thread after `pulse set`.
   void StoreHangSeconds(int seconds);
-  // Brings the segment's clock offset and the time of the last poll up to date.
+  // Updates the segment's clock offset and the time of the last poll.
   void RenewTimes();
-  // Writes what durations and completions come from, as an NCCL of this version gives them. The
-  // caller passes the newest one of the process: it gets the best that there is.
+  // Writes the sources of durations and completions for NCCL's API version. Pass the newest version
+  // in the process, which has the best sources.
   void WriteSources(int api_version);
-  // For the log: what is measured of an NCCL of this version.
+  // Returns, for the log, what is measured with an NCCL of this version.
   std::string Capabilities(int api_version) const;
 
   Settings settings;

@@ -1,12 +1,12 @@
-// The answers for ncclPulseQuery_v1 (plugin/abi/pulse_query.h), by kind of call.
+// QueryTable holds the durations that ncclPulseQuery_v1 (plugin/abi/pulse_query.h) returns, by kind
+// of call. It is a hash table of fixed size with a sequence lock per place:
 //
-//   place     key       0 free; else the hash of communicator, operation and size class, for ever
+//   place     key       0: free; else the hash of communicator, operation and size class, never changed
 //             sequence  odd while the background thread writes; 0: never written
 //             fields
 //
-// Thread: Ask any; Renew the background thread alone. Cost of Ask: up to eight places are looked
-// at, and it never tries again; of Renew: a snapshot, and a histogram's quantiles for each place in
-// use.
+// Thread: Ask any; Renew only the background thread. Cost of Ask: up to eight places, no retry.
+// Cost of Renew: a snapshot, and a histogram's quantiles per used place.
 #ifndef PLUGIN_RUNTIME_QUERY_TABLE_H_
 #define PLUGIN_RUNTIME_QUERY_TABLE_H_
 
@@ -26,11 +26,11 @@ class QueryTable {
  public:
   static constexpr std::size_t kPlaces = 256;
 
-  // 0: there is no such operation.
+  // Returns 0 if there is no such operation.
   static uint64_t KeyOf(uint64_t comm_id, std::string_view op, int size_class);
 
   int Ask(uint64_t key, ncclPulseDurations_v1_t* durations);
-  // Somebody has asked.
+  // True once Ask was called.
   bool is_used() const { return is_used_; }
   void Renew(const ProcessSnapshot& snapshot, int64_t now_realtime_ns);
 
@@ -49,7 +49,7 @@ class QueryTable {
   std::array<Place, kPlaces> places_;
 };
 
-// The process'.
+// Returns the process' only table.
 QueryTable& Queries();
 
 }  // namespace nccl_pulse

@@ -1,11 +1,12 @@
-// What to add to CLOCK_MONOTONIC to get CLOCK_REALTIME: the plugin measures by the first, people
-// and Prometheus read the second.
+// RealtimeOffsetNs returns CLOCK_REALTIME minus CLOCK_MONOTONIC. The plugin measures with the
+// monotonic clock; people and Prometheus read real time.
 //
-// A thread that loses its CPU between the two reads gets an offset that is wrong by the time it was
-// away, and with it every time that the endpoint shows of this process. So the read between two
-// close ones counts.
+// If the thread lost its CPU between reading the two clocks, the offset would be wrong by that
+// time, and with it every time that the endpoint shows for this process. So real time is read
+// between two reads of the monotonic clock, and of up to eight tries the one with the closest reads
+// counts.
 //
-// Thread: any. Cost: three reads of a clock, up to 24 on a busy machine.
+// Thread: any. Cost: three clock reads, up to 24 on a busy machine.
 #ifndef PLUGIN_RUNTIME_REALTIME_OFFSET_H_
 #define PLUGIN_RUNTIME_REALTIME_OFFSET_H_
 
@@ -13,7 +14,7 @@
 
 namespace nccl_pulse {
 
-// monotonic_ns() and realtime_ns() read the clocks.
+// `monotonic_ns()` and `realtime_ns()` read the clocks.
 template <typename Monotonic, typename Realtime>
 int64_t RealtimeOffsetNs(Monotonic monotonic_ns, Realtime realtime_ns) {
   constexpr int64_t kCloseNs = 20000;

@@ -1,8 +1,8 @@
-// When the background thread makes its next round.
+// RoundPauseNs schedules the background thread's rounds.
 //
-// Rounds begin at whole multiples of the pause in Unix time, so those of all ranks of a host begin
-// together, and those of hosts with synchronised clocks nearly so. A stamp in a CUDA graph keeps
-// only its last passage: ranks that look at the same moment see the same replay
+// Rounds begin at multiples of the pause in Unix time. So all ranks of a host poll at the same
+// time, and ranks of hosts with synchronized clocks nearly so. They then see the same replay of a
+// CUDA graph, although a stamp keeps only its last passage
 // (exporter/diagnosis/stragglers/straggler.h).
 #ifndef PLUGIN_RUNTIME_ROUND_PAUSE_H_
 #define PLUGIN_RUNTIME_ROUND_PAUSE_H_
@@ -11,8 +11,8 @@
 
 namespace nccl_pulse {
 
-// Nanoseconds from this Unix time to the next round, 1/4 to 5/4 of `pause_ms`. A step of the clock
-// moves one round, by at most that.
+// Returns the nanoseconds from `realtime_ns` to the next round, 1/4 to 5/4 of `pause_ms`. A step of
+// the clock moves one round by at most that.
 constexpr int64_t RoundPauseNs(int64_t realtime_ns, int pause_ms) {
   const int64_t period_ns = pause_ms * int64_t{1000000};
   const int64_t rest_ns = period_ns - realtime_ns % period_ns;

@@ -23,13 +23,12 @@
 //   NETWORK_WINDOW                 0.01 ... 100 off [1]               share of the time, per cent,
 //                                                                     in which network steps are
 //                                                                     watched (network_window.h)
-//   GRAPHS                         [auto] off                         whether long graphs get stamps
+//   GRAPHS                         [auto] off                         stamps in long CUDA graphs
 //                                                                     (graph_stamps.h)
-//   WORK_COUNTERS                  [on] off                           whether NCCL's own counters of
-//                                                                     finished work are read
-//                                                                     (work_proof.h)
-//   USER_TAGS                      1 ... 64 off [off]               how many of the tags that the
-//                                                                     user gives calls are labels
+//   WORK_COUNTERS                  [on] off                           reading NCCL's counters of
+//                                                                     finished work (work_proof.h)
+//   USER_TAGS                      1 ... 64 off [off]                 number of the user's call tags
+//                                                                     that become labels
 //   NEXT_PLUGIN                    a library [none]                   a second profiler behind this one
 //                                                                     (plugin/next)
 //   LOG_LEVEL                      off [warn] info                    messages copied to stderr
@@ -62,24 +61,24 @@ struct Settings {
   std::string file_sd_directory;
   std::string node_name;  // empty: the host's name
   uint64_t series_limit = 2048;
-  uint32_t last_calls = 256;                                 // 0, or a power of two of pages full
-  int timed_launches_per_second = Sampler::kTimedPerSecond;  // and GPU
+  uint32_t last_calls = 256;                                 // 0, or a power of two of full pages
+  int timed_launches_per_second = Sampler::kTimedPerSecond;  // per GPU
   std::map<std::string, std::string> labels;
-  std::string label_problems;  // labels that are not used as they stand, and why
+  std::string label_problems;  // labels that are changed or not used, and why
   Exposition exposition;
-  std::string unknown_families;  // among those to be dropped
+  std::string unknown_families;  // unknown names in DROP_FAMILIES
   int hang_seconds = 10;
   LogVerbosity log_level = LogVerbosity::kWarn;
   ClockSource clock = ClockSource::kAuto;
   double network_window_percent = 1;  // 0: off
   bool network_window_was_set = false;
-  uint32_t from_environment = 0;  // bit n: of what can be set live, setting n is the environment's
+  uint32_t from_environment = 0;  // bit n: LiveSetting n was set in the environment
   bool IsFromEnvironment(LiveSetting setting) const {
     return (from_environment >> static_cast<int>(setting) & 1) != 0;
   }
   bool follow_graphs = true;
   bool follow_work = true;
-  int user_tags = 0;  // shown; 0: none
+  int user_tags = 0;  // number of tags that become labels
 };
 
 const char* TimingModeName(TimingMode mode);

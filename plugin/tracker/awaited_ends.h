@@ -1,13 +1,15 @@
-// Counts for how many more groups of a communicator NCCL is asked to report the end.
+// AwaitedEnds counts for how many more groups NCCL is asked to report the group's end.
 //
-// Such a group costs three more callbacks (two states and the stop). So the end is asked for only
-// if launches that NCCL does not report may need it (launch_follower.h): at a communicator's first
-// groups, and for long after each such launch. A communicator whose launches are all reported pays
-// one look at a value on a cache line that its callbacks read in any case.
+// Asking costs three more callbacks per group (two states and the stop). So the plugin asks only
+// where a launch may be unreported (launch_follower.h): at a communicator's first groups, and for
+// many groups after each unreported launch. Other communicators pay for one load from a cache line
+// that callbacks read anyway.
 //
-// While such a group has not ended, its thread is inside NCCL, or the application has not ended it.
+// While such a group is open, its thread is inside NCCL, or the application has not ended the
+// group.
 //
-// Thread: Begin init; is_open any; the rest the calling thread. Cost: a load, while it counts a store.
+// Thread: Begin init; is_open any; the rest the calling thread. Cost: a load, and a store while
+// counting.
 #ifndef PLUGIN_TRACKER_AWAITED_ENDS_H_
 #define PLUGIN_TRACKER_AWAITED_ENDS_H_
 
@@ -22,29 +24,29 @@ class AwaitedEnds {
   static constexpr uint32_t kFirst = 256;
   static constexpr uint32_t kAfterUnreported = 65536;
 
-  // `follows`: there are events to put behind a launch.
+  // `follows`: launches are followed with CUDA events.
   void Begin(bool follows) { left_.store(follows ? kFirst : 0); }
   bool are_awaited() const { return left_.load() != 0; }
-  // Says whether NCCL is asked for the end of the group that begins now.
+  // Call at the begin of a group. Returns true if NCCL is to report its end.
   [[gnu::hot]] bool Take() {
     const uint32_t left = left_.load();
     if (__builtin_expect(left == 0, 1)) return false;
     const uint32_t groups = left & ~kOpen;
-    // None is left, and the last one's end has not come.
+    // No group is left to count, but the last one has not ended.
     left_.store(groups == 0 ? 0 : (groups - 1) | kOpen);
     return groups != 0;
   }
-  // It has ended.
+  // Call at the end of such a group.
   void End() { left_.store(left_.load() & ~kOpen); }
   bool is_open() const { return (left_.load() & kOpen) != 0; }
-  // A call had no launch that NCCL reported.
+  // Call if NCCL did not report the launch of a call.
   void Renew() {
     const uint32_t left = left_.load();
     if ((left & ~kOpen) < kAfterUnreported / 2) left_.store(kAfterUnreported | (left & kOpen));
   }
 
  private:
-  static constexpr uint32_t kOpen = 1u << 31;  // such a group has begun, and not ended
+  static constexpr uint32_t kOpen = 1u << 31;  // set while such a group is open
   Relaxed<uint32_t> left_;
 };
 

@@ -1,5 +1,5 @@
-// Bytes that cross a rank's link, by the convention of nccl-tests (its doc/PERFORMANCE.md), so that
-// bus bandwidths compare with its figures.
+// BusBytes computes the bytes that cross a rank's link. It follows nccl-tests (its
+// doc/PERFORMANCE.md), so that bus bandwidths are comparable.
 //
 // Thread: pure. Cost: a few multiplications.
 #ifndef PLUGIN_TRACKER_BUS_BYTES_H_
@@ -11,7 +11,7 @@
 
 namespace nccl_pulse {
 
-// `bytes` as the user passed them: per rank for AllGather and ReduceScatter, and for the parts of
+// `bytes`: as the user passed them, so per rank for AllGather and ReduceScatter, and per part for
 // AlltoAll, Gather and Scatter.
 inline uint64_t BusBytes(NameId op, uint64_t bytes, int32_t nranks) {
   const uint64_t n = nranks > 0 ? static_cast<uint64_t>(nranks) : 1;

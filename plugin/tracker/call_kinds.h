@@ -1,5 +1,5 @@
-// CallKinds caches per kind of call what the first call had to look up and compute, in one cache
-// line. A job makes the same few kinds of calls over and over.
+// CallKinds caches lookups and computed values per kind of call, in one cache line each. A job
+// makes the same few kinds of calls over and over.
 //
 // The key is the addresses of the call's strings, which are literals in libnccl (name_cache.h).
 // Kinds with the same entry replace each other.
@@ -26,10 +26,10 @@ struct alignas(64) CallKind {
   Relaxed<uint64_t> count, user_tag;
   // Cached values.
   Relaxed<uint64_t> bytes;
-  Relaxed<CounterPair*> cells;      // calls and bytes, in lane kLaunch; null: none there
+  Relaxed<CounterPair*> cells;      // counters of calls and bytes in lane kLaunch; null: none
   Relaxed<uint64_t> sampling_seed;  // KindSeed
-  Relaxed<uint32_t> meta;           // OperationMeta, the lower half
-  Relaxed<uint32_t> bits;  // LastCallBits::What, the lower half; above it the place of its number
+  Relaxed<uint32_t> meta;           // lower half of the OperationMeta
+  Relaxed<uint32_t> bits;           // LastCallBits::What, and from kPlaceShift on its PlaceOfNumber
 
   static constexpr int kPlaceShift = 24;
 
@@ -64,7 +64,7 @@ class CallKinds {
   void Reset() {
     for (CallKind& kind : kinds_) kind.Forget();
   }
-  // Where that call's kind stands, or another one that wants the same place.
+  // Returns the entry of the call's kind. Another kind may have it.
   CallKind& PlaceOf(const CallEvent& call) {
     // 32 bits: shorter code.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(call.func) + call.count);

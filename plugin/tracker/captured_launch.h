@@ -13,16 +13,16 @@
 
 namespace nccl_pulse {
 
-// Calls that were captured and not launched yet, where graphs are followed. One writer at a time,
-// as in LaunchFollower.
+// Captured calls whose launch has not been captured yet. Used if graphs are followed. One writer at
+// a time, as in LaunchFollower.
 struct CapturedLaunch {
-  Relaxed<uint32_t> owner;  // generation of the communicator's record that the rest is about
+  Relaxed<uint32_t> owner;  // generation of the communicator's record to which the fields belong
   Relaxed<uint32_t> calls;
   Relaxed<uint32_t> kind;  // CapturedCalls, of the last call
   Relaxed<uint64_t> bytes, bus_bytes;
-  Relaxed<CudaStream> stream;  // of a launch whose stop is waited for, null: of none
+  Relaxed<CudaStream> stream;  // of the launch whose stop is awaited; null: none
 
-  // From now on of this one, if it is another's.
+  // Starts anew if the fields belong to another generation.
   void Claim(uint32_t generation) {
     if (owner.load() == generation) return;
     calls.store(0);
@@ -31,15 +31,15 @@ struct CapturedLaunch {
   }
 };
 
-// Replays of the graphs that have calls of a communicator, as one look at the stamps found them.
-// Background thread.
+// Replays of graphs with calls of a communicator, as found by one poll of the stamps. Background
+// thread.
 struct GraphReplays {
   uint32_t record_generation;  // as CapturedLaunch::owner
-  uint64_t look;               // number of the look, 0: none found anything
-  uint64_t in_flight;
-  uint64_t moved_ns;  // when a stamp was last passed
+  uint64_t look;               // number of the poll; 0: no poll found a replay
+  uint64_t in_flight;          // replays
+  uint64_t moved_ns;           // when a stamp was last passed
   GraphPlace place;
-  uint64_t place_gpu_ns;  // when it was come to, by the GPU's clock
+  uint64_t place_gpu_ns;  // when the GPU reached `place`, by the GPU's clock
 };
 
 }  // namespace nccl_pulse

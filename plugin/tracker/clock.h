@@ -1,10 +1,10 @@
-// The plugin's clock: CLOCK_MONOTONIC in nanoseconds, at half the cost of clock_gettime.
+// Clock reads CLOCK_MONOTONIC in nanoseconds, at half the cost of clock_gettime.
 //
-// clock_gettime costs about 22 ns, most of a callback's budget; the CPU's own counter (TSC on
-// x86-64, CNTVCT on aarch64) about 10 ns. The counter is used only where it is the kernel's own
-// time base (invariant, and chosen as clocksource), else clock_gettime. Its rate is measured in
-// init and corrected by the background thread, without steps, so that times compare with
-// CLOCK_MONOTONIC of other processes.
+// clock_gettime costs about 22 ns, most of a callback's budget. The CPU's counter (TSC on x86-64,
+// CNTVCT on aarch64) costs about 10 ns. It is used if the kernel uses it as its time base
+// (invariant, and selected as clocksource). Its rate is measured in init. The background thread
+// corrects the rate without steps, so that times are comparable with CLOCK_MONOTONIC in other
+// processes.
 //
 // Thread: NowNs any; Initialize once; Correct by the background thread alone.
 // Cost: NowNs about 11 ns with the counter, 22 ns without.
@@ -26,22 +26,22 @@ class Clock {
   // May sleep for two milliseconds to measure the counter's rate.
   void Initialize(ClockSource source);
 
-  // Steers the counter's scale towards CLOCK_MONOTONIC. Every 100 ms or more rarely.
+  // Steers the counter's scale towards CLOCK_MONOTONIC. Call at most every 100 ms.
   void Correct();
 
-  // Stands still at that time from now on: for tests.
+  // Stops the clock at that time. For tests.
   void StandAt(uint64_t now_ns) { scales_.Store({0, now_ns, 0}); }
 
   uint64_t NowNs() const {
     uint64_t now_ns;
     return __builtin_expect(ReadNow(&now_ns), 1) ? now_ns : MonotonicNs();
   }
-  // Returns false where telling the time takes a call.
+  // Returns false if only clock_gettime can tell the time.
   bool ReadNow(uint64_t* now_ns) const {
     ClockScale scale;
     if (__builtin_expect(!scales_.Read(&scale), 0)) return false;
-    // Signed: nothing keeps the CPU from reading its counter before it has loaded the scale, and
-    // a scale that was made in between begins a few ticks later.
+    // Signed: the CPU may read its counter before it has loaded the scale, and a scale stored in
+    // between begins a few ticks later.
     const auto elapsed = static_cast<int64_t>(ReadCounter() - scale.counter);
     const auto product =
         static_cast<__int128>(elapsed) * static_cast<int64_t>(scale.ns_per_tick_q32);

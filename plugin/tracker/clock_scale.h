@@ -1,13 +1,14 @@
-// How the CPU's counter becomes nanoseconds: renewed by one thread, read by callbacks, on one cache
-// line.
+// ClockScales converts the CPU's counter to nanoseconds. One thread renews the scale, callbacks
+// read it. It takes one cache line.
 //
 //   writer                           reader
-//   fence                            number: 0? there is no scale
-//   scale n + 1, in the other place  scale n, in place n % 2
-//   number = n + 1                   fence, number once more: another one? again
+//   fence                            read number n; 0: there is no scale
+//   store scale n + 1 in the other   read scale n in place n % 2
+//   place
+//   number = n + 1                   fence; read the number again; if it changed, retry
 //
-// A reader that begins again has seen a scale being written which is two newer than its own. The
-// clock renews it every 100 ms, so that happens to a thread that was taken off the CPU alone.
+// A retry means that a scale two newer than the reader's was being written. The clock renews the
+// scale every 100 ms, so only a thread that was taken off the CPU ever retries.
 //
 // Thread: Store one; Read any. Cost: four loads.
 // Explored by //tests/model:clock_scale_test.
@@ -31,7 +32,7 @@ class alignas(64) BasicClockScales {
  public:
   void Store(const ClockScale& scale) {
     const uint64_t number = number_.load() + 1;
-    // Release: who sees a new field finds the number before this one, or a later one.
+    // Release: a reader that sees a new field also sees number - 1 or later.
     Atomics::Fence(std::memory_order_release);
     Cells& cells = cells_[number % 2];
     cells.counter.store(scale.counter);
@@ -39,7 +40,7 @@ class alignas(64) BasicClockScales {
     cells.ns_per_tick_q32.store(scale.ns_per_tick_q32);
     number_.publish(number);  // with the fields
   }
-  // False: there is none.
+  // Returns false if there is no scale.
   bool Read(ClockScale* scale) const {
     uint64_t number;
     do {
@@ -47,7 +48,7 @@ class alignas(64) BasicClockScales {
       if (__builtin_expect(number == 0, 0)) return false;
       const Cells& cells = cells_[number % 2];
       *scale = {cells.counter.load(), cells.ns.load(), cells.ns_per_tick_q32.load()};
-      Atomics::Fence(std::memory_order_acquire);  // the fields come before the second look
+      Atomics::Fence(std::memory_order_acquire);  // the fields are read before the number
     } while (__builtin_expect(number_.load() != number, 0));
     return true;
   }
@@ -56,7 +57,7 @@ class alignas(64) BasicClockScales {
   struct Cells {
     Relaxed<uint64_t, Atomics> counter, ns, ns_per_tick_q32;
   };
-  Ordered<uint64_t, Atomics> number_;  // of the newest
+  Ordered<uint64_t, Atomics> number_;  // of the newest scale
   Cells cells_[2];
 };
 

@@ -1,4 +1,4 @@
-// The parts that follow one communicator, in one piece of memory.
+// CommunicatorParts holds the parts that follow one communicator, in one piece of memory.
 //
 // Thread: as each part says.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_
@@ -25,19 +25,20 @@ struct WorkPlace;
 // it costs nothing while none are watched.
 using FirstMoves = Relaxed<uint64_t>[kOperationSlots];
 
-// Zeroes are the initial state of all of it. Starts a page.
+// All-zero memory is the initial state. Starts at a page.
 struct CommunicatorParts {
-  // With kernel timing also the channels, else the first moves: one of the two.
+  // Returns the size with the KernelChannels (kernel timing) or the FirstMoves behind this
+  // object.
   static size_t BytesFor(bool kernel_timing);
 
   OperationRing ring;
   LaunchFollower launches;
   alignas(64) LastCalls last_calls;
-  // To the record, of the threads that call, launch and report operations.
+  // Visits to the record by the threads that call, launch, and report operations.
   Visit calling, launching, reporting;
-  // NCCL's counter of finished work (work_follower.h); null: it is not followed. Stays.
+  // NCCL's counter of finished work (work_follower.h); null: not followed. Never reset to null.
   Ordered<WorkPlace*> work;
-  // ---- line: what is above is written by each call
+  // ---- next cache line: each call writes the fields above
   CallKinds call_kinds;
   OperationKinds operation_kinds;
   KernelChannels* channels;  // null unless kernel timing
@@ -45,7 +46,7 @@ struct CommunicatorParts {
   PeerCursor peer_cursor;
   UnreportedOperations unreported;
 };
-// A launch that is not sampled writes one cache line of both.
+// A launch that is not sampled writes only the cache line that these two share.
 static_assert(OperationRing::kBytesOnLastLine + LaunchFollower::kBytesOnFirstLine == 64);
 static_assert(offsetof(CommunicatorParts, launches) == sizeof(OperationRing));
 static_assert(offsetof(CommunicatorParts, call_kinds) ==

@@ -77,14 +77,15 @@ class CommunicatorTable {
     }
     return &communicator;
   }
-  // Null communicator when the ticket is not of an operation (or child) that this process gave out.
+  // Returns a null communicator if this process did not issue the ticket for an operation or its
+  // child.
   OperationRef FindOperation(uint64_t ticket, TicketKind kind) {
     OperationRef ref{};
     ref.place = Ticket::Operation(ticket);
     if (!instruments_.IsOwn(ticket, kind) || ref.place >= kOperationSlots) return ref;
     Communicator& communicator = At(ticket);
-    // A place that was never used has no parts. Acquire: a made-up ticket may come without the
-    // context that published them.
+    // A place that was never used has no parts. Acquire: with a forged ticket, no load of a context
+    // comes before that would publish them.
     ref.parts = communicator.parts.acquire();
     if (ref.parts == nullptr) return ref;
     ref.communicator = &communicator;
@@ -92,7 +93,8 @@ class CommunicatorTable {
     ref.child = Ticket::Child(ticket);
     return ref;
   }
-  // The parts that a kernel channel's ticket of this process names; null: a made-up one.
+  // Returns the parts for a kernel channel's ticket of this process. Returns null if the ticket is
+  // forged.
   CommunicatorParts* FindChannel(uint64_t ticket) {
     // Acquire: as in FindOperation.
     CommunicatorParts* const parts = At(ticket).parts.acquire();
@@ -101,18 +103,18 @@ class CommunicatorTable {
                           Ticket::Child(ticket) < kMaxChannels;
     return __builtin_expect(is_sound, 1) ? parts : nullptr;
   }
-  // The place that any ticket names; always within the table.
+  // Returns the place in a ticket, even of an invalid one: always within the table.
   Communicator& At(uint64_t ticket) { return places_[Ticket::Communicator(ticket)]; }
   const Communicator& At(uint64_t ticket) const { return places_[Ticket::Communicator(ticket)]; }
 
   Communicator& place(uint32_t index) { return places_[index]; }  // within the table
 
-  // All places that were ever used. Acquire: sees what is there.
+  // All places that were ever used. Acquire: sees their content.
   Communicator* begin() { return places_; }
   Communicator* end() { return places_ + used_.acquire(); }
 
  private:
-  // Counts why.
+  // Counts the event as ignored, by reason.
   [[gnu::cold, gnu::noinline]] void Refuse(uint64_t context);
   bool Allocate(Communicator& communicator);
   int FindRecordToUse();

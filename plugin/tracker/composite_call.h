@@ -1,18 +1,19 @@
 // CompositeCall recognizes AlltoAll, Gather and Scatter by their Send and Recv calls.
 //
-// NCCL implements the three as a group of Send and Recv, and reports only the parts
-// (docs/nccl-profiler-api.md#groups), without peers, but with whether the group belongs to one call
-// of the application. Only these three make several parts in one call, each in its own order; n
-// ranks, all parts of one size:
+// NCCL implements these as a group of Sends and Recvs, and reports only the parts, without peers
+// (docs/nccl-profiler-api.md#groups). It also reports whether a group belongs to one call of the
+// application. Only these three operations make several parts in one call. All parts have the same
+// size. With n ranks, the order is:
 //
 //   AlltoAll            Send, Recv, Send, Recv ...   2n parts
 //   Gather, its root    Send, then n times Recv
 //   Scatter, its root   n times Send, then Recv
 //
-// Everything else remains Send and Recv: the application's own groups, even with the same parts;
-// Gather and Scatter on other ranks, where they are one part; and groups with another number of
-// parts, or with different sizes. So a name is never a guess. The number of parts is final when the
-// group is launched.
+// Everything else remains Send and Recv, so a name is never a guess:
+//   - the application's own groups, even with the same parts;
+//   - Gather and Scatter on ranks other than the root, where they are one part;
+//   - groups with another number of parts, or with different sizes.
+// The number of parts is final when the group is launched.
 //
 // Thread: launching thread, as LaunchFollower. Cost: about 2 ns a part, from a group's second on.
 #ifndef PLUGIN_TRACKER_COMPOSITE_CALL_H_
@@ -57,15 +58,15 @@ class CompositeCall {
     if ((shapes & kScatter) != 0 && parts == nranks + 1) return kScatterName;
     return kNoName;
   }
-  // Since the last Finish, of one group.
+  // Returns the number of parts so far in the current group.
   uint32_t parts() const { return parts_.load(); }
-  // Of each part.
+  // Returns the bytes of each part.
   uint64_t bytes() const { return bytes_.load(); }
 
   static bool IsName(NameId op) {
     return op == kAlltoAllName || op == kGatherName || op == kScatterName;
   }
-  // Ranks that such an operation of so many parts has.
+  // Returns the number of ranks of an operation with `parts` parts.
   static uint32_t RanksOf(NameId op, uint32_t parts) {
     return op == kAlltoAllName ? parts / 2 : parts - 1;
   }
@@ -76,7 +77,7 @@ class CompositeCall {
   static constexpr uint32_t kScatter = 4;
   static constexpr uint32_t kAllShapes = kAlltoAll | kGather | kScatter;
 
-  // Those that have such a part at that place.
+  // Returns the shapes that have `part` at position `at`.
   static uint32_t ShapesWith(Part part, uint32_t at, uint32_t nranks) {
     if (part == Part::kOther) return 0;
     const bool sends = part == Part::kSend;
@@ -87,7 +88,7 @@ class CompositeCall {
   Relaxed<uint64_t> group_;  // ThreadGroups::Current
   Relaxed<uint64_t> bytes_;
   Relaxed<uint32_t> parts_;
-  Relaxed<uint32_t> shapes_;  // that the parts so far fit
+  Relaxed<uint32_t> shapes_;  // bit set of the shapes that fit the parts so far
 };
 static_assert(sizeof(CompositeCall) == 24);
 

@@ -1,6 +1,7 @@
-// The callbacks that begin the events of an eager operation. Inline, so that an adapter's function
-// for each of them reads the descriptor itself: handing it on in memory and one call more would be
-// a tenth of the callback.
+// Start callbacks of eager (uncaptured) operations, as inline functions of Tracker.
+//
+// They are inline so that each adapter reads NCCL's descriptor in place. Copying the descriptor and
+// making one more call would add about 10 % to the callback.
 //
 // Thread, cost, errors: as Tracker.
 #ifndef PLUGIN_TRACKER_EAGER_CALLBACKS_H_
@@ -13,7 +14,7 @@
 namespace nccl_pulse {
 
 inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one_call) {
-  // Also of a communicator that is not known: others may follow in its group.
+  // Also for an unknown communicator: calls of other communicators may follow in the group.
   groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
@@ -24,7 +25,7 @@ inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one
     return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0,
                         Ticket::Generation(context), is_one_call ? 1 : 0, communicator->index);
   }
-  // There is nothing to tell its launches. Without a ticket NCCL makes three callbacks less.
+  // Launches need nothing from this group. Without a ticket NCCL makes three callbacks less.
   return 0;
 }
 
@@ -61,7 +62,7 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   const uint64_t number = call_number.load();
   if (instruments_.samples() &&
       __builtin_expect(instruments_.sampler.MayTime(kind.sampling_seed.load(), number), 0)) {
-    return false;  // that it is one of the first of its kind is found out there
+    return false;  // the general path checks whether it is one of the first of its kind
   }
   const Visit::Stay stay(parts.calling);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
@@ -103,10 +104,10 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
   work_.NoteLaunch(*communicator, captured);
   LaunchFollower& launches = parts.launches;
-  // A followed one counts once it has been made.
+  // A followed launch is counted when it has been made.
   if (__builtin_expect(!captured && launches.is_followed(), 1)) {
     if (__builtin_expect(!launches.knows_thread(), 0)) launches.LearnThread(groups_.Current());
-    // A usual one where the clock takes a call.
+    // Common case with a clock that takes a function call.
     const auto now = [&](uint64_t* now_ns) {
       *now_ns = instruments_.clock.NowNs();
       return true;
@@ -138,8 +139,8 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   CommunicatorParts& parts = *communicator.parts.load();
   const Visit::Stay stay(parts.reporting);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
-  // No launch is in a hurry whose operation needs a handle. Where no events follow the launches,
-  // operations tell what is in flight (InflightOperations).
+  // A launch whose operation needs a handle is never hurried. If launches have no events,
+  // operations show what is in flight (InflightOperations).
   if (__builtin_expect(parts.launches.is_hurried(), 1)) {
     EndHurriedLaunch(communicator, parts);
   } else if (communicator.handles.are_given() || !parts.launches.is_followed()) {
@@ -182,7 +183,7 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
   }
   const Visit::Stay stay(parts.reporting);
   if (communicator.context.load() != context) return false;
-  // Launches that nothing follows are known by this time alone.
+  // Launches without events are only known by this time.
   CountOperation(communicator, parts, kind, event);
   communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)].last_launch_ns.store(now_ns);
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
@@ -285,11 +286,11 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   } else {
     parts.ring.TakeNumber();
   }
-  // Before any other of its kind, which need not come here.
+  // Before later operations of this kind, which may take the fast path.
   if (event.proto == kSymmetricProtocol) WorkFollower::NoteUncounted(parts);
   WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event,
                               IsOfCapturedCall(event.parent));
-  // It is enqueued microseconds after its launch, so one reading of the clock serves both.
+  // NCCL enqueues it microseconds after its launch, so one clock read serves both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);
   lane.callbacks[static_cast<int>(CallbackKind::kOperation)].publish_sum(1);
@@ -305,7 +306,8 @@ inline bool Tracker::StartUsualChannel(uint64_t context, const KernelChannelEven
       __builtin_expect(context == 0, 0)) {
     return false;
   }
-  // Of an operation of the same communicator: what else a ticket has is the same in all of these.
+  // The parent must be an operation of the same communicator; the other bits of such tickets are
+  // equal.
   if (__builtin_expect(!Ticket::IsOfOperation(event.parent, communicator.first_ticket), 0)) {
     return false;
   }

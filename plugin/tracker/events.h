@@ -1,7 +1,8 @@
-// Events: what an ABI adapter turns a descriptor into. There is one small structure for each kind
-// of event, the same for every version of NCCL's API. What a version lacks has a neutral value.
+// Events are descriptors in a form that is the same for all versions of NCCL's profiler API. Each
+// kind of event has one small structure, which an ABI adapter fills. Fields that a version lacks
+// have neutral values.
 //
-// Thread: plain data. The strings are NCCL's and are read within the callback only.
+// Thread: plain data. The strings are NCCL's, and are valid only during the callback.
 #ifndef PLUGIN_TRACKER_EVENTS_H_
 #define PLUGIN_TRACKER_EVENTS_H_
 
@@ -19,8 +20,8 @@ struct CallEvent {
   uint64_t count;         // elements, as the user passed it
   bool captured;          // into a CUDA graph
   uint64_t parent;        // ticket of the group
-  void* stream;           // that it was called on
-  uint64_t user_tag = 0;  // the user's own, 0: none, or before v7
+  void* stream;           // argument of the call
+  uint64_t user_tag = 0;  // set by the user; 0: none, or before v7
   int32_t root = 0;       // of a collective; -1: Send or Recv
 };
 
@@ -30,16 +31,16 @@ struct LaunchEvent {
   uint64_t parent;  // ticket of the group
 };
 
-// A collective that the copy engines carry out, without a kernel (CeColl; v6 and later).
+// A collective that the copy engines execute, without a kernel (CeColl; v6 and later).
 struct CopyEngineEvent {
   const char* func;
   const char* datatype;
   uint64_t count;   // elements of `datatype`; AllGather comes as bytes
-  void* stream;     // its copies are made on
+  void* stream;     // of its copies
   uint64_t parent;  // ticket of the call, 0: none
 };
 
-// OperationEvent::proto of a symmetric-memory kernel: this very address.
+// OperationEvent::proto of a symmetric-memory kernel. Compared by address.
 inline constexpr const char* kSymmetricProtocol = "SYMMETRIC";
 
 // An operation as NCCL enqueues it (Coll, P2p).
@@ -51,8 +52,8 @@ struct OperationEvent {
   uint64_t count;        // elements of `datatype`; AllGather and Broadcast come as bytes
   uint64_t sequence;     // of a collective
   uint64_t parent;       // ticket of the call, 0: none
-  int32_t root_or_peer;  // of a Coll; of a P2p
-  int rank;              // of this communicator
+  int32_t root_or_peer;  // root of a Coll; peer of a P2p
+  int rank;              // in the communicator
   uint8_t channels;      // 0: not known
   bool is_collective;
   bool counts_as_call;  // v1 to v4: there is no CallEvent

@@ -1,5 +1,5 @@
-// Follows the replays of CUDA graphs. It notes what is captured into a graph, puts stamps into it
-// (plugin/cuda/graph_stamps.h), and counts what the stamps say its replays executed.
+// GraphFollower counts the calls that replays of CUDA graphs execute. It notes the calls captured
+// into a graph, adds stamps to the graph (plugin/cuda/graph_stamps.h), and polls the stamps.
 //
 // Thread: Begin and PrepareContext under the runtime's lock; the Note, Start and Stop functions
 // from callbacks, where NCCL serialises those of one communicator; Poll by the background thread.
@@ -27,11 +27,11 @@ class GraphFollower {
   GraphFollower(const GraphFollower&) = delete;
   GraphFollower& operator=(const GraphFollower&) = delete;
 
-  // From now on graphs are followed. Before the first communicator. False when the driver has not
-  // what that needs, or there is no memory.
+  // Starts to follow graphs. Call before the first communicator. Returns false if the driver lacks
+  // a function, or without memory.
   bool Begin(const CudaDriver& driver);
   bool is_on() const { return graphs_ != nullptr; }
-  // In init, on the thread that makes a communicator: whether graphs captured in its context are.
+  // Call in a communicator's init. Returns true if graphs captured in its context are followed.
   bool PrepareContext() { return is_on() && graphs_->PrepareContext(); }
 
   // ---- callbacks; while it is on ----
@@ -43,14 +43,14 @@ class GraphFollower {
     uint64_t bytes;
   };
   [[gnu::cold, gnu::noinline]] void NoteCall(Communicator& communicator, const Call& call);
-  // A launch into a graph. Its ticket when it is to be stopped, else 0.
+  // Notes a launch that is captured into a graph. Returns a ticket if it needs StopLaunch, else 0.
   [[gnu::cold, gnu::noinline]] uint64_t StartLaunch(Communicator& communicator,
                                                     const LaunchEvent& event, uint64_t context);
   void StopLaunch(Communicator& communicator, uint64_t ticket);
 
   // ---- background thread ----
 
-  // Counts the replays since the last look. True while there are some.
+  // Counts the replays since the last poll. Returns true if there were any.
   bool Poll(CommunicatorTable& communicators, uint64_t now_ns);
 
  private:
@@ -59,7 +59,7 @@ class GraphFollower {
   void CountTimedReplay(CommunicatorTable& communicators, const GraphStamps::Timed& timed,
                         uint64_t now_ns);
 
-  // Of one place of the table.
+  // State of one place of the communicator table.
   struct Place {
     CapturedLaunch captured;
     GraphReplays replays;
@@ -68,7 +68,7 @@ class GraphFollower {
   Instruments& instruments_;
   std::unique_ptr<GraphStamps> graphs_;  // null: off
   std::unique_ptr<Place[]> places_;      // kMaxCommunicators: 136 KiB, while it is on
-  uint64_t looks_ = 0;                   // background thread
+  uint64_t looks_ = 0;                   // background thread: number of the last poll
 };
 
 }  // namespace nccl_pulse

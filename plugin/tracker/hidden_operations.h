@@ -1,20 +1,18 @@
 // HiddenOperations learns which operations of a communicator have launches that NCCL does not
 // report, so that the end of a group must replace the launch (unreported_launch.cc).
 //
-//   state       event                                        next
-//   unknown     it is alone in its group without a launch    suspected: it may have failed
-//   suspected   its launch is reported, in the same size     unknown
-//               (a second try)
-//   suspected   one of it again, in a size that had no       hidden
-//               launch the last time; other launches were
-//               reported meanwhile
-//   hidden      a call of it was followed by its group's     followed, for good
-//               end, and counted
+//   state       event                                             next
+//   unknown     a call, alone in its group, has no launch         suspected (it may have failed)
+//   suspected   a call of the same size has a reported launch     unknown
+//   suspected   again a call without a launch, in a size that     hidden
+//               had no reported launch the last time; other
+//               launches were reported meanwhile
+//   hidden      a call was counted at the end of its group        followed, for good
 //
-// In another size it may be another kernel: those of symmetric memory are hidden, others of the
-// same operation are not.
+// The size matters, because other sizes may use another kernel: NCCL hides symmetric-memory
+// kernels, but not other kernels of the same operation.
 //
-// Thread: the one that makes the calls. Cost: two loads, on two cache lines.
+// Thread: the calling thread. Cost: two loads, on two cache lines.
 #ifndef PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
 #define PLUGIN_TRACKER_HIDDEN_OPERATIONS_H_
 
@@ -36,19 +34,19 @@ class HiddenOperations {
   bool IsFollowed(uint32_t row) const { return (followed_.load() & Bit(row)) != 0; }
   void NoteFollowed(uint32_t row) { followed_.store(followed_.load() | Bit(row)); }
 
-  // A launch of it was reported.
+  // Notes a reported launch.
   void Acquit(uint32_t row, uint64_t bytes) {
     Suspicion& suspected = suspected_[row];
     if (suspected.bytes.load() == bytes) suspected.stands.store(false);
     suspected.reported_bytes.store(bytes);
   }
-  // One alone had no launch. `launches`: how many of the communicator's were reported so far. True
-  // if it is known to be hidden.
+  // Notes a call, alone in its group, without a launch. `launches`: the communicator's launches
+  // reported so far. Returns true if the operation is known to have hidden launches.
   bool Suspect(uint32_t row, uint64_t bytes, uint64_t launches) {
     if (IsFollowed(row)) return true;
     Suspicion& suspected = suspected_[row];
     if (suspected.stands.load()) {
-      // One whose size had a launch the last time has failed rather.
+      // If this size had a launch the last time, the call has more likely failed.
       return launches != suspected.launches.load() && bytes != suspected.reported_bytes.load();
     }
     suspected.bytes.store(bytes);
@@ -66,8 +64,9 @@ class HiddenOperations {
       reported_bytes.store(UINT64_MAX);
     }
     Relaxed<bool> stands;
-    Relaxed<uint64_t> bytes, launches;  // of the call; that had been reported
-    Relaxed<uint64_t> reported_bytes;   // of the last call that had a launch
+    Relaxed<uint64_t> bytes,
+        launches;                      // size of the suspected call; reported launches at that time
+    Relaxed<uint64_t> reported_bytes;  // size of the last call with a launch
   };
   Relaxed<uint32_t> followed_;
   Suspicion suspected_[kOperationRows];

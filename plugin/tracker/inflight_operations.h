@@ -1,8 +1,7 @@
-// InflightOperations finds since when the oldest operation has been in flight, without events
-// behind launches: without a CUDA driver (also RCCL), before API v5, or after the driver has
-// failed.
+// InflightOperations finds the age of the oldest operation in flight if launches have no CUDA
+// events: without a CUDA driver (also RCCL), before API v5, or after the driver has failed.
 //
-// An operation is in flight from its enqueue on
+// An operation is in flight from its enqueue:
 //   by the network   while one of its ProxyOps has started and not stopped. NCCL starts them within
 //                    milliseconds of the enqueue, long before the GPU reaches it, so operations that
 //                    wait behind others are also seen. Operations without network traffic are not.
@@ -28,19 +27,18 @@ namespace nccl_pulse {
 
 class OperationRing;
 
-// Of one communicator. Zeroes are its initial state.
+// One per communicator. All-zero memory is the initial state.
 class InflightOperations {
  public:
-  // `record_generation`: of the communicator that this is about, another one begins anew.
-  // `by_kernel`: see above.
+  // Polls. Another `record_generation` of the communicator starts anew. `by_kernel`: see above.
   void Look(uint32_t record_generation, OperationRing& ring, bool by_kernel);
-  // Whether anything can be said: an end has been seen.
+  // True once the end of an operation was seen.
   bool is_known() const { return ends_are_seen_; }
-  uint64_t oldest_ns() const { return oldest_ns_; }  // its enqueue, 0: none
+  uint64_t oldest_ns() const { return oldest_ns_; }  // enqueue of the oldest in flight; 0: none
 
  private:
   uint32_t record_generation_;
-  bool ends_are_seen_;         // an operation's end has been seen
+  bool ends_are_seen_;         // the end of an operation was seen
   uint64_t newest_ended_ns_;   // enqueue of the newest operation that has ended
   uint64_t oldest_operation_;  // number of the oldest in flight
   uint64_t oldest_ns_;

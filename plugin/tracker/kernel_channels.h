@@ -56,19 +56,19 @@ class KernelChannels {
   }
 
   struct Verdict {
-    std::optional<UntimedReason> untimed;  // else:
+    std::optional<UntimedReason> untimed;  // set: there is no duration
     uint64_t duration_ns = 0;
-    bool distrust = false;  // too many of the communicator's have failed
+    bool distrust = false;  // too many of the communicator's operations failed the checks
   };
-  // What the times of the operation at a place are worth. Each counts in the communicator's
-  // history, so once for each operation.
+  // Judges the times of the operation at `place`. Call once per operation, because it adds to the
+  // communicator's history.
   Verdict Judge(uint32_t place);
 
  private:
   // kUsed | flags | stopped << 40 | generation << 16 | channels; 0: never used
   struct Tag {
     static constexpr uint64_t kUsed = uint64_t{1} << 63;
-    // A start older than its channel's previous one.
+    // A channel's start is older than its previous start.
     static constexpr uint64_t kBackwards = uint64_t{1} << 62;
     static constexpr uint64_t kTimeMissing = uint64_t{1} << 61;  // a channel stopped without a time
     static constexpr uint64_t kOneStopped = uint64_t{1} << 40;
@@ -82,7 +82,7 @@ class KernelChannels {
     static constexpr uint32_t Channels(uint64_t tag) { return static_cast<uint8_t>(tag); }
     static constexpr uint32_t Stopped(uint64_t tag) { return tag >> 40 & 0xff; }
   };
-  // Of one operation. What the KernelCh thread stored is released by the swaps of the slot's word.
+  // Times of one operation. The swaps of the slot's word release the stores of the KernelCh thread.
   struct Times {
     Relaxed<uint64_t> tag;
     Relaxed<uint64_t> first_start_ns, last_start_ns, first_stop_ns, last_stop_ns;
@@ -100,7 +100,7 @@ class KernelChannels {
   Relaxed<uint64_t> last_start_ns_[kMaxChannels];
 };
 
-// ---- callbacks: inline, as a kernel has dozens of them ----
+// ---- callbacks: inline, because a kernel makes dozens of them ----
 
 inline Refusal KernelChannels::Start(const Channel& channel, uint64_t gpu_ns, OperationSlot& slot) {
   if (const Refusal refusal = slot.Check(channel.generation)) return refusal;
@@ -147,7 +147,7 @@ inline void KernelChannels::NoteStart(const Channel& channel, uint64_t gpu_ns, T
   if (gpu_ns > times.last_start_ns.load()) times.last_start_ns.store(gpu_ns);
   Relaxed<uint64_t>& previous = last_start_ns_[channel.number];
   if (gpu_ns < previous.load()) times.tag.store(tag | Tag::kBackwards);
-  // Also when it is older: one timestamp from the future must not condemn all that follow it.
+  // Also if it is older: one timestamp from the future must not fail all later operations.
   previous.store(gpu_ns);
 }
 

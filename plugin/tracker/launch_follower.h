@@ -16,10 +16,10 @@
 //
 //     state     event                        next      effect
 //     none      a start that is followed     open      its fate is decided; a gate, or the first
-//                                                      event of a pair, is recorded in front
-//     none      any other start              none      counted; of a graph: no launch
-//     open      its stop                     none      counted, and an event recorded behind it
-//     open      its stop, of a graph         none      counted; no launch
+//                                                      event of a pair, is recorded before it
+//     none      any other start              none      counted; not as a launch if captured
+//     open      its stop                     none      counted; an event is recorded after it
+//     open      its stop, captured           none      counted, but not as a launch
 //     open      the next start               open      the previous one is abandoned, with its pair
 //     none      a start without an event     hurried   NCCL's counter is proven: no event is recorded
 //                                                      behind it, and it has no stop
@@ -204,9 +204,9 @@ class LaunchFollower {
     fate_.store(static_cast<uint8_t>(instruments.unsampled_fate));
     return true;
   }
-  // The launch that is being made is in a hurry: the report of its operation ends it.
+  // True if the current launch is hurried: it ends with the report of its operation.
   [[gnu::hot]] bool is_hurried() const { return Has(kHurried); }
-  // A launch has begun, and was not counted yet. Any thread.
+  // True if a launch has begun and is not counted yet. Any thread.
   bool is_launching() const { return Has(kAnyLaunch); }
   // Counts the hurried launch. Returns the time of its begin.
   [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
@@ -215,12 +215,12 @@ class LaunchFollower {
     record.CountFollowedLaunch(began_ns, true);
     return began_ns;
   }
-  // A followed launch starts. Returns its ticket, 0: it is part of a graph.
+  // Starts a followed launch. Returns its ticket, or 0 if it is part of a graph.
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
                               CudaStream stream, uint64_t context) {
     if (__builtin_expect(is_launching(), 0)) Abandon(instruments, communicator);
-    const uint32_t calls = calls_.load();  // 0: it is a further one of a group
-    // Only a sampled call or a group may be timed, and a group may be an AlltoAll.
+    const uint32_t calls = calls_.load();  // 0: a further launch of the same group
+    // Only a sampled call or a group may be timed. A group may be an AlltoAll.
     const bool may_be_timed = calls != 1 || Has(kSampled);
     auto fate = static_cast<LaunchFate>(instruments.unsampled_fate);
     uint32_t pair = kNoPair;
@@ -234,7 +234,7 @@ class LaunchFollower {
     fate_.store(static_cast<uint8_t>(fate));
     return Open(stream, pair, context, kOpen | kKernel | (may_count ? kMayCount : kOpen));
   }
-  // The launch has been made. Calls `on_made(now_ns)`, unless it was not made, or not now.
+  // Ends the launch with this ticket. Calls `on_made(now_ns)` if it is the current launch.
   template <typename OnMade>
   [[gnu::hot]] void Stop(Instruments& instruments, Communicator& communicator, uint64_t ticket,
                          OnMade on_made) {
@@ -265,17 +265,18 @@ class LaunchFollower {
       EndTiming(instruments, communicator, stream, pair, now_ns);
     }
     instruments.stream_timer->End(timer_, stream, now_ns, [&] {
-      // Beside graphs NCCL may report operations of network traffic when the GPU has come so far.
+      // With graphs, NCCL may report operations with network traffic only when the GPU reaches
+      // them.
       return (state & kMayCount) != 0 &&
              !(instruments.has_captured.load() &&
                (record.has_captured() || communicator.handles.are_given()));
     });
   }
-  // A launch that is not followed has been made. `captured`: it is part of a graph, so no launch.
+  // Counts a launch that is not followed. `captured`: it is part of a graph, so not launched now.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,
                                                     Communicator& communicator, bool captured);
-  // Says whether the launch is part of a graph: then it is not launched now, and its replays will
-  // not be seen. Asked if the calls do not say it (docs/nccl-profiler-api.md#cuda-graphs).
+  // True if the launch is captured into a graph. Asks the driver; call if the calls do not tell
+  // (docs/nccl-profiler-api.md#cuda-graphs).
   [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
                                 CudaStream stream) {
     const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
@@ -283,15 +284,15 @@ class LaunchFollower {
     return captured;
   }
 
-  // A copy-engine collective has been launched: a followed launch of one operation. `call`: its
-  // call's ticket, 0: none. `is_timed`: it has a pair.
+  // Starts a copy-engine collective: a followed launch of one operation. Returns its ticket. Sets
+  // `is_timed` if it has a pair.
   uint64_t StartCopies(Instruments& instruments, Communicator& communicator,
                        const CopyEngineEvent& event, const OperationMeta& meta, uint64_t bytes,
                        uint64_t context, bool* is_timed);
-  // NCCL reported a launch that is not followed.
+  // Call for a reported launch that is not followed.
   void CoverCalls() {
     TakeCalls();
-    launch_number_.add(1);  // as for a launch that is followed, see UnreportedCalls
+    launch_number_.add(1);  // as for a followed launch, see UnreportedCalls
   }
 
   // ---- operations ----
@@ -317,13 +318,14 @@ class LaunchFollower {
 
   // ---- background thread ----
 
-  // After each look some launches that follow each other fast may have gates. As a rule they
-  // include the launches with which a step ends, before the host rests. Being late is harmless.
+  // Call after each poll. Allows gates for the next few hurried launches, which normally include
+  // the last launches of a step, before the host pauses. Being late is harmless.
   void NoteLook() { hurried_gates_.store(kGatesAfterLook); }
   const TimedLaunches& timed() const { return timed_; }
   const UnreportedCalls& unreported() const { return unreported_; }
   PendingCalls pending() const {
-    // Acquire: a reader that finds no standing call finds the launch that took them, see EndGroup.
+    // Acquire: a reader that finds no pending call also finds the launch that took it; see
+    // EndGroup.
     const uint32_t calls = calls_.acquire();
     return {calls, launch_number_.load(), group_.load()};
   }
@@ -333,24 +335,24 @@ class LaunchFollower {
   static constexpr uint8_t kGatesAfterLook = 4;
   // Bits of state_.
   enum State : uint32_t {
-    // The launch that is being made.
+    // The current launch.
     kOpen = 1,
-    kKernel = 2,   // not of the copy engines
-    kHurried = 4,  // alone: of one call, without an event
-    // With kKernel: of one call, and not the first of its operation and size. NCCL's counter is not
-    // known to count others, so an event follows them.
+    kKernel = 2,   // a kernel, not copy engines
+    kHurried = 4,  // the only bit: one call, without an event
+    // With kKernel: one call, not the first of its operation and size. NCCL's counter may not
+    // include other launches, so they have an event.
     kMayCount = 128,
     kAnyLaunch = kOpen | kKernel | kHurried | kMayCount,
-    // The communicator: a launch was seen on the thread that calls, before its group ended, so
-    // launches are made there.
+    // The communicator launches on the calling thread: a launch was seen there before its group
+    // ended.
     kBlocking = 8,
-    // The call that was made last has the first of a pair of events in front of it (early_pair_).
+    // The first event of a pair was recorded before the last call (early_pair_).
     kEarlyPair = 16,
-    // The last one of the calls since the last launch is sampled.
+    // The last pending call is sampled.
     kSampled = 32,
-    // The next launch may have a gate (stream_timer.h): it or the last one came after a pause.
+    // The next launch may have a gate (stream_timer.h), because it or the last one follows a pause.
     kUnhurried = 64,
-    // The last one of the calls since the last launch is the first of its operation and size.
+    // The last pending call is the first of its operation and size.
     kFirstOfKind = 256,
   };
   bool Has(uint32_t bits) const { return (state_.load() & bits) != 0; }
@@ -358,7 +360,7 @@ class LaunchFollower {
     state_.store(on ? state_.load() | bits : state_.load() & ~bits);
   }
 
-  // The calls since the last launch are launched, or captured.
+  // Clears the pending calls: they are launched, or captured.
   void TakeCalls() {
     calls_.store(0);
     Set(kSampled | kFirstOfKind, false);
@@ -368,20 +370,20 @@ class LaunchFollower {
     calls_.store(1);
     bytes_.store(bytes);
   }
-  // Notes a call after calls that have not been launched, of the same group or of another.
+  // Notes a call while others are pending, of the same or of another group.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunchedCall(const Instruments& instruments,
                                                        Communicator& communicator,
                                                        const OperationRing& ring, NameId op,
                                                        uint64_t bytes, uint64_t group);
-  // Some launches may have been made that NCCL does not report, see may_hide.
+  // Notes that there may be unreported launches; see may_hide.
   [[gnu::cold, gnu::noinline]] void NoteHidden(const Communicator& communicator, bool is_alone);
-  // The last call is a Broadcast.
+  // True if the last call is a Broadcast.
   bool IsBroadcast() const { return OperationMeta::Unpack(meta_.load()).op == kBroadcastName; }
-  // Adds a call of a group: it may be a part of a composite.
+  // Adds a call of a group, which may be a part of a composite.
   void AddPart(const Instruments& instruments, const Communicator& communicator, NameId op,
                uint64_t bytes, uint64_t group);
-  // The launch of a group of `calls` is made, or captured. Counts what it is and returns that as
-  // OperationMeta; kNoComposite: it is just its calls.
+  // Call when a group of `calls` calls is launched or captured. If they form a composite, counts it
+  // and returns its OperationMeta; else kNoComposite.
   static constexpr uint64_t kNoComposite = 0;
   [[gnu::cold, gnu::noinline]] uint64_t FinishComposite(Instruments& instruments,
                                                         const Communicator& communicator,
@@ -394,9 +396,9 @@ class LaunchFollower {
                                           call.call_number);
   }
   [[gnu::hot]] bool IsGateDue() const { return Has(kUnhurried) || hurried_gates_.load() != 0; }
-  // Records what a launch has in front of it: a gate, the first of a pair of timing events, or
-  // both. False if it is part of a graph and not made now, which is counted. It is not marked cold:
-  // GCC 12 would also treat the code behind it as cold.
+  // Records the events before a launch: a gate, the first of a timing pair, or both. Returns false,
+  // after counting it, if the launch is captured. Not marked cold, because GCC 12 would also treat
+  // the code after the call as cold.
   [[gnu::noinline]] bool RecordInFront(Instruments& instruments, Communicator& communicator,
                                        CudaStream stream, bool may_be_timed, uint32_t calls,
                                        uint32_t* pair);
@@ -421,11 +423,10 @@ class LaunchFollower {
                            const CopyEngineEvent& event, OperationMeta meta, uint64_t bytes);
   [[gnu::cold, gnu::noinline]] void EndTiming(Instruments& instruments, Communicator& communicator,
                                               CudaStream stream, uint32_t pair, uint64_t now_ns);
-  // True if the group that ends here has had a launch that NCCL does not report. Learns which
-  // operations have such.
+  // True if the ending group had an unreported launch. Learns which operations have such launches.
   bool IsHidden(const Instruments& instruments, const OperationRing& ring,
                 const RecordWriter& record, bool is_alone);
-  // Takes the pair in front of the call; kNoPair: none.
+  // Takes the pair recorded before the last call; kNoPair: none.
   uint32_t TakeEarlyPair();
   void GiveEarlyPairUp();
   void CountFollowedCall(Instruments& instruments, Communicator& communicator, bool is_timed);
@@ -442,7 +443,7 @@ class LaunchFollower {
   Relaxed<uint32_t> launch_number_;  // part of a launch's ticket
   Relaxed<uint16_t> pair_;           // timed pair of the last launch, kNoPair: none
   Relaxed<uint8_t> fate_;            // LaunchFate of the last launch's operations
-  Relaxed<uint8_t> hurried_gates_;   // number of next launches that may have a gate, hurried or not
+  Relaxed<uint8_t> hurried_gates_;   // number of next launches that may have a gate even if hurried
   Relaxed<uint32_t> state_;          // State: one word, so that one load finds the usual launch
   // ---- next cache line
   Relaxed<uint64_t> bus_bytes_;  // of the pending calls, if several
@@ -452,11 +453,11 @@ class LaunchFollower {
   Relaxed<CudaStream> call_stream_;  // of the last call in a group whose end is awaited
   Relaxed<uint16_t> early_pair_;
   Relaxed<bool> may_hide_, hides_others_;
-  Relaxed<uint64_t> reported_before_;  // operations, when that call was made
-  // ---- line
+  Relaxed<uint64_t> reported_before_;  // operations reported when that call was made
+  // ---- next cache line
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows * kCallColumns];  // PlaceOfNumber
-  CompositeCall composite_;                                        // of groups alone
+  CompositeCall composite_;                                        // used only for groups
   HiddenOperations hidden_;
   Relaxed<uint64_t> unfollowed_launches_;
 

@@ -15,8 +15,8 @@ struct Communicator;
 struct Instruments;
 class WorkFollower;
 
-// Standstill measures how long nothing completes while launches are in flight. Only time between
-// polls in time counts: a thread that was stopped, or stuck in the driver, cannot tell when a wait
+// Standstill measures how long nothing completes while launches are in flight. A wait counts only
+// if polls were on time: a thread that was stopped, or stuck in the driver, cannot know when a wait
 // ended.
 class Standstill {
  public:

@@ -1,11 +1,11 @@
-// Finds the id of a string of NCCL by its address.
+// NameCache finds the ID of one of NCCL's strings by its address.
 //
-// The strings of a descriptor (func, datatype, algo, proto) are literals in libnccl, so equal
-// addresses mean equal strings for as long as libnccl is mapped. The first callback that meets an
-// address looks its text up in the name table; later ones find it here, address and id in one word.
+// The strings in descriptors (func, datatype, algo, proto) are literals in libnccl, so equal
+// addresses mean equal strings while libnccl is mapped. The first callback with an address looks
+// the text up in the name table. Later ones find address and ID in one word of this cache.
 //
-// Thread: Find any, lock-free, no allocation. Clear when no communicator is left (libnccl may be
-// unmapped then and another one mapped in its place).
+// Thread: Find any; lock-free, no allocation. Call Clear when no communicator is left: libnccl may
+// be unmapped then, and another one mapped at its place.
 // Cost: about 2 ns; about 100 ns for a new address.
 #ifndef PLUGIN_TRACKER_NAME_CACHE_H_
 #define PLUGIN_TRACKER_NAME_CACHE_H_
@@ -20,7 +20,7 @@ namespace nccl_pulse {
 
 struct CachedName {
   NameId id;
-  uint8_t element_bytes;  // of a data type, else 1
+  uint8_t element_bytes;  // of a data type; otherwise 1
 };
 
 class NameCache {
@@ -33,7 +33,7 @@ class NameCache {
     return Probe(text);
   }
   void Clear() {
-    // The null pointer's place has its own name at every moment: else it would look like address 0.
+    // The null pointer's entry always has its own name. Otherwise a free entry would match null.
     for (auto& entry : entries_) {
       const bool is_null = &entry == &entries_[Hash(nullptr)];
       entry.store(is_null ? kNull : 0);
@@ -43,8 +43,8 @@ class NameCache {
  private:
   static constexpr int kEntries = 256;
   static constexpr int kProbes = 16;
-  // A word: address << 16 | element_bytes << 8 | id, 0: free. An address that takes more than 48
-  // bits (no Linux gives one out unasked) has none.
+  // A word is address << 16 | element_bytes << 8 | id; 0: free. Addresses above 48 bits, which
+  // Linux only maps on request, are not cached.
   static constexpr int kAddressShift = 16;
   static constexpr uint64_t kNull = 1 << 8 | kNoName;
 
@@ -76,17 +76,17 @@ class NameCache {
   __attribute__((noinline)) CachedName Enter(Relaxed<uint64_t>& entry, const char* text) {
     const CachedName name = Look(text);
     if (name.id == kOtherName)
-      return name;  // may be a passing state of the table: ask again next time
+      return name;  // may be a transient state of the table: look it up again next time
     const uint64_t word = uint64_t{reinterpret_cast<uintptr_t>(text)} << kAddressShift |
                           uint64_t{name.element_bytes} << 8 | name.id;
     uint64_t free = 0;
-    // Should another thread have taken the place, the next finder tries again.
+    // If another thread has taken the entry, the next lookup tries again.
     if (IsOf(word, text)) entry.replace(free, word);
     return name;
   }
 
-  // ncclFloat32 and the like: the digits say the bits (nccl.h 2.28, ncclDataType_t). ncclUint8 has
-  // no name in the callbacks ("Unknown"), so what has no digits is one byte.
+  // Returns the element size of a data type, from the bits in names like ncclFloat32 (nccl.h 2.28,
+  // ncclDataType_t). Names without digits have one byte: NCCL passes "Unknown" for ncclUint8.
   static uint8_t ElementBytes(const char* text) {
     if (strncmp(text, "nccl", 4) != 0) return 1;
     const char* digits = text + 4;

@@ -37,7 +37,7 @@ namespace nccl_pulse {
 //           4        20         8       16        16
 struct SlotWord {
   static constexpr uint64_t kOpen = uint64_t{1} << 32;
-  // Coll or P2p was stopped. For the newest operation OperationRing knows.
+  // Coll or P2p was stopped. For the newest operation, see OperationRing::unstopped_ instead.
   static constexpr uint64_t kEnqueued = uint64_t{1} << 33;
   static constexpr uint64_t kKernelSeen = uint64_t{1} << 34;  // a channel has started
   static constexpr uint64_t kKernelDone = uint64_t{1} << 35;  // all channels have stopped
@@ -186,18 +186,20 @@ class BasicOperationSlot {
     return (word_.load(std::memory_order_relaxed) & SlotWord::kCaptured) != 0;  // a flag alone
   }
 
-  // The user's part of it is over. `is_open`: whether it still was.
+  // Notes the stop of the Coll or P2p event. Sets `is_open` if the operation is still open.
   Refusal StopEnqueue(uint32_t generation, bool* is_open);
-  // Its stop is still to come: another operation was started before.
+  // Notes that the event's stop is still to come, because another operation was started before
+  // it.
   void ExpectStop(uint32_t generation);
 
-  // A network operation of its; `number` within the operation.
+  // Notes the start of a ProxyOp, and returns its number within the operation.
   Refusal StartProxy(uint32_t generation, uint32_t* number);
   Refusal StopProxy(uint32_t generation, uint32_t number, uint64_t now_ns);
 
-  // The first channel of its kernel. Release: who settles it sees what was stored before.
+  // Notes the first channel of its kernel. Release: the settling thread sees the stores before it.
   Refusal SeeKernel(uint32_t generation);
-  // All channels have stopped. `ends_it`: it has no network traffic, so this is the end.
+  // Notes that all channels have stopped. Sets `ends_it` if there is no network traffic, so that
+  // the operation has ended.
   Refusal FinishKernel(uint32_t generation, OperationState* state, bool* ends_it);
   // Returns the fields for a channel's first start. Acquire: they are of that generation.
   Refusal ReadMeta(uint32_t generation, OperationMeta* meta) const {
@@ -207,10 +209,10 @@ class BasicOperationSlot {
     *meta = OperationMeta::Unpack(meta_.load());
     return std::nullopt;
   }
-  // Returns false if the slot is another operation's by now.
+  // Returns false if the slot has another operation.
   bool ReadEnqueue(uint32_t generation, uint64_t* enqueue_ns) const {
     const uint64_t word = word_.load(std::memory_order_acquire);  // sees the enqueue time
-    // While the place is claimed it is still that of the operation before.
+        // While the slot is claimed, the enqueue time is still the previous operation's.
     if (SlotWord::Generation(word) != generation || (word & SlotWord::kClaimed) != 0) return false;
     *enqueue_ns = enqueue_ns_.load();
     return true;
@@ -218,7 +220,7 @@ class BasicOperationSlot {
 
   // ---- settling ----
 
-  // Takes an open operation out; false: it is not open.
+  // Closes the operation and returns its state. Returns false if it is not open.
   bool Close(OperationState* state);
   // Returns the current state, for CloseIf. Acquire: the fields are of this generation.
   OperationState Read() const { return ReadWhile(word_.load(std::memory_order_acquire)); }
@@ -229,7 +231,7 @@ class BasicOperationSlot {
     return word_.compare_exchange_strong(word, word & ~SlotWord::kOpen, std::memory_order_release,
                                          std::memory_order_relaxed);
   }
-  // A look beside claimers; false: there is nothing whole to be seen.
+  // Reads the state while other threads may claim the slot. Returns false if it is not consistent.
   bool Look(OperationState* state) const;
   // Drops the slot's operation without settling it.
   void Abandon() {
@@ -250,10 +252,10 @@ class BasicOperationSlot {
   Relaxed<uint64_t, Atomics> bytes_;
   Relaxed<uint64_t, Atomics> meta_;  // OperationMeta
   Relaxed<uint64_t, Atomics>
-      stopped_proxies_;  // bit i: ProxyOp number i; only to see repeated stops
+      stopped_proxies_;  // bit i: ProxyOp number i has stopped; only detects repeated stops
 };
 
-// ---- of each network operation: inline, a call more would be a tenth of the callback ----
+// ---- for each network operation: inline, because a function call would add 10 % to the callback ----
 
 template <typename Atomics>
 inline Refusal BasicOperationSlot<Atomics>::StartProxy(uint32_t generation, uint32_t* number) {
@@ -278,9 +280,9 @@ inline Refusal BasicOperationSlot<Atomics>::StopProxy(uint32_t generation, uint3
   if (number >= SlotWord::Started(word)) return IgnoredReason::kStopWithoutStart;
   if (number < 64) {
     const uint64_t bit = uint64_t{1} << number;
-    // Load and store, not a read-modify-write. With PXN two proxies of one process may stop
-    // ProxyOps of one operation at once; what they lose is a bit set, and with it that handle's
-    // second stop is not seen. No first stop is ever taken for a second.
+    // Load and store instead of a read-modify-write. With PXN two proxies of one process may stop
+    // ProxyOps of one operation at once. A bit may then get lost, so that a repeated stop of its
+    // handle is not detected. A first stop is never taken for a repeated one.
     const uint64_t stopped = stopped_proxies_.load();
     if ((stopped & bit) != 0) return IgnoredReason::kRepeatedStop;
     stopped_proxies_.store(stopped | bit);
@@ -305,7 +307,7 @@ inline Refusal BasicOperationSlot<Atomics>::StopProxy(uint32_t generation, uint3
 
 using OperationSlot = BasicOperationSlot<StdAtomics>;
 static_assert(sizeof(OperationSlot) == 48);
-// What is not inline is in operation_slot.cc, so that callbacks stay small.
+// Functions that are not inline are in operation_slot.cc, so that callbacks stay small.
 extern template class BasicOperationSlot<StdAtomics>;
 
 }  // namespace nccl_pulse

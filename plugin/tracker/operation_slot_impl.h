@@ -1,5 +1,5 @@
-// The functions of OperationSlot that are not inline, for operation_slot.cc, which makes the
-// product's instance of them, and for the model checker, which makes its own.
+// Functions of OperationSlot that are not inline. operation_slot.cc instantiates them for the
+// product, tests/model for the model checker.
 #ifndef PLUGIN_TRACKER_OPERATION_SLOT_IMPL_H_
 #define PLUGIN_TRACKER_OPERATION_SLOT_IMPL_H_
 
@@ -13,8 +13,8 @@ typename BasicOperationSlot<Atomics>::Claim BasicOperationSlot<Atomics>::ClaimUs
   uint64_t word = word_.load(std::memory_order_acquire);  // sees the fields of that generation
   bool settles = false;
   do {
-    // The thread that claimed it was taken off the CPU, and all other places have been claimed
-    // since. Writing the fields now would mix two operations.
+    // Its claimer was taken off the CPU, and all other slots have been claimed since. Writing the
+    // fields now would mix two operations.
     if ((word & SlotWord::kClaimed) != 0) return Claim::kBusy;
     // An operation without children has nothing to report, unless GPU times were expected of it.
     settles = (word & SlotWord::kOpen) != 0 && (SlotWord::Started(word) > 0 || by_kernel);
@@ -97,7 +97,7 @@ template <typename Atomics>
 bool BasicOperationSlot<Atomics>::Look(OperationState* state) const {
   *state = Read();
   if (state->has(SlotWord::kClaimed)) return false;
-  // Acquire: the second look at the word comes after the fields were read.
+  // Acquire: the word is read again after the fields.
   Atomics::Fence(std::memory_order_acquire);
   const uint64_t again = word_.load(std::memory_order_relaxed);
   return SlotWord::Generation(again) == state->generation();

@@ -1,7 +1,7 @@
-// Why an event is not counted; none: it is.
+// Refusal is the reason for not counting an event, or std::nullopt if it is counted.
 //
-// A register's worth. Compilers put a std::optional of one byte together from two, which a kernel's
-// channels would pay for in dozens of callbacks (bench:callbacks, KernelTimedCollective24Channels).
+// It fits a register. Compilers assemble a std::optional of one byte from two parts, which would
+// slow down the dozens of callbacks of a kernel (bench:callbacks, KernelTimedCollective24Channels).
 //
 // Thread: a value. Cost: none.
 #ifndef PLUGIN_TRACKER_REFUSAL_H_

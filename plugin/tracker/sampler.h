@@ -1,19 +1,19 @@
-// Decides which launches are timed. All ranks of a communicator decide alike, without a message.
+// Sampler decides which launches are timed. All ranks of a communicator select the same calls,
+// without communicating.
 //
-// Call number j of (communicator, operation, size class), counted from 0 where the user calls, is
-// timed when the low n bits of a hash of the four are zero. n follows from the launches per second
-// and GPU that the budget allows, so ranks may differ in n. A rank with a larger n times a subset
-// of what one with a smaller n times. The hash is a good 64-bit one, so a periodic program cannot
-// run in step with it: every (operation, size class) is reached in proportion. The first two calls
-// of each carry set-up and are not timed. Ranks whose plugins hash differently (other versions)
-// each time calls of their own.
+// The calls of each (communicator, operation, size class) are numbered from 0 when the user makes
+// them. A call is timed if the low n bits of a hash of these four values are zero. n follows from
+// the budget of timed launches per second and GPU, so it may differ between ranks. A rank with a
+// larger n times a subset of the calls of a rank with a smaller n. The 64-bit hash has no period in
+// common with a program, so each operation and size class is sampled in proportion. The first two
+// calls of each include set-up and are not timed. Plugins of other versions may hash differently,
+// and then time other calls.
 //
-// n follows the rate with a delay. After an idle minute everything would be timed, and a burst
-// would then cost the GPU more than the budget. So there is also an allowance of one second's
-// budget, renewed with n. When it runs out, a rank misses calls that the others time, for a second.
+// n follows the launch rate with a delay. After an idle minute all launches would be timed, and a
+// burst would exceed the budget. So there is also an allowance of one second's budget, renewed with
+// n. While it is used up, for up to a second, a rank does not time calls that other ranks time.
 //
-// Instead of a budget n itself can be given ("one-in-16"), whatever the rate: then there is no
-// allowance to run out, and what it costs is up to who asked for it.
+// The user can also set a fixed n ("one-in-16"). Then there is no allowance.
 //
 // Thread: ShouldTime and Spend any; Adapt and SetBudget the poller.
 // Cost of ShouldTime: four multiplications and shifts.
@@ -30,25 +30,24 @@ namespace nccl_pulse {
 
 class Sampler {
  public:
-  // A timed launch holds its GPU up by about 5 us (docs/timing.md); 100 a second cost
-  // 0.05 %.
+  // A timed launch delays its GPU by about 5 us (docs/timing.md), so 100 per second cost 0.05 %.
   static constexpr int kTimedPerSecond = 100;
   static constexpr int kMaxExponent = 24;
-  // Until the rate is known: one in 64.
+  // One in 64, until the rate is known.
   static constexpr int kInitialExponent = 6;
   static constexpr uint64_t kUntimedFirstCalls = kSetUpCalls;
 
-  // The budget: so many launches are timed a second and GPU. Negative: -m is one in m of them, a
+  // `timed_per_second`: budget per second and GPU. Negative: -m times one launch in m, rounded to a
   // power of two.
   explicit Sampler(int timed_per_second = kTimedPerSecond) { SetBudget(timed_per_second); }
 
-  // A communicator's share in the hash, made once.
+  // Returns a communicator's part of the hash; computed once.
   static uint64_t SeedOf(uint64_t comm_id) { return CallSeed(comm_id); }
 
   bool ShouldTime(uint64_t kind_seed, uint64_t call_number) const {
     return call_number >= kUntimedFirstCalls && MayTime(kind_seed, call_number);
   }
-  // The same of a call behind the first ones of its kind.
+  // ShouldTime for a call that is not one of the first of its kind.
   bool MayTime(uint64_t kind_seed, uint64_t call_number) const {
     return (CallHash(kind_seed, call_number) & zero_bits_.load()) == 0;
   }
@@ -57,25 +56,26 @@ class Sampler {
     return ShouldTime(KindSeed(seed, op, size_class), call_number);
   }
 
-  // Takes one timed launch from the allowance; false when it is used up. Several threads at once
-  // may overdraw it by one each.
+  // Takes one launch from the allowance. Returns false if it is used up. Concurrent threads may
+  // overdraw it by one each.
   bool Spend() {
     if (allowance_.load() <= 0) return false;
-    allowance_.fetch_sub(1);  // rare: sampled launches alone
+    allowance_.fetch_sub(1);  // rare: only sampled launches
     return true;
   }
 
   int exponent() const { return __builtin_popcount(zero_bits_.load()); }
 
-  // Another budget from now on; Adapt, called next, finds n for it. Callbacks read exponent and
-  // allowance, each for itself: who sees one old and one new times a call more or less.
+  // Changes the budget; the next Adapt finds n for it. Callbacks load exponent and allowance
+  // separately, so one may time a call more or less.
   void SetBudget(int timed_per_second) {
     timed_per_second_ = timed_per_second;
     if (timed_per_second < 0) return TimeShare();
     allowance_.store(timed_per_second);
   }
 
-  // Once a second: the launches of the last period, on so many GPUs, each with a budget of its own.
+  // Adapts n to the launches in the last period. Call once a second. `gpus`: each has its own
+  // budget.
   void Adapt(double launches_per_second, int gpus) {
     if (timed_per_second_ < 0) return TimeShare();
     const double budget = static_cast<double>(timed_per_second_) * (gpus > 0 ? gpus : 1);
@@ -86,7 +86,7 @@ class Sampler {
            launches_per_second / static_cast<double>(1 << wanted) > budget) {
       ++wanted;
     }
-    // Down only when the rate is well below the step, so that a rate near it does not swing.
+    // Lowers n only if the rate is well below the step, so that n does not oscillate.
     if (wanted < current &&
         launches_per_second / static_cast<double>(1 << (current - 1)) > budget * 0.8) {
       return;
@@ -99,17 +99,17 @@ class Sampler {
     int exponent = 0;
     while (exponent < kMaxExponent && (1 << exponent) < -timed_per_second_) ++exponent;
     StoreExponent(exponent);
-    allowance_.store(INT_MAX);  // as good as none
+    allowance_.store(INT_MAX);  // practically unlimited
   }
 
   void StoreExponent(int exponent) { zero_bits_.store((1u << exponent) - 1); }
 
-  int timed_per_second_ = 0;                                   // the poller's
-  Relaxed<uint32_t> zero_bits_{(1u << kInitialExponent) - 1};  // as many as the exponent says
+  int timed_per_second_ = 0;                                   // poller
+  Relaxed<uint32_t> zero_bits_{(1u << kInitialExponent) - 1};  // mask of the low n bits
   Relaxed<int> allowance_{0};
 };
 
-// Most callbacks read one cache line of Instruments, and this is in the middle of it.
+// Part of the cache line of Instruments that most callbacks read.
 static_assert(sizeof(Sampler) == 12);
 
 }  // namespace nccl_pulse

@@ -1,17 +1,17 @@
-// Tickets: what NCCL gets in place of pointers to events and contexts.
+// Tickets are the handles that NCCL gets for events and contexts, instead of pointers.
 //
-// NCCL stops handles twice, stops handles of operations that are long gone, and passes handles and
-// contexts of other processes (PXN). A pointer would have to be believed. A ticket is checked: it
-// names a place by its index, and the generation that the place had when the ticket was given out.
-// One that does not fit is counted and ignored; nothing is dereferenced on its word.
+// NCCL stops handles twice, stops handles of operations that ended long ago, and passes handles and
+// contexts of other processes (PXN). A pointer could not be checked. A ticket contains the index of
+// a place, and the generation of that place when the ticket was issued. A ticket that does not
+// match is counted and ignored. Nothing is dereferenced because of a ticket alone.
 //
 //   bit  63        51 50  47 46      39 38          19 18       10 9            0
 //        | process   | kind | child    | generation    | operation | communicator |
 //          13          4      8          20              9           10
 //
-// `process` is a hash of pid, start and a random number. So another process' ticket is taken for
-// our own once in 8192 times; for a proxy operation its pid rules even that out. `kind` is never 0,
-// so a ticket is never NULL. `generation` wraps after 2^20 uses of one operation slot.
+// `process` is a hash of pid, start time and a random number. One in 8192 other processes has the
+// same hash; for proxy operations, the pid in the event rules that out. `kind` is never 0, so a
+// ticket is never NULL. `generation` wraps after 2^20 uses of an operation slot.
 //
 // Thread: pure functions. Cost: shifts.
 #ifndef PLUGIN_TRACKER_TICKET_H_
@@ -23,15 +23,15 @@ namespace nccl_pulse {
 
 enum class TicketKind : uint32_t {
   kContext = 1,         // a communicator
-  kApiCall = 2,         // CollApi or P2pApi; child: 1 when captured, generation: its serial
+  kApiCall = 2,         // CollApi or P2pApi; child: 1 if captured; generation: serial of the call
   kOperation = 3,       // Coll or P2p
-  kProxyOp = 4,         // child: its number within the operation, 255 for all past that
+  kProxyOp = 4,         // child: number within the operation, at most 255
   kKernelChannel = 5,   // child: channel
-  kGroup = 6,           // GroupApi; child: 1 when captured into a CUDA graph; else its end is
-                        // awaited, generation: of the context, operation: 1 of a call alone
+  kGroup = 6,           // GroupApi; child: 1 if captured into a CUDA graph. Otherwise its end is
+                        // awaited; generation: of the context; operation: 1 for a single call
   kLaunch = 7,          // child: timed pair, operation: running number, generation: of the context
-  kCapturedLaunch = 9,  // a launch with a stamp behind it; generation: of the context
-  kProxyStep = 8,       // operation and communicator: its place in the step table (Step)
+  kCapturedLaunch = 9,  // a launch followed by a stamp; generation: of the context
+  kProxyStep = 8,       // operation and communicator: place in the step table (Step)
 };
 
 class Ticket {
@@ -74,7 +74,7 @@ class Ticket {
     return Field(ticket, kKindShift + kKindBits, kProcessBits);
   }
 
-  // A network step has no communicator of its own: both fields together are its place.
+  // A network step's ticket has no communicator. Both fields together are its place.
   static constexpr uint32_t kStepMask = (1u << (kCommunicatorBits + kOperationBits)) - 1;
   static constexpr uint64_t PackStep(uint32_t process, uint32_t generation, uint32_t place) {
     return Pack(process, TicketKind::kProxyStep, 0, generation, place >> kCommunicatorBits,
@@ -84,32 +84,32 @@ class Ticket {
     return static_cast<uint32_t>(ticket) & kStepMask;
   }
 
-  // A launch's ticket: process, generation and communicator are those of its context.
+  // Returns a launch's ticket, with process, generation and communicator of its context.
   static constexpr uint64_t OfLaunch(uint64_t context, uint32_t child, uint32_t operation) {
     constexpr uint64_t kOtherKind =
         static_cast<uint64_t>(TicketKind::kContext) ^ static_cast<uint64_t>(TicketKind::kLaunch);
     return (context ^ kOtherKind << kKindShift) | uint64_t{child} << kChildShift |
            uint64_t{operation} << kOperationShift;
   }
-  // An operation's: process and communicator are those of the communicator's first place.
+  // Returns an operation's ticket. `first`: Communicator::first_ticket.
   static constexpr uint64_t OfOperation(uint64_t first, uint32_t generation, uint32_t operation) {
     return first | uint64_t{generation} << kGenerationShift |
            uint64_t{operation} << kOperationShift;
   }
 
-  // Says whether it is of an operation of the communicator that has that first place.
+  // True if the ticket is an operation's of the communicator with this first_ticket.
   static constexpr bool IsOfOperation(uint64_t ticket, uint64_t first) {
     constexpr uint64_t kOfEach = (uint64_t{1} << kChildShift) - (uint64_t{1} << kOperationShift);
     return ((ticket ^ first) & ~kOfEach) == 0;
   }
-  // A kernel channel's, of an operation's ticket.
+  // Returns a kernel channel's ticket. `operation`: ticket of its operation.
   static constexpr uint64_t OfKernelChannel(uint64_t operation, uint32_t channel) {
     constexpr uint64_t kOtherKind = static_cast<uint64_t>(TicketKind::kOperation) ^
                                     static_cast<uint64_t>(TicketKind::kKernelChannel);
     return (operation ^ kOtherKind << kKindShift) | uint64_t{channel} << kChildShift;
   }
 
-  // Process and kind together: who gave this out, and what for, in one compare.
+  // Returns process and kind, for one comparison.
   static constexpr uint64_t Issuer(uint64_t ticket) { return ticket >> kKindShift; }
   static constexpr uint32_t MakeIssuer(uint32_t process, TicketKind kind) {
     return process << kKindBits | static_cast<uint32_t>(kind);

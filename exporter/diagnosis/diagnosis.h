@@ -1,19 +1,18 @@
-// Finds which rank holds up which: compares the ranks of this node to find hangs and stragglers.
-// docs/detection.md says what it can and cannot tell.
+// Diagnosis compares the ranks of a node, or of a job, to find hangs and stragglers.
+// docs/detection.md explains the rules and their limits.
 //
-//   snapshots ──► by communicator ──► waits/       in flight for long without progress: for whom?
-//                                └──► stragglers/  matched timed calls: who came last, what did it
-//                                                  cost the others?
+//   snapshots ──► by communicator ──► waits/       stalled work: which rank does it wait for?
+//                                └──► stragglers/  matched timed calls: which rank arrives last, and
+//                                                  how long do the others wait?
 //
-// Facts, never guesses: a rank is named only when what its own process has counted says so. Where
-// work cannot be seen (CUDA graphs, no completions) the verdict is kUnknown and the text says why.
+// It never guesses: a rank is named only if the counts of its own process prove it. If work cannot
+// be seen (CUDA graphs, no completions), the verdict is kUnknown, and the text has the reason.
 //
-// State: what stragglers/straggler.h remembers of each communicator, and when its counts of calls moved; it
-// goes with the communicator. It begins anew with another server, and so do the counters (a reset,
-// to Prometheus).
+// State: a StragglerState per communicator, dropped with the communicator. After a change of the
+// server the state, and the counters made from it, start at zero (for Prometheus, a counter reset).
 //
 // Thread: the server's. Cost: per page, proportional to the ranks and their last timed calls; less
-// than reading the snapshots does (bench/scrape.cc).
+// than reading the snapshots (bench/scrape.cc).
 #ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_H_
 #define EXPORTER_DIAGNOSIS_DIAGNOSIS_H_
 
@@ -34,22 +33,22 @@ class Diagnosis {
  public:
   static constexpr std::chrono::milliseconds kDefaultHangAfter{kDefaultHangAfterNs / 1000000};
 
-  // `hang_after`: the threshold of jobs whose processes say none (ProcessSnapshot::hang_after_ns).
+  // `hang_after`: threshold of jobs without their own (ProcessSnapshot::hang_after_ns).
   explicit Diagnosis(std::chrono::milliseconds hang_after = kDefaultHangAfter)
       : hang_after_(hang_after) {}
 
-  // Uses one threshold for all jobs, whatever their processes say.
+  // Uses this threshold for all jobs, even if they have their own.
   void OverrideHangAfter(std::chrono::milliseconds hang_after) {
     hang_after_ = hang_after;
     is_overridden_ = true;
   }
 
-  // The communicators of `snapshots`, by their ids. Call it for each set that is read: a timed call
-  // counts once, whoever asks and how often.
+  // Returns a diagnosis per communicator of `snapshots`, ordered by ID. Call it for each set that
+  // is read; a timed call counts once, however often it is read.
   DiagnosisResult Update(const SnapshotSet& snapshots, int64_t now_realtime_ns);
 
  private:
-  // The key is a communicator's id and number.
+  // Key: a communicator's ID and number (same_ids.h).
   using StragglerStates = std::map<std::pair<uint64_t, uint32_t>, StragglerState>;
 
   std::chrono::milliseconds hang_after_;

@@ -1,4 +1,4 @@
-// What the diagnosis (diagnosis.h) says, as plain values for pages.
+// DiagnosisResult holds the findings of the diagnosis (diagnosis.h), as plain values for pages.
 #ifndef EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
 #define EXPORTER_DIAGNOSIS_DIAGNOSIS_RESULT_H_
 
@@ -12,49 +12,49 @@
 
 namespace nccl_pulse {
 
-// A rank in a circle: it is missing on this communicator, and has work in flight on the next one.
+// A rank in a circle: others wait for it on this communicator, while it waits on the next one.
 struct CircleStep {
   uint64_t comm_id = 0;
   int32_t rank = 0;
 };
 
-// Where a replay of a CUDA graph stands: among the calls of this communicator that were captured
-// into it, behind the first `before` of them and not behind number `until`.
+// The place of a stalled replay of a CUDA graph: after the first `before` of the communicator's
+// captured calls, and not after call number `until`.
 struct ReplayPlace {
-  uint32_t graph = 0;  // its number among the graphs with calls of this communicator; 0: no replay
+  uint32_t graph = 0;  // number among the graphs with calls of this communicator; 0: no replay
   uint32_t before = 0, until = 0;
-  uint32_t calls = 0;  // in all
+  uint32_t calls = 0;  // captured calls in total
 };
 
 struct Hang {
   HangVerdict verdict{};
-  // Number of the finding of its job, among all of a result. Communicators whose ranks wait for the same
-  // root have the same; -1: its ranks wait for ranks that wait elsewhere, or nobody is to be named here.
+  // Number of the finding, unique within a result. Communicators whose ranks wait for the same
+  // root share it. -1: the suspects wait elsewhere, or no rank can be named here.
   int finding = -1;
-  int64_t since_realtime_ns = 0;  // the last progress, or the launch that makes none
-  std::string op;                 // that is waited in, "" when not known
-  // kRankNotCalled has "AllReduce #106 (up to 64KiB)"; "" when it is not known, or the calls are of
-  // several kinds.
+  int64_t since_realtime_ns = 0;  // last progress, or launch of the stalled work
+  std::string op;                 // operation in which ranks wait; "": not known
+  // The call that is missing, for kRankNotCalled: "AllReduce #106 (up to 64KiB)". "": not known,
+  // or calls of several kinds.
   std::string missing_call;
   Situation situation{};
-  // kBeingMade has it if a communicator has the same ranks: its place in the result.
+  // For kBeingMade: index in the result of a communicator with the same ranks, if there is one.
   std::optional<std::size_t> absent_in;
-  std::vector<int32_t> suspects;  // ranks, in order; none when none can be named
+  std::vector<int32_t> suspects;  // ranks, in order; empty if none can be named
   std::vector<int32_t> waiting;   // ranks, in order
-  std::string text;               // for a person: one or two sentences
-  std::string first_step;         // what to do first (verdict.h)
-  // The longest that each of the waiting ranks has waited in this operation before and then gone
-  // on; 0: never, or not known. Usual: that measure covers the present wait, or the suspects wait
-  // elsewhere and that is usual.
+  std::string text;               // one or two sentences for a person
+  std::string first_step;         // next step (verdict.h)
+  // The longest earlier wait, in this operation and of each waiting rank, that ended with
+  // progress; 0: none, or not known. A hang is usual if that covers the present wait, or if the
+  // suspects' own wait elsewhere is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
-  ReplayPlace replay{};            // where those that wait stand, if that is within one
+  ReplayPlace replay{};            // place of the waiting ranks, if they are in a replay
 };
 
-// The ranks here have launched, and none of their GPUs has begun it: each waits for earlier work of
-// its own GPU. What that waits for is not known. After a while it is a hang (waits/arrows.h),
-// unless that work is NCCL's: then the hang is where that stands.
+// The ranks have launched, but no GPU has begun the launch: each is behind earlier work of its own
+// GPU, whose wait is not visible. After kQueuedFactor times the threshold this is a hang
+// (waits/arrows.h). If the earlier work is NCCL's, the hang is reported there.
 struct Queued {
   int64_t since_realtime_ns = 0;
   std::string op;
@@ -64,19 +64,19 @@ struct Queued {
 
 struct Straggler {
   int32_t rank = 0;
-  double seconds_per_second = 0;  // that its peers wait for it
-  double mean_seconds = 0;        // per call
-  double late_share =
-      0;  // of the matched calls into which somebody came late, those in which it did
-  uint64_t matched_calls = 0;  // that this rests on
+  double seconds_per_second = 0;  // time that its peers wait for it
+  double mean_seconds = 0;        // wait per call
+  double late_share = 0;          // share of the late matched calls in which it arrived last
+  uint64_t matched_calls = 0;     // number of compared calls
   std::string text;
   std::string first_step{};
-  // Set if all ranks of a host are late: its name, and they; `rank` is the first.
+  // Set if all ranks of a host are late: the host's name and ranks. `rank` is the first of them.
   std::string host{};
   std::vector<int32_t> ranks{};
-  // It waits for another one itself, in another communicator (job_stragglers.h): it is not named.
+  // True if it is late only because it waits in another communicator (job_stragglers.h). Not
+  // named then.
   bool is_excused = false;
-  std::string lateness{};  // the text of one rank, without its name; "": a host is late
+  std::string lateness{};  // text without the rank's name; "" for a host
 };
 
 struct LateRank {
@@ -87,21 +87,21 @@ struct LateRank {
 struct RankLoss {
   int32_t rank = 0;
   double seconds = 0;         // nccl_straggler_seconds_total
-  std::string static_labels;  // the user's, of its process
+  std::string static_labels;  // NCCL_PULSE_LABELS of its process
 };
 
 struct CommunicatorDiagnosis {
   uint64_t comm_id = 0;
-  uint32_t number = 0;  // among those with this id (same_ids.h)
+  uint32_t number = 0;  // among communicators with this ID (same_ids.h)
   std::optional<Hang> hang;
-  std::optional<Queued> queued;  // never beside a hang
-  std::string note;              // a sentence: what may be a hang, or nothing; "": none
+  std::optional<Queued> queued;  // never together with a hang
+  std::string note;              // sentence about a possible hang; "": none
   std::optional<Straggler> straggler;
   bool has_named_straggler() const { return straggler && !straggler->is_excused; }
-  // Who comes last into most of the late calls, where too few are known to say that this is no
-  // chance. Never beside a straggler.
+  // The rank that arrives last at most late calls, if too few calls are known to exclude chance.
+  // Never together with a straggler.
   std::optional<LateRank> perhaps_late;
-  std::vector<RankLoss> losses;  // empty where ranks cannot be compared
+  std::vector<RankLoss> losses;  // empty if ranks cannot be compared
 };
 
 using DiagnosisResult = std::vector<CommunicatorDiagnosis>;  // in the order of GroupByCommunicator

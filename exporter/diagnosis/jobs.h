@@ -20,16 +20,16 @@ namespace nccl_pulse {
 
 class Jobs {
  public:
-  // Mixed communicators join nobody.
+  // Mixed communicators join no processes.
   explicit Jobs(const std::vector<CommunicatorView>& views);
-  // Mixed communicators join all their processes, so that none is cut. A process without communicators
-  // is a job, too.
+  // Mixed communicators join all their processes, so that no job is split. A process without
+  // communicators is a job of its own.
   explicit Jobs(const SnapshotSet& set);
 
-  // The process must be one of the views or of the set.
+  // Returns the job's number. The process must be in the views or the set.
   std::size_t OfProcess(const ProcessSnapshot* process) { return sets_.SetOf(of_.at(process)); }
   std::size_t OfView(std::size_t view) { return sets_.SetOf(view); }
-  // A communicator of the set.
+  // Returns the job's number, for a communicator of the set.
   std::size_t OfCommunicator(uint64_t comm_id, uint32_t number) {
     return sets_.SetOf(first_with_.at({comm_id, number}));
   }
@@ -37,10 +37,11 @@ class Jobs {
  private:
   DisjointSets sets_;
   std::unordered_map<const ProcessSnapshot*, std::size_t> of_;
-  std::map<std::pair<uint64_t, uint32_t>, std::size_t> first_with_;  // processes of a set
+  std::map<std::pair<uint64_t, uint32_t>, std::size_t>
+      first_with_;  // by communicator of a set: its first process
 };
 
-// Returns the threshold of each view's job: the shortest that one of its processes goes by, or
+// Returns the threshold of each view's job: the shortest threshold of its processes, or
 // `otherwise_ns` if none is known.
 std::vector<int64_t> ThresholdsOf(const std::vector<CommunicatorView>& views, int64_t otherwise_ns);
 

@@ -33,17 +33,17 @@
 // replays and of launches that NCCL does not report. It is 0 on a communicator without either.
 //   sum >= others + work of the complete launches                        else kBehind
 //   sum <= others + launched work, if others can't grow                  else kAhead
-//   sum == both, in a quiet poll, if others can't grow                   else kDiffers, the second time
+//   sum == both, in a quiet poll, if others can't grow                   else kDiffers, at the second
 //
 // An inference engine may replay graphs without a pause, with few eager calls between them. Its
 // communicators are never quiet. Two polls are then compared within bounds (CalibrateByReplays):
 //
-//   finished eager work     at least the work of launches that are complete by events before the copy,
-//                           at most the work of all launches made until after it
+//   finished eager work     at least the work of launches that are complete by events before the
+//                           copy, at most the work of all launches made until after it
 //   replays                 a collective alone in its launch uses channel 0 once, and n channels in
 //                           all; n is between the least and the most of the captured ones. So if
-//                           channel 0 grows by r, the sum grows by least * r to most * r, plus or minus
-//                           a launch in progress at either poll
+//                           channel 0 grows by r, the sum grows by least * r to most * r, plus or
+//                           minus a launch in progress at either poll
 //   unreported Broadcasts   as replays, with 1 to 64 channels each (finished_calls.h)
 //
 // A communicator may come to rest, or hang, before two polls can be compared. Since its counter

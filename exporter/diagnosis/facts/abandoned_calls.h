@@ -1,6 +1,6 @@
-// Calls that made nothing: a call that failed and was made again, or was only estimated
-// (ncclGroupSimulateEnd), has an event, and no launch. Whoever counts calls counts one more on that
-// rank from then on.
+// AbandonedCalls finds calls that had no effect: a call that failed and was repeated, or that was
+// only estimated (ncclGroupSimulateEnd), has an event but no launch. From then on the rank's count
+// of calls is one too high.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_ABANDONED_CALLS_H_
@@ -19,24 +19,24 @@ namespace nccl_pulse {
 
 inline constexpr std::size_t kMostAbandoned = 16;  // operations of a communicator
 
-// Of one rank, as far as its own counts tell: or NCCL does not report these calls of an operation.
-// What came from another process is returned as it is.
+// Returns a rank's candidates, by its own counts: abandoned calls, or calls of an operation that
+// NCCL does not report. Texts from other processes are not checked.
 std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot& communicator);
 
-// It knows the abandoned calls of the ranks of one communicator.
+// The abandoned calls of the ranks of one communicator.
 class AbandonedCalls {
  public:
   AbandonedCalls() = default;
-  // An operation of which another rank has had all calls reported is one that NCCL reports. A
-  // collective that one rank alone has called, which is idle, made nothing: it would not have
-  // ended.
+  // Decides by comparing ranks. If all calls of an operation were reported on some rank, NCCL
+  // reports this operation. A collective called only by one rank, which is idle, was abandoned:
+  // otherwise it would not have ended.
   explicit AbandonedCalls(const std::vector<RankView>& ranks);
 
-  // Returns how many that rank has, of one operation or of all.
+  // Returns the rank's number of abandoned calls, of one operation or of all.
   uint64_t Of(const RankView& rank, const std::string& op) const;
   uint64_t Of(const RankView& rank) const;
-  // The rank's collectives without those. Which size they had is not known, so the sizes of these
-  // operations do not matter then, on any rank.
+  // Returns the rank's collectives without abandoned ones. Their sizes are not known, so for
+  // these operations the sizes are ignored on all ranks.
   Calls CountWithout(const RankView& rank) const;
 
  private:

@@ -1,9 +1,8 @@
-// Counts how often a rank has called each operation, and compares two ranks' counts.
+// Calls counts a rank's calls by operation, for comparing ranks.
 //
-// All ranks call collectives in the same order. So of two ranks, the one behind has made the first
-// part of the other one's calls: none of its counts is larger. Then the differences are the calls
-// that it still owes. If each rank has a count that is larger than the other one's, they have
-// called different things.
+// All ranks call collectives in the same order. So if a rank is behind another, none of its counts
+// is larger, and the differences are the calls that it has not made yet. If each of two ranks has
+// some larger count, they have called different operations.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_CALL_COUNTS_H_
@@ -18,17 +17,17 @@
 
 namespace nccl_pulse {
 
-// The key is the operation and size class; the class is -1 where sizes do not matter.
+// Key: operation and size class; class -1: sizes are ignored.
 using Calls = std::map<std::pair<std::string, int>, uint64_t>;
 
 Calls CollectiveCalls(const CommunicatorSnapshot& communicator);
 Calls WithoutSizes(const Calls& calls);
 uint64_t Total(const Calls& calls);
-// Returns what `more` has and `less` has not.
+// Returns the calls by which `more` exceeds `less`.
 Calls Excess(const Calls& more, const Calls& less);
-// Returns what both have.
+// Returns the calls that both have.
 Calls Common(const Calls& a, const Calls& b);
-// "" when there are several, or none.
+// Returns the only operation in `calls`; "" if there are several, or none.
 std::string OnlyOperation(const Calls& calls);
 
 }  // namespace nccl_pulse

@@ -1,5 +1,5 @@
-// Finds ranks whose calls can never complete together: they called different operations, different
-// sizes, or the same ones in another order.
+// Finds ranks whose calls can never complete together, because they called different operations,
+// different sizes, or the same operations in another order.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_CALL_MISMATCH_H_
@@ -15,11 +15,11 @@
 
 namespace nccl_pulse {
 
-// Ranks that called alike, where others called something else.
+// The ranks that made the same call, while other ranks made another one.
 struct CallSide {
-  Calls calls;  // empty: neither
+  Calls calls;  // empty: not compared by counts
   Ranks ranks;
-  const CallOrderSnapshot::Kind* kind = nullptr;  // of kCallNumber, kRoots: what that call was
+  const CallOrderSnapshot::Kind* kind = nullptr;  // for kCallNumber and kRoots: the call
 };
 
 struct Mismatch {
@@ -27,26 +27,26 @@ struct Mismatch {
     kOperations,
     kSizes,
     kOrder,
-    kCallNumber,  // the first collective that they did not call alike: see `call_number`
-    kRoots,       // likewise, and the roots alone differ
+    kCallNumber,  // by the first collective that differs, see `call_number`
+    kRoots,       // as kCallNumber, and only the roots differ
   };
   By by;
   std::vector<CallSide> sides;
   std::set<std::string> operations;
-  uint32_t call_number = 0;  // of kCallNumber, kRoots
+  uint32_t call_number = 0;  // for kCallNumber and kRoots
 };
 
-// Of ranks whose counts are not all beginnings of the longest: by operation if they differ in that,
-// else by operation and size.
+// Compares ranks whose counts are not all a beginning of the longest one: by operation if
+// operations differ, otherwise by operation and size.
 Mismatch CompareSides(const CommunicatorFacts& facts);
 
-// Of ranks that have called equally often: those that did not call the same last did not call in
-// one order. Null when they did, or when it is not known.
+// Compares ranks with equal counts. If their last calls differ, they called in different orders.
+// Returns nothing if the last calls are equal, or not known.
 std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts);
 
-// Of the first collective that the ranks did not call alike, by the order of their last calls
-// (call_order.cc). Null: all called alike as far as that is known. Ranks whose calls are not known that
-// far back, or that have not come so far, are on no side. Calls that made nothing have no number.
+// Finds the first collective that differs between ranks, by the order of their last calls
+// (call_order.cc). Returns nothing if all known calls are equal. Ranks that have not come so far,
+// or whose calls are not known that far back, are on no side. Abandoned calls have no number.
 std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts);
 
 }  // namespace nccl_pulse

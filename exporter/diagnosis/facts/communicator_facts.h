@@ -1,7 +1,7 @@
-// What the ranks of one communicator are known to have done, sorted. The graph of waits
-// (waits/arrows.h) rests on these facts alone. Nobody is suspected here.
+// CommunicatorFacts collects what the ranks of one communicator are known to have done. The graph
+// of waits (waits/arrows.h) is built only from these facts. They contain no suspicion.
 //
-// Thread: any, no state. It points into the view.
+// Thread: any, no state. Points into the view.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_COMMUNICATOR_FACTS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_COMMUNICATOR_FACTS_H_
 
@@ -20,46 +20,43 @@
 
 namespace nccl_pulse {
 
-// This tells how far the ranks of one communicator have come in the replays of their CUDA graphs.
+// ReplayFacts compares how far the ranks of a communicator are in the replays of their CUDA graphs.
 //
-// Stamps count on each rank's GPU how often the stamps of its graphs were passed (docs/cuda-graphs.md).
-// Ranks that captured the same graphs replay them in the same order. So of two ranks that one is
-// behind that has begun fewer replays, or begun as many and passed fewer stamps of the last one. A
-// replay that waits behind another has passed no stamp, and changes nothing.
+// Stamps count on each rank's GPU how often it has passed them (docs/cuda-graphs.md). Ranks that
+// captured the same graphs replay them in the same order. So rank B is behind rank A if B has begun
+// fewer replays, or as many and has passed fewer stamps of the last one. A replay queued behind
+// another has passed no stamp, and does not matter.
 //
-//   what was captured lets no rank leave before all have come (WaitsForAll), so
-//   rank B is behind rank A   ==>   A has begun what it cannot end without B, and waits
-//                                   B has called and launched its part of all that A has finished:
-//                                   its GPU has not come to the stamp that A has passed
-//
-// Nobody waits for A. Where all are alike, those with a replay between two stamps stand in it, and
-// who holds it up is not known.
+// Captured operations let no rank leave before all have arrived (WaitsForAll). So if B is behind A,
+// then A has begun an operation that cannot end without B, and waits; and B's GPU has not reached
+// the stamp that A has passed. No rank waits for A. If all ranks are equally far, those between two
+// stamps are stalled there, and the blocking rank is not known.
 
 // Why ranks are not compared.
 enum class ReplaysKnown : uint8_t {
   kYes,
-  kNotFollowed,  // on a rank here: no stamps, or no background thread that reads them
-  kDiffer,       // the ranks have not captured alike, or called differently beside the graphs
-  kMayLeave,     // operations were captured that a rank may leave before the others come
+  kNotFollowed,  // some rank has no stamps, or no background thread that reads them
+  kDiffer,       // the ranks' captures differ, or their calls outside graphs
+  kMayLeave,     // some captured operation lets a rank leave before the others arrive
 };
 
 struct ReplayFacts {
   ReplaysKnown known = ReplaysKnown::kNotFollowed;
-  // All empty unless they are known. Of the live ranks:
-  Ranks behind;                     // furthest behind; empty when all are alike
-  const RankView* ahead = nullptr;  // one that is furthest ahead
+  // Live ranks; all empty unless they are compared.
+  Ranks behind;                     // furthest behind; empty if all are equally far
+  const RankView* ahead = nullptr;  // a rank that is furthest ahead
   bool are_all_within = false;      // each has a replay in flight, at the same place
 };
 
-// `live`: in the order of their view.
+// Compares the live ranks of a view, given in its order.
 ReplayFacts CompareReplays(const Ranks& live);
 
-// Lists of ranks are in the order of their view, so in that of their addresses.
+// Lists of ranks are in the order of their view, so sorted by address.
 inline bool Contains(const Ranks& ranks, const RankView* rank) {
   return std::binary_search(ranks.begin(), ranks.end(), rank, std::less<>());
 }
 
-// Those of `ranks` that are not among `others`.
+// Returns the `ranks` that are not in `others`.
 inline Ranks Without(const Ranks& ranks, const Ranks& others) {
   Ranks left;
   std::set_difference(ranks.begin(), ranks.end(), others.begin(), others.end(),
@@ -78,65 +75,65 @@ struct CommunicatorFacts {
   const CommunicatorView* view;
   int64_t now_ns, hang_after_ns;
 
-  // Since when the first rank has had work in flight without progress, if for hang_after; INT64_MAX: none.
+  // Begin of the longest stall of a rank, if it lasts for hang_after; INT64_MAX: none.
   int64_t stuck_since_ns = INT64_MAX;
 
   Ranks live;
-  Ranks failed;  // the driver of their GPU answers with an error, live or gone
-  // These are of the live ones.
-  Ranks stopped;        // their process is not running
-  Ranks stopped_later;  // nor is theirs, but it was when the others already waited
-  Ranks inside;         // IsInsideNccl, for that long
-  Ranks unreported;  // their last call was a collective whose launch is not reported, for that long
+  Ranks failed;  // live or gone; the driver of their GPU reports an error
+  // Live ranks.
+  Ranks stopped;        // stopped before the others began to wait
+  Ranks stopped_later;  // stopped after the others began to wait, so not the cause
+  Ranks inside;         // IsInsideNccl, for hang_after
+  Ranks unreported;     // their last call is a collective without a reported launch, for hang_after
 
-  // It tells how the calls of the live ranks compare; empty when they cannot be compared.
-  AbandonedCalls abandoned;                   // which are not among the calls
-  CallsKnown calls_known = CallsKnown::kYes;  // else why not
+  // Comparison of the live ranks' calls; empty if they cannot be compared.
+  AbandonedCalls abandoned;                   // not included in `calls`
+  CallsKnown calls_known = CallsKnown::kYes;  // or why the calls cannot be compared
   std::vector<Calls> calls;                   // of live[i]
-  std::size_t most = 0;                       // index of the one that has called most
-  Calls least;                                // what all have called
-  bool is_mismatched = false;                 // not all are beginnings of that one's
-  bool is_quiet = true;  // no rank has launched, or called unreported, for a moment
-  Ranks behind;          // have called less than that one
-  // Of the live ranks those that are known to be idle, or to make no further call, and have not called
-  // what another rank has, or had when it ended.
+  std::size_t most = 0;                       // index of the rank with the most calls
+  Calls least;                                // calls that all ranks have made
+  bool is_mismatched = false;                 // some rank's calls are no beginning of calls[most]
+  bool is_quiet = true;  // no launch and no unreported call within the last moment
+  Ranks behind;          // have called less than live[most]
+  // Live ranks that are idle, or will make no further call, and have not made a call that another
+  // rank has made, or had made when it ended.
   Ranks owing;
-  Calls owed;  // by those
+  Calls owed;  // by `owing`
 
-  // Of the ranks that have ended, which make no further call:
-  Ranks ended_owing;  // have not called what another rank has
+  Ranks ended_owing;  // ended ranks that have not made a call that another rank has made
 
-  ReplayFacts replays;  // where calls were captured
-  WorkFacts work;       // likewise
+  ReplayFacts replays;  // if calls were captured
+  WorkFacts work;       // if calls were captured
 
   bool are_all_live() const { return static_cast<int32_t>(live.size()) >= view->nranks; }
-  // Or have ended.
+  // True if all ranks are live or have ended.
   bool are_all_seen() const { return static_cast<int32_t>(view->ranks.size()) >= view->nranks; }
   bool HasCalledAll(const RankView& rank) const { return !Contains(behind, &rank); }
   const Calls& CallsOf(const RankView& rank) const;
-  // All that the rank has called the other ranks have called, too: it waits for no call of theirs.
+  // True if the other ranks have made all calls of this rank, so that it waits for no call of
+  // theirs.
   bool IsFurthestBehind(const RankView& rank) const;
 };
 
 CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
 
-// Since when the calls of an `unreported` one stand.
+// Returns since when a rank in `unreported` has had no further call.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
 
-// Returns what all waiting ranks called last, when that is one operation; else "".
+// Returns the last called operation, if it is the same on all waiting ranks; else "".
 std::string LastCalled(const Ranks& waiting);
 
-// Every launch of the ranks here is known not to have begun: none holds up another, or is held up.
+// True if no launch of these ranks has begun on its GPU, so that no rank blocks another here.
 bool IsBehindOwnWork(const CommunicatorFacts& facts);
 
-// Ranks that have called less, and of which it is not known whether they wait.
+// Returns the ranks that are behind, and not known to wait.
 Ranks BehindUnseen(const CommunicatorFacts& facts);
 
-// Says whether idle ranks are known to hold up the others. Behind a Send or Recv in flight a rank may
-// wait for another one than the one that owes a collective, unless nobody else is left.
+// True if idle ranks are known to block the others. A rank with a Send or Recv in flight may wait
+// for another rank than the one that has not called a collective, unless no other rank is left.
 bool IsOwedProven(const CommunicatorFacts& facts);
 
-// The most that any of `ranks` has not called and the rank ahead has.
+// Returns the largest number of calls that a rank of `ranks` is behind the rank ahead.
 Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks);
 
 }  // namespace nccl_pulse

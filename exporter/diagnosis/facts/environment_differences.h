@@ -1,11 +1,11 @@
-// This says where processes of a job were configured differently: in NCCL's version, and in
-// variables such as NCCL_* (written by plugin/runtime/nccl_environment.h).
+// Finds differences in the configuration of a job's processes: NCCL's version, and variables such
+// as NCCL_* (written by plugin/runtime/nccl_environment.h).
 //
-// Processes of one job are compared (jobs.h). A variable that has another value in each process
-// is meant to differ, and not named. What a process has not reported, because it did not fit or its
-// version does not, is unknown and not compared.
+// Only processes of the same job are compared (jobs.h). A variable with a different value in each
+// process is meant to differ, and is not reported. A variable that a process has not reported, for
+// lack of room or because its plugin is older, is not compared.
 //
-// Thread: any, no state. Cost: where all texts are equal, a comparison of each.
+// Thread: any, no state. Cost: if all texts are equal, one comparison per process.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_ENVIRONMENT_DIFFERENCES_H_
 #define EXPORTER_DIAGNOSIS_FACTS_ENVIRONMENT_DIFFERENCES_H_
 
@@ -16,7 +16,7 @@
 
 namespace nccl_pulse {
 
-// Sentences; at most 8, and one that counts the rest.
+// Returns at most 8 sentences, and one with the number of further differences.
 std::vector<std::string> EnvironmentDifferences(const SnapshotSet& set);
 
 }  // namespace nccl_pulse

@@ -1,5 +1,5 @@
-// Who is waited for among ranks that exchange data with each other by Send and Recv, as all-to-all
-// does it.
+// Recognizes exchanges: groups of Send and Recv between all ranks, as in an all-to-all. Also
+// measures the time that processes spend in Send and Recv.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_EXCHANGE_H_
@@ -15,32 +15,33 @@
 
 namespace nccl_pulse {
 
-// Whether each launch of each rank, collectives aside, carries one whole exchange: a Send to and a
-// Recv from every other rank, itself included or not. Then the n-th launch is the same exchange on
-// all of them, and no rank leaves it before the last one has come. Any rank that ever made more
-// launches, or fewer calls, of an exchange has counts that do not fit for good.
+// True if each launch of each rank, except collectives, is one whole exchange: a Send to and a Recv
+// from every other rank, with or without itself. The n-th launch is then the same exchange on all
+// ranks, and no rank leaves it before the last one has arrived. If a rank has ever split an
+// exchange, or made only part of it, its counts no longer fit, and this stays false.
 bool AreLaunchesExchanges(const CommunicatorView& view);
 
-// This says what share of their time processes spend in Send and Recv, waiting for the other side
-// included. In a pipeline, ranks that wait for a slow one spend more there than before, and the
-// slow one spends less. It is computed from the timed calls, of which each rank has a sample of its
-// own.
+// PointToPointWaits computes the share of their time that processes spend in Send and Recv,
+// including waits for the peer. In a pipeline, ranks that wait for a slow rank spend more time
+// there than before, and the slow rank spends less. It uses the timed calls, of which each rank has
+// its own sample.
 
-// This says what share of its time one rank spends in calls on one communicator; nothing where too
-// few were timed to tell.
+// Returns the share of its time that a rank spends in calls on one communicator. Returns nothing if
+// too few calls were timed.
 std::optional<double> ShareInCalls(const RankView& rank,
                                    bool (*is_counted)(const TimedCallSnapshot& call));
 
 class PointToPointWaits {
  public:
-  // Exchanges of all ranks are left out: those are compared like collectives.
+  // Leaves out exchanges of all ranks, which are compared like collectives.
   explicit PointToPointWaits(const std::vector<CommunicatorView>& views);
 
-  // Says whether it uses Send and Recv.
+  // True if the process uses Send and Recv.
   bool HasPeers(const ProcessSnapshot* process) const { return shares_.count(process) != 0; }
-  // Seconds per second; nothing where too few were timed to tell.
+  // Returns the process' share, in seconds per second. Returns nothing if too few calls were timed.
   std::optional<double> Of(const ProcessSnapshot* process) const;
-  // Of the communicator's other ranks; nothing where it is not known of half of them.
+  // Returns the median of the communicator's other ranks. Returns nothing if fewer than half are
+  // known.
   std::optional<double> Median(const CommunicatorView& view,
                                const std::set<const ProcessSnapshot*>& without) const;
 

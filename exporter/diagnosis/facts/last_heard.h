@@ -1,16 +1,17 @@
-// Remembers what the processes of a stalled job said last, for the looks in which their endpoint is silent.
+// LastHeard keeps the last snapshots of a stalled job's processes, for polls in which their
+// endpoint is silent.
 //
-// Silence contradicts nothing: a rank that has not called is still the rank that the others wait for.
-// So AddTo adds such a process to the set, as of when it was heard, and the graph of waits finds what
-// it found before. A process is forgotten when
+// A silent endpoint does not change the verdict: a rank that has not called is still the rank that
+// the others wait for. So AddTo adds such a process to the set, as of its last snapshot, and the
+// graph of waits gives the same result as before. A process is dropped when
+//   - its endpoint answers: the answer has the process, or it has ended;
+//   - a rank that waited with it has completed work, in which the process may have taken part;
+//   - no reported rank waits any longer on its communicators, or on communicators that share processes
+//     with these.
 //
-//   its endpoint answers           its own word counts, or it has ended and is forgotten there as well
-//   a rank that waited with it     has completed something: the process may have taken part in it
-//   nobody is heard who waits      on its communicators or on those that these share processes with
+// Processes of jobs that do not hang are not kept.
 //
-// Nothing is remembered of jobs that do not hang.
-//
-// Thread: one. Memory: kMost processes, without what only stragglers are found by.
+// Thread: one. Memory: kMost processes, without the data for stragglers.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_LAST_HEARD_H_
 #define EXPORTER_DIAGNOSIS_FACTS_LAST_HEARD_H_
 
@@ -30,11 +31,10 @@ class LastHeard {
  public:
   static constexpr std::size_t kMost = 512;
 
-  // Adds the processes of endpoints that are not among `heard` to `set`. Call it before the set is
-  // diagnosed.
+  // Adds the kept processes whose endpoints are not in `heard` to `set`. Call before the diagnosis.
   void AddTo(const std::set<std::string>& heard, SnapshotSet* set);
-  // Replaces what is remembered. `endpoint_of` returns the endpoint of a process that was heard now.
-  // Call it with what was found in the set.
+  // Replaces the kept processes. Call after the diagnosis of `set`, with its result. `endpoint_of`
+  // returns the endpoint of a process that was reported in this poll.
   void Keep(const SnapshotSet& set, const DiagnosisResult& diagnosis, int64_t now_realtime_ns,
             const std::function<std::string(const ProcessSnapshot& process)>& endpoint_of);
 
@@ -44,7 +44,7 @@ class LastHeard {
     std::string endpoint;
   };
 
-  std::vector<Remembered> processes_;  // ranks that are named come first
+  std::vector<Remembered> processes_;  // named ranks first
   std::set<uint64_t> stalled_;         // communicators
 };
 

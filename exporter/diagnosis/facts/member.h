@@ -1,7 +1,7 @@
-// What one rank was last known to do in one communicator: the facts that the graph of waits
-// (waits/graph.h) is built from.
+// Member describes what one rank was last known to do in one communicator. The graph of waits
+// (waits/graph.h) is built from these facts.
 //
-// An ended or stopped process is described as of its end or its last poll, so a rank that was killed
+// Ended and stopped processes are described as of their end or last poll. So a rank that was killed
 // while it waited still waits here.
 //
 // Thread: any, no state. Points into the views.
@@ -20,7 +20,7 @@ namespace nccl_pulse {
 
 enum class Doing : uint8_t {
   kIdle,        // all of its launches are complete
-  kInside,      // a launch is in flight, and the GPU isn't known to be behind other work
+  kInside,      // a launch is in flight, and its GPU isn't known to be busy with earlier work
   kNotBegun,    // a launch is in flight that the GPU has not begun
   kUnreported,  // NCCL hasn't reported the launch of its last call
   kUnknown,     // see RankActivity::reason
@@ -29,34 +29,35 @@ enum class Doing : uint8_t {
 struct Member {
   const RankView* rank = nullptr;
   Doing doing = Doing::kUnknown;
-  bool is_begun = false;    // of kInside: known, not assumed
+  bool is_begun = false;    // kInside: the GPU is known to have begun
   int64_t launched_ns = 0;  // oldest launch in flight; 0: none
-  int64_t since_ns = 0;     // last progress here, or the begin of what makes none; 0: not known
-  uint64_t called = 0;      // collectives called, less those that made nothing
+  int64_t since_ns = 0;     // last progress here, or begin of the stalled work; 0: not known
+  uint64_t called = 0;      // collectives called, without abandoned ones
   uint64_t in_flight = 0;   // launches
-  // Number of the collective that the GPU is in or comes to next; 0: none, or not known. Exact where
-  // the ring of last calls tells, otherwise counted back from `called`.
+  // Number of the collective that the GPU executes or reaches next; 0: none, or not known. Exact if
+  // the ring of last calls has it, otherwise counted back from `called`.
   uint64_t front = 0;
   bool is_front_exact = false;
-  GpuUse gpu_use{};  // kernels on its GPU meanwhile, where somebody has asked NVML
+  GpuUse gpu_use{};  // kernels on its GPU meanwhile, if NVML was asked
 
   bool is_live() const { return rank->state == RankView::State::kLive; }
   bool is_in_flight() const { return doing == Doing::kInside || doing == Doing::kNotBegun; }
 };
 
-// A wait this long before the end of a process or an abort was a wait, not a call that just ran.
-// An event this long after a wait began can still be its cause: counters and clocks lag.
+// A call in flight for this long before the end of a process, or before an abort, was waiting. An
+// event up to this long after the begin of a wait can be its cause, because counters and clocks
+// lag.
 inline constexpr int64_t kCauseSlackNs = 5000000000;
 
-// `counts_launches`: each launch of the communicator is one whole exchange (exchange.h), so its
-// launches are compared the way collectives are.
+// `counts_launches`: each launch is one whole exchange (exchange.h), so launches are compared like
+// collectives.
 Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches);
 
-// Returns the operation of a collective, by the ring of last calls. "": it isn't known.
+// Returns the operation of a collective, by the ring of last calls. Returns "" if it isn't known.
 std::string OpOf(const Member& member, uint64_t number);
 
-// True if the rank's front is known to be incomplete. Otherwise it may be further: events can tell
-// only the end of the last of several launches.
+// True if the rank's front is known to be incomplete. Otherwise the rank may be further: events may
+// only show the end of the last of several launches.
 bool IsAtFront(const Member& member);
 
 // The first event after which the process or its GPU can do nothing more.

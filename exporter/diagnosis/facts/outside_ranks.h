@@ -1,12 +1,13 @@
 // Joins ranks that run without the plugin (exporter/outside) with ranks that have it.
 //
-// Several agents may report a rank, with and without its plugin. Each rank is kept once: the plugin's
-// report, else that of its own node's agent.
+// A rank may be reported by its plugin, and by several agents. One report is kept: the plugin's,
+// else that of its own node's agent.
 //
-// RAS and the plugin count differently: RAS counts a captured call, and no call that has not been
-// launched. So only differences between RAS' own counts are used, added to the plugin's counts.
+// RAS and the plugin count differently. RAS counts captured calls, but no call that has not
+// launched. So only differences between RAS' counts are used, and added to the plugin's counts.
 //
-// Thread: any, no state. Cost: none where all ranks have the plugin, else that of sorting the ranks.
+// Thread: any, no state. Cost: none where all ranks have the plugin, else that of sorting the
+// ranks.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_OUTSIDE_RANKS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_OUTSIDE_RANKS_H_
 

@@ -1,17 +1,17 @@
-// The one rule for "idle" and "in flight".
+// RankActivity is a rank's activity: idle, in flight, replaying, quiet or unknown. Metrics, JSON,
+// `pulse status`, the page and the verdicts all use it.
 //
-// Both are claims about a rank. A claim is made only when everything that could contradict it can
-// be seen. Otherwise the activity is unknown, and the reason is given. Metrics, JSON, `pulse
-// status`, the page and the verdicts all use this rule.
+// An activity is claimed only if everything that could contradict it can be seen. Otherwise it is
+// unknown, with a reason.
 //
-//   in flight   a launch that was seen had not completed when the background thread last
-//               looked, or was made since, and that thread still looks; or a replay of a CUDA graph
-//               was between two of its stamps (docs/cuda-graphs.md)
-//   replaying   calls were captured, and NCCL's own counter of finished work, which is proven, has
-//               moved within the last two seconds (docs/work-counters.md)
-//   quiet       it has not: nothing is replayed, or a replay does not end. A hang says which
-//   idle        the same thread knows that all of them have completed, and no call can have made
-//               work that it does not know of
+//   in flight   the background thread polls on time, and a launch had not completed at its last
+//               poll, or was made since; or a replay of a CUDA graph was between two of its stamps
+//               (docs/cuda-graphs.md)
+//   replaying   calls were captured, and NCCL's proven counter of finished work has changed within the
+//               last two seconds (docs/work-counters.md)
+//   quiet       as replaying, but the counter has not changed: no replay runs, or a replay is stalled
+//   idle        the background thread knows that all launches have completed, and no call can have
+//               made work that it does not know of
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_RANK_ACTIVITY_H_
@@ -24,8 +24,8 @@
 
 namespace nccl_pulse {
 
-// How long a process' background thread may not have looked (it does every 20 to 100 ms) until what
-// it saw last is no longer taken for what is.
+// If a process' background thread has not polled for this long (normally it polls every 20 to 100
+// ms), its last result counts as outdated.
 inline constexpr int64_t kStoppedAfterNs = 5000000000;
 
 enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQuiet };
@@ -33,17 +33,17 @@ enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQu
 // Why an activity is unknown (label `reason` of nccl_state_unknown).
 enum class UnknownReason : uint8_t {
   kNone,
-  kPollerNotStarted,   // there is no background thread to see that work has ended
-  kPollerStands,       // it has not looked for kStoppedAfterNs
-  kNoCompletions,      // nothing tells that work has ended: API before v5, no driver, timing off
-  kEventMaskChanged,   // somebody else took events away that calls or launches are known by
-  kCaptured,           // calls were captured into a CUDA graph, whose replays are not seen
-  kLaunchNotReported,  // calls of whose launch nothing tells, or not yet
-  kPollerEnded,        // with exit(), which the process is in
-  kDriverError,        // the driver answers with an error from which the context does not recover
-  kCounterStuck,  // captured, and the driver does not return from reading the counter of its work
-  kCounterLost,  // its last launches have no events, and the counter of its work was lost meanwhile
-  kCalibrating,  // captured a moment ago, and the counter of its work is not proven yet
+  kPollerNotStarted,   // there is no background thread
+  kPollerStands,       // the background thread has not polled for kStoppedAfterNs
+  kNoCompletions,      // the end of work is not visible: API before v5, no driver, timing off
+  kEventMaskChanged,   // another tool has disabled events for calls or launches
+  kCaptured,           // calls were captured into a CUDA graph whose replays are not seen
+  kLaunchNotReported,  // the launch of some calls is not reported, or not yet
+  kPollerEnded,        // the background thread ended in exit()
+  kDriverError,        // the driver reports an error from which the context does not recover
+  kCounterStuck,       // captured, and reading the work counter does not return from the driver
+  kCounterLost,        // its last launches have no events, and the work counter was lost meanwhile
+  kCalibrating,        // captured recently, and the work counter is not proven yet
 };
 inline constexpr int kUnknownReasons = 12;
 const char* UnknownReasonName(UnknownReason reason);
@@ -51,66 +51,66 @@ const char* UnknownReasonWords(UnknownReason reason);  // for people
 
 struct RankActivity {
   ActivityState state = ActivityState::kUnknown;
-  UnknownReason reason = UnknownReason::kNone;  // of kUnknown
-  // In flight: since the oldest launch. Quiet: since the counter moved last. Unknown: since the first
-  // call that was not reported, or the last look. 0: not known.
+  UnknownReason reason = UnknownReason::kNone;  // if kUnknown
+  // In flight: time of the oldest launch. Quiet: last change of the counter. Unknown: first
+  // unreported call, or last poll. 0: not known.
   int64_t since_realtime_ns = 0;
-  OldestLaunch oldest_launch{};  // of kInFlight
-  // A replay of a CUDA graph is in flight: since it was last seen to pass a stamp, where no launch
-  // is.
+  OldestLaunch oldest_launch{};  // if kInFlight
+  // True if a replay of a CUDA graph is in flight. Without a launch in flight, since_realtime_ns is
+  // the time of its last passed stamp.
   bool is_in_replay = false;
 
   bool is_idle() const { return state == ActivityState::kIdle; }
   bool is_in_flight() const { return state == ActivityState::kInFlight; }
   bool is_quiet() const { return state == ActivityState::kQuiet; }
-  // Launches, and what has completed of them, are all that there is.
+  // True if launches and their completions describe all of the rank's work.
   bool is_of_launches() const { return is_idle() || is_in_flight(); }
   bool is_unknown() const { return state == ActivityState::kUnknown; }
 };
 
-// It tells what a rank does, for programs and in a word for people, and since when (0: not known).
+// A rank's state, as a name for programs and a word for people, and since when (0: not known).
 struct RankState {
   const char* name = "";
   const char* word = "";
   int64_t since_realtime_ns = 0;
 };
-// `waits`: a verdict says that it waits.
+// `waits`: by a verdict the rank waits.
 RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                   const RankActivity& activity, bool is_stopped, bool waits);
 
-// Launches that are not known to have completed; none where that is not known.
+// Returns the number of incomplete launches; nothing if not known.
 std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicator,
                                          const RankActivity& activity);
 
-// `now_realtime_ns`: when the snapshot was read. What a process that ended did is told as of its
-// end.
+// `now_realtime_ns`: time of the snapshot. For an ended process, returns its activity at its end.
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
 
-// Returns until when it is known what a process does: its end, when its endpoint fell silent, or now.
+// Returns until when a process' activity is known: its end, its endpoint's last answer, or now.
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
 
-// Since when something was in flight when the background thread looked last, whenever that was, or
-// was launched since; 0: nothing.
+// Returns the begin of the oldest work in flight, at the background thread's last poll or launched
+// since, however old that poll is; 0: none.
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
-// Nothing of the process is seen to do anything: its background thread stands, and none of its threads
-// has launched anything since.
+// True if the process shows no sign of life: its background thread is stalled, and no thread has
+// launched since.
 bool Stands(const ProcessSnapshot& process, int64_t now_realtime_ns,
             int64_t stands_after_ns = kStoppedAfterNs);
 
-// It stands because it does not run: the kernel says so, or was not asked.
+// True if it shows no sign of life because it is stopped: by the kernel, or if the kernel was not
+// asked.
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stands_after_ns = kStoppedAfterNs);
 
-// It says whether every call was counted under its operation. Comparing counts rests on that.
+// Whether every call was counted under its operation, which comparing counts requires.
 enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
-// The same of calls that were not captured.
+// Returns the same for calls that were not captured.
 CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
                               const CommunicatorSnapshot& communicator);
 
-// Between two times that a hostile segment may have made up.
+// Returns the time between two values of a possibly hostile segment, without overflow.
 inline int64_t ElapsedNs(int64_t now_ns, int64_t then_ns) {
   int64_t elapsed = 0;
   return __builtin_sub_overflow(now_ns, then_ns, &elapsed) ? 0 : elapsed;

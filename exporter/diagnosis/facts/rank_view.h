@@ -1,4 +1,5 @@
-// One communicator's ranks side by side: those of this node, or of all, for the diagnosis.
+// RankView and CommunicatorView present a communicator's ranks side by side, of one node or of all
+// nodes, for the diagnosis.
 //
 // Thread: plain data that points into a SnapshotSet.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_RANK_VIEW_H_
@@ -23,19 +24,19 @@ struct RankView {
   State state;
 
   RankActivity activity;
-  // Of the communicators that its process has on its GPU, the one on which the driver answered first
-  // with an error from which the context does not recover; null: on none.
+  // The communicator of this process and GPU on which the driver first reported an error from which
+  // the context does not recover; null: none.
   const CommunicatorSnapshot* failed = nullptr;
-  // That may be the consequence of what happened to the GPU of a rank that it works with.
+  // True if the error may result from a fault of a peer's GPU.
   bool is_failed_by_peer = false;
-  bool is_stopped = false;        // its process is not running, or stands for another reason
-  bool is_of_many_hosts = false;  // its host must be said, too
-  // Number among the ranks that its process has in this communicator on one GPU, or on GPUs that are not
-  // known: each is a thread of its own. Nearly always 0.
+  bool is_stopped = false;        // its process is stopped, or stalled for another reason
+  bool is_of_many_hosts = false;  // sentences must also name its host
+  // Number among the process' ranks in this communicator on the same GPU, or on unknown GPUs: each
+  // has its own thread. Nearly always 0.
   uint32_t thread = 0;
 
   int32_t rank() const { return communicator->rank; }
-  // 0: not known to be in flight.
+  // Returns since when work is in flight; 0: not known to be in flight.
   int64_t InFlightSince() const { return activity.is_in_flight() ? activity.since_realtime_ns : 0; }
   bool is_live_process() const { return process->end == ProcessEnd::kLive; }
   uint64_t CallsOf(std::string_view op) const;
@@ -43,63 +44,67 @@ struct RankView {
 
 using Ranks = std::vector<const RankView*>;
 
-// `peers`: as PeersSnapshot has them, in order.
+// `peers`: from PeersSnapshot, in order.
 bool HasPeer(const std::vector<uint64_t>& peers, int64_t rank);
 
-// They have captured as many CUDA graphs, of which as many are followed. Each rank numbers its own.
+// True if all ranks have captured the same number of CUDA graphs, and follow the same number. Each
+// rank numbers its own graphs.
 bool AreCapturedAlike(const Ranks& ranks);
 
 struct CommunicatorView {
   uint64_t comm_id;
-  uint32_t number = 0;    // among those with this id (same_ids.h)
-  bool is_mixed = false;  // `ranks` are of several, and has some of them twice
+  uint32_t number = 0;    // among communicators with this ID (same_ids.h)
+  bool is_mixed = false;  // `ranks` belong to several communicators, some rank twice
   int32_t nranks, nnodes;
-  std::vector<RankView> ranks;    // in order; each once if they are not mixed
-  bool are_all_expected = false;  // who is not among them should be
-  // Its ranks exchange Send and Recv with each other, here or on another communicator.
+  std::vector<RankView> ranks;    // in order; without duplicates unless mixed
+  bool are_all_expected = false;  // all ranks should be reported here
+  // True if its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
-  // All of its ranks are seen, and send and receive alike, as an exchange of tokens between experts
-  // does: of such a group of calls nobody can leave before the last one has come.
+  // True if all ranks are seen, and their Sends and Recvs form exchanges of all ranks, like an
+  // exchange of tokens between experts. No rank leaves such a group of calls before the last one
+  // has arrived.
   bool is_exchange = false;
-  // Two of its ranks exchange Send and Recv otherwise.
+  // True if two of its ranks use Send and Recv in another way.
   bool spans_pipeline = false;
-  // When a network step of any of its ranks ended last. Who waits in a collective waits for it, too;
-  // of Send and Recv nothing follows from it.
+  // Time of the last network step of any rank. A rank that waits in a collective waits for it; for
+  // Send and Recv nothing follows from it.
   int64_t network_moved_realtime_ns = 0;
 
-  // Null: it is not among them.
+  // Returns null if the rank is not in `ranks`.
   const RankView* Find(int64_t rank) const;
 };
 
-// Its process is in exit(): no further call is to be expected.
+// True if its process is in exit(), so that it will make no further call.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 
-// Its last call is a Send or Recv whose launch NCCL has not reported. NCCL reports every launch of those
-// (docs/nccl-profiler-api.md#what-is-not-visible), so its host is inside NCCL, where it may connect to
-// the peer, or it has not ended the group. A rank without others only calls itself.
+// True if the rank's last call is a Send or Recv whose launch NCCL has not reported. NCCL reports
+// every launch of these (docs/nccl-profiler-api.md#what-is-not-visible). So the host is inside
+// NCCL, for example connecting to the peer, or has not ended the group. False for a communicator
+// with one rank.
 bool IsInsideNccl(const RankView& rank);
-// Unless NCCL is known not to have ended their group, such calls may also have failed, or been calls from
-// a rank to itself, in place, which launch nothing.
+// True if such a call may have returned: it failed, or it was an in-place call of the rank to
+// itself, which launches nothing. False if NCCL is known not to have ended the group.
 inline bool MayHaveReturned(const RankView& rank) {
   return IsInsideNccl(rank) && !rank.communicator->are_unreported_in_group;
 }
 
-// True if two communicators of one process are on the same GPU, as far as that is known.
+// Whether two communicators of one process are on the same GPU.
 enum class SameGpu { kNo, kPerhaps, kYes };
 SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b);
 
-// All ranks of the operation take part, and have called it equally often when all wait in it.
+// True if all ranks take part in the operation, so that all have equal counts when they wait in it.
 bool IsCollective(std::string_view op);
-// The name of a collective of which it is not known which it was, as dumps have them.
+// Name of a collective whose operation is not known, in dumps.
 inline constexpr char kUnknownCollective[] = "Collective";
 bool IsPointToPoint(std::string_view op);
-// No rank can leave it before all have come. (A Broadcast's root can, and a Reduce's leaves.)
+// True if no rank can leave the operation before all have arrived. (A Broadcast's root can, and a
+// Reduce's leaves.)
 bool WaitsForAll(std::string_view op);
-// A launch of several operations.
+// True for a launch of several operations.
 bool IsGrouped(std::string_view op);
 
-// In the order of their ids and numbers. A communicator without an id (API v1 to v3 before its first operation)
-// is left out.
+// Returns a view per communicator, by ID and number. Omits communicators without an ID (API v1 to
+// v3 before the first operation).
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
                                                   int64_t now_realtime_ns);
 

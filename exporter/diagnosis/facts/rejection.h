@@ -1,4 +1,4 @@
-// Why a process' measurements are not on a page.
+// Rejection is the reason why a process' measurements are not on a page.
 //
 // Thread: any, constant data.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_REJECTION_H_
@@ -12,18 +12,18 @@ namespace nccl_pulse {
 
 // Why a hand-over was refused (label `reason` of nccl_pulse_processes_rejected_total).
 enum class Rejection : int {
-  kNotMemory,     // no memfd: a pipe, a file, nothing
-  kUnsealed,      // it could shrink or grow
-  kBadSize,       // not a segment's size, or not the one that its header says
+  kNotMemory,     // the descriptor is missing or no memfd
+  kUnsealed,      // the memory could shrink or grow
+  kBadSize,       // not a segment's size, or not the size in its header
   kBadLayout,     // damaged, or of another version
-  kBadMessage,    // not the hand-over's protocol
-  kForeignUser,   // of a user that this server does not serve
-  kDuplicate,     // memory that this server reads already
+  kBadMessage,    // not a message of the hand-over protocol
+  kForeignUser,   // the user is not served here
+  kDuplicate,     // this server already reads this memory
   kNoRoom,        // too many processes, or no memory or descriptor left here
-  kSilent,        // connected, and said nothing in time
-  kTooLarge,      // more measurements than one process may have on a page of several
-  kPageFull,      // the largest of the user who has most of a page that is full
-  kForeignClaim,  // says that it is another user's process, or has that one's communicators
+  kSilent,        // connected, but sent nothing in time
+  kTooLarge,      // more measurements than a process may have on a shared page
+  kPageFull,      // the page is full, and this is the largest process of the user with most of it
+  kForeignClaim,  // claims to be another user's process, or to have its communicators
 };
 inline constexpr int kRejections = 12;
 inline constexpr std::array<const char*, kRejections> kRejectionNames = {
@@ -36,7 +36,7 @@ constexpr const char* RejectionName(Rejection reason) {
 // The index is a Rejection.
 using RejectionCounts = std::array<uint64_t, kRejections>;
 
-// True if processes that run the plugin may be missing for it.
+// True if processes with the plugin may be missing on the page because of these rejections.
 inline bool IsAnyUnread(const RejectionCounts& counts) {
   for (const Rejection reason :
        {Rejection::kBadLayout, Rejection::kNoRoom, Rejection::kTooLarge, Rejection::kPageFull}) {

@@ -1,18 +1,18 @@
-// Tells apart communicators that have the same id.
+// SameIds distinguishes communicators with the same ID.
 //
-// NCCL's id is a hash of what the application made or set (NCCL_COMM_ID): two jobs with one setting
-// have one id, and so have the runs of a job that is restarted with it. Ranks of different
-// communicators never wait for each other, so it must be known which ranks belong together:
+// NCCL's ID is a hash of a value that the application creates or sets (NCCL_COMM_ID). So two jobs
+// with the same setting have the same ID, and so have the runs of a restarted job. Ranks of
+// different communicators never wait for each other, so they must be separated:
 //
-//   other numbers of ranks or nodes        they are of different communicators
-//   it ended before another was made       it is of an earlier run
-//   one rank lives twice                   there are several. What leaves no rank twice tells which
-//                                          is whose: the host of communicators of one node, when
-//                                          they were made, the job id, when the processes started
+//   different numbers of ranks or nodes    different communicators
+//   one ended before the other was made    earlier and later run
+//   a rank is live twice                   several communicators, separated by the first criterion
+//                                          that leaves no rank twice: host (if they have one node),
+//                                          time of creation, job ID, start of the processes
 //
-// If nothing tells, the communicators are mixed, and nothing can be concluded from their ranks.
+// If no criterion separates them, they are mixed, and nothing is concluded from their ranks.
 //
-// Thread: any; made from a set, into which it points. Cost: that of sorting the communicators.
+// Thread: any; points into the set. Cost: sorting the communicators.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_SAME_IDS_H_
 #define EXPORTER_DIAGNOSIS_FACTS_SAME_IDS_H_
 
@@ -28,8 +28,8 @@ class SameIds {
  public:
   explicit SameIds(const SnapshotSet& set);
 
-  // Which of the communicators with its id one of the set's is: 0 if it is the only one, or the
-  // first. Communicators that live come before those that have ended.
+  // Returns the number of a communicator among those with its ID: 0 for the only or first one. Live
+  // communicators come before ended ones.
   uint32_t NumberOf(const CommunicatorSnapshot& communicator) const {
     return PlaceOf(communicator).number;
   }
@@ -51,21 +51,20 @@ class SameIds {
   };
 
   static bool HasRankTwice(const Members& members);
-  // Takes away those of earlier runs.
+  // Removes and returns the communicators of earlier runs.
   static Members TakeEarlier(Members* members);
-  // Empty: nothing tells them apart.
+  // Returns empty if no criterion separates them.
   static std::vector<Members> TellApart(const Members& members);
   void Add(const Members& members);
   Place PlaceOf(const CommunicatorSnapshot& communicator) const;
 
-  std::unordered_map<const CommunicatorSnapshot*, Place> places_;  // of ids that several have
+  std::unordered_map<const CommunicatorSnapshot*, Place>
+      places_;  // for IDs of several communicators
 };
 
-// Numbers of ranks that are none: a launcher that starts one task on each node gives all processes
-// of the node its own number (SLURM_PROCID), and says no other.
-
-// Clears the global rank of processes that have it in common and are different ranks of one
-// communicator. Processes of two jobs may well have the same.
+// Clears the global rank of processes that share it although they are different ranks of one
+// communicator. This happens if a launcher starts one task per node: all processes of the node then
+// have the task's number (SLURM_PROCID). Processes of different jobs may share a global rank.
 void ForgetSharedRanks(SnapshotSet* set);
 
 }  // namespace nccl_pulse

@@ -1,10 +1,10 @@
-// Tells which stragglers of a job are late themselves, and which only because they wait for another
-// one. If the tensor-parallel ranks of a node wait for one of them, all of them come late to their
-// other communicators; in a pipeline with a slow stage, all stages come late to theirs.
+// FindJobStragglers separates a job's slow ranks from ranks that are late only because they wait
+// for a slow rank. If the tensor-parallel ranks of a node wait for one of them, they all arrive
+// late at their other communicators. In a pipeline with a slow stage, all stages do.
 //
-//   waits in a communicator whose straggler is another one      as long as it is late? excused
-//   waits in Send and Recv (exchange.h), longer               as long as it is late? excused
-//   than the ranks that it is compared with
+// A late rank is excused if it waits as long as it is late, either in a communicator with another
+// straggler, or in Send and Recv (exchange.h) beyond the waits of the ranks with which it is
+// compared.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_JOB_STRAGGLERS_H_
@@ -17,8 +17,8 @@
 
 namespace nccl_pulse {
 
-// The largest first. Where each of a host's processes, of two or more, is late in itself, the host
-// is one.
+// Returns the stragglers, the largest first. If all processes of a host, two or more, are slow, the
+// host is returned instead.
 std::vector<JobStraggler> FindJobStragglers(const std::vector<CommunicatorView>& views,
                                             const DiagnosisResult& diagnosis);
 

@@ -1,11 +1,11 @@
-// By how much each rank of a communicator has come later than the others, in the mean of all calls
-// that were ever timed. All ranks time the same calls, so their mean durations differ by what they
-// waited for each other: who waits least comes last.
+// MeanLateness computes how much later each rank of a communicator arrives than the others, in the
+// mean of all timed calls since the start. All ranks time the same calls, so their mean durations
+// only differ by their waits for each other: the rank that waits least arrives last.
 //
-// Where it is one rank in one step and another in the next, what they waited becomes the same in
-// the mean: a rank that is not slow is off by the deviation in one round, divided by the root of
-// the number of rounds. So a single look at a job that has run for long tells a straggler from who
-// has the longest sequences at the moment.
+// If the last rank varies from step to step, the ranks' waits become equal in the mean: a healthy
+// rank deviates by the deviation in one round, divided by the square root of the number of rounds.
+// So in a job that has run for long, a single poll distinguishes a slow rank from a rank that
+// happens to have the longest sequences at the moment.
 //
 // Thread: any, no state. Cost: proportional to the histograms of the communicator's ranks.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_MEAN_LATENESS_H_
@@ -21,31 +21,34 @@
 namespace nccl_pulse {
 
 struct MeanLateness {
-  // Of each rank, in nanoseconds a call: how much less than the mean of all ranks it has waited.
-  // Empty: they cannot be compared.
+  // For each rank, in nanoseconds per call: how much less it has waited than the mean of all ranks.
+  // Empty if they cannot be compared.
   std::vector<double> of_rank;
-  double rounds = 0;  // of the job in which these calls were (rounds.h)
+  double rounds = 0;  // number of the job's rounds with these calls (rounds.h)
 };
 
-// `with_groups`: launches of several calls are exchanges with all ranks. `rounds`: of the job so
-// far.
+// `with_groups`: launches of several calls are exchanges of all ranks. `rounds`: the job's rounds
+// so far.
 MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with_groups,
                             uint64_t rounds);
 
-// What the timed calls of a communicator took, of each operation, size class and way of timing: in
-// so few numbers that they can travel, from the histograms that cannot.
+// UsualDurationsOf summarizes the durations of a communicator's timed calls, per operation, size
+// class and way of timing. Unlike the histograms, the summaries are small enough to be sent to
+// `pulse diagnose`.
 //
-// A call counts for no more than the longest of the shorter 98 % do: one wait of minutes for a
-// checkpoint is none of all the other calls' business, and in a mean it would be most of it.
+// A call counts at most as much as the 98th percentile: otherwise one wait of minutes for a
+// checkpoint would dominate the mean.
 //
-// Only operations that ranks are compared by: all wait for the last one. Thread: any, no state.
-// Cost: proportional to the histograms.
+// Includes only operations by which ranks are compared, in which all ranks wait for the last one.
+//
+// Thread: any, no state. Cost: proportional to the histograms.
 
-// Of a communicator. There are four operations, some sizes and two ways of timing.
+// Limit per communicator: four operations, some sizes, and two ways of timing.
 inline constexpr std::size_t kMostUsualDurations = 256;
 
-// In the order of kind, operation and size class. What came from another process is returned as it
-// is. Launches of several calls have size class -1: their parts differ.
+// Returns the summaries by kind, operation and size class. A snapshot that already has summaries,
+// from another process, keeps them. Launches of several calls have size class -1, because their
+// parts differ.
 std::vector<UsualDurationSnapshot> UsualDurationsOf(const CommunicatorSnapshot& communicator);
 
 }  // namespace nccl_pulse

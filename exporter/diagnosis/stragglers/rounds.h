@@ -1,12 +1,13 @@
-// How many calls of a communicator belong to one round of the job (a step of a training, a token of
-// a decoding). The calls of a round are late alike: with sequences of unequal length the rank with
-// the longest one comes last into the calls of all layers. So what happened in one round has
-// happened once, whatever the number of its calls.
+// RoundsOf counts the rounds of a job: training steps, or decoded tokens.
 //
-// A round is as long as it takes until the rarest collective of the process is called again. What
-// was called less than kMinRounds times, or as seldom as once in kMostCallsOfRound calls, is no
-// part of each round: it was to start, or to evaluate. Nor is what was called on communicators that
-// have ended, or have rested for kRestNs while others were used.
+// The calls of a round are not independent: if sequences differ in length, the rank with the
+// longest one arrives last at the calls of all layers. So an observation in one round counts once,
+// whatever the number of its calls.
+//
+// A round lasts until the rarest collective of the process is called again. Not counted are
+// collectives called less than kMinRounds times, or once in kMostCallsOfRound calls, which belong
+// to startup or evaluation. Also not counted are communicators that have ended, or have been unused
+// for kRestNs while others were used.
 //
 // Thread: any, no state. Cost: proportional to the kinds of calls of the process.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_ROUNDS_H_
@@ -26,7 +27,7 @@ inline constexpr int64_t kRestNs = 30'000'000'000;
 // Returns the rounds of a process since its start; 0: not known.
 uint64_t RoundsOf(const ProcessSnapshot& process);
 
-// The same, counted once for each process: its communicators ask one after the other.
+// Caches the rounds per process, because each of its communicators needs them.
 class RoundsOfProcesses {
  public:
   uint64_t Of(const ProcessSnapshot& process);
@@ -35,13 +36,13 @@ class RoundsOfProcesses {
   std::unordered_map<const ProcessSnapshot*, uint64_t> rounds_;
 };
 
-// Calls that are numbered as these: of this operation and size class; by kernel timing of any size;
-// or launches of several calls ("Grouped").
+// Returns the number of calls that share the numbering of `kind`: its operation and size class;
+// with kernel timing, all sizes; or launches of several calls ("Grouped").
 uint64_t CallsOfKind(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind);
 
-// Whether a share of `occasions` is more than chance would have it: that one of `candidates`, each
-// of which has `chance` to be it each time, is it so often is less likely than one in 100,000. By
-// Chernoff's bound, so rather less.
+// True if a share of `occasions` is too large for chance: if each of `candidates` has the
+// probability `chance` each time, one of them reaches this share with a probability below 1 in
+// 100,000. Uses Chernoff's bound, which is conservative.
 bool IsBeyondChance(double share, double chance, double occasions, double candidates);
 
 }  // namespace nccl_pulse

@@ -1,37 +1,39 @@
-// Stragglers: the rank for which the others of a communicator wait, call after call.
+// StragglerState finds stragglers: ranks for which the other ranks of a communicator wait, call
+// after call.
 //
-// A duration on the stream contains the wait for the other ranks, and all ranks time the same calls
-// (plugin/tracker/sampler.h). Calls are matched over the ranks by operation, size class and call
-// number. The rank with the shortest duration came last; the others waited for it as much longer as
-// their durations are. Only operations that no rank can leave before the last one has come are
-// compared: AllReduce, AllGather, ReduceScatter, AlltoAll. Launches of several calls are matched by
-// the launch's number. They are compared if the counts of all ranks show that each is an exchange
-// with all other ranks (exchange.h).
+// A duration on the stream includes the wait for other ranks, and all ranks time the same calls
+// (plugin/tracker/sampler.h). Calls are matched between ranks by operation, size class and call
+// number. The rank with the shortest duration arrived last, and the others waited for it. Only
+// operations that no rank can leave before the last one has arrived are compared: AllReduce,
+// AllGather, ReduceScatter, AlltoAll. Launches of several calls are matched by the launch's number,
+// if the counts of all ranks show that each launch is an exchange of all ranks (exchange.h).
 //
 //   loss of a call = mean of the others' durations - the shortest duration
 //
-// The rank that came last has caused the loss. Ranks that came together with it share the loss in
-// equal parts.
+// The loss is attributed to the last rank, or in equal parts to ranks that arrived together last.
 //
-// A launch in a CUDA graph is matched by the graph and the replay's number instead. In each graph
-// the first launch with stamps around it is compared. Each rank numbers its own graphs, so they are
-// compared only if all ranks have captured and follow the same number of graphs.
+// Launches in CUDA graphs are matched by graph and replay number. In each graph the first launch
+// with stamps around it is compared. Each rank numbers its own graphs, so they are compared only if
+// all ranks have captured, and follow, the same number of graphs.
 //
-// The loss is scaled to all calls: one in 2^n is timed. A rank keeps the last 32 timed calls, and
-// one call for each of the last 32 seconds (metrics/agreed_call.h): without the latter, endpoints
-// that are asked one after the other have no call in common if calls follow each other fast. The
-// losses of an interval never exceed the interval: one long wait does not stand for 2^n of its
-// kind. A launch in a graph stands for itself in all replays, not for the other launches.
+// Losses are scaled to all calls, because one in 2^n is timed. The losses of an interval never
+// exceed the interval, because one long wait must not stand for 2^n waits. A launch in a graph
+// stands for itself in all replays, not for other launches. A rank keeps the last 32 timed calls,
+// and one call for each of the last 32 seconds (metrics/agreed_call.h). Without the latter,
+// endpoints that are polled one after the other would have no common call if calls are frequent.
 //
-// A rank is called a straggler if it costs its peers more than kMinLoss of the time, it came last
-// into most late calls of the last half minute, and that is not chance. The calls of one round of
-// the job count as one chance (rounds.h): the rank with the longest sequences of a step comes last
-// into all calls of the step. So there must be enough rounds: either among these calls, or among
-// all calls ever timed, in whose mean the rank is late as well (mean_lateness.h). A call is late if
-// ranks waited more than kMinLateNs and more than a part of the mean: ranks wait for a slow rank in
-// the first call of a step, and come to the others in any order. A rank is no longer named once it
-// has been in time for so many calls and rounds that a slow rank would hardly have been, whatever
-// the half minute says. Ranks that are stages of a pipeline are not compared (rank_view.h).
+// A rank is a straggler if, over the last half minute, all of this holds:
+//   - its peers wait for it more than kMinLoss of the time;
+//   - it arrives last at most late calls;
+//   - chance is ruled out.
+//
+// Calls of one round of the job count once (rounds.h), because the rank with a step's longest
+// sequences arrives last at all calls of the step. So there must be enough rounds: among these
+// calls, or among all calls timed since the start, in whose mean the rank must also be late
+// (mean_lateness.h). A call is late if ranks waited longer than kMinLateNs and than a part of the
+// mean: they wait for a slow rank in the first call of a step, and arrive at its other calls in any
+// order. A rank is no longer named once it has been on time for more calls and rounds than a slow
+// rank plausibly would. Pipeline stages are not compared (rank_view.h).
 //
 // Thread: the server's.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_STRAGGLER_H_
@@ -52,7 +54,7 @@
 
 namespace nccl_pulse {
 
-// The ranks that are compared, in the order of the view, into which they point.
+// Returns the ranks to compare, in the order of the view. They point into the view.
 std::vector<const RankView*> LiveRanks(const CommunicatorView& view);
 
 double SumOfSquares(const std::vector<double>& numbers);
@@ -67,68 +69,69 @@ class HostsOfRanks {
 
  private:
   std::vector<std::size_t> host_;  // by rank
-  std::vector<double> ranks_;      // how many ranks each host has
+  std::vector<double> ranks_;      // number of ranks per host
 };
 
 class StragglerState {
  public:
-  // A call that is so much older counts e times less. With a scrape each 5 s, a rank that begins to
-  // be late is thus named within 30 s, also in a communicator of two ranks.
+  // Time constant: a call that is this much older counts 1/e as much. With a scrape every 5 s, a
+  // newly slow rank is named within 30 s, even in a communicator of two ranks.
   static constexpr double kWindowSeconds = 20;
-  // The window is longer, up to this, if it would have fewer calls than one look knows, or few
-  // rounds. Otherwise no rank would ever be named there.
+  // The window is extended up to this if it has few rounds, or fewer calls than a poll returns.
+  // Otherwise no rank would ever be named in such jobs.
   static constexpr double kMostWindowSeconds = 600;
   static constexpr double kRoundsOfWindow = 16;
-  // Steps that take longer are rare, and barriers of every hundred steps are not.
+  // Longest round. Longer steps are rare, but barriers once in a hundred steps are common.
   static constexpr double kMostRoundSeconds = 30;
-  // A rank is late in the mean of all calls by so many standard errors, over so many rounds.
+  // Least lateness in the mean of all calls, in standard errors.
   static constexpr double kMinErrors = 5;
-  // Few degrees of freedom take more: Student's distribution has tails that long.
+  // More is required with few degrees of freedom, because of the long tails of Student's
+  // distribution.
   static constexpr double kMoreErrors = 8;
   static constexpr double kMinMeanRounds = 10;
   static constexpr double kMinVariance = 0.25;
-  // In millions of rounds the least difference between ranks is no chance. So a rank is late in the
-  // mean by at least this part of its lateness now.
+  // Over millions of rounds any difference between ranks is significant. So the lateness in the
+  // mean must be at least this part of the present lateness.
   static constexpr double kMinPartOfNow = 0.2;
   static constexpr double kMinMatched = 16;
-  static constexpr double kMinLate = 8;          // matched calls that are late
+  static constexpr double kMinLate = 8;          // late matched calls
   static constexpr double kMinLoss = 0.02;       // seconds per second
   static constexpr uint64_t kMinLateNs = 20000;  // well above the events' own differences
   static constexpr double kMinLateShare = 0.65;
-  // It is enough for a rank that is late in the mean far more than any other: the ranks' work may
-  // differ from call to call so much that it is not the last in most calls.
+  // Share of late calls that suffices for a rank that is far later in the mean than any other: if
+  // work varies from call to call, it may not be the last in most calls.
   static constexpr double kMinShareOfMean = 0.35;
-  // Such a mean has so many rounds: in fewer, one long wait is far more than any other.
+  // Least number of rounds for that mean: in fewer rounds, one long wait would dominate.
   static constexpr double kMinRoundsAlone = 16;
-  // Then the squares of the ranks' differences in the mean are at most so many times those of now.
+  // In that case, the squares of the ranks' differences in the mean are at most this many times the
+  // present ones.
   static constexpr double kMostOfPast = 2;
-  // The next rank's lateness in the mean is at most this part of it.
+  // ... and the second latest rank's lateness in the mean is at most this part of the latest one's.
   static constexpr double kMostOfNext = 0.5;
-  // One look knows the last 32 calls of a communicator.
+  // Number of a communicator's calls in one poll.
   static constexpr double kMostOfOneLook = 32;
-  // Where rounds are not known, so many exchanges are treated as one round.
+  // Exchanges treated as one round if rounds are not known.
   static constexpr double kExchangesOfRound = 4;
-  // With so many rounds known, more of them do not change who is named.
+  // Number of rounds from which more rounds do not change the result.
   static constexpr double kEnoughRounds = 32;
-  // A late call loses at least this part of the mean loss: ranks differ by less even if none is
-  // late.
+  // Least loss of a late call, as a part of the mean loss: healthy ranks differ by less.
   static constexpr double kMinPartOfMean = 0.2;
-  // No call adds more than so many means to the mean. Otherwise no other call would be late for
-  // minutes after one wait of minutes (a checkpoint, a hang that ended).
+  // Limit of a call's contribution to the mean, in means. Otherwise, after one wait of minutes (a
+  // checkpoint, an ended hang), no call would count as late for minutes.
   static constexpr double kMostMeans = 100;
-  // It is over when so many late calls have failed to come, at the rate at which they came before.
+  // A straggler is over when this many late calls are missing, at their previous rate.
   static constexpr double kMissingLate = 8;
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
 
-  // Counts what is new. The view is of this object's communicator.
+  // Counts new calls. `view`: of this object's communicator.
   void Update(const CommunicatorView& view, int64_t now_realtime_ns, RoundsOfProcesses* rounds_of);
-  // Returns one rank, or all ranks of one host if there are several.
+  // Returns the straggler: one rank, or all ranks of one host if there are several hosts.
   std::optional<Straggler> Find(const CommunicatorView& view) const;
-  // Returns a rank that Find may name after some more calls: the rank, or its host, comes last into
-  // most of the few calls that are known.
+  // Returns a rank that Find may name after more calls: the rank, or its host, arrives last at most
+  // of the few known calls.
   std::optional<LateRank> FindPerhaps(const CommunicatorView& view) const;
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
-  // Another rank has caused what the others waited for this rank since the update before.
+  // Removes the rank's losses since the previous update, because another rank has caused them.
   void Forgive(int32_t rank);
 
  private:
@@ -138,7 +141,7 @@ class StragglerState {
     uint32_t last_call = 0;
     int64_t last_end_ns = 0;
     bool has_last = false;
-    uint64_t timed = 0;  // the least of the ranks' numbers of timed calls, at the last match
+    uint64_t timed = 0;  // smallest number of timed calls of a rank, at the last match
   };
   struct OfRank {
     double total_seconds = 0;      // ever
@@ -152,7 +155,7 @@ class StragglerState {
     int64_t init_realtime_ns = 0;
   };
 
-  // Sums over the last calls; older calls count less.
+  // Sums over recent calls; older calls count less.
   struct Window {
     double observed = 0;  // seconds
     double matched = 0;   // calls
@@ -192,27 +195,27 @@ class StragglerState {
   void Attribute(const std::vector<const RankView*>& ranks, const std::vector<Seen>& seen,
                  double shrink, std::vector<Match>* matches);
   double WindowSeconds() const;
-  // Says whether a late rank has come in time since.
+  // True if a late rank has since been on time.
   bool IsInTimeAgain(const OfRank& of) const;
   std::optional<Straggler> FindHost(const CommunicatorView& view,
                                     const std::vector<const RankView*>& ranks) const;
-  // Without a text; nothing if `these`, one of `candidates` with this sum, are not to be named.
+  // Returns the straggler without its text, or nothing if the rank or host (one of `candidates`) is
+  // not to be named.
   std::optional<Straggler> Judge(const OfRank& of, double candidates, const CommunicatorView& view,
                                  const std::vector<const RankView*>& ranks,
                                  const std::vector<std::size_t>& these) const;
   double Rounds(const CommunicatorView& view) const;
-  // Says whether these came last into this share of the late calls by more than chance. `these`:
-  // indices of one rank, or of a host's ranks, one of `candidates`. `late_seconds`: theirs in the
-  // window.
+  // True if a rank or host, one of `candidates`, arrived last at this share of the late calls by
+  // more than chance. `these`: indices of its ranks. `late_seconds`: their losses in the window.
   bool AreLate(double share, double candidates, const CommunicatorView& view,
                const std::vector<const RankView*>& ranks, const std::vector<std::size_t>& these,
                double late_seconds) const;
-  // Says the same for the mean of all calls. `are_alone`: no others may be nearly as late.
+  // True if the same holds for the mean of all calls. `are_alone`: no others may be nearly as late.
   bool AreLateInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
                      const std::vector<std::size_t>& these, double late_seconds,
                      bool are_alone) const;
-  // Returns the part of a round that each of these late calls stands for, by when it ended. The
-  // calls of one round stand for equal parts of it.
+  // Returns the part of a round that each late call counts for, by the times of their ends. The
+  // calls of one round count for equal parts of it.
   std::vector<double> PartsOfRounds(std::vector<int64_t> late_ends_ns);
 
   uint64_t matches_ = 0;           // calls compared so far
@@ -222,8 +225,8 @@ class StragglerState {
   int64_t updated_realtime_ns_ = 0;
   Window window_;
   double mean_loss_ = 0;      // seconds for a call, in the last window with enough calls
-  uint64_t rounds_ = 0;       // how many the first rank's process has had since its start
-  double round_ns_ = 0;       // how long one takes; 0: not known
+  uint64_t rounds_ = 0;       // of the first rank's process, since its start
+  double round_ns_ = 0;       // duration of a round; 0: not known
   int64_t last_late_ns_ = 0;  // when the last late call ended
 };
 

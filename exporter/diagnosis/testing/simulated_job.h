@@ -1,5 +1,5 @@
-// A job in simulated time, as the processes of a node would have measured it: for the tests of the
-// diagnosis. Minutes take milliseconds.
+// SimulatedJob is a job in simulated time, as the processes of a node would have measured it, for
+// tests of the diagnosis. Minutes take milliseconds.
 #ifndef EXPORTER_DIAGNOSIS_TESTING_SIMULATED_JOB_H_
 #define EXPORTER_DIAGNOSIS_TESTING_SIMULATED_JOB_H_
 
@@ -21,7 +21,7 @@ inline constexpr int64_t kStart = 1760000000 * kSecond;
 
 class SimulatedJob {
  public:
-  // One process for each rank of the job.
+  // `processes`: one per rank of the job.
   explicit SimulatedJob(int processes) : processes_(processes) {
     for (int i = 0; i < processes; ++i) {
       processes_[i].pid = 100 + i;
@@ -35,7 +35,7 @@ class SimulatedJob {
   int64_t now() const { return now_; }
   ProcessSnapshot& process(int index) { return processes_[index]; }
 
-  // The members become ranks 0, 1, ... of it.
+  // Adds a communicator; `members` become its ranks 0, 1, ...
   void AddCommunicator(uint64_t id, std::vector<int> members, int nranks = 0, int nnodes = 1) {
     for (std::size_t rank = 0; rank < members.size(); ++rank) {
       CommunicatorSnapshot communicator;
@@ -64,7 +64,7 @@ class SimulatedJob {
     }
   }
 
-  // One rank calls and launches; it stays in flight until Complete.
+  // Makes a call of one rank, in flight until Complete.
   void Launch(uint64_t id, int rank, const std::string& op, int size_class = 4) {
     CommunicatorSnapshot& communicator = Of(id, rank);
     ++CallsOf(&communicator, op, size_class)->calls;
@@ -79,7 +79,7 @@ class SimulatedJob {
     communicator.unreported_since_realtime_ns = 0;
   }
 
-  // One rank calls, and NCCL reports no launch for it.
+  // Makes a call of one rank whose launch is not reported.
   void Call(uint64_t id, int rank, const std::string& op, int size_class = 4) {
     CommunicatorSnapshot& communicator = Of(id, rank);
     ++CallsOf(&communicator, op, size_class)->calls;
@@ -89,7 +89,7 @@ class SimulatedJob {
     communicator.unreported_since_realtime_ns = now_;
   }
 
-  // One rank calls an operation that NCCL reports, and the call makes nothing: it failed, say.
+  // Makes a call without effect, such as a failed one, of an operation that NCCL reports.
   void Fail(uint64_t id, int rank, const std::string& op, int size_class = 4) {
     CommunicatorSnapshot& communicator = Of(id, rank);
     ++CallsOf(&communicator, op, size_class)->calls;
@@ -105,7 +105,7 @@ class SimulatedJob {
     communicator.last_completion_realtime_ns = now_;
   }
 
-  // All ranks call; each arrives so much after now, and all end `work_ns` after the last.
+  // Makes a call of all ranks. `arrivals_ns`: after now. All end `work_ns` after the last arrival.
   void Collective(uint64_t id, const std::string& op, const std::vector<int64_t>& arrivals_ns,
                   int64_t work_ns, int size_class = 4) {
     const int64_t last_ns = *std::max_element(arrivals_ns.begin(), arrivals_ns.end());
@@ -143,7 +143,7 @@ class SimulatedJob {
     return &communicator->calls.back();
   }
 
-  // If it is one of the sample: the same calls on all ranks, where the exponents are the same.
+  // Times the call if it is sampled: the same calls on all ranks with the same exponent.
   void Time(uint64_t id, int rank, const std::string& op, int size_class, int64_t duration_ns,
             int64_t end_ns) {
     CommunicatorSnapshot& communicator = Of(id, rank);
@@ -186,12 +186,13 @@ class SimulatedJob {
   int64_t now_ = kStart;
 };
 
-// A wait of Launch's usual size that went on, and that still is a measure.
+// Returns an earlier wait in a call of Launch's default size, which ended with progress and still
+// counts.
 inline LongestWaitSnapshot WaitedBefore(const std::string& op, uint64_t ns) {
   return {op, 4, ns, kStart + 1000000 * kSecond};
 }
 
-// Two ranks: the process of rank 0 was killed, and that of rank 1 has been stopped for 60 s.
+// Returns a job of two ranks: rank 0's process was killed, rank 1's has been stopped for 60 s.
 inline SimulatedJob LostAndStoppedJob(uint64_t id) {
   SimulatedJob job(2);
   job.AddCommunicator(id, {0, 1});

@@ -1,4 +1,5 @@
-// The rules for arrows, for one communicator each. arrows.cc says which of them apply.
+// The rules that add arrows to the graph of waits, each for one communicator. arrows.cc decides
+// which rules apply. Parameters: `i`, index of the communicator's view; `at`, index of a member.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_ARROW_RULES_H_
@@ -14,33 +15,34 @@ namespace nccl_pulse {
 
 // ---- call_arrows.cc: collectives
 
-// The rank's oldest call in flight, else its last one.
+// Returns the number of the rank's oldest collective in flight, or else of its last one.
 uint64_t FrontOf(const Member& each);
-// The collective that it waits in. Completions may be known late, but in dumps: what an idle rank has
-// called, and so completed, is not what the others wait in.
+// Returns the number of the collective in which the rank waits. Completions may be known late,
+// except in dumps: an idle rank has completed its calls there, so the others don't wait in them.
 uint64_t NumberOf(const ViewWaits& waits, const Member& each);
-// It waits in a collective, and which one is known.
+// True if the rank waits in a collective that is known.
 bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each);
-// Last of all rules: from the calls to the ranks that have not come.
+// Adds arrows from calls to the ranks that have not arrived. Call after all other rules.
 void AddCalls(GraphBuilder& graph);
 
 // ---- peer_arrows.cc: Send and Recv
 
 void AddPeers(GraphBuilder& graph, std::size_t i);
-// Of two ranks, each Send of one is the other's Recv.
+// Adds arrows in a communicator of two ranks, where each Send of one rank is a Recv of the other.
 void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at);
 
-// ---- inside_nccl_arrows.cc: hosts that have called and launched nothing
+// ---- inside_nccl_arrows.cc: hosts that have called without a launch
 
 void AddInsideNccl(GraphBuilder& graph, std::size_t i);
 void AddUnreported(GraphBuilder& graph, std::size_t i);
-// False: all have joined, or that is not known.
+// Adds arrows in a communicator that is being created. Returns false if all ranks have joined, or
+// if it is not known who has.
 bool AddBeingMade(GraphBuilder& graph, std::size_t i);
 
 // ---- replay_arrows.cc: CUDA graphs, and communicators whose calls are not all counted
 
 void AddReplays(GraphBuilder& graph, std::size_t i);
-// Arrows of the GPU of member `at`. `behind_beside_graphs` is filled once for a communicator.
+// Adds arrows of a member's GPU. `behind_beside_graphs` is computed once per communicator.
 void AddNotComparable(GraphBuilder& graph, std::size_t i, std::size_t at,
                       std::optional<Ranks>* behind_beside_graphs);
 

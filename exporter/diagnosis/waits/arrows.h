@@ -1,18 +1,18 @@
-// Builds the graph of waits from what is known of each rank.
+// BuildWaits builds the graph of waits (graph.h) from the facts about each rank.
 //
-//   rule                                                     arrows
-//   a GPU inside a collective waits for all                  to the call, and from it to each rank that
-//                                                            has not come: to its host if it has not
-//                                                            called, to its GPU if it has not begun
-//   a GPU inside a Send or Recv                              to the peer without the matching call
-//   a GPU that has not begun                                 to what its GPU works on before; without
-//                                                            such work it is a root
-//   a host inside NCCL                                       to the ranks that have not come
-//   a host outside NCCL with work of its own in flight       to that work: it may wait for it
+//   actor                                          its arrows
+//   GPU inside a collective                        to the call, and from the call to each rank that
+//                                                  has not arrived: to its host if it has not called,
+//                                                  to its GPU if it has not begun
+//   GPU inside a Send or Recv                      to the peer without the matching call
+//   GPU that has not begun a launch                to earlier work on this GPU; a root if there is
+//                                                  none
+//   host inside NCCL                               to the ranks that have not arrived
+//   host outside NCCL with its own work in flight  to that work: it may wait for it
 //
-// A cause is older than its effect: an event (the end of a process, a stop, a driver's error) is a root
-// only for waits that began before it or shortly after (kCauseSlackNs). Whoever ended later is judged by
-// what it did until then.
+// A cause precedes its effect. So an event (the end of a process, a stop, a driver's error) is a
+// root only for waits that began after it, or at most kCauseSlackNs before it. A process that ended
+// later is judged by what it did until then.
 //
 // Thread: any, no state. Cost: linear in the ranks, and in those that have not come to a call.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_ARROWS_H_
@@ -30,26 +30,30 @@
 
 namespace nccl_pulse {
 
-// How many times the threshold, and how long at least, a GPU may be behind work of its own until that
-// counts as a stall.
+// How long a GPU may be behind its own earlier work before this counts as a stall: this many times
+// the threshold, and at least this time.
 inline constexpr int64_t kQueuedFactor = 6;
 inline constexpr int64_t kLeastQueuedNs = 60000000000;
 
-// Communicators of a process that are searched for one whose work is not seen, for a sentence.
+// Limit of the search for a process' communicator with unseen work, for a sentence.
 inline constexpr std::size_t kMostSearched = 64;
 
 struct ViewWaits {
   CommunicatorFacts facts;
   std::vector<Member> members;  // in the order of the view's ranks
-  std::vector<uint32_t> gpus;   // actor of each member, kNoActor: nothing is in flight
+  std::vector<uint32_t> gpus;   // actor of each member; kNoActor: no work in flight
   std::optional<Mismatch> mismatch;
-  Ranks absent;  // of a communicator being created: who has not joined, where that is known
+  Ranks absent;  // in a communicator being created: ranks known not to have joined
   bool is_being_made = false;
-  bool is_left = false;            // a rank ended, and others have aborted it since and gone on
-  bool has_backlog = false;        // its launches may end unseen, far behind: nothing is a hang yet
-  bool is_beyond_limit = false;    // work of one of its ranks is not followed: the GPU has too much
-  bool has_known_replays = false;  // how far its ranks are in CUDA graphs is known
-  // Ranks that have not called what one rank alone has called, and may have finished without them.
+  bool is_left =
+      false;  // a rank ended, and others have since aborted the communicator and continued
+  bool has_backlog =
+      false;  // the ends of its launches may be seen late, so it does not count as a hang yet
+  bool is_beyond_limit =
+      false;  // some work of a rank is not followed, because its GPU has too much in flight
+  bool has_known_replays = false;  // the ranks' progress in CUDA graphs is known
+  // Ranks that have not made a call that only one rank has made, and may have finished without
+  // them.
   Ranks behind_one;
 };
 inline constexpr uint32_t kNoActor = UINT32_MAX;

@@ -1,4 +1,5 @@
-// The findings of the graph of waits for each job: the roots that remain, in the order of their stands.
+// FindWaits reads the graph of waits, and returns each job's findings: the remaining roots, in the
+// order of their stands (graph.h).
 //
 // Thread: any, no state. Points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_FINDING_H_
@@ -17,43 +18,44 @@
 
 namespace nccl_pulse {
 
-// The others wait for these actors, or for one of them. All have one stand.
+// The others wait for these actors, or for one of them. All have the same stand.
 struct NamedRoots {
   Stand stand{};
   std::vector<uint32_t> actors;
-  std::vector<uint32_t> followed;  // events of the same kind that came later
+  std::vector<uint32_t> followed;  // later events of the same kind
 };
-// Each waits for the next.
+// Actors in a circle, each waiting for the next.
 struct CircleOfWaits {
-  std::vector<uint32_t> actors;  // hosts, GPUs and calls in turn
+  std::vector<uint32_t> actors;  // hosts, GPUs and calls, in order
 };
-// The ranks of one communicator called different things as the same call.
+// The ranks of one communicator made different calls with the same number.
 struct DifferentCalls {
   std::size_t view = 0;
 };
-// All ranks are inside the same call, as far as they are known.
+// All known ranks are inside the same call.
 struct NoProgress {
   std::size_t view = 0;
   bool is_in_replay = false;
 };
-// GPUs are behind work that isn't NCCL's, and nobody is known to wait for them in NCCL.
+// GPUs are behind work other than NCCL's, and no rank is known to wait for them in NCCL.
 struct QueuedWaits {
   std::size_t view = 0;
 };
 struct CannotTell {
   std::size_t view = 0;
-  bool is_posted = false;  // a circle, of work that may have been posted ahead
+  bool is_posted = false;  // a circle through work that may have been posted ahead
 };
 
 struct Finding {
   std::variant<NamedRoots, CircleOfWaits, DifferentCalls, NoProgress, QueuedWaits, CannotTell> what;
-  // Communicators whose ranks wait directly for what is found, in order.
+  // Communicators whose ranks wait directly for the finding, in order.
   std::vector<std::size_t> views;
-  int64_t since_ns = 0;  // since when the first of these ranks has waited
-  // The least that each of the waiting ranks has waited before in such a call, and then gone on.
+  int64_t since_ns = 0;  // begin of the longest wait of these ranks
+  // The shortest, over the waiting ranks, of their longest earlier waits in such a call that ended
+  // with progress.
   uint64_t longest_wait_before_ns = 0;
-  bool can_end = false;   // it may be usual: what is found is no death, no mismatch ...
-  bool is_usual = false;  // usual_wait.h: in each of these communicators
+  bool can_end = false;   // it may be usual: it is no ended process, no mismatch ...
+  bool is_usual = false;  // it is usual in each of `views` (usual_wait.h)
 };
 
 template <typename T>
@@ -63,10 +65,10 @@ const T* Get(const Finding& finding) {
 
 struct JobFindings {
   std::vector<std::size_t> views;  // of the job
-  std::vector<Finding> findings;   // empty: nothing is found to hang
+  std::vector<Finding> findings;   // empty: no hang
 };
 
-// One entry for each job: communicators that share processes, whatever job ids say.
+// Returns one entry per job. A job is communicators that share processes, whatever job IDs say.
 std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, const Waits& waits,
                                    int64_t now_realtime_ns);
 

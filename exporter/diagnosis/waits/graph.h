@@ -1,13 +1,14 @@
-// One graph of who waits for whom, over all communicators.
+// WaitGraph is the graph of waits over all communicators.
 //
-//   actors   each host thread (a process on one GPU), each launch in flight on a GPU, each call in
-//            which ranks meet, and each event after which a process does nothing more
-//   stands   what an actor was last known to do (the enum below)
-//   arrows   A can't go on before B does its part
-//   roots    from all that have waited for long, along the arrows, to those that wait for nobody
+//   actors   host threads (a process on one GPU), launches in flight on a GPU, calls in which ranks
+//            meet, and events after which a process does nothing more
+//   stands   what an actor was last known to do (enum Stand)
+//   arrows   A ──► B: A can't continue before B does its part
+//   roots    actors without arrows, found by following the arrows from all actors that have waited
+//            for long
 //
-// A verdict is what is left: if several roots are, the order of the enum Stand says which one may be
-// what the others wait for.
+// The verdict is about the root. If several roots remain, the order of the enum Stand decides which
+// one the others may be waiting for.
 //
 //   GPU in AllReduce #106 ──► call #106 ──► host of rank 2, which has not called it
 //                                      └──► GPU of rank 3, which has launched and not begun it
@@ -28,34 +29,34 @@
 
 namespace nccl_pulse {
 
-// The last known state of an actor. Of several roots the first in this order is named: an actor may
-// wait, in ways that nobody sees, for one with an earlier stand, and not for one with a later stand.
+// The last known state of an actor. If there are several roots, the first in this order is named:
+// an actor may have an invisible wait for an actor with an earlier stand, but not with a later one.
 enum class Stand : uint8_t {
-  kMismatched,    // ranks called different things as the same call
+  kMismatched,    // ranks made different calls with the same number
   kFailed,        // the driver reports an error from which the context does not recover
-  kGone,          // the process has ended while it owed something
-  kStopped,       // the process does not run
+  kGone,          // the process ended while others waited for it
+  kStopped,       // the process is stopped
   kLeft,          // finalized or aborted the communicator while it owed a call
   kExiting,       // the process is in exit() and owes a call
-  kBehindOwn,     // the GPU has not begun what it launched, and is behind work that isn't NCCL's
+  kBehindOwn,     // the GPU has not begun a launch, and is behind work other than NCCL's
   kAlone,         // the GPU is inside a call of a communicator without other ranks
-  kInsideNccl,    // the host has called and launched nothing: it is inside NCCL
+  kInsideNccl,    // the host is inside NCCL: it has called, but not launched
   kIdleGpu,       // the GPU runs nothing while others are busy in CUDA graphs
   kBehindReplay,  // behind the others in replays of CUDA graphs
-  kNotJoined,     // has not come to a communicator that others create
+  kNotJoined,     // has not joined a communicator that others create
   kOutside,       // the host is outside NCCL and has not called
   kUnseen,        // nothing is known of the rank
-  kUnknown,       // what would tell whether it waits can't be seen
+  kUnknown,       // not visible whether it waits
   kInside,        // inside a call, like all others of it
   kMoving,        // makes progress
 };
 
-// How sure an arrow is.
+// How certain an arrow is.
 enum class Sure : uint8_t {
-  kMust,    // a fact: without the other's part it can't go on
+  kMust,    // a fact: it can't continue without the other's part
   kMay,     // a host with work in flight may wait for it
-  kPosted,  // that work may have been posted ahead, with the host elsewhere
-  kUnsure,  // whether it waits there is not known: work on another GPU, perhaps, or a call that it may have left
+  kPosted,  // as kMay, but the work may have been posted ahead while the host is elsewhere
+  kUnsure,  // not known: the work may be on another GPU, or the call may be over
   kPerhaps,  // one of several peers
 };
 
@@ -71,13 +72,13 @@ inline constexpr std::size_t kNoView = SIZE_MAX;
 struct Actor {
   ActorKind kind{};
   Stand stand{};
-  int64_t since_ns = 0;            // when it came to its stand, 0: not known
+  int64_t since_ns = 0;            // when it entered its stand; 0: not known
   std::size_t view = kNoView;      // index; of hosts and events: none
   const RankView* rank = nullptr;  // of a host: one of its ranks; null: of calls and unseen ranks
   uint64_t number = 0;    // of a call, among the collectives; 0: Send and Recv, or a replay
-  bool is_start = false;  // it has waited for longer than the threshold
+  bool is_start = false;  // has waited for longer than the threshold
   bool is_queued_start =
-      false;  // so has this GPU, and it hasn't begun: a start after kQueuedFactor
+      false;  // a GPU waiting that long to begin: is_start after kQueuedFactor times that
   std::vector<Arrow> arrows{};
 };
 
@@ -90,7 +91,7 @@ struct WaitGraph {
   }
   void Point(uint32_t from, uint32_t to, Sure sure) {
     if (from == to) return;
-    // A call has an arrow to each rank that has not come, once: there may be thousands.
+    // A call has one arrow to each rank that has not arrived. There may be thousands.
     std::vector<Arrow>& arrows = actors[from].arrows;
     if (actors[from].kind != ActorKind::kCall) {
       for (Arrow& arrow : arrows) {
@@ -103,17 +104,19 @@ struct WaitGraph {
   }
 };
 
-// A set of actors without a way out: one that waits for nobody, or several that wait for each other.
+// A set of actors without an arrow out of it: an actor that waits for none, or several that wait
+// for each other.
 struct Root {
   std::vector<uint32_t> actors;
-  bool is_perhaps = true;      // reached by kPerhaps arrows alone, at best
-  bool is_waited_for = false;  // by another actor, in NCCL
+  bool is_perhaps = true;      // every path to it has a kPerhaps arrow
+  bool is_waited_for = false;  // another actor waits for it in NCCL
 };
 
-// From all starts. Cost: linear in the arrows.
+// Returns the roots reachable from actors with is_start. Cost: linear in the arrows.
 std::vector<Root> FindRoots(const WaitGraph& graph);
 
-// The shortest circle among `actors` whose arrows are at least as sure as `least`, empty: none.
+// Returns the shortest circle among `actors` with arrows at least as certain as `least`; empty if
+// none.
 std::vector<uint32_t> ShortestCircle(const WaitGraph& graph, const std::vector<uint32_t>& actors,
                                      Sure least);
 

@@ -1,4 +1,5 @@
-// The graph of waits while it is drawn: its actors, and what every rule for arrows asks of them.
+// GraphBuilder holds the graph of waits while it is built, and the facts about actors that the
+// rules for arrows (arrow_rules.h) need.
 //
 // Thread: any. Points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_GRAPH_BUILDER_H_
@@ -18,32 +19,34 @@
 
 namespace nccl_pulse {
 
-// Work in flight on one GPU, and communicators in which others wait for one host, that are followed. Jobs
-// have a few; an endpoint can make up any number.
+// Limit of followed work per GPU, and of communicators in which others wait for a host. Jobs have a
+// few, but a hostile endpoint can report any number.
 inline constexpr std::size_t kMostFollowed = 32;
 
 struct MemberPlace {
   std::size_t view, at;
 };
 
-// A thread of a process on one GPU.
+// A host thread: a process on one GPU.
 struct HostPlace {
   uint32_t host = kNoActor;
   uint32_t event = kNoActor;
-  bool is_gpu_sure = true;      // false: its communicators may be on several GPUs
-  bool has_ended_wait = false;  // a member ended or was aborted while it waited
+  bool is_gpu_sure = true;      // false if its communicators may be on several GPUs
+  bool has_ended_wait = false;  // a member ended, or was aborted, during a wait
   std::vector<MemberPlace> members;
-  std::vector<std::size_t> owes_in;  // views in whose calls others wait for this host
-  // Members in flight, the oldest first, and members with unseen work: kMostFollowed at most of each.
+  std::vector<std::size_t> owes_in;  // views with calls in which others wait for this host
+  // Members with work in flight, oldest first, and members with unseen work; at most kMostFollowed
+  // of each.
   std::vector<MemberPlace> busy, unseen;
-  // The first launch of a member that has completed something a moment ago.
+  // The oldest launch of a member that has completed work recently.
   int64_t first_moving_ns = INT64_MAX;
-  int64_t last_live_ns = 0;  // when a live member was made, or launched last
+  int64_t last_live_ns = 0;  // last launch, or creation, of a live member
 };
 
 class GraphBuilder {
  public:
-  // Has all hosts, and all launches in flight. The rules add the other actors when they point to them.
+  // Adds all hosts, and all launches in flight. Rules add the other actors when an arrow points to
+  // them.
   GraphBuilder(const std::vector<CommunicatorView>& views, int64_t hang_after_ns, int64_t now_ns);
   Waits Take() { return std::move(waits_); }
 
@@ -51,7 +54,8 @@ class GraphBuilder {
   int64_t now_ns() const { return now_ns_; }
   int64_t Age(int64_t since_ns) const { return since_ns == 0 ? 0 : ElapsedNs(now_ns_, since_ns); }
   bool IsLong(int64_t since_ns) const { return since_ns != 0 && Age(since_ns) >= hang_after_ns_; }
-  // Long enough to be followed: two that wait for each other did not begin at the same time.
+  // True if a wait is long enough to be followed: half of the threshold, because ranks that wait
+  // for each other don't begin at the same time.
   bool IsHalf(int64_t since_ns) const {
     return since_ns != 0 && Age(since_ns) >= hang_after_ns_ / 2;
   }
@@ -61,9 +65,10 @@ class GraphBuilder {
   const CommunicatorView& view(std::size_t i) const { return views_[i]; }
   ViewWaits& waits(std::size_t i) { return waits_.views[i]; }
   const Member& member(const MemberPlace& at) const { return waits_.views[at.view].members[at.at]; }
-  // A launch is one exchange of all ranks, so launches are compared like collectives.
+  // True if each launch is one exchange of all ranks, so that launches are compared like
+  // collectives.
   bool counts_launches(std::size_t i) const { return counts_launches_[i]; }
-  // All ranks that are seen wait, and others should be here.
+  // True if all seen ranks wait, and further ranks are expected.
   bool DoAllSeenWait(std::size_t i) const;
 
   const std::vector<HostPlace>& places() const { return places_; }
@@ -71,9 +76,9 @@ class GraphBuilder {
   const std::vector<std::size_t>& PlacesOf(const ProcessSnapshot* process) const {
     return places_of_.at(process);
   }
-  // It waited on another communicator when this one was aborted.
+  // True if the rank was waiting on another communicator when this one was aborted.
   bool WaitedAnywhere(const RankView& rank) { return PlaceOf(rank).has_ended_wait; }
-  // Others wait in a call of that communicator for the rank's host.
+  // Notes that others wait for the rank's host in a call of this communicator.
   void Owe(const RankView& rank, std::size_t view);
 
   Actor& actor(uint32_t id) { return waits_.graph.actors[id]; }
@@ -90,7 +95,7 @@ class GraphBuilder {
     return OfView(view, ActorKind::kUnseen, Stand::kUnseen, &unseen_);
   }
   const std::map<uint64_t, uint32_t>& calls(std::size_t view) const { return calls_[view]; }
-  // A GPU that is not known to have begun counts as inside the call.
+  // Treats a GPU as inside its call although it is not known to have begun.
   void TakeForBegun(uint32_t gpu, const Member& each);
 
  private:
@@ -113,13 +118,13 @@ class GraphBuilder {
   std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
   std::unordered_map<const RankView*, std::size_t> place_of_;
   std::unordered_map<const RankView*, uint32_t> left_;
-  // Of each view:
+  // By view:
   std::vector<bool> counts_launches_;
-  std::vector<std::map<uint64_t, uint32_t>> calls_;  // by number
+  std::vector<std::map<uint64_t, uint32_t>> calls_;  // by the call's number
   std::vector<uint32_t> unseen_, unknown_;
 };
 
-// An event early enough to be the cause of a wait that began then.
+// Returns the rank's last event if it is early enough to be the cause of a wait that began then.
 std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns);
 
 }  // namespace nccl_pulse

@@ -1,10 +1,9 @@
-// Finds hangs, and the rank that the others of a communicator wait for, as far as the counts of the
-// processes prove it.
+// FindHangs finds hangs, and the ranks that block them if the processes' counts prove it.
 //
-//   facts      communicator_facts.h, facts/: what each rank is known to have done
-//   waits      waits/arrows.h and graph.h: who waits for whom, over all communicators
-//   findings   waits/finding.h: the roots, for each job; waits/stall.h: of each communicator
-//   words      waits/sentences.h
+//   facts      facts/communicator_facts.h: what each rank is known to have done
+//   waits      waits/arrows.h, graph.h: the graph of waits over all communicators
+//   findings   waits/finding.h: the roots of each job; waits/stall.h: the finding of each communicator
+//   words      waits/sentences.h: the findings as sentences
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_HANG_H_
@@ -25,7 +24,8 @@ struct WaitsOfCommunicator {
   std::string note;  // see CommunicatorDiagnosis
 };
 
-// One entry for each view. `hang_after_ns`: the threshold of each view, the same for all views of a job.
+// Returns one entry per view. `hang_after_ns`: threshold of each view, equal for all views of a
+// job.
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
                                            const std::vector<int64_t>& hang_after_ns,
                                            int64_t now_realtime_ns);

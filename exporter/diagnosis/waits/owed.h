@@ -1,4 +1,5 @@
-// The calls that the suspects of a stall have not made: by operation and size, or with a peer.
+// FindOwed finds the calls that the suspects of a stall have not made: by operation and size, or by
+// peer.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_OWED_H_
@@ -8,7 +9,8 @@
 
 namespace nccl_pulse {
 
-// Fills in `owed`, `before`, `last`, `peers`, `peer_op` and `is_exchange`, and `op` where it is one.
+// Sets `owed`, `before`, `last`, `peers`, `peer_op` and `is_exchange`. Sets `op` if the calls have
+// only one operation.
 void FindOwed(Stall* stall);
 
 }  // namespace nccl_pulse

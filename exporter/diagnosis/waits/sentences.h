@@ -1,5 +1,5 @@
-// A stall in English: one or two sentences for an engineer at three in the morning. Each clause states a
-// fact that was checked.
+// Words a stall in one or two sentences for an engineer at three in the morning. Each clause states
+// a checked fact.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_SENTENCES_H_
@@ -13,14 +13,14 @@ namespace nccl_pulse {
 
 std::string StallWords(const Stall& stall);
 
-// "Recv from rank 1": the call that the suspects have not made; "": there are several.
+// Returns the call that the suspects have not made, such as "Recv from rank 1". "": several calls.
 std::string MissingPeerCall(const Stall& stall);
 
-// GPUs that have not begun what they launched, and that nobody is known to wait for. `with_elsewhere`:
-// also where they may wait unseen.
+// Returns sentences about GPUs that have not begun their launches, and for which no rank is known
+// to wait. `with_elsewhere`: adds where they may have an unseen wait.
 std::string QueuedWords(const Stall& queued, bool with_elsewhere);
 
-// One rank has made calls that the others have not, and may have finished them.
+// Returns a sentence about calls that only one rank has made, and may have finished.
 std::string AheadWords(const Ranks& behind, const RankView& ahead, const Calls& calls);
 
 }  // namespace nccl_pulse

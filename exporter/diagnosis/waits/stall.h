@@ -1,5 +1,5 @@
-// The finding about one communicator whose ranks wait: the part of the job's finding that concerns it, as
-// data. words.h puts it into sentences.
+// Stall is the part of a job's finding that concerns one communicator, as data. sentences.h words
+// it.
 //
 // Thread: plain data; points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_STALL_H_
@@ -19,11 +19,11 @@
 
 namespace nccl_pulse {
 
-// A Send or Recv that a rank waits in, and the peer that has not made the matching call.
+// A Send or Recv in which a rank waits, and the peer that has not made the matching call.
 struct PeerOwes {
   const RankView* rank = nullptr;
   const RankView* peer = nullptr;
-  bool sends = false;  // the rank does; else it receives
+  bool sends = false;  // the rank sends; false: it receives
 };
 
 struct Stall {
@@ -35,32 +35,32 @@ struct Stall {
   int64_t since_ns = 0;
   std::string op;
   Ranks suspects;  // in the order of the view
-  Ranks waiting;   // without suspects
-  Ranks victims;   // ended or aborted after they had begun to wait
-  Ranks followed;  // events of the same kind that came after the suspects'
+  Ranks waiting;   // not including suspects
+  Ranks victims;   // waiting ranks that ended, or aborted
+  Ranks followed;  // ranks with a later event of the same kind as the suspects'
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
 
-  Calls owed;                   // by the suspects, where calls are compared
-  Calls before;                 // how often they have called these kinds
-  Calls last;                   // their last call, if its operation is owed, too
+  Calls owed;                   // calls that the suspects have not made, if calls are compared
+  Calls before;                 // the suspects' earlier calls of these kinds
+  Calls last;                   // their last call, if its operation is also in `owed`
   std::vector<PeerOwes> peers;  // Sends and Recvs
-  bool is_exchange = false;     // of an exchange of all ranks, they owe the whole
+  bool is_exchange = false;     // the missing call is a whole exchange of all ranks
 
   std::vector<int32_t> unseen;        // ranks
-  std::size_t absent_in = 0;          // view in which ranks are found that have not joined
-  ReplayPlace replay;                 // where the waiting ranks are
+  std::size_t absent_in = 0;          // view with the ranks that have not joined
+  ReplayPlace replay;                 // place of the waiting ranks
   std::optional<uint64_t> elsewhere;  // communicator in which the suspects may wait
-  bool is_elsewhere_unsure = false;   // it may be on another GPU
-  bool is_posted = false;             // of kUnknown: see CannotTell
-  Ranks also_blocked;                 // have not come either, and may wait elsewhere
-  std::string peer_op;                // of two ranks: the call that the suspect has not made
+  bool is_elsewhere_unsure = false;   // `elsewhere` may be on another GPU
+  bool is_posted = false;             // if kUnknown: see CannotTell
+  Ranks also_blocked;                 // further ranks that have not arrived, and may wait elsewhere
+  std::string peer_op;                // with two ranks: the call that the suspect has not made
   std::vector<std::pair<const CommunicatorView*, const RankView*>> circle;
 
   bool are_all_seen() const { return waits->facts.are_all_seen(); }
 };
 
-// One for each view; null: nothing is found. `waits` and `jobs` are of `views`.
+// Returns one entry per view; empty: no stall. `waits` and `jobs` are those of `views`.
 std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& views,
                                            const Waits& waits, const std::vector<JobFindings>& jobs,
                                            int64_t now_realtime_ns);

@@ -1,6 +1,7 @@
-// Tells whether this job has waited as long before, on the same communicator, in the same operation
-// and size, and then continued. A checkpoint of ten minutes looks like a hang the first time, but
-// not the second. One that has not come again for long is no measure (metrics/long_wait.h).
+// IsUsual tells whether a wait is as long as an earlier one on the same communicator, in the same
+// operation and size, that ended with progress. So a checkpoint of ten minutes looks like a hang
+// only the first time. An earlier wait that has not recurred for long does not count
+// (metrics/long_wait.h).
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_USUAL_WAIT_H_
@@ -12,16 +13,16 @@
 
 namespace nccl_pulse {
 
-// A wait is usual up to this many times the longest that ended.
+// A wait is usual up to this many times the longest earlier wait.
 inline constexpr double kUsualFactor = 1.5;
-// Shorter ones are no measure, and cost no series.
+// Shorter waits are not kept, and have no series.
 inline constexpr uint64_t kLeastLongWaitNs = 5000000000;
 
-// A wait of that long is usual where one of `before_ns` has ended.
+// True if a wait of `waited_ns` is usual after an earlier one of `before_ns`.
 bool IsUsual(int64_t waited_ns, uint64_t before_ns);
 
-// The longest wait of the rank in the kind of call that it made last, as a measure for a wait that began
-// then; 0: none.
+// Returns the rank's longest earlier wait in its last kind of call that still counts for a wait
+// that began at `since_realtime_ns`; 0: none.
 uint64_t LongestWaitBefore(const RankView& rank, int64_t since_realtime_ns);
 
 }  // namespace nccl_pulse

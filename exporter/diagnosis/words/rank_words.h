@@ -1,4 +1,4 @@
-// Ranks and calls in words, as sentences of the diagnosis use them.
+// Words ranks and calls for sentences of the diagnosis.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WORDS_RANK_WORDS_H_
@@ -19,7 +19,7 @@ namespace nccl_pulse {
 
 inline constexpr std::size_t kMostListed = 8;
 
-// "a, b and c"
+// Returns "a, b and c".
 template <typename List, typename Formatter>
 std::string Enumerate(const List& list, std::size_t most, const Formatter& formatter) {
   std::string text;
@@ -33,21 +33,22 @@ std::string Enumerate(const List& list, std::size_t most, const Formatter& forma
   return text;
 }
 
-std::string Name(const RankView& rank);   // "rank 3 (pid 4711, GPU 3)"; of many hosts, with its own
-std::string Names(const Ranks& ranks);    // the same of several
-std::string Numbers(const Ranks& ranks);  // "ranks 0, 1 and 2"
+std::string Name(
+    const RankView& rank);  // "rank 3 (pid 4711, GPU 3)", with its host if there are several
+std::string Names(const Ranks& ranks);      // Name of each rank
+std::string Numbers(const Ranks& ranks);    // "ranks 0, 1 and 2"
 std::string CallWords(const Calls& calls);  // "AllReduce (up to 1MiB)", "2 x AllGather ..."
-// The same with their numbers: "AllReduce #8 (up to 1MiB)" where it was called seven times
-// `before`, "AllReduce #8 and #9 (up to 1MiB)" of two.
+// Returns calls with their numbers: "AllReduce #8 (up to 1MiB)" after seven calls in `before`; for
+// two calls, "AllReduce #8 and #9 (up to 1MiB)".
 std::string NumberedCallWords(const Calls& calls, const Calls& before);
 std::string Capital(std::string text);
 std::string ClockWords(int64_t realtime_ns);  // "03:12:40 UTC"
 
-// Fills a template about `ranks`: {Who} and {who} are their names, {Ranks} and {ranks} their numbers, and
-// {is|are} agrees with how many they are. Each other {slot} must be among `slots`.
+// Fills a template about `ranks`: {Who} and {who} are their names, {Ranks} and {ranks} their
+// numbers, and {is|are} agrees with their number. Each other {slot} must be in `slots`.
 using Slots = std::initializer_list<std::pair<std::string_view, std::string>>;
 std::string Fill(std::string_view text, const Ranks& ranks, Slots slots = {});
-// The same; "" of no ranks.
+// Like Fill, but returns "" without ranks.
 std::string FillIfAny(std::string_view text, const Ranks& ranks, Slots slots = {});
 
 }  // namespace nccl_pulse

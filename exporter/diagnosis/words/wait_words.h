@@ -1,4 +1,4 @@
-// What ranks wait in, and why it is not known, as parts of sentences.
+// Words what ranks wait in, or why that is not known, as parts of sentences.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WORDS_WAIT_WORDS_H_
@@ -13,24 +13,26 @@
 
 namespace nccl_pulse {
 
-// The first kMostListed, and how many more there are.
+// Joins the first kMostListed texts, and adds the number of further ones.
 std::string JoinFirst(const std::vector<std::string>& all, const char* separator);
 
-// The sentence of kMismatched: who called what.
+// Returns the sentence of kMismatched, with each side's ranks and call.
 std::string MismatchWords(const Mismatch& mismatch);
 
-// Why a call has launched nothing.
+// Returns why a call has no launch.
 const char* WhyNotLaunched(bool may_have_returned);
-// Why it is not known whether a rank has work in flight: with what its process does, if that is why.
+// Returns why it is not known whether a rank has work in flight, with the state of its process if
+// that is the reason.
 std::string WhyUnseen(const RankView& rank);
 
-// "rank 1 waits in Send for rank 2"
+// Returns "rank 1 waits in Send for rank 2".
 std::string PeerWaitWords(const RankView& rank, bool sends, uint64_t peer);
-// "among captured calls 1 to 60 of 65 of graph 1"
+// Returns "among captured calls 1 to 60 of 65 of graph 1".
 std::string PlaceWords(const ReplayPlace& at);
-// "AllReduce (up to 64KiB)" if the ranks have one launch in flight, of one kind.
+// Returns "AllReduce (up to 64KiB)" if each rank has one launch in flight, all of one kind; else
+// "".
 std::string LaunchedWords(const Ranks& ranks);
-// "The process of rank 3 (pid 103) exited without finalizing the communicator"
+// Returns "The process of rank 3 (pid 103) exited without finalizing the communicator".
 std::string EndedWords(const Ranks& ranks);
 
 }  // namespace nccl_pulse

@@ -50,11 +50,11 @@ def fleet():
         height=4)
 
     def of_job(how, name):
-        return "%s by (cluster, workload, job_id, job) (%s%s)" % (how, name, of)
+        return "%s by (cluster, workload, job_id) (%s%s)" % (how, name, of)
 
     board.add(table(
         "Jobs", "Longest stalled first, then longest waiting. The name opens the job.",
-        ("cluster", "workload", "job_id", "job"), (
+        ("cluster", "workload", "job_id"), (
             ("Ranks", of_job("sum", "job:nccl_ranks:live"), "short"),
             ("Communicators", of_job("sum", "job:nccl_communicators:live"), "short"),
             ("In flight for", of_job("max", "job:nccl_inflight_age:seconds"), AGE, IN_FLIGHT),

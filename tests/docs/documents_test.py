@@ -79,12 +79,12 @@ def style(text):
 
 class StyleTest(unittest.TestCase):
 
-    def test_a_sentence_of_more_than_thirty_words(self):
-        words = " ".join(["word"] * 30)
+    def test_a_sentence_of_more_than_25_words(self):
+        words = " ".join(["word"] * 25)
         self.assertEqual([], style("# Title\n\nOne %s.\nTwo %s.\n" % (words[5:], words[5:])))
-        self.assertEqual(["README.md:3: 31 words in a sentence, at most 30: One %s ..." % words[:56]],
+        self.assertEqual(["README.md:3: 26 words in a sentence, at most 25: One %s ..." % words[:56]],
                          style("# Title\n\nOne\n%s.\n" % words))
-        self.assertEqual(["README.md:1: 31 words in a sentence, at most 30: One %s ..." % words[:56]],
+        self.assertEqual(["README.md:1: 26 words in a sentence, at most 25: One %s ..." % words[:56]],
                          style("| a | One %s |" % words))
 
     def test_paragraphs_items_cells_and_code_are_no_sentence_together(self):

@@ -107,8 +107,9 @@ class Prometheus:
     def _quicker(name, text, interval_s, hung_s, waits):
         text = re.sub(r"\[(1|5|10|15)m\]", "[%ds]" % (10 * interval_s), text)
         if name == "hang":
-            text = re.sub(r"(hang\w*_timestamp_seconds\S* < time\(\) -) (\d+)",
-                          lambda match: "%s %d" % (match[1], int(match[2]) * hung_s // 60), text)
+            text, count = re.subn(r"(nccl_watch_round_timestamp_seconds -) (\d+)",
+                                  lambda match: "%s %d" % (match[1], int(match[2]) * hung_s // 60), text)
+            assert count, "no rule says how long a job has hung"
         return re.sub(r"(\n +for: )(\S+)", lambda match: match[1] + waits[match[2]] if match[2] in waits else "", text)
 
     def log(self):

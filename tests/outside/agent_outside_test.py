@@ -10,6 +10,8 @@ import time
 import unittest
 
 from tests import running
+from tests.deploy import alertmanager_server, servers
+from tests.deploy.prometheus_server import Prometheus
 from tests.fleet.ras_server import Ras
 from tests.kit import PULSE, RUNFILES, free_port, get, wait_until
 
@@ -71,6 +73,11 @@ class AgentOutsideTest(unittest.TestCase):
                    env=dict(os.environ, LD_LIBRARY_PATH=NVML, SAID_NVML=self.nvml))
         return port
 
+    def watch(self, agent):
+        port = free_port()
+        self.start([PULSE, "watch", "--listen=127.0.0.1:%d" % port, "127.0.0.1:%d" % agent])
+        return port
+
     @staticmethod
     def lines_of(port, begin):
         return [line for line in (get(port) or (0, ""))[1].splitlines() if line.startswith(begin)]
@@ -96,8 +103,7 @@ class AgentOutsideTest(unittest.TestCase):
         found = subprocess.run([PULSE, "diagnose", "127.0.0.1:%d" % port], capture_output=True, text=True, check=False)
         self.assertEqual(found.returncode, 3, found.stdout)
         self.assertIn("has launched less than the others", found.stdout)
-        watch = free_port()
-        self.start([PULSE, "watch", "--listen=127.0.0.1:%d" % watch, "127.0.0.1:%d" % port])
+        watch = self.watch(port)
         jobs = lambda: self.lines_of(watch, "nccl_job_hang_start_timestamp_seconds{")
         wait_until(jobs, "the watch finds it")
         for label in ('source="outside"', 'rank="1"', 'pid="%d"' % self.ranks[1].pid, 'verdict="rank_not_called"'):
@@ -109,6 +115,25 @@ class AgentOutsideTest(unittest.TestCase):
         self.set_gpus([(100, 40)] * 3)
         wait_until(lambda: not hangs(), "it is withdrawn")
         wait_until(lambda: not jobs(), "the watch withdraws it")
+
+    def test_the_page_names_the_rank(self):
+        prometheus = servers.path_or_skip("prometheus")
+        webhook, url = alertmanager_server.start(self)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        port = self.agent()
+        watch = self.watch(port)
+        server = Prometheus(folder.name, program=prometheus, alertmanager=url[len("http://"):], hung_s=4)
+        self.addCleanup(server.end)
+        server.scrape("nccl-pulse", ["127.0.0.1:%d" % port])
+        server.scrape("nccl-pulse-watch", ["127.0.0.1:%d" % watch])
+        self.set_gpus([(100, 0), (0, 0), (100, 0)])
+        pages = lambda: [alert["labels"] for path, alert in list(webhook.alerts) if path == "/page"]
+        wait_until(pages, "somebody is called")
+        page = pages()[0]
+        self.assertEqual([page.get(name) for name in ("alertname", "source", "global_rank", "pid", "gpu", "verdict")],
+                         ["NcclJobHungLong", "outside", "1", str(self.ranks[1].pid), "1", "rank_not_called"])
+        self.assertEqual(server.failing_rules(), [])
 
     def check_capture(self, path):
         with tarfile.open(path) as archive:
@@ -139,4 +164,4 @@ class AgentOutsideTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    running.main(at_once=2)
+    running.main(at_once=3)

@@ -194,6 +194,7 @@ class Reader {
   // Updates the dump's own fields from this entry.
   void Follow(const Fields& entry) {
     dump_->newest_ns = std::max({dump_->newest_ns, entry.created, entry.started, entry.completed});
+    if (dump_->oldest_call_ns == 0) dump_->oldest_call_ns = entry.created;
     dump_->has_started |= entry.started != 0 || entry.state == "started";
     has_completed_ |= entry.state == "completed";
     if (!entry.record) return;

@@ -109,6 +109,7 @@ struct Dump {
   bool is_only_open = false;   // completed calls were left out
   bool is_from_first = false;  // includes the rank's first call, or there was none
   int64_t newest_ns = 0;       // newest time in the dump, 0: none
+  int64_t oldest_call_ns = 0;  // when the oldest call in the dump was made, 0: not known
   int64_t written_ns = 0;      // when `pulse capture` read the calls; 0: PyTorch's dump, not known
 };
 

@@ -41,17 +41,32 @@ void ConcludeByStatus(uint64_t most_completed, uint64_t most_called, RankCalls* 
   calls->is_known = true;
 }
 
+// Uses the time of the group's first call. A rank without a call in it whose dump goes further back
+// than that has made none.
+void ConcludeByTime(int64_t first_ns, RankCalls* calls) {
+  constexpr int64_t kClocksDiffer = 100'000'000;
+  const Dump& dump = *calls->dump;
+  calls->is_known = calls->membership->collectives.empty() && !dump.is_only_open &&
+                    dump.oldest_call_ns != 0 && dump.oldest_call_ns < first_ns - kClocksDiffer;
+}
+
 void Conclude(GroupCalls* group) {
   uint64_t most_completed = 0;
   uint64_t most_called = 0;
+  int64_t first_ns = INT64_MAX;
   for (RankCalls& calls : group->ranks) {
     ConcludeByCalls(&calls);
     if (!calls.is_known) continue;
     most_completed = std::max(most_completed, calls.completed);
     most_called = std::max(most_called, calls.called);
+    const std::vector<Collective>& collectives = calls.membership->collectives;
+    if (!collectives.empty() && collectives.front().number == 1) {
+      first_ns = std::min(first_ns, collectives.front().created_ns);
+    }
   }
   for (RankCalls& calls : group->ranks) {
     if (!calls.is_known) ConcludeByStatus(most_completed, most_called, &calls);
+    if (!calls.is_known && first_ns != INT64_MAX) ConcludeByTime(first_ns, &calls);
   }
 }
 

@@ -1,8 +1,8 @@
 // FindGroupCalls finds what each rank has called and completed in each process group, by its dump.
 //
 // A dump is of one moment, and holds the last calls, or only incomplete ones. So a rank's calls are
-// known from its last call in the group, or from the group's status. If neither shows them,
-// `is_known` is false.
+// known from its last call in the group, from the group's status, or because the dump goes back
+// further than the group's first call. If nothing shows them, `is_known` is false.
 //
 // Thread: any, no state. The result points into the dumps.
 #ifndef EXPORTER_FLIGHT_RECORDER_GROUP_CALLS_H_

@@ -205,6 +205,14 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertEqual(answer["roots"][0]["verdict"], "unknown")
         self.assertIn("some dumps do not tell how far their ranks have come", answer["roots"][0]["text"])
 
+    def test_who_has_not_come_to_a_new_group_is_named_though_old_calls_are_lost(self):
+        for lost, named in ((30, {1: "rank_not_called"}), (199, {})):
+            ranks = job(2, 200)
+            for rank in ranks:
+                rank.join("1", [0, 1])
+            ranks[0].collective("1", state="scheduled")
+            self.expect(named, ranks, change=lambda dump, lost=lost: dict(dump, entries=dump["entries"][lost:]))
+
     def test_the_number_of_a_send_is_not_taken_for_that_of_a_collective(self):
         self.expect({}, behind_sends(), change=only_active)
 

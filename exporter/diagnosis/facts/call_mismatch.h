@@ -44,10 +44,15 @@ Mismatch CompareSides(const CommunicatorFacts& facts);
 // Returns nothing if the last calls are equal, or not known.
 std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts);
 
+enum class Compared : uint8_t {
+  kInFlight,  // from the oldest call that is known to be incomplete
+  kAll,       // completed calls too: some complete though they differ, and later ones then hang
+};
+
 // Finds the first collective that differs between ranks, by the order of their last calls
-// (call_order.cc). Returns nothing if all known calls are equal. Ranks that have not come so far,
+// (call_order.cc). Returns nothing if all compared calls are equal. Ranks that have not come so far,
 // or whose calls are not known that far back, are on no side. Abandoned calls have no number.
-std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts);
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared);
 
 }  // namespace nccl_pulse
 

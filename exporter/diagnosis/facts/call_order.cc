@@ -3,9 +3,7 @@
 //
 // A call is known by its number among the collectives of its communicator, so it does not matter
 // when each rank was looked at. Compared is what NCCL demands to be equal and reports: operation
-// and bytes, then the root. A call that all have completed holds up nobody, however they called it:
-// compared is only what some rank is known to have in flight, and the data type only of what
-// reduces: the others move bytes. Not compared: the reduction, which is not kept, and Send and
+// and bytes, then the root; the data type only of what reduces: the others move bytes. Not compared: the reduction, which is not kept, and Send and
 // Recv, which may differ. Collectives of one group may be called in any order.
 //
 // Cost: of the order of the calls that are compared.
@@ -45,12 +43,14 @@ struct OfRank {
 
 class Comparison {
  public:
-  explicit Comparison(const CommunicatorFacts& facts) {
+  Comparison(const CommunicatorFacts& facts, Compared compared) : compared_(compared) {
     for (const RankView* rank : facts.live) Add(*rank, facts.abandoned);
   }
 
   std::optional<Mismatch> Make() {
     for (const By by : {kByBytes, kByType, kByRoot}) {
+      // Of equal bytes as many pass, of whatever type.
+      if (by == kByType && compared_ == Compared::kAll) continue;
       if (std::optional<Mismatch> mismatch = Compare(by)) return mismatch;
     }
     return std::nullopt;
@@ -125,7 +125,7 @@ class Comparison {
   }
 
   std::optional<Mismatch> Compare(By by) const {
-    if (!in_flight_ || ranks_.size() < 2) return std::nullopt;
+    if ((!in_flight_ && compared_ == Compared::kInFlight) || ranks_.size() < 2) return std::nullopt;
     // In the order of the calls themselves they may differ within a group: that is not enough.
     if (!FirstDifference(&OfRank::calls, by)) return std::nullopt;
     const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, by);
@@ -141,8 +141,8 @@ class Comparison {
       for (const uint32_t kind : of.*calls) {
         const std::optional<uint32_t> what = What(kind, by);
         const bool differs = what && seen.try_emplace(number, *what).first->second != *what;
-        if (differs && !IsBefore(number, *in_flight_) && (!first || IsBefore(number, *first)))
-          first = number;
+        const bool is_compared = compared_ == Compared::kAll || !IsBefore(number, *in_flight_);
+        if (differs && is_compared && (!first || IsBefore(number, *first))) first = number;
         ++number;
       }
     }
@@ -169,6 +169,7 @@ class Comparison {
     return mismatch;
   }
 
+  const Compared compared_;
   std::vector<OfRank> ranks_;
   std::optional<uint32_t>
       in_flight_;  // number of the oldest that a rank is known to have in flight
@@ -182,8 +183,8 @@ class Comparison {
 
 }  // namespace
 
-std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts) {
-  return Comparison(facts).Make();
+std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared) {
+  return Comparison(facts, compared).Make();
 }
 
 }  // namespace nccl_pulse

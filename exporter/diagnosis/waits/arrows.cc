@@ -39,7 +39,7 @@ void AddUnknown(GraphBuilder& graph, std::size_t i) {
 void FindMismatch(ViewWaits* waits) {
   const CommunicatorFacts& facts = waits->facts;
   if (facts.calls_known != CallsKnown::kYes) return;
-  waits->mismatch = CompareCallOrder(facts);
+  waits->mismatch = CompareCallOrder(facts, Compared::kInFlight);
   if (waits->mismatch || !facts.is_quiet) return;
   if (facts.is_mismatched) {
     waits->mismatch = CompareSides(facts);

@@ -106,14 +106,16 @@ bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
   return is_any;
 }
 
+void PointToMismatch(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
+  const uint32_t differ =
+      graph.Add({ActorKind::kMismatch, Stand::kMismatched, 0, i, nullptr, number});
+  graph.Point(call, differ, Sure::kMust);
+}
+
 void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;
-  if (waits.mismatch) {
-    const uint32_t differ =
-        graph.Add({ActorKind::kMismatch, Stand::kMismatched, 0, i, nullptr, number});
-    return graph.Point(call, differ, Sure::kMust);
-  }
+  if (waits.mismatch) return PointToMismatch(graph, i, number, call);
   if (facts.is_mismatched)
     return graph.Point(call, graph.Unknown(i), Sure::kMust);  // they still call
   int64_t began_ns = 0;
@@ -177,6 +179,9 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   if (graph.actor(call).arrows.empty() && MayMove(graph, waits)) {
     graph.actor(call).stand = Stand::kMoving;
     waits.has_backlog = true;
+  } else if (graph.actor(call).arrows.empty() && are_all_seen) {
+    waits.mismatch = CompareCallOrder(facts, Compared::kAll);
+    if (waits.mismatch) PointToMismatch(graph, i, number, call);
   }
 }
 

@@ -10,6 +10,7 @@ RAS, NVML and /proc describe. Rank 1 is at fault at a random step. FOLDER gets e
   among N      ranks of which one is at fault; two ranks that differ can't be told apart
   wrong        another rank
   nobody       something is wrong, and no rank is named
+  not known    whether anything is wrong can't be told
   silent       nothing is said
 
 Needs PyTorch and two GPUs; half a minute for each case and job. Nothing else of this repository.
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import time
 
-PORT = 9720
+PORT = 9410  # the default: pulse diagnose finds it
 CULPRIT = 1
 PATIENCE_S = 16
 RAS_EVERY_S = 12  # between two answers of RAS
@@ -230,25 +231,25 @@ def goes_on(out):
     return bool(steps) and all(time.time() - os.path.getmtime(step) < 3 for step in steps)
 
 
-def verdict(ranks, is_said, begin):
-    """A cell: `ranks` that a tool names, whether it says that something is wrong."""
+def verdict(ranks, said, begin):
+    """A cell: `ranks` that a tool names, and what it says where it names none (or whether it says anything)."""
     if ranks:
         if ranks == [CULPRIT]:
             return "right %.0f s" % (time.time() - begin)
         return "among %d, %.0f s" % (len(ranks), time.time() - begin) if CULPRIT in ranks else "wrong (%s)" % ranks
-    return "nobody" if is_said else "silent"
+    return said if isinstance(said, str) else "nobody" if said else "silent"
 
 
 def pulse(options, out, name, flags):
-    """(ranks, whether it says that something is wrong)."""
+    """(ranks, what it says where it names none)."""
     done = subprocess.run([options.pulse, "diagnose", "--json"] + flags, capture_output=True, text=True, check=False)
-    keep(out, name, done.stdout + done.stderr)
+    keep(out, name, done.stdout)
     try:
-        answer = json.loads(done.stdout)
+        answer = json.JSONDecoder().raw_decode(done.stdout)[0]  # of the first job
     except ValueError:
         return [], False
     ranks = {rank["rank"] for root in answer["roots"] for rank in root["ranks"]}
-    return sorted(ranks), bool(answer["roots"]) or answer["finding"] != "none"
+    return sorted(ranks), {"hang": "nobody", "incomplete": "not known"}.get(answer["finding"], "silent")
 
 
 def ras(command, is_json):
@@ -270,11 +271,8 @@ def ras(command, is_json):
 
 def ranks_in_ras_text(text):
     """The ranks that NCCL's report lists under a warning or an error: "Rank 1 -- GPU ... "."""
-    if "Errors" not in text and "Warnings" not in text and "MISMATCH" not in text:
-        return [], False
-    listed = text.split("Errors", 1)[-1] if "Errors" in text else text.split("Warnings", 1)[-1]
-    ranks = sorted({int(rank) for rank in re.findall(r"\bRank (\d+) --", listed)})
-    return ranks, "NONE" not in listed or bool(ranks)
+    listed = re.sub(r"Errors\n=+|Warnings\n=+", "", text[max(text.find("Errors\n="), 0):]).strip()
+    return sorted({int(rank) for rank in re.findall(r"\bRank (\d+) --", listed)}), bool(listed)
 
 
 def counts(text):
@@ -325,8 +323,8 @@ def with_plugin(options, case, out):
             return {tool: "no job" for tool in (TOOLS[0], *TOOLS[4:])}
         cells = {TOOLS[0]: "silent"}
         while time.time() - begin < PATIENCE_S:
-            named, is_said = pulse(options, out, "pulse.json", ["127.0.0.1:%d" % PORT, "--ras=off"])
-            cells[TOOLS[0]] = verdict(named, is_said, begin)
+            named, said = pulse(options, out, "pulse.json", [])
+            cells[TOOLS[0]] = verdict(named, said, begin)
             if named:
                 break
             time.sleep(0.5)

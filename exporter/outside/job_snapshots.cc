@@ -385,6 +385,15 @@ bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {
          });
 }
 
+std::size_t UnusedCommunicators(const Job& job) {
+  return static_cast<std::size_t>(
+      std::count_if(job.communicators.begin(), job.communicators.end(), [](const auto& each) {
+        const std::vector<RasRank>& ranks = each.second.ranks;
+        return std::all_of(ranks.begin(), ranks.end(),
+                           [](const RasRank& rank) { return rank.counts == Counts{}; });
+      }));
+}
+
 std::vector<Job> JobsOf(const Observation& seen) {
   std::vector<Job> jobs = Maker(seen).Make();
   for (Job& job : jobs) job.is_endpoint_silent = seen.is_endpoint_silent;

@@ -85,6 +85,10 @@ struct Job {
   std::size_t busy = 0, idle = 0, unclear = 0;  // numbers of places, by GPU use
 };
 
+// Counts the communicators that have launched nothing RAS counts. A host may wait in the first call of
+// one while all GPUs are idle: NCCL connects its ranks in that call.
+std::size_t UnusedCommunicators(const Job& job);
+
 // Returns null if the job has no such rank.
 const PlaceFacts* FactsOf(const Job& job, uint64_t comm_id, int32_t rank);
 

@@ -285,7 +285,8 @@ class OutsideLook::Impl {
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.places.size();
-    const bool are_empty = job.has_counts && !job.is_creating && job.busy == 0 && job.unclear == 0;
+    const bool are_empty = job.has_counts && !job.is_creating && job.busy == 0 &&
+                           job.unclear == 0 && UnusedCommunicators(job) == 0;
     const bool are_known = job.moved != 0 || are_empty;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk

@@ -243,8 +243,14 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   }
   if (job.idle != 0 && job.busy == 0 && job.unclear == 0) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
-    return absl::StrCat("The GPUs of ", JobWords(job), " have run nothing for ", time,
-                        ": no rank waits inside NCCL.");
+    const std::size_t unused = UnusedCommunicators(job);
+    return absl::StrCat(
+        "The GPUs of ", JobWords(job), " have run nothing for ", time,
+        unused == 0
+            ? ": no rank waits inside NCCL."
+            : absl::StrCat(". Of its communicators, ", unused, Verb(unused == 1, " has", " have"),
+                           " launched no collective: whether a rank waits in the first one "
+                           "isn't known. Next: compare the stacks (py-spy dump)."));
   }
   return absl::StrCat(
       Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",

@@ -278,6 +278,19 @@ TEST(OutsideLook, AnIdleJob) {
             "inside NCCL.");
 }
 
+// In the first call on a communicator a host waits for the others before anything is launched.
+TEST(OutsideLook, AnIdleJobWithAnUnusedCommunicatorIsNotOk) {
+  Host host;
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  MadeUpCommunicator unused = host.before.front();
+  unused.hash = "0xabc";
+  for (auto& rank : unused.ranks) rank.all_reduces = 0;
+  host.before.push_back(unused);
+  host.Stand();
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+  EXPECT_NE(host.Sentence().find("1 has launched no collective"), std::string::npos);
+}
+
 // Idle GPUs are no proof while a communicator is being created, or where RAS knows nothing.
 TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
   Host host;

@@ -199,15 +199,7 @@ class JobJudge {
 
   JobRoot RootOf(const JobProcesses& job, std::vector<std::size_t> hangs) const {
     PutFirst(&hangs);
-    const Hang& first = *diagnosis_[hangs.front()].hang;
-    JobRoot root;
-    root.verdict = first.verdict;
-    root.is_usual = first.is_usual;
-    root.since_realtime_ns = first.since_realtime_ns;
-    root.op = first.op;
-    root.missing_call = first.missing_call;
-    root.situation = first.situation;
-    root.text = first.text;
+    JobRoot root{*diagnosis_[hangs.front()].hang, {}, {}, {}};
     for (const std::size_t at : hangs) {
       const Hang& hang = *diagnosis_[at].hang;
       root.since_realtime_ns = std::min(root.since_realtime_ns, hang.since_realtime_ns);

@@ -24,17 +24,11 @@ struct JobRank {
   const CommunicatorSnapshot* communicator = nullptr;
 };
 
-struct JobRoot {
-  HangVerdict verdict{};
-  bool is_usual = false;
+// The base is the hang of the communicator that has waited longest.
+struct JobRoot : Hang {
   std::vector<JobRank> ranks;    // one per named process
   std::vector<JobRank> perhaps;  // if no rank is named: ranks without any work in flight
   std::vector<uint64_t> communicators;
-  int64_t since_realtime_ns = 0;
-  std::string op;
-  std::string missing_call;  // see Hang
-  Situation situation{};
-  std::string text;  // text of the first communicator's verdict
 };
 
 struct JobStraggler {

@@ -30,15 +30,4 @@ Mismatch CompareSides(const CommunicatorFacts& facts) {
   return mismatch;
 }
 
-std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts) {
-  Mismatch mismatch{Mismatch::By::kOrder, {}, {}, 0};
-  for (const RankView* rank : facts.live) {
-    const CommunicatorSnapshot& communicator = *rank->communicator;
-    if (communicator.last_call_op.empty()) return std::nullopt;
-    AddSide({{{communicator.last_call_op, communicator.last_call_size_class}, 1}}, rank, &mismatch);
-  }
-  if (mismatch.sides.size() < 2) return std::nullopt;
-  return mismatch;
-}
-
 }  // namespace nccl_pulse

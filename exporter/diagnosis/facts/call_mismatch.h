@@ -26,7 +26,6 @@ struct Mismatch {
   enum class By : uint8_t {
     kOperations,
     kSizes,
-    kOrder,
     kCallNumber,  // by the first collective that differs, see `call_number`
     kRoots,       // as kCallNumber, and only the roots differ
   };
@@ -39,10 +38,6 @@ struct Mismatch {
 // Compares ranks whose counts are not all a beginning of the longest one: by operation if
 // operations differ, otherwise by operation and size.
 Mismatch CompareSides(const CommunicatorFacts& facts);
-
-// Compares ranks with equal counts. If their last calls differ, they called in different orders.
-// Returns nothing if the last calls are equal, or not known.
-std::optional<Mismatch> CompareOrder(const CommunicatorFacts& facts);
 
 enum class Compared : uint8_t {
   kInFlight,  // from the oldest call that is known to be incomplete

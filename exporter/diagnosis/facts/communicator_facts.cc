@@ -116,82 +116,19 @@ namespace {
 
 // Counts that moved so recently may be from different moments.
 constexpr int64_t kQuietNs = 1000000000;
-// Who still ran so long after the others began to wait did not make them wait by being stopped: a
-// debugger came to see.
-constexpr int64_t kStoppedLaterNs = 5000000000;
-
-// The last moment at which something of the rank's progressed; 0: nothing is known to be in flight.
-int64_t NoProgressSince(const CommunicatorView& view, const RankView& rank) {
-  const int64_t since = rank.InFlightSince();
-  return since == 0 ? 0
-                    : std::max({since, rank.communicator->last_completion_realtime_ns,
-                                rank.communicator->graph_moved_realtime_ns,
-                                view.network_moved_realtime_ns});
-}
-
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   const auto is_long = [facts](int64_t since) {
     return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->hang_after_ns;
   };
   const CommunicatorSnapshot& communicator = *rank.communicator;
-  const auto add_stuck = [&](int64_t since) {
-    if (is_long(since)) facts->stuck_since_ns = std::min(facts->stuck_since_ns, since);
-  };
   facts->live.push_back(&rank);
-  add_stuck(NoProgressSince(*facts->view, rank));
-  if (rank.is_stopped) {
-    facts->stopped.push_back(&rank);
-    // As it was last seen.
-    const int64_t in_flight_ns = SeenInFlightSince(communicator);
-    if (in_flight_ns != 0) {
-      add_stuck(std::max(in_flight_ns, communicator.last_completion_realtime_ns));
-    }
-  }
+  if (rank.is_stopped) facts->stopped.push_back(&rank);
   if (IsInsideNccl(rank) && is_long(rank.activity.since_realtime_ns)) {
     facts->inside.push_back(&rank);
   }
   if (rank.activity.reason == UnknownReason::kLaunchNotReported &&
       IsCollective(communicator.last_call_op) && is_long(UnreportedSince(*facts->view, rank))) {
     facts->unreported.push_back(&rank);
-  }
-}
-
-// Stopped while the others already waited, with nothing in flight here, nor anywhere else where it may
-// wait: nothing can have come since.
-bool WasIdle(const CommunicatorFacts& facts, const RankView& rank) {
-  const ProcessSnapshot& process = *rank.process;
-  const auto was = [&process](const CommunicatorSnapshot& communicator) {
-    return ActivityOf(process, communicator, process.last_poll_realtime_ns);
-  };
-  return Contains(facts.stopped_later, &rank) && was(*rank.communicator).is_idle() &&
-         std::none_of(process.communicators.begin(), process.communicators.end(),
-                      [&was](const auto& each) { return was(each).is_in_flight(); });
-}
-
-// Whether its last launches have ended is not known. Others have gone beyond them, so nothing holds them.
-bool HasOnlyCallsOfAll(const RankView& rank) {
-  return rank.activity.reason == UnknownReason::kCounterLost &&
-         WaitsForAll(rank.communicator->last_call_op);
-}
-
-// An estimate leaves a count and no launch. So calls of an operation that one rank alone has called,
-// none of which NCCL has launched, are not said to be missing beside calls that are.
-void LeaveOutEstimates(CommunicatorFacts* facts) {
-  if (facts->owed.empty()) return;
-  const auto of = [](const Calls& calls, const std::string& op) {
-    uint64_t total = 0;
-    for (const auto& [kind, count] : calls) total += kind.first == op ? count : 0;
-    return total;
-  };
-  for (const auto& [op, abandoned] : AbandonedCallsOf(*facts->live[facts->most]->communicator)) {
-    const auto has_called = [&of, op = op](const Calls& calls) { return of(calls, op) != 0; };
-    const bool is_alone = std::count_if(facts->calls.begin(), facts->calls.end(), has_called) == 1;
-    if (!is_alone || of(facts->calls[facts->most], op) != abandoned) continue;
-    Calls rest = facts->owed;
-    for (auto each = rest.begin(); each != rest.end();) {
-      each = each->first.first == op ? rest.erase(each) : std::next(each);
-    }
-    if (!rest.empty()) facts->owed = std::move(rest);
   }
 }
 
@@ -215,8 +152,7 @@ void CompareCalls(CommunicatorFacts* facts) {
     const Calls missing = Excess(most, facts->calls[i]);
     if (missing.empty()) continue;
     facts->behind.push_back(rank);
-    if (!rank->activity.is_idle() && !IsExiting(*rank) && !WasIdle(*facts, *rank) &&
-        !HasOnlyCallsOfAll(*rank)) {
+    if (!rank->activity.is_idle() && !IsExiting(*rank)) {
       continue;
     }
     facts->owing.push_back(rank);
@@ -224,7 +160,6 @@ void CompareCalls(CommunicatorFacts* facts) {
       facts->owed[kind] = std::max(facts->owed[kind], count);
     }
   }
-  LeaveOutEstimates(facts);
 }
 
 // A rank's calls are those that it made before it ended. All ranks call alike, so of any two it is
@@ -243,28 +178,7 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
   if (most == nullptr) return;
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!Excess(*most, calls[i]).empty()) facts->ended_owing.push_back(known[i]);
-    for (std::size_t j = 0; j < facts->live.size(); ++j) {
-      if (!facts->live[j]->activity.is_idle()) continue;
-      for (const auto& [kind, count] : Excess(calls[i], facts->calls[j])) {
-        if (!WaitsForAll(kind.first)) continue;
-        facts->owing.push_back(facts->live[j]);
-        facts->owed[kind] = std::max(facts->owed[kind], count);
-      }
-    }
   }
-  std::sort(facts->owing.begin(), facts->owing.end(), std::less<>());
-  facts->owing.erase(std::unique(facts->owing.begin(), facts->owing.end()), facts->owing.end());
-}
-
-void FindStoppedLater(CommunicatorFacts* facts) {
-  const int64_t since = facts->stuck_since_ns;
-  if (since == INT64_MAX) return;
-  const auto later = std::stable_partition(
-      facts->stopped.begin(), facts->stopped.end(), [since](const RankView* rank) {
-        return ElapsedNs(rank->process->last_poll_realtime_ns, since) < kStoppedLaterNs;
-      });
-  facts->stopped_later.assign(later, facts->stopped.end());
-  facts->stopped.erase(later, facts->stopped.end());
 }
 
 }  // namespace
@@ -350,7 +264,6 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
       facts.failed.push_back(&rank);
     }
   }
-  FindStoppedLater(&facts);
   for (const RankView* rank : facts.live) {
     const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);
     if (facts.calls_known == CallsKnown::kYes) facts.calls_known = known;

@@ -75,16 +75,12 @@ struct CommunicatorFacts {
   const CommunicatorView* view;
   int64_t now_ns, hang_after_ns;
 
-  // Begin of the longest stall of a rank, if it lasts for hang_after; INT64_MAX: none.
-  int64_t stuck_since_ns = INT64_MAX;
-
   Ranks live;
   Ranks failed;  // live or gone; the driver of their GPU reports an error
   // Live ranks.
-  Ranks stopped;        // stopped before the others began to wait
-  Ranks stopped_later;  // stopped after the others began to wait, so not the cause
-  Ranks inside;         // IsInsideNccl, for hang_after
-  Ranks unreported;     // their last call is a collective without a reported launch, for hang_after
+  Ranks stopped;     // the process does not run
+  Ranks inside;      // IsInsideNccl, for hang_after
+  Ranks unreported;  // their last call is a collective without a reported launch, for hang_after
 
   // Comparison of the live ranks' calls; empty if they cannot be compared.
   AbandonedCalls abandoned;                   // not included in `calls`

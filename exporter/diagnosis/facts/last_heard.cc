@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
-#include "exporter/base/disjoint_sets.h"
 #include "exporter/diagnosis/facts/abandoned_calls.h"
 #include "exporter/diagnosis/facts/call_counts.h"
+#include "exporter/diagnosis/jobs.h"
 
 namespace nccl_pulse {
 namespace {
@@ -57,54 +56,40 @@ ProcessSnapshot Essence(const ProcessSnapshot& process) {
 }  // namespace
 
 void LastHeard::AddTo(const std::set<std::string>& heard, SnapshotSet* set) {
-  if (processes_.empty()) return;
+  if (remembered_.processes.empty()) return;
   std::map<Key, const ProcessSnapshot*> here;
   for (const auto* processes : {&set->processes, &set->ended}) {
     for (const ProcessSnapshot& process : *processes) here[KeyOf(process)] = &process;
   }
-  // Stalled communicators, joined where processes share them.
-  std::unordered_map<uint64_t, std::size_t> sets_of;
-  DisjointSets sets;
-  std::set<uint64_t> moved;
-  std::vector<std::size_t> awaited;
-  for (const Remembered& each : processes_) {
-    const auto found = here.find(KeyOf(each.process));
-    const ProcessSnapshot* now = found == here.end() ? nullptr : found->second;
-    std::size_t first = SIZE_MAX;
-    for (const CommunicatorSnapshot& then : each.process.communicators) {
-      if (stalled_.count(then.comm_id) == 0) continue;
-      const auto [own, is_new] = sets_of.try_emplace(then.comm_id, 0);
-      if (is_new) own->second = sets.Add();
-      if (first == SIZE_MAX) first = own->second;
-      sets.Join(own->second, first);
-      if (now == nullptr || !IsLive(*now)) continue;
-      const auto same = std::find_if(
-          now->communicators.begin(), now->communicators.end(), [&then](const auto& other) {
-            return other.comm_id == then.comm_id && other.index == then.index;
-          });
-      if (same == now->communicators.end() || same->finalized) continue;
-      if (ProgressOf(*same) != ProgressOf(then)) {
-        moved.insert(then.comm_id);
-      } else if (SeenInFlightSince(then) != 0 || then.unreported_calls != 0 || then.captured) {
-        awaited.push_back(own->second);
+  Jobs jobs(remembered_);
+  std::set<uint64_t> moved;       // communicators
+  std::set<std::size_t> awaited;  // jobs in which a rank that is heard still waits
+  for (const ProcessSnapshot& then : remembered_.processes) {
+    const auto now = here.find(KeyOf(then));
+    if (now == here.end() || !IsLive(*now->second)) continue;
+    for (const CommunicatorSnapshot& each : then.communicators) {
+      const auto& all = now->second->communicators;
+      const auto same = std::find_if(all.begin(), all.end(), [&each](const auto& other) {
+        return other.comm_id == each.comm_id && other.index == each.index;
+      });
+      if (stalled_.count(each.comm_id) == 0 || same == all.end() || same->finalized) continue;
+      if (ProgressOf(*same) != ProgressOf(each)) {
+        moved.insert(each.comm_id);
+      } else if (SeenInFlightSince(each) != 0 || each.unreported_calls != 0 || each.captured) {
+        awaited.insert(jobs.OfProcess(&then));
       }
     }
   }
-  std::set<std::size_t> awaited_sets;
-  for (const std::size_t each : awaited) awaited_sets.insert(sets.SetOf(each));
-  for (Remembered& each : processes_) {
-    if (heard.count(each.endpoint) != 0 || here.count(KeyOf(each.process)) != 0) continue;
-    bool is_awaited = false;
-    bool has_moved = false;
-    for (const CommunicatorSnapshot& communicator : each.process.communicators) {
-      const auto found = sets_of.find(communicator.comm_id);
-      if (found == sets_of.end()) continue;
-      is_awaited |= awaited_sets.count(sets.SetOf(found->second)) != 0;
-      has_moved |= moved.count(communicator.comm_id) != 0;
-    }
-    if (!is_awaited || has_moved) continue;
-    const bool has_ended = each.process.end != ProcessEnd::kLive;
-    (has_ended ? set->ended : set->processes).push_back(each.process);
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    const ProcessSnapshot& process = remembered_.processes[i];
+    if (heard.count(endpoints_[i]) != 0 || here.count(KeyOf(process)) != 0) continue;
+    if (awaited.count(jobs.OfProcess(&process)) == 0) continue;
+    const auto& all = process.communicators;
+    const bool has_moved = std::any_of(all.begin(), all.end(), [&moved](const auto& each) {
+      return moved.count(each.comm_id) != 0;
+    });
+    if (has_moved) continue;
+    (process.end == ProcessEnd::kLive ? set->processes : set->ended).push_back(process);
   }
 }
 
@@ -112,8 +97,10 @@ void LastHeard::Keep(
     const SnapshotSet& set, const DiagnosisResult& diagnosis, int64_t now_realtime_ns,
     const std::function<std::string(const ProcessSnapshot& process)>& endpoint_of) {
   std::map<Key, std::string> silent;
-  for (Remembered& each : processes_) silent[KeyOf(each.process)] = std::move(each.endpoint);
-  processes_.clear();
+  for (std::size_t i = 0; i < endpoints_.size(); ++i) {
+    silent[KeyOf(remembered_.processes[i])] = std::move(endpoints_[i]);
+  }
+  endpoints_.clear();
   stalled_.clear();
   std::set<std::pair<uint64_t, int32_t>> named;
   for (const CommunicatorDiagnosis& each : diagnosis) {
@@ -121,29 +108,28 @@ void LastHeard::Keep(
     stalled_.insert(each.comm_id);
     for (const int32_t rank : each.hang->suspects) named.emplace(each.comm_id, rank);
   }
-  if (stalled_.empty()) return;
-  for (const bool is_named : {true, false}) {
-    for (const auto* processes : {&set.processes, &set.ended}) {
-      for (const ProcessSnapshot& process : *processes) {
-        if (processes_.size() == kMost) return;
-        bool takes_part = false;
-        bool is_suspect = false;
-        for (const CommunicatorSnapshot& each : process.communicators) {
-          takes_part |= stalled_.count(each.comm_id) != 0;
-          is_suspect |= named.count({each.comm_id, each.rank}) != 0;
-        }
-        if (!takes_part || is_suspect != is_named) continue;
-        Remembered& kept = processes_.emplace_back();
-        kept.process = Essence(process);
-        if (process.heard_realtime_ns != 0) {
-          kept.endpoint = silent[KeyOf(process)];
-        } else {
-          kept.process.heard_realtime_ns = now_realtime_ns;
-          kept.endpoint = endpoint_of(process);
-        }
+  std::vector<const ProcessSnapshot*> suspects, others;
+  for (const auto* processes : {&set.processes, &set.ended}) {
+    for (const ProcessSnapshot& process : *processes) {
+      bool takes_part = false;
+      bool is_suspect = false;
+      for (const CommunicatorSnapshot& each : process.communicators) {
+        takes_part |= stalled_.count(each.comm_id) != 0;
+        is_suspect |= named.count({each.comm_id, each.rank}) != 0;
       }
+      if (takes_part) (is_suspect ? suspects : others).push_back(&process);
     }
   }
+  suspects.insert(suspects.end(), others.begin(), others.end());
+  if (suspects.size() > kMost) suspects.resize(kMost);
+  std::vector<ProcessSnapshot> kept;
+  for (const ProcessSnapshot* process : suspects) {
+    kept.push_back(Essence(*process));
+    const bool is_silent = process->heard_realtime_ns != 0;
+    if (!is_silent) kept.back().heard_realtime_ns = now_realtime_ns;
+    endpoints_.push_back(is_silent ? silent[KeyOf(*process)] : endpoint_of(*process));
+  }
+  remembered_.processes = std::move(kept);
 }
 
 }  // namespace nccl_pulse

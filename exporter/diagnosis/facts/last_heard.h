@@ -6,8 +6,7 @@
 // graph of waits gives the same result as before. A process is dropped when
 //   - its endpoint answers: the answer has the process, or it has ended;
 //   - a rank that waited with it has completed work, in which the process may have taken part;
-//   - no reported rank waits any longer on its communicators, or on communicators that share processes
-//     with these.
+//   - no reported rank of its job waits any longer.
 //
 // Processes of jobs that do not hang are not kept.
 //
@@ -39,13 +38,9 @@ class LastHeard {
             const std::function<std::string(const ProcessSnapshot& process)>& endpoint_of);
 
  private:
-  struct Remembered {
-    ProcessSnapshot process;
-    std::string endpoint;
-  };
-
-  std::vector<Remembered> processes_;  // named ranks first
-  std::set<uint64_t> stalled_;         // communicators
+  SnapshotSet remembered_;              // processes; named ranks first
+  std::vector<std::string> endpoints_;  // one per process
+  std::set<uint64_t> stalled_;          // communicators
 };
 
 }  // namespace nccl_pulse

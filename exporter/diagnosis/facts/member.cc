@@ -34,15 +34,6 @@ std::optional<uint64_t> CallsBehindFront(const CallOrderSnapshot& order) {
   return order.calls.size() - 1 - at;
 }
 
-// A rank whose last launches have no events, and whose counter was lost: they may have ended. The last one
-// has not if another rank owes that call, and no rank leaves it before all have come.
-Doing DoingWithoutCounter(const CommunicatorFacts& facts, const RankView& rank) {
-  const bool is_told = facts.calls_known == CallsKnown::kYes && !facts.is_mismatched &&
-                       !facts.owed.empty() && WaitsForAll(rank.communicator->last_call_op);
-  if (is_told && Contains(facts.owing, &rank)) return Doing::kIdle;
-  return is_told && facts.HasCalledAll(rank) ? Doing::kInside : Doing::kUnknown;
-}
-
 void FindFront(const CommunicatorFacts& facts, bool counts_launches, Member* member) {
   const CommunicatorSnapshot& communicator = *member->rank->communicator;
   if (!member->is_in_flight() || member->called == 0) return;
@@ -90,12 +81,6 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
     member.is_begun = activity.oldest_launch == OldestLaunch::kBegun;
     member.doing =
         activity.oldest_launch == OldestLaunch::kNotBegun ? Doing::kNotBegun : Doing::kInside;
-  } else if (activity.reason == UnknownReason::kCounterLost) {
-    member.doing = DoingWithoutCounter(facts, rank);
-    if (member.doing == Doing::kInside) {
-      member.launched_ns = communicator.last_launch_realtime_ns;
-      member.in_flight = 1;
-    }
   } else if (activity.is_idle()) {
     member.doing = Doing::kIdle;
   } else if (activity.reason == UnknownReason::kLaunchNotReported) {

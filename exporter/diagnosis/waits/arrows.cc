@@ -40,11 +40,8 @@ void FindMismatch(ViewWaits* waits) {
   const CommunicatorFacts& facts = waits->facts;
   if (facts.calls_known != CallsKnown::kYes) return;
   waits->mismatch = CompareCallOrder(facts, Compared::kInFlight);
-  if (waits->mismatch || !facts.is_quiet) return;
-  if (facts.is_mismatched) {
+  if (!waits->mismatch && facts.is_quiet && facts.is_mismatched) {
     waits->mismatch = CompareSides(facts);
-  } else if (facts.behind.empty() && facts.owing.empty() && !facts.view->has_point_to_point) {
-    waits->mismatch = CompareOrder(facts);
   }
 }
 
@@ -59,18 +56,16 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
   });
 }
 
-// After a rank had ended, others aborted the communicator and went on without it. So a rank that is still
-// in it waits only for its own host. A rank that isn't seen may have ended, if most have gone on.
-bool HaveSurvivorsLeft(GraphBuilder& graph, const ViewWaits& waits) {
-  bool has_ended = false;
+// Most ranks have aborted the communicator, and gone on. So a rank that is still in it waits only for its
+// own host.
+bool HaveMostLeft(GraphBuilder& graph, const ViewWaits& waits) {
   int gone_on = 0;
   int in_flight = 0;
   for (const Member& each : waits.members) {
-    has_ended |= each.rank->state == RankView::State::kGone;
     gone_on += HasGoneOnSinceAbort(graph.PlaceOf(*each.rank), each) ? 1 : 0;
     in_flight += each.is_live() && each.is_in_flight() ? 1 : 0;
   }
-  return gone_on > 0 && (has_ended || (!waits.facts.are_all_seen() && gone_on > in_flight));
+  return gone_on > in_flight;
 }
 
 void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
@@ -87,7 +82,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   // begun before those that have not.
   const bool is_begun_hidden =
       is_comparable && IsBehindOwnWork(facts) && IsOwedProven(facts) && !AreOwedLaunched(facts);
-  waits.is_left = HaveSurvivorsLeft(graph, waits);
+  waits.is_left = HaveMostLeft(graph, waits);
   std::optional<Ranks> behind_beside_graphs;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
@@ -124,7 +119,10 @@ Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_
   OwnWork own_work(graph);
   for (std::size_t i = 0; i < views.size(); ++i) AddWaits(graph, own_work, i);
   AddCalls(graph);
-  for (const HostPlace& place : graph.places()) own_work.AddOfHost(place);
+  for (const HostPlace& place : graph.places()) {
+    own_work.AddOfHost(place);
+    own_work.AddBeforeEvent(place);
+  }
   return graph.Take();
 }
 

@@ -45,16 +45,12 @@ struct ViewWaits {
   std::optional<Mismatch> mismatch;
   Ranks absent;  // in a communicator being created: ranks known not to have joined
   bool is_being_made = false;
-  bool is_left =
-      false;  // a rank ended, and others have since aborted the communicator and continued
+  bool is_left = false;  // most ranks have aborted the communicator and continued
   bool has_backlog =
       false;  // the ends of its launches may be seen late, so it does not count as a hang yet
   bool is_beyond_limit =
       false;  // some work of a rank is not followed, because its GPU has too much in flight
   bool has_known_replays = false;  // the ranks' progress in CUDA graphs is known
-  // Ranks that have not made a call that only one rank has made, and may have finished without
-  // them.
-  Ranks behind_one;
 };
 inline constexpr uint32_t kNoActor = UINT32_MAX;
 

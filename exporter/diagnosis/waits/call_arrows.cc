@@ -1,16 +1,10 @@
 #include <algorithm>
-#include <set>
 
 #include "exporter/diagnosis/facts/member.h"
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
 namespace nccl_pulse {
 namespace {
-
-// Launch n of one rank is launch n of another if both have put the same number of calls into launches.
-uint64_t CallsWithoutLaunch(const Member& each) {
-  return each.called - each.rank->communicator->launches;
-}
 
 // A rank that has called, and then failed, ended or stopped where the others wait for it.
 bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_launches) {
@@ -53,16 +47,6 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
     return graph.Point(call, graph.Unknown(i), Sure::kMust);
   }
   if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).stand == Stand::kMoving) {
-    return graph.Point(call, waits.gpus[at], Sure::kMust);
-  }
-  // It is inside a call that others have gone beyond: a Broadcast's root can. Of other calls dumps
-  // alone know exactly what has completed.
-  const bool is_inside_earlier =
-      each.doing == Doing::kInside &&
-      (rank.process->is_of_dump ? each.is_front_exact
-                                : !graph.view(i).has_point_to_point && each.is_live() &&
-                                      !WaitsForAll(rank.communicator->last_call_op));
-  if (is_inside_earlier) {
     return graph.Point(call, waits.gpus[at], Sure::kMust);
   }
   graph.Point(call, graph.Host(rank), Sure::kMust);
@@ -120,7 +104,6 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
     return graph.Point(call, graph.Unknown(i), Sure::kMust);  // they still call
   int64_t began_ns = 0;
   bool is_any_begun = false;
-  std::set<uint64_t> hidden_of_begun;  // calls without a launch, of ranks that have begun
   uint64_t most_launches = 0;
   int64_t oldest_ns = INT64_MAX;
   for (const Member& each : waits.members) {
@@ -133,7 +116,6 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
       oldest_ns = std::min(oldest_ns, each.launched_ns);
     }
     is_any_begun |= each.is_begun;
-    if (each.is_begun) hidden_of_begun.insert(CallsWithoutLaunch(each));
   }
   if (began_ns == 0) {
     for (const Member& each : waits.members) {
@@ -150,9 +132,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
                IsHeldUpByEvent(*cause, each, most_launches)) {
       graph.Point(call, graph.Event(*each.rank, *cause), Sure::kMust);
     } else if (each.doing == Doing::kNotBegun) {
-      const bool are_compared =
-          each.is_front_exact ||
-          (!facts.view->has_point_to_point && hidden_of_begun.count(CallsWithoutLaunch(each)) != 0);
+      const bool are_compared = each.is_front_exact || !facts.view->has_point_to_point;
       if (FrontOf(each) <= number && is_any_begun && are_compared) {
         graph.Point(call, waits.gpus[at], Sure::kMust);
       }

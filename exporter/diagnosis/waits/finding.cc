@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "exporter/diagnosis/jobs.h"
-#include "exporter/diagnosis/waits/usual_wait.h"
 
 namespace nccl_pulse {
 namespace {
@@ -31,25 +30,14 @@ struct Candidate {
 // A circle is named before a host that is outside NCCL.
 constexpr Stand kStandOfCircle = Stand::kInsideNccl;
 
-// Which actors point to each, and which are of each view.
-struct Index {
-  Index(const std::vector<CommunicatorView>& views, const WaitGraph& graph)
-      : before(graph.actors.size()), of_view(views.size()) {
-    for (uint32_t i = 0; i < graph.actors.size(); ++i) {
-      const Actor& actor = graph.actors[i];
-      if (actor.view != kNoView) of_view[actor.view].push_back(i);
-      for (const Arrow& arrow : actor.arrows) before[arrow.to].push_back(i);
-    }
-  }
-
-  std::vector<std::vector<uint32_t>> before, of_view;
-};
+// The actors that point to each actor.
+using Before = std::vector<std::vector<uint32_t>>;
 
 class Decision {
  public:
-  Decision(const std::vector<CommunicatorView>& views, const Waits& waits, const Index& index,
-           int64_t now_ns)
-      : views_(views), waits_(waits), index_(index), now_ns_(now_ns) {}
+  // `actors`: all of the job.
+  Decision(const WaitGraph& graph, const Before& before, const std::vector<uint32_t>& actors)
+      : graph_(graph), before_(before), actors_(actors) {}
 
   std::vector<Finding> Decide(const std::vector<Root>& roots) {
     for (const Root& root : roots) Sort(root);
@@ -68,7 +56,7 @@ class Decision {
   }
 
  private:
-  const Actor& At(uint32_t id) const { return waits_.graph.actors[id]; }
+  const Actor& At(uint32_t id) const { return graph_.actors[id]; }
 
   void Sort(const Root& root) {
     if (root.actors.size() > 1) return SortCircle(root);
@@ -112,6 +100,12 @@ class Decision {
   }
 
   void SortCircle(const Root& root) {
+    // What is waited in for an ended process is a circle, if it waited in the same.
+    const std::size_t before = candidates_.size();
+    for (const uint32_t id : root.actors) {
+      if (IsEvent(At(id).stand)) candidates_.push_back({At(id).stand, {id}, false});
+    }
+    if (candidates_.size() != before) return;
     std::set<const ProcessSnapshot*> processes;
     std::size_t hosts = 0;
     for (const uint32_t id : root.actors) {
@@ -128,28 +122,29 @@ class Decision {
       one.actors = {first};
       return Sort(one);
     }
-    std::vector<uint32_t> circle = ShortestCircle(waits_.graph, root.actors, Sure::kMay);
+    std::vector<uint32_t> circle = ShortestCircle(graph_, root.actors, Sure::kMay);
     if (!circle.empty()) {
       candidates_.push_back({kStandOfCircle, std::move(circle), true});
       return;
     }
-    const bool is_posted = !ShortestCircle(waits_.graph, root.actors, Sure::kPosted).empty();
-    const bool is_of_gpus = !ShortestCircle(waits_.graph, root.actors, Sure::kUnsure).empty();
+    const bool is_posted = !ShortestCircle(graph_, root.actors, Sure::kPosted).empty();
+    const bool is_unsure = !ShortestCircle(graph_, root.actors, Sure::kUnsure).empty();
     for (const uint32_t id : root.actors) {
       const Actor& actor = At(id);
-      // Only work that may be on another GPU closes the circle: that acquits no host.
-      if (actor.kind == ActorKind::kHost && !is_posted && is_of_gpus) {
+      // A call that some may have left closes the circle: that acquits no host.
+      if (actor.kind == ActorKind::kHost && !is_posted && is_unsure) {
         candidates_.push_back({actor.stand, {id}, false});
       }
       if (actor.kind != ActorKind::kGpu) continue;
       if (is_posted) posted_.insert(actor.view);
-      if (!is_posted && !is_of_gpus) inside_[actor.view] |= false;
+      if (!is_posted && !is_unsure) inside_[actor.view] |= false;
     }
   }
 
   std::vector<Finding> Name() {
     Stand first = Stand::kMoving;
     for (const Candidate& each : candidates_) first = std::min(first, each.stand);
+    if (first == Stand::kOutside) AddBehindOwn(&first);
     if (IsEvent(first)) return NameEvents();
     std::vector<Finding> findings;
     NamedRoots named;
@@ -174,6 +169,24 @@ class Decision {
       Add(std::move(named), std::move(before), &findings);
     }
     return findings;
+  }
+
+  // A host that is outside NCCL may wait, unseen, for a GPU that has been behind its own work for longer
+  // than anybody waits for the host.
+  void AddBehindOwn(Stand* first) {
+    int64_t oldest_ns = INT64_MAX;
+    for (const uint32_t id : actors_) {
+      if (At(id).is_start) oldest_ns = std::min(oldest_ns, At(id).since_ns);
+    }
+    for (const uint32_t id : actors_) {
+      const Actor& actor = At(id);
+      const bool is_older = actor.kind == ActorKind::kGpu && actor.stand == Stand::kBehindOwn &&
+                            actor.arrows.empty() && actor.rank->state == RankView::State::kLive &&
+                            ElapsedNs(actor.since_ns, oldest_ns) < kOtherHostNs;
+      if (!is_older) continue;
+      candidates_.push_back({actor.stand, {id}, false});
+      *first = actor.stand;
+    }
   }
 
   // Of several events the first is the cause, and the others followed.
@@ -232,7 +245,7 @@ class Decision {
       const Actor& actor = At(next[at]);
       if (actor.kind == ActorKind::kGpu) views.insert(actor.view);
       if (actor.kind == ActorKind::kGpu) continue;
-      for (const uint32_t from : index_.before[next[at]]) {
+      for (const uint32_t from : before_[next[at]]) {
         if (At(from).view != kNoView) {
           views.insert(At(from).view);
         } else if (seen.insert(from).second) {
@@ -253,65 +266,12 @@ class Decision {
 
   template <typename What>
   void Add(What what, std::vector<std::size_t> views, std::vector<Finding>* findings) const {
-    Finding finding;
-    finding.what = std::move(what);
-    finding.views = std::move(views);
-    CompareWithPast(&finding);
-    findings->push_back(std::move(finding));
+    findings->push_back({std::move(what), std::move(views)});
   }
 
-  // The wait of a communicator is usual if each of its waiting ranks has waited as long before. It is
-  // no measure for what can't end, nor for replays.
-  void CompareWithPast(Finding* finding) const {
-    uint64_t least_ns = UINT64_MAX;
-    finding->can_end = CanEnd(*finding);
-    bool is_usual = !finding->views.empty() && finding->can_end;
-    finding->since_ns = INT64_MAX;
-    for (const std::size_t view : finding->views) {
-      int64_t since_ns = INT64_MAX;
-      uint64_t before_ns = UINT64_MAX;
-      for (const uint32_t id : index_.of_view[view]) {
-        if (At(id).is_start) since_ns = std::min(since_ns, At(id).since_ns);
-      }
-      for (const uint32_t id : index_.of_view[view]) {
-        if (!At(id).is_start || At(id).rank == nullptr) continue;
-        before_ns = std::min(before_ns, LongestBefore(*At(id).rank, view, since_ns));
-      }
-      finding->since_ns = std::min(finding->since_ns, since_ns);
-      if (since_ns == INT64_MAX) continue;  // its ranks wait for less than the threshold
-      least_ns = std::min(least_ns, before_ns);
-      is_usual &= before_ns != UINT64_MAX && IsUsual(ElapsedNs(now_ns_, since_ns), before_ns);
-    }
-    if (finding->since_ns == INT64_MAX) finding->since_ns = now_ns_;
-    finding->longest_wait_before_ns = least_ns == UINT64_MAX ? 0 : least_ns;
-    finding->is_usual = is_usual && least_ns != UINT64_MAX;
-  }
-
-  bool CanEnd(const Finding& finding) const {
-    if (Get<DifferentCalls>(finding) != nullptr) return false;
-    // Somebody has not survived this wait.
-    for (const std::size_t view : finding.views) {
-      for (const Member& each : waits_.views[view].members) {
-        if (!each.is_live() && each.is_in_flight()) return false;
-      }
-    }
-    const auto* named = Get<NamedRoots>(finding);
-    return named == nullptr ||
-           (named->stand != Stand::kExiting && named->stand != Stand::kBehindReplay &&
-            named->stand != Stand::kIdleGpu && named->stand != Stand::kLeft &&
-            !IsEvent(named->stand));
-  }
-
-  uint64_t LongestBefore(const RankView& rank, std::size_t view, int64_t since_ns) const {
-    const RankView* here = views_[view].Find(rank.rank());
-    return LongestWaitBefore(here != nullptr && here->process == rank.process ? *here : rank,
-                             since_ns);
-  }
-
-  const std::vector<CommunicatorView>& views_;
-  const Waits& waits_;
-  const Index& index_;
-  const int64_t now_ns_;
+  const WaitGraph& graph_;
+  const Before& before_;
+  const std::vector<uint32_t>& actors_;
   std::vector<Candidate> candidates_;
   std::map<std::size_t, bool> inside_;  // views, and whether in a replay
   std::set<uint32_t> unknown_;          // actors
@@ -320,21 +280,26 @@ class Decision {
 
 }  // namespace
 
-std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, const Waits& waits,
-                                   int64_t now_realtime_ns) {
+std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, const Waits& waits) {
   Jobs jobs(views);
+  const auto job_of = [&jobs](const Actor& actor) {
+    return actor.view != kNoView ? jobs.OfView(actor.view) : jobs.OfProcess(actor.rank->process);
+  };
   std::map<std::size_t, JobFindings> found;
   for (std::size_t i = 0; i < views.size(); ++i) found[jobs.OfView(i)].views.push_back(i);
-  std::map<std::size_t, std::vector<Root>> roots;
-  for (Root& root : FindRoots(waits.graph)) {
-    const Actor& first = waits.graph.actors[root.actors.front()];
-    const std::size_t job =
-        first.view != kNoView ? jobs.OfView(first.view) : jobs.OfProcess(first.rank->process);
-    roots[job].push_back(std::move(root));
+  const std::vector<Actor>& actors = waits.graph.actors;
+  Before before(actors.size());
+  std::map<std::size_t, std::vector<uint32_t>> actors_of;  // by job
+  for (uint32_t i = 0; i < actors.size(); ++i) {
+    actors_of[job_of(actors[i])].push_back(i);
+    for (const Arrow& arrow : actors[i].arrows) before[arrow.to].push_back(i);
   }
-  const Index index(views, waits.graph);
+  std::map<std::size_t, std::vector<Root>> roots;  // likewise
+  for (Root& root : FindRoots(waits.graph)) {
+    roots[job_of(actors[root.actors.front()])].push_back(std::move(root));
+  }
   for (const auto& [job, of_job] : roots) {
-    found[job].findings = Decision(views, waits, index, now_realtime_ns).Decide(of_job);
+    found[job].findings = Decision(waits.graph, before, actors_of[job]).Decide(of_job);
   }
   std::vector<JobFindings> all;
   all.reserve(found.size());

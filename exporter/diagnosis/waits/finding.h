@@ -50,12 +50,6 @@ struct Finding {
   std::variant<NamedRoots, CircleOfWaits, DifferentCalls, NoProgress, QueuedWaits, CannotTell> what;
   // Communicators whose ranks wait directly for the finding, in order.
   std::vector<std::size_t> views;
-  int64_t since_ns = 0;  // begin of the longest wait of these ranks
-  // The shortest, over the waiting ranks, of their longest earlier waits in such a call that ended
-  // with progress.
-  uint64_t longest_wait_before_ns = 0;
-  bool can_end = false;   // it may be usual: it is no ended process, no mismatch ...
-  bool is_usual = false;  // it is usual in each of `views` (usual_wait.h)
 };
 
 template <typename T>
@@ -69,8 +63,7 @@ struct JobFindings {
 };
 
 // Returns one entry per job. A job is communicators that share processes, whatever job IDs say.
-std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, const Waits& waits,
-                                   int64_t now_realtime_ns);
+std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, const Waits& waits);
 
 }  // namespace nccl_pulse
 

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/facts/exchange.h"
 
 namespace nccl_pulse {
@@ -19,30 +18,17 @@ GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t h
       unknown_(views.size(), kNoActor) {
   waits_.views.reserve(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) AddActors(i);
-  ShareUnsurePlaces();
   for (HostPlace& place : places_) SumUp(&place);
 }
 
 std::size_t GraphBuilder::AddPlace(const RankView& rank) {
-  const auto key_of = [](const CommunicatorSnapshot& each) {
-    return each.uuid.empty() ? each.gpu : each.uuid;
-  };
-  const auto& all = rank.process->communicators;
-  const auto [known, is_first] = are_gpus_sure_.try_emplace(rank.process, false);
-  if (is_first) {
-    known->second = std::all_of(all.begin(), all.end(), [&all](const auto& each) {
-      return CompareGpus(each, all.front()) != SameGpu::kPerhaps || &each == &all.front();
-    });
-  }
-  const bool is_sure = known->second;
-  const auto index = static_cast<std::size_t>(rank.communicator - all.data());
-  const std::tuple key(
-      rank.process, is_sure ? key_of(*rank.communicator) : absl::StrCat("#", index), rank.thread);
+  const CommunicatorSnapshot& of = *rank.communicator;
+  // Communicators on unknown GPUs are taken to be on one.
+  const std::tuple key(rank.process, of.uuid.empty() ? of.gpu : of.uuid, rank.thread);
   const auto [found, is_new] = places_by_gpu_.try_emplace(key, places_.size());
   if (is_new) {
     places_of_[rank.process].push_back(places_.size());
     HostPlace& place = places_.emplace_back();
-    place.is_gpu_sure = is_sure;
     place.host = Add({ActorKind::kHost, IsExiting(rank) ? Stand::kExiting : Stand::kOutside,
                       IsExiting(rank) ? rank.process->last_poll_realtime_ns : 0, kNoView, &rank});
   }
@@ -89,19 +75,6 @@ void GraphBuilder::Owe(const RankView& rank, std::size_t view) {
   std::vector<std::size_t>& owes_in = PlaceOf(rank).owes_in;
   const bool is_known = std::find(owes_in.begin(), owes_in.end(), view) != owes_in.end();
   if (!is_known && owes_in.size() < kMostFollowed) owes_in.push_back(view);
-}
-
-// A communicator on an unknown GPU has a host of its own, which may wait for any of the process' work.
-void GraphBuilder::ShareUnsurePlaces() {
-  std::map<const ProcessSnapshot*, std::vector<MemberPlace>> of_process;
-  for (const HostPlace& place : places_) {
-    if (place.is_gpu_sure) continue;
-    auto& all = of_process[ProcessOf(place)];
-    all.insert(all.end(), place.members.begin(), place.members.end());
-  }
-  for (HostPlace& place : places_) {
-    if (!place.is_gpu_sure) place.members = of_process.at(ProcessOf(place));
-  }
 }
 
 void GraphBuilder::AddActors(std::size_t i) {

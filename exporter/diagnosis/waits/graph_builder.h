@@ -31,7 +31,6 @@ struct MemberPlace {
 struct HostPlace {
   uint32_t host = kNoActor;
   uint32_t event = kNoActor;
-  bool is_gpu_sure = true;      // false if its communicators may be on several GPUs
   bool has_ended_wait = false;  // a member ended, or was aborted, during a wait
   std::vector<MemberPlace> members;
   std::vector<std::size_t> owes_in;  // views with calls in which others wait for this host
@@ -103,17 +102,12 @@ class GraphBuilder {
   std::size_t AddPlace(const RankView& rank);
   uint32_t AddGpu(std::size_t view, const Member& each);
   uint32_t OfView(std::size_t view, ActorKind kind, Stand stand, std::vector<uint32_t>* made);
-  void ShareUnsurePlaces();
   void SumUp(HostPlace* place);
-  const ProcessSnapshot* ProcessOf(const HostPlace& place) const {
-    return waits_.graph.actors[place.host].rank->process;
-  }
 
   const std::vector<CommunicatorView>& views_;
   const int64_t hang_after_ns_, now_ns_;
   Waits waits_;
   std::vector<HostPlace> places_;
-  std::unordered_map<const ProcessSnapshot*, bool> are_gpus_sure_;
   std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> places_of_;
   std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
   std::unordered_map<const RankView*, std::size_t> place_of_;

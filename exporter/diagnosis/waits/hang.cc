@@ -74,22 +74,11 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
   return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting), QueuedWords(queued, true)};
 }
 
-std::string NoteOf(const ViewWaits& waits) {
-  if (waits.is_beyond_limit) {
-    return "A GPU of a rank here has work in flight in too many communicators. The newest is not "
-           "followed.";
-  }
-  if (waits.behind_one.empty()) return "";
-  const CommunicatorFacts& facts = waits.facts;
-  return AheadWords(waits.behind_one, *facts.live[facts.most],
-                    CallsOwedBy(facts, waits.behind_one));
-}
-
 // Finds hangs of jobs with one threshold.
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
                                            int64_t hang_after_ns, int64_t now_realtime_ns) {
   const Waits waits = BuildWaits(views, hang_after_ns, now_realtime_ns);
-  const std::vector<JobFindings> jobs = FindWaits(views, waits, now_realtime_ns);
+  const std::vector<JobFindings> jobs = FindWaits(views, waits);
   const std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
   std::vector<WaitsOfCommunicator> result(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
@@ -99,7 +88,11 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
       result[i].queued =
           QueuedOf(views[i], waits.views[i], waits.graph, hang_after_ns, now_realtime_ns);
     }
-    result[i].note = NoteOf(waits.views[i]);
+    if (waits.views[i].is_beyond_limit) {
+      result[i].note =
+          "A GPU of a rank here has work in flight in too many communicators. The newest is not "
+          "followed.";
+    }
   }
   return result;
 }

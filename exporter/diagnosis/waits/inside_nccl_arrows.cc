@@ -120,10 +120,7 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
   if (facts.is_mismatched && !do_all_wait) return;
   Ranks behind = facts.owing;
   if (behind.empty()) behind = facts.behind;
-  if (!behind.empty() && MayAllHaveLeft(facts, behind)) {
-    waits.behind_one = std::move(behind);
-    return;
-  }
+  if (!behind.empty() && MayAllHaveLeft(facts, behind)) return;
   const bool is_any_behind = !behind.empty() || !facts.ended_owing.empty();
   if (!is_any_behind && !DoAllConnect(graph, facts)) return;  // they may just have nothing to do
   if (facts.is_mismatched) waits.mismatch = CompareSides(facts);

@@ -55,6 +55,12 @@ OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
         rank.state != RankView::State::kFinalized) {
       ++without_work_[jobs_.OfProcess(rank.process)];
     }
+    for (const MemberPlace& at : place.busy) {
+      const Member& each = graph.member(at);
+      if (each.doing == Doing::kNotBegun && each.is_live() && !IsBehindNccl(each)) {
+        behind_kernels_[jobs_.OfView(at.view)].insert(rank.process);
+      }
+    }
   }
 }
 
@@ -82,6 +88,13 @@ bool OwnWork::MayBePostedAhead(const MemberPlace& at) {
   });
 }
 
+bool OwnWork::IsBehindNccl(const Member& each) {
+  const std::vector<MemberPlace>& busy = graph_.PlaceOf(*each.rank).busy;
+  return std::any_of(busy.begin(), busy.end(), [&](const MemberPlace& other) {
+    return graph_.member(other).rank != each.rank && IsBusyBefore(graph_.member(other), each);
+  });
+}
+
 void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   ViewWaits& waits = graph_.waits(i);
   const Member& each = waits.members[at];
@@ -99,9 +112,7 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
     if (other.rank == each.rank || !IsBusyBefore(other, each)) continue;
     if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(place, other)) continue;
     graph_.Point(gpu, graph_.waits(other_at.view).gpus[other_at.at],
-                 !place.is_gpu_sure           ? Sure::kUnsure
-                 : MayBePostedAhead(other_at) ? Sure::kPosted
-                                              : Sure::kMay);
+                 MayBePostedAhead(other_at) ? Sure::kPosted : Sure::kMay);
     is_behind = true;
   }
   if (is_behind) return;
@@ -117,8 +128,10 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
 }
 
 // A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where all
-// that have launched that call are behind their own kernels, and few have not called.
+// that have launched that call are behind own work, and few have not called. Kernels wait for each
+// other: a single one, of all GPUs of the job, is just stuck.
 void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued) {
+  if (behind_kernels_[jobs_.OfView(queued.view)].size() < 2) return;
   const ViewWaits& waits = graph_.waits(queued.view);
   const CommunicatorFacts& facts = waits.facts;
   if (facts.calls_known != CallsKnown::kYes || !IsBehindOwnWork(facts)) return;
@@ -144,6 +157,18 @@ void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued) {
   }
 }
 
+void OwnWork::AddBeforeEvent(const HostPlace& place) {
+  constexpr int64_t kWaitedNs = 2000000000;  // shorter waits are usual in a step
+  if (place.event == kNoActor || graph_.actor(place.event).stand == Stand::kFailed) return;
+  for (const MemberPlace& at : place.busy) {
+    const Member& each = graph_.member(at);
+    const uint32_t gpu = graph_.waits(at.view).gpus[at.at];
+    if (each.since_ns == 0 || gpu == kNoActor || graph_.actor(gpu).arrows.empty()) continue;
+    if (ElapsedNs(graph_.actor(place.event).since_ns, each.since_ns) < kWaitedNs) continue;
+    graph_.Point(place.event, gpu, Sure::kMay);
+  }
+}
+
 void OwnWork::AddOfHost(const HostPlace& place) {
   for (const MemberPlace& each_at : place.busy) {
     const Member& each = graph_.member(each_at);
@@ -156,10 +181,7 @@ void OwnWork::AddOfHost(const HostPlace& place) {
         std::any_of(place.owes_in.begin(), place.owes_in.end(),
                     [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });
     if (have_gone_on) continue;
-    const Sure sure = !place.is_gpu_sure          ? Sure::kUnsure
-                      : MayBePostedAhead(each_at) ? Sure::kPosted
-                                                  : Sure::kMay;
-    graph_.Point(place.host, gpu, sure);
+    graph_.Point(place.host, gpu, MayBePostedAhead(each_at) ? Sure::kPosted : Sure::kMay);
   }
   const Stand stand = graph_.actor(place.host).stand;
   const std::vector<Arrow>& arrows = graph_.actor(place.host).arrows;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 
@@ -26,11 +27,14 @@ class OwnWork {
 
   // Adds arrows from the GPU of member `at`, which has not begun.
   void AddBehind(std::size_t i, std::size_t at);
+  // Adds arrows from an event to what the process had waited in until then: it may be a victim.
+  void AddBeforeEvent(const HostPlace& place);
   // Adds arrows from a host. Call when all calls in which others wait for it are known.
   void AddOfHost(const HostPlace& place);
 
  private:
   bool MayBePostedAhead(const MemberPlace& at);
+  bool IsBehindNccl(const Member& each);
   void AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued);
   // True if `work` is no reason for not being here: another rank has the same work in flight, and
   // has nevertheless reached the call `here` that the rank of `work` has not called, or that its
@@ -46,6 +50,8 @@ class OwnWork {
   GraphBuilder& graph_;
   Jobs jobs_;
   std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
+  // By job: processes with a GPU that is behind work other than NCCL's.
+  std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
   std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>
       have_gone_on_;
 };

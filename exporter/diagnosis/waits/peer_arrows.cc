@@ -131,7 +131,6 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
   std::vector<std::size_t> missing;
   bool are_known = true;
   bool are_all_here = true;
-  const bool are_all_behind = IsBehindOwnWork(waits.facts);
   const auto add = [&](std::size_t at, uint64_t number, bool sends) {
     const RankView* peer = view.Find(static_cast<int64_t>(number));
     if (peer == nullptr) {
@@ -152,13 +151,12 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
   };
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
-    if (waits.gpus[at] == kNoActor || !each.is_live()) continue;
+    if (waits.gpus[at] == kNoActor || each.rank->state == RankView::State::kFinalized) continue;
     if (graph.actor(waits.gpus[at]).stand == Stand::kMoving) continue;
     if (each.doing == Doing::kInside && UsesCall(graph, i, each)) continue;
-    // One that has not begun waits for its own GPU first, unless that is so on all ranks.
-    if (each.doing == Doing::kNotBegun && !are_all_behind) continue;
+    if (each.doing == Doing::kNotBegun) continue;  // it waits for its own GPU first
     const PeersSnapshot& peers = each.rank->communicator->peers;
-    are_known &= peers.are_known;
+    are_known &= peers.are_known || !each.is_live();
     for (const uint64_t peer : peers.sends_to) add(at, peer, true);
     for (const uint64_t peer : peers.receives_from) add(at, peer, false);
     if (!peers.are_known) AddUnknownPeers(graph, i, at);

@@ -739,11 +739,4 @@ std::string QueuedWords(const Stall& queued, bool with_elsewhere) {
       queued.are_all_seen() ? "" : " It is not known whether ranks that are not seen here wait.");
 }
 
-std::string AheadWords(const Ranks& behind, const RankView& ahead, const Calls& calls) {
-  return Fill(
-      "{Ranks} {has|have} not called {calls} that {one} has called; whether {one} waits cannot "
-      "be seen.",
-      behind, {{"calls", CallWords(calls)}, {"one", absl::StrCat("rank ", ahead.rank())}});
-}
-
 }  // namespace nccl_pulse

@@ -20,9 +20,6 @@ std::string MissingPeerCall(const Stall& stall);
 // to wait. `with_elsewhere`: adds where they may have an unseen wait.
 std::string QueuedWords(const Stall& queued, bool with_elsewhere);
 
-// Returns a sentence about calls that only one rank has made, and may have finished.
-std::string AheadWords(const Ranks& behind, const RankView& ahead, const Calls& calls);
-
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_WAITS_SENTENCES_H_

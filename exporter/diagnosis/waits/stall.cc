@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -102,15 +103,13 @@ class StallMaker {
     for (std::size_t i = 0; i < job.findings.size(); ++i) {
       for (const std::size_t view : job.findings[i].views) findings_of[view].push_back(i);
     }
-    named_.clear();
     roots_.clear();
-    are_all_usual_ = true;
-    for (std::size_t i = 0; i < job.findings.size(); ++i) {
-      are_all_usual_ &= job.findings[i].is_usual;
-      const auto* named = Get<NamedRoots>(job.findings[i]);
+    followed_.clear();
+    for (const Finding& finding : job.findings) {
+      const auto* named = Get<NamedRoots>(finding);
       if (named == nullptr) continue;
-      named_.emplace_back(i, named);
       roots_.insert(named->actors.begin(), named->actors.end());
+      followed_.insert(named->followed.begin(), named->followed.end());
     }
     is_any_named_ = std::any_of(job.findings.begin(), job.findings.end(), [](const Finding& each) {
       return Get<CannotTell>(each) == nullptr;
@@ -121,18 +120,15 @@ class StallMaker {
         const Finding& finding = job.findings[i];
         if ((*stalls)[view] || (!has_wait_ && HasStart(finding))) continue;
         Begin(view, first + static_cast<int>(i));
-        stall_.is_usual = has_start_
-                              ? finding.can_end && IsUsual(ElapsedNs(now_ns_, stall_.since_ns),
-                                                           stall_.longest_wait_before_ns)
-                              : finding.is_usual;
         std::visit([this](const auto& what) { Say(what); }, finding.what);
         (*stalls)[view] = Finish();
       }
       if ((*stalls)[view] || !has_start_ || is_queued_) continue;
       Begin(view, -1);
-      if (!SayBesides(first)) continue;
+      if (!SayBesides()) continue;
       (*stalls)[view] = Finish();
     }
+    FindUsual(job, stalls);
   }
 
  private:
@@ -151,6 +147,50 @@ class StallMaker {
     if (actor.kind == ActorKind::kHost) return actor.stand == Stand::kInsideNccl;
     return actor.kind == ActorKind::kGpu && actor.rank->state == RankView::State::kLive &&
            (actor.stand == Stand::kInside || actor.stand == Stand::kBehindOwn);
+  }
+
+  // A wait is usual if it can end, and no longer than waits that have ended before. Where ranks wait for
+  // less than the threshold, or for ranks of other communicators, it is as usual as the waits there.
+  void FindUsual(const JobFindings& job, std::vector<std::optional<Stall>>* stalls) const {
+    std::map<int, bool> is_finding_usual;
+    bool are_all_usual = true;
+    for (const std::size_t view : job.views) {
+      if (!(*stalls)[view]) continue;
+      Stall& stall = *(*stalls)[view];
+      stall.is_usual = CanEnd(stall) &&
+                       IsUsual(ElapsedNs(now_ns_, stall.since_ns), stall.longest_wait_before_ns);
+      if (stall.finding < 0 || !stall.has_start) continue;
+      const auto [found, is_new] = is_finding_usual.try_emplace(stall.finding, stall.is_usual);
+      found->second &= stall.is_usual;
+      are_all_usual &= stall.is_usual;
+    }
+    are_all_usual &= !is_finding_usual.empty();
+    for (const std::size_t view : job.views) {
+      if (!(*stalls)[view]) continue;
+      Stall& stall = *(*stalls)[view];
+      if (stall.verdict == HangVerdict::kBlockedElsewhere) {
+        stall.is_usual = are_all_usual && !stall.is_elsewhere_unsure;
+      } else if (!stall.has_start) {
+        const auto found = is_finding_usual.find(stall.finding);
+        stall.is_usual = found != is_finding_usual.end() && found->second;
+      }
+    }
+  }
+
+  // False of a death, a mismatch and the like, and if somebody has not survived the wait.
+  static bool CanEnd(const Stall& stall) {
+    switch (stall.verdict) {
+      case HangVerdict::kMismatched:
+      case HangVerdict::kProcessGone:
+      case HangVerdict::kProcessStopped:
+      case HangVerdict::kDriverError:
+        return false;
+      case HangVerdict::kRankNotBegun:
+        return stall.victims.empty() && stall.situation == Situation::kPlain;
+      default:
+        return stall.victims.empty() && stall.situation != Situation::kFinalized &&
+               stall.situation != Situation::kExiting;
+    }
   }
 
   // Whom the ranks of the communicator wait for directly.
@@ -180,6 +220,7 @@ class StallMaker {
     stall_.view = &views_[view];
     stall_.waits = &waits_.views[view];
     stall_.finding = number;
+    stall_.has_start = has_start_;
     FindWaiting();
   }
 
@@ -412,7 +453,7 @@ class StallMaker {
   }
 
   // A communicator whose ranks wait, in a job whose root is elsewhere. False: nothing is to be said.
-  bool SayBesides(int first) {
+  bool SayBesides() {
     bool is_unknown = false;
     bool is_any = false;
     for (const uint32_t id : targets_) {
@@ -420,29 +461,11 @@ class StallMaker {
       if (target.stand == Stand::kMoving) return false;
       is_unknown |= target.kind == ActorKind::kUnknown;
       if (target.rank == nullptr) continue;
-      // Another event of the same kind came first, elsewhere.
-      for (const auto& [number, named] : named_) {
-        if (std::count(named->followed.begin(), named->followed.end(), id) == 0) continue;
+      if (followed_.count(id) != 0) {  // another event of the same kind came first, elsewhere
         Set(target.stand);
         stall_.suspects.clear();
         Suspect(id);
         return true;
-      }
-      // Its GPU is behind the same kernel here.
-      if (target.kind == ActorKind::kGpu && target.stand == Stand::kBehindOwn) {
-        for (const auto& [number, named] : named_) {
-          if (named->stand != Stand::kBehindOwn) continue;
-          const bool is_named = std::any_of(
-              named->actors.begin(), named->actors.end(),
-              [&](uint32_t root) { return At(root).rank->process == target.rank->process; });
-          if (!is_named) continue;
-          stall_.finding = first + static_cast<int>(number);
-          Set(named->stand);
-          stall_.also_blocked = std::move(stall_.suspects);
-          stall_.suspects.clear();
-          Suspect(id);
-          return true;
-        }
       }
       is_any = true;
       Suspect(id);
@@ -455,7 +478,6 @@ class StallMaker {
     }
     if (is_any) {
       stall_.verdict = HangVerdict::kBlockedElsewhere;
-      stall_.is_usual = are_all_usual_ && !stall_.is_elsewhere_unsure;
       return !stall_.suspects.empty();
     }
     if (is_unknown) {
@@ -517,11 +539,9 @@ class StallMaker {
   std::vector<std::vector<uint32_t>> of_view_;  // actors
   std::size_t view_ = 0;
   std::vector<uint32_t> targets_;
-  std::set<uint32_t> all_targets_;  // of ranks that wait for less, too
-  // The job's named roots, by the number of their finding.
-  std::vector<std::pair<std::size_t, const NamedRoots*>> named_;
-  std::unordered_set<uint32_t> roots_;  // their actors
-  bool is_any_named_ = false, are_all_usual_ = false;
+  std::set<uint32_t> all_targets_;                 // of ranks that wait for less, too
+  std::unordered_set<uint32_t> roots_, followed_;  // named for the job
+  bool is_any_named_ = false;
   bool has_start_ = false;
   bool has_wait_ = false;   // or ranks that wait for less
   bool is_queued_ = false;  // all starts are GPUs that have not begun

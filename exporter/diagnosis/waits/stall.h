@@ -39,6 +39,7 @@ struct Stall {
   Ranks victims;   // waiting ranks that ended, or aborted
   Ranks followed;  // ranks with a later event of the same kind as the suspects'
   uint64_t longest_wait_before_ns = 0;
+  bool has_start = false;  // a rank here has waited for longer than the threshold
   bool is_usual = false;
 
   Calls owed;                   // calls that the suspects have not made, if calls are compared

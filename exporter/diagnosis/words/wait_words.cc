@@ -63,17 +63,14 @@ std::string PeerWaitWords(const RankView& rank, bool sends, uint64_t peer) {
 std::string MismatchWords(const Mismatch& mismatch) {
   std::map<std::string, const Ranks*> by_words;
   const bool is_root = mismatch.by == Mismatch::By::kRoots;
-  const bool is_order = mismatch.by == Mismatch::By::kOrder;
   for (const CallSide& side : mismatch.sides) {
     by_words[side.kind != nullptr ? KindWords(*side.kind, is_root) : CallWords(side.calls)] =
         &side.ranks;
   }
-  const std::string sides =
-      absl::StrJoin(by_words, "; ", [is_order](std::string* out, const auto& side) {
-        *out += Fill(
-            is_order ? "{who} {has|have} called {what} last" : "{who} {has|have} called {what}",
-            *side.second, {{"what", side.first.empty() ? "neither" : side.first}});
-      });
+  const std::string sides = absl::StrJoin(by_words, "; ", [](std::string* out, const auto& side) {
+    *out += Fill("{who} {has|have} called {what}", *side.second,
+                 {{"what", side.first.empty() ? "neither" : side.first}});
+  });
   const std::string number = absl::StrCat(mismatch.call_number);
   const char* text = "";
   switch (mismatch.by) {
@@ -84,9 +81,6 @@ std::string MismatchWords(const Mismatch& mismatch) {
       text =
           "The ranks' calls differ at collective {number} of this communicator: the roots differ: "
           "{sides}.";
-      break;
-    case Mismatch::By::kOrder:
-      text = "The ranks have called the same operations, but not in the same order: {sides}.";
       break;
     case Mismatch::By::kSizes:
       text = "The ranks have called different sizes, which never complete: {sides}.";

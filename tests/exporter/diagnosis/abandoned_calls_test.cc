@@ -61,19 +61,6 @@ TEST(AbandonedCalls, OfAnOperationThatNobodyElseCalls) {
   ExpectHang(&in_flight, HangVerdict::kMismatched, {2});
 }
 
-// Rank 0 has estimated an operation, and waits in another one: the estimate is not missing
-// elsewhere.
-TEST(AbandonedCalls, OfOneThatWaits) {
-  SimulatedJob job = RunningJob();
-  for (int i = 0; i < 3; ++i) job.Fail(kComm, 0, "ReduceScatter");
-  job.Of(kComm, 0).algorithms.clear();
-  job.Of(kComm, 0).untimed = {{"ReduceScatter", UntimedReason::kUnreported, 3}};
-  LaunchOn(&job, {0, 1, 3}, "AllReduce");
-  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
-  EXPECT_THAT(hang.text, HasSubstr("has not called AllReduce"));
-  EXPECT_THAT(hang.text, Not(HasSubstr("ReduceScatter")));
-}
-
 // Of which size the call was that failed is not known.
 TEST(AbandonedCalls, AreOfAnySize) {
   SimulatedJob job = JobWithAFailedCall();

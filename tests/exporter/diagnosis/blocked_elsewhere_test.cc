@@ -238,36 +238,6 @@ TEST_F(TwoGpusOfAProcess, MayBeOneWhereNothingTells) {
   EXPECT_THAT(HangOf(job_, 1)->text, HasSubstr("Its process may wait in communicator"));
 }
 
-// Threads 0 and 1 of one process wait in a communicator each, on their own GPUs, for another
-// process that comes to neither. Where the GPUs look alike the two may not acquit each other.
-TEST(Hang, WhoMayBeOnAnotherGpuIsNotAcquittedInACircle) {
-  for (const char* uuid : {"GPU-", ""}) {
-    SimulatedJob job(1);
-    job.AddCommunicator(1, {0, 0});
-    job.AddCommunicator(2, {0, 0});
-    ProcessSnapshot& process = job.process(0);
-    for (int i = 0; i < 4; ++i) {
-      process.communicators[i].gpu = "";
-      process.communicators[i].uuid = *uuid == '\0' ? "" : uuid + std::to_string(i);
-    }
-    const auto launch = [&](int i) {
-      CommunicatorSnapshot& waits = process.communicators[i];
-      waits.calls.push_back({"AllReduce", 4, "ncclFloat32", false, 1, 0});
-      waits.last_call_op = "AllReduce";
-      waits.last_call_size_class = 4;
-      waits.launches = 1;
-      waits.last_launch_realtime_ns = waits.oldest_inflight_realtime_ns = job.now();
-    };
-    launch(0);  // rank 0 of communicator 1, and not rank 1
-    launch(2);  // the same of communicator 2
-    job.Advance(kHangAfter);
-    for (const uint64_t id : {1, 2}) {
-      const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {1}, id);
-      EXPECT_EQ(hang.text.find("that is not certain") != std::string::npos, *uuid == '\0');
-    }
-  }
-}
-
 // Rank 1's GPU is stuck in another communicator, whose own rank has not called, before it comes to
 // this one.
 class NotBegunBehindAnother : public testing::Test {
@@ -328,7 +298,7 @@ TEST_F(NotBegunBehindAnother, ComesToIt) {
 
 TEST_F(NotBegunBehindAnother, BothBehindTheSame) {
   HangBehind(kNotBegun);
-  ExpectHangNow(job_, HangVerdict::kRankNotBegun, {1});
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {1});
 }
 
 TEST_F(NotBegunBehindAnother, WhatWasLaunchedLaterHoldsNothingUp) {

@@ -75,18 +75,6 @@ TEST(Hang, DifferentSizes) {
   EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 1MiB)"));
 }
 
-TEST(Hang, TheSameCallsInAnotherOrder) {
-  SimulatedJob job = LaunchingJob({0, 1, 3});
-  LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
-  LaunchOn(&job, {2}, "AllReduce");
-  const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
-  EXPECT_EQ(hang.op, "AllGather,AllReduce");
-  EXPECT_THAT(hang.text, HasSubstr("not in the same order: rank 0 (pid 100, GPU 0), rank 1 (pid "
-                                   "101, GPU 1) and rank 3 (pid 103, GPU 3) have called AllGather "
-                                   "(up to 1MiB) last; rank 2 (pid 102, GPU 2) has called "
-                                   "AllReduce (up to 1MiB) last."));
-}
-
 TEST(Hang, AllHaveLaunched) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});

@@ -248,15 +248,6 @@ TEST(Health, ADriverThatAnswersWithAnError) {
                                 "(700) to pid 102 since 08:53:20 UTC."));
 }
 
-TEST(Health, WhatMayBeAHangIsSaid) {
-  SimulatedJob job = RunningJob();
-  job.Call(kComm, 0, "Broadcast");
-  job.Advance(kHangAfter);
-  EXPECT_THAT(Of(job).notes,
-              testing::Contains(HasSubstr("Communicator 00000000000000c0: Ranks 1, 2 and 3 have "
-                                          "not called Broadcast")));
-}
-
 TEST(Health, EveryStatusHasAName) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(HealthStatus::kUnused); ++i) {

@@ -160,15 +160,6 @@ TEST(Hang, UnknownCompletionsOfOthersHideNoGpuThatHasNotBegun) {
   }
 }
 
-TEST(Hang, LaunchesThatDoNotCorrespondAreNotCompared) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
-  SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-  // It has put two of its calls into one launch.
-  --job.Of(kComm, 1).launches;
-  --job.Of(kComm, 1).launches_completed;
-  ExpectHang(&job, HangVerdict::kNoProgress, {});
-}
-
 TEST(Hang, WithSendAndRecvLaunchesAreNotCompared) {
   SimulatedJob job = RunningJob();
   for (int rank = 0; rank < 4; ++rank) {

@@ -131,13 +131,6 @@ TEST_F(BehindAUsualWait, IsUsual) {
   for (const uint64_t id : {kFirst, kMiddle, kThird}) EXPECT_FALSE(HangOf(job_, id)->is_usual);
 }
 
-TEST_F(BehindAUsualWait, IsNotIfItMayUseAnotherGpu) {
-  job_.Of(kMiddle, 1).gpu = "";
-  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {1}, kMiddle);
-  for (const uint64_t id : {kMiddle, kThird}) EXPECT_FALSE(HangOf(job_, id)->is_usual);
-  EXPECT_TRUE(HangOf(job_, kFirst)->is_usual);
-}
-
 // Of two that do not come one waits where that is usual, and the other one where it is not.
 TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
   SimulatedJob job(5);

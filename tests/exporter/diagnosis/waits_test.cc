@@ -72,6 +72,21 @@ TEST(CauseBeforeEffect, OfSeveralDeathsTheFirstIsNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"0"}}));
 }
 
+// Killed so soon that its death could be why the others wait. But it waited itself before.
+TEST(CauseBeforeEffect, AVictimThatHadWaitedIsNotNamed) {
+  for (const bool has_called : {true, false}) {
+    SimulatedJob job = TwoHosts();
+    job.AddCommunicator(kOther, {0, 5});
+    job.Launch(kOther, 0, "AllReduce");
+    if (has_called) job.Launch(kComm, 0, "AllReduce");
+    LaunchOn(&job, {1, 2, 3, 4, 6, 7}, "AllReduce");
+    job.Advance(4 * kSecond);
+    End(&job, 0);
+    job.Advance(kHangAfter);
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"5"}}));
+  }
+}
+
 TEST(CauseBeforeEffect, TheFirstDeathInsideACallIsNamed) {
   SimulatedJob job = TwoHosts();
   LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "AllReduce");
@@ -270,17 +285,6 @@ void LoseCounter(SimulatedJob* job, int rank, uint64_t untold) {
   comm.oldest_inflight_realtime_ns = 0;
 }
 
-TEST(LostCounter, ACallThatAnotherRankHasNotMadeHasNotEnded) {
-  for (const std::set<int>& lost : {std::set<int>{0}, {0, 2, 3}, {1}, {0, 1, 2, 3}}) {
-    SimulatedJob job = LaunchingJob({0, 2, 3});
-    for (const int rank : lost) LoseCounter(&job, rank, 5);
-    job.Advance(kHangAfter - 1);
-    EXPECT_THAT(NamedNow(job), IsEmpty());
-    job.Advance(1);
-    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}}));
-  }
-}
-
 TEST(LostCounter, ALaunchThatTheDriverHoldsIsSeen) {
   SimulatedJob job = RunningJob();
   for (const int rank : {0, 2, 3}) {
@@ -371,6 +375,31 @@ TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNamed) {
   job.Advance(kHangAfter);
   ExpectHangNow(job, HangVerdict::kNoProgress, {0}, kOther);
   ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
+}
+
+// Its GPU is behind a kernel, and rank 1, which waits for that outside of NCCL, has not called.
+TEST(GpuBeforeHost, OneKernelWaitsForNobody) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(kOther, {0, 2, 3});
+  for (const int rank : {0, 1, 2}) job.Launch(kOther, rank, "AllGather");
+  SetBegun(&job, kOther, {kNotBegun, kBegun, kBegun});
+  job.Advance(kMs);
+  LaunchOn(&job, {0, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kNotBegun, OldestLaunch::kUnknown, kNotBegun, kNotBegun});
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotBegun, {"0"}}));
+}
+
+// Nobody waits for that GPU in NCCL. It has been behind its kernel for longer than ranks 2 and 3 wait.
+TEST(GpuBeforeHost, WhatAHostMayWaitForOutsideOfNccl) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(kOther, {0, 1});
+  job.Launch(kOther, 0, "AllReduce");
+  job.Of(kOther, 0).oldest_launch = kNotBegun;
+  LaunchOn(&job, {2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {OldestLaunch::kUnknown, OldestLaunch::kUnknown, kBegun, kBegun});
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotBegun, {"0"}}));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ FLOORS = [
     "exporter/diagnosis",
     "exporter/diagnosis/testing",
     "exporter/exposition",
+    "exporter/exposition/json",
     "exporter/node",
     "exporter/control",
     "exporter/page",

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "bench/jobs/scenario.h"
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 #include "nlohmann/json.hpp"
 
 ABSL_FLAG(std::string, folder, "corpus", "where the files go; it is made");

@@ -30,8 +30,8 @@
 #include "bench/jobs/job_run.h"
 #include "exporter/base/gzip.h"
 #include "exporter/diagnosis/diagnosis.h"
+#include "exporter/exposition/json/summary_json.h"
 #include "exporter/exposition/snapshot_message.h"
-#include "exporter/exposition/summary_json.h"
 
 ABSL_FLAG(int, nodes, 2000, "endpoints, of 8 ranks each");
 ABSL_FLAG(std::string, targets, "/tmp/targets.json", "where to write their addresses");

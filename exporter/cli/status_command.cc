@@ -26,7 +26,7 @@
 #include "exporter/cli/local_endpoints.h"
 #include "exporter/cli/status/calls_table.h"
 #include "exporter/cli/status/status_table.h"
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/http_client.h"
 #include "exporter/outside/outside_look.h"

@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/fleet/ras_report.h"

@@ -1,4 +1,4 @@
-// EndpointSummary is the parsed summary of an endpoint (exporter/exposition/summary_json.h).
+// EndpointSummary is the parsed summary of an endpoint (exporter/exposition/json/summary_json.h).
 //
 // Thread: any, no state. The text is untrusted.
 #ifndef EXPORTER_WATCH_ENDPOINT_SUMMARY_H_

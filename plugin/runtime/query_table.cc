@@ -4,7 +4,7 @@
 #include <iterator>
 #include <map>
 
-#include "exporter/exposition/latency_json.h"
+#include "exporter/exposition/json/latency_json.h"
 #include "metrics/agreed_call.h"
 #include "metrics/size_class.h"
 

@@ -1,7 +1,7 @@
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 
 #include "exporter/diagnosis/facts/rank_view.h"
-#include "exporter/exposition/latency_json.h"
+#include "exporter/exposition/json/latency_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "metrics/size_class.h"

@@ -14,8 +14,8 @@
 #include <mutex>
 #include <string>
 
-#include "exporter/exposition/communicators_json.h"
 #include "exporter/exposition/families.h"
+#include "exporter/exposition/json/communicators_json.h"
 #include "exporter/exposition/text_format.h"
 #include "tests/exporter/http_client.h"
 #include "tests/exporter/test_server.h"

@@ -3,7 +3,7 @@
 #include "exporter/cli/status/status_words.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -11,8 +11,8 @@
 
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/testing/simulated_job.h"
+#include "exporter/exposition/json/summary_json.h"
 #include "exporter/exposition/snapshot_message.h"
-#include "exporter/exposition/summary_json.h"
 #include "exporter/fleet/http_client.h"
 
 namespace nccl_pulse {

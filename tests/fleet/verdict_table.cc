@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/cli/status/status_table.h"
 #include "exporter/diagnosis/waits/hang.h"
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/job_words.h"
 #include "exporter/watch/watch_metrics.h"

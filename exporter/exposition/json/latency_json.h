@@ -1,8 +1,8 @@
 // Writes latency histograms as JSON, for one rank or all ranks of a communicator.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_EXPOSITION_LATENCY_JSON_H_
-#define EXPORTER_EXPOSITION_LATENCY_JSON_H_
+#ifndef EXPORTER_EXPOSITION_JSON_LATENCY_JSON_H_
+#define EXPORTER_EXPOSITION_JSON_LATENCY_JSON_H_
 
 #include <cstdint>
 #include <vector>
@@ -31,4 +31,4 @@ nlohmann::ordered_json OperationsOfAllRanks(const std::vector<const Communicator
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_EXPOSITION_LATENCY_JSON_H_
+#endif  // EXPORTER_EXPOSITION_JSON_LATENCY_JSON_H_

@@ -17,8 +17,8 @@
 // many entries, over all lists, did not fit.
 //
 // Thread: any, no state.
-#ifndef EXPORTER_EXPOSITION_SUMMARY_JSON_H_
-#define EXPORTER_EXPOSITION_SUMMARY_JSON_H_
+#ifndef EXPORTER_EXPOSITION_JSON_SUMMARY_JSON_H_
+#define EXPORTER_EXPOSITION_JSON_SUMMARY_JSON_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -37,4 +37,4 @@ std::string SummaryJson(const SnapshotSet& snapshots, const DiagnosisResult& dia
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_EXPOSITION_SUMMARY_JSON_H_
+#endif  // EXPORTER_EXPOSITION_JSON_SUMMARY_JSON_H_

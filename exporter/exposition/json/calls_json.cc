@@ -1,4 +1,4 @@
-#include "exporter/exposition/calls_json.h"
+#include "exporter/exposition/json/calls_json.h"
 
 #include <algorithm>
 #include <map>

@@ -4,8 +4,8 @@
 // docs/http-api.md lists the fields. The rules behind them are in exporter/diagnosis.
 //
 // Thread: any, no state. Cost: about that of a /metrics page.
-#ifndef EXPORTER_EXPOSITION_COMMUNICATORS_JSON_H_
-#define EXPORTER_EXPOSITION_COMMUNICATORS_JSON_H_
+#ifndef EXPORTER_EXPOSITION_JSON_COMMUNICATORS_JSON_H_
+#define EXPORTER_EXPOSITION_JSON_COMMUNICATORS_JSON_H_
 
 #include <cstdint>
 #include <string>
@@ -35,4 +35,4 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_EXPOSITION_COMMUNICATORS_JSON_H_
+#endif  // EXPORTER_EXPOSITION_JSON_COMMUNICATORS_JSON_H_

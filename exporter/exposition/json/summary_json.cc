@@ -1,4 +1,4 @@
-#include "exporter/exposition/summary_json.h"
+#include "exporter/exposition/json/summary_json.h"
 
 #include <algorithm>
 #include <map>

@@ -2,8 +2,8 @@
 // first. docs/http-api.md lists the fields.
 //
 // Thread: any, no state. Cost: about 1.5 us a call.
-#ifndef EXPORTER_EXPOSITION_CALLS_JSON_H_
-#define EXPORTER_EXPOSITION_CALLS_JSON_H_
+#ifndef EXPORTER_EXPOSITION_JSON_CALLS_JSON_H_
+#define EXPORTER_EXPOSITION_JSON_CALLS_JSON_H_
 
 #include <cstdint>
 #include <string>
@@ -19,4 +19,4 @@ std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t no
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_EXPOSITION_CALLS_JSON_H_
+#endif  // EXPORTER_EXPOSITION_JSON_CALLS_JSON_H_

@@ -1,4 +1,4 @@
-#include "exporter/exposition/communicators_json.h"
+#include "exporter/exposition/json/communicators_json.h"
 
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@
 #include "exporter/diagnosis/waits/usual_wait.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/exposition/captured_kind.h"
-#include "exporter/exposition/latency_json.h"
+#include "exporter/exposition/json/latency_json.h"
 #include "metrics/driver_error.h"
 #include "metrics/size_class.h"
 #include "nlohmann/json.hpp"

@@ -1,4 +1,4 @@
-#include "exporter/exposition/latency_json.h"
+#include "exporter/exposition/json/latency_json.h"
 
 #include <array>
 #include <cmath>

@@ -61,7 +61,7 @@ lies above both, and is suspect when twins differ or the plugin makes NCCL faste
   --absolute-limit-us=US       (default 0.25)
   --confidence=SHARE           of the intervals (default 0.95)
 Output: a table on stdout, progress on stderr, and files, written anew after every point
-  --csv=FILE --json=FILE --markdown=FILE
+  --csv=FILE --markdown=FILE
 Rarely needed
   --nccl=FILE       libnccl.so.2 to use (default: as the dynamic linker finds it)
   --graph-ops=N     operations per captured graph (default 10)
@@ -230,7 +230,6 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
       {"nccl", into(&options->nccl)},
       {"hang-seconds", number(&options->hang_seconds, 0.1, 1e5)},
       {"csv", into(&options->csv)},
-      {"json", into(&options->json)},
       {"markdown", into(&options->markdown)},
   };
 

@@ -49,7 +49,7 @@ struct Options {
 
   std::string nccl = "libnccl.so.2";
   double hang_seconds = 60;
-  std::string csv, json, markdown;
+  std::string csv, markdown;
   bool help = false;
 };
 

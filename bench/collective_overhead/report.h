@@ -36,9 +36,6 @@ std::string Summary(const std::vector<Row>& rows, const Options& options, const 
 std::string Csv(const std::vector<Row>& rows);
 // One line per point, one column per configuration.
 std::string Markdown(const std::vector<Row>& rows, const Options& options);
-// `rows`: all of `results` (RowsOf). Includes every block's times and every round's figures.
-std::string Json(const std::vector<PointResult>& results, const std::vector<Row>& rows,
-                 const Options& options, const Machine& machine);
 
 // Writes atomically, so that a reader never sees a partial file. Returns the error, or nothing.
 std::string WriteFile(const std::string& path, const std::string& text);

@@ -214,9 +214,6 @@ void Session::WriteFiles() const {
   };
   const std::vector<Row> rows = RowsOf(results_, options_);
   write(options_.csv, Csv(rows));
-  if (!options_.json.empty()) {
-    write(options_.json, Json(results_, rows, options_, sets_.DescribeMachine()));
-  }
   write(options_.markdown, Markdown(rows, options_));
 }
 

@@ -7,7 +7,6 @@ the last digit as long as nothing sets them apart.
 """
 
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -50,7 +49,7 @@ class CollectiveOverheadTest(unittest.TestCase):
   def start(self, *arguments):
     return subprocess.Popen(
         [PROGRAM, "--nccl=" + FAKE, "--gpus=2", "--sample-ms=1",
-         "--csv=%s/csv" % self.folder, "--json=%s/json" % self.folder,
+         "--csv=%s/csv" % self.folder,
          "--markdown=%s/markdown" % self.folder] + list(arguments),
         env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -93,18 +92,6 @@ class CollectiveOverheadTest(unittest.TestCase):
     self.assertLess(self.out.index("twins differ"), self.out.index("FAIL"))
     self.assertRegex(self.err, r"\[72/72, .* round 5,")
 
-    with open(self.folder + "/json") as file:
-      document = json.load(file)
-    self.assertEqual(document["ranks"], 2)
-    self.assertEqual([c["name"] for c in document["configurations"]],
-                     ["none", "twin", "free", "dear"])
-    self.assertEqual(document["configurations"][3]["environment"]["FAKE_TAX"], "0.05")
-    self.assertEqual(len(document["points"]), 72)
-    for point in document["points"]:
-      self.assertEqual([len(samples) for samples in point["samples_operations_us"]], [10] * 4)
-      self.assertEqual(point["rounds"], [0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
-      for comparison in point["comparisons"]:
-        self.assertEqual([figure["pairs"] for figure in comparison["rounds"]], [2] * 5)
     with open(self.folder + "/markdown") as file:
       self.assertEqual(len(file.readlines()), 2 + 6 * 2 * 3 * 3)
 
@@ -133,18 +120,13 @@ class CollectiveOverheadTest(unittest.TestCase):
 
   def test_intervals_hold_what_processes_differ_by(self):
     self.environment["FAKE_OWN"] = "0.03"
-    self.measure(FREE, "--sizes=64K", "--modes=back-to-back", "--compute=without", "--pairs=12",
-                 "--rounds=4")
-    with open(self.folder + "/json") as file:
-      point = json.load(file)["points"][0]
-    for comparison in point["comparisons"]:
-      ratios = [figure["ratio"] for figure in comparison["rounds"]]
+    rows = self.measure(FREE, "--sizes=64K", "--modes=back-to-back", "--compute=without", "--pairs=12",
+                        "--rounds=4")
+    for row in rows:
       # Fresh processes in each round; what they differ by lies within the interval.
-      self.assertEqual(len(set(ratios)), 4)
-      self.assertGreater(max(ratios) - min(ratios), 0.0005)
-      self.assertLess(comparison["ratio"]["low"], sum(ratios) / 4)
-      self.assertGreater(comparison["ratio"]["high"] - comparison["ratio"]["low"],
-                         max(ratios) - min(ratios))
+      self.assertEqual(row["rounds"], "4")
+      self.assertLess(float(row["ratio_low"]), float(row["ratio"]))
+      self.assertGreater(float(row["ratio_high"]) - float(row["ratio_low"]), 0.0005)
 
   def test_decoding_graph(self):
     rows = self.measure(FREE, DEAR, "--modes=graph-decode", "--layers=7", "--sizes=64K",

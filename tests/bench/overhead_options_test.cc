@@ -104,13 +104,12 @@ TEST(OptionsTest, Configurations) {
 
 TEST(OptionsTest, Everything) {
   Options options;
-  ASSERT_EQ(
-      ParseOptions({kSome, "--gpus=4", "--ops=all", "--sizes=8,1G", "--modes=graph",
-                    "--compute=with", "--launch=threads,processes", "--pairs=40", "--rounds=4",
-                    "--relative-limit=2.5", "--absolute-limit-us=0", "--confidence=0.99", "--csv=a",
-                    "--json=b", "--markdown=c", "--nccl=/x/libnccl.so.2"},
-                   &options),
-      "");
+  ASSERT_EQ(ParseOptions({kSome, "--gpus=4", "--ops=all", "--sizes=8,1G", "--modes=graph",
+                          "--compute=with", "--launch=threads,processes", "--pairs=40",
+                          "--rounds=4", "--relative-limit=2.5", "--absolute-limit-us=0",
+                          "--confidence=0.99", "--csv=a", "--markdown=c", "--nccl=/x/libnccl.so.2"},
+                         &options),
+            "");
   EXPECT_THAT(options.devices, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(options.operations.size(), 6u);
   EXPECT_EQ(options.seconds, 0);  // as many as asked for, however long

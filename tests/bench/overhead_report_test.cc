@@ -18,10 +18,8 @@ using ::testing::Not;
 Options FourConfigurations() {
   Options options;
   options.devices = {0, 1};
-  options.configurations = {{"none", "none", {}},
-                            {"twin", "none", {}},
-                            {"free", "/f.so", {}},
-                            {"dear", "/d.so", {{"A", "say \"1\""}}}};
+  options.configurations = {
+      {"none", "none", {}}, {"twin", "none", {}}, {"free", "/f.so", {}}, {"dear", "/d.so", {}}};
   return options;
 }
 
@@ -192,8 +190,6 @@ TEST(TextTest, WhatWasNotMeasuredIsNamedWithTheReason) {
   EXPECT_THAT(Summary(rows, options, TwoGpus()),
               HasSubstr("not measured: all_reduce 4 KiB sync, processes: hung, \"again\""));
   EXPECT_THAT(Csv(rows), HasSubstr("undecided,,\"hung, \"\"again\"\"\"\n"));
-  EXPECT_THAT(Json({result}, rows, options, TwoGpus()),
-              HasSubstr("\"note\": \"hung, \\\"again\\\"\""));
   EXPECT_THAT(Markdown(rows, options), HasSubstr("| not measured | not measured | not measured |"));
 }
 
@@ -210,22 +206,6 @@ TEST(TextTest, CsvHasAsManyFieldsInEveryLine) {
     fields = 0;
   }
   EXPECT_THAT(csv, HasSubstr("processes,all_reduce,4096,sync,with,operations,dear,12,6,105.5"));
-}
-
-TEST(TextTest, JsonHasEveryRoundAndNoInfinity) {
-  const Options options = FourConfigurations();
-  PointResult result = Result(true);
-  result.blocks.resize(2);
-  const std::vector<Row> rows = RowsOf({result}, options);
-  const std::string json = Json({result}, rows, options, TwoGpus());
-  EXPECT_THAT(json, HasSubstr("\"low\": null, \"high\": null"));
-  EXPECT_THAT(json, Not(HasSubstr("inf")));
-  EXPECT_THAT(json, HasSubstr("\"A\": \"say \\\"1\\\"\""));
-  EXPECT_THAT(json, HasSubstr("\"samples_operations_us\": [[100, 101], [99.98, 100.98], [99.98, "
-                              "100.98], [105, 106.05]]"));
-  EXPECT_THAT(json, HasSubstr("\"rounds\": [0, 0]"));
-  EXPECT_THAT(json, HasSubstr("{\"round\": 0, \"pairs\": 2, \"none_us\": 100.49, \"with_us\": "
-                              "105.525, \"ratio\": 1.05011, \"difference_us\": 5.03"));
 }
 
 TEST(WriteFileTest, ReplacesAndReports) {

@@ -6,7 +6,6 @@
     prove.py coverage  --library ... --program proof_program --out FOLDER
     prove.py hang      --library ... --program proof_program --out FOLDER
     prove.py capture   --library ... --program proof_program --out FOLDER
-    prove.py graph     --library ... --program torch_graph.py --out FOLDER
 
 accuracy   The same AllReduces, once for each of two timings, in processes of their own because a
            process has one setting. All ranks' GPUs begin each operation together, behind another
@@ -23,7 +22,6 @@ hang       The last rank never calls: on the others the oldest launch in flight 
            are still served, and the plugin's thread goes on.
 capture    Graphs captured in global mode while a collective is in flight and the plugin's thread
            looks at it: none may be invalidated, and what they compute must be right.
-graph      CUDA graphs of PyTorch with collectives, captured in global mode; torch_graph.py.
 
 Each prints lines "RESULT OK|WRONG <part>: <fact>", and ends all it started within --limit seconds.
 Exit status: 0 all OK; 1 not. Python 3.9's standard library alone, and prove_*.py and check_*.py beside it.
@@ -41,12 +39,12 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check_rank  # noqa: E402
 from prove_accuracy import accuracy, straggler  # noqa: E402
 from prove_coverage import coverage  # noqa: E402
-from prove_graphs import capture, graph  # noqa: E402
+from prove_capture import capture  # noqa: E402
 from prove_hang import hang  # noqa: E402
 from prove_job import Results, TIMINGS  # noqa: E402
 
 PARTS = {"accuracy": accuracy, "straggler": straggler, "coverage": coverage, "hang": hang,
-         "capture": capture, "graph": graph}
+         "capture": capture}
 SIZES = {"accuracy": [64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 128 << 20,
                       256 << 20],
          "coverage": [64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20]}
@@ -56,7 +54,7 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("part", choices=sorted(PARTS))
     parser.add_argument("--library", required=True, help="the plugin")
-    parser.add_argument("--program", required=True, help="proof_program, or torch_graph.py")
+    parser.add_argument("--program", required=True, help="proof_program")
     parser.add_argument("--libraries", default="",
                         help="folders of libnccl and libcudart, with colons between")
     parser.add_argument("--gpus", type=int, default=2)
@@ -67,8 +65,7 @@ def parse_options():
     parser.add_argument("--sizes", default="", help="bytes, with commas between")
     parser.add_argument("--repeats", type=int, default=0, help="calls of each size or delay")
     parser.add_argument("--seconds", type=float, default=5, help="of load, for coverage")
-    parser.add_argument("--rounds", type=int, default=20, help="captures, for capture and graph")
-    parser.add_argument("--replays", type=int, default=100, help="of each capture")
+    parser.add_argument("--rounds", type=int, default=20, help="captures, for capture")
     parser.add_argument("--listen", default="127.0.0.1:0")
     parser.add_argument("--limit", type=float, default=100, help="seconds for all of it")
     parser.add_argument("--out", required=True, help="folder for logs and pages")

@@ -8,14 +8,14 @@
 #   BINARIES/proof_program                  //tests/gpu:proof_program
 #   BINARIES/nccl_program                   //tests/gpu:nccl_program
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,torch_graph.py,stamps_torch.py,
+#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,stamps_torch.py,
 #   graph_accuracy.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the
 # table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.
 # Exit status: 0 when all parts were right.
 #
-#   PULSE_PARTS      some of: accuracy straggler coverage hang capture graph replays graph-accuracy check
+#   PULSE_PARTS      some of: accuracy straggler coverage hang capture replays graph-accuracy check
 #                    ddp accuracy-network; else all of them, in this order
 #   PULSE_COMPARE    what accuracy-network compares, stream,kernel; network,kernel where there is
 #                    network timing
@@ -84,11 +84,10 @@ part coverage 40 prove.py "${PROOF}" coverage "${RANKS}" --limit=35 "${SIZES[@]}
 part hang 30 prove.py "${PROOF}" hang "${RANKS}" --limit=25
 part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
 if has_torch; then
-  part graph 80 prove.py "${HERE}/torch_graph.py" graph "${RANKS}" --limit=75
   part replays 90 stamps_torch.py ""
   part graph-accuracy 150 graph_accuracy.py ""
-elif wanted graph || wanted replays || wanted graph-accuracy || wanted ddp; then
-  echo 'no PyTorch here: graph, replays, graph-accuracy and ddp are left out' | tee -a "${REPORT}"
+elif wanted replays || wanted graph-accuracy || wanted ddp; then
+  echo 'no PyTorch here: replays, graph-accuracy and ddp are left out' | tee -a "${REPORT}"
   FAILURES=$((FAILURES + 1))
 fi
 part check 60 check.py "${WORK}/nccl_program" "${RANKS}" --mode=nvlink --settle=8

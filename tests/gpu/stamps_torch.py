@@ -3,8 +3,9 @@
 
     stamps_torch.py --library libnccl-profiler-pulse.so [--gpus 2] [--replays 10000]
 
-Starts itself with torchrun. The endpoint must have counted as many replays and operations as were made, and the results
-must be right. Other options of prove.py's parts are ignored.
+Starts itself with torchrun. The graphs are captured in global mode, in which a forbidden call from any thread ends the
+capture. The endpoint must have counted as many replays and operations as were made, and the results must be right, also
+after the inputs changed. Other options of prove.py's parts are ignored.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def main():
         for _ in range(CALLS):
             result = result * 1.0
             dist.all_reduce(result)
-            result = result / 2
+            result = result / options.gpus
         return result
 
     graphs = [torch.cuda.CUDAGraph() for _ in range(2)]
@@ -70,18 +71,27 @@ def main():
     for graph in graphs:
         with torch.cuda.graph(graph, capture_error_mode="global"):
             outputs.append(step(values))
-            time.sleep(0.2)
+            time.sleep(0.2)  # longer than the plugin's thread rests
+
+    def is_right(mean):
+        torch.cuda.synchronize()
+        return all(bool((output == mean).all()) for output in outputs)
+
     begin = time.time()
-    for replay in range(replays):
+    for replay in range(replays - 2):
         graphs[replay % 2].replay()
-    torch.cuda.synchronize()
+    right = is_right((options.gpus + 1) / 2)
+    values.mul_(2)
+    for graph in graphs:
+        graph.replay()
+    right = is_right(options.gpus + 1) and right
     seconds = time.time() - begin
-    right = all(bool((output == 1.5).all()) for output in outputs)
     time.sleep(0.5)
     dist.barrier()
     page = endpoint.metrics(PORT)
     counted, operations = (sum(value for _, value in page.select(name, rank=str(rank)))
                            for name in ("nccl_graph_replays_total", "nccl_graph_operations_total"))
+    right = right and [value for _, value in page.select("nccl_communicator_uses_cuda_graphs", rank=str(rank))] == [1]
     print("torch rank %d: %d replays in %.2f s, endpoint %d, operations %d of %d; results %s"
           % (rank, replays, seconds, counted, operations, replays * CALLS, "right" if right else "WRONG"), flush=True)
     dist.barrier()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""NCCL's own counter of finished work on real GPUs: exact, right about who stands, and free.
+"""NCCL's own counter of finished work on real GPUs: exact, and right about who stands.
 
     work_counters.py --library libnccl-profiler-pulse.so [--cases layers,one,...] [--seconds 4] [--gpus 2]
 
@@ -23,8 +23,6 @@ Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON fo
     burst     eager all_reduces; then batch_isend_irecv, for which rank   a hang; rank 1 or nobody
               1's GPU is busy
     paused    stopped; rank 0's process is paused for 3 s in the hang     rank 1, before and after
-    cost      layers, one and a training step, with the counters on and   medians of fresh processes in turn
-              off and without the plugin
     lives     communicators split, used, finalized or aborted, in one     no error; memory after 10, 50, 100 ...
               process with both GPUs, which forks now and then
     apart     the same in a process for each GPU                          the same
@@ -243,45 +241,6 @@ def run_rank(options):
                       "hang": comm["hang"] and comm["hang"]["text"]}), flush=True)
     time.sleep(1)  # the other one reads, too
     os._exit(0 if right else 1)
-
-
-def run_cost(options):
-    job = Rank(options.rank, options.exchange, "cost", options.gpus)
-    job.calibrate()
-    torch = job.torch
-    model = torch.nn.Sequential(*[torch.nn.Linear(2048, 2048, device="cuda") for _ in range(8)])
-    ddp = torch.nn.parallel.DistributedDataParallel(model, device_ids=[options.rank])
-    batch = torch.randn(64, 2048, device="cuda")
-
-    def train():
-        ddp(batch).sum().backward()
-
-    small = job.values[SIZES[0]]
-    layers, one = graphs_of(job, "layers"), graphs_of(job, "one")
-
-    def eager():
-        for _ in range(200):
-            job.dist.all_reduce(small)
-
-    def replay(graphs):
-        for graph, _ in graphs:
-            graph.replay()
-
-    result = {}
-    for name, step in (("layers", lambda: replay(layers)), ("one", lambda: replay(one)), ("train", train),
-                       ("eager", eager)):
-        times = []
-        for i in range(60):
-            begin = time.perf_counter()
-            for _ in range(5):
-                step()
-            torch.cuda.synchronize()
-            if i >= 10:
-                times.append((time.perf_counter() - begin) / 5)
-        times.sort()
-        result[name] = times[len(times) // 2] * 1e6
-    print(json.dumps({"us": result}), flush=True)
-    os._exit(0)
 
 
 # ---- lives --------------------------------------------------------------------------------------
@@ -598,33 +557,15 @@ def run_job(options, case):
                 rank.wait()
 
 
-def compare_costs(options):
-    settings = {"none": {"NCCL_PROFILER_PLUGIN": None}, "off": {"NCCL_PULSE_WORK_COUNTERS": "off"}, "on": {}}
-    times = {}
-    for turn in range(options.turns):
-        for name in sorted(settings, key=lambda name, turn=turn: (list(settings).index(name) + turn) % 3):
-            with tempfile.TemporaryDirectory() as folder:
-                ranks = [start(options, "cost", rank, os.path.join(folder, "store"), **settings[name])
-                         for rank in range(options.gpus)]
-                for line in ranks[0].communicate(timeout=120)[0].splitlines():
-                    for what, value in json.loads(line)["us"].items():
-                        times.setdefault(what, {}).setdefault(name, []).append(round(value, 2))
-                for rank in ranks[1:]:
-                    rank.communicate()
-    for what, by_setting in times.items():
-        print(json.dumps({"case": "cost", "what": what, "us": by_setting}), flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--library")
-    parser.add_argument("--cases", default=",".join((*JOBS, "cost", *LIVES)))
+    parser.add_argument("--cases", default=",".join((*JOBS, *LIVES)))
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--quiet", type=float, default=40)
     parser.add_argument("--limit", type=float, default=32, help="seconds until a rank has to be named")
     parser.add_argument("--counters", choices=("on", "off"), default="on")
-    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--nccl", default="", help="of the cases of lives: the library")
     parser.add_argument("--cudart", default="libcudart.so", help="of the case reset: the library")
     parser.add_argument("--lives", type=int, default=200, help="of the case apart")
@@ -635,12 +576,10 @@ def main():
     parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        return {"cost": run_cost, "lives": run_lives, "apart": run_lives, "reset": run_reset, "left": run_reset}.get(
+        return {"lives": run_lives, "apart": run_lives, "reset": run_reset, "left": run_reset}.get(
             options.case, run_rank)(options)
     for case in options.cases.split(","):
-        if case == "cost":
-            compare_costs(options)
-        elif case in LIVES:
+        if case in LIVES:
             with tempfile.TemporaryDirectory() as folder:
                 ranks = [start(options, case, rank, os.path.join(folder, "id"))
                          for rank in range(2 if case == "apart" else 1)]

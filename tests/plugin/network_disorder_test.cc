@@ -110,6 +110,18 @@ TEST_IN_CHILD(NetworkTest, StatesInAnotherOrder, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"unknown_state", 2}}));
 }
 
+TEST_IN_CHILD(NetworkTest, StoppedTwice, kAlways) {
+  NcclCommunicator comm(1);
+  void* step = StartStep(comm, StartProxyOp(comm, comm.Enqueue()));
+  RecordStep(step, abi::kStateProxyStepSendWait, 10);
+  Stop(step);
+  Stop(step);
+  RecordStep(step, abi::kStateProxyStepSendWait, 10);
+  const ProcessSnapshot snapshot = ReadSnapshot();
+  EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{10, 0}));
+  EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 2}}));
+}
+
 TEST_IN_CHILD(NetworkTest, AfterFinalize, kAlways) {
   NcclCommunicator comm(1);
   void* proxy = StartProxyOp(comm, comm.Enqueue());

@@ -45,6 +45,20 @@ TEST_IN_CHILD(NetworkTest, EachWaitOfASend, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
+TEST_IN_CHILD(NetworkTest, EachWaitOfAReceive, kAlways) {
+  NcclCommunicator comm(1);
+  Timeline line;
+  void* step = StartStep(comm, StartProxyOp(comm, comm.Enqueue()));
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvWait, 0); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvFlushWait, 512); });
+  line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvGpuWait, 0); });
+  line.Make([&] { Stop(step); });
+  const CommunicatorSnapshot measured = Find(ReadSnapshot(), 1);
+  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveWire), 0, 1, "wire");
+  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveFlush), 1, 2, "flush");
+  line.ExpectWithin(Wait(measured, NetworkWait::kReceiveGpu), 2, 3, "gpu");
+}
+
 // The first to move data among several steps of several ProxyOps begins the duration, the last
 // ProxyOp ends it; an operation without steps has none.
 TEST_IN_CHILD(NetworkTest, DurationOverAllProxyOps, kAlways) {

@@ -1,4 +1,4 @@
-// GPU times: which are believed, and what they come to.
+// GPU times of channels that contradict each other, and events out of order.
 #include "plugin/tracker/kernel_channels.h"
 
 #include <gtest/gtest.h>
@@ -46,15 +46,6 @@ class KernelChannelsTest : public ::testing::Test {
   bool all_stopped_ = false;
 };
 
-TEST_F(KernelChannelsTest, FromTheFirstStartToTheLastStop) {
-  const KernelChannels::Verdict verdict = Run(100, 120, 300, 350);
-  EXPECT_EQ(verdict.untimed, std::nullopt);
-  EXPECT_EQ(verdict.duration_ns, 250u);
-  EXPECT_FALSE(verdict.distrust);
-  EXPECT_TRUE(all_stopped_);
-  EXPECT_EQ(channels_->ChannelsOf(place()), 2u);
-}
-
 TEST_F(KernelChannelsTest, AllChannelsOfAnOperationRunAtTheSameTime) {
   EXPECT_EQ(Run(100, 301, 300, 400).untimed, UntimedReason::kOverlap);
   EXPECT_EQ(Run(500, 500, 499, 600).untimed, UntimedReason::kOverlap);  // stopped before its start
@@ -71,14 +62,6 @@ TEST_F(KernelChannelsTest, AChannelsTimeRunsForwards) {
   EXPECT_EQ(Run(7000, 7000, 8000, 8000).untimed, std::nullopt);
 }
 
-TEST_F(KernelChannelsTest, AChannelThatStoppedWithoutATimeIsLost) {
-  Begin(1);
-  Start(0, 100);
-  EXPECT_EQ(Stop(0), std::nullopt);
-  EXPECT_TRUE(all_stopped_);
-  EXPECT_EQ(channels_->Judge(place()).untimed, UntimedReason::kLost);
-}
-
 TEST_F(KernelChannelsTest, EventsOutOfTheirOrderAreRefused) {
   Begin(2);
   EXPECT_EQ(RecordStop(0, 100), IgnoredReason::kStaleHandle);  // nothing of it has started
@@ -92,35 +75,10 @@ TEST_F(KernelChannelsTest, EventsOutOfTheirOrderAreRefused) {
   EXPECT_EQ(RecordStop(0, 202), IgnoredReason::kRepeatedStop);
 }
 
-TEST_F(KernelChannelsTest, WhereNcclDoesNotSayHowManyNoChannelIsTheLast) {
-  Begin(0);
-  Start(0, 100);
-  EXPECT_FALSE(channels_->IsQuiet(place(), Ticket::Generation(ticket_)));
-  RecordStop(0, 200);
-  Stop(0);
-  EXPECT_FALSE(all_stopped_);
-  EXPECT_TRUE(channels_->IsQuiet(place(), Ticket::Generation(ticket_)));
-  EXPECT_EQ(channels_->Judge(place()).duration_ns, 100u);
-}
-
-TEST_F(KernelChannelsTest, SixteenFailuresOfSixtyFourAreTooMany) {
-  for (int i = 0; i < 15; ++i) EXPECT_FALSE(Run(100, 301, 300, 400).distrust);
-  EXPECT_TRUE(Run(100, 301, 300, 400).distrust);
-  channels_->Reset();
-  EXPECT_FALSE(Run(100, 301, 300, 400).distrust);
-}
-
 TEST_F(KernelChannelsTest, TheNextCommunicatorsClocksBeginAnew) {
   Run(5000, 5000, 6000, 6000);
   channels_->Reset();
   EXPECT_EQ(Run(100, 100, 200, 200).untimed, std::nullopt);
-}
-
-TEST_F(KernelChannelsTest, AClosedOperationTakesNoChannels) {
-  Begin(1);
-  const KernelChannels::Channel channel = Channel(0);
-  ring_->CloseAll([](uint32_t, const OperationState&) {});
-  EXPECT_EQ(channels_->Start(channel, 1, slot()), IgnoredReason::kAfterClose);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 """PyTorch training with NCCL, under check.py: DDP, FSDP2, and collectives of its own.
 
     check.py --program ddp.py ...         or alone, without stops: torchrun ddp.py
-                                                               or: ddp.py --spawn=2
 
 The protocol is nccl_program's: after each phase one line of JSON, then it waits for a line. PyTorch
 gives its communicators no names and decides itself how gradients are bucketed, so the report has
@@ -208,10 +207,6 @@ def run(rank, nranks, gpu, exchange, phases, stops):
     return 1 if trainer.wrong else 0
 
 
-def spawned(rank, options):
-    sys.exit(run(rank, options.spawn, rank, options.exchange, options.phases.split(","), False))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rank", type=int)
@@ -219,13 +214,7 @@ def main():
     parser.add_argument("--gpu", type=int, default=0)
     parser.add_argument("--exchange", default="", help="empty folder that all ranks see")
     parser.add_argument("--phases", default="explicit,ddp,fsdp,destroy")
-    parser.add_argument("--spawn", type=int, default=0, metavar="RANKS")
     options = parser.parse_args()
-    if options.spawn:
-        import tempfile
-        with tempfile.TemporaryDirectory() as options.exchange:
-            torch.multiprocessing.spawn(spawned, args=(options,), nprocs=options.spawn)
-        return 0
     if options.rank is not None:
         return run(options.rank, options.nranks, options.gpu, options.exchange,
                    options.phases.split(","), True)

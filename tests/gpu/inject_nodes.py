@@ -10,7 +10,7 @@ own, `pulse agent`; NCCL takes the network between the nodes (sockets over the l
 With --prometheus=PROGRAM a real one with the rules of deploy/prometheus scrapes all endpoints every 2 s (inject_alerts.py),
 and what it pages must name the same.
 The cases are those of inject_cases.py, `straggler` besides: after 10 s in which nobody is late, one rank is late by
---delay milliseconds. Every --scrape seconds `pulse diagnose --json` is asked, from the fault on, until
+20 ms. Every --scrape seconds `pulse diagnose --json` is asked, from the fault on, until
 it names somebody; the first that it names must be the right one. Jobs run --parallel at a time.
 
 Prints "RESULT OK|WRONG|NOT RUN|LEFT OUT ..." lines, writes OUT/results.jsonl and one folder of logs for
@@ -39,6 +39,7 @@ from inject_stragglers import Control  # noqa: E402
 STRAGGLER = "straggler"
 CASES = ("never", "size", "kernel", "stopped", "killed", "crossed", "broadcast-root", "run-ahead", STRAGGLER)
 BALANCED_S = 10
+DELAY_MS = 20  # of the straggler
 
 
 class NodesJob(Job):
@@ -212,7 +213,7 @@ def run_straggler(options, job, control, rank, record):
     if before:
         return "named before anybody is late: %s" % before[0]["text"], "named early"
     begin = time.monotonic()
-    control.write(1, rank, options.delay)
+    control.write(1, rank, DELAY_MS)
     first = until_named(options, job, begin, "stragglers")
     if first is None:
         return "nobody is named", "nothing is said"
@@ -260,7 +261,6 @@ def parse_options():
     parser = inject_options.make_parser(__doc__.split("\n", 1)[0])
     parser.add_argument("--nodes", type=int, default=2, help="at most as many as GPUs")
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--delay", type=float, default=20, help="milliseconds that the straggler is late")
     parser.add_argument("--scrape", type=float, default=2, help="seconds between two questions")
     parser.add_argument("--patience", type=float, default=35, help="seconds until somebody is named")
     parser.add_argument("--prometheus", default="", help="the program; needs a whole checkout")

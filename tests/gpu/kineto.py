@@ -123,7 +123,7 @@ def take_trace(options, job, out, mark):
     time.sleep(1)  # the profiler starts
     path = os.path.join(out, mark + ".pftrace")
     done = subprocess.run([options.pulse, "trace", "--duration=%gs" % options.seconds, "--out=" + path,
-                           "--endpoint=127.0.0.1:%d" % PORT] + options.trace_option,
+                           "--endpoint=127.0.0.1:%d" % PORT],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     print(done.stdout, flush=True)
     return path
@@ -136,7 +136,6 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=5)
-    parser.add_argument("--trace-option", action="append", default=[], help="of pulse trace, --every=1 for example")
     parser.add_argument("--timing", choices=("auto", "kernel"), default="auto")
     options = parser.parse_args()
     os.makedirs(options.out, exist_ok=True)

@@ -170,5 +170,20 @@ TEST_WITH_GPU(GraphStamps, ThreadsCaptureBesideEachOther) {
   for (const auto& comm : comms) EXPECT_EQ(comm->Read().graph_replays, 2u * kRounds);
 }
 
+// The last stamp's count may stay one behind (stamp_code.h), and no later passage puts that right.
+TEST_WITH_GPU(GraphStamps, GraphThatIsGoneHasNothingInFlight) {
+  StreamCommunicator comm(gpu, 1);
+  FakeCuda::Graph graph = CaptureGraph(gpu, comm, kPairSpacing + 1);
+  gpu.Replay(graph);
+  gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp, not the last
+  WaitForPoll();
+  ASSERT_EQ(comm.Read().graph_replays_in_flight, 1u);
+  gpu.DestroyGraph(graph);
+  WaitForPoll();
+  AdvanceClockAndPoll(kSecond);
+  EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
+  EXPECT_EQ(comm.Read().graph_replays, 2u);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

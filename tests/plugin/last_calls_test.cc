@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "metrics/record_writer.h"
+#include "metrics/size_class.h"
 #include "tests/plugin/older_api.h"
 #include "tests/plugin/stream_job.h"
 
@@ -211,6 +212,21 @@ TEST_IN_CHILD(LastCallsTest, LiveCommunicatorsComeFirst, {"NCCL_PULSE_LAST_CALLS
   EXPECT_TRUE(Find(snapshot, kRoom + 1).finalized) << "stays for its ten minutes";
   EXPECT_TRUE(Find(snapshot, 5).finalized) << "and so does this one";
   EXPECT_EQ(Find(snapshot, 5).last_calls_kept, 0u) << "which gave its ring";
+}
+
+TEST_IN_CHILD(LastCallsTest, OperationAndSizeOfTheLastOne) {
+  NcclCommunicator communicator(1);
+  EXPECT_EQ(Find(ReadSnapshot(), 1).last_call_op, "");
+  communicator.Enqueue();
+  CommunicatorSnapshot read = Find(ReadSnapshot(), 1);
+  EXPECT_EQ(read.last_call_op, "AllReduce");
+  EXPECT_EQ(read.last_call_size_class, SizeClassOf(NcclCommunicator::kBytes));
+  Start(communicator.context(), CallEvent("Broadcast", uint64_t{1} << 32, "ncclInt8"));
+  read = Find(ReadSnapshot(), 1);
+  EXPECT_EQ(read.last_call_op, "Broadcast");
+  EXPECT_EQ(read.last_call_size_class, kSizeClasses - 1);
+  Start(communicator.context(), P2pCallEvent("Recv", 1, "ncclInt8"));
+  EXPECT_EQ(Find(ReadSnapshot(), 1).last_call_op, "Recv");
 }
 
 // Without events for calls the operations are the calls.

@@ -1,5 +1,5 @@
 // Adds to free_cuda.cc what reading NCCL's work counter needs: GPU memory that can be mapped again.
-// It is the process' own memory.
+// Ordinary memory of the process stands for it.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

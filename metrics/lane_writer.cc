@@ -47,7 +47,7 @@ void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
 
 // Takes one series from the process' budget. False if its limit or the communicator's forbids it.
 bool LaneWriter::TakePlace(bool is_overflow) {
-  // As many threads as lanes may pass this check at once, see kReservedSeries.
+  // Up to one thread per lane may pass this check at the same time; see kReservedSeries.
   if (!is_overflow && record_.series_count.load() >= kSeriesPerCommunicator - kReservedSeries) {
     return false;
   }

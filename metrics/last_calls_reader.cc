@@ -53,7 +53,8 @@ bool RecordReader::WantsLastCalls(const CommunicatorSnapshot& communicator) cons
   return false;
 }
 
-// A Broadcast's root has nothing in flight while the others wait for the rest of what they expect.
+// True if the rank has not moved since wish_.order_of_standing_since_ns. That may be a rank without
+// work in flight: the root of a Broadcast leaves it while the other ranks still wait.
 bool RecordReader::WantsCallOrder(const CommunicatorSnapshot& communicator) const {
   const bool has_left = communicator.has_heartbeat && communicator.launches != 0 &&
                         communicator.launches_completed == communicator.launches &&

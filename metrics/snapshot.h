@@ -154,8 +154,8 @@ struct LastCallSnapshot {
   bool is_of_group = false;  // in the same group as the previous call
   uint32_t stream_tag = 0;   // nearly unique per stream of the process; 0: default
   int32_t root = -1;         // of operations with a root; -1: not known
-  // Of Send and Recv; -1: not known. If a group has several calls of one kind, the peer may belong
-  // to another of them.
+  // Peer of a Send or Recv; -1: not known. If a group has several calls of one kind, the peer may
+  // be that of another call.
   int32_t peer = -1;
   // Number among calls of its operation and size class, from 0. Equals
   // TimedCallSnapshot::call_number of a duration on the stream.
@@ -277,7 +277,7 @@ struct CommunicatorSnapshot {
   uint32_t driver_error = 0;
   int64_t driver_error_realtime_ns = 0;
 
-  // Of watched network steps; all zero: none was watched.
+  // Sums over the watched network steps; all zero: none was watched.
   std::array<uint64_t, kNetworkDirections> network_bytes{};
   std::array<uint64_t, kNetworkWaits> network_wait_ns{};
   int64_t network_moved_realtime_ns = 0;  // end of the last watched step, 0: none
@@ -373,8 +373,8 @@ struct ProcessSnapshot {
   std::array<uint64_t, kCaptureFates> graph_captures{};
   std::array<uint64_t, kCommandResults> commands{};
   uint32_t changed_settings = 0;  // bit n: LiveSetting n differs from the start
-  // The threshold for a hang that the user has set; 0: none. A server puts its own in place of 0, or
-  // the shorter of both.
+  // The threshold for a hang that the user has set; 0: none. A server puts its own in place of 0,
+  // or the shorter of both.
   int64_t hang_after_ns = 0;
 
   std::vector<CommunicatorSnapshot> communicators;

@@ -30,8 +30,8 @@ struct TimedCallFields {
   uint32_t size_class;
   uint32_t call_number;
   uint64_t bytes, duration_ns, end_monotonic_ns;
-  // Of a launch in a CUDA graph: the graph's number, modulo 256. The call number is then the
-  // replay's.
+  // For a launch in a CUDA graph: the graph's number, modulo 256. The call number is then the
+  // number of the replay.
   uint32_t graph = 0;
 };
 

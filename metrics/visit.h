@@ -14,12 +14,12 @@
 //   ...
 //   there = 0
 //
-// Of two full fences, one on each side, at least one would see the other's store. So the visitor
-// finds the communicator closed, or the recycler finds the visitor. The heavy fence is
-// membarrier(2): when it returns, each running thread of the process has executed a full fence
-// since it was called. So the light one only keeps the compiler from moving the two accesses. If
-// the kernel refuses membarrier from the start (an old one, or a seccomp filter), both are full
-// fences, as expensive as a claim. If it refuses later, nothing is recycled.
+// With a full fence on each side, at least one side sees the other's store: the visitor finds the
+// communicator closed, or the recycler finds the visitor. The heavy fence is membarrier(2): when it
+// returns, each running thread of the process has executed a full fence since the call. So the
+// light fence only keeps the compiler from moving the two accesses. If the kernel refuses
+// membarrier from the start (an old kernel, or a seccomp filter), both are full fences, as
+// expensive as a claim. If it refuses later, nothing is recycled.
 //
 // Thread: Begin and End: one visitor at a time; IsOver: any. Cost of a visit: two stores.
 // Explored by //tests/model:visit_test.

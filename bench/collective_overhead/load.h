@@ -1,10 +1,10 @@
 // Timer times operations, with the same load for all sets.
 //
-// All sets calibrate in lock-step: each runs the same trials, and the next trial follows from the
-// mean of those without a plugin. If one set alone calibrated, it would use its streams and modules
-// in another order. With compute beside, that alone changes its times by up to a third.
+// All sets calibrate in lock-step. Each runs the same trials, and the mean over the sets without a
+// plugin decides the next trial. A set that calibrated alone would use its streams and modules in
+// another order; if compute runs beside, that alone changes its times by up to a third.
 //
-// Thread: the coordinator's only one. Errors: those of a single set leave it out (sets.h).
+// Thread: the coordinator's only one. Errors: a set that fails is left out (sets.h).
 #ifndef BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
 #define BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
 

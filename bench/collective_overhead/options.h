@@ -15,7 +15,7 @@
 
 namespace nccl_pulse::overhead {
 
-// What a set of processes is started with.
+// Plugin and environment of a set of processes.
 struct Configuration {
   std::string name;
   std::string plugin;  // for NCCL_PROFILER_PLUGIN; "none" for none

@@ -67,7 +67,7 @@ enum class Fault {
   kStageGrows,  // a stage has more work
 };
 
-// What a watchdog does to some of the ranks that have waited for long.
+// Action of a watchdog on some of the ranks that have waited for a long time.
 enum class Watchdog {
   kNone,
   kKills,   // the process; its endpoint knows

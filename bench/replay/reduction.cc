@@ -27,7 +27,7 @@ bool IsOperation(const TraceEvent& event) {
          (event.type == abi::kEventColl || event.type == abi::kEventP2p);
 }
 
-// What AddCaptureCallbacks knows of each handle of the trace.
+// Facts that AddCaptureCallbacks keeps about a handle of the trace.
 struct HandleInfo {
   uint32_t start = UINT32_MAX;       // index of the start event
   uint32_t stop = UINT32_MAX;        // index of the first stop event

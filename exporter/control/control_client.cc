@@ -160,7 +160,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   }
   std::optional<pid_t> seen;
   const int error = ConnectTo(socket.name, socket.user, &asked->connection);
-  // It has just ended, or another user holds its name and must be told nothing.
+  // The process has just ended, or another user holds the socket's name: send nothing there.
   if (error == ECONNREFUSED || error == EPERM) return nullptr;
   if (error == 0) {
     Credentials owner;

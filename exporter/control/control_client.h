@@ -56,8 +56,8 @@ struct ControlQuestion {
 
 struct ControlReply {
   MessageType type{};  // kDone, kNotHere, kRefused
-  // What was done, or why not. For kListSettings: OwnerWords or kAgentOwner; "" from earlier
-  // versions.
+  // Result, or reason of the refusal. For kListSettings: OwnerWords or kAgentOwner; "" from
+  // earlier versions.
   std::string text;
   std::vector<std::string> lines;  // for kListSettings: LiveValues::Lines
 };

@@ -71,7 +71,7 @@ bool ServerThread::Stop() {
   stopping_.store(true, std::memory_order_release);
   wake_.Signal();
   const bool ended = WaitUntil(ended_, kStopTimeout);
-  // Whoever sets the flag second knows that the other has moved on, and deletes the object.
+  // The thread that sets the flag second deletes the object: the first no longer uses it.
   if (!ended && !left_behind_.exchange(true, std::memory_order_acq_rel)) {
     pthread_detach(thread_);
     return false;

@@ -19,7 +19,7 @@
 
 namespace nccl_pulse {
 
-// What a series belongs to. Decides its first labels.
+// Owner of a series. Decides the series' first labels.
 enum class MetricScope {
   kCommunicator,  // comm, rank
   kProcess,       // pid, global_rank (when the launcher gave one)

@@ -47,7 +47,8 @@ std::string MissingWords(const std::set<int32_t>& ranks) {
                       more == 0 ? "" : absl::StrCat(" and ", more, " more"), " could be used.");
 }
 
-// Who is not seen is known by its number in the job, unlike in a job of endpoints.
+// Replaces ranks without a process in the verdict by their number in the job. Dumps know this
+// number; endpoints do not.
 void NameAbsent(const std::map<uint64_t, std::vector<int32_t>>& ranks_of, JobLook* look) {
   std::map<std::string, const ProcessSnapshot*> absent;
   for (const ProcessSnapshot& process : look->set.ended) absent[process.global_rank] = &process;

@@ -26,7 +26,8 @@ using Time = Exchange::Time;
 // For files, standard streams and name servers.
 constexpr std::size_t kOtherDescriptors = 64;
 
-// As many connections as the process may have descriptors for.
+// Returns how many of `wanted` connections can be open at once; raises the limit of descriptors
+// where possible.
 std::size_t MostAtOnce(std::size_t wanted) {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::min<std::size_t>(wanted, 128);

@@ -25,7 +25,7 @@ int64_t Nanoseconds(std::chrono::milliseconds duration) {
   return std::chrono::nanoseconds(duration).count();
 }
 
-// How often a look is repeated because it found another communicator hanging.
+// A look is repeated at most this many times because it found another communicator hanging.
 constexpr int kMostAgain = 2;
 
 class Look {
@@ -157,14 +157,15 @@ Communicators Hanging(const DiagnosisResult& diagnosis) {
   return hanging;
 }
 
-// How many of these communicators are still reported. It is not known whether the others went on.
+// Returns how many of these communicators `diagnosis` still reports. The others may have gone on or
+// may have ended.
 std::size_t SeenOf(const Communicators& communicators, const DiagnosisResult& diagnosis) {
   return static_cast<std::size_t>(std::count_if(
       diagnosis.begin(), diagnosis.end(),
       [&communicators](const auto& each) { return communicators.count(IdOf(each)) != 0; }));
 }
 
-// Keeps only the hangs of these communicators. Returns how many there are.
+// Removes all hangs except those of `communicators`. Returns how many are left.
 std::size_t KeepHangs(const Communicators& communicators, DiagnosisResult* diagnosis) {
   std::size_t kept = 0;
   for (CommunicatorDiagnosis& each : *diagnosis) {
@@ -178,7 +179,7 @@ std::size_t KeepHangs(const Communicators& communicators, DiagnosisResult* diagn
   return kept;
 }
 
-// Notes what is no hang by --hang-after, and may be one on an endpoint's own page.
+// Adds a note on waits that are too short for --hang-after, but may be hangs for an endpoint.
 void NoteEarlyHangs(int64_t hang_after_ns, JobLook* look) {
   std::size_t communicators = 0;
   int64_t since_ns = look->now_realtime_ns;
@@ -218,15 +219,15 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
     look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
     before = std::move(now);
-    // Who does not answer would be waited for in each look.
+    // Each look waits for endpoints that do not answer, so the total time is limited, too.
     const bool may_look = looks < options.most_looks &&
                           steady_clock::now() - start < options.most_looks * options.pause;
     const bool is_another_due =
         before.empty() ? may_look && IsAnotherLookWorthwhile(look.diagnosis, look.verdict)
                        : kept == 0 && hangs++ < kMostAgain;
     if (!is_another_due) break;
-    look = JobLook();  // frees its memory, which is needed
-    malloc_trim(0);    // in pieces that the next one's do not fit into
+    look = JobLook();  // the next look needs the memory
+    malloc_trim(0);    // the freed blocks are too small for the next look's
     std::this_thread::sleep_for(options.pause);
   }
   look.looks = looks;

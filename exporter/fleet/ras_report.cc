@@ -120,7 +120,8 @@ class Conversation {
   bool is_closed_ = false;
 };
 
-// False: whoever listens there is not RAS.
+// Connects and exchanges the greeting. Returns false if nobody answers at `address`, or if the
+// server there is not NCCL's RAS. `*is_connected` tells the two apart.
 bool Greet(const Address& address, std::chrono::milliseconds patience, Conversation* with,
            bool* is_connected) {
   const auto hosts = ResolveHosts({address.host}, patience);

@@ -44,8 +44,8 @@ int Spawn(const std::vector<std::string>& arguments, int input, int output, pid_
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
   posix_spawnattr_setpgroup(&attributes, 0);
-  // What this process ignores or blocks for its own sake is inherited: a program that writes into a
-  // pipe which nobody reads would never end.
+  // The child would inherit the signals that this process ignores or blocks. Without SIGPIPE, a
+  // program that writes into a pipe which nobody reads would never end.
   sigset_t signals;
   sigemptyset(&signals);
   posix_spawnattr_setsigmask(&attributes, &signals);
@@ -102,7 +102,8 @@ void RunStart(const std::shared_ptr<Start>& start) {
   EndGroup(child, &status);  // too late
 }
 
-// False when it has not started by `end`; should it ever, it is ended at once.
+// Starts the program. Returns false if it has not started by `end`; if it starts later, it is ended
+// at once.
 bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int input, int output,
                   steady_clock::time_point end, int* failure, pid_t* child) {
   auto start = std::make_shared<Start>();
@@ -223,7 +224,7 @@ ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds
   const bool is_in_time = ended != 0;
   if (!is_in_time) {
     kill(-child, SIGKILL);
-    // One that a driver holds (state D), or of another user (sudo), does not end by that.
+    // A program that waits in a driver (state D), or of another user (sudo), survives the signal.
     const auto given_up = steady_clock::now() + kPatienceWithEnd;
     while ((ended = waitpid(child, &status, WNOHANG)) == 0 && steady_clock::now() < given_up) {
       usleep(2000);

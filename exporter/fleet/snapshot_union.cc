@@ -13,8 +13,8 @@
 namespace nccl_pulse {
 namespace {
 
-// How much two endpoints may differ about the start of one process: the time of answering, and
-// clocks that differ.
+// Two endpoints may report start times that differ by this much for the same process, because they
+// answer at different times and their clocks differ.
 constexpr int64_t kSameStartNs = 5000000000;
 
 auto KeyOf(const ProcessSnapshot& process) {

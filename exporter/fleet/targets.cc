@@ -178,7 +178,7 @@ class Prometheus {
                                        more == 0 ? "" : absl::StrCat(" and ", more, " more"));
   }
 
-  // Finds out where those are scraped.
+  // Finds the addresses at which Prometheus scrapes the series in `found`.
   bool Locate(const std::vector<Json>& found, std::vector<Address>* targets, std::string* error) {
     Scraped scraped;
     Json json;

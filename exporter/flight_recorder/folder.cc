@@ -98,7 +98,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
   return "";
 }
 
-// As ReadBytes, parsed.
+// Reads and parses one file. Returns "" or the error, as ReadBytes does.
 std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* is_dump) {
   std::string bytes;
   std::string error = ReadBytes(file, &bytes, is_dump);

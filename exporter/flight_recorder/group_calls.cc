@@ -27,9 +27,9 @@ void ConcludeByCalls(RankCalls* calls) {
 }
 
 // Uses the status of a rank without work in flight: the number of a collective, or of a Send or
-// Recv. A collective's number is close to the other ranks' numbers. They have not completed what it
-// has not called, except a few operations that a rank can leave before others come. It has not
-// completed what they have not called.
+// Recv. A collective's number is close to the other ranks' numbers: no rank completes a collective
+// that another rank has not called, except a few operations that a rank can leave before others
+// arrive.
 void ConcludeByStatus(uint64_t most_completed, uint64_t most_called, RankCalls* calls) {
   constexpr uint64_t kMostAhead = 16;
   const Membership& status = *calls->membership;

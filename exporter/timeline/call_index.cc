@@ -60,7 +60,7 @@ void CallIndex::FindNotCalled(const JobRecording& recording) {
     not_called_.push_back({&rank, first, recording.IsSeenAtEnd(rank) ? 0 : rank.looked_ns});
     const auto [missing, is_new] =
         missing_.emplace(std::make_pair(rank.comm, first.call->collective), place);
-    // Prefer a rank whose missing call is known to the end, as the one that others wait for.
+    // The others wait for one rank: prefer one whose call is still missing when the trace ends.
     if (!is_new && not_called_[place].end_ns == 0) missing->second = place;
   }
 }

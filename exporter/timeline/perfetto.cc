@@ -53,7 +53,7 @@ constexpr uint32_t kSequence = 1;
 constexpr char kCategory[] = "nccl";
 constexpr uint64_t kCategoryId = 1;
 
-// Names already written, and those that the next packet must include.
+// Names already written, and names that the next packet must include.
 class Names {
  public:
   uint64_t IdOf(uint32_t field, const std::string& name) {

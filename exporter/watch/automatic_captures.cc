@@ -130,7 +130,7 @@ struct AutomaticCaptures::Shared : PatientThread {
       const Troubles troubles = uncaptured.fresh();
       const bool has_hang = !troubles.empty() && troubles.front().is_hang;
       Turn& turn = has_hang ? for_hang : for_straggler;
-      // Tries of what has ended meanwhile are not those of the next.
+      // A new hang or straggler starts with a new count of tries.
       if (!has_hang) for_hang.tries = 0;
       if (troubles.empty()) {
         for_straggler.tries = 0;

@@ -30,7 +30,7 @@ class Gauges {
   void Add(const Labels& labels, double value) {
     prometheus::ClientMetric metric;
     for (const auto& [name, text] : labels) {
-      // It may be what an endpoint said: nothing of it may break the page.
+      // The text may come from an endpoint and must not break the page.
       std::string safe = PlainText(text);
       if (!safe.empty()) metric.label.push_back({name, std::move(safe)});
     }

@@ -30,12 +30,12 @@ namespace {
 
 using Time = Watcher::Time;
 
-// Of one core, for clients; rounds and looks are on a thread of their own.
+// Share of one core for answering clients. Rounds and looks run on their own thread.
 constexpr double kClientsCpuShare = 0.25;
 constexpr std::size_t kMostAlertBytes = 1 << 20;
 constexpr std::size_t kMostJobIdBytes = 256;
 constexpr std::chrono::seconds kPauseAfterFailure{1};
-// Reports logged in a minute.
+// At most this many reports are logged per kReportsPeriod.
 constexpr std::size_t kMostReports = 10;
 constexpr std::chrono::minutes kReportsPeriod{1};
 
@@ -50,7 +50,7 @@ struct Answer {
   std::string text, json;
 };
 
-// The looks that clients have asked for, and those that were made.
+// Looks that clients have asked for, and the results of finished looks.
 class Desk {
  public:
   using Questions = std::map<std::string, std::pair<JobFilter, Time>>;
@@ -271,13 +271,13 @@ class WatchService::Impl {
       try {
         watcher_.Round();
         next = watcher_.NextRound(next);
-        // One look's snapshots leave memory in pieces that the next one's do not fit into.
+        // Return the memory of the look's snapshots: its blocks are too small for the next look's.
         malloc_trim(0);
       } catch (const std::exception& problem) {
         Log(absl::StrCat("a round failed: ", problem.what()));
         next = std::chrono::steady_clock::now() + kPauseAfterFailure;
       }
-      // Who has waited for too long is told so.
+      // Wakes the requests that have waited for too long, so that they are answered.
       ready_.Signal();
       JobFilter filter;
       while (desk_.Next(next, stopping_, &filter)) Look(filter);

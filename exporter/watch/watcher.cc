@@ -40,7 +40,7 @@ constexpr int kLooksForOneStraggler = 2;
 // Lines in the log for each round: an endpoint can make up jobs.
 constexpr std::size_t kMostNews = 20;
 
-// What launchers write where they have no id is none: torchrun's jobs are all called "none".
+// True for a real job id. torchrun names every job without an id "none".
 bool IsId(const std::string& job_id) { return !job_id.empty() && job_id != "none"; }
 
 std::string WhyNoSummary(const FleetAnswer& answer) {
@@ -48,7 +48,7 @@ std::string WhyNoSummary(const FleetAnswer& answer) {
   return problem.empty() ? "its answer is not a summary" : problem;
 }
 
-// Who is worse comes first, and what is said of the other follows.
+// Adds `more` to `*all`. The worse of the two states is kept and its text comes first.
 void Merge(JobFindings more, JobFindings* all) {
   if (more.state < all->state) std::swap(more, *all);
   all->hangs.insert(all->hangs.end(), more.hangs.begin(), more.hangs.end());
@@ -271,7 +271,7 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
     std::vector<std::future<void>> looks;
     for (std::size_t i = begin; i < begin + together; ++i) {
       looks.push_back(std::async(std::launch::async, [this, together, each = due[i]] {
-        // Of jobs that share the memory none is as large as the largest.
+        // The looks that run together share the memory limit.
         Look(*each.first, /*is_for_stragglers=*/false, MostBytes(endpoints_.size()) / together,
              each.second);
       }));
@@ -279,8 +279,8 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
     for (std::future<void>& each : looks) each.get();
   }
   for (const auto& [group, last] : due) {
-    // What has stood for long enough on a node may be no hang of the job yet: somebody may have
-    // moved a moment later. That is looked at once more, and soon.
+    // A rank may have waited for long enough while another rank of the job moved a moment ago: no
+    // hang of the job yet. Look at such a job once more, and soon.
     const bool is_found = HasStood(*last);
     last->at = is_found || last->is_retry ? now : now - kLookAgain + kLookAgainSoon;
     last->is_retry = !is_found;
@@ -309,7 +309,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   std::map<Row, JobFindings> findings;
   for (JobLook& part : SplitByJob(std::move(whole))) {
     const std::set<JobName> names = NamesOfJob(part);
-    // Whoever is silent is missing in the job that it belonged to, or in any that has no id.
+    // A silent endpoint is missing in the job that it belonged to, or in every job without an id.
     for (const std::size_t each : silent) {
       const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
       const bool is_of_it = std::any_of(jobs.begin(), jobs.end(), [&names](const auto& job) {
@@ -399,7 +399,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
     }
   }
   for (auto& [row, job] : rows) {
-    // What has ended is of interest only to those that wait for it.
+    // An ended job without findings is not shown.
     if (job.processes == 0 && job.findings.sentence.empty()) continue;
     job.job_id = row.name.job_id;
     job.workload = row.name.workload;
@@ -425,7 +425,7 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
   state_ = std::move(state);
 }
 
-// One line for each job of which something else is said than before.
+// Logs one line for each job whose findings have changed since the last round.
 void Watcher::LogNews(const WatchState& state) const {
   const auto gist = [](const JobFindings& findings) {
     std::string text = JobStateName(findings.state);

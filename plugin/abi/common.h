@@ -154,7 +154,7 @@ static_assert(sizeof(KernelChDetails) == 16);
 static_assert(offsetof(KernelChDetails, channelId) == 0);
 static_assert(offsetof(KernelChDetails, pTimer) == 8);
 
-// What a plugin exports. The versions differ in the type of init.
+// The symbol that a plugin exports. API versions differ in the type of init.
 template <typename Init, typename Descriptor, typename StateArgs>
 struct ProfilerTable {
   const char* name;

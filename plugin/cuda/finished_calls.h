@@ -36,7 +36,7 @@
 
 namespace nccl_pulse {
 
-// What a communicator has called; all counts may wrap.
+// Counts of the calls that a communicator has made. Counts may wrap.
 struct CalledWork {
   uint32_t calls = 0;       // of all operations
   uint32_t broadcasts = 0;  // among them

@@ -336,7 +336,8 @@ GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
   return nullptr;
 }
 
-// False: the record is given back, or the background thread will do so.
+// Ties `record` to the life of `graph`. If it returns false, the record has been given back, or the
+// background thread will do so.
 bool GraphStamps::RetainBy(CudaGraph graph, Record& record) {
   CudaUserObject object = nullptr;
   const auto destroyed = [](void* argument) {

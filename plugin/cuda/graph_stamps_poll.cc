@@ -99,8 +99,8 @@ uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
   if (end.launch.kind == 0) return 0;
   const StampContext::Passages last = record.context->Read(end.place);
   const StampContext::Passages first = record.context->Read(begin.place);
-  // Of the same passage, and that was the last one while both were read: else the next replay is
-  // between the two, and has overwritten the begin.
+  // Both stamps must be of the same passage, with no newer passage while they were read. Otherwise
+  // the next replay runs between the two stamps and has overwritten the first.
   const uint64_t passages = last.count - end.base;
   if (last.gpu_ns == 0 || first.gpu_ns == 0 || first.count - begin.base != passages ||
       passages == end.timed || record.context->Read(end.place).count != last.count ||

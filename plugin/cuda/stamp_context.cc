@@ -61,7 +61,7 @@ int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t 
 
 StampContext::Head StampContext::AddAtHead(const StampDriver& driver, CudaGraph graph,
                                            uint32_t place, int* error) const {
-  // One more than may be: to see that there are too many.
+  // One more than allowed, to notice a graph with too many roots.
   CudaGraphNode roots[kMostRoots + 1];
   size_t count = kMostRoots + 1;
   *error = driver.graph_get_root_nodes(graph, roots, &count);

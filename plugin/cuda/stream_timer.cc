@@ -387,7 +387,7 @@ int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint6
   const int result = driver_.event_query(gate.front);
   if (result != kCudaSuccess && result != kCudaNotReady) return result;
   const bool has_begun = result == kCudaSuccess;
-  // Whether the launches before it have ended. If it has begun, they have.
+  // Have the launches before this one ended? If this one has begun, they have.
   const bool has_behind = (timer.gates_without_behind_.load() & timer.BitOf(gate)) == 0;
   const int before = has_begun || front->completed >= launch - 1 ? kCudaSuccess
                      : has_behind ? driver_.event_query(gate.behind.load())

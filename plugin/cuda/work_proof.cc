@@ -237,7 +237,7 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
   if (look.completed >= seen_.launches && sum < others + seen_.work) {
     return Refute(WorkRefutal::kBehind);
   }
-  // An operation of a later launch was reported, so all of those that the last look could find were.
+  // An operation of a later launch was reported, so each one that the last look could count was.
   if (!AreOthersPossible(look) && look.before.reported > seen_after_.launches &&
       sum_ > others + look.before.work) {
     return Refute(WorkRefutal::kAhead);

@@ -377,16 +377,16 @@ class Chained {
     return abi::kSuccess;
   }
 
-  // What NCCL would make for us alone. The window's bit is NCCL's own affair: steps that come are
-  // ours.
+  // Returns the events that NCCL would make if this plugin were alone. The network window switches
+  // steps on and off in NCCL, so any step that arrives here is ours.
   static uint32_t OurMask() {
     return has_steps_ ? Load(&our_mask_) : own_events[kVersion].load() | abi::kEventProxyStep;
   }
 
   static abi::AnyProfiler* Next() { return g_library.profiler(next_version_); }
 
-  static inline Profiler ours_{};  // as exported without a next one; written by Connect alone
-  // As NCCL's: ints in a library's own memory, which a plugin may write at any time.
+  static inline Profiler ours_{};  // as exported without a next plugin; written only by Connect
+  // Like NCCL's mask: ints in a library's memory, which a plugin may write at any time.
   static inline int next_mask_ = 0;
   static inline int our_mask_ = 0;  // used if has_steps_
   static inline Relaxed<int> next_version_{0};

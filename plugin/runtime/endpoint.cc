@@ -15,7 +15,7 @@
 namespace nccl_pulse {
 namespace {
 
-// What the endpoint shows of this process: its segment, read as any other process' segment is.
+// Reads this process' own segment in the same way as the segments of other processes are read.
 SnapshotSet ReadOwnSegment(const Segment& segment, const ReadWish& wish) {
   SnapshotSet set(std::vector<ProcessSnapshot>(1));
   std::string error;

@@ -16,7 +16,7 @@
 namespace nccl_pulse {
 namespace {
 
-// What launchers say that know no id: torchrun without --rdzv-id says "none".
+// True for values that launchers write if there is no id. torchrun without --rdzv-id writes "none".
 bool IsPlaceholder(std::string_view value) {
   for (const char* placeholder : {"", "none", "null", "default", "n/a", "unknown"}) {
     if (absl::EqualsIgnoreCase(value, placeholder)) return true;

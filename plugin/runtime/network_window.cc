@@ -55,7 +55,7 @@ bool NetworkWindow::SetShare(double percent, uint64_t now_ns) {
   share_ = percent;
   next_opening_ns_ = 0;  // planned with the share before
   if (!open_) return true;
-  // What was watched at that share is not made up for by a longer pause at this one.
+  // Close the window now. The time watched at the old share does not lengthen the next pause.
   Switch(false);
   open_ = false;
   was_on_ = IsOn();

@@ -20,8 +20,8 @@ namespace {
 // The poller's pauses: while launches are in flight or a command is given, and otherwise.
 constexpr int kBusyPollMs = 20;
 constexpr int kIdlePollMs = 100;
-// Rounds begin at multiples of these pauses, some microseconds sooner or later. Half a pause less than
-// 100 ms and 1 s, so that what is due in a round is not left to the next one.
+// Rounds begin at multiples of these pauses, some microseconds sooner or later. The periods are
+// half a pause shorter than 100 ms and 1 s, so that a due task is never late by a whole round.
 constexpr uint64_t kHousekeepingNs = (100 - kBusyPollMs / 2) * uint64_t{1000000};
 constexpr uint64_t kAdaptSamplingNs = (1000 - kBusyPollMs / 2) * uint64_t{1000000};
 
@@ -134,8 +134,8 @@ void PollWork::WatchMasks() {
   }
 }
 
-// A counter of NCCL's that contradicts what is known is not used again: that is worth a line, of the
-// first few.
+// Warns when a work counter of NCCL contradicts the launches and is no longer used. Only the first
+// few are logged.
 void PollWork::WarnOfRefuted() {
   constexpr int kMostLines = 8;
   WorkRefutal refutal{};
@@ -155,7 +155,8 @@ void PollWork::WarnOfRefuted() {
   }
 }
 
-// Whoever used it goes on without it, or opens another one.
+// Warns once if another part of the process has closed one of the plugin's descriptors. The plugin
+// goes on without it, or opens another one.
 void PollWork::WatchDescriptors() {
   if (descriptor_warning_given_) return;
   process_.segment->memory().get();  // which is rarely used
@@ -172,7 +173,7 @@ void PollWork::WatchDescriptors() {
   }
 }
 
-// For who has asked by ncclPulseQuery_v1.
+// Renews the answers of ncclPulseQuery_v1, if it has been used.
 void PollWork::RenewQueries() {
   if (!Queries().is_used()) return;
   try {

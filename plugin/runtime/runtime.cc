@@ -56,8 +56,8 @@ void ForgetAfterFork(std::atomic<Tracker*>* tracker) {
   g_gave_up = false;
 }
 
-// Starts everything that runs beside the job, and says in one line what is measured and where to
-// read it.
+// Starts the background thread and the endpoint. Logs one line that names the measurements and the
+// address of the endpoint.
 void StartServing(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   program.poll_work.Start(arguments.logger);
@@ -68,8 +68,8 @@ void StartServing(Program& program, const InitArguments& arguments) {
                                 process.Capabilities(arguments.api_version), ", ", where));
 }
 
-// Called for the first communicator of an NCCL of this version: says once what is not available
-// from it.
+// Called for the first communicator of an NCCL version. Logs once which measurements that version
+// lacks.
 void MeetVersion(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   const int version = arguments.api_version;

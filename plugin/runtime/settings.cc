@@ -87,7 +87,7 @@ bool ParseSeriesLimit(const std::string& value, Settings* settings) {
   return true;
 }
 
-// A ring has 64 entries, or twice as many, and so on: what is wanted is rounded up.
+// Parses the number of last calls to keep, rounded up to the size of a ring: 64, 128, 256, ...
 bool ParseLastCalls(const std::string& value, Settings* settings) {
   uint32_t wanted = 0;
   if (!absl::SimpleAtoi(value, &wanted) || wanted > kMostLastCalls) return false;
@@ -97,7 +97,7 @@ bool ParseLastCalls(const std::string& value, Settings* settings) {
   return true;
 }
 
-// Of those that can also be set while the job runs: the same values.
+// Parses a setting that can also be changed while the job runs. Both ways accept the same values.
 template <LiveSetting setting, typename T>
 bool ParseLive(const std::string& value, T* out, Settings* settings) {
   double number = 0;

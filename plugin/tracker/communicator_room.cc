@@ -44,7 +44,8 @@ void CommunicatorTable::MakeRoomForLastCalls() {
   }
 }
 
-// Whether the next communicator gets everything here: its heartbeat needs the last one's timer.
+// True if the next communicator can use this place in full: the timer of its heartbeat must have
+// been given back by the previous one.
 bool CommunicatorTable::IsReadyForNext(const Communicator& communicator) {
   const CommunicatorParts* parts = communicator.parts.load();  // made under the lock
   return parts == nullptr || parts->launches.is_ready();

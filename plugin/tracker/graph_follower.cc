@@ -94,7 +94,8 @@ void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
                         launch.bytes, timed.duration_ns, now_ns, timed.graph});
 }
 
-// Of several graphs that have moved, that whose stamp was passed last.
+// Notes where the communicator's graphs are. If several graphs have moved, the one with the newest
+// stamp is kept.
 void GraphFollower::NotePlace(const GraphStamps::Replayed& replayed, GraphReplays* graphs) {
   graphs->place.captures = replayed.captures;
   graphs->place.followed = replayed.followed;
@@ -113,8 +114,8 @@ void GraphFollower::NotePlace(const GraphStamps::Replayed& replayed, GraphReplay
   graphs->place.has_head = last.has_head;
 }
 
-// False if its lanes are busy: then it is counted at the next look. What belongs to a communicator
-// that is no longer shown is dropped.
+// Counts the replays of one graph. Returns false if the communicator's lanes are busy: the caller
+// tries again at its next look. Replays of a communicator that is no longer shown are dropped.
 bool GraphFollower::CountReplays(CommunicatorTable& communicators,
                                  const GraphStamps::Replayed& replayed) {
   Communicator& communicator = communicators.place(replayed.communicator);

@@ -28,10 +28,10 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
   for (uint64_t number = end; number-- > begin;) {
     OperationState state;
     const bool is_whole = ring.slot(OperationRing::PlaceOf(number)).Look(&state);
-    // Operations begin meanwhile, and the place may be a newer one's by now; then so are those of
-    // all before it. The newer one raised end() before it published its fields, and Look acquires
-    // these. Of a place that is only claimed this is not known; but the oldest was published, so
-    // nobody but a newer one writes there.
+    // A newer operation may have taken the place by now, and then also the places of all operations
+    // before this one. The newer one raised end() before it published its fields, which Look
+    // acquires. A place that is only claimed does not show this; but the oldest operation was
+    // published, so only a newer one can be writing there.
     if (number < ring.begin(ring.end()) || (!is_whole && number == oldest_operation_)) {
       is_cut_short = true;
       break;

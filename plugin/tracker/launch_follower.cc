@@ -85,8 +85,7 @@ uint64_t LaunchFollower::FinishComposite(Instruments& instruments, const Communi
   }
   if (captured) return kNoComposite;
   Relaxed<uint32_t>& number = CallNumber(PlaceOfNumber(OperationRowOf(op), size_class));
-  // Of each rank's AlltoAlls the same ones are sampled, as of other collectives. The tag is that of
-  // every part.
+  // Every rank samples the same AlltoAlls, as with other collectives. All parts have the same tag.
   const OperationMeta meta{op,    size_class,    0,
                            false, number.load(), OperationMeta::Unpack(meta_.load()).user_tag};
   number.add(1);
@@ -127,7 +126,7 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
   const uint64_t now_ns = instruments.clock.NowNs();
   if (timer_.is_counted() && StreamTimer::ComesAfterPause(timer_, now_ns)) Set(kUnhurried, true);
   if (IsGateDue()) instruments.stream_timer->RecordGate(timer_, stream, now_ns);
-  // Last: what is recorded behind it would be timed, too.
+  // Last: anything recorded on the stream after this event would be timed, too.
   if (may_be_timed && instruments.samples()) {
     *pair = BeginTiming(instruments, communicator, stream, calls, composite);
   }

@@ -9,14 +9,14 @@
 //     one       a call of its group          several   begins the group in UnreportedCalls
 //     several   a call of its group          several   adds to it
 //     any       a call of another group      one       earlier calls stay in UnreportedCalls
-//     any       a captured call              none      is launched with its graph
-//     any       a launch                     none      carries them
+//     any       a captured call              none      will be launched with its graph
+//     any       a launch                     none      the launch carries the calls
 //
 //   the current launch:  none ◀──▶ open
 //
 //     state     event                        next      effect
-//     none      a start that is followed     open      its fate is decided; a gate, or the first
-//                                                      event of a pair, is recorded before it
+//     none      start of a followed launch   open      the launch's fate is decided; a gate, or the
+//                                                      first event of a pair, is recorded before it
 //     none      any other start              none      counted; not as a launch if captured
 //     open      its stop                     none      counted; an event is recorded after it
 //     open      its stop, captured           none      counted, but not as a launch

@@ -29,15 +29,14 @@ StepPhase PhaseOfState(int state) {
   }
 }
 
-// Whether NCCL may report `next` after `phase`. States may be missing but never come in another
-// order.
+// True if NCCL may report `next` after `phase`. Phases may be left out, but their order is fixed.
 bool Follows(StepPhase next, StepPhase phase) {
   if (next <= phase) return false;
   return phase == StepPhase::kStarted ||
          (phase >= StepPhase::kReceiveWire) == (next >= StepPhase::kReceiveWire);
 }
 
-// Which of the step's waits a phase is: 0 for the first, 1, 2; -1 for none.
+// Returns the number of the wait that `phase` belongs to: 0, 1 or 2, or -1 if it is not a wait.
 int WaitNumber(StepPhase phase) {
   switch (phase) {
     case StepPhase::kSendGpu:
@@ -225,7 +224,7 @@ void NetworkSteps::Stop(uint64_t ticket) {
 void NetworkSteps::Count(const StepTotals& totals) {
   // The ticket was checked when the step started, and communicators' places are never unmapped.
   Communicator& communicator = communicators_.At(totals.proxy_op);
-  // What ends after finalize is no sample, and does not belong to the communicator that came next.
+  // A step that ends after finalize is not counted: its place may belong to another communicator.
   // Acquire: pairs with finalize.
   if (!communicator.is_live() ||
       communicator.record_generation.load() != totals.record_generation) {

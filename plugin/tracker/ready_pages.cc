@@ -6,13 +6,13 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint32_t kMostReserve = 1024;
-// What settling one communicator may take: a page for each series, and the counters of all lanes.
+// Most pages that one communicator can use: one for each series, and one for each lane's counters.
 constexpr uint32_t kPagesToSettle = kSeriesPerCommunicator + kLanes;
 static_assert(ReadyPages::kLeast > kPagesToSettle);
 
 }  // namespace
 
-// How many pages a live communicator is expected to need. Relaxed: an estimate.
+// Returns how many pages a live communicator is expected to need. Relaxed: an estimate.
 uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
   const CommunicatorRecord& record = *communicator.record;
   const bool unused =
@@ -44,8 +44,7 @@ void ReadyPages::Expect(CommunicatorTable& communicators) {
 }
 
 bool ReadyPages::Keep(uint32_t newcomers) {
-  // What the kernel has refused it will refuse again a moment later: ask now and then, and for
-  // less.
+  // After the kernel has refused memory, ask again only after a pause, and for fewer pages.
   constexpr uint64_t kPauseNs = 1000000000;
   constexpr uint32_t kLessPages = 64;
   const uint64_t now_ns = instruments_.clock.NowNs();

@@ -30,7 +30,7 @@ void Tracker::NoteUnlaunched(LastCalls& last_calls, LastCallFields call, uint64_
 
 void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& event,
                              UntimedReason fate, uint64_t key, LaneWriter& writer) {
-  // One whose channels are timed is more than counted. So is one of a group that is timed.
+  // An operation with timed channels, or of a timed group, needs more than a count.
   if (event.counts_as_call || event.parent != 0 || !instruments_.samples() ||
       fate == UntimedReason::kGrouped) {
     return;
@@ -42,7 +42,7 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
   }
   const auto launch_fate = static_cast<uint8_t>(fate);
   OperationKind& kind = parts.operation_kinds.PlaceOf(event);
-  // What was counted under another key has no cells of its own.
+  // Launches that are counted under another key have no cells of their own.
   if (kind.Is(event, launch_fate)) return;
   kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));
 }

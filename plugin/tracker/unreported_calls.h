@@ -14,13 +14,13 @@
 // Only eager calls count: captured calls are launched with their graph. A call without any launch
 // (an in-place send to and receive from oneself, alone in its group) counts until the next launch,
 // because events do not distinguish it from a call with a hidden launch. In a group with hidden
-// launches, calls without a reported Coll count, although a reported launch may have carried their
-// work: unknown rather than wrong.
+// launches, every call without a reported Coll counts, although a reported launch may have carried
+// its work: the state is then "unknown", which is better than wrong.
 //
-// Written at the second call of a group, and at a call after a group without a launch: never for an
-// ungrouped call with a launch. Read by the background thread, which publishes the number and since
-// when it has not changed. Without a stream timer (no driver, timing off) nothing is counted: work
-// in flight is not known then.
+// Written only at the second call of a group, and at a call after a group without a launch. An
+// ungrouped call with a launch costs nothing. The background thread reads the number and publishes
+// it with the time of its last change. Without a stream timer (no driver, timing off) nothing is
+// counted, because work in flight is not known then.
 #ifndef PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 #define PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 

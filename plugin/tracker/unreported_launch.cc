@@ -1,44 +1,43 @@
-// LaunchFollower, the part of launches that NCCL does not report: the end of their group takes
-// their place.
+// LaunchFollower for launches that NCCL does not report: the end of the group is used in place of
+// the launch.
 //
 //   application's thread, in NCCL's call     what NCCL does            what is recorded
 //   --------------------------------------   -----------------------   ---------------------------
-//   GroupApi start                                                     its end is asked for
+//   GroupApi start                                                     request for the group's end
 //   CollApi start (AwaitEnd)                                           sampled? first of a pair
 //   ...                                      launches, reports nothing
 //   GroupApi stop (EndGroup)                                           second of the pair; `tail`
 //
-// Where the end of a group is behind its launch. ncclGroupEndInternal (src/group.cc, 2.28.3 to
-// 2.31.2) of a blocking communicator launches on the calling thread (groupLaunch), and stops
-// GroupApi behind that. By then each stream of the group waits for the launch (src/enqueue.cc,
-// ncclLaunchFinish), so an event on any of them is behind it. Two cases are otherwise:
+// When does a group end after its launch? For a blocking communicator, ncclGroupEndInternal
+// (src/group.cc, 2.28.3 to 2.31.2) launches on the calling thread (groupLaunch) and then stops
+// GroupApi. By then each stream of the group waits for the launch (src/enqueue.cc,
+// ncclLaunchFinish), so an event recorded on any of them comes after it. There are two exceptions:
 //
-//   a non-blocking      launches on a thread of its own, maybe after GroupApi has stopped. So a
-//   communicator        communicator is taken for blocking only once that is known: a launch that
-//                       was reported came from the thread that made the call. Where its init
-//                       ran says nothing of that.
-//   ncclGroupStart      NCCL's profilerGroupDepth does not count it, only its end. So GroupApi may
-//   within a group      stop where the inner group ends, before anything was launched. A call alone
-//                       (depth 1) has no group around it. Of another group the end is believed
-//                       only where a launch of its own was reported before it: all of a group's
-//                       launches are made together.
+//   a non-blocking      launches on its own thread, maybe after GroupApi has stopped. It counts as
+//   communicator        non-blocking until a launch is reported by the thread that made the call.
+//                       The thread of its init proves nothing.
+//   ncclGroupStart      NCCL's profilerGroupDepth counts only its end, not its start. So GroupApi
+//   within a group      may stop at the end of the inner group, before anything was launched. A
+//                       call alone (depth 1) has no group around it. In any other group, the end
+//                       is trusted only after a launch of that group was reported: all launches
+//                       of a group are made together.
 //
-// The end also comes when NCCL has failed within the group and launched nothing. So what is alone
-// in its group is believed to be launched only if its operation is known to be hidden: on this
-// communicator one like it had no launch, a launch was reported later, and none of that operation
-// and size was reported alone in between (a second try). Never before the first reported launch,
-// never of Send and Recv: one to itself in place launches nothing.
+// A group also ends if NCCL has failed within it and launched nothing. So a call alone in its group
+// counts as launched only if NCCL is known to hide its operation: an earlier call of the same
+// operation and size on this communicator had no launch, a later launch was reported, and the same
+// call was not reported alone in between (a second try). This never holds before the first reported
+// launch, nor for Send and Recv: a Send to the rank itself in place launches nothing.
 //
-// Everywhere else the calls stand as unreported (unreported_calls.h), and what they do is unknown.
+// In all other cases the calls stay unreported (unreported_calls.h) and their progress is unknown.
 //
-// The handles 0, 1 and 2 are streams of the current context. At GroupApi's stop that is the
-// application's again (cudaSetDevice(savedDev)), maybe another GPU's, so it is asked for then. A
-// stream in capture is never recorded on.
+// The handles 0, 1 and 2 are streams of the current context. When GroupApi stops, the current
+// context is the application's again (cudaSetDevice(savedDev)) and may be that of another GPU, so
+// it is checked then. No event is recorded on a stream in capture.
 //
-// No gate stands in front of such a launch: an event in front of it would be in front of what
-// orders it behind the communicator's launches on other streams, too. For the same reason it is
-// timed only on the stream of the launch before it. What is measured begins with NCCL's own
-// preparation (the plan, the wait for other streams), where the GPU has nothing else to do.
+// Such a launch has no gate: an event before the launch would also come before the waits that order
+// it behind the communicator's launches on other streams. For the same reason it is timed only on
+// the stream of the previous launch. The measured time includes NCCL's own preparation (the plan,
+// the wait for other streams) if the GPU is idle meanwhile.
 #include "plugin/tracker/communicator_parts.h"
 #include "plugin/tracker/counting.h"
 #include "plugin/tracker/launch_follower.h"
@@ -48,10 +47,10 @@ namespace nccl_pulse {
 void LaunchFollower::LearnThread(uint64_t group) {
   // The launch has, or has not, a pair of its own.
   GiveEarlyPairUp();
-  // A further launch of a group says no more than the first.
+  // Only the first launch of a group counts.
   if (calls_.load() == 0) return;
-  // 0: not known whose. A group's number is its thread's alone, and a non-blocking communicator's
-  // launching thread lives at the same time as the one that calls.
+  // Group 0: unknown thread. Group numbers are unique to a thread, and the launching thread of a
+  // non-blocking communicator lives at the same time as the calling thread.
   const bool is_calling_thread = group != 0 && group == group_.load();
   Set(kBlocking, is_calling_thread);
 }
@@ -85,11 +84,11 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   const uint32_t calls = calls_.load();
   CudaStream const stream = call_stream_.load();
   StreamTimer& timer = *instruments.stream_timer;
-  // Other calls than this thread's stand there, or it is not known whose.
+  // False if the pending calls are those of another thread, or of an unknown one.
   const bool is_group = group != 0 && group == group_.load();
   const RecordWriter record = communicator.Writer(instruments.segment);
   const bool is_behind_launch = is_alone ? calls < 2 : calls == 0;
-  // What has no launch is noted before it is known where launches are made.
+  // Calls without a launch are noted before the thread that launches is known.
   if (!is_group || !is_behind_launch || is_launching() ||
       !IsHidden(instruments, ring, record, is_alone) || !knows_thread() ||
       !timer.IsReachable(timer_, stream) || timer.IsCapturing(timer_, stream)) {
@@ -107,7 +106,7 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   stream_.store(stream);
   communicator.awaited_ends.Renew();
   if (calls == 1) CountFollowedCall(instruments, communicator, is_timed);
-  // Last: whoever finds no call standing finds the launch counted, and does not take the
+  // Last: a reader that finds no pending call must find the launch counted, or it would take the
   // communicator for idle.
   unreported_.EndGroup();
   launch_number_.add(1);
@@ -120,8 +119,8 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
                               const RecordWriter& record, bool is_alone) {
   const PendingCalls calls = pending();
   if (calls.calls == 0 && !is_alone) {
-    // Beside graphs NCCL may report operations after the group's end. Of Send and Recv it is not
-    // known which were reported.
+    // Beside graphs NCCL may report operations after the group's end. For Send and Recv it is not
+    // known which ones were reported.
     return !record.has_captured() && unreported_.IsLastGroup(calls) &&
            unreported_.IsOfCollectives() && unreported_.HasReported(ring.reported()) &&
            unreported_.Hidden(ring.reported()) != 0;
@@ -133,13 +132,13 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
     hidden_.Acquit(row, bytes_.load());
     return false;
   }
-  // An operation that was reported before its launch, or late, is told from no other.
+  // An operation reported before its launch, or late, cannot be told from any other.
   if (ring.reported() != reported_before_.load()) return false;
   return hidden_.Suspect(row, bytes_.load(), record.reported_launches());
 }
 
-// Of a group of several it is not known which were launched together: those count as unreported
-// (unreported_operations.h).
+// Counts a call whose launch was followed. In a group of several calls it is not known which were
+// launched together, so those count as unreported (unreported_operations.h).
 void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& communicator,
                                        bool is_timed) {
   const NameId op = OperationMeta::Unpack(meta_.load()).op;

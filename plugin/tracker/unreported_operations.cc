@@ -59,7 +59,8 @@ bool Equal(const PendingCalls& one, const PendingCalls& other) {
          one.group == other.group;
 }
 
-// Empty: something was called or launched meanwhile, or it can not be told.
+// Returns the calls without a reported operation. Empty if something was called or launched
+// meanwhile, or if it cannot be told.
 std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& communicator,
                                   const LaunchFollower& launches) {
   const PendingCalls pending = launches.pending();
@@ -103,8 +104,8 @@ void UnreportedOperations::Look(Instruments& instruments, const Communicator& co
   const CommunicatorParts* parts = communicator.parts.load();  // it stands in them
   const bool left_a_call = !communicator.is_live() && parts->launches.pending().calls != 0;
   if (!parts->launches.may_hide() && !left_a_call) return;
-  // Before the numbers: those of another communicator in this place are counted for none, the
-  // lane's claim asks for this generation.
+  // Read before the numbers: the lane is claimed for this generation, so numbers of another
+  // communicator in this place are never counted.
   const uint32_t record_generation = communicator.record_generation.acquire();
   if (record_generation_ != record_generation) {
     *this = {};

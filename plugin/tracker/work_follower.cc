@@ -112,7 +112,7 @@ void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_co
   if (launched.before_capture.load() == 0) {
     launched.before_capture.store(communicator.record->followed.launches.load() + 1);
   }
-  // One of an earlier group will have no launch any more.
+  // A call of an earlier group will not be launched any more.
   if (launched.captured_group.load() != group || group == 0) {
     launched.unlaunched_of_group.store(0);
     if (group != 0) launched.captured_calls.store(0);
@@ -442,7 +442,7 @@ void WorkFollower::Copied(Communicator& communicator, Place& place) {
   look.may_hide = look.has_hidden || MayHide(communicator);
   look.hides_others =
       MayHideBroadcasts(communicator) && communicator.parts.load()->launches.hides_others();
-  // Else what was read may be the next communicator's.
+  // If the generation has changed, the values read may be those of the next communicator.
   if (communicator.record_generation.acquire() != place.record_generation) return;
   proof.Take(block, look);
   place.is_published = false;

@@ -13,7 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-// One or two typing mistakes.
+// A suggestion may differ from the word typed by this many edits.
 constexpr std::size_t kMostEdits = 2;
 
 // Returns how many letters to change, insert or delete to turn one word into the other.

@@ -17,12 +17,12 @@
 namespace nccl_pulse {
 namespace {
 
-// What became of each of the last calls of a rank follows from the number of its launch, and from how many
-// launches have completed. A call of a group counts as completed when all launches before the next group's
-// have: NCCL may cut a group into several. As it may hide some of them, a launch of a later group must have
-// completed, too, unless the communicator is not known to have had calls that were not reported. What has
-// completed is known by marks behind some launches, so of the calls that are not known to have ended only
-// the newest one, alone in its group, is said to be in flight.
+// State of one of a rank's last calls, derived from the number of its launch and the number of
+// completed launches. NCCL may cut a group into several launches and hide some of them. So a call
+// of a group counts as completed only when all launches before the next group have completed. If
+// the communicator may have had unreported calls, a launch of a later group must have completed,
+// too. Only some launches are followed by a mark that shows completion. So kInFlight is given only
+// to the newest call, and only if it is alone in its group.
 enum class CallState {
   kUnknown,      // it cannot be told
   kNotLaunched,  // NCCL has not reported its launch: it has not been made, or is hidden
@@ -74,13 +74,13 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
   const std::vector<LastCallSnapshot>& calls = *communicator.last_calls;
   const RankActivity activity = ActivityOf(process, communicator, now_realtime_ns, stands_after_ns);
   const bool are_all_reported = AreAllReported(communicator);
-  // What is not known to have completed is told only while somebody looks.
+  // Without a running poller, "in flight" could not be told from "completed but not yet seen".
   const bool is_seen = activity.reason != UnknownReason::kPollerStands &&
                        activity.reason != UnknownReason::kPollerNotStarted &&
                        activity.reason != UnknownReason::kNoCompletions &&
                        activity.reason != UnknownReason::kCounterLost;
   uint64_t launches_before_next = communicator.launches;  // of the next group
-  uint64_t of_group = 0;  // the group's launch, until that is known of the call before
+  uint64_t of_group = 0;  // launch of the current group, until an older call names another one
   uint64_t unreported = communicator.unreported_calls;
   judged.reserve(calls.size());
   for (std::size_t i = calls.size(); i-- > 0;) {

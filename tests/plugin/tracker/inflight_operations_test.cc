@@ -38,25 +38,6 @@ class InflightOperationsTest : public ::testing::Test {
   InflightOperations inflight_{};
 };
 
-TEST_F(InflightOperationsTest, TheOldestThatHasNotEnded) {
-  const uint64_t first = EnqueueWithProxy(100);
-  const uint64_t second = EnqueueWithProxy(200);
-  EXPECT_EQ(OldestNs(), 100u);
-  End(first);
-  EXPECT_EQ(OldestNs(), 200u);
-  End(second);
-  EXPECT_EQ(OldestNs(), 0u);
-}
-
-TEST_F(InflightOperationsTest, NothingIsSaidBeforeAnEndWasSeen) {
-  const uint64_t ticket = EnqueueWithProxy(100);
-  OldestNs();
-  EXPECT_FALSE(inflight_.is_known());
-  End(ticket);
-  OldestNs();
-  EXPECT_TRUE(inflight_.is_known());
-}
-
 TEST_F(InflightOperationsTest, WithoutChildrenOrChannelsThereIsNoEndToSee) {
   Enqueue(100);
   EnqueueWithProxy(200, 0);
@@ -76,15 +57,6 @@ TEST_F(InflightOperationsTest, OneWhosePlaceWasTakenStillIsTheOldest) {
   EXPECT_EQ(OldestNs(), 100u);
   for (uint32_t i = 0; i < kOperationSlots; ++i) EnqueueWithProxy(200 + i);
   EXPECT_EQ(OldestNs(), 100u);
-}
-
-TEST_F(InflightOperationsTest, TheNextCommunicatorBeginsAnew) {
-  End(EnqueueWithProxy(100));
-  EnqueueWithProxy(200);
-  EXPECT_EQ(OldestNs(), 200u);
-  ring_->Reset();
-  EXPECT_EQ(OldestNs(2), 0u);
-  EXPECT_FALSE(inflight_.is_known());
 }
 
 // It loses its place while the ring is looked at.

@@ -456,8 +456,10 @@ Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
       if (named.empty() && HasOtherSide(verdict)) return Outcome::kRight;
       break;
     case Truth::kSlowOrNotCompared:
-      if (named.empty() && is_calm && health.summary.find("not compared") != std::string::npos)
-        return Outcome::kRight;
+      for (const char* said : {"not compared", "wait for each other"}) {
+        const bool is_said = health.summary.find(said) != std::string::npos;
+        if (named.empty() && is_calm && is_said) return Outcome::kRight;
+      }
       break;
     default:
       break;

@@ -23,13 +23,15 @@ enum class Answer { kNow, kNone, kStale };
 
 // The verdict that a simulated job must get.
 enum class Truth : uint8_t {
-  kByFault,            // depends on Fault
-  kCulprits,           // the culprits are named, and no others
-  kSides,              // as kCulprits, or no rank is named and calls are reported to differ
-  kNobody,             // no rank is named, and no hang is reported
-  kOk,                 // as kNobody, and the job's health is OK or idle
-  kNotOk,              // all culprits are named or no rank, and the job's health is not OK
-  kSlowOrNotCompared,  // the culprits are named, or no rank and "not compared" is reported
+  kByFault,   // depends on Fault
+  kCulprits,  // the culprits are named, and no others
+  kSides,     // as kCulprits, or no rank is named and calls are reported to differ
+  kNobody,    // no rank is named, and no hang is reported
+  kOk,        // as kNobody, and the job's health is OK or idle
+  kNotOk,     // all culprits are named or no rank, and the job's health is not OK
+  // The culprits are named, or no rank, and the report says that ranks are not compared, or wait for
+  // each other.
+  kSlowOrNotCompared,
 };
 
 struct Scenario {

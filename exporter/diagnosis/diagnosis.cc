@@ -22,11 +22,9 @@ void Excuse(const std::vector<CommunicatorView>& views, DiagnosisResult* results
     std::optional<Straggler>& straggler = (*results)[i].straggler;
     if (!straggler) continue;
     const auto is_named = [&](const RankView& rank) {
-      const bool is_it = straggler->host.empty()
-                             ? rank.rank() == straggler->rank
-                             : std::find(straggler->ranks.begin(), straggler->ranks.end(),
-                                         rank.rank()) != straggler->ranks.end();
-      return is_it && named.count(rank.process) != 0;
+      const std::vector<int32_t>& late = straggler->ranks;
+      return named.count(rank.process) != 0 &&
+             std::find(late.begin(), late.end(), rank.rank()) != late.end();
     };
     straggler->is_excused = std::none_of(views[i].ranks.begin(), views[i].ranks.end(), is_named);
   }
@@ -65,9 +63,13 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     if (result.straggler) {
       const RankView* late = view.Find(result.straggler->rank);
       result.straggler->first_step = FirstStepOfLate(late == nullptr ? nullptr : late->process,
-                                                     result.straggler->host.empty());
+                                                     result.straggler->ranks.size() == 1);
     }
-    if (!result.hang && !result.straggler) result.perhaps_late = state.FindPerhaps(view);
+    if (!result.hang && !result.straggler) {
+      result.perhaps_late = state.FindPerhaps(view);
+      result.waited_share = view.spans_pipeline ? 0 : state.WaitedShare();
+      result.window_seconds = state.SeenSeconds();
+    }
   }
   Excuse(views, &results);
   for (std::size_t i = 0; i < views.size(); ++i) {
@@ -76,7 +78,6 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     StragglerState& state = kept.at({view.comm_id, view.number});
     const std::optional<Straggler>& straggler = results[i].straggler;
     if (straggler && straggler->is_excused) {
-      state.Forgive(straggler->rank);
       for (const int32_t rank : straggler->ranks) state.Forgive(rank);
     }
     results[i].losses = state.Losses(view);

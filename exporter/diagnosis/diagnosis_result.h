@@ -70,13 +70,16 @@ struct Straggler {
   uint64_t matched_calls = 0;     // number of compared calls
   std::string text;
   std::string first_step{};
-  // Set if all ranks of a host are late: the host's name and ranks. `rank` is the first of them.
+  // Set if all ranks of a host, or of several hosts by turns, are late: the hosts' names.
   std::string host{};
-  std::vector<int32_t> ranks{};
+  std::vector<int32_t> ranks{};  // all late ranks; `rank` is the first of them
+  // Of each rank: its part of `seconds_per_second`, or its host's.
+  std::vector<double> parts{};
   // True if it is late only because it waits in another communicator (job_stragglers.h). Not
   // named then.
   bool is_excused = false;
-  std::string lateness{};  // text without the rank's name; "" for a host
+  std::string lateness{};     // text without the rank's name; "" for a host
+  double window_seconds = 0;  // time to which `seconds_per_second` refers
 };
 
 struct LateRank {
@@ -101,6 +104,8 @@ struct CommunicatorDiagnosis {
   // The rank that arrives last at most late calls, if too few calls are known to exclude chance.
   // Never together with a straggler.
   std::optional<LateRank> perhaps_late;
+  // Share of the last `window_seconds` that its ranks wait for each other, if none is named.
+  double waited_share = 0, window_seconds = 0;
   std::vector<RankLoss> losses;  // empty if ranks cannot be compared
 };
 

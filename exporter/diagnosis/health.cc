@@ -64,6 +64,7 @@ uint64_t CollectivesOf(const CommunicatorSnapshot& communicator) {
 
 // How many times longer than its usual pause between calls a job is idle.
 constexpr int64_t kIdleFactor = 10;
+constexpr double kLeastWaited = 0.2;  // of the time: as the dashboards' "Waiting jobs"
 constexpr uint64_t kLeastCalls = 16;  // that tell how often it calls
 
 class Examiner {
@@ -83,6 +84,10 @@ class Examiner {
       has_straggler_ |= each.has_named_straggler();
       if (each.queued) AddNote(each.comm_id, each.queued->text);
       queued_ += each.queued ? 1 : 0;
+      if (each.waited_share > waited_share_) {
+        waited_share_ = each.waited_share;
+        waited_of_seconds_ = each.window_seconds;
+      }
       if (!each.note.empty()) AddNote(each.comm_id, each.note);
     }
   }
@@ -422,6 +427,11 @@ class Examiner {
                           "). Before, a call came every ",
                           SecondsWords(static_cast<double>(usual_pause_ns_) / 1e9), " on average.");
     }
+    if (not_compared_ == 0 && waited_share_ >= kLeastWaited) {
+      return absl::StrCat("No hang is suspected. Ranks of a communicator wait for each other ",
+                          ShareWords(waited_share_, waited_of_seconds_),
+                          ", but none is last often enough to be called a straggler.");
+    }
     if (not_compared_ == 0) return "No hang and no straggler is suspected.";
     return absl::StrCat("No hang is suspected. ",
                         Plural(not_compared_, "process is", "processes are"),
@@ -443,6 +453,7 @@ class Examiner {
   std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
   std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs
   std::size_t not_compared_ = 0;
+  double waited_share_ = 0, waited_of_seconds_ = 0;  // of the communicator whose ranks wait most
   // Since when no rank has had work, INT64_MAX: one has; the longest pause before, and the mean pause of
   // the communicator with the most launches.
   int64_t idle_since_ns_ = 0, longest_pause_ns_ = 0, usual_pause_ns_ = INT64_MAX;

@@ -88,6 +88,7 @@ std::string JobJson(const JobLook& look) {
     stragglers.push_back({{"ranks", RanksJson(straggler.ranks)},
                           {"whole_host", straggler.is_whole_host},
                           {"seconds_per_second", straggler.seconds_per_second},
+                          {"window_seconds", straggler.window_seconds},
                           {"first", FirstStep(straggler)},
                           {"text", straggler.text}});
   }

@@ -63,6 +63,7 @@ class Look {
     for (auto& [problem, names] : look_.unheard) std::sort(names.begin(), names.end());
     AddOutside();
     look_.set = all_.Take();
+    look_.endpoint_of = std::make_shared<const SnapshotUnion::EndpointOf>(all_.TakeEndpoints());
     look_.other_jobs = all_.other_jobs();
     look_.set.stands_after_ns = options_.hang_after
                                     ? std::min(kStoppedAfterNs, Nanoseconds(*options_.hang_after))
@@ -71,12 +72,11 @@ class Look {
     for (const auto* processes : {&look_.set.processes, &look_.set.ended}) {
       for (const ProcessSnapshot& process : *processes) {
         // None: it runs without the plugin.
-        const auto endpoint = endpoint_of_->find({process.hostname, process.pid});
-        if (endpoint != endpoint_of_->end()) with_job.insert(endpoint->second);
+        const auto endpoint = look_.endpoint_of->find({process.hostname, process.pid});
+        if (endpoint != look_.endpoint_of->end()) with_job.insert(endpoint->second);
       }
     }
     look_.without_job = look_.heard - with_job.size();
-    look_.endpoint_of = std::move(endpoint_of_);
     last_heard_->AddTo(heard_, &look_.set);
     look_.diagnosis = diagnosis_->Update(look_.set, look_.now_realtime_ns);
     last_heard_->Keep(
@@ -114,12 +114,7 @@ class Look {
       return absl::StrCat("it answers with ", error);
     }
     taken_ += message.bytes;
-    for (const auto* processes : {&message.set.processes, &message.set.ended}) {
-      for (const ProcessSnapshot& process : *processes) {
-        endpoint_of_->try_emplace({process.hostname, process.pid}, index);
-      }
-    }
-    all_.Add(std::move(message));
+    all_.Add(std::move(message), endpoints_[index].name(), index);
     return "";
   }
 
@@ -137,7 +132,6 @@ class Look {
   LastHeard* last_heard_;
   std::set<std::string> heard_;  // endpoints
   SnapshotUnion all_;
-  std::shared_ptr<JobLook::EndpointOf> endpoint_of_ = std::make_shared<JobLook::EndpointOf>();
   WorkBudget budget_{options_.most_time};
   uint64_t taken_ = 0, unanswered_ = 0;
   JobLook look_;

@@ -58,9 +58,7 @@ struct JobLook {
   std::map<std::string, std::vector<std::string>> unheard;
   std::size_t without_job = 0;       // endpoints that answered, without a process of the job
   std::set<std::string> other_jobs;  // some of the job IDs that the filter left out
-  // The endpoint that reported each process, by host and pid, as an index into the asked endpoints.
-  using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
-  std::shared_ptr<const EndpointOf> endpoint_of;
+  std::shared_ptr<const SnapshotUnion::EndpointOf> endpoint_of;  // indices of asked endpoints
 
   int64_t now_realtime_ns = 0;
   SnapshotSet set;

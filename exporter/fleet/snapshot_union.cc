@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <string>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "exporter/diagnosis/facts/outside_ranks.h"
 #include "exporter/diagnosis/jobs.h"
 
@@ -17,12 +20,15 @@ namespace {
 // answer at different times and their clocks differ.
 constexpr int64_t kSameStartNs = 5000000000;
 
+// Processes of different nodes may agree in all but the rank, where host names are the same.
 auto KeyOf(const ProcessSnapshot& process) {
-  return std::tie(process.hostname, process.pid, process.pid_namespace, process.start_realtime_ns);
+  return std::tie(process.hostname, process.pid, process.pid_namespace, process.global_rank,
+                  process.start_realtime_ns);
 }
 
 bool AreSame(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   return a.hostname == b.hostname && a.pid == b.pid && a.pid_namespace == b.pid_namespace &&
+         a.global_rank == b.global_rank &&
          ElapsedNs(b.start_realtime_ns, a.start_realtime_ns) <= kSameStartNs;
 }
 
@@ -39,7 +45,8 @@ bool IsBetter(const ProcessSnapshot& a, const ProcessSnapshot& b) {
 
 }  // namespace
 
-void SnapshotUnion::Add(SnapshotMessage message) {
+void SnapshotUnion::Add(SnapshotMessage message, const std::string& address, std::size_t endpoint) {
+  Source source{address, endpoint, set_.processes.size()};
   for (auto* processes : {&message.set.processes, &message.set.ended}) {
     for (ProcessSnapshot& process : *processes) {
       process.communicators.shrink_to_fit();  // a large job has tens of thousands
@@ -49,9 +56,59 @@ void SnapshotUnion::Add(SnapshotMessage message) {
       set_.processes.push_back(std::move(process));
     }
   }
+  source.behind = set_.processes.size();
+  if (!address.empty()) sources_.push_back(std::move(source));
   for (std::size_t i = 0; i < set_.rejected.size(); ++i) {
     set_.rejected[i] += message.set.rejected[i];
   }
+}
+
+void SnapshotUnion::SeparateHosts() {
+  struct Seen {
+    int32_t nodes = 0;
+    std::map<std::string, std::set<std::size_t>> sources;  // by host name
+    std::set<int32_t> ranks;
+  };
+  // A process that several sources report belongs to the first.
+  std::map<std::tuple<std::string, int32_t, uint32_t, std::string>, std::size_t> first_source;
+  std::map<uint64_t, Seen> seen;  // by communicator
+  std::map<std::string, std::size_t> source_of_host;
+  std::set<std::string> shared, of_several;  // host names
+  const auto for_each = [this](auto visit) {
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      for (std::size_t at = sources_[i].first; at < sources_[i].behind; ++at) {
+        visit(i, &set_.processes[at]);
+      }
+    }
+  };
+  for_each([&](std::size_t source, ProcessSnapshot* process) {
+    const std::string& host = process->hostname;
+    if (source_of_host.try_emplace(host, source).first->second != source) shared.insert(host);
+  });
+  if (shared.empty()) return;
+  const auto key_of = [](const ProcessSnapshot& process) {
+    return std::tuple(process.hostname, process.pid, process.pid_namespace, process.global_rank);
+  };
+  for_each([&](std::size_t source, ProcessSnapshot* process) {
+    if (!first_source.try_emplace(key_of(*process), source).second) return;
+    for (const CommunicatorSnapshot& each : process->communicators) {
+      Seen& communicator = seen[each.comm_id];
+      communicator.nodes = std::max(communicator.nodes, each.nnodes);
+      if (!communicator.ranks.insert(each.rank).second) continue;
+      communicator.sources[process->hostname].insert(source);
+    }
+  });
+  for (const auto& [comm_id, communicator] : seen) {
+    if (communicator.nodes <= static_cast<int64_t>(communicator.sources.size())) continue;
+    for (const auto& [host, sources] : communicator.sources) {
+      if (sources.size() > 1) of_several.insert(host);
+    }
+  }
+  for_each([&](std::size_t /*source*/, ProcessSnapshot* process) {
+    if (of_several.count(process->hostname) == 0) return;
+    const Source& first = sources_[first_source.at(key_of(*process))];
+    absl::StrAppend(&process->hostname, " at ", first.address);
+  });
 }
 
 void SnapshotUnion::Filter(SnapshotSet* set) {
@@ -83,7 +140,15 @@ void SnapshotUnion::Filter(SnapshotSet* set) {
 }
 
 SnapshotSet SnapshotUnion::Take() {
+  SeparateHosts();
   std::vector<ProcessSnapshot>& all = set_.processes;
+  endpoint_of_.clear();
+  for (const Source& source : sources_) {
+    for (std::size_t i = source.first; i < source.behind; ++i) {
+      endpoint_of_.try_emplace({all[i].hostname, all[i].pid}, source.endpoint);
+    }
+  }
+  sources_.clear();
   std::sort(all.begin(), all.end(),
             [](const ProcessSnapshot& a, const ProcessSnapshot& b) { return KeyOf(a) < KeyOf(b); });
   SnapshotSet set;

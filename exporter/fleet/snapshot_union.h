@@ -6,15 +6,22 @@
 // A process that two endpoints report (an agent and the job, or an endpoint at two addresses)
 // counts once: the live report, or the newer one.
 //
+// Nodes with one host name (containers started with the same --hostname) are told apart by their
+// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". That they are several is known where a
+// communicator has more nodes than its ranks have host names.
+//
 // Thread: one.
 #ifndef EXPORTER_FLEET_SNAPSHOT_UNION_H_
 #define EXPORTER_FLEET_SNAPSHOT_UNION_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "exporter/diagnosis/facts/snapshot_set.h"
 #include "exporter/exposition/snapshot_message.h"
@@ -32,7 +39,8 @@ class SnapshotUnion {
  public:
   explicit SnapshotUnion(JobFilter filter) : filter_(std::move(filter)) {}
 
-  void Add(SnapshotMessage message);
+  // `address`: of the endpoint with this number; "": the processes were found otherwise.
+  void Add(SnapshotMessage message, const std::string& address = "", std::size_t endpoint = 0);
 
   // Returns the jobs that meet the filter, and clears the union.
   SnapshotSet Take();
@@ -40,13 +48,27 @@ class SnapshotUnion {
   // Returns IDs of jobs that the filter left out, kMostOtherJobs at most. Call after Take.
   static constexpr std::size_t kMostOtherJobs = 16;
   const std::set<std::string>& other_jobs() const { return other_jobs_; }
+  // The endpoint that reported each process, by host and pid. Call after Take.
+  using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
+  EndpointOf TakeEndpoints() { return std::move(endpoint_of_); }
 
  private:
   // Removes the jobs that do not meet the filter.
   void Filter(SnapshotSet* set);
 
+  // Gives nodes with one host name different ones.
+  void SeparateHosts();
+
+  struct Source {
+    std::string address;
+    std::size_t endpoint = 0;
+    std::size_t first = 0, behind = 0;  // its processes in `set_`
+  };
+
   const JobFilter filter_;
   SnapshotSet set_;
+  std::vector<Source> sources_;
+  EndpointOf endpoint_of_;
   std::set<std::string> other_jobs_;
 };
 

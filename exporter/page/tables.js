@@ -6,7 +6,7 @@ const RANK_COLUMNS = [
   {title: 'State', left: true}, {title: 'For', kind: 'time'}, {title: 'Last call', left: true, kind: 'call'},
   {title: 'Calls'}, {title: 'Calls/s'},
   {title: 'In flight', tip: 'Kernel launches that are not known to be complete'}, {title: 'Launches/s'},
-  {title: 'Blocks others', isOptional: true, kind: 'two', tip: 'Of a straggler: the share of the time that the other ranks wait for it'},
+  {title: 'Blocks others', isOptional: true, kind: 'two', tip: 'Of a straggler: the share of the last 20 s (longer if steps are slow) that the other ranks wait for it'},
   {title: 'p50', isOptional: true, kind: 'time'}, {title: 'p99', isOptional: true, kind: 'time'}, {title: 'Bus', isOptional: true, kind: 'time'},
 ];
 // More rows are of no use on a page; the JSON has all.

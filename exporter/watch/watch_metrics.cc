@@ -119,7 +119,8 @@ void AddIdle(const WatchState& state, Gauges* gauges) {
 void AddStragglers(const WatchState& state, Gauges* gauges) {
   gauges->Begin(
       "nccl_job_straggler_ratio",
-      "Share of its time that a job loses because a rank, or all ranks of a host, arrive late");
+      "Share of the last 20 s (longer if steps are slow) that a job loses because a rank, or all "
+      "ranks of a host, arrive late");
   for (const WatchedJob& job : state.jobs) {
     for (const JobSlow& slow : job.findings.stragglers) {
       Labels labels = JobLabels(job);

@@ -114,7 +114,7 @@ TEST(StatusTable, AStraggler) {
   EXPECT_THAT(table,
               HasSubstr("SLOW  Rank 1 (pid 101, GPU 1) arrives last at 100 % of the late calls; "
                         "the others wait 2 ms per\n"
-                        "      call, 20 % of the time.\n"
+                        "      call, 20 % of the last 1 s.\n"
                         "      Communicator 00000000000000c0 waits for rank 1.\n"));
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));
 }

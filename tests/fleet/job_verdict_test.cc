@@ -2,6 +2,7 @@
 #include "exporter/diagnosis/job_verdict.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -243,6 +244,41 @@ TEST(SnapshotUnion, AProcessCountsOnce) {
   const SnapshotSet set = all.Take();
   EXPECT_EQ(set.processes.size(), 4u);
   EXPECT_TRUE(set.is_of_all_nodes);
+}
+
+// Containers were started with one --hostname, and their process IDs are the same, too.
+TEST(SnapshotUnion, TellsNodesWithOneHostNameApart) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kData, {0, 1, 2, 3}, 4, 2);
+  for (int i = 0; i < 4; ++i) {
+    job.process(i).hostname = "trainer";
+    job.process(i).pid = 7 + i % 2;
+    job.process(i).global_rank = std::to_string(i);
+  }
+  SnapshotUnion all({});
+  all.Add(Endpoint(&job, {0, 1}), "10.0.0.1:9410", 0);
+  all.Add(Endpoint(&job, {2, 3}), "10.0.0.2:9410", 1);
+  all.Add(Endpoint(&job, {2, 3}), "node-2:9410", 2);  // the same endpoint
+  const SnapshotSet set = all.Take();
+  ASSERT_EQ(set.processes.size(), 4u);
+  std::map<std::string, std::string> hosts;
+  for (const ProcessSnapshot& each : set.processes) hosts[each.global_rank] = each.hostname;
+  EXPECT_EQ(hosts["1"], "trainer at 10.0.0.1:9410");
+  EXPECT_EQ(hosts["2"], "trainer at 10.0.0.2:9410");
+  const SnapshotUnion::EndpointOf endpoints = all.TakeEndpoints();
+  EXPECT_EQ(endpoints.at({"trainer at 10.0.0.1:9410", 7}), 0u);
+  EXPECT_EQ(endpoints.at({"trainer at 10.0.0.2:9410", 7}), 1u);
+}
+
+// A node may have two endpoints.
+TEST(SnapshotUnion, KeepsAHostNameThatIsOfOneNode) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kData, {0, 1, 2, 3}, 4, 1);
+  SnapshotUnion all({});
+  for (int i = 0; i < 4; ++i) job.process(i).hostname = "trainer";
+  all.Add(Endpoint(&job, {0, 1}), "10.0.0.1:9410", 0);
+  all.Add(Endpoint(&job, {2, 3}), "10.0.0.1:9411", 1);
+  for (const ProcessSnapshot& each : all.Take().processes) EXPECT_EQ(each.hostname, "trainer");
 }
 
 TEST(SnapshotUnion, KeepsJobsWhole) {

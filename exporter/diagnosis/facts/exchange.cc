@@ -41,10 +41,6 @@ namespace {
 constexpr std::size_t kLeastTimed = 8;
 constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message says anything
 
-bool IsOfPeers(const TimedCallSnapshot& call) {
-  return IsPointToPoint(call.op) || IsGrouped(call.op);
-}
-
 }  // namespace
 
 std::optional<double> ShareInCalls(const RankView& rank,
@@ -68,40 +64,6 @@ std::optional<double> ShareInCalls(const RankView& rank,
   // There are as many stretches of time as calls, less one.
   const double span = static_cast<double>(ElapsedNs(last_ns, first_ns)) / 1e9 * count / (count - 1);
   return std::ldexp(seconds / span, exponent);
-}
-
-PointToPointWaits::PointToPointWaits(const std::vector<CommunicatorView>& views) {
-  for (const CommunicatorView& view : views) {
-    if (!view.has_point_to_point || view.is_exchange) continue;
-    for (const RankView& rank : view.ranks) {
-      if (rank.state != RankView::State::kLive) continue;
-      const std::optional<double> share = ShareInCalls(rank, IsOfPeers);
-      const auto [at, is_first] = shares_.try_emplace(rank.process, share);
-      if (is_first) continue;
-      // One that is not known spoils the sum.
-      at->second = at->second && share ? std::optional(*at->second + *share) : std::nullopt;
-    }
-  }
-}
-
-std::optional<double> PointToPointWaits::Of(const ProcessSnapshot* process) const {
-  const auto found = shares_.find(process);
-  return found == shares_.end() ? std::nullopt : found->second;
-}
-
-std::optional<double> PointToPointWaits::Median(
-    const CommunicatorView& view, const std::set<const ProcessSnapshot*>& without) const {
-  std::vector<double> shares;
-  std::size_t others = 0;
-  for (const RankView& rank : view.ranks) {
-    if (without.count(rank.process) != 0) continue;
-    ++others;
-    if (const std::optional<double> share = Of(rank.process)) shares.push_back(*share);
-  }
-  if (shares.empty() || 2 * shares.size() < others) return std::nullopt;
-  const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
-  std::nth_element(shares.begin(), middle, shares.end());
-  return *middle;
 }
 
 }  // namespace nccl_pulse

@@ -36,7 +36,7 @@ enum class Excuse {
 
 struct Late {
   JobRank rank;
-  double seconds_per_second = 0;
+  double seconds_per_second = 0, window_seconds = 0;
   std::string text, lateness;  // as in Straggler
   bool is_alone = false;       // the text is of it alone
   int communicators = 0;       // in which it is late
@@ -72,6 +72,72 @@ class Pipelines {
   std::unordered_map<const ProcessSnapshot*, std::size_t> of_;
 };
 
+bool IsOfPeers(const TimedCallSnapshot& call) {
+  return IsPointToPoint(call.op) || IsGrouped(call.op);
+}
+bool IsOfAll(const TimedCallSnapshot& call) { return IsCollective(call.op); }
+
+// The share of its time that each process spends in calls, including its waits. Ranks that wait for
+// a slow one in a pipeline spend more there than before, and the slow one spends less.
+class Waits {
+ public:
+  enum class Kind {
+    kPeers,  // Send and Recv, except exchanges of all ranks: those are compared like collectives
+    kCollectives,  // of other communicators than the one in which it is late
+  };
+
+  Waits(const std::vector<CommunicatorView>& views, Kind kind) : kind_(kind) {
+    const bool are_peers = kind == Kind::kPeers;
+    for (const CommunicatorView& view : views) {
+      if (are_peers && (!view.has_point_to_point || view.is_exchange)) continue;
+      for (const RankView& rank : view.ranks) {
+        if (rank.state != RankView::State::kLive) continue;
+        const std::optional<double> share = ShareInCalls(rank, are_peers ? IsOfPeers : IsOfAll);
+        // If hardly any collectives are timed, they take hardly any time.
+        shares_[rank.process].emplace_back(&view, are_peers ? share : share.value_or(0));
+      }
+    }
+  }
+
+  bool Has(const ProcessSnapshot* process) const { return shares_.count(process) != 0; }
+
+  // Returns how much longer a process waits than the median of the view's other ranks, in seconds
+  // per second. Returns nothing if it, or half of those, have too few timed calls.
+  std::optional<double> ExcessOf(const ProcessSnapshot* process, const CommunicatorView& view,
+                                 const std::map<const ProcessSnapshot*, double>& named) const {
+    std::vector<double> others;
+    std::size_t unknown = 0;
+    for (const RankView& rank : view.ranks) {
+      if (named.count(rank.process) != 0) continue;
+      const std::optional<double> share = Of(rank.process, view);
+      if (share) others.push_back(*share);
+      unknown += share ? 0 : 1;
+    }
+    const std::optional<double> own = Of(process, view);
+    if (!own || others.empty() || others.size() < unknown) return std::nullopt;
+    const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+    std::nth_element(others.begin(), middle, others.end());
+    return *own - *middle;
+  }
+
+ private:
+  std::optional<double> Of(const ProcessSnapshot* process, const CommunicatorView& view) const {
+    const bool are_peers = kind_ == Kind::kPeers;
+    const auto found = shares_.find(process);
+    if (found == shares_.end()) return are_peers ? std::nullopt : std::optional(0.0);
+    double sum = 0;
+    for (const auto& [other, share] : found->second) {
+      if (!share) return std::nullopt;  // the sum is unknown, too
+      if (are_peers || other != &view) sum += *share;
+    }
+    return sum;
+  }
+
+  using Share = std::pair<const CommunicatorView*, std::optional<double>>;
+  const Kind kind_;
+  std::unordered_map<const ProcessSnapshot*, std::vector<Share>> shares_;
+};
+
 class Examiner {
  public:
   Examiner(const std::vector<CommunicatorView>& views, const DiagnosisResult& diagnosis)
@@ -99,23 +165,25 @@ class Examiner {
  private:
   struct Named {
     const CommunicatorView* view;
-    std::set<const ProcessSnapshot*> processes;
-    double seconds_per_second;
+    std::map<const ProcessSnapshot*, double> processes;  // how late each is
+    double seconds_per_second;                           // together
   };
 
   void Add(const CommunicatorView& view, const Straggler& straggler) {
     Named named{&view, {}, straggler.seconds_per_second};
     const bool is_host = !straggler.host.empty();
-    const std::vector<int32_t> ranks =
-        is_host ? straggler.ranks : std::vector<int32_t>{straggler.rank};
-    for (const int32_t number : ranks) {
+    for (std::size_t i = 0; i < straggler.ranks.size(); ++i) {
+      const int32_t number = straggler.ranks[i];
       const RankView* rank = view.Find(number);
       if (rank == nullptr) continue;
-      named.processes.insert(rank->process);
+      named.processes[rank->process] = straggler.parts[i];
       Late& late = lates_[rank->process];
       ++late.communicators;
-      const bool is_worst = late.seconds_per_second < straggler.seconds_per_second;
-      late.seconds_per_second = std::max(late.seconds_per_second, straggler.seconds_per_second);
+      const bool is_worst = late.seconds_per_second < straggler.parts[i];
+      if (is_worst) {
+        late.seconds_per_second = straggler.parts[i];
+        late.window_seconds = straggler.window_seconds;
+      }
       // A text about the process alone is better than one about its host.
       if (late.rank.process != nullptr && (is_host || (!is_worst && late.is_alone))) continue;
       late.rank = {view.comm_id, number, rank->process, rank->communicator};
@@ -130,23 +198,30 @@ class Examiner {
   // pipeline waits somewhat, so the measure is the wait of the processes that it is compared with:
   // they have its place in other pipelines. Without that measure it is not known which process
   // began.
+  //
+  // A process upstream of a slow link leaves calls early and waits that much longer in its next
+  // calls. Over all its calls it waits as long as the others, so it is not late.
   void ExcuseByPeers() {
-    const PointToPointWaits waits(views_);
+    const Waits of_peers(views_, Waits::Kind::kPeers);
+    const Waits of_collectives(views_, Waits::Kind::kCollectives);
     for (const Named& there : named_) {
-      const std::optional<double> usual = waits.Median(*there.view, there.processes);
-      for (const ProcessSnapshot* process : there.processes) {
+      for (const auto& [process, seconds] : there.processes) {
         const auto found = lates_.find(process);
-        if (found == lates_.end() || !waits.HasPeers(process)) continue;
-        const std::optional<double> own = waits.Of(process);
-        if (!own || !usual) {
+        if (found == lates_.end()) continue;
+        Late& late = found->second;
+        const double in_collectives =
+            of_collectives.ExcessOf(process, *there.view, there.processes).value_or(0);
+        if (in_collectives >= kExplained * seconds) late.excuse = Excuse::kPeers;
+        if (!of_peers.Has(process)) continue;
+        const std::optional<double> excess =
+            of_peers.ExcessOf(process, *there.view, there.processes);
+        if (!excess) {
           lates_.erase(found);
           continue;
         }
-        const double excess = *own - *usual;
-        Late& late = found->second;
-        if (excess >= kExplained * there.seconds_per_second) late.excuse = Excuse::kPeers;
-        late.is_partly_excused |= excess >= kPartlyExplained * there.seconds_per_second;
-        late.own = std::min(late.own, there.seconds_per_second - excess);
+        if (*excess >= kExplained * seconds) late.excuse = Excuse::kPeers;
+        late.is_partly_excused |= *excess >= kPartlyExplained * seconds;
+        late.own = std::min(late.own, seconds - *excess);
       }
     }
   }
@@ -156,7 +231,7 @@ class Examiner {
     for (const auto& [view, late] : perhaps_) {
       const RankView* rank = view->Find(late.rank);
       if (rank == nullptr || lates_.count(rank->process) == 0) continue;
-      named_.push_back({view, {rank->process}, late.seconds_per_second});
+      named_.push_back({view, {{rank->process, late.seconds_per_second}}, late.seconds_per_second});
     }
   }
 
@@ -234,7 +309,7 @@ class Examiner {
     lates_.erase(process);
     for (const Named& there : named_) {
       if (there.processes.size() < 2 || there.processes.count(process) == 0) continue;
-      for (const ProcessSnapshot* other : there.processes) {
+      for (const auto& [other, seconds] : there.processes) {
         if (other->hostname != but_of_host) lates_.erase(other);
       }
     }
@@ -246,8 +321,9 @@ class Examiner {
     straggler.text = std::move(text);
     for (const Late* late : lates) {
       straggler.ranks.push_back(late->rank);
-      straggler.seconds_per_second =
-          std::max(straggler.seconds_per_second, late->seconds_per_second);
+      if (straggler.seconds_per_second >= late->seconds_per_second) continue;
+      straggler.seconds_per_second = late->seconds_per_second;
+      straggler.window_seconds = late->window_seconds;
     }
     std::sort(straggler.ranks.begin(), straggler.ranks.end(),
               [](const auto& a, const auto& b) { return a.process->pid < b.process->pid; });
@@ -269,12 +345,12 @@ class Examiner {
         if (found != lates_.end()) lates.push_back(&found->second);
       }
       if (host.empty() || lates.size() < 2 || lates.size() != all.size()) continue;
-      double most = 0;
-      for (const Late* late : lates) most = std::max(most, late->seconds_per_second);
-      AddStraggler(lates, true,
-                   absl::StrFormat("All %d ranks of %s arrive last at calls that they share with "
-                                   "other hosts; the others wait up to %s of the time.",
-                                   lates.size(), host, ShareWords(most)));
+      AddStraggler(lates, true, "");
+      JobStraggler& straggler = stragglers_.back();
+      straggler.text = absl::StrFormat(
+          "All %d ranks of %s arrive last at calls that they share with other hosts; the others "
+          "wait up to %s.",
+          lates.size(), host, ShareWords(straggler.seconds_per_second, straggler.window_seconds));
       for (const ProcessSnapshot* process : all) lates_.erase(process);
     }
   }

@@ -2,9 +2,9 @@
 // for a slow rank. If the tensor-parallel ranks of a node wait for one of them, they all arrive
 // late at their other communicators. In a pipeline with a slow stage, all stages do.
 //
-// A late rank is excused if it waits as long as it is late, either in a communicator with another
-// straggler, or in Send and Recv (exchange.h) beyond the waits of the ranks with which it is
-// compared.
+// A late rank is excused if it waits as long as it is late: in a communicator with another
+// straggler, or, beyond the waits of the ranks with which it is compared, in Send and Recv
+// (exchange.h) or in collectives of other communicators.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_JOB_STRAGGLERS_H_

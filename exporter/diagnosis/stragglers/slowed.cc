@@ -294,7 +294,8 @@ std::string DoubtOfBusiestHost(const JobProcesses& job) {
   const double less = order[1].first - order[0].first;
   if (less < kMinLess) return "";
   return absl::StrFormat(
-      "The ranks of %s wait less for others than the ranks of any other host, by %s of the time. "
+      "The ranks of %s wait less for others than the ranks of any other host, by %s of the time "
+      "over their last timed calls. "
       "The host is slow, or its pipeline stage has more work. No other host has ranks of that "
       "stage to compare with.",
       order[0].second, ShareWords(less));

@@ -16,30 +16,6 @@ constexpr double kSecond = 1e9;
 // wait. Ranks that have waited for each other elsewhere do.
 constexpr double kTogether = 0.1;
 
-// How often the rank that timed this kind least has timed it.
-uint64_t TimedLeast(const std::vector<const RankView*>& ranks, const TimedCallSnapshot& kind) {
-  uint64_t least = UINT64_MAX;
-  for (const RankView* rank : ranks) {
-    uint64_t timed = 0;
-    for (const LatencySnapshot& latency : rank->communicator->latencies) {
-      if (latency.kind == kind.kind && latency.size_class == kind.size_class &&
-          latency.op == kind.op) {
-        timed += latency.histogram.Count();
-      }
-    }
-    least = std::min(least, timed);
-  }
-  return least;
-}
-
-int CoarsestExponent(const std::vector<const RankView*>& ranks) {
-  int exponent = 0;
-  for (const RankView* rank : ranks) {
-    exponent = std::max(exponent, rank->process->sampling_exponent);
-  }
-  return std::min(exponent, 24);  // the sampler's maximum; a hostile segment may hold anything
-}
-
 // 0: not known.
 double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind,
                     uint64_t rounds) {
@@ -49,9 +25,19 @@ double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSna
   return std::max(1.0, static_cast<double>(calls) / static_cast<double>(rounds));
 }
 
-// Ranks may have parts of different sizes in an exchange.
+// Returns the mean of exp(-age / window) between two ages.
+double MeanFade(int64_t from_ns, int64_t until_ns, double window_seconds) {
+  const double from = std::max<double>(static_cast<double>(from_ns), 0) / kSecond / window_seconds;
+  const double until = static_cast<double>(until_ns) / kSecond / window_seconds;
+  if (until - from < 1e-6) return std::exp(-from);
+  return (std::exp(-from) - std::exp(-until)) / (until - from);
+}
+
+// Returns -1 where calls are numbered across sizes: ranks may have parts of different sizes in an
+// exchange, and kernel timing numbers all calls of an operation.
 int ComparedClass(const TimedCallSnapshot& call) {
-  return IsGrouped(call.op) ? -1 : call.size_class;
+  const bool is_across = IsGrouped(call.op) || call.kind == LatencyKind::kDurationKernel;
+  return is_across ? -1 : call.size_class;
 }
 
 }  // namespace
@@ -93,21 +79,25 @@ struct StragglerState::Seen {
   uint64_t matched = 0;
   uint32_t oldest = 0, newest = 0;
   int64_t oldest_end_ns = 0, newest_end_ns = 0;
-  double weight = 1;
 };
 
 // A call that all ranks have timed.
 struct StragglerState::Match {
-  std::size_t kind;               // index into what is seen
+  EntryIterator first, behind;
   std::vector<std::size_t> last;  // indices of the ranks that came last, together
   double loss;                    // seconds
   double square, host_square;     // ns², see Window
   int64_t end_ns, first_end_ns, last_end_ns;
+  double calls = 0;     // that it stands for: those since the match before ...
+  int64_t from_ns = 0;  // ... which ended then
+
+  std::size_t kind() const { return first->call >> 32; }
+  uint32_t number() const { return static_cast<uint32_t>(first->call); }
 };
 
 void StragglerState::Window::Fade(double fade) {
-  for (double* each :
-       {&observed, &matched, &loss, &late, &square, &waits, &host_square, &hosts, &rounds}) {
+  for (double* each : {&observed, &seconds, &matched, &loss, &late, &square, &waits, &host_square,
+                       &hosts, &rounds}) {
     *each *= fade;
   }
 }
@@ -134,23 +124,28 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   const HostsOfRanks hosts(ranks);
   std::vector<Match> matches = MatchCalls(ranks, hosts, entries, &seen);
   if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
-  Weigh(ranks, &seen);
+  Weigh(*ranks.front()->communicator, seen, &matches);
   const double interval = Interval(now_realtime_ns, is_new, matches);
   updated_realtime_ns_ = now_realtime_ns;
-  const double fade = std::exp(-interval / WindowSeconds());
+  const double window_seconds = is_new
+                                    ? WindowSeconds(interval, static_cast<double>(matches.size()))
+                                    : WindowSeconds(window_.observed, window_.matched);
+  const double fade = std::exp(-interval / window_seconds);
   window_.Fade(fade);
   window_.observed += interval;
+  window_.seconds += window_seconds * (1 - fade);
   window_.matched += static_cast<double>(matches.size());
   window_.waits += static_cast<double>(matches.size() * ranks.size());
   window_.hosts += static_cast<double>(matches.size() * hosts.size());
   for (auto& [rank, of] : ranks_) {
     of.before_seconds = of.total_seconds;
-    for (double* each : {&of.window_seconds, &of.late_calls, &of.late_rounds, &of.late_seconds}) {
+    for (double* each :
+         {&of.window_seconds, &of.late_calls, &of.late_rounds, &of.late_seconds, &of.waited}) {
       *each *= fade;
     }
   }
-  const double shrink = AddLosses(matches, seen, interval);
-  Attribute(ranks, seen, shrink, &matches);
+  const double shrink = AddLosses(ranks, matches, interval);
+  Attribute(ranks, shrink, window_seconds, &matches);
 }
 
 std::vector<StragglerState::Entry> StragglerState::NewCalls(
@@ -218,8 +213,8 @@ std::vector<StragglerState::Match> StragglerState::MatchCalls(
     }
     if (once && static_cast<std::size_t>(behind - first) == ranks.size()) {
       matches.push_back(MatchOf(hosts, first, behind));
-      Seen& found = (*seen)[matches.back().kind];
-      const auto number = static_cast<uint32_t>(first->call);
+      Seen& found = (*seen)[matches.back().kind()];
+      const uint32_t number = matches.back().number();
       if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
         found.newest = number;
         found.newest_end_ns = first->end_ns;
@@ -259,7 +254,8 @@ StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIt
     of_ranks.push_back(longer_ns(*each) - sum / count);
     if (longer_ns(*each) <= kTogether * loss_ns) last.push_back(each->rank);
   }
-  return {static_cast<std::size_t>(first->call >> 32),
+  return {first,
+          behind,
           std::move(last),
           loss_ns / kSecond,
           SumOfSquares(of_ranks),
@@ -269,43 +265,31 @@ StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIt
           last_end_ns};
 }
 
-// Each match also stands for the calls that were not timed and those that the ring has lost.
-void StragglerState::Weigh(const std::vector<const RankView*>& ranks, std::vector<Seen>* seen) {
-  const double sampled = std::ldexp(1.0, CoarsestExponent(ranks));
+// Each match also stands for the calls before it that were not timed, or that the ring has lost.
+void StragglerState::Weigh(const CommunicatorSnapshot& communicator, const std::vector<Seen>& seen,
+                           std::vector<Match>* matches) {
   int64_t longest_ns = 0;
-  for (Seen& found : *seen) {
+  for (const Seen& found : seen) {
     if (found.matched == 0) continue;
-    OfKind& of = *found.of;
-    if (of.has_last) {
-      found.oldest = of.last_call;
-      found.oldest_end_ns = of.last_end_ns;
-    }
+    const OfKind& of = *found.of;
+    const uint32_t oldest = of.has_last ? of.last_call : found.oldest;
     // The kind that covers the longest time tells best how long a round takes.
-    if (const int64_t covered_ns = found.newest_end_ns - found.oldest_end_ns;
-        covered_ns > longest_ns) {
-      longest_ns = covered_ns;
-      const auto calls = static_cast<double>(found.newest - found.oldest);
-      const double round_ns = static_cast<double>(covered_ns) / calls *
-                              CallsOfRound(*ranks.front()->communicator, *found.call, rounds_);
-      round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
-    }
-    const uint64_t timed = TimedLeast(ranks, *found.call);
-    if (found.call->kind == LatencyKind::kDurationStream) found.weight = sampled;
-    if (!of.has_last && found.matched > 1) {
-      found.weight =
-          static_cast<double>(found.newest - found.oldest) / static_cast<double>(found.matched - 1);
-    }
-    if (found.call->kind == LatencyKind::kDurationGraph) {
-      // Its numbers are those of replays: none is missing.
-      if (of.has_last) {
-        found.weight =
-            static_cast<double>(found.newest - of.last_call) / static_cast<double>(found.matched);
-      }
-    } else if (of.has_last && timed > of.timed) {
-      found.weight *=
-          std::max(1.0, static_cast<double>(timed - of.timed) / static_cast<double>(found.matched));
-    }
-    of = {found.newest, found.newest_end_ns, true, timed};
+    const int64_t covered_ns =
+        found.newest_end_ns - (of.has_last ? of.last_end_ns : found.oldest_end_ns);
+    if (covered_ns <= longest_ns) continue;
+    longest_ns = covered_ns;
+    const double round_ns = static_cast<double>(covered_ns) /
+                            static_cast<double>(found.newest - oldest) *
+                            CallsOfRound(communicator, *found.call, rounds_);
+    round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
+  }
+  // Those of a kind are together, in order. The first one ever only begins the time that is covered.
+  for (Match& match : *matches) {
+    OfKind& of = *seen[match.kind()].of;
+    const auto since = static_cast<int32_t>(match.number() - of.last_call);
+    match.calls = of.has_last ? std::max(since, 1) : 0;
+    match.from_ns = of.last_end_ns;
+    if (!of.has_last || since > 0) of = {match.number(), match.end_ns, true};
   }
 }
 
@@ -320,22 +304,20 @@ double StragglerState::Interval(int64_t now_realtime_ns, bool is_new,
       first_ns = std::min(first_ns, match.first_end_ns);
       last_ns = std::max(last_ns, match.last_end_ns);
     }
-    const auto matched = static_cast<double>(matches.size());
-    const double span =
-        last_ns > first_ns ? static_cast<double>(ElapsedNs(last_ns, first_ns)) / kSecond : 0;
-    interval = matched > 1 ? span * matched / (matched - 1) : 0;
+    interval = last_ns > first_ns ? static_cast<double>(ElapsedNs(last_ns, first_ns)) / kSecond : 0;
   }
   return std::clamp(interval, 0.0, 3600.0);
 }
 
-double StragglerState::AddLosses(const std::vector<Match>& matches, const std::vector<Seen>& seen,
-                                 double interval) {
+double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,
+                                 const std::vector<Match>& matches, double interval) {
   double loss = 0;
   double usual_loss = 0;
   double squares = 0, host_squares = 0;
   double scaled = 0;
+  std::vector<double> waited(ranks.size());
   for (const Match& match : matches) {
-    scaled += match.loss * seen[match.kind].weight;
+    scaled += match.loss * match.calls;
     loss += match.loss;
     const double usual =
         mean_loss_ > 0 ? std::min(match.loss, kMostMeans * mean_loss_) : match.loss;
@@ -344,7 +326,11 @@ double StragglerState::AddLosses(const std::vector<Match>& matches, const std::v
     const double part = usual / match.loss;
     squares += match.square * part * part;
     host_squares += match.host_square * part * part;
+    for (auto each = match.first; each != match.behind; ++each) {
+      waited[each->rank] += static_cast<double>(each->duration_ns) * part;
+    }
   }
+  for (std::size_t i = 0; i < ranks.size(); ++i) ranks_[ranks[i]->rank()].waited += waited[i];
   window_.loss += usual_loss;
   window_.square += squares;
   window_.host_square += host_squares;
@@ -354,9 +340,8 @@ double StragglerState::AddLosses(const std::vector<Match>& matches, const std::v
   return scaled > limit ? limit / scaled : 1;
 }
 
-void StragglerState::Attribute(const std::vector<const RankView*>& ranks,
-                               const std::vector<Seen>& seen, double shrink,
-                               std::vector<Match>* matches) {
+void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double shrink,
+                               double window_seconds, std::vector<Match>* matches) {
   const double late_from = window_.matched > 0
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,
                                           kMinPartOfMean * window_.loss / window_.matched)
@@ -368,6 +353,7 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks,
     if (match.loss >= late_from) late_ends_ns.push_back(match.end_ns);
   }
   const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
+  const int64_t newest_ns = matches->empty() ? 0 : matches->back().end_ns;
   auto of_round = rounds.begin();
   for (const Match& match : *matches) {
     ++matches_;
@@ -377,11 +363,14 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks,
     window_.late += is_late ? 1 : 0;
     window_.rounds += round;
     const double part = 1 / static_cast<double>(match.last.size());
-    const double seconds = match.loss * seen[match.kind].weight * shrink * part;
+    const double seconds = match.loss * match.calls * shrink * part;
+    const double faded_seconds =
+        seconds * MeanFade(ElapsedNs(newest_ns, match.end_ns), ElapsedNs(newest_ns, match.from_ns),
+                           window_seconds);
     for (const std::size_t last : match.last) {
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;
-      of.window_seconds += seconds;
+      of.window_seconds += faded_seconds;
       of.late_rounds += round * part;
       if (!is_late) continue;
       of.late_calls += part;
@@ -416,9 +405,9 @@ std::vector<double> StragglerState::PartsOfRounds(std::vector<int64_t> late_ends
   return parts;
 }
 
-double StragglerState::WindowSeconds() const {
-  if (window_.matched <= 0) return kWindowSeconds;
-  const double calls_take = kMostOfOneLook * window_.observed / window_.matched;
+double StragglerState::WindowSeconds(double observed, double matched) const {
+  if (matched <= 0) return kWindowSeconds;
+  const double calls_take = kMostOfOneLook * observed / matched;
   const double rounds_take = kRoundsOfWindow * round_ns_ / kSecond;
   return std::clamp(std::max(calls_take, rounds_take), kWindowSeconds, kMostWindowSeconds);
 }

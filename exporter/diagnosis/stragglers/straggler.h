@@ -16,11 +16,15 @@
 // with stamps around it is compared. Each rank numbers its own graphs, so they are compared only if
 // all ranks have captured, and follow, the same number of graphs.
 //
-// Losses are scaled to all calls, because one in 2^n is timed. The losses of an interval never
-// exceed the interval, because one long wait must not stand for 2^n waits. A launch in a graph
-// stands for itself in all replays, not for other launches. A rank keeps the last 32 timed calls,
-// and one call for each of the last 32 seconds (metrics/agreed_call.h). Without the latter,
-// endpoints that are polled one after the other would have no common call if calls are frequent.
+// A matched call stands for all calls of its kind since the previous match, because one in 2^n is
+// timed. The losses of an interval never exceed the interval, because one long wait must not stand
+// for 2^n waits. A launch in a graph stands for itself in all replays, not for other launches. A
+// rank keeps the last 32 timed calls, and one call for each of the last 32 seconds
+// (metrics/agreed_call.h). Without the latter, endpoints that are polled one after the other would
+// have no common call if calls are frequent.
+//
+// Reported shares fade with the age of the calls, so that a first poll gives the same share as a
+// long series of polls.
 //
 // A rank is a straggler if, over the last half minute, all of this holds:
 //   - its peers wait for it more than kMinLoss of the time;
@@ -34,6 +38,10 @@
 // mean: they wait for a slow rank in the first call of a step, and arrive at its other calls in any
 // order. A rank is no longer named once it has been on time for more calls and rounds than a slow
 // rank plausibly would. Pipeline stages are not compared (rank_view.h).
+//
+// Several ranks or hosts that are late together or by turns are named if they arrive last at most
+// late calls, about equally often, and the next one far less often. If the other ranks arrive one
+// after the other, no rank is named: ranks that get their work in an order are late in that order.
 //
 // Thread: the server's.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_STRAGGLER_H_
@@ -108,6 +116,11 @@ class StragglerState {
   static constexpr double kMostOfPast = 2;
   // ... and the second latest rank's lateness in the mean is at most this part of the latest one's.
   static constexpr double kMostOfNext = 0.5;
+  // Least part of an equal share of the late calls, for each of several stragglers.
+  static constexpr double kMinPartOfTurns = 0.5;
+  static constexpr std::size_t kMostTogether = 8;
+  // Largest difference between the other ranks' waits, as a part of their usual wait.
+  static constexpr double kMostOfOrder = 0.4;
   // Number of a communicator's calls in one poll.
   static constexpr double kMostOfOneLook = 32;
   // Exchanges treated as one round if rounds are not known.
@@ -125,11 +138,15 @@ class StragglerState {
 
   // Counts new calls. `view`: of this object's communicator.
   void Update(const CommunicatorView& view, int64_t now_realtime_ns, RoundsOfProcesses* rounds_of);
-  // Returns the straggler: one rank, or all ranks of one host if there are several hosts.
+  // Returns the straggler: one rank, all ranks of one host, or several that are late by turns.
   std::optional<Straggler> Find(const CommunicatorView& view) const;
   // Returns a rank that Find may name after more calls: the rank, or its host, arrives last at most
   // of the few known calls.
   std::optional<LateRank> FindPerhaps(const CommunicatorView& view) const;
+  // Returns what share of the window the ranks wait for each other; 0: too few calls are known.
+  double WaitedShare() const;
+  // Returns how much of the window has been seen.
+  double SeenSeconds() const;
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
   // Removes the rank's losses since the previous update, because another rank has caused them.
   void Forgive(int32_t rank);
@@ -141,7 +158,6 @@ class StragglerState {
     uint32_t last_call = 0;
     int64_t last_end_ns = 0;
     bool has_last = false;
-    uint64_t timed = 0;  // smallest number of timed calls of a rank, at the last match
   };
   struct OfRank {
     double total_seconds = 0;      // ever
@@ -150,6 +166,7 @@ class StragglerState {
     double late_calls = 0;         // into which it came last by more than kMinLateNs
     double late_rounds = 0;        // the job's rounds in whose late calls it came last
     double late_seconds = 0;       // what these calls lost, not scaled
+    double waited = 0;             // ns in matched calls, each capped as in the mean loss
     uint64_t matches_at_late = 0;  // matches_ at the last of these calls
     int64_t last_late_end_ns = 0;  // when that one ended
     int64_t init_realtime_ns = 0;
@@ -158,6 +175,7 @@ class StragglerState {
   // Sums over recent calls; older calls count less.
   struct Window {
     double observed = 0;  // seconds
+    double seconds = 0;   // that `window_seconds` are out of
     double matched = 0;   // calls
     double loss = 0;      // seconds, not scaled; no call adds more than kMostMeans
     double late = 0;      // matched calls into which a rank came late
@@ -166,6 +184,14 @@ class StragglerState {
     double host_square = 0, hosts = 0;  // the same for hosts' means
     double rounds = 0;                  // the job's rounds that have late calls
     void Fade(double fade);
+  };
+  // A rank, or all ranks of a host.
+  struct Candidate {
+    std::string host;  // "": a rank
+    std::vector<std::size_t> indices;
+    OfRank sum;                  // as if its ranks were one
+    double most_late_calls = 0;  // the most that one of its ranks has
+    std::size_t ever_late = 0;   // ranks
   };
   // One rank's duration of one call.
   struct Entry {
@@ -185,25 +211,36 @@ class StragglerState {
                                        const HostsOfRanks& hosts, const std::vector<Entry>& entries,
                                        std::vector<Seen>* seen);
   static Match MatchOf(const HostsOfRanks& hosts, EntryIterator first, EntryIterator behind);
-  void Weigh(const std::vector<const RankView*>& ranks, std::vector<Seen>* seen);
+  // Sets what each match stands for, and how long a round takes.
+  void Weigh(const CommunicatorSnapshot& communicator, const std::vector<Seen>& seen,
+             std::vector<Match>* matches);
   // Returns the seconds that passed.
   double Interval(int64_t now_realtime_ns, bool is_new, const std::vector<Match>& matches) const;
   // Adds losses to the window. Returns the factor by which they must shrink to fit the interval.
-  double AddLosses(const std::vector<Match>& matches, const std::vector<Seen>& seen,
+  double AddLosses(const std::vector<const RankView*>& ranks, const std::vector<Match>& matches,
                    double interval);
   // Adds each loss to the ranks that came last.
-  void Attribute(const std::vector<const RankView*>& ranks, const std::vector<Seen>& seen,
-                 double shrink, std::vector<Match>* matches);
-  double WindowSeconds() const;
+  void Attribute(const std::vector<const RankView*>& ranks, double shrink, double window_seconds,
+                 std::vector<Match>* matches);
+  double WindowSeconds(double observed, double matched) const;
   // True if a late rank has since been on time.
   bool IsInTimeAgain(const OfRank& of) const;
-  std::optional<Straggler> FindHost(const CommunicatorView& view,
-                                    const std::vector<const RankView*>& ranks) const;
-  // Returns the straggler without its text, or nothing if the rank or host (one of `candidates`) is
-  // not to be named.
-  std::optional<Straggler> Judge(const OfRank& of, double candidates, const CommunicatorView& view,
-                                 const std::vector<const RankView*>& ranks,
-                                 const std::vector<std::size_t>& these) const;
+  // Returns each rank or host, the one that arrived last most often first.
+  std::vector<Candidate> Candidates(const std::vector<const RankView*>& ranks,
+                                    bool are_hosts) const;
+  // Returns `together` candidates from `first` on, judged as if they were one. Returns nothing if
+  // they are not to be named.
+  std::optional<Straggler> Judge(const std::vector<Candidate>& candidates, std::size_t first,
+                                 std::size_t together, const CommunicatorView& view,
+                                 const std::vector<const RankView*>& ranks) const;
+  // Sets the texts.
+  static void Say(const CommunicatorView& view, const std::vector<const RankView*>& ranks,
+                  const std::vector<std::size_t>& these, Straggler* straggler);
+  // True if a host's ranks are late about equally often.
+  static bool AreAlike(const Candidate& host);
+  // Returns false if the ranks always arrive one after the other, as if one rank hands out the work.
+  bool DoOthersComeTogether(const std::vector<const RankView*>& ranks,
+                            const std::vector<std::size_t>& these) const;
   double Rounds(const CommunicatorView& view) const;
   // True if a rank or host, one of `candidates`, arrived last at this share of the late calls by
   // more than chance. `these`: indices of its ranks. `late_seconds`: their losses in the window.

@@ -2,11 +2,15 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "exporter/diagnosis/facts/exchange.h"
 #include "exporter/diagnosis/stragglers/rounds.h"
 #include "exporter/diagnosis/stragglers/straggler.h"
@@ -20,12 +24,17 @@ constexpr double kSecond = 1e9;
 // By chance one of about eight may have this much more than its part.
 constexpr double kMostErrors = 3.2;
 
-// Says whether its ranks may all be late alike: none by far more often than the others.
-bool AreAlike(double late_calls, double most_of_one, std::size_t ranks_ever_late,
-              std::size_t ranks) {
-  const double part = 1 / static_cast<double>(ranks);
-  const double most = part + kMostErrors * std::sqrt(part * (1 - part) / late_calls);
-  return 2 * ranks_ever_late >= ranks && ranks_ever_late >= 2 && most_of_one <= most * late_calls;
+double ChanceOf(const std::vector<std::size_t>& these, const std::vector<const RankView*>& ranks) {
+  return static_cast<double>(these.size()) / static_cast<double>(ranks.size());
+}
+
+// Returns in how many ways `together` can be chosen.
+double Choices(std::size_t candidates, std::size_t together) {
+  double choices = 1;
+  for (std::size_t i = 0; i < together; ++i) {
+    choices *= static_cast<double>(candidates - i) / static_cast<double>(i + 1);
+  }
+  return choices;
 }
 
 // Returns the largest lateness besides that of `these`: a rank's, or a host's if these are a
@@ -52,101 +61,171 @@ double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& 
 }  // namespace
 
 std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_.observed <= 0 || window_.matched < kMinMatched ||
+  if (view.spans_pipeline || window_.seconds <= 0 || window_.matched < kMinMatched ||
       window_.late < kMinLate || window_.rounds <= 0) {
     return std::nullopt;
   }
   const std::vector<const RankView*> ranks = LiveRanks(view);
   if (ranks.size() < 2) return std::nullopt;
-  const auto count = static_cast<double>(ranks.size());
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const RankView* rank = ranks[i];
-    const auto found = ranks_.find(rank->rank());
-    if (found == ranks_.end()) continue;
-    std::optional<Straggler> straggler = Judge(found->second, count, view, ranks, {i});
-    if (!straggler) continue;
-    const std::string gpu =
-        rank->communicator->gpu.empty() ? "" : absl::StrCat(", GPU ", rank->communicator->gpu);
-    straggler->lateness = absl::StrFormat(
-        "arrives last at %.0f %% of the late calls%s; the others wait %s per call, %s of the time.",
-        straggler->late_share * 100,
-        static_cast<int32_t>(ranks.size()) == view.nranks ? ""
-        : rank->is_of_many_hosts                          ? ", among the ranks that are seen"
-                                                          : ", among the ranks of this node",
-        SecondsWords(straggler->mean_seconds), ShareWords(straggler->seconds_per_second));
-    straggler->text = absl::StrFormat("Rank %d (pid %s%s) %s", straggler->rank,
-                                      PidWords(*rank->process), gpu, straggler->lateness);
-    return straggler;
-  }
-  return FindHost(view, ranks);
-}
-
-// A slow host: its ranks take turns in coming last, so none of them is last often enough to be
-// named.
-std::optional<Straggler> StragglerState::FindHost(const CommunicatorView& view,
-                                                  const std::vector<const RankView*>& ranks) const {
-  if (!ranks.front()->is_of_many_hosts) return std::nullopt;
-  struct OfHost {
-    std::vector<int32_t> ranks;
-    std::vector<std::size_t> indices;
-    OfRank sum;                  // as if its ranks were one
-    double most_late_calls = 0;  // the most that one of its ranks has
-    std::size_t ever_late = 0;
-  };
-  std::map<std::string, OfHost> hosts;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const RankView* rank = ranks[i];
-    const auto found = ranks_.find(rank->rank());
-    if (found == ranks_.end()) continue;
-    const OfRank& of = found->second;
-    OfHost& host = hosts[rank->process->hostname];
-    host.most_late_calls = std::max(host.most_late_calls, of.late_calls);
-    if (of.late_calls > 0) ++host.ever_late;
-    host.ranks.push_back(rank->rank());
-    host.indices.push_back(i);
-    host.sum.late_calls += of.late_calls;
-    host.sum.late_rounds += of.late_rounds;
-    host.sum.window_seconds += of.window_seconds;
-    host.sum.late_seconds += of.late_seconds;
-    host.sum.matches_at_late = std::max(host.sum.matches_at_late, of.matches_at_late);
-    host.sum.last_late_end_ns = std::max(host.sum.last_late_end_ns, of.last_late_end_ns);
-  }
-  if (hosts.size() < 2) return std::nullopt;
-  for (const auto& [name, host] : hosts) {
-    if (host.ranks.size() < 2 ||
-        !AreAlike(host.sum.late_calls, host.most_late_calls, host.ever_late, host.ranks.size())) {
-      continue;
+  const std::vector<Candidate> by_rank = Candidates(ranks, /*are_hosts=*/false);
+  std::vector<Candidate> by_host;
+  if (ranks.front()->is_of_many_hosts) by_host = Candidates(ranks, /*are_hosts=*/true);
+  for (std::size_t together = 1; together <= kMostTogether; ++together) {
+    for (const auto* candidates : {&by_rank, &std::as_const(by_host)}) {
+      if (candidates->size() < 2 || (together > 1 && candidates->size() < 2 * together)) continue;
+      // Several by turns: those that came last most often. Of single ones each is looked at.
+      const std::size_t last = together > 1 ? 0 : candidates->size() - 1;
+      for (std::size_t first = 0; first <= last; ++first) {
+        if (std::optional<Straggler> found = Judge(*candidates, first, together, view, ranks)) {
+          return found;
+        }
+      }
     }
-    std::optional<Straggler> straggler =
-        Judge(host.sum, static_cast<double>(hosts.size()), view, ranks, host.indices);
-    if (!straggler) continue;
-    straggler->host = name;
-    straggler->ranks = host.ranks;
-    straggler->text = absl::StrFormat(
-        "The %d ranks of %s take turns to arrive last, at %.0f %% of the late calls; the others "
-        "wait %s of the time.",
-        host.ranks.size(), name, straggler->late_share * 100,
-        ShareWords(straggler->seconds_per_second));
-    return straggler;
   }
   return std::nullopt;
 }
 
-std::optional<Straggler> StragglerState::Judge(const OfRank& of, double candidates,
+std::vector<StragglerState::Candidate> StragglerState::Candidates(
+    const std::vector<const RankView*>& ranks, bool are_hosts) const {
+  std::map<std::string_view, std::size_t> of_hosts;
+  std::vector<Candidate> candidates;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const auto found = ranks_.find(ranks[i]->rank());
+    if (found == ranks_.end()) continue;
+    const OfRank& of = found->second;
+    std::size_t at = candidates.size();
+    if (are_hosts) at = of_hosts.try_emplace(ranks[i]->process->hostname, at).first->second;
+    if (at == candidates.size()) candidates.emplace_back();
+    Candidate& candidate = candidates[at];
+    if (are_hosts) candidate.host = ranks[i]->process->hostname;
+    candidate.indices.push_back(i);
+    candidate.most_late_calls = std::max(candidate.most_late_calls, of.late_calls);
+    if (of.late_calls > 0) ++candidate.ever_late;
+    OfRank& sum = candidate.sum;
+    sum.late_calls += of.late_calls;
+    sum.late_rounds += of.late_rounds;
+    sum.window_seconds += of.window_seconds;
+    sum.late_seconds += of.late_seconds;
+    sum.matches_at_late = std::max(sum.matches_at_late, of.matches_at_late);
+    sum.last_late_end_ns = std::max(sum.last_late_end_ns, of.last_late_end_ns);
+  }
+  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+    return a.sum.late_rounds > b.sum.late_rounds;
+  });
+  return candidates;
+}
+
+std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& candidates,
+                                               std::size_t first, std::size_t together,
                                                const CommunicatorView& view,
-                                               const std::vector<const RankView*>& ranks,
-                                               const std::vector<std::size_t>& these) const {
+                                               const std::vector<const RankView*>& ranks) const {
+  OfRank sum;
+  std::map<std::size_t, double> seconds_of;
+  std::set<std::string> hosts;
+  for (std::size_t i = first; i < first + together; ++i) {
+    const Candidate& each = candidates[i];
+    const bool is_host = !each.host.empty();
+    if (IsInTimeAgain(each.sum) || (is_host && !AreAlike(each))) return std::nullopt;
+    sum.late_calls += each.sum.late_calls;
+    sum.late_rounds += each.sum.late_rounds;
+    sum.window_seconds += each.sum.window_seconds;
+    sum.late_seconds += each.sum.late_seconds;
+    for (const std::size_t index : each.indices) seconds_of[index] = each.sum.window_seconds;
+    if (is_host) hosts.insert(each.host);
+  }
+  if (together > 1) {
+    const double least = candidates[first + together - 1].sum.late_rounds;
+    const double next = candidates[first + together].sum.late_rounds;
+    const double part = sum.late_rounds / static_cast<double>(together);
+    if (least < kMinPartOfTurns * part || next > kMostOfNext * least) return std::nullopt;
+  }
   Straggler straggler;
-  straggler.rank = ranks[these.front()]->rank();
-  straggler.seconds_per_second = of.window_seconds / window_.observed;
-  straggler.late_share = of.late_rounds / window_.rounds;
+  std::vector<std::size_t> these;
+  for (const auto& [index, seconds] : seconds_of) {
+    these.push_back(index);
+    straggler.ranks.push_back(ranks[index]->rank());
+    straggler.parts.push_back(seconds / window_.seconds);
+  }
+  straggler.rank = straggler.ranks.front();
+  straggler.seconds_per_second = sum.window_seconds / window_.seconds;
+  straggler.window_seconds = SeenSeconds();
+  straggler.late_share = sum.late_rounds / window_.rounds;
   straggler.matched_calls = static_cast<uint64_t>(window_.matched);
-  if (IsInTimeAgain(of) || straggler.seconds_per_second < kMinLoss ||
-      !AreLate(straggler.late_share, candidates, view, ranks, these, of.late_seconds)) {
+  if (straggler.seconds_per_second < kMinLoss || !DoOthersComeTogether(ranks, these)) {
     return std::nullopt;
   }
-  straggler.mean_seconds = of.late_seconds / of.late_calls;
+  const bool are_late =
+      together == 1 ? AreLate(straggler.late_share, static_cast<double>(candidates.size()), view,
+                              ranks, these, sum.late_seconds)
+                    : straggler.late_share >= kMinLateShare &&
+                          IsBeyondChance(straggler.late_share, ChanceOf(these, ranks), Rounds(view),
+                                         Choices(candidates.size(), together));
+  if (!are_late) return std::nullopt;
+  straggler.mean_seconds = sum.late_seconds / sum.late_calls;
+  straggler.host = absl::StrJoin(hosts, ", ");
+  Say(view, ranks, these, &straggler);
   return straggler;
+}
+
+void StragglerState::Say(const CommunicatorView& view, const std::vector<const RankView*>& ranks,
+                         const std::vector<std::size_t>& these, Straggler* straggler) {
+  const std::string last =
+      absl::StrFormat("at %.0f %% of the late calls", straggler->late_share * 100);
+  const std::string wait = ShareWords(straggler->seconds_per_second, straggler->window_seconds);
+  if (!straggler->host.empty()) {
+    straggler->text =
+        absl::StrFormat("The %d ranks of %s take turns to arrive last, %s; the others wait %s.",
+                        these.size(), straggler->host, last, wait);
+    return;
+  }
+  const RankView& rank = *ranks[these.front()];
+  const std::string others =
+      these.size() == 1   ? ""
+      : these.size() == 2 ? " by turns with another rank"
+                          : absl::StrCat(" by turns with ", these.size() - 1, " other ranks");
+  straggler->lateness =
+      absl::StrFormat("arrives last%s %s%s; the others wait %s per call, %s.", others, last,
+                      static_cast<int32_t>(ranks.size()) == view.nranks ? ""
+                      : rank.is_of_many_hosts ? ", among the ranks that are seen"
+                                              : ", among the ranks of this node",
+                      SecondsWords(straggler->mean_seconds), wait);
+  const std::string& gpu = rank.communicator->gpu;
+  straggler->text =
+      these.size() == 1
+          ? absl::StrFormat("Rank %d (pid %s%s) %s", straggler->rank, PidWords(*rank.process),
+                            gpu.empty() ? "" : absl::StrCat(", GPU ", gpu), straggler->lateness)
+          : absl::StrFormat(
+                "Ranks %s take turns to arrive last, %s; the others wait %s per call, %s.",
+                absl::StrJoin(straggler->ranks, ", "), last, SecondsWords(straggler->mean_seconds),
+                wait);
+}
+
+bool StragglerState::DoOthersComeTogether(const std::vector<const RankView*>& ranks,
+                                          const std::vector<std::size_t>& these) const {
+  std::vector<double> others;
+  double own = 0;
+  for (std::size_t i = 0, at = 0; i < ranks.size(); ++i) {
+    const double waited = ranks_.at(ranks[i]->rank()).waited;
+    if (at < these.size() && these[at] == i) {
+      own += waited / static_cast<double>(these.size());
+      ++at;
+    } else {
+      others.push_back(waited);
+    }
+  }
+  if (others.size() < 2) return true;
+  std::sort(others.begin(), others.end());
+  const double middle = others[(others.size() - 1) / 2];
+  const double upper = others[(3 * (others.size() - 1) + 3) / 4];
+  return upper - middle < kMostOfOrder * (middle - own);
+}
+
+bool StragglerState::AreAlike(const Candidate& host) {
+  const std::size_t ranks = host.indices.size();
+  if (ranks < 2 || host.ever_late < 2 || 2 * host.ever_late < ranks) return false;
+  const double part = 1 / static_cast<double>(ranks);
+  const double most = part + kMostErrors * std::sqrt(part * (1 - part) / host.sum.late_calls);
+  return host.most_late_calls <= most * host.sum.late_calls;
 }
 
 bool StragglerState::IsInTimeAgain(const OfRank& of) const {
@@ -162,11 +241,11 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
                              const std::vector<const RankView*>& ranks,
                              const std::vector<std::size_t>& these, double late_seconds) const {
   if (share < kMinShareOfMean) return false;
-  const double chance = static_cast<double>(these.size()) / static_cast<double>(ranks.size());
   const bool are_most = share >= kMinLateShare;
   // With two ranks, chance gives each a half; the share is at least that.
   if (!are_most && candidates < 3) return false;
-  if (are_most && IsBeyondChance(share, chance, Rounds(view), candidates)) return true;
+  if (are_most && IsBeyondChance(share, ChanceOf(these, ranks), Rounds(view), candidates))
+    return true;
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
   return AreLateInMean(MeanLatenessOf(ranks, are_exchanges, rounds_), ranks, these, late_seconds,
                        !are_most);
@@ -212,6 +291,17 @@ double StragglerState::Rounds(const CommunicatorView& view) const {
   return are_known ? window_.rounds : window_.rounds / kExchangesOfRound;
 }
 
+double StragglerState::SeenSeconds() const {
+  return std::min(window_.observed, WindowSeconds(window_.observed, window_.matched));
+}
+
+double StragglerState::WaitedShare() const {
+  if (window_.matched < kMinMatched || window_.late < kMinLate || window_.seconds <= 0) return 0;
+  double seconds = 0;
+  for (const auto& [rank, of] : ranks_) seconds += of.window_seconds;
+  return seconds / window_.seconds;
+}
+
 std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view) const {
   if (view.spans_pipeline || window_.late <= 0 || Rounds(view) >= kEnoughRounds) {
     return std::nullopt;
@@ -223,7 +313,7 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
   };
   std::map<std::string, Late> of_hosts;
   const auto is_mostly = [this](const Late& late) {
-    return late.calls >= kMinLateShare * window_.late && late.seconds > kMinLoss * window_.observed;
+    return late.calls >= kMinLateShare * window_.late && late.seconds > kMinLoss * window_.seconds;
   };
   bool is_any = false;
   LateRank perhaps;
@@ -235,8 +325,7 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
     Late& of_host = of_hosts[rank->process->hostname];
     of_host.calls += of.late_calls;
     of_host.seconds += of.window_seconds;
-    const double seconds_per_second =
-        window_.observed > 0 ? of.window_seconds / window_.observed : 0;
+    const double seconds_per_second = window_.seconds > 0 ? of.window_seconds / window_.seconds : 0;
     if (seconds_per_second > perhaps.seconds_per_second) {
       perhaps = {rank->rank(), seconds_per_second};
     }

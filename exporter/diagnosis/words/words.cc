@@ -1,6 +1,7 @@
 #include "exporter/diagnosis/words/words.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_format.h"
 
@@ -15,6 +16,11 @@ std::string DurationWords(int64_t ns) {
 
 std::string ShareWords(double share) {
   return absl::StrFormat("%.*f %%", share < 0.0995 ? 1 : 0, share * 100);
+}
+
+std::string ShareWords(double share, double window_seconds) {
+  const auto seconds = std::max<int64_t>(std::llround(window_seconds), 1);
+  return absl::StrCat(ShareWords(share), " of the last ", DurationWords(seconds * 1000000000));
 }
 
 std::string SecondsWords(double seconds) {

@@ -294,6 +294,7 @@ Json StragglerJson(const CommunicatorDiagnosis* diagnosis) {
   return {{"rank", straggler.rank},
           {"ranks", straggler.ranks},
           {"seconds_per_second", straggler.seconds_per_second},
+          {"window_seconds", straggler.window_seconds},
           {"mean_seconds", straggler.mean_seconds},
           {"late_share", straggler.late_share},
           {"matched_calls", straggler.matched_calls},

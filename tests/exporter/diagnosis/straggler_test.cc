@@ -1,5 +1,6 @@
 #include "exporter/diagnosis/stragglers/straggler.h"
 
+#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -11,6 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr uint64_t kComm = 0xc0;
@@ -87,6 +89,98 @@ TEST(Straggler, OneLookIsEnough) {
   ASSERT_TRUE(watched.Look().straggler);
   EXPECT_EQ(watched.found.straggler->rank, 1);
   EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
+}
+
+// It has been late for 5 s: the last 32 calls know of nothing else.
+TEST(Straggler, TheFirstLookSaysTheSameAsOneOfMany) {
+  Watched watched(4);
+  RunSeconds(&watched, 40, 1, 0);
+  const auto pick = [&watched] {
+    for (int rank = 0; rank < 4; ++rank) {
+      auto& of = watched.job.Of(kComm, rank);
+      of.picked_calls.push_back(of.timed_calls.back());
+    }
+  };
+  for (int second = 0; second < 27; ++second) {
+    RunSeconds(&watched, 1, 1, 0);
+    pick();
+  }
+  for (int second = 0; second < 5; ++second) {
+    RunSeconds(&watched, 1, 1, 4 * kMs);
+    pick();
+  }
+  const CommunicatorDiagnosis often = watched.Look();
+  const CommunicatorDiagnosis once = Diagnosis().Update(watched.job.Set(), watched.job.now()).at(0);
+  ASSERT_TRUE(often.straggler && once.straggler);
+  EXPECT_NEAR(often.straggler->seconds_per_second, 0.09, 0.02);
+  // A first look knows 32 s, and nothing of before.
+  EXPECT_NEAR(once.straggler->seconds_per_second, often.straggler->seconds_per_second, 0.03);
+  EXPECT_THAT(often.straggler->text, HasSubstr("% of the last 20 s."));
+  EXPECT_THAT(once.straggler->text, HasSubstr("% of the last 20 s."));
+}
+
+// Runs steps of 100 ms in which the ranks arrive as told.
+void RunSteps(Watched* watched, int steps, std::vector<int64_t> (*arrivals_of)(int step)) {
+  for (int step = 0; step < steps; ++step) {
+    const std::vector<int64_t> arrivals = arrivals_of(step);
+    watched->job.Collective(kComm, "AllReduce", arrivals, kMs);
+    watched->job.Advance(99 * kMs - *std::max_element(arrivals.begin(), arrivals.end()));
+    watched->LookIfDue();
+  }
+}
+
+TEST(Straggler, SeveralAreNamedThatAreLateByTurns) {
+  Watched watched(8);
+  RunSteps(&watched, 600, [](int step) {
+    std::vector<int64_t> arrivals(8, 0);
+    arrivals[step / 4 % 2 == 0 ? 2 : 5] = 30 * kMs;
+    return arrivals;
+  });
+  ASSERT_TRUE(watched.Look().straggler);
+  EXPECT_THAT(watched.found.straggler->ranks, ElementsAre(2, 5));
+  EXPECT_THAT(watched.found.straggler->text, HasSubstr("Ranks 2, 5 take turns to arrive last"));
+}
+
+TEST(Straggler, OfThreeNobodyIsNamedForTurnsOfTwo) {
+  Watched watched(3);
+  RunSteps(&watched, 600, [](int step) {
+    std::vector<int64_t> arrivals(3, 0);
+    arrivals[step % 2] = 30 * kMs;
+    return arrivals;
+  });
+  EXPECT_FALSE(watched.Look().straggler);
+  EXPECT_NEAR(watched.found.waited_share, 0.3, 0.05);
+}
+
+// As where rank 0 hands out the batches.
+TEST(Straggler, NobodyIsNamedForAnOrderOfArrival) {
+  for (const int ranks : {3, 4, 8}) {
+    Watched watched(ranks);
+    for (int step = 0; step < 600; ++step) {
+      std::vector<int64_t> arrivals;
+      for (int rank = 0; rank < ranks; ++rank) arrivals.push_back(rank * 3 * kMs);
+      watched.job.Collective(kComm, "AllReduce", arrivals, kMs);
+      watched.job.Advance(60 * kMs);
+      watched.LookIfDue();
+    }
+    EXPECT_FALSE(watched.Look().straggler) << ranks << " ranks";
+  }
+}
+
+// Rank 1 leaves each AllGather 2 ms early: it only sends over the slow link. So it comes early to the
+// world's call, where it waits.
+TEST(Straggler, WhoIsUpstreamOfASlowLinkIsNotNamed) {
+  Watched watched(4);
+  constexpr uint64_t kWorld = 7;
+  watched.job.AddCommunicator(kWorld, {0, 1, 2, 3});
+  for (int step = 0; step < 1500; ++step) {
+    watched.job.Collective(kComm, "AllGather", {0, 2 * kMs, 0, 0}, 3 * kMs);
+    watched.job.Advance(15 * kMs);
+    watched.job.Collective(kWorld, "AllReduce", {2 * kMs, 0, 2 * kMs, 2 * kMs}, 100 * kUs);
+    watched.LookIfDue();
+  }
+  EXPECT_FALSE(watched.Look().has_named_straggler());
+  EXPECT_FALSE(watched.Look(kWorld).has_named_straggler());
 }
 
 TEST(Straggler, EachCallCountsOnce) {

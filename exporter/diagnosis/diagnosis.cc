@@ -62,8 +62,7 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     if (!result.hang) result.straggler = state.Find(view);
     if (result.straggler) {
       const RankView* late = view.Find(result.straggler->rank);
-      result.straggler->first_step = FirstStepOfLate(late == nullptr ? nullptr : late->process,
-                                                     result.straggler->ranks.size() == 1);
+      result.straggler->first_step = FirstStepOfLate(late == nullptr ? nullptr : late->process);
     }
     if (!result.hang && !result.straggler) {
       result.perhaps_late = state.FindPerhaps(view);

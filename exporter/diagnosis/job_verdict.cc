@@ -242,7 +242,7 @@ std::string FirstStep(const JobRoot& root) {
 std::string FirstStep(const JobStraggler& straggler) {
   const ProcessSnapshot* process =
       straggler.ranks.empty() ? nullptr : straggler.ranks.front().process;
-  return FirstStepOfLate(process, straggler.ranks.size() == 1);
+  return FirstStepOfLate(process);
 }
 
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,

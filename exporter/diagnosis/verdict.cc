@@ -43,12 +43,9 @@ std::string FirstStep(HangVerdict verdict, Situation situation, const ProcessSna
                              {{"{pid}", pid}, {"{place}", place}, {"{on}", on}, {"{gpu}", gpu}});
 }
 
-std::string FirstStepOfLate(const ProcessSnapshot* process, bool is_one) {
-  const std::string on = OnHost(process);
-  return absl::StrCat(
-      "nvidia-smi -q -d PERFORMANCE", on,
-      is_one ? " (is its GPU hot or throttled?)" : " (are its GPUs hot or throttled?)", ", and top",
-      on.empty() ? "" : " there", " (what else runs?)");
+std::string FirstStepOfLate(const ProcessSnapshot* process) {
+  return absl::StrCat("nvidia-smi -q -d PERFORMANCE (throttled?) and top (other load?)",
+                      OnHost(process));
 }
 
 }  // namespace nccl_pulse

@@ -221,7 +221,7 @@ const char* WordsOf(HangVerdict verdict, Situation situation, const char* Verdic
 std::string FirstStep(HangVerdict verdict, Situation situation, const ProcessSnapshot* process,
                       const CommunicatorSnapshot* communicator);
 // Returns the next step for a late rank, or for a host all of whose ranks are late.
-std::string FirstStepOfLate(const ProcessSnapshot* process, bool is_one);
+std::string FirstStepOfLate(const ProcessSnapshot* process);
 // Returns " on node-1", or "" if the host is not known.
 std::string OnHost(const ProcessSnapshot* process);
 

@@ -93,7 +93,7 @@ class VerdictTest(DiagnoseCase):
         named = [rank["process"]["global_rank"] for each in verdict["stragglers"] for rank in each["ranks"]]
         self.assertEqual(named, [str(rank) for rank in looks[0][1]])
         host = verdict["stragglers"][0]["ranks"][0]["process"]["hostname"]
-        first = "nvidia-smi -q -d PERFORMANCE on %s (is its GPU hot or throttled?), and top there (what else runs?)" % host
+        first = "nvidia-smi -q -d PERFORMANCE (throttled?) and top (other load?) on %s" % host
         self.assertEqual(verdict["stragglers"][0]["first"], first)
         self.assertRegex(verdict["sentence"], r"^SLOW  global rank %d on %s \(GPU \d+, pid \d+\) arrives last at .* Next: %s\. No hang is suspected" % (
             looks[0][1][0], host, re.escape(first)))

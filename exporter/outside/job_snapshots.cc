@@ -65,6 +65,12 @@ struct Group {
     return IsAhead(communicator.ranks[at]) && facts[at]->gpu_use != GpuUse::kIdle;
   }
   bool IsHeldUpByEvent() const { return has_event && (busy != 0 || (idle == 0 && has_counts)); }
+  // True if this rank runs, and others wait until it launches.
+  bool IsBehind(std::size_t at) const {
+    const RasRank& rank = communicator.ranks[at];
+    return rank.has_counts && !rank.has_left && !IsAhead(rank) && !IsStopped(facts[at]->state) &&
+           facts[at]->gpu_use == GpuUse::kIdle;
+  }
   bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
 };
 
@@ -165,6 +171,14 @@ class Maker {
       const RasRank& rank = communicator.ranks[i];
       group.is_unequal |= rank.has_counts && !rank.has_left && group.IsWaiting(i);
     }
+    if (motion != Motion::kStood || !group.is_unequal) return;
+    bool is_any_behind = false;
+    for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
+    // Stopped after it had launched what waits for the rank behind: by a debugger, say.
+    for (PlaceFacts* facts : group.facts) {
+      facts->is_stopped_waiter |=
+          is_any_behind && IsStopped(facts->state) && facts->gpu_use == GpuUse::kBusy;
+    }
   }
 
   void AddUnknownToRas() {
@@ -249,7 +263,8 @@ class Maker {
   // RAS misses it in an answer that proves no absence, doesn't know its process, or how many calls it
   // had made when it left.
   static bool IsDoubtful(const RasRank& rank, const PlaceFacts& facts) {
-    if (rank.pid == 0 || (rank.has_left && !rank.has_counts)) return true;
+    if (rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_stopped_waiter)
+      return true;
     return rank.is_missing && !facts.is_missing && facts.state != RunState::kEnded &&
            !IsStopped(facts.state);
   }

@@ -16,7 +16,8 @@
 //           any                               a fact of its rank in the graph of waits
 //   /proc   state T or t                      its process is stopped
 //
-// A stopped, ended or missing rank blocks the others if none of their GPUs is idle.
+// A stopped, ended or missing rank blocks the others if none of their GPUs is idle. A stopped rank whose
+// GPU is busy waits like the others if a rank of its communicator has launched fewer, and its GPU is idle.
 //
 // If all GPUs are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
 //
@@ -67,6 +68,7 @@ struct PlaceFacts {
   int gpu = -1;                        // NVML's index
   GpuUse gpu_use{};
   bool is_missing = false, is_dead = false;  // see RasRank
+  bool is_stopped_waiter = false;            // stopped, and waits for a rank that runs
 };
 
 // A process on one GPU, as RAS identifies it: host, pid in its own namespace, and NVML's index.

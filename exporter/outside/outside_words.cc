@@ -212,7 +212,7 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
       return absl::StrCat(who, Verb(is_one, "does", "do"),
                           " not answer NCCL's RAS (stopped, gone or unreachable)", tail);
     case HangVerdict::kCircularWait:
-      return absl::StrCat(who, " seem to wait for each other in a circle", tail);
+      return absl::StrCat(who, "seem to wait for each other in a circle", tail);
     case HangVerdict::kMismatched:
       return absl::StrCat(who, Verb(is_one, "has", "have"), " launched other collectives (",
                           CountWords(*first.communicator, *first.rank), ")", tail,

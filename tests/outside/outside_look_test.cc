@@ -156,6 +156,24 @@ TEST(OutsideLook, AStoppedProcess) {
       "10.0.3.7 (stopped? a debugger? a driver call?).");
 }
 
+// A debugger at a rank that waits for another one.
+TEST(OutsideLook, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
+  Host host;
+  const auto named = [&host] {
+    host.Stand();
+    host.Sentence();
+    return Named(host.looks.jobs.at(0));
+  };
+  host.Rank(3).is_missing = true;
+  host.processes[3].state = RunState::kTraced;
+  host.Rank(2).all_reduces = 13999;
+  host.gpus[2].use = GpuUse::kIdle;
+  EXPECT_EQ(named(), std::vector<int32_t>{2});
+  // Its own proxy thread may have to move the data that all wait for.
+  host.Rank(2).all_reduces = 14000;
+  EXPECT_EQ(named(), std::vector<int32_t>{3});
+}
+
 TEST(OutsideLook, AProcessThatIsGone) {
   Host host;
   host.Rank(2).is_missing = true;

@@ -1,10 +1,11 @@
-// Finds the first collective that the ranks of a communicator did not call alike, by the order of
-// their last calls. Counts say nothing of it once all hosts have gone on behind it.
+// Finds the first collective that differs between the ranks of a communicator, by the order of their
+// last calls. Counts no longer show it once all hosts have made further calls.
 //
-// A call is known by its number among the collectives of its communicator, so it does not matter
-// when each rank was looked at. Compared is what NCCL demands to be equal and reports: operation
-// and bytes, then the root; the data type only of what reduces: the others move bytes. Not compared: the reduction, which is not kept, and Send and
-// Recv, which may differ. Collectives of one group may be called in any order.
+// A call is identified by its number among the collectives of its communicator, so it does not matter
+// when each rank was read. Compared is what NCCL reports and requires to be equal: operation and
+// bytes, then the root; the data type only of reductions, because the others move bytes. Not
+// compared: the reduction, which is not kept, and Send and Recv, which may differ. Collectives of one
+// group may be called in any order.
 //
 // Cost: of the order of the calls that are compared.
 #include <algorithm>

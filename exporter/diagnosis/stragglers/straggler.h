@@ -23,7 +23,7 @@
 // (metrics/agreed_call.h). Without the latter, endpoints that are polled one after the other would
 // have no common call if calls are frequent.
 //
-// Reported shares fade with the age of the calls, so that a first poll gives the same share as a
+// Reported shares fade with the age of the calls, so that a first poll gives nearly the same share as a
 // long series of polls.
 //
 // A rank is a straggler if, over the last half minute, all of this holds:

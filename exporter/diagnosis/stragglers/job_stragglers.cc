@@ -94,7 +94,8 @@ class Waits {
         if (rank.state != RankView::State::kLive) continue;
         const std::optional<double> share = ShareInCalls(rank, are_peers ? IsOfPeers : IsOfAll);
         // If hardly any collectives are timed, they take hardly any time.
-        shares_[rank.process].emplace_back(&view, are_peers ? share : share.value_or(0));
+        shares_[rank.process].push_back({&view, are_peers ? share : share.value_or(0),
+                                         rank.communicator->last_completion_realtime_ns});
       }
     }
   }
@@ -107,13 +108,14 @@ class Waits {
                                  const std::map<const ProcessSnapshot*, double>& named) const {
     std::vector<double> others;
     std::size_t unknown = 0;
+    const int64_t first_ns = FirstTimedNs(view);
     for (const RankView& rank : view.ranks) {
       if (named.count(rank.process) != 0) continue;
-      const std::optional<double> share = Of(rank.process, view);
+      const std::optional<double> share = Of(rank.process, view, first_ns);
       if (share) others.push_back(*share);
       unknown += share ? 0 : 1;
     }
-    const std::optional<double> own = Of(process, view);
+    const std::optional<double> own = Of(process, view, first_ns);
     if (!own || others.empty() || others.size() < unknown) return std::nullopt;
     const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
     std::nth_element(others.begin(), middle, others.end());
@@ -121,19 +123,37 @@ class Waits {
   }
 
  private:
-  std::optional<double> Of(const ProcessSnapshot* process, const CommunicatorView& view) const {
+  std::optional<double> Of(const ProcessSnapshot* process, const CommunicatorView& view,
+                           int64_t first_ns) const {
     const bool are_peers = kind_ == Kind::kPeers;
     const auto found = shares_.find(process);
     if (found == shares_.end()) return are_peers ? std::nullopt : std::optional(0.0);
     double sum = 0;
-    for (const auto& [other, share] : found->second) {
-      if (!share) return std::nullopt;  // the sum is unknown, too
-      if (are_peers || other != &view) sum += *share;
+    for (const Share& each : found->second) {
+      if (!each.share) return std::nullopt;  // the sum is unknown, too
+      if (are_peers || (each.view != &view && each.last_ns >= first_ns)) {
+        sum += *each.share;
+      }
     }
     return sum;
   }
 
-  using Share = std::pair<const CommunicatorView*, std::optional<double>>;
+  // Waits in communicators that were done by then say nothing of the calls of this one.
+  static int64_t FirstTimedNs(const CommunicatorView& view) {
+    int64_t first_ns = INT64_MAX;
+    for (const RankView& rank : view.ranks) {
+      for (const TimedCallSnapshot& call : rank.communicator->timed_calls) {
+        first_ns = std::min(first_ns, call.end_realtime_ns);
+      }
+    }
+    return first_ns;
+  }
+
+  struct Share {
+    const CommunicatorView* view;
+    std::optional<double> share;
+    int64_t last_ns;  // last completion
+  };
   const Kind kind_;
   std::unordered_map<const ProcessSnapshot*, std::vector<Share>> shares_;
 };

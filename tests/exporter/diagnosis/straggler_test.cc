@@ -183,6 +183,23 @@ TEST(Straggler, WhoIsUpstreamOfASlowLinkIsNotNamed) {
   EXPECT_FALSE(watched.Look(kWorld).has_named_straggler());
 }
 
+// Each rank is late in turn, in a new communicator each time.
+TEST(Straggler, WaitsInAnEarlierCommunicatorExcuseNobody) {
+  Watched watched(4);
+  for (int step = 0; step < 200; ++step) {
+    watched.job.Collective(kComm, "AllReduce", {40 * kMs, 0, 0, 0}, kMs);
+    watched.LookIfDue();
+  }
+  constexpr uint64_t kNext = 7;
+  watched.job.AddCommunicator(kNext, {0, 1, 2, 3});
+  for (int step = 0; step < 200; ++step) {
+    watched.job.Collective(kNext, "AllReduce", {0, 40 * kMs, 0, 0}, kMs);
+    watched.LookIfDue();
+  }
+  ASSERT_TRUE(watched.Look(kNext).has_named_straggler());
+  EXPECT_EQ(watched.Look(kNext).straggler->rank, 1);
+}
+
 TEST(Straggler, EachCallCountsOnce) {
   Watched watched(4);
   RunSeconds(&watched, 10, 1, kMs);

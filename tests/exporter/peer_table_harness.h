@@ -11,10 +11,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "exporter/base/monotonic_clock.h"
 #include "exporter/node/handover.h"
 #include "exporter/node/peers/peer_table.h"
@@ -125,7 +127,9 @@ class PeerTableTest : public ::testing::Test {
     if (table_ == nullptr) {
       table_ = std::make_unique<PeerTable>(
           options_, [this](LogLevel, const std::string& line) { log_.push_back(line); });
-      name_ = "nccl-pulse-test-" + std::to_string(getpid()) + "-" + std::to_string(++tables_);
+      // Tests that run at once may have the same pid, in sandboxes of their own.
+      std::random_device random;
+      name_ = absl::StrCat("nccl-pulse-test-", random(), "-", random());
       EXPECT_EQ(ListenOn(name_, &listener_), 0);
       table_->Open("[::]:9410", 9410, nullptr);
     }
@@ -194,7 +198,6 @@ class PeerTableTest : public ::testing::Test {
   std::vector<std::string> log_;
 
  private:
-  inline static int tables_ = 0;
   std::unique_ptr<PeerTable> table_;
   std::string name_;
   SharedDescriptor listener_;

@@ -38,10 +38,6 @@ class DescriptorsTest(NodeCase):
         server = self.server_of(processes)
         return sorted(processes, key=lambda process: (process is server) != serves)
 
-    def number_of(self, process):
-        """Of what is ours, in the order in which it was opened."""
-        return sorted(ours(process))
-
     def expect_both(self, process, other, count):
         """At whichever port each of them is by now."""
         for each in (process, other):
@@ -59,11 +55,10 @@ class DescriptorsTest(NodeCase):
     def hit(self, serves, index):
         """False where there are not so many."""
         process, other = self.pair(serves)
-        numbers = self.number_of(process)
-        if index >= len(numbers):
+        descriptors = sorted(ours(process).items())  # by number: in the order in which they were opened
+        if index >= len(descriptors):
             return False
-        number = numbers[index]
-        what = ours(process)[number]
+        number, what = descriptors[index]
         with open(self.file, "w", encoding="ascii") as file:
             file.write("header\n")
         self.assertEqual(process.ask("put %d %s" % (number, self.file)), "ok")
@@ -107,7 +102,7 @@ class DescriptorsTest(NodeCase):
 
     def test_nobody_takes_signals_of_the_job(self):
         process, other = self.pair(True)
-        numbers = self.number_of(process)
+        numbers = sorted(ours(process))
         for number in numbers:
             self.assertEqual(process.ask("event %d" % number), "ok")
         wait_until(lambda: WARNING in process.log(), "it is said")

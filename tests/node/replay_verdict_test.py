@@ -59,7 +59,10 @@ class ReplayVerdictTest(unittest.TestCase):
         The replay has ended, but the last page may have been made before that."""
 
         def is_same():
-            page = json.loads(cluster.get(port, "/api/v1/communicators")[1])
+            answer = cluster.get(port, "/api/v1/communicators")
+            if answer is None:
+                return False
+            page = json.loads(answer[1])
             said = json.loads(subprocess.run(
                 [cluster.PULSE, "diagnose", "--json", "--timeout=60s",
                  "--endpoint=127.0.0.1:%d" % port], stdout=subprocess.PIPE, check=False).stdout)

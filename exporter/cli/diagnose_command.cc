@@ -89,22 +89,13 @@ bool IsAnyNamed() {
   return !fleet_flags.endpoints.empty() || !fleet_flags.targets.empty() || IsDirectoryNamed();
 }
 
-enum class Asked { kLooked, kNoAnswer, kBadUsage };
-
-// Finds and queries the endpoints.
-Asked Ask(Question* asked, JobLook* look, std::string* error) {
-  Question& question = *asked;
-  if (!AddFromDirectories(question.options.filter, &question.fleet, error)) {
-    return Asked::kNoAnswer;
-  }
-  if (IsAnyNamed()) {
-    KeepDifferent(&question.fleet.endpoints);
-    if (!HasAuthorities(question.fleet, error)) return Asked::kBadUsage;
-  } else if (!OrThoseOfThisHost(&question.fleet, error)) {
-    return Asked::kBadUsage;
-  }
-  *look = LookAtJob(question.fleet.endpoints, question.options);
-  return Asked::kLooked;
+// Finds the endpoints. Returns 0, or an exit status with `error`.
+int FindEndpoints(Question* question, std::string* error) {
+  FleetQuestion& fleet = question->fleet;
+  if (!AddFromDirectories(question->options.filter, &fleet, error)) return kNoAnswer;
+  if (!IsAnyNamed()) return OrThoseOfThisHost(&fleet, error) ? 0 : kUsageError;
+  KeepDifferent(&fleet.endpoints);
+  return HasAuthorities(fleet, error) ? 0 : kUsageError;
 }
 
 // Diagnoses this host's jobs without the plugin, or whose endpoint gave no data, printing nothing
@@ -188,25 +179,20 @@ int Run(const std::vector<std::string>& arguments) {
   Question question;
   std::string error;
   if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
+  if (const int status = FindEndpoints(&question, &error); status != 0) return Fail(status, error);
   const bool is_here = !IsAnyNamed();
+  const bool is_silent = question.fleet.is_all_silent;
   outside::Looks rest;
-  if (is_here) rest = LookAtRest(question, false);
+  if (is_here) rest = LookAtRest(question, is_silent);
   for (const std::size_t mixed : rest.mixed) {
     const auto& processes = rest.jobs[mixed].set.processes;
     question.options.outside.insert(question.options.outside.end(), processes.begin(),
                                     processes.end());
   }
-  JobLook look;
-  switch (Ask(&question, &look, &error)) {
-    case Asked::kLooked:
-      break;
-    case Asked::kNoAnswer:
-      return Fail(kNoAnswer, error);
-    case Asked::kBadUsage:
-      return Fail(kUsageError, error);
-  }
-  const bool is_silent = look.heard == 0 && !question.fleet.is_nobody_here;
-  if (is_here && is_silent) rest = LookAtRest(question, true);
+  const JobLook look = LookAtJob(question.fleet.endpoints, question.options);
+  // They answered a moment ago.
+  const bool has_ceased = look.heard == 0 && !is_silent && !question.fleet.is_nobody_here;
+  if (is_here && has_ceased) rest = LookAtRest(question, true);
   if (look.heard != 0) DropReported(look, &rest);
   int status = look.heard == 0 && !rest.jobs.empty() ? 0 : StatusOf(look);
   if (look.heard != 0 || rest.jobs.empty()) {

@@ -279,6 +279,7 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
     std::vector<SilentPort> silent;
     question->endpoints = FindLocalEndpoints(question->client, question->is_https, &silent);
     if (question->endpoints.empty()) {
+      question->is_all_silent = !silent.empty();
       for (const SilentPort& each : silent) question->endpoints.push_back(each.address);
     }
     question->is_nobody_here = question->endpoints.empty();

@@ -61,7 +61,8 @@ struct FleetQuestion {
   FleetClientOptions prometheus_client;
   // Set by OrThoseOfThisHost: no endpoint was given.
   bool is_this_host = false;
-  bool is_nobody_here = false;  // nor did one of this host answer
+  bool is_nobody_here = false;  // and this host has none
+  bool is_all_silent = false;   // and those of this host gave no data
 };
 
 // Reads the flags of kAccessFlags and kClientFlags, and whether addresses without a scheme are

@@ -73,7 +73,7 @@ struct Straggler {
   // Set if all ranks of a host, or of several hosts by turns, are late: the hosts' names.
   std::string host{};
   std::vector<int32_t> ranks{};  // all late ranks; `rank` is the first of them
-  // Of each rank: its part of `seconds_per_second`, or its host's.
+  // Each rank's part of `seconds_per_second`, or its host's.
   std::vector<double> parts{};
   // True if it is late only because it waits in another communicator (job_stragglers.h). Not
   // named then.

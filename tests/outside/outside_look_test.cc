@@ -169,7 +169,7 @@ TEST(OutsideLook, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
   host.Rank(2).all_reduces = 13999;
   host.gpus[2].use = GpuUse::kIdle;
   EXPECT_EQ(named(), std::vector<int32_t>{2});
-  // Its own proxy thread may have to move the data that all wait for.
+  // A stopped rank's own proxy thread may have to move the data that all wait for.
   host.Rank(2).all_reduces = 14000;
   EXPECT_EQ(named(), std::vector<int32_t>{3});
 }

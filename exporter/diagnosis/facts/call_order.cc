@@ -50,7 +50,7 @@ class Comparison {
 
   std::optional<Mismatch> Make() {
     for (const By by : {kByBytes, kByType, kByRoot}) {
-      // Of equal bytes as many pass, of whatever type.
+      // Types don't matter here: calls of equal bytes leave nothing in the buffers.
       if (by == kByType && compared_ == Compared::kAll) continue;
       if (std::optional<Mismatch> mismatch = Compare(by)) return mismatch;
     }

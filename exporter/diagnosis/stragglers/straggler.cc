@@ -283,7 +283,7 @@ void StragglerState::Weigh(const CommunicatorSnapshot& communicator, const std::
                             CallsOfRound(communicator, *found.call, rounds_);
     round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
   }
-  // Those of a kind are together, in order. The first one ever only begins the time that is covered.
+  // Calls of a kind are together, in order. The first one ever only begins the time that is covered.
   for (Match& match : *matches) {
     OfKind& of = *seen[match.kind()].of;
     const auto since = static_cast<int32_t>(match.number() - of.last_call);

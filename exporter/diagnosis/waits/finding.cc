@@ -100,7 +100,7 @@ class Decision {
   }
 
   void SortCircle(const Root& root) {
-    // What is waited in for an ended process is a circle, if it waited in the same.
+    // A circle that contains an ended process: the others wait for it in the call in which it waited.
     const std::size_t before = candidates_.size();
     for (const uint32_t id : root.actors) {
       if (IsEvent(At(id).stand)) candidates_.push_back({At(id).stand, {id}, false});

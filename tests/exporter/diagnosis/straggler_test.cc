@@ -91,7 +91,7 @@ TEST(Straggler, OneLookIsEnough) {
   EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
 }
 
-// It has been late for 5 s: the last 32 calls know of nothing else.
+// A rank has been late for 5 s: the last 32 calls show nothing else.
 TEST(Straggler, TheFirstLookSaysTheSameAsOneOfMany) {
   Watched watched(4);
   RunSeconds(&watched, 40, 1, 0);

@@ -377,7 +377,7 @@ TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNamed) {
   ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
 }
 
-// Its GPU is behind a kernel, and rank 1, which waits for that outside of NCCL, has not called.
+// One GPU is behind a kernel, and rank 1, which waits for that outside of NCCL, has not called.
 TEST(GpuBeforeHost, OneKernelWaitsForNobody) {
   SimulatedJob job = RunningJob();
   job.AddCommunicator(kOther, {0, 2, 3});

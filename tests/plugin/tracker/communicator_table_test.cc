@@ -1,4 +1,4 @@
-// What the next communicator in a place inherits.
+// Tests of the state that the next communicator in a place inherits.
 #include "plugin/tracker/communicator_table.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What the tracker's tests of an operation ring have in common.
+// Kit of the tests of the operation ring.
 #ifndef TESTS_PLUGIN_TRACKER_PARTS_H_
 #define TESTS_PLUGIN_TRACKER_PARTS_H_
 

@@ -10,8 +10,8 @@ communicator, each other one on a new one.
     case    what the job does                                        what must be said
     mix     replays, an eager call after each --every of them, for   proven within 3 s; all all_reduces of the replays
             --seconds; then it reads its counts                      and no other; `replaying` or `in_flight`; no hang
-    cost    the same for a fixed number of replays, with the plugin  times of fresh processes in turn
-            and without, --turns each
+    cost    the same for a fixed number of replays, without the      times of fresh processes in turn
+            plugin, with it, and with parts of it off, --turns each
     stops   as mix; the host of rank 1 stops at once, while the      rank_not_begun, rank 1, within 15 s
             counter is being proven
     quiet   as mix; then nothing for --quiet seconds                 nothing
@@ -74,7 +74,8 @@ def run_rank(options):
         for _ in range(8):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                layer()
+                for _ in range(options.layers):
+                    layer()
             graphs.append(graph)
         torch.cuda.synchronize()
 
@@ -92,12 +93,13 @@ def run_rank(options):
     for number, (op, every) in enumerate(options.mixes):
         replay = mix(op, every, dist.group.WORLD if number == 0 else dist.new_group())
         if options.case == "cost":
-            replay(10 * ROUND)  # the counter is proven
+            count = ROUND // options.layers
+            replay(10 * count)  # the counter is proven
             times = []
-            for _ in range(10):
+            for _ in range(20):
                 begin = time.perf_counter()
-                replay(ROUND)
-                times.append((time.perf_counter() - begin) / ROUND * 1e6)
+                replay(count)
+                times.append((time.perf_counter() - begin) / count * 1e6)
             print(json.dumps({"us": statistics.median(times)}), flush=True)
             os._exit(0)
         print(json.dumps({"event": "begins"}), flush=True)
@@ -115,7 +117,7 @@ def run_rank(options):
                 store.set(flag, "end" if time.time() - begin > options.seconds else "go on")
             ends = store.get(flag) == b"end"
         version = ".".join(map(str, torch.cuda.nccl.version()))
-        print(json.dumps({"event": "ended", "replayed": 2 * replays, "nccl": version}), flush=True)
+        print(json.dumps({"event": "ended", "replayed": 2 * options.layers * replays, "nccl": version}), flush=True)
         sys.stdin.readline()
 
 
@@ -133,7 +135,7 @@ class Job:
         self.ranks = [subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--cases=" + case,
              "--mixes=" + json.dumps(mixes), "--exchange=" + os.path.join(self.folder.name, "store"),
-             "--gpus=%d" % options.gpus, "--seconds=%g" % options.seconds],
+             "--gpus=%d" % options.gpus, "--seconds=%g" % options.seconds, "--layers=%d" % options.layers],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for rank in range(options.gpus)]
 
     def lines(self):
@@ -247,7 +249,8 @@ def run_stops(options, case, mixes):
 
 
 def run_cost(options, case, mixes):
-    settings = {"without": {"with_plugin": False}, "counters off": {"NCCL_PULSE_WORK_COUNTERS": "off"}, "with": {}}
+    settings = {"without": {"with_plugin": False}, "with": {}, "counters off": {"NCCL_PULSE_WORK_COUNTERS": "off"},
+                "stamps off": {"NCCL_PULSE_GRAPHS": "off"}}
     for op, every in mixes:
         times = {name: [] for name in settings}
         for turn in range(options.turns):
@@ -256,7 +259,7 @@ def run_cost(options, case, mixes):
                 with Job(options, case, [(op, every)], **settings[name]) as job:
                     times[name].append(round(max(line["us"] for line in job.lines()), 2))
         middle = {name: statistics.median(each) for name, each in times.items()}
-        report(case, op, every, "%+.1f %%" % (100 * (middle["with"] / middle["without"] - 1)), "us a replay", times)
+        report(case, op, every, "%+.1f %%" % (100 * (middle["with"] / middle["without"] - 1)), "us a replay", middle, times)
 
 
 def main():
@@ -269,6 +272,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--quiet", type=float, default=120)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--layers", type=int, default=1, help="layers in a graph, two all_reduces each")
     parser.add_argument("--exchange", help=argparse.SUPPRESS)
     parser.add_argument("--mixes", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)

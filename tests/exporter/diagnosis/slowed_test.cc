@@ -47,11 +47,12 @@ class SlowedTest : public testing::Test {
   }
 
   std::vector<JobStraggler> Judge() {
-    const SnapshotSet set = job_.Set();
-    return JudgeJob(set, Diagnosis().Update(set, job_.now()), job_.now()).stragglers;
+    set_ = job_.Set();
+    return JudgeJob(set_, Diagnosis().Update(set_, job_.now()), job_.now()).stragglers;
   }
 
   SimulatedJob job_;
+  SnapshotSet set_;  // what is returned points into it
 };
 
 TEST_F(SlowedTest, TheHostWhoseRanksDoNotWaitMore) {

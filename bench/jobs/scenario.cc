@@ -450,7 +450,10 @@ Outcome OutcomeByTruth(const Scenario& scenario, const std::set<int>& named,
       if (!named.empty()) return Outcome::kWrong;
       return is_ok || is_idle ? Outcome::kRight : is_calm ? Outcome::kNothing : Outcome::kPlace;
     case Truth::kNotOk:
-      if (!named.empty() && named != scenario.culprits) return Outcome::kWrong;
+      if (!std::includes(scenario.culprits.begin(), scenario.culprits.end(), named.begin(),
+                         named.end())) {
+        return Outcome::kWrong;
+      }
       return named.empty() && is_ok ? Outcome::kNothing : Outcome::kRight;
     case Truth::kSides:
       if (named.empty() && HasOtherSide(verdict)) return Outcome::kRight;

@@ -28,7 +28,7 @@ enum class Truth : uint8_t {
   kSides,     // as kCulprits, or no rank is named and calls are reported to differ
   kNobody,    // no rank is named, and no hang is reported
   kOk,        // as kNobody, and the job's health is OK or idle
-  kNotOk,     // all culprits are named or no rank, and the job's health is not OK
+  kNotOk,     // no rank but culprits is named, and the job's health is not OK
   // The culprits are named, or no rank, and the report says that ranks are not compared, or wait for
   // each other.
   kSlowOrNotCompared,

@@ -223,7 +223,7 @@ class Examiner {
           longest_pause_ns_, static_cast<int64_t>(std::min<uint64_t>(wait.longest_ns, INT64_MAX)));
     }
     longest_pause_ns_ = std::max(longest_pause_ns_, ThresholdOf(process));
-    if (each.launches < kLeastCalls) return;
+    if (each.launches == 0) return;
     const int64_t pause_ns = ElapsedNs(last_ns, each.init_realtime_ns) /
                              static_cast<int64_t>(std::min<uint64_t>(each.launches, INT64_MAX));
     usual_pause_ns_ = std::min(usual_pause_ns_, pause_ns);

@@ -99,6 +99,18 @@ TEST(Health, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
 }
 
+// A pause between two calls was never longer than the job has run.
+TEST(Health, AJobIsIdleAfterItsFirstCall) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1});
+  job.Advance(kSecond);
+  job.Collective(kComm, "AllReduce", {0, 0}, kMs);
+  job.Advance(9 * kSecond);
+  EXPECT_EQ(Of(job).status, HealthStatus::kOk);
+  job.Advance(4 * kSecond);
+  EXPECT_EQ(Of(job).status, HealthStatus::kIdle);
+}
+
 TEST(Health, StragglersThatAreNotComparedAreSaid) {
   SimulatedJob job(2);
   job.AddCommunicator(kComm, {0, 1});

@@ -65,6 +65,18 @@ TEST(PeerWaits, ACallWithTheWrongPeerBlamesNoIdleRank) {
 }
 
 // Rank 0 waits for rank 1, which waits for rank 2.
+// A watchdog has ended rank 1, which waited for rank 0, and for which rank 2 waits in matching calls.
+TEST(PeerWaits, ThePeerOfAnEndedRankThatHadMatched) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 1, {2}, {0});
+  Exchange(&job, 2, {}, {1});
+  job.Advance(kHangAfter);
+  job.process(1).end = ProcessEnd::kLost;
+  job.process(1).end_realtime_ns = job.now();
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {0});
+}
+
 TEST(PeerWaits, TheEndOfAChain) {
   SimulatedJob job = JobOf(4);
   Exchange(&job, 0, {}, {1});

@@ -77,6 +77,7 @@ class Examiner {
     CountMissing(snapshots);
     is_of_dumps_ = !snapshots.processes.empty() && snapshots.processes.front().is_of_dump;
     rejected_ = snapshots.rejected;
+    unread_processes_ = snapshots.unread_processes;
     NoteThresholds(snapshots);
     CountNotCompared(snapshots);
     for (const CommunicatorDiagnosis& each : diagnosis) {
@@ -311,7 +312,7 @@ class Examiner {
       return HealthStatus::kIncomplete;
     }
     if (health_.communicators == 0) {
-      return IsAnyUnread(rejected_) ? HealthStatus::kIncomplete : HealthStatus::kUnused;
+      return unread_processes_ != 0 ? HealthStatus::kIncomplete : HealthStatus::kUnused;
     }
     const bool is_all_seen = unseen_ranks_ == 0 && !is_mixed_ && queued_ == 0;
     if (!is_all_seen && !has_usual_) return HealthStatus::kIncomplete;
@@ -412,7 +413,7 @@ class Examiner {
     const std::vector<std::string> missing = Missing();
     if (has_hang_ || has_usual_ || (has_straggler_ && missing.empty())) return "";
     if (health_.communicators == 0 && missing.empty()) {
-      return IsAnyUnread(rejected_) ? "No communicator is measured here."
+      return unread_processes_ != 0 ? "No communicator is measured here."
                                     : "No communicator is in use.";
     }
     if (health_.communicators != 0 && health_.blind_communicators == health_.communicators) {
@@ -449,6 +450,7 @@ class Examiner {
   std::map<IdAndNumber, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   RejectionCounts rejected_{};
+  uint64_t unread_processes_ = 0;
   bool is_mixed_ = false;
   std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
   std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs

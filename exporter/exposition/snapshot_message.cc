@@ -211,6 +211,7 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Numbers(7, top.rejected);
   fields.Messages(8, top.set->processes);
   fields.Messages(9, top.set->ended);
+  fields.Number(10, top.set->unread_processes);
 }
 
 // Safe for hostile numbers: the other side adds modulo 2^64 what this subtracts.

@@ -61,6 +61,7 @@ void SnapshotUnion::Add(SnapshotMessage message, const std::string& address, std
   for (std::size_t i = 0; i < set_.rejected.size(); ++i) {
     set_.rejected[i] += message.set.rejected[i];
   }
+  set_.unread_processes += message.set.unread_processes;
 }
 
 void SnapshotUnion::SeparateHosts() {
@@ -154,6 +155,7 @@ SnapshotSet SnapshotUnion::Take() {
   SnapshotSet set;
   set.is_of_all_nodes = true;
   set.rejected = set_.rejected;
+  set.unread_processes = set_.unread_processes;
   std::size_t kept = 0;  // in its place: a second list would be as large
   for (std::size_t begin = 0; begin < all.size();) {
     std::size_t best = begin;

@@ -173,6 +173,7 @@ class PeerTableTest : public ::testing::Test {
     SnapshotSet set;
     table().Read(&set, now_);
     rejected_ = set.rejected;
+    unread_ = set.unread_processes;
     std::vector<int> pids;
     for (const ProcessSnapshot& process : set.processes) pids.push_back(process.pid);
     return pids;
@@ -192,6 +193,10 @@ class PeerTableTest : public ::testing::Test {
     Pids();
     return rejected_[static_cast<std::size_t>(reason)];
   }
+  uint64_t Unread() {
+    Pids();
+    return unread_;
+  }
 
   PeerOptions options_;
   PeerTable::Time now_ = MonotonicNow();
@@ -202,6 +207,7 @@ class PeerTableTest : public ::testing::Test {
   std::string name_;
   SharedDescriptor listener_;
   RejectionCounts rejected_{};
+  uint64_t unread_ = 0;
 };
 
 }  // namespace nccl_pulse

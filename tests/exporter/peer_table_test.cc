@@ -3,9 +3,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <string>
 #include <vector>
@@ -84,6 +87,30 @@ TEST_F(PeerTableTest, TakesExactlyAsManyAsItSays) {
   EXPECT_THAT(Pids(), UnorderedElementsAre(1, 2, 3));
   EXPECT_THAT(clients[3]->Answers(), ElementsAre("3 processes have handed over already", "closed"));
   EXPECT_EQ(Rejected(Rejection::kNoRoom), 1u);
+}
+
+TEST_F(PeerTableTest, ARejectedProcessIsUnreadWhileItLives) {
+  options_.max_members = 1;
+  const pid_t child = fork();  // before there are connections that it would keep open
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  const std::unique_ptr<Client> first = Join(kAnna, 1, 1);
+  g_pid = child;
+  Join(kAnna, 2, 2);
+  Join(kAnna, 2, 2);  // it tries again
+  EXPECT_EQ(Unread(), 1u);
+  first->Close();
+  HandleAll();
+  const std::unique_ptr<Client> second = Join(kAnna, 2, 2);
+  EXPECT_EQ(Unread(), 0u);
+  Join(kAnna, 3, 3);
+  EXPECT_EQ(Unread(), 1u);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(Unread(), 0u);
+  EXPECT_EQ(Rejected(Rejection::kNoRoom), 3u);
 }
 
 TEST_F(PeerTableTest, AUserCannotTakeAllPlaces) {

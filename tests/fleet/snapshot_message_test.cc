@@ -133,12 +133,14 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   set.ended[0].end = ProcessEnd::kLost;
   set.ended[0].end_realtime_ns = 1760000002800000000;
   set.rejected[2] = 5;
+  set.unread_processes = 4;
   set.stands_after_ns = 3;
   const int64_t now = 1760000003000000000;
   const SnapshotMessage message = Reread(set, now);
   EXPECT_EQ(message.written_realtime_ns, now);
   EXPECT_EQ(message.hang_after_ns, kHangAfter);
   EXPECT_EQ(message.set.rejected, set.rejected);
+  EXPECT_EQ(message.set.unread_processes, 4u);
   EXPECT_EQ(message.set.stands_after_ns, 3);
   EXPECT_EQ(message.set.processes[0].hang_after_ns, 7000000000);
   EXPECT_EQ(message.set.processes[0].unmeasured_communicators, 3u);

@@ -282,10 +282,9 @@ std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
   }
   std::vector<CommunicatorView> views;
   views.reserve(by_id.size());
-  const bool is_any_unread = IsAnyUnread(snapshots.rejected);
   for (auto& [id, view] : by_id) {
     SortRanks(&view);
-    view.are_all_expected &= !is_any_unread;
+    view.are_all_expected &= snapshots.unread_processes == 0;
     views.push_back(std::move(view));
   }
   FindPipelines(&views);

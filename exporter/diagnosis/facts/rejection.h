@@ -36,13 +36,10 @@ constexpr const char* RejectionName(Rejection reason) {
 // The index is a Rejection.
 using RejectionCounts = std::array<uint64_t, kRejections>;
 
-// True if processes with the plugin may be missing on the page because of these rejections.
-inline bool IsAnyUnread(const RejectionCounts& counts) {
-  for (const Rejection reason :
-       {Rejection::kBadLayout, Rejection::kNoRoom, Rejection::kTooLarge, Rejection::kPageFull}) {
-    if (counts[static_cast<std::size_t>(reason)] != 0) return true;
-  }
-  return false;
+// True if a process with the plugin is missing on the page after this rejection.
+constexpr bool LeavesUnread(Rejection reason) {
+  return reason == Rejection::kBadLayout || reason == Rejection::kNoRoom ||
+         reason == Rejection::kTooLarge || reason == Rejection::kPageFull;
 }
 
 }  // namespace nccl_pulse

@@ -30,6 +30,8 @@ struct SnapshotSet {
   // series have their process' labels.
   std::string server_labels;
   RejectionCounts rejected{};  // since the server started
+  // Live processes with the plugin that were rejected, so that their ranks are not in `processes`.
+  uint64_t unread_processes = 0;
   // True if all endpoints of a job were asked, so that all ranks of its communicators are expected.
   bool is_of_all_nodes = false;
   // Age from which a process' data is outdated; see rank_activity.h.

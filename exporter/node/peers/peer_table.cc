@@ -222,6 +222,7 @@ void PeerTable::Welcome(Peer* peer) {
   members_changed_ = true;
   FitPage();
   if (peer->state != Peer::State::kMember) return;
+  rejections_.Forget(peer->credentials.pid);
   Send(peer->connection.get(), Message(MessageType::kWelcome));
 }
 

@@ -64,6 +64,7 @@ void PeerTable::Read(SnapshotSet* set, Time now, const ReadWish& wish) {
     (entry.is_ended ? set->ended : set->processes).push_back(std::move(entry.process));
   }
   for (int i = 0; i < kRejections; ++i) set->rejected[i] += rejections_.counts()[i];
+  set->unread_processes += rejections_.CountUnread();
 }
 
 void PeerTable::RemoveRefused(std::vector<PageEntry>* entries) {

@@ -1,5 +1,6 @@
 #include "exporter/node/peers/rejection_log.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -15,6 +16,10 @@ void RejectionLog::CountSilently(Rejection reason) { ++counts_[static_cast<std::
 void RejectionLog::Count(const Peer& peer, Rejection reason, const std::string& what) {
   const auto index = static_cast<std::size_t>(reason);
   ++counts_[index];
+  if (LeavesUnread(reason)) {
+    Forget(peer.credentials.pid);
+    if (CountUnread() < kMostUnread) unread_.push_back(ProcessIdOf(peer.credentials.pid));
+  }
   const Peer::Time now = MonotonicNow();
   if (!log_ || now < silent_until_[index]) {
     ++not_logged_[index];
@@ -28,6 +33,17 @@ void RejectionLog::Count(const Peer& peer, Rejection reason, const std::string& 
        absl::StrCat("process ", peer.credentials.pid, " of user ", peer.credentials.user, " ", what,
                     others, "; others are only counted for a minute (reason \"",
                     RejectionName(reason), "\")"));
+}
+
+void RejectionLog::Forget(pid_t pid) {
+  const auto is_it = [pid](const ProcessId& process) { return process.pid == pid; };
+  unread_.erase(std::remove_if(unread_.begin(), unread_.end(), is_it), unread_.end());
+}
+
+uint64_t RejectionLog::CountUnread() {
+  const auto is_dead = [](const ProcessId& process) { return IsDead(RunStateOf(process)); };
+  unread_.erase(std::remove_if(unread_.begin(), unread_.end(), is_dead), unread_.end());
+  return unread_.size();
 }
 
 }  // namespace nccl_pulse

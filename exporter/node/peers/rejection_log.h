@@ -1,4 +1,5 @@
-// Counts rejections by reason, and logs one warning per reason and minute.
+// Counts rejections by reason, logs one warning per reason and minute, and follows the rejected
+// processes whose measurements are missing until they end.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_PEERS_REJECTION_LOG_H_
@@ -6,11 +7,15 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "exporter/base/log_level.h"
 #include "exporter/diagnosis/facts/rejection.h"
 #include "exporter/node/peers/peer.h"
+#include "exporter/node/run_state.h"
 
 namespace nccl_pulse {
 
@@ -24,9 +29,17 @@ class RejectionLog {
   void Count(const Peer& peer, Rejection reason, const std::string& what);
   void CountSilently(Rejection reason);
   const RejectionCounts& counts() const { return counts_; }
+  // A rejected process was read after all.
+  void Forget(pid_t pid);
+  // Returns the number of live rejected processes (LeavesUnread), at most kMostUnread. A process that
+  // is not visible here counts forever.
+  uint64_t CountUnread();
 
  private:
+  static constexpr std::size_t kMostUnread = 64;
+
   const LogFunction log_;
+  std::vector<ProcessId> unread_;
   RejectionCounts counts_{};
   RejectionCounts not_logged_{};
   std::array<Peer::Time, kRejections> silent_until_{};

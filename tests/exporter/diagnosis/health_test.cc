@@ -199,9 +199,9 @@ TEST(Health, RejectedProcessesAreSaid) {
 TEST(Health, NothingIsInUseAmongProcessesThatAreRead) {
   SnapshotSet set;
   EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kUnused);
-  set.rejected[static_cast<int>(Rejection::kForeignUser)] = 1;
+  set.rejected[static_cast<int>(Rejection::kTooLarge)] = 1;  // it has ended
   EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kUnused);
-  set.rejected[static_cast<int>(Rejection::kTooLarge)] = 1;
+  set.unread_processes = 1;
   EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kIncomplete);
   EXPECT_EQ(HealthOf(set, {}, kStart).summary, "No communicator is measured here.");
 }

@@ -241,7 +241,7 @@ TEST(Waits, ARankWhoseProcessWasRejectedIsNotMissing) {
   job.Advance(kHangAfter);
   SnapshotSet set = job.Set();
   for (const bool is_rejected : {false, true}) {
-    set.rejected[static_cast<int>(Rejection::kPageFull)] = is_rejected ? 1 : 0;
+    set.unread_processes = is_rejected ? 1 : 0;
     const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
     ASSERT_THAT(verdict.roots, SizeIs(1));
     EXPECT_EQ(verdict.roots[0].verdict == HangVerdict::kRankNotSeen, !is_rejected);

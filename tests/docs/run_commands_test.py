@@ -22,7 +22,7 @@ import unittest
 from tests import running
 from tests.kit import Server, reply
 from tests.node import cluster
-from tests.node.demo_case import RANKS, Demo
+from tests.node.demo_test import RANKS, Demo
 
 JOB = "4711"
 NOT_HERE = re.compile(r"nvidia-resiliency-ext"  # a clone from elsewhere

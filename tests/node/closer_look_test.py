@@ -13,7 +13,7 @@ from tests import running
 from tests.node import cluster
 from tests.node.cluster import NodeCase, values, wait_until
 from tests.node.control_test import TABLE
-from tests.node.demo_case import RANKS, Demo
+from tests.node.demo_test import RANKS, Demo
 from tests.timeline import perfetto
 
 # So few that nearly nothing is timed where nobody asks for it.

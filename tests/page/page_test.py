@@ -153,6 +153,7 @@ class PageTest(PageCase):
         self.assertIn("Next: nvidia-smi -q -d PERFORMANCE on node-17.", shown.text("#verdict"))
         self.assertIn("waits for rank 2", shown.text("#verdict"))
         self.assertEqual(shown.evaluate("document.title"), "HANG node-17 - NCCL Pulse")
+        self.assertEqual(self.look(page(*calm, slow)).evaluate("document.title"), "SLOW node-17 - NCCL Pulse")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('tr.suspect')].map((row) => "
                                         "row.cells[0].innerText)"),
                          ["▶▶ suspect 3"])

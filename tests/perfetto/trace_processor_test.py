@@ -13,7 +13,7 @@ import unittest
 
 from tests import running
 from tests.node import cluster
-from tests.node.demo_case import Demo
+from tests.node.demo_test import Demo
 from tests.node.proof_job import Job, RANKS
 from tests.perfetto import trace_processor
 from tests.timeline import capture_trace_test, made_up, watch_test

@@ -1,6 +1,4 @@
-"""`pulse demo`: the story goes on by what is seen, names the right ranks, and ends in order.
-
-tests/page/demo_page_test.py runs these cases beside its own."""
+"""`pulse demo`: the story goes on by what is seen, names the right ranks, and ends in order."""
 
 import json
 import os
@@ -12,6 +10,7 @@ import subprocess
 import threading
 import unittest
 
+from tests import running
 from tests.node import cluster, json_fields
 
 RANKS = 4
@@ -226,3 +225,7 @@ class DemoTest(unittest.TestCase):
             status, errors = demo.wait()
             self.assertEqual(status, 5, errors)
             self.assertIn("no profiler plugin", errors)
+
+
+if __name__ == "__main__":
+    running.main(at_once=4)

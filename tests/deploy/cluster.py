@@ -15,16 +15,13 @@ DRIVER = os.path.join(RUNFILES, "bench")  # holds libcuda.so.1
 
 
 class Replay:
-    """A replay of a recorded run, over and over, at an endpoint that its processes share.
+    """A replay of a recorded run, over and over, at an endpoint that its processes share."""
 
-    listen: where, if not at a port of its own.
-    """
-
-    def __init__(self, run, speed, listen=None, **environment):
+    def __init__(self, run, speed, **environment):
         self.process = subprocess.Popen(
             [REPLAY, "--library=" + LIBRARY, "--speed=%g" % speed, "--repeat=0",
              trace_folder(run)], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=dict(os.environ, NCCL_PULSE_LISTEN=listen or "127.0.0.1:%d" % free_port(),
+            env=dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % free_port(),
                      LD_LIBRARY_PATH=DRIVER, NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND="1000000",
                      **environment))
         self.output = []

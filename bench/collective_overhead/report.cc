@@ -23,11 +23,6 @@ std::string DifferenceText(const Comparison& comparison) {
                          difference.high);
 }
 
-std::string VerdictText(const Row& row) {
-  return row.reason.empty() ? Name(row.verdict)
-                            : absl::StrCat(Name(row.verdict), " (", row.reason, ")");
-}
-
 std::string CsvField(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -42,28 +37,6 @@ std::string PlaceOf(const Row& row) {
   std::string place = PointName(row.point);
   if (row.measured == Measured::kTotal) place += " (total)";
   return absl::StrCat(place, ", ", Name(row.launch));
-}
-
-std::string TableOf(const std::vector<Row>& rows, bool twins) {
-  std::string table = absl::StrFormat(
-      "%-9s %-14s %8s %-20s %-10s %-14s %6s %5s %10s %10s  %-26s %-32s %s\n", "launch", "operation",
-      "size", "mode", "time of", twins ? "twin" : "configuration", "rounds", "pairs", "none us",
-      twins ? "twin us" : "with us", twins ? "differs by" : "slowdown", "difference", "verdict");
-  for (const Row& row : rows) {
-    if (row.twin != twins) continue;
-    const Comparison& c = row.comparison;
-    absl::StrAppendFormat(&table, "%-9s %-14s %8s %-20s %-10s %-14s %6d %5d ", Name(row.launch),
-                          Name(row.point.operation), SizeName(row.point.bytes), ModeText(row.point),
-                          Name(row.measured), row.configuration, c.rounds.size(), c.pairs);
-    if (c.pairs == 0) {
-      absl::StrAppend(&table, row.note.empty() ? "not measured" : row.note, "\n");
-      continue;
-    }
-    absl::StrAppendFormat(&table, "%10.3f %10.3f  %-26s %-32s %s%s%s\n", c.base_us, c.with_us,
-                          RatioText(c), DifferenceText(c), VerdictText(row),
-                          row.note.empty() ? "" : ": ", row.note);
-  }
-  return table;
 }
 
 }  // namespace
@@ -82,9 +55,8 @@ std::string RatioText(const Comparison& comparison) {
                          Percent(ratio.high));
 }
 
-std::string TwinTable(const std::vector<Row>& rows, const Options& options) {
-  std::string text = "Sets of processes without a plugin, against each other:\n";
-  text += TableOf(rows, true);
+std::string TwinText(const std::vector<Row>& rows, const Options& options) {
+  std::string text;
   for (const Launch launch : options.launches) {
     const TwinCount twins = CountTwins(rows, launch, options.confidence);
     absl::StrAppend(
@@ -94,8 +66,6 @@ std::string TwinTable(const std::vector<Row>& rows, const Options& options) {
   }
   return text;
 }
-
-std::string Table(const std::vector<Row>& rows) { return TableOf(rows, false); }
 
 std::string Summary(const std::vector<Row>& rows, const Options& options, const Machine& machine) {
   std::string text = absl::StrFormat(

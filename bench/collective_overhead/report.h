@@ -28,9 +28,8 @@ std::string DriverVersionText(int version);  // 13000: "13.0"
 // "+0.31 % [-0.10, +0.62]"
 std::string RatioText(const Comparison& comparison);
 
-// Compares sets without a plugin, and says whether all verdicts are valid. Printed first.
-std::string TwinTable(const std::vector<Row>& rows, const Options& options);
-std::string Table(const std::vector<Row>& rows);
+// Says of each launch whether its verdicts are valid. Printed first.
+std::string TwinText(const std::vector<Row>& rows, const Options& options);
 // Counts per configuration; names points that did not pass or were not measured.
 std::string Summary(const std::vector<Row>& rows, const Options& options, const Machine& machine);
 std::string Csv(const std::vector<Row>& rows);

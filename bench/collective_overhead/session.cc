@@ -47,7 +47,7 @@ int Session::Run() {
   sets_.Quit();
   WriteFiles();
   const std::vector<Row> rows = RowsOf(results_, options_);
-  printf("%s\n%s\n%s", TwinTable(rows, options_).c_str(), Table(rows).c_str(),
+  printf("%s\n%s\n%s", TwinText(rows, options_).c_str(), Markdown(rows, options_).c_str(),
          Summary(rows, options_, sets_.DescribeMachine()).c_str());
   if (StopRequested()) printf("Ended early on request: the table holds what was there.\n");
   fflush(stdout);

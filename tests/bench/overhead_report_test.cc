@@ -13,7 +13,6 @@ namespace nccl_pulse::overhead {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Options FourConfigurations() {
   Options options;
@@ -126,7 +125,7 @@ TEST(SuspectTest, MoreTwinsThanChanceExplainsMakeTheWholeRunSuspect) {
   rows = RowsOf(results, options);
   EXPECT_EQ(rows.back().verdict, Verdict::kSuspect);
   EXPECT_EQ(rows.back().reason, "twins differ at 3 of 10");
-  EXPECT_THAT(TwinTable(rows, options), HasSubstr("AT FAULT"));
+  EXPECT_THAT(TwinText(rows, options), HasSubstr("AT FAULT"));
   // Threads' twins say nothing of processes.
   for (PointResult& result : results) result.launch = Launch::kThreads;
   results.push_back(Result(false));
@@ -164,14 +163,13 @@ TEST(SuspectTest, WithoutATwinNothingIsJudged) {
   EXPECT_EQ(RowOf(rows, "dear").reason, "no twin to compare with");
 }
 
-TEST(TextTest, TablesAndSummarySayWhatFailed) {
+TEST(TextTest, TableAndSummarySayWhatFailed) {
   const Options options = FourConfigurations();
   const std::vector<Row> rows = RowsOf({Result(true)}, options);
-  EXPECT_THAT(Table(rows), HasSubstr("+5.00 % [+4.9"));
-  EXPECT_THAT(Table(rows), Not(HasSubstr("twin")));
-  EXPECT_THAT(TwinTable(rows, options), HasSubstr("alike"));
-  EXPECT_THAT(TwinTable(rows, options),
-              HasSubstr("processes: twins differ at 0 of 2 points; chance explains up to 1.\n"));
+  EXPECT_EQ(TwinText(rows, options),
+            "processes: twins differ at 0 of 2 points; chance explains up to 1.\n");
+  EXPECT_THAT(Markdown(rows, options), HasSubstr(", alike | "));
+  EXPECT_THAT(Markdown(rows, options), HasSubstr("+5.00 % [+4.9"));
   const std::string summary = Summary(rows, options, TwoGpus());
   EXPECT_THAT(summary, HasSubstr("2 x GPU, NCCL 2.28.9, driver for CUDA 13.0"));
   EXPECT_THAT(summary, HasSubstr("free: 2 passed, 0 failed, 0 undecided, 0 suspect, 0 not "

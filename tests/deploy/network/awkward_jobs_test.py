@@ -41,7 +41,7 @@ CULPRITS = {"ahead": 5, "away": 0, "no-id-saves": 0, "watchdog": 5, "retried": 6
 PAGED = {"watchdog", "foreign", "retried", "exits", "no-id-hangs"}
 VERDICTS = {"watchdog": "rank_not_called", "retried": "rank_not_called", "exits": "rank_not_called",
             "foreign": "no_progress"}
-SAVES_S = 60  # three checkpoints
+SAVES_S = 44  # three checkpoints
 HANG = ("NcclJobHung", "NcclJobHungLong")
 
 

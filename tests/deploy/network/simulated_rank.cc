@@ -19,7 +19,7 @@
 //   ahead      the same, of an odd rank; its host pauses once between the two
 //   retried    calls once on "dp" in vain: NCCL reports the call and no launch; then as well
 //   exits      is in exit() and does not come to its end
-//   saves      its host writes a checkpoint at every sixth step; nothing goes wrong
+//   saves      its host writes a checkpoint at every third step; nothing goes wrong
 //
 //   step, 400 ms   2 times compute, AllGather on "tp": the ranks of a node
 //                  compute, AllReduce on "dp": all ranks
@@ -57,8 +57,8 @@ constexpr uint64_t kLateNs = 200 * kMillisecondNs;
 constexpr uint64_t kAheadNs = 15 * kMillisecondNs;  // the host of its GPU
 constexpr uint64_t kLookNs = 50 * kMillisecondNs;
 constexpr uint64_t kPauseNs = 18'000 * kMillisecondNs;
-constexpr uint64_t kSaveNs = 14'000 * kMillisecondNs;
-constexpr int kStepsToSave = 6;
+constexpr uint64_t kSaveNs = 12'000 * kMillisecondNs;
+constexpr int kStepsToSave = 3;
 constexpr uint64_t kNeverNs = 3'600'000 * kMillisecondNs;
 // Nobody is late because this machine is busy.
 constexpr uint64_t kToleranceNs = 10'000 * kMillisecondNs;

@@ -78,8 +78,8 @@ struct Straggler {
   // True if it is late only because it waits in another communicator (job_stragglers.h). Not
   // named then.
   bool is_excused = false;
-  std::string lateness{};     // text without the rank's name; "" for a host
-  double window_seconds = 0;  // time to which `seconds_per_second` refers
+  std::string lateness{};      // text without the rank's name; "" for a host
+  int64_t window_seconds = 0;  // time to which `seconds_per_second` refers
 };
 
 struct LateRank {
@@ -105,7 +105,8 @@ struct CommunicatorDiagnosis {
   // Never together with a straggler.
   std::optional<LateRank> perhaps_late;
   // Share of the last `window_seconds` that its ranks wait for each other, if none is named.
-  double waited_share = 0, window_seconds = 0;
+  double waited_share = 0;
+  int64_t window_seconds = 0;
   std::vector<RankLoss> losses;  // empty if ranks cannot be compared
 };
 

@@ -455,7 +455,9 @@ class Examiner {
   std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
   std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs
   std::size_t not_compared_ = 0;
-  double waited_share_ = 0, waited_of_seconds_ = 0;  // of the communicator whose ranks wait most
+  // Of the communicator whose ranks wait most.
+  double waited_share_ = 0;
+  int64_t waited_of_seconds_ = 0;
   // Since when no rank has had work, INT64_MAX: one has; the longest pause before, and the mean pause of
   // the communicator with the most launches.
   int64_t idle_since_ns_ = 0, longest_pause_ns_ = 0, usual_pause_ns_ = INT64_MAX;

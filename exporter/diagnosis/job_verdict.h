@@ -35,7 +35,7 @@ struct JobStraggler {
   std::vector<JobRank> ranks;  // if several: all seen ranks of one host
   bool is_whole_host = false;
   double seconds_per_second = 0;  // time that the others wait, at most
-  double window_seconds = 0;      // time to which that refers; 0: since the job became slower
+  int64_t window_seconds = 0;     // time to which that refers; 0: since the job became slower
   std::string text;
   std::string lateness;  // see Straggler
 };

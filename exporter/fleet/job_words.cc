@@ -76,6 +76,10 @@ std::string Perhaps(const JobRoot& root) {
              : absl::StrCat("; nothing in flight: ", Who(root.perhaps));
 }
 
+std::string AlsoNamed(const std::vector<JobRank>& ranks) {
+  return ranks.empty() ? "" : absl::StrCat(" Also named: ", Who(ranks), ".");
+}
+
 // The roots behind the first one, by their ranks where all of them have some.
 std::string Others(const JobVerdict& verdict) {
   std::vector<JobRank> ranks;
@@ -83,7 +87,15 @@ std::string Others(const JobVerdict& verdict) {
     if (root->ranks.empty()) return absl::StrCat(" ", verdict.roots.size() - 1, " more below.");
     ranks.insert(ranks.end(), root->ranks.begin(), root->ranks.end());
   }
-  return ranks.empty() ? "" : absl::StrCat(" Also named: ", Who(ranks), ".");
+  return AlsoNamed(ranks);
+}
+
+std::string SlowWords(const std::vector<JobStraggler>& stragglers) {
+  std::vector<JobRank> others;
+  for (auto each = stragglers.begin() + 1; each != stragglers.end(); ++each) {
+    others.insert(others.end(), each->ranks.begin(), each->ranks.end());
+  }
+  return absl::StrCat("SLOW  ", StragglerSentence(stragglers.front()), AlsoNamed(others), " ");
 }
 
 std::string Unheard(const JobLook& look) {
@@ -203,12 +215,10 @@ std::string Sentence(const JobLook& look) {
     const std::string summary =
         look.health.summary.empty() ? "No hang is suspected." : look.health.summary;
     const bool is_clear = FindingOfJob(look) == JobFinding::kNone;
-    const std::string kind =
-        !is_clear                                   ? "INCOMPLETE  "
-        : look.health.status == HealthStatus::kIdle ? "IDLE  "
-        : verdict.stragglers.empty()
-            ? "OK  "
-            : absl::StrCat("SLOW  ", StragglerSentence(verdict.stragglers.front()), " ");
+    const std::string kind = !is_clear                                   ? "INCOMPLETE  "
+                             : look.health.status == HealthStatus::kIdle ? "IDLE  "
+                             : verdict.stragglers.empty()                ? "OK  "
+                                                          : SlowWords(verdict.stragglers);
     return absl::StrCat(
         kind, summary, " ", Count(verdict.processes, "process", "processes"),
         look.is_of_dumps ? "" : absl::StrCat(" on ", Count(look.heard, "endpoint", "endpoints")),

@@ -138,8 +138,9 @@ class TimelineDrawer {
         }
         const Json& straggler = At(each, "straggler");
         if (straggler.is_object() && time_ns != 0) {
-          TraceEvent event{
-              absl::StrCat("STRAGGLER rank ", NumberAt(straggler, "rank", -1), ": ", name)};
+          std::vector<std::string> ranks;
+          for (const Json& rank : At(straggler, "ranks")) ranks.push_back(rank.dump());
+          TraceEvent event{absl::StrCat("STRAGGLER rank ", absl::StrJoin(ranks, ", "), ": ", name)};
           event.notes = {{"text", TextAt(straggler, "text")}, {"comm", comm}};
           marks.push_back({time_ns, std::move(event)});
         }

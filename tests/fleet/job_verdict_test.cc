@@ -92,6 +92,24 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
   EXPECT_THAT(root.text, HasSubstr("Rank 1 (node-b, pid 101, GPU 1)"));
 }
 
+TEST(JobVerdict, TheSentenceNamesEachStraggler) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kData, {0, 1, 2, 3});
+  for (int i = 0; i < 200; ++i) {
+    std::vector<int64_t> arrivals(4);
+    arrivals[i % 2 == 0 ? 1 : 3] = 2 * kMs;
+    job.Collective(kData, "AllReduce", arrivals, kMs);
+    job.Advance(7 * kMs);
+  }
+  JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}}), job.now());
+  look.heard = look.endpoints = 1;
+  const std::string sentence = JobSentence(look);
+  EXPECT_THAT(sentence, HasSubstr("SLOW  global rank "));
+  for (const char* rank : {"global rank 1 (", "global rank 3 ("}) {
+    EXPECT_THAT(sentence, HasSubstr(rank));
+  }
+}
+
 // Pid 1 of the host is its init: what to do first must not name that one.
 TEST(JobVerdict, APidIsTheOneThatCountsThere) {
   const auto sentence_of = [](uint32_t pid_namespace, int32_t seen_pid, uint32_t seen_in) {

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "exporter/base/json_field.h"
@@ -207,9 +208,11 @@ class TableMaker {
       if (!At(comm, "hang").is_null()) Hang(comm, At(comm, "hang"));
       const Json& straggler = At(comm, "straggler");
       if (straggler.is_null()) continue;
+      std::vector<std::string> late;
+      for (const Json& rank : List(At(straggler, "ranks"))) late.push_back(Text(rank));
       Finding("SLOW", kYellow, straggler,
-              absl::StrCat("Communicator ", CommunicatorName(comm), " waits for rank ",
-                           Text(At(straggler, "rank")), "."));
+              absl::StrCat("Communicator ", CommunicatorName(comm), " waits for ",
+                           late.size() == 1 ? "rank " : "ranks ", absl::StrJoin(late, ", "), "."));
     }
   }
 
@@ -277,7 +280,7 @@ class TableMaker {
     const Json& number = At(rank, "rank");
     const bool suspect = Contains(At(hang, "suspects"), number);
     const bool waits = Contains(At(hang, "waiting"), number);
-    const bool late = !straggler.is_null() && At(straggler, "rank") == number;
+    const bool late = Contains(At(straggler, "ranks"), number);
     const bool usual = At(hang, "usual") == true;
     const char* color = suspect && !usual ? kRed : suspect || waits || late ? kYellow : "";
     const std::string state = Text(At(rank, "state_word"));

@@ -36,7 +36,8 @@ enum class Excuse {
 
 struct Late {
   JobRank rank;
-  double seconds_per_second = 0, window_seconds = 0;
+  double seconds_per_second = 0;
+  int64_t window_seconds = 0;
   std::string text, lateness;  // as in Straggler
   bool is_alone = false;       // the text is of it alone
   int communicators = 0;       // in which it is late

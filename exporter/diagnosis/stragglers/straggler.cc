@@ -12,6 +12,7 @@ namespace nccl_pulse {
 namespace {
 
 constexpr double kSecond = 1e9;
+constexpr int64_t kSecondNs = 1000000000;
 // Ranks came together with the last one if they came before it by at most this part of the others'
 // wait. Ranks that have waited for each other elsewhere do.
 constexpr double kTogether = 0.1;
@@ -23,14 +24,6 @@ double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSna
   const uint64_t calls = CallsOfKind(communicator, kind);
   if (rounds == 0 || calls == 0) return 0;
   return std::max(1.0, static_cast<double>(calls) / static_cast<double>(rounds));
-}
-
-// Returns the mean of exp(-age / window) between two ages.
-double MeanFade(int64_t from_ns, int64_t until_ns, double window_seconds) {
-  const double from = std::max<double>(static_cast<double>(from_ns), 0) / kSecond / window_seconds;
-  const double until = static_cast<double>(until_ns) / kSecond / window_seconds;
-  if (until - from < 1e-6) return std::exp(-from);
-  return (std::exp(-from) - std::exp(-until)) / (until - from);
 }
 
 // Returns -1 where calls are numbered across sizes: ranks may have parts of different sizes in an
@@ -96,8 +89,8 @@ struct StragglerState::Match {
 };
 
 void StragglerState::Window::Fade(double fade) {
-  for (double* each : {&observed, &seconds, &matched, &loss, &late, &square, &waits, &host_square,
-                       &hosts, &rounds}) {
+  for (double* each :
+       {&observed, &matched, &loss, &late, &square, &waits, &host_square, &hosts, &rounds}) {
     *each *= fade;
   }
 }
@@ -126,26 +119,32 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
   Weigh(*ranks.front()->communicator, seen, &matches);
   const double interval = Interval(now_realtime_ns, is_new, matches);
+  if (updated_realtime_ns_ == 0) {
+    window_begin_ns_ = now_realtime_ns;
+    for (const Match& match : matches) {
+      window_begin_ns_ = std::min(window_begin_ns_, match.first_end_ns);
+    }
+  }
   updated_realtime_ns_ = now_realtime_ns;
-  const double window_seconds = is_new
-                                    ? WindowSeconds(interval, static_cast<double>(matches.size()))
-                                    : WindowSeconds(window_.observed, window_.matched);
-  const double fade = std::exp(-interval / window_seconds);
+  window_length_ = is_new ? WindowSeconds(interval, static_cast<double>(matches.size()))
+                          : WindowSeconds(window_.observed, window_.matched);
+  const int64_t length_ns = static_cast<int64_t>(window_length_) * kSecondNs;
+  window_begin_ns_ =
+      std::max(window_begin_ns_, (now_realtime_ns - length_ns) / kSecondNs * kSecondNs);
+  const double fade = std::exp(-interval / window_length_);
   window_.Fade(fade);
   window_.observed += interval;
-  window_.seconds += window_seconds * (1 - fade);
   window_.matched += static_cast<double>(matches.size());
   window_.waits += static_cast<double>(matches.size() * ranks.size());
   window_.hosts += static_cast<double>(matches.size() * hosts.size());
   for (auto& [rank, of] : ranks_) {
     of.before_seconds = of.total_seconds;
-    for (double* each :
-         {&of.window_seconds, &of.late_calls, &of.late_rounds, &of.late_seconds, &of.waited}) {
+    for (double* each : {&of.late_calls, &of.late_rounds, &of.late_seconds, &of.waited}) {
       *each *= fade;
     }
   }
   const double shrink = AddLosses(ranks, matches, interval);
-  Attribute(ranks, shrink, window_seconds, &matches);
+  Attribute(ranks, shrink, now_realtime_ns, &matches);
 }
 
 std::vector<StragglerState::Entry> StragglerState::NewCalls(
@@ -341,7 +340,7 @@ double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,
 }
 
 void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double shrink,
-                               double window_seconds, std::vector<Match>* matches) {
+                               int64_t now_realtime_ns, std::vector<Match>* matches) {
   const double late_from = window_.matched > 0
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,
                                           kMinPartOfMean * window_.loss / window_.matched)
@@ -353,7 +352,6 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
     if (match.loss >= late_from) late_ends_ns.push_back(match.end_ns);
   }
   const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
-  const int64_t newest_ns = matches->empty() ? 0 : matches->back().end_ns;
   auto of_round = rounds.begin();
   for (const Match& match : *matches) {
     ++matches_;
@@ -364,13 +362,11 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
     window_.rounds += round;
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * match.calls * shrink * part;
-    const double faded_seconds =
-        seconds * MeanFade(ElapsedNs(newest_ns, match.end_ns), ElapsedNs(newest_ns, match.from_ns),
-                           window_seconds);
+    const int64_t until_ns = std::min(match.end_ns, now_realtime_ns);
     for (const std::size_t last : match.last) {
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;
-      of.window_seconds += faded_seconds;
+      AddLost(match.calls > 1 ? match.from_ns : until_ns, until_ns, seconds, &of);
       of.late_rounds += round * part;
       if (!is_late) continue;
       of.late_calls += part;
@@ -378,6 +374,25 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
       of.matches_at_late = matches_;
       of.last_late_end_ns = match.end_ns;
     }
+  }
+  for (auto& [rank, of] : ranks_) {
+    of.lost_in.erase(of.lost_in.begin(), of.lost_in.lower_bound(window_begin_ns_ / kSecondNs));
+    of.window_seconds = 0;
+    for (const auto& [second, seconds] : of.lost_in) of.window_seconds += seconds;
+  }
+}
+
+void StragglerState::AddLost(int64_t from_ns, int64_t until_ns, double seconds, OfRank* of) const {
+  if (from_ns >= until_ns) {
+    of->lost_in[until_ns / kSecondNs] += seconds;
+    return;
+  }
+  const double each_ns = seconds / static_cast<double>(ElapsedNs(until_ns, from_ns));
+  for (int64_t begin_ns = std::max(from_ns, window_begin_ns_); begin_ns < until_ns;) {
+    const int64_t second = begin_ns / kSecondNs;
+    const int64_t end_ns = std::min(until_ns, (second + 1) * kSecondNs);
+    of->lost_in[second] += static_cast<double>(end_ns - begin_ns) * each_ns;
+    begin_ns = end_ns;
   }
 }
 

@@ -23,8 +23,8 @@
 // (metrics/agreed_call.h). Without the latter, endpoints that are polled one after the other would
 // have no common call if calls are frequent.
 //
-// Reported shares fade with the age of the calls, so that a first poll gives nearly the same share as a
-// long series of polls.
+// The share that ranks wait is their loss in the window's seconds, of which a first poll knows as many
+// as a long series of polls does.
 //
 // A rank is a straggler if, over the last half minute, all of this holds:
 //   - its peers wait for it more than kMinLoss of the time;
@@ -145,8 +145,8 @@ class StragglerState {
   std::optional<LateRank> FindPerhaps(const CommunicatorView& view) const;
   // Returns what share of the window the ranks wait for each other; 0: too few calls are known.
   double WaitedShare() const;
-  // Returns how much of the window has been seen.
-  double SeenSeconds() const;
+  // Returns how much of the window has been seen, in whole seconds: at least one.
+  int64_t SeenSeconds() const;
   std::vector<RankLoss> Losses(const CommunicatorView& view) const;
   // Removes the rank's losses since the previous update, because another rank has caused them.
   void Forgive(int32_t rank);
@@ -160,9 +160,11 @@ class StragglerState {
     bool has_last = false;
   };
   struct OfRank {
-    double total_seconds = 0;      // ever
-    double before_seconds = 0;     // the same at the update before
-    double window_seconds = 0;     // as the window counts, like what follows
+    double total_seconds = 0;   // ever
+    double before_seconds = 0;  // the same at the update before
+    double window_seconds = 0;  // in the window
+    // Seconds lost in each second (Unix time) of the window.
+    std::map<int64_t, double> lost_in{};
     double late_calls = 0;         // into which it came last by more than kMinLateNs
     double late_rounds = 0;        // the job's rounds in whose late calls it came last
     double late_seconds = 0;       // what these calls lost, not scaled
@@ -175,7 +177,6 @@ class StragglerState {
   // Sums over recent calls; older calls count less.
   struct Window {
     double observed = 0;  // seconds
-    double seconds = 0;   // that `window_seconds` are out of
     double matched = 0;   // calls
     double loss = 0;      // seconds, not scaled; no call adds more than kMostMeans
     double late = 0;      // matched calls into which a rank came late
@@ -220,8 +221,12 @@ class StragglerState {
   double AddLosses(const std::vector<const RankView*>& ranks, const std::vector<Match>& matches,
                    double interval);
   // Adds each loss to the ranks that came last.
-  void Attribute(const std::vector<const RankView*>& ranks, double shrink, double window_seconds,
+  void Attribute(const std::vector<const RankView*>& ranks, double shrink, int64_t now_realtime_ns,
                  std::vector<Match>* matches);
+  // Adds a loss to the seconds of the window between two times.
+  void AddLost(int64_t from_ns, int64_t until_ns, double seconds, OfRank* of) const;
+  // Returns the seconds from the window's begin to the last update.
+  double SecondsOfWindow() const;
   double WindowSeconds(double observed, double matched) const;
   // True if a late rank has since been on time.
   bool IsInTimeAgain(const OfRank& of) const;
@@ -261,10 +266,12 @@ class StragglerState {
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;
   Window window_;
-  double mean_loss_ = 0;      // seconds for a call, in the last window with enough calls
-  uint64_t rounds_ = 0;       // of the first rank's process, since its start
-  double round_ns_ = 0;       // duration of a round; 0: not known
-  int64_t last_late_ns_ = 0;  // when the last late call ended
+  int64_t window_begin_ns_ = 0;  // of the losses
+  double window_length_ = 0;     // seconds
+  double mean_loss_ = 0;         // seconds for a call, in the last window with enough calls
+  uint64_t rounds_ = 0;          // of the first rank's process, since its start
+  double round_ns_ = 0;          // duration of a round; 0: not known
+  int64_t last_late_ns_ = 0;     // when the last late call ended
 };
 
 }  // namespace nccl_pulse

@@ -61,7 +61,7 @@ double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& 
 }  // namespace
 
 std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_.seconds <= 0 || window_.matched < kMinMatched ||
+  if (view.spans_pipeline || SecondsOfWindow() <= 0 || window_.matched < kMinMatched ||
       window_.late < kMinLate || window_.rounds <= 0) {
     return std::nullopt;
   }
@@ -144,10 +144,10 @@ std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& can
   for (const auto& [index, seconds] : seconds_of) {
     these.push_back(index);
     straggler.ranks.push_back(ranks[index]->rank());
-    straggler.parts.push_back(seconds / window_.seconds);
+    straggler.parts.push_back(seconds / SecondsOfWindow());
   }
   straggler.rank = straggler.ranks.front();
-  straggler.seconds_per_second = sum.window_seconds / window_.seconds;
+  straggler.seconds_per_second = sum.window_seconds / SecondsOfWindow();
   straggler.window_seconds = SeenSeconds();
   straggler.late_share = sum.late_rounds / window_.rounds;
   straggler.matched_calls = static_cast<uint64_t>(window_.matched);
@@ -291,15 +291,19 @@ double StragglerState::Rounds(const CommunicatorView& view) const {
   return are_known ? window_.rounds : window_.rounds / kExchangesOfRound;
 }
 
-double StragglerState::SeenSeconds() const {
-  return std::min(window_.observed, WindowSeconds(window_.observed, window_.matched));
+double StragglerState::SecondsOfWindow() const {
+  return static_cast<double>(ElapsedNs(updated_realtime_ns_, window_begin_ns_)) / kSecond;
+}
+
+int64_t StragglerState::SeenSeconds() const {
+  return std::max<int64_t>(1, std::llround(std::min(SecondsOfWindow(), window_length_)));
 }
 
 double StragglerState::WaitedShare() const {
-  if (window_.matched < kMinMatched || window_.late < kMinLate || window_.seconds <= 0) return 0;
+  if (window_.matched < kMinMatched || window_.late < kMinLate || SecondsOfWindow() <= 0) return 0;
   double seconds = 0;
   for (const auto& [rank, of] : ranks_) seconds += of.window_seconds;
-  return seconds / window_.seconds;
+  return seconds / SecondsOfWindow();
 }
 
 std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view) const {
@@ -313,7 +317,8 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
   };
   std::map<std::string, Late> of_hosts;
   const auto is_mostly = [this](const Late& late) {
-    return late.calls >= kMinLateShare * window_.late && late.seconds > kMinLoss * window_.seconds;
+    return late.calls >= kMinLateShare * window_.late &&
+           late.seconds > kMinLoss * SecondsOfWindow();
   };
   bool is_any = false;
   LateRank perhaps;
@@ -325,7 +330,8 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
     Late& of_host = of_hosts[rank->process->hostname];
     of_host.calls += of.late_calls;
     of_host.seconds += of.window_seconds;
-    const double seconds_per_second = window_.seconds > 0 ? of.window_seconds / window_.seconds : 0;
+    const double seconds_per_second =
+        SecondsOfWindow() > 0 ? of.window_seconds / SecondsOfWindow() : 0;
     if (seconds_per_second > perhaps.seconds_per_second) {
       perhaps = {rank->rank(), seconds_per_second};
     }

@@ -18,9 +18,9 @@ std::string ShareWords(double share) {
   return absl::StrFormat("%.*f %%", share < 0.0995 ? 1 : 0, share * 100);
 }
 
-std::string ShareWords(double share, double window_seconds) {
-  const auto seconds = std::max<int64_t>(std::llround(window_seconds), 1);
-  return absl::StrCat(ShareWords(share), " of the last ", DurationWords(seconds * 1000000000));
+std::string ShareWords(double share, int64_t window_seconds) {
+  return absl::StrCat(ShareWords(share), " of the last ",
+                      DurationWords(window_seconds * 1000000000));
 }
 
 std::string SecondsWords(double seconds) {

@@ -16,7 +16,7 @@ namespace nccl_pulse {
 std::string DurationWords(int64_t ns);  // to the second: "43 s", "9 min", "2 h 5 min"
 std::string ShareWords(double share);   // "0.3 %", "32 %"
 // Returns a share of a moving window: "32 % of the last 20 s".
-std::string ShareWords(double share, double window_seconds);
+std::string ShareWords(double share, int64_t window_seconds);
 std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min 3 s"
 
 // Returns one line per row, in aligned columns. Cuts lines at `width`; 0: unlimited.

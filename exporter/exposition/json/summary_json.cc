@@ -61,17 +61,17 @@ std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now
 std::vector<Json> Late(const DiagnosisResult& diagnosis) {
   std::vector<std::pair<double, Json>> found;
   for (const CommunicatorDiagnosis& each : diagnosis) {
-    const auto add = [&](int32_t rank, double seconds) {
+    const auto add = [&](const std::vector<int32_t>& ranks, double seconds) {
       found.emplace_back(
           -seconds,
           Json{{"communicator", CommunicatorText(each.comm_id)},
-               {"rank", rank},
+               {"ranks", ranks},
                {"seconds_per_second", SecondsToMillisecond(static_cast<int64_t>(seconds * 1e9))}});
     };
     if (each.straggler) {
-      add(each.straggler->rank, each.straggler->seconds_per_second);
+      add(each.straggler->ranks, each.straggler->seconds_per_second);
     } else if (each.perhaps_late) {
-      add(each.perhaps_late->rank, each.perhaps_late->seconds_per_second);
+      add({each.perhaps_late->rank}, each.perhaps_late->seconds_per_second);
     }
   }
   std::stable_sort(found.begin(), found.end(),

@@ -5,7 +5,7 @@
 //   {"time": 1760000012.5, "health": "hang", "processes": 8,
 //    "stands": [{"communicator": "00ab12cd34ef5678", "since": 1760000001.2, "hang_after": 10,
 //                "verdict": "no_progress", "usual": false}],
-//    "late": [{"communicator": "00ab12cd34ef5678", "rank": 3, "seconds_per_second": 0.12}],
+//    "late": [{"communicator": "00ab12cd34ef5678", "ranks": [3], "seconds_per_second": 0.12}],
 //    "jobs": [{"job_id": "4711", "workload": "llama", "processes": 8}],
 //    "communicators": ["34ef5678"], "left_out": 0}
 //

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bench/collective_overhead/options.h"
-#include "bench/collective_overhead/rows.h"
+#include "bench/collective_overhead/samples.h"
 #include "bench/collective_overhead/schedule.h"
 #include "bench/collective_overhead/sets.h"
 

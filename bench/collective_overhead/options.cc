@@ -55,13 +55,9 @@ How long
   --sample-ms=T     length of one timing (default 20)
   --settle-seconds=S  of each round, after the start: what a plugin does in the first seconds of a
                     process (NCCL Pulse proves NCCL's counter) is run and not measured (default 0)
-Verdicts: a point passes when the slowdown's interval lies below the larger limit, fails when it
-lies above both, and is suspect when twins differ or the plugin makes NCCL faster
-  --relative-limit=PERCENT     (default 1)
-  --absolute-limit-us=US       (default 0.25)
-  --confidence=SHARE           of the intervals (default 0.95)
-Output: a table on stdout, progress on stderr, and files, written anew after every point
-  --csv=FILE --markdown=FILE
+Output: progress on stderr, and samples, written anew after every round. overhead_report.py prints
+the tables and verdicts
+  --samples=FILE    (default overhead.jsonl)
 Rarely needed
   --nccl=FILE       libnccl.so.2 to use (default: as the dynamic linker finds it)
   --graph-ops=N     operations per captured graph (default 10)
@@ -168,7 +164,6 @@ Error AddTwin(std::vector<Configuration>* configurations) {
 std::string ParseOptions(const std::vector<std::string>& arguments, Options* options) {
   options->sizes = *ParseSizes("64:256M:8");
   options->configurations = {{"none", "none", {}}};
-  double relative_percent = options->criterion.relative * 100;
   int gpus = 0;
   const auto into = [](std::string* target) {
     return [target](const std::string& text) -> Error {
@@ -224,13 +219,9 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
       {"sample-ms", number(&options->sample_ms, 0.1, 1e4)},
       {"graph-ops", number(&options->graph_operations, 1, 10000)},
       {"layers", number(&options->layers, 1, 10000)},
-      {"relative-limit", number(&relative_percent, 0.0, 1000.0)},
-      {"absolute-limit-us", number(&options->criterion.absolute_us, 0.0, 1e6)},
-      {"confidence", number(&options->confidence, 0.5, 0.9999)},
       {"nccl", into(&options->nccl)},
       {"hang-seconds", number(&options->hang_seconds, 0.1, 1e5)},
-      {"csv", into(&options->csv)},
-      {"markdown", into(&options->markdown)},
+      {"samples", into(&options->samples)},
   };
 
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -253,7 +244,6 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
     if (!error.empty()) return absl::StrCat("--", name, ": ", error);
   }
 
-  options->criterion.relative = relative_percent / 100;
   if (gpus > 0) {
     if (!options->devices.empty()) return "--gpus and --devices exclude each other";
     for (int device = 0; device < gpus; ++device) options->devices.push_back(device);

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "bench/collective_overhead/points.h"
-#include "bench/collective_overhead/statistics.h"
 
 namespace nccl_pulse::overhead {
 
@@ -44,12 +43,9 @@ struct Options {
   int graph_operations = 10;
   int layers = 64;
 
-  Criterion criterion;
-  double confidence = 0.95;
-
   std::string nccl = "libnccl.so.2";
   double hang_seconds = 60;
-  std::string csv, markdown;
+  std::string samples = "overhead.jsonl";
   bool help = false;
 };
 

@@ -1,7 +1,7 @@
 // MakePlan decides how many rounds there is time for.
 //
 // A round starts all processes anew, which takes seconds, and then measures every point. More
-// rounds make narrower intervals (statistics.h). So it plans as many as fit with three blocks for
+// rounds make narrower intervals (overhead_report.py). So it plans as many as fit with three blocks for
 // each point, while starting takes at most a third of the time. If fewer than five rounds fit, it
 // shortens the samples instead.
 //

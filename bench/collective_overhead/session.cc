@@ -5,9 +5,6 @@
 #include <cstdio>
 #include <limits>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-
 namespace nccl_pulse::overhead {
 namespace {
 
@@ -45,11 +42,10 @@ int Session::Run() {
     error = RunLaunch(i, now + (end_seconds - now) / static_cast<double>(launches - i));
   }
   sets_.Quit();
-  WriteFiles();
-  const std::vector<Row> rows = RowsOf(results_, options_);
-  printf("%s\n%s\n%s", TwinText(rows, options_).c_str(), Markdown(rows, options_).c_str(),
-         Summary(rows, options_, sets_.DescribeMachine()).c_str());
-  if (StopRequested()) printf("Ended early on request: the table holds what was there.\n");
+  Write();
+  printf("%sThe samples are in %s. overhead_report.py %s prints the tables and verdicts.\n",
+         StopRequested() ? "Ended early on request. " : "", options_.samples.c_str(),
+         options_.samples.c_str());
   fflush(stdout);
   if (!error.empty()) {
     fprintf(stderr, "%s\n", error.c_str());
@@ -98,7 +94,7 @@ Error Session::RunLaunch(std::size_t launch, double end_seconds) {
     const double quit_begin = NowSeconds();
     sets_.Quit();
     quit_seconds = NowSeconds() - quit_begin;
-    WriteFiles();
+    Write();
   }
   return {};
 }
@@ -192,29 +188,15 @@ void Session::MeasurePoint(std::size_t index, int round, int pairs, double deadl
 
 void Session::Progress(std::size_t index, int round) const {
   const PointResult& result = results_[index];
-  double base_us = 0;
-  std::string line;
-  for (const Row& row : RowsOf(result, options_)) {
-    if (row.comparison.pairs == 0) continue;
-    if (base_us == 0) base_us = row.comparison.base_us;
-    absl::StrAppend(&line, "; ", row.configuration,
-                    row.measured == Measured::kTotal ? " total " : " ", RatioText(row.comparison));
-  }
-  fprintf(stderr, "[%zu/%zu, %.0f s] round %d, %s, %s: %.2f us, %zu pairs%s\n", index + 1,
-          results_.size(), NowSeconds() - begin_seconds_, round + 1,
-          PointName(result.point).c_str(), Name(result.launch), base_us, result.blocks.size(),
-          line.c_str());
+  fprintf(stderr, "[%zu/%zu, %.0f s] round %d, %s, %s: %zu pairs\n", index + 1, results_.size(),
+          NowSeconds() - begin_seconds_, round + 1, PointName(result.point).c_str(),
+          Name(result.launch), result.blocks.size());
 }
 
-void Session::WriteFiles() const {
-  const auto write = [](const std::string& path, const std::string& text) {
-    if (path.empty()) return;
-    const std::string error = WriteFile(path, text);
-    if (!error.empty()) fprintf(stderr, "%s\n", error.c_str());
-  };
-  const std::vector<Row> rows = RowsOf(results_, options_);
-  write(options_.csv, Csv(rows));
-  write(options_.markdown, Markdown(rows, options_));
+void Session::Write() const {
+  const std::string error =
+      WriteSamples(options_.samples, options_, sets_.DescribeMachine(), results_);
+  if (!error.empty()) fprintf(stderr, "%s\n", error.c_str());
 }
 
 }  // namespace nccl_pulse::overhead

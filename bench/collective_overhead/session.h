@@ -1,8 +1,8 @@
 // Session schedules the whole measurement: which set runs what, and when.
 //
 // Each round (plan.h) starts all processes anew and measures every point. Time is divided equally
-// among rounds and among points. Intervals are computed once, at the end: extending unfavorable
-// measurements would falsify the confidence.
+// among rounds and among points. Nothing depends on what was measured: extending unfavorable
+// measurements would falsify the intervals of overhead_report.py.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_SESSION_H_
 #define BENCH_COLLECTIVE_OVERHEAD_SESSION_H_
 
@@ -13,8 +13,7 @@
 #include "bench/collective_overhead/load.h"
 #include "bench/collective_overhead/options.h"
 #include "bench/collective_overhead/plan.h"
-#include "bench/collective_overhead/report.h"
-#include "bench/collective_overhead/rows.h"
+#include "bench/collective_overhead/samples.h"
 #include "bench/collective_overhead/schedule.h"
 #include "bench/collective_overhead/sets.h"
 
@@ -46,7 +45,7 @@ class Session {
   void NoteDropped(PointResult* result) const;
 
   void Progress(std::size_t index, int round) const;
-  void WriteFiles() const;
+  void Write() const;
 
   const Options& options_;
   const double begin_seconds_;

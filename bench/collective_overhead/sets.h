@@ -14,7 +14,7 @@
 
 #include "bench/collective_overhead/group.h"
 #include "bench/collective_overhead/options.h"
-#include "bench/collective_overhead/report.h"
+#include "bench/collective_overhead/samples.h"
 #include "bench/collective_overhead/schedule.h"
 
 namespace nccl_pulse::overhead {

@@ -1,4 +1,4 @@
-"""bench/collective_overhead from start to table, on simulated GPUs in simulated time.
+"""bench/collective_overhead and overhead_report.py from start to table, on simulated GPUs in simulated time.
 
 The simulated NCCL slows operations by FAKE_TAX when a plugin asks for KernelCh, so the empty
 plugin with two masks is a plugin that costs nothing and one that costs what the test says. Its
@@ -10,11 +10,13 @@ import csv
 import os
 import signal
 import subprocess
+import sys
 import unittest
 
 from tests import running
 
 PROGRAM = os.path.abspath("bench/collective_overhead/collective_overhead")
+REPORT = os.path.abspath("bench/collective_overhead/overhead_report.py")
 EMPTY = os.path.abspath("bench/libempty_plugin.so")
 FAKE = os.path.abspath("tests/bench/fake/libfake_gpu.so")
 
@@ -48,18 +50,19 @@ class CollectiveOverheadTest(unittest.TestCase):
 
   def start(self, *arguments):
     return subprocess.Popen(
-        [PROGRAM, "--nccl=" + FAKE, "--gpus=2", "--sample-ms=1",
-         "--csv=%s/csv" % self.folder,
-         "--markdown=%s/markdown" % self.folder] + list(arguments),
+        [PROGRAM, "--nccl=" + FAKE, "--gpus=2", "--sample-ms=1", "--samples=%s/samples" % self.folder] + list(arguments),
         env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
   def measure(self, *arguments):
     process = self.start(*arguments)
-    self.out, self.err = process.communicate(timeout=120)
+    out, self.err = process.communicate(timeout=120)
     self.assertEqual(process.returncode, 0, self.err)
+    self.assertIn("overhead_report.py %s/samples prints the tables" % self.folder, out)
     return self.rows()
 
   def rows(self):
+    self.out = subprocess.run([sys.executable, REPORT, "--csv=%s/csv" % self.folder, self.folder + "/samples"],
+                              stdout=subprocess.PIPE, text=True, check=True).stdout
     with open(self.folder + "/csv", newline="") as file:
       return list(csv.DictReader(file))
 
@@ -91,9 +94,7 @@ class CollectiveOverheadTest(unittest.TestCase):
     # What the measurement is worth comes before what it found.
     self.assertLess(self.out.index("twins differ"), self.out.index("FAIL"))
     self.assertRegex(self.err, r"\[72/72, .* round 5,")
-
-    with open(self.folder + "/markdown") as file:
-      self.assertEqual(len(file.readlines()), 2 + 6 * 2 * 3 * 3)
+    self.assertEqual(self.out.count("\n| "), 1 + 6 * 2 * 3 * 3)
 
   def test_times_are_those_of_an_operation(self):
     rows = self.measure(FREE, "--sizes=64K", "--pairs=10", "--compute=without")

@@ -45,7 +45,6 @@ TEST(OptionsTest, DefaultsAreTheWholeGrid) {
   EXPECT_EQ(options.configurations[0].plugin, "none");
   EXPECT_EQ(options.seconds, 300);
   EXPECT_EQ(options.rounds, 0);
-  EXPECT_EQ(options.criterion.relative, 0.01);
 }
 
 TEST(OptionsTest, TwoSetsWithoutAPluginAreAlwaysThere) {
@@ -106,14 +105,12 @@ TEST(OptionsTest, Everything) {
   Options options;
   ASSERT_EQ(ParseOptions({kSome, "--gpus=4", "--ops=all", "--sizes=8,1G", "--modes=graph",
                           "--compute=with", "--launch=threads,processes", "--pairs=40",
-                          "--rounds=4", "--relative-limit=2.5", "--absolute-limit-us=0",
-                          "--confidence=0.99", "--csv=a", "--markdown=c", "--nccl=/x/libnccl.so.2"},
+                          "--rounds=4", "--samples=a", "--nccl=/x/libnccl.so.2"},
                          &options),
             "");
   EXPECT_THAT(options.devices, ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(options.operations.size(), 6u);
   EXPECT_EQ(options.seconds, 0);  // as many as asked for, however long
-  EXPECT_DOUBLE_EQ(options.criterion.relative, 0.025);
   EXPECT_EQ(Points(options).size(), 12u);
 }
 
@@ -131,7 +128,6 @@ TEST(OptionsTest, ErrorsNameTheArgument) {
   EXPECT_THAT(ErrorOf({kSome, "--sizes=10"}), HasSubstr("multiple of 4"));
   EXPECT_THAT(ErrorOf({kSome, "--pairs=0"}), HasSubstr("--pairs"));
   EXPECT_THAT(ErrorOf({kSome, "--pairs=2", "--rounds=3"}), HasSubstr("--rounds"));
-  EXPECT_THAT(ErrorOf({kSome, "--confidence=95"}), HasSubstr("--confidence"));
   EXPECT_THAT(ErrorOf({kSome, "--gpus=2", "--devices=0,1"}), HasSubstr("exclude"));
   EXPECT_THAT(ErrorOf({kSome, "--devices=0,0", "--launch=threads"}), HasSubstr("GPU each"));
   EXPECT_THAT(ErrorOf({kSome, "--seconds"}), HasSubstr("needs a value"));

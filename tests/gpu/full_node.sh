@@ -8,6 +8,7 @@
 #
 # BINARIES holds what inject.sh and prove.sh need, and for `cost`:
 #   BINARIES/collective_overhead            //bench:collective_overhead
+#   BINARIES/overhead_report.py             bench/collective_overhead/overhead_report.py
 #   BINARIES/libfloor_plugin.so             //bench:libfloor_plugin.so
 # The folder of this script must be whole. FULL_NODE_GPUS: how many GPUs, else all;
 # FULL_NODE_SECONDS: of each measurement of collective_overhead, 130.
@@ -80,8 +81,9 @@ cost() {
       --config="pulse:${work}/libnccl-profiler-pulse.so" \
       --config="kernel:${work}/libnccl-profiler-pulse.so,NCCL_PULSE_TIMING=kernel" \
       --config="floor:${work}/libfloor_plugin.so" --sizes=64,64K,1M,16M --compute=without \
-      --seconds="${FULL_NODE_SECONDS:-130}" --markdown="${OUTPUT}/${PART}/overhead-${launch}.md" \
-      --csv="${OUTPUT}/${PART}/overhead-${launch}.csv"
+      --seconds="${FULL_NODE_SECONDS:-130}" --samples="${OUTPUT}/${PART}/overhead-${launch}.jsonl"
+    step "verdicts-${launch}" python3 "${BINARIES}/overhead_report.py" \
+      --csv="${OUTPUT}/${PART}/overhead-${launch}.csv" "${OUTPUT}/${PART}/overhead-${launch}.jsonl"
   done
   rm -rf "${work}"
 }

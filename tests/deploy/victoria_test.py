@@ -112,8 +112,8 @@ class Servers(unittest.TestCase):
 
     def steady_targets(self):
         pages = []
-        for run in ("h200x2-net-mixed", "h200x4-pytorch-ddp-fsdp"):
-            replay = cluster.Replay(run, 0.05, SLURM_JOB_ID="2")
+        for run, speed in (("h200x2-net-mixed", 0.05), ("h200x4-pytorch-ddp-fsdp", 0.3)):
+            replay = cluster.Replay(run, speed, SLURM_JOB_ID="2")
             try:
                 # The recorded calls come within seconds, durations of them once a response is asked for.
                 wait_until(lambda: len(SteadyPage("http://%s/metrics" % replay.target).lines) > ENOUGH_SERIES)

@@ -106,9 +106,9 @@ class Examiner {
     health_.lost_processes = lost_.size();
     health_.stopped_processes = stopped_.size();
     health_.failed_gpus = failed_.size();
+    AddNotes();
     health_.status = Status();
     if (health_.status == HealthStatus::kIdle) health_.idle_since_realtime_ns = idle_since_ns_;
-    AddNotes();
     health_.summary = Summary();
     return std::move(health_);
   }
@@ -307,42 +307,58 @@ class Examiner {
 
   HealthStatus Status() const {
     if (has_hang_) return HealthStatus::kHang;
-    if (!lost_.empty() || !stopped_.empty() || !failed_.empty() || health_.missing_ranks != 0 ||
-        health_.unmeasured_communicators != 0) {
-      return HealthStatus::kIncomplete;
-    }
+    if (!missing_.empty()) return HealthStatus::kIncomplete;
     if (health_.communicators == 0) {
       return unread_processes_ != 0 ? HealthStatus::kIncomplete : HealthStatus::kUnused;
     }
-    const bool is_all_seen = unseen_ranks_ == 0 && !is_mixed_ && queued_ == 0;
-    if (!is_all_seen && !has_usual_) return HealthStatus::kIncomplete;
     if (has_usual_) return HealthStatus::kWaiting;
+    if (!unseen_.empty()) return HealthStatus::kIncomplete;
     if (has_straggler_) return HealthStatus::kStraggler;
     return IsIdle() ? HealthStatus::kIdle : HealthStatus::kOk;
   }
 
+  // Adds a sentence about processes, and its beginning to the list of what is missing (null: none).
+  void NoteProcesses(const std::vector<std::string>& pids, const char* one, const char* several,
+                     const char* reasons, const char* behind, std::vector<std::string>* missing) {
+    if (pids.empty()) return;
+    const std::string beginning = Plural(pids.size(), one, several);
+    health_.notes.push_back(absl::StrCat(beginning, reasons, ": ", Pids(pids), ".", behind));
+    if (missing != nullptr) missing->push_back(beginning);
+  }
+
+  static void Lack(std::size_t count, const char* one, const char* several,
+                   std::vector<std::string>* missing) {
+    if (count != 0) missing->push_back(Plural(count, one, several));
+  }
+
+  // Also collects the reasons why the state is not OK.
   void AddNotes() {
     std::vector<std::string>& notes = health_.notes;
-    if (!lost_.empty()) {
-      notes.push_back(absl::StrCat(Plural(lost_.size(), "process", "processes"),
-                                   " ended without finalizing: ", Pids(lost_), "."));
-    }
-    if (!left_.empty()) {
-      notes.push_back(absl::StrCat(Plural(left_.size(), "process", "processes"),
-                                   " ended without finalizing: ", Pids(left_),
-                                   ". No rank waits for ", left_.size() == 1 ? "it." : "them."));
-    }
-    if (!stopped_.empty()) {
-      notes.push_back(absl::StrCat(
-          Plural(stopped_.size(), "process is", "processes are"),
-          " not running (stopped, held by a debugger, or paused): ", Pids(stopped_), "."));
-    }
+    constexpr char kEnded[] = "process ended without finalizing";
+    constexpr char kSeveralEnded[] = "processes ended without finalizing";
+    NoteProcesses(lost_, kEnded, kSeveralEnded, "", "", &missing_);
+    NoteProcesses(left_, kEnded, kSeveralEnded, "",
+                  left_.size() == 1 ? " No rank waits for it." : " No rank waits for them.",
+                  nullptr);
+    NoteProcesses(stopped_, "process is not running", "processes are not running",
+                  " (stopped, held by a debugger, or paused)", "", &missing_);
     if (silent_ != 0) {
       notes.push_back(absl::StrCat(Plural(silent_, "process is", "processes are"), " known until ",
                                    ClockWords(silent_since_ns_),
                                    " or later: the endpoint is silent."));
     }
     notes.insert(notes.end(), failed_.begin(), failed_.end());
+    Lack(failed_.size(), "GPU reports an error", "GPUs report errors", &missing_);
+    Lack(health_.missing_ranks, "rank is not seen", "ranks are not seen", &missing_);
+    Lack(health_.unmeasured_communicators, "communicator is not measured",
+         "communicators are not measured", &missing_);
+    if (unseen_ranks_ != 0) {
+      unseen_.push_back(absl::StrCat("work of ", unseen_ranks_, " of ",
+                                     Plural(health_.ranks, "rank", "ranks"), " cannot be seen"));
+    }
+    if (is_mixed_) unseen_.emplace_back("communicators with one ID cannot be told apart");
+    Lack(queued_, "communicator is behind other work of its GPUs",
+         "communicators are behind other work of their GPUs", &unseen_);
     if (health_.unknown_ranks != 0) {
       std::vector<std::string> why;
       for (int i = 1; i < kUnknownReasons; ++i) {
@@ -387,30 +403,9 @@ class Examiner {
                                          ". What it rejects is not measured here."));
   }
 
-  // Returns the reasons why the state is not OK.
-  std::vector<std::string> Missing() const {
-    std::vector<std::string> missing;
-    const auto add = [&missing](uint64_t count, const char* one, const char* several) {
-      if (count != 0) missing.push_back(Plural(count, one, several));
-    };
-    add(lost_.size(), "process ended without finalizing", "processes ended without finalizing");
-    add(stopped_.size(), "process does not run", "processes do not run");
-    add(failed_.size(), "GPU reports an error", "GPUs report errors");
-    add(health_.missing_ranks, "rank is not seen", "ranks are not seen");
-    add(health_.unmeasured_communicators, "communicator is not measured",
-        "communicators are not measured");
-    if (unseen_ranks_ != 0) {
-      missing.push_back(absl::StrCat("work of ", unseen_ranks_, " of ",
-                                     Plural(health_.ranks, "rank", "ranks"), " cannot be seen"));
-    }
-    if (is_mixed_) missing.emplace_back("communicators with one ID cannot be told apart");
-    add(queued_, "communicator is behind other work of its GPUs",
-        "communicators are behind other work of their GPUs");
-    return missing;
-  }
-
   std::string Summary() const {
-    const std::vector<std::string> missing = Missing();
+    std::vector<std::string> missing = missing_;
+    missing.insert(missing.end(), unseen_.begin(), unseen_.end());
     if (has_hang_ || has_usual_ || (has_straggler_ && missing.empty())) return "";
     if (health_.communicators == 0 && missing.empty()) {
       return unread_processes_ != 0 ? "No communicator is measured here."
@@ -464,6 +459,8 @@ class Examiner {
   bool is_of_dumps_ = false;
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
   std::vector<std::string> failed_, masks_, of_communicators_;
+  // What keeps the state from OK: of ranks and communicators, and of work that is there.
+  std::vector<std::string> missing_, unseen_;
   Health health_;
 };
 

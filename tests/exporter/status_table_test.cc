@@ -82,8 +82,8 @@ TEST(StatusTable, AHangStandsFirstAndIsMarked) {
   const std::string table = StatusTable(page, nullptr, {});
   EXPECT_THAT(table,
               HasSubstr("\nHANG  Rank 1 (pid 101, GPU 1) has not called AllReduce #101 (up "
-                        "to 1MiB); its last was #100, and it\n"
-                        "      has nothing in flight here. Ranks 0 and 2 wait in "
+                        "to 1MiB), and has nothing in flight\n"
+                        "      here. Ranks 0 and 2 wait in "
                         "AllReduce.\n"
                         "      Communicator 00000000000000c0 has made no progress for 43 s.\n"
                         "      Next: py-spy dump --pid 101"));

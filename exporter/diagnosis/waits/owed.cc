@@ -32,22 +32,6 @@ Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
   return before;
 }
 
-// The call that all of `ranks` made last, with its number, if it is of an operation that they owe:
-// then it might be taken for what they have not called. Else nothing.
-Calls LastOfOwed(const Calls& owed, const Ranks& ranks) {
-  Calls last;
-  for (const RankView* rank : ranks) {
-    const CommunicatorSnapshot& communicator = *rank->communicator;
-    last[{communicator.last_call_op, communicator.last_call_size_class}] = 1;
-  }
-  if (last.size() != 1) return {};
-  // Without a size: some calls made nothing, and tables count them, too.
-  const bool is_owed = std::any_of(owed.begin(), owed.end(), [&last](const auto& each) {
-    return each.first.first == last.begin()->first.first && each.first.second >= 0;
-  });
-  return is_owed ? CallsBefore(last, ranks) : Calls();
-}
-
 void FindPeers(Stall* stall) {
   if (!stall->view->has_point_to_point) return;
   for (const RankView* rank : stall->waiting) {
@@ -83,7 +67,6 @@ void FindOwed(Stall* stall) {
     stall->owed = CallsOwedBy(facts, stall->suspects);
   }
   stall->before = CallsBefore(stall->owed, stall->suspects);
-  stall->last = LastOfOwed(stall->owed, stall->suspects);
   if (!stall->owed.empty()) stall->op = OnlyOperation(stall->owed);
   stall->is_exchange = stall->owed.empty() && stall->view->has_point_to_point;
 }

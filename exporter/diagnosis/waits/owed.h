@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// Sets `owed`, `before`, `last`, `peers`, `peer_op` and `is_exchange`. Sets `op` if the calls have
+// Sets `owed`, `before`, `peers`, `peer_op` and `is_exchange`. Sets `op` if the calls have
 // only one operation.
 void FindOwed(Stall* stall);
 

@@ -86,7 +86,7 @@ class Sentences {
                  {"since", ClockWords(stall_.since_ns)},
                  {"op", Op("the same")},
                  {"all", stall_.are_all_seen() ? "All ranks" : "All ranks of this node"},
-                 {"inside", WhyNothingLaunched(who)},
+                 {"inside", WhyNotLaunched(who)},
                  {"place", PlaceWords(stall_.replay)}});
   }
 
@@ -132,7 +132,7 @@ class Sentences {
                                                       : absl::StrCat(" in ", stall_.op);
     return Fill(are_unreported ? " {Ranks} {waits|wait}{in}, not launched: {why}."
                                : " {Ranks} {waits|wait}{in}.",
-                waiting, {{"in", in}, {"why", WhyNoneLaunched(waiting)}});
+                waiting, {{"in", in}, {"why", WhyNotLaunched(waiting)}});
   }
 
   std::string Victims() const {
@@ -174,14 +174,8 @@ class Sentences {
 
   std::string Unseen() const {
     if (stall_.verdict != HangVerdict::kRankNotCalled || stall_.owed.empty()) return "";
-    const Ranks behind = Without(BehindUnseen(facts()), stall_.suspects);
-    std::string text;
-    if (!behind.empty()) {
-      text = Fill(
-          " {Who} {has|have} also called fewer operations than {ahead}; whether {it waits|they "
-          "wait} cannot be seen: {why}.",
-          behind, {{"ahead", Name(Ahead())}, {"why", WhyUnseen(*behind.front())}});
-    }
+    std::string text = Behind(" {Who} {has|have} also", stall_.suspects);
+    if (!text.empty()) text += ".";
     const RankView& first = *stall_.suspects.front();
     if (IsExiting(first) || first.state != RankView::State::kLive) return text;
     if (const auto elsewhere = UnseenOnGpuOf(first, facts().now_ns, false)) {
@@ -189,6 +183,16 @@ class Sentences {
                       " meanwhile cannot be seen.");
     }
     return text;
+  }
+
+  // Ranks that have called less, and may wait unseen. "": none.
+  std::string Behind(const char* who, const Ranks& except) const {
+    const Ranks behind = Without(BehindUnseen(facts()), except);
+    if (behind.empty()) return "";
+    return Fill(absl::StrCat(who,
+                             " called fewer operations than {ahead}; whether {it waits|they wait} "
+                             "cannot be seen: {why}"),
+                behind, {{"ahead", Name(Ahead())}, {"why", WhyUnseen(*behind.front())}});
   }
 
   std::string Exiting() const {
@@ -242,37 +246,19 @@ class Sentences {
     const bool are_idle = AreAll(who, [](const auto* rank) { return rank->activity.is_idle(); });
     const bool are_seen = AreAll(
         who, [](const auto* rank) { return !rank->activity.is_unknown() || IsExiting(*rank); });
-    const std::string last = LastCall(who);
-    const char* text = "{Who} {has|have} not called {calls}{last}.";
-    if (are_idle) {
-      text = last.empty()
-                 ? "{Who} {has|have} not called {calls}, and {has|have} nothing in flight here."
-                 : "{Who} {has|have} not called {calls}{last}, and {it has|they have} nothing in "
-                   "flight here.";
-    } else if (!are_seen) {
-      text =
-          "{Who} {has|have} not called {calls}{last}. Whether {its|their} earlier calls have "
-          "completed cannot be seen.";
-    }
-    return Fill(text, who,
-                {{"calls", NumberedCallWords(stall_.owed, stall_.before)}, {"last", last}});
-  }
-
-  // "; its last was AllReduce #7 (up to 1MiB)"
-  std::string LastCall(const Ranks& who) const {
-    if (stall_.last.empty()) return "";
-    const auto& [kind, number] = *stall_.last.begin();
-    const bool is_same = stall_.owed.size() == 1 && stall_.owed.begin()->first == kind;
-    return Fill("; {its|their} last was {call}", who,
-                {{"call", is_same ? absl::StrCat("#", number)
-                                  : NumberedCallWords({{kind, 1}}, {{kind, number - 1}})}});
+    const char* text =
+        are_idle   ? "{Who} {has|have} not called {calls}, and {has|have} nothing in flight here."
+        : are_seen ? "{Who} {has|have} not called {calls}."
+                   : "{Who} {has|have} not called {calls}. Whether {its|their} earlier calls have "
+                     "completed cannot be seen.";
+    return Fill(text, who, {{"calls", NumberedCallWords(stall_.owed, stall_.before)}});
   }
 
   std::string Elsewhere() const {
     const Ranks& blocked = stall_.also_blocked;
-    const bool is_begun = stall_.verdict != HangVerdict::kRankNotBegun;
+    const bool is_not_begun = stall_.verdict == HangVerdict::kRankNotBegun;
     if (!stall_.elsewhere) {
-      return is_begun ? "" : FillIfAny(" {Ranks} {has|have} not begun it either.", blocked);
+      return is_not_begun ? FillIfAny(" {Ranks} {has|have} not begun it either.", blocked) : "";
     }
     const char* text = "";
     if (stall_.verdict == HangVerdict::kUnknown) {
@@ -282,10 +268,9 @@ class Sentences {
                 "its stack shows whether it waits there."
               : " Whether it waits in communicator {where} meanwhile cannot be seen.";
     } else if (!blocked.empty()) {
-      text = is_begun ? " {Ranks} {has|have} not called it either, but may wait in communicator "
-                        "{where} meanwhile."
-                      : " {Ranks} {has|have} not begun it either, but may wait in communicator "
-                        "{where} meanwhile.";
+      text =
+          " {Ranks} {has|have} not {done} it either, but may wait in communicator {where} "
+          "meanwhile.";
     } else if (stall_.verdict == HangVerdict::kRankNotCalled) {
       text = " It may wait in communicator {where} meanwhile; that is not certain.";
     } else if (stall_.verdict == HangVerdict::kBlockedElsewhere) {
@@ -293,7 +278,9 @@ class Sentences {
                  ? " It ended while it waited in communicator {where}: look there first."
                  : " Its process may wait in communicator {where} meanwhile: look there first.";
     }
-    return Fill(text, blocked, {{"where", CommunicatorText(*stall_.elsewhere)}});
+    return Fill(text, blocked,
+                {{"where", CommunicatorText(*stall_.elsewhere)},
+                 {"done", is_not_begun ? "begun" : "called"}});
   }
 
   std::string Silent() const {
@@ -447,27 +434,14 @@ class Sentences {
                         CommunicatorText(absent.front()->communicator->comm_id), ".)");
   }
 
-  static const char* WhyNoneLaunched(const Ranks& ranks) {
-    return WhyNotLaunched(std::any_of(ranks.begin(), ranks.end(),
-                                      [](const RankView* rank) { return MayHaveReturned(*rank); }));
-  }
-
-  static const char* WhyNothingLaunched(const Ranks& ranks) {
-    return AreAll(ranks,
-                  [](const auto* rank) { return rank->communicator->are_unreported_in_group; })
-               ? "still inside NCCL (setting up a connection, or a group that was not ended)"
-               : "the call waits in NCCL, or has failed";
-  }
-
   std::string PointToPoint() const {
     const Ranks inside = Without(facts().inside, stall_.waiting);
     const Ranks idle =
         Where(facts().live, [](const RankView* rank) { return rank->activity.is_idle(); });
-    return absl::StrCat(
-        absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
-        FillIfAny(" Nothing in flight here: {who}.", idle),
-        FillIfAny(" {Who} {has|have} called Send or Recv but not launched: still {why}.", inside,
-                  {{"why", WhyNoneLaunched(inside)}}));
+    return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
+                        FillIfAny(" Nothing in flight here: {who}.", idle),
+                        FillIfAny(" {Who} {has|have} called Send or Recv but not launched: {why}.",
+                                  inside, {{"why", WhyNotLaunched(inside)}}));
   }
 
   std::string ForWhom() const {
@@ -608,13 +582,7 @@ class Sentences {
       case CallsKnown::kYes:
         break;
     }
-    const Ranks behind = BehindUnseen(facts());
-    if (!behind.empty()) {
-      return Fill(
-          "{who} {has|have} called fewer operations than {ahead}, but whether there is work in "
-          "flight cannot be seen: {why}",
-          behind, {{"ahead", Name(Ahead())}, {"why", WhyUnseen(*behind.front())}});
-    }
+    if (std::string behind = Behind("{who} {has|have}", {}); !behind.empty()) return behind;
     if (facts().is_mismatched) return "their processes still make calls";
     if (stall_.view->has_point_to_point && !facts().owing.empty()) {
       return Fill(

@@ -44,7 +44,6 @@ struct Stall {
 
   Calls owed;                   // calls that the suspects have not made, if calls are compared
   Calls before;                 // the suspects' earlier calls of these kinds
-  Calls last;                   // their last call, if its operation is also in `owed`
   std::vector<PeerOwes> peers;  // Sends and Recvs
   bool is_exchange = false;     // the missing call is a whole exchange of all ranks
 

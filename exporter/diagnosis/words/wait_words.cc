@@ -26,16 +26,19 @@ std::string JoinFirst(const std::vector<std::string>& all, const char* separator
       listed < all.size() ? absl::StrCat(separator, all.size() - listed, " more") : "");
 }
 
-const char* WhyNotLaunched(bool may_have_returned) {
-  return may_have_returned ? "inside NCCL (setting up a connection?), or a call that failed or was "
-                             "to its own rank"
-                           : "inside NCCL (setting up a connection, or a group that was not ended)";
+const char* WhyNotLaunched(const Ranks& ranks) {
+  const bool are_inside = std::all_of(ranks.begin(), ranks.end(), [](const RankView* rank) {
+    return rank->communicator->are_unreported_in_group;
+  });
+  return are_inside ? "inside NCCL (setting up a connection, or a group that was not ended)"
+                    : "inside NCCL (setting up a connection?), or a call that failed or was to its "
+                      "own rank";
 }
 
 std::string WhyUnseen(const RankView& rank) {
   if (IsInsideNccl(rank)) {
     return absl::StrCat("its ", rank.communicator->last_call_op,
-                        " is not launched: ", WhyNotLaunched(MayHaveReturned(rank)));
+                        " is not launched: ", WhyNotLaunched({&rank}));
   }
   const char* why = UnknownReasonWords(rank.activity.reason);
   if (rank.activity.reason != UnknownReason::kPollerStands) return why;

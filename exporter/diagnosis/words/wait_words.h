@@ -19,8 +19,8 @@ std::string JoinFirst(const std::vector<std::string>& all, const char* separator
 // Returns the sentence of kMismatched, with each side's ranks and call.
 std::string MismatchWords(const Mismatch& mismatch);
 
-// Returns why a call has no launch.
-const char* WhyNotLaunched(bool may_have_returned);
+// Returns why these ranks' last call has no launch.
+const char* WhyNotLaunched(const Ranks& ranks);
 // Returns why it is not known whether a rank has work in flight, with the state of its process if
 // that is the reason.
 std::string WhyUnseen(const RankView& rank);

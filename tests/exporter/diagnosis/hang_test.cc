@@ -31,20 +31,18 @@ TEST(Hang, SeveralThatHaveNotCalledAndSeveralCalls) {
   SimulatedJob job = LaunchingJob({0, 2});
   LaunchOn(&job, {0, 2}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1, 3});
-  EXPECT_THAT(hang.text, HasSubstr("AllGather #21 (up to 1MiB) and AllReduce #21 (up to 1MiB); "
-                                   "their last was AllGather #20 (up to 1MiB), and they have"));
+  EXPECT_THAT(hang.text, HasSubstr("AllGather #21 (up to 1MiB) and AllReduce #21 (up to 1MiB), "
+                                   "and have nothing in flight here."));
 }
 
-// What the suspect called last must not look like what it has not called.
 TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   job.Complete(kComm, 3);
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
-  EXPECT_THAT(hang.text,
-              HasSubstr("has not called AllReduce #22 and #23 (up to 1MiB); its last was "
-                        "#21, and it has nothing in flight here."));
+  EXPECT_THAT(hang.text, HasSubstr("has not called AllReduce #22 and #23 (up to 1MiB), and has "
+                                   "nothing in flight here."));
 }
 
 TEST(Hang, NoneWhileABacklogProgresses) {

@@ -307,7 +307,7 @@ TEST(Unreported, OneThatConnectsBesideOneThatWaitsOnItsGpu) {
   job.Launch(kComm, 2, "Recv");
   const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
   EXPECT_THAT(hang.text, HasSubstr("Rank 0 (pid 100, GPU 0) has called Send or Recv but not "
-                                   "launched: still inside NCCL"));
+                                   "launched: inside NCCL"));
 }
 
 TEST(Unreported, ThePeerOfOneThatConnectsIsNotSeen) {

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -269,37 +268,6 @@ TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
   EXPECT_TRUE(ring.Read(8).last_calls->empty());
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(&ring.segment().counters(beside));
   for (uint32_t i = 0; i < kPageBytes; ++i) ASSERT_EQ(bytes[i], 0) << i;
-}
-
-// With the shipped writer, a reader's thread beside it.
-TEST(LastCalls, AReaderGetsNoMixture) {
-  Ring ring(64);
-  ring.Add(0, 7);
-  LastCalls& calls = ring.Writer(0);
-  std::atomic<bool> stop{false};
-  std::thread writer([&] {
-    for (uint32_t i = 1; !stop.load(std::memory_order_relaxed); ++i) {
-      LastCallFields call = AllReduce(i, LastCallBits::kCollective | LastCallBits::kKindNumbered);
-      call.kind_number = i;
-      calls.Note(call, i);
-      calls.NoteLaunch(uint64_t{i} << 10, 0);
-    }
-  });
-  uint64_t seen = 0;
-  for (int look = 0; look < 2000 || seen == 0; ++look) {
-    const CommunicatorSnapshot read = ring.Read(7);
-    for (const LastCallSnapshot& call : *read.last_calls) {
-      ++seen;
-      ASSERT_EQ(call.bytes, call.number);
-      ASSERT_EQ(call.collective_number, call.number);
-      ASSERT_EQ(call.kind_number, call.number);
-      if (call.launch_realtime_ns != 0) {
-        ASSERT_EQ(static_cast<uint64_t>(call.launch_realtime_ns) >> 10, call.number);
-      }
-    }
-  }
-  stop = true;
-  writer.join();
 }
 
 }  // namespace

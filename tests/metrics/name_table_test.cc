@@ -6,12 +6,9 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "metrics/shared_bytes.h"
-#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -128,32 +125,6 @@ TEST_F(NameTableTest, NameBeingWrittenIsOtherMeanwhile) {
   EXPECT_EQ(table_.Intern("AllReduce"), kAllReduceName);
   state.store(NameEntry::kFree);
   EXPECT_EQ(table_.Intern("AllFuture"), next);
-}
-
-TEST_F(NameTableTest, ThreadsNeverEnterATextTwice) {
-  constexpr int kThreads = 4;
-  constexpr int kNames = 60;
-  std::atomic<int> ready{0};
-  std::vector<std::vector<NameId>> ids(kThreads, std::vector<NameId>(kNames));
-  Threads(kThreads, [&](int t) {
-    ++ready;
-    while (ready != kThreads) std::this_thread::yield();
-    for (int i = 0; i < kNames; ++i) {
-      const std::string name = "future" + std::to_string(i);
-      // "other" is a passing answer.
-      do {
-        ids[t][i] = table_.Intern(name.c_str());
-      } while (ids[t][i] == kOtherName);
-    }
-  }).Join();
-  std::set<std::string> texts;
-  for (int id = 0; id < Used(); ++id) EXPECT_TRUE(texts.insert(Text(id)).second) << Text(id);
-  for (int i = 0; i < kNames; ++i) {
-    for (int t = 0; t < kThreads; ++t) {
-      EXPECT_EQ(ids[t][i], ids[0][i]);
-      EXPECT_EQ(Text(ids[t][i]), "future" + std::to_string(i));
-    }
-  }
 }
 
 }  // namespace

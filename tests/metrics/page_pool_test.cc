@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "tests/prelude/threads.h"
 
 namespace nccl_pulse {
 namespace {
@@ -46,48 +45,6 @@ TEST(PagePool, HandsOutEachPageOnce) {
   EXPECT_EQ(pool->Allocate(), 42);
   EXPECT_EQ(pool->Allocate(), kNoPage);
 }
-
-// Threads take and give back as fast as they can. `pages` below the number of threads makes every
-// page come back while others are still looking at the old head (ABA).
-void TakeAndGiveBack(uint32_t pages, int threads, int rounds) {
-  Pool pool(pages);
-  // Plain: with a page in one hand only, nothing else may touch its number. A second owner is a
-  // data race for ThreadSanitizer and a wrong total for everybody.
-  std::vector<uint64_t> uses(pages + 1);
-  std::vector<std::atomic<int>> owners(pages + 1);
-  std::atomic<int> owned_twice{0};
-  std::atomic<uint64_t> taken{0};
-  Threads(threads, [&](int) {
-    uint64_t mine = 0;
-    for (int round = 0; round < rounds; ++round) {
-      const uint16_t page = pool->Allocate();
-      if (page == kNoPage) continue;
-      if (owners[page].fetch_add(1, std::memory_order_relaxed) != 0) ++owned_twice;
-      ++uses[page];
-      ++mine;
-      if (round % 64 == 0) std::this_thread::yield();  // keep it for a while
-      owners[page].fetch_sub(1, std::memory_order_relaxed);
-      pool->Free(page);
-    }
-    taken += mine;
-  }).Join();
-  EXPECT_EQ(owned_twice, 0);
-  uint64_t total = 0;
-  for (uint64_t use : uses) total += use;
-  EXPECT_EQ(total, taken);
-  EXPECT_EQ(pool->free_pages(), pages);
-  std::vector<bool> seen(pages + 1);
-  for (uint32_t i = 0; i < pages; ++i) {
-    const uint16_t page = pool->Allocate();
-    ASSERT_NE(page, kNoPage) << "a page was lost";
-    ASSERT_FALSE(seen[page]) << "a page is on the list twice";
-    seen[page] = true;
-  }
-  EXPECT_EQ(pool->Allocate(), kNoPage);
-}
-
-TEST(PagePool, ThreadsNeverShareAPage) { TakeAndGiveBack(500, 4, 50000); }
-TEST(PagePool, PagesThatComeBackAtOnce) { TakeAndGiveBack(3, 6, 50000); }
 
 TEST(PagePool, FreeCountNeverRunsBelowZero) {
   Pool pool(1);

@@ -65,15 +65,6 @@ class TraceProcessor:
             from counter join %s place on place.id = counter.track_id
             where place.name like '%%%s' order by comm, track, ts, counter.id""" % (PLACES, name))
 
-    def flows(self, annotation):
-        """(comm, track, slice's annotation) of one end and of the other."""
-        return self.rows("comm track value to_comm to_track to_value", """
-            select a.comm, a.name as track, extract_arg(one.arg_set_id, 'debug.%s') as value,
-                   b.comm as to_comm, b.name as to_track, extract_arg(other.arg_set_id, 'debug.%s') as to_value
-            from flow join slice one on flow.slice_out = one.id join slice other on flow.slice_in = other.id
-                      join %s a on a.id = one.track_id join %s b on b.id = other.track_id
-            """ % (annotation, annotation, PLACES, PLACES))
-
     def complaints(self):
         """What it could not import, lost or took for wrong."""
         return self.rows("name idx severity value",

@@ -17,6 +17,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import urllib.request
@@ -210,7 +211,18 @@ def diagnose(options, case, right):
 
 class Agent:
     def __init__(self, options):
-        self.process = subprocess.Popen([options.pulse, "agent", "--listen=127.0.0.1:%d" % AGENT_PORT])
+        self.folder = tempfile.mkdtemp()
+        self.process = subprocess.Popen([options.pulse, "agent", "--listen=127.0.0.1:%d" % AGENT_PORT,
+                                         "--capture-dir=" + self.folder])
+
+    def captured(self):
+        """Names of the files in all captures."""
+        names = set()
+        for each in os.listdir(self.folder):
+            if each.endswith(".tar.gz"):
+                with tarfile.open(os.path.join(self.folder, each)) as tar:
+                    names |= {name.split("/", 1)[-1] for name in tar.getnames()}
+        return names
 
     @staticmethod
     def values(name):
@@ -229,6 +241,7 @@ class Agent:
     def __exit__(self, *_):
         self.process.kill()
         self.process.wait()
+        shutil.rmtree(self.folder)
 
 
 def is_ras_asked():
@@ -241,14 +254,19 @@ def is_ras_asked():
     return asked
 
 
-def run_agent(case, job):
+def run_agent(case, job, agent):
     begin = time.time()
     while time.time() - begin < 40:
         hangs = [labels for labels in Agent.values("nccl_hang_start_timestamp_seconds") if "verdict" in labels]
         if hangs:
             seconds = "%.1f" % (time.time() - begin)
-            print("    ", hangs, flush=True)
-            is_right = len(hangs) == 1 and 'verdict="rank_not_called"' in hangs[0] and 'rank="1"' in hangs[0]
+            names = set()
+            while not names and time.time() - begin < 60:
+                time.sleep(0.3)
+                names = agent.captured()
+            print("    ", hangs, sorted(names), flush=True)
+            is_right = (len(hangs) == 1 and 'verdict="rank_not_called"' in hangs[0] and 'rank="1"' in hangs[0] and
+                        {"ras.json", "gpus.json"} <= names and any(name.endswith("/state.txt") for name in names))
             return [case, "rank_not_called", "1" if is_right else "?", seconds, "right" if is_right else "WRONG"]
         if any(process.poll() is not None for process in job.ranks.values()):
             break
@@ -260,11 +278,11 @@ def run_healthy(case, job, options):
     def steps():
         return [int(line.split()[-1]) for line in job.text(0).splitlines() if line.startswith("us a step")]
 
-    time.sleep(options.seconds / 2)
+    time.sleep(min(60, options.seconds))
     before = steps()
     is_asked = is_ras_asked()
     with Agent(options):
-        end = time.time() + options.seconds / 2
+        end = time.time() + options.seconds
         while time.time() < end:
             time.sleep(1)
             is_asked |= is_ras_asked()
@@ -288,7 +306,7 @@ def run(case, options):
             return [case, "needs --library", "", "", "skipped"]
         library = os.path.abspath(options.library)
     half = options.gpus // 2 if case == "two jobs" and options.gpus >= 4 else 0
-    with Agent(options) if case == "agent" else contextlib.nullcontext(), \
+    with Agent(options) if case == "agent" else contextlib.nullcontext() as agent, \
             Job(options, mode, act, gpus[half:], library) as job:
         jobs.append(job)
         with Job(options, mode, "-", gpus[:half or options.gpus] if case == "two jobs" else []) as other:
@@ -301,7 +319,7 @@ def run(case, options):
             if isinstance(act, signal.Signals):
                 job.stop(act)
             if case == "agent":
-                return run_agent(case, job)
+                return run_agent(case, job, agent)
             if case == "agent healthy":
                 return run_healthy(case, job, options)
             time.sleep(5 if mode == "first" else 1)
@@ -314,7 +332,7 @@ def main():
     parser.add_argument("--library", help="the plugin, for case mixed")
     parser.add_argument("--nccl", help="another libnccl.so.2, preloaded; .xz is unpacked")
     parser.add_argument("--gpus", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=60, help="of case agent healthy (default 60)")
+    parser.add_argument("--seconds", type=float, default=60, help="with the agent, of case agent healthy (default 60)")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -168,6 +168,7 @@ class Watch:
     def begin_next(self):
         self.ranks, self.hangs, self.states = [], [], set()
         self.proven_s = None
+        self.slowest_s = 0
         self.begun = time.monotonic()
         self.seen = set()
         self.headline = ""
@@ -179,11 +180,14 @@ class Watch:
         self.before |= self.seen
 
     def look(self):
+        asked = self.seconds()
         try:
             with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
                 said = json.loads(answer.read())
         except (OSError, ValueError):
             return
+        finally:
+            self.slowest_s = max(self.slowest_s, self.seconds() - asked)
         self.headline = said["health"]["summary"]
         for comm in said["communicators"]:
             name = comm["comm"]
@@ -206,7 +210,7 @@ class Watch:
 
 
 def report(*columns):
-    print("  ".join(str(column).ljust(width) for column, width in zip(columns, (6, 10, 5, 7, 34, 0))).rstrip(), flush=True)
+    print("  ".join(str(column).ljust(width) for column, width in zip(columns, (6, 10, 5, 7, 52, 0))).rstrip(), flush=True)
 
 
 def run_mix(options, case, mixes):
@@ -230,7 +234,7 @@ def run_mix(options, case, mixes):
             right = (watch.proven_s is not None and watch.proven_s < 3 and counted == replayed and not watch.hangs and
                      states <= {"replaying", "in_flight"})
             report(case, op, every, "right" if right else "WRONG",
-                   "proven after %s s, %s" % (watch.proven_s, "/".join(sorted(states))),
+                   "proven after %s s, %s, answers in %.1f s" % (watch.proven_s, "/".join(sorted(states)), watch.slowest_s),
                    "%s of %s %s %s" % (counted, replayed, watch.hangs or "", lines[0]["nccl"] if right else headline))
             watch.end()
             job.go_on()

@@ -7,8 +7,6 @@ checks whom `pulse diagnose` names over all endpoints, and when.
 
 The ranks are divided evenly, in their order. Each node has a NCCL_HOSTID, a name and an endpoint of its
 own, `pulse agent`; NCCL takes the network between the nodes (sockets over the loopback interface).
-With --prometheus=PROGRAM a real one with the rules of deploy/prometheus scrapes all endpoints every 2 s (inject_alerts.py),
-and what it pages must name the same.
 The cases are those of inject_cases.py, `straggler` besides: after 10 s in which nobody is late, one rank is late by
 20 ms. Every --scrape seconds `pulse diagnose --json` is asked, from the fault on, until
 it names somebody; the first that it names must be the right one. Jobs run --parallel at a time.
@@ -28,7 +26,6 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 # Beside this file.
-import inject_alerts  # noqa: E402
 import inject_cases  # noqa: E402
 import inject_options  # noqa: E402
 from inject import inject, notes_of  # noqa: E402
@@ -52,9 +49,6 @@ class NodesJob(Job):
         self.diagnosed = 0
         self.job_id = "inject-%s-%d" % (name, options.nodes)
 
-    def host_of(self, rank):
-        return "node-%d" % self.node(rank)
-
     def node(self, rank):
         return rank * self.options.nodes // self.options.gpus
 
@@ -67,8 +61,6 @@ class NodesJob(Job):
                 self.folder, environment))
         wait_until(lambda: all(endpoint.get("/healthz") is not None for endpoint in self.endpoints),
                    20, "the agents")
-        if self.options.alerts:
-            self.options.alerts.add(self.job_id, [endpoint.address for endpoint in self.endpoints])
 
     def rank_environment(self, rank):
         node = self.node(rank)
@@ -79,8 +71,6 @@ class NodesJob(Job):
 
     def __exit__(self, kind, value, trace):
         super().__exit__(kind, value, trace)
-        if self.options.alerts:
-            self.options.alerts.remove(self.job_id)
         for agent in self.agents:
             agent.kill()
 
@@ -150,22 +140,6 @@ def judge(case, rank, gpus, status, roots):
     return "; ".join(wrong)
 
 
-def until_alert(options, job, begin, ranks, record, find):
-    """What is wrong with what Prometheus alerts first; the seconds until then go into the record."""
-    while True:
-        alerts = find(job.job_id)
-        if alerts:
-            # What comes with it in the next rounds counts, too.
-            seconds = time.monotonic() - begin
-            options.limit.sleep(3 * inject_alerts.INTERVAL_S)
-            alerts = find(job.job_id) or alerts
-            record.update(alert_seconds=round(seconds, 2), alerts=alerts)
-            return inject_alerts.judge(alerts, ranks, job.host_of)
-        if time.monotonic() > min(begin + 6 * inject_alerts.HUNG_S + options.patience, options.limit.end - 3):
-            return "Prometheus alerts nothing; all that fires: %s" % options.alerts.firing(job.job_id)
-        options.limit.sleep(0.5)
-
-
 def begin_hang(options, job):
     job.wait_running("running")
     wait_until(lambda: job.all_seen("train"), 20, "all ranks are on the pages")
@@ -180,9 +154,6 @@ def run_hang(options, job, case, rank, record):
     first = until_named(options, job, begin, "roots")
     record["notes"] = notes_of(job, case, rank, argparse.Namespace(silent=0))
     if case.named == inject_cases.NOBODY:
-        page = options.alerts.page(job.job_id) if options.alerts else []
-        if page:
-            return "Prometheus alerts %s" % page, "named"
         return ("" if first is None else "a hang is reported: " + first[2]["sentence"],
                 "watched for %.0f s" % (time.monotonic() - begin))
     if first is None:
@@ -193,15 +164,7 @@ def run_hang(options, job, case, rank, record):
                   sentence=answer["sentence"])
     wrong = judge(case, rank, options.gpus, status, answer["roots"])
     said = "%s, names %s, after %.1f s" % (root["verdict"], named(answer["roots"]), seconds)
-    return with_alerts(options, job, begin, wrong, said, expected_ranks(case, rank, options.gpus), record, "naming")
-
-
-def with_alerts(options, job, begin, wrong, said, ranks, record, find):
-    if not options.alerts:
-        return wrong, said
-    late = until_alert(options, job, begin, ranks, record, getattr(options.alerts, find))
-    return "; ".join(filter(None, [wrong, late])), said + ", alerts %s after %s s" % (
-        sorted({each[0] for each in record.get("alerts", ())}), record.get("alert_seconds"))
+    return wrong, said
 
 
 def run_straggler(options, job, control, rank, record):
@@ -221,7 +184,7 @@ def run_straggler(options, job, control, rank, record):
     ranks = sorted({each["rank"] for each in answer["stragglers"][0]["ranks"]})
     record.update(seconds=round(seconds, 2), suspects=ranks, sentence=answer["sentence"])
     wrong = "" if ranks == [rank] and len(answer["stragglers"]) == 1 else "not rank %d alone" % rank
-    return with_alerts(options, job, begin, wrong, "names %s, after %.1f s" % (ranks, seconds), [rank], record, "slow")
+    return wrong, "names %s, after %.1f s" % (ranks, seconds)
 
 
 def run_case(options, results, name, wanted):
@@ -263,9 +226,7 @@ def parse_options():
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--scrape", type=float, default=2, help="seconds between two questions")
     parser.add_argument("--patience", type=float, default=35, help="seconds until somebody is named")
-    parser.add_argument("--prometheus", default="", help="the program; needs a whole checkout")
     options = inject_options.parse(parser, CASES)
-    options.alerts = None
     if not 1 <= options.nodes <= options.gpus:
         parser.error("--nodes=%d with --gpus=%d" % (options.nodes, options.gpus))
     return options
@@ -279,19 +240,11 @@ def main():
         raise SystemExit("inject_nodes.py: terminated")
     signal.signal(signal.SIGTERM, end)
     os.makedirs(options.out, exist_ok=True)
-    if options.prometheus:
-        options.run_in = max(options.run_in, 10)  # rules ask what was there before
-        options.library, options.program = os.path.abspath(options.library), os.path.abspath(options.program)
-        options.alerts = inject_alerts.Alerts(os.path.join(options.out, "prometheus"),
-                                              os.path.abspath(options.prometheus),
-                                              os.path.abspath(options.pulse))
     results = Results(options)
     with concurrent.futures.ThreadPoolExecutor(max_workers=options.parallel) as pool:
         for future in [pool.submit(run_case, options, results, name, i % options.gpus)
                        for i, name in enumerate(options.cases)]:
             future.result()
-    if options.alerts:
-        options.alerts.end()
     print("\n%d cases, %d not right" % (len(results.rows), results.wrong))
     return 1 if results.wrong or not results.rows else 0
 

@@ -1,39 +1,4 @@
-// The plugin's settings: environment variables NCCL_PULSE_*, read once in init.
-//
-//   variable (NCCL_PULSE_...)      values, default in brackets        what it sets
-//   TIMING                         [auto] kernel off                  which latencies are measured
-//   LISTEN                         host:port unix:/path off [:9410]   the node's endpoint; a bad value
-//                                                                     opens it to this machine only
-//   FILE_SD_DIR                    a folder [none]                    gets a target file with the
-//                                                                     endpoint, for Prometheus
-//   NODE_NAME                      a name [the host's]                the label Hostname; in a pod
-//                                                                     the host has the pod's name
-//   SERIES_LIMIT                   16 ... 30000 [2048]                most series of this process
-//   TIMED_LAUNCHES_PER_SECOND      1 ... 1000000 one-in-N [100]       budget of timed launches on
-//                                                                     each GPU
-//   LAST_CALLS                     0 ... 512 [256]                   last calls that each
-//                                                                     communicator keeps
-//   LABELS                         name=value,... [none]              labels of every series
-//   HISTOGRAMS                     both classic native                form of histograms on pages
-//                                  family=...,... [both; native for
-//                                  durations by network steps]
-//   DROP_FAMILIES                  name,... [none]                    metric families left out
-//   HANG_SECONDS                   1 ... 86400 [10]                   time without progress after
-//                                                                     which a hang is suspected
-//   NETWORK_WINDOW                 0.01 ... 100 off [1]               share of the time, per cent,
-//                                                                     in which network steps are
-//                                                                     watched (network_window.h)
-//   GRAPHS                         [auto] off                         stamps in long CUDA graphs
-//                                                                     (graph_stamps.h)
-//   WORK_COUNTERS                  [on] off                           reading NCCL's counters of
-//                                                                     finished work (work_proof.h)
-//   USER_TAGS                      1 ... 64 off [off]                 number of the user's call tags
-//                                                                     that become labels
-//   NEXT_PLUGIN                    a library [none]                   a second profiler behind this one
-//                                                                     (plugin/next)
-//   LOG_LEVEL                      off [warn] info                    messages copied to stderr
-//   CLOCK                          [auto] monotonic                   the CPU's counter where it is
-//                                                                     sound, or always the kernel's
+// The plugin's settings: environment variables NCCL_PULSE_*, read once in init. docs/settings.md lists them.
 //
 // A bad value never stops a job: one warning has the variable, the value and the value in use. An
 // unknown NCCL_PULSE_ variable, most likely a typo, also gets a warning.

@@ -87,42 +87,6 @@ TEST_IN_CHILD(LifetimeTest, MoreThanThereIsRoomForAtATime, {"NCCL_PULSE_SERIES_L
   }
 }
 
-// Three times as many as there are places: each starts from zero, and what the process counted
-// over all of them does not step back.
-TEST_IN_CHILD(LifetimeTest, PlacesAreUsedAgain, kKernel) {
-  uint64_t api_callbacks = 0;
-  for (uint64_t id = 1; id <= 3 * kMaxCommunicators; ++id) {
-    NcclCommunicator comm(id);
-    ASSERT_NE(comm.context(), nullptr);
-    comm.RunWithKernel(2, 1000, 2000);
-    comm.RunWithProxy();
-    comm.Finalize();
-    if (id % 512 == 0) {
-      const ProcessSnapshot snapshot = ReadSnapshot();
-      const uint64_t now = snapshot.callbacks[static_cast<size_t>(CallbackKind::kApi)];
-      EXPECT_EQ(now, 2 * id);
-      EXPECT_GT(now, api_callbacks);
-      api_callbacks = now;
-      EXPECT_EQ(Calls(Find(snapshot, id)), 2u);
-      EXPECT_EQ(Timed(Find(snapshot, id), LatencyKind::kDurationKernel), 1u);
-      EXPECT_EQ(Ignored(snapshot), 0u);
-    }
-  }
-}
-
-TEST_IN_CHILD(LifetimeTest, InitAfterTheLastFinalize) {
-  NcclCommunicator first(1);
-  for (int i = 0; i < 10; ++i) first.RunWithProxy();
-  first.Finalize();
-  NcclCommunicator second(2);
-  for (int i = 0; i < 20; ++i) second.RunWithProxy();
-  const ProcessSnapshot snapshot = second.FinalizeAndRead();
-  EXPECT_EQ(Calls(Find(snapshot, 1)), 10u);
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 10u);
-  EXPECT_EQ(Calls(Find(snapshot, 2)), 20u);
-  EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kCompletionProxy), 20u);
-}
-
 TEST_IN_CHILD(LifetimeTest, DlcloseAndDlopen) {
   uint64_t operations = 0;
   for (uint64_t id = 1; id <= 20; ++id) {

@@ -55,38 +55,6 @@ TEST_IN_CHILD(ThreadsTest, InitFromSeveralThreadsAtOnce) {
   EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
-// Progress threads stop what the launching thread starts, as NCCL has it.
-TEST_IN_CHILD(ThreadsTest, LaunchAndProgressThreads, kKernel) {
-  constexpr uint64_t kOperations = 20000;
-  NcclCommunicator comm(1);
-  std::atomic<void*> mailbox{nullptr};
-  std::thread progress([&] {
-    for (uint64_t i = 1; i <= kOperations; ++i) {
-      void* coll;
-      while ((coll = mailbox.exchange(nullptr)) == nullptr) std::this_thread::yield();
-      void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-      for (uint8_t channel = 0; channel < 2; ++channel) {
-        RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, channel, 100 * i)),
-                             100 * i + 50);
-      }
-      Stop(proxy);
-    }
-  });
-  for (uint64_t i = 0; i < kOperations; ++i) {
-    void* coll = comm.Enqueue(2);
-    void* expected = nullptr;
-    while (!mailbox.compare_exchange_weak(expected, coll)) {
-      expected = nullptr;
-      std::this_thread::yield();
-    }
-  }
-  progress.join();
-  const ProcessSnapshot snapshot = comm.FinalizeAndRead();
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kDurationKernel), kOperations);
-  EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), kOperations);
-  EXPECT_EQ(Ignored(snapshot), 0u);
-}
-
 // More threads in the same communicator at once than it has lanes, and than it has places: what
 // cannot be counted is counted as such. NCCL forbids it; then a call may be missing when another
 // thread calls at the same moment, but none is counted twice.

@@ -167,6 +167,18 @@ TEST(MadeUpStraggler, PipelinesOfItsPeersAreNot) {
   EXPECT_EQ(judged.outcome, Outcome::kRight) << judged.said;
 }
 
+// Half of the hosts are late, or the host is late in the first call of a step alone. In the mean of all calls that
+// is no chance; in the last rounds it might be.
+TEST(MadeUpStraggler, IsNamedByTheMeanWhereTheLastRoundsAreTooFew) {
+  for (const auto& [fault, seed] :
+       {std::pair("two slow nodes", 23000004u), std::pair("two slow nodes", 23000039u),
+        std::pair("slow node", 23000028u), std::pair("slow node, many layers", 23000034u),
+        std::pair("sequences of unequal length", 31000054u)}) {
+    const Judged judged = Judge(MakeScenario(fault, seed));
+    EXPECT_EQ(judged.outcome, Outcome::kRight) << fault << " " << seed << ": " << judged.said;
+  }
+}
+
 // The last calls that two nodes know are of different parts of a step, so they have none in common.
 TEST(MadeUpStraggler, IsNamedWhereEndpointsKnowNoLastCallsInCommon) {
   for (const uint64_t seed : {27u, 40u, 48u}) {

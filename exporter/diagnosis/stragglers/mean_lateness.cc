@@ -32,7 +32,6 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
   std::vector<std::vector<UsualDurationSnapshot>> timed;
   timed.reserve(ranks.size());
   for (const RankView* rank : ranks) timed.push_back(UsualDurationsOf(*rank->communicator));
-  std::vector<double> late_ns(ranks.size());
   double calls = 0;
   for (const UsualDurationSnapshot& kind : timed.front()) {
     if (IsGrouped(kind.op) && !with_groups) continue;
@@ -53,14 +52,18 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
     // A rank that has timed otherwise has another setting.
     if (means.size() < ranks.size() || most - least > least / 4) continue;
     const double mean = sum / static_cast<double>(ranks.size());
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      late_ns[i] += (mean - means[i]) * static_cast<double>(least);
-    }
+    for (double& each : means) each = mean - each;
+    lateness.kinds.push_back({static_cast<double>(least), std::move(means)});
     calls += static_cast<double>(least);
   }
   if (calls == 0) return lateness;
-  for (double& each : late_ns) each /= calls;
-  lateness.of_rank = std::move(late_ns);
+  lateness.of_rank.resize(ranks.size());
+  for (MeanLateness::OfKind& kind : lateness.kinds) {
+    kind.part /= calls;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      lateness.of_rank[i] += kind.part * kind.of_rank[i];
+    }
+  }
   lateness.rounds = std::min(calls, static_cast<double>(rounds));
   return lateness;
 }

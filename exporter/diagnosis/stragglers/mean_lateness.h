@@ -24,6 +24,13 @@ struct MeanLateness {
   // For each rank, in nanoseconds per call: how much less it has waited than the mean of all ranks.
   // Empty if they cannot be compared.
   std::vector<double> of_rank;
+  // The same in the calls of one kind, and their part of all calls: a rank may be late in the first
+  // call of each step, and in time for the others.
+  struct OfKind {
+    double part = 0;
+    std::vector<double> of_rank;
+  };
+  std::vector<OfKind> kinds;
   double rounds = 0;  // number of the job's rounds with these calls (rounds.h)
 };
 

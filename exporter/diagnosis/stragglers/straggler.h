@@ -97,7 +97,9 @@ class StragglerState {
   // distribution.
   static constexpr double kMoreErrors = 8;
   static constexpr double kMinMeanRounds = 10;
-  static constexpr double kMinVariance = 0.25;
+  // Limits of the variance: as a part of the mean's square, and as a multiple of the deviation in the
+  // few rounds of the window.
+  static constexpr double kMinVariance = 0.25, kMostVariance = 2;
   // Over millions of rounds any difference between ranks is significant. So the lateness in the
   // mean must be at least this part of the present lateness.
   static constexpr double kMinPartOfNow = 0.2;
@@ -230,13 +232,16 @@ class StragglerState {
   double WindowSeconds(double observed, double matched) const;
   // True if a late rank has since been on time.
   bool IsInTimeAgain(const OfRank& of) const;
+  // `is_perhaps`: without excluding chance.
+  std::optional<Straggler> FindLate(const CommunicatorView& view, bool is_perhaps) const;
   // Returns each rank or host, the one that arrived last most often first.
   std::vector<Candidate> Candidates(const std::vector<const RankView*>& ranks,
                                     bool are_hosts) const;
   // Returns `together` candidates from `first` on, judged as if they were one. Returns nothing if
   // they are not to be named.
   std::optional<Straggler> Judge(const std::vector<Candidate>& candidates, std::size_t first,
-                                 std::size_t together, const CommunicatorView& view,
+                                 std::size_t together, bool is_perhaps,
+                                 const CommunicatorView& view,
                                  const std::vector<const RankView*>& ranks) const;
   // Sets the texts.
   static void Say(const CommunicatorView& view, const std::vector<const RankView*>& ranks,
@@ -247,14 +252,14 @@ class StragglerState {
   bool DoOthersComeTogether(const std::vector<const RankView*>& ranks,
                             const std::vector<std::size_t>& these) const;
   double Rounds(const CommunicatorView& view) const;
-  // True if a rank or host, one of `candidates`, arrived last at this share of the late calls by
-  // more than chance. `these`: indices of its ranks. `late_seconds`: their losses in the window.
+  // True if ranks or hosts, one of `candidates`, arrived last at this share of the late calls by
+  // more than chance. `these`: indices of the ranks. `late_seconds`: their losses in the window.
   bool AreLate(double share, double candidates, const CommunicatorView& view,
                const std::vector<const RankView*>& ranks, const std::vector<std::size_t>& these,
-               double late_seconds) const;
+               bool are_hosts, double late_seconds) const;
   // True if the same holds for the mean of all calls. `are_alone`: no others may be nearly as late.
   bool AreLateInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
-                     const std::vector<std::size_t>& these, double late_seconds,
+                     const std::vector<std::size_t>& these, bool are_hosts, double late_seconds,
                      bool are_alone) const;
   // Returns the part of a round that each late call counts for, by the times of their ends. The
   // calls of one round count for equal parts of it.

@@ -61,12 +61,22 @@ double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& 
 }  // namespace
 
 std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) const {
-  if (view.spans_pipeline || SecondsOfWindow() <= 0 || window_.matched < kMinMatched ||
-      window_.late < kMinLate || window_.rounds <= 0) {
-    return std::nullopt;
-  }
+  const bool are_enough =
+      window_.matched >= kMinMatched && window_.late >= kMinLate && window_.rounds > 0;
+  return are_enough ? FindLate(view, /*is_perhaps=*/false) : std::nullopt;
+}
+
+std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view) const {
+  if (window_.rounds <= 0 || Rounds(view) >= kEnoughRounds) return std::nullopt;
+  const std::optional<Straggler> found = FindLate(view, /*is_perhaps=*/true);
+  if (!found) return std::nullopt;
+  return LateRank{found->rank, found->seconds_per_second};
+}
+
+std::optional<Straggler> StragglerState::FindLate(const CommunicatorView& view,
+                                                  bool is_perhaps) const {
   const std::vector<const RankView*> ranks = LiveRanks(view);
-  if (ranks.size() < 2) return std::nullopt;
+  if (view.spans_pipeline || SecondsOfWindow() <= 0 || ranks.size() < 2) return std::nullopt;
   const std::vector<Candidate> by_rank = Candidates(ranks, /*are_hosts=*/false);
   std::vector<Candidate> by_host;
   if (ranks.front()->is_of_many_hosts) by_host = Candidates(ranks, /*are_hosts=*/true);
@@ -76,7 +86,8 @@ std::optional<Straggler> StragglerState::Find(const CommunicatorView& view) cons
       // Several by turns: those that came last most often. Of single ones each is looked at.
       const std::size_t last = together > 1 ? 0 : candidates->size() - 1;
       for (std::size_t first = 0; first <= last; ++first) {
-        if (std::optional<Straggler> found = Judge(*candidates, first, together, view, ranks)) {
+        if (std::optional<Straggler> found =
+                Judge(*candidates, first, together, is_perhaps, view, ranks)) {
           return found;
         }
       }
@@ -117,7 +128,7 @@ std::vector<StragglerState::Candidate> StragglerState::Candidates(
 
 std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& candidates,
                                                std::size_t first, std::size_t together,
-                                               const CommunicatorView& view,
+                                               bool is_perhaps, const CommunicatorView& view,
                                                const std::vector<const RankView*>& ranks) const {
   OfRank sum;
   std::map<std::size_t, double> seconds_of;
@@ -125,7 +136,9 @@ std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& can
   for (std::size_t i = first; i < first + together; ++i) {
     const Candidate& each = candidates[i];
     const bool is_host = !each.host.empty();
-    if (IsInTimeAgain(each.sum) || (is_host && !AreAlike(each))) return std::nullopt;
+    if (!is_perhaps && (IsInTimeAgain(each.sum) || (is_host && !AreAlike(each)))) {
+      return std::nullopt;
+    }
     sum.late_calls += each.sum.late_calls;
     sum.late_rounds += each.sum.late_rounds;
     sum.window_seconds += each.sum.window_seconds;
@@ -151,16 +164,16 @@ std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& can
   straggler.window_seconds = SeenSeconds();
   straggler.late_share = sum.late_rounds / window_.rounds;
   straggler.matched_calls = static_cast<uint64_t>(window_.matched);
-  if (straggler.seconds_per_second < kMinLoss || !DoOthersComeTogether(ranks, these)) {
+  const bool are_most = straggler.late_share >= kMinLateShare;
+  if (straggler.seconds_per_second < kMinLoss || ((is_perhaps || together > 1) && !are_most)) {
     return std::nullopt;
   }
-  const bool are_late =
-      together == 1 ? AreLate(straggler.late_share, static_cast<double>(candidates.size()), view,
-                              ranks, these, sum.late_seconds)
-                    : straggler.late_share >= kMinLateShare &&
-                          IsBeyondChance(straggler.late_share, ChanceOf(these, ranks), Rounds(view),
-                                         Choices(candidates.size(), together));
-  if (!are_late) return std::nullopt;
+  if (is_perhaps) return straggler;
+  if (!DoOthersComeTogether(ranks, these) ||
+      !AreLate(straggler.late_share, Choices(candidates.size(), together), view, ranks, these,
+               !hosts.empty(), sum.late_seconds)) {
+    return std::nullopt;
+  }
   straggler.mean_seconds = sum.late_seconds / sum.late_calls;
   straggler.host = absl::StrJoin(hosts, ", ");
   Say(view, ranks, these, &straggler);
@@ -239,7 +252,8 @@ bool StragglerState::IsInTimeAgain(const OfRank& of) const {
 
 bool StragglerState::AreLate(double share, double candidates, const CommunicatorView& view,
                              const std::vector<const RankView*>& ranks,
-                             const std::vector<std::size_t>& these, double late_seconds) const {
+                             const std::vector<std::size_t>& these, bool are_hosts,
+                             double late_seconds) const {
   if (share < kMinShareOfMean) return false;
   const bool are_most = share >= kMinLateShare;
   // With two ranks, chance gives each a half; the share is at least that.
@@ -247,30 +261,33 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
   if (are_most && IsBeyondChance(share, ChanceOf(these, ranks), Rounds(view), candidates))
     return true;
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
-  return AreLateInMean(MeanLatenessOf(ranks, are_exchanges, rounds_), ranks, these, late_seconds,
-                       !are_most);
+  return AreLateInMean(MeanLatenessOf(ranks, are_exchanges, rounds_), ranks, these, are_hosts,
+                       late_seconds, !are_most);
 }
 
 bool StragglerState::AreLateInMean(const MeanLateness& mean,
                                    const std::vector<const RankView*>& ranks,
-                                   const std::vector<std::size_t>& these, double late_seconds,
-                                   bool are_alone) const {
+                                   const std::vector<std::size_t>& these, bool are_hosts,
+                                   double late_seconds, bool are_alone) const {
   if (mean.rounds < kMinMeanRounds || window_.waits <= 0) return false;
   double late_ns = 0;
   for (const std::size_t i : these) late_ns += mean.of_rank[i] / static_cast<double>(these.size());
-  // A difference that stays in the mean is no deviation. If most of the difference stays, it may be
-  // chance.
-  double square = window_.square / window_.waits;
-  double constant = SumOfSquares(mean.of_rank) / static_cast<double>(ranks.size());
-  if (these.size() > 1) {
-    const HostsOfRanks hosts(ranks);
-    square = window_.host_square / window_.hosts;
-    constant = hosts.SumOfSquares(mean.of_rank) / static_cast<double>(hosts.size());
-  }
-  const double variance = std::max(square - constant, kMinVariance * square);
+  const HostsOfRanks hosts(ranks);
+  const auto square_of = [&](const std::vector<double>& of_ranks) {
+    return are_hosts ? hosts.SumOfSquares(of_ranks) / static_cast<double>(hosts.size())
+                     : SumOfSquares(of_ranks) / static_cast<double>(ranks.size());
+  };
+  const double square =
+      are_hosts ? window_.host_square / window_.hosts : window_.square / window_.waits;
+  const double constant = square_of(mean.of_rank);
+  // A difference that stays in the mean of a kind of call is no deviation. If all of it stays, it may
+  // still be chance.
+  double deviation = square;
+  for (const auto& kind : mean.kinds) deviation -= kind.part * square_of(kind.of_rank);
+  const double variance = std::max(kMostVariance * deviation, kMinVariance * constant);
   // The calls of one round tell the deviation only as well as so many ranks do.
   const double freedom = std::max(1.0, window_.rounds) * static_cast<double>(ranks.size() - 1);
-  const double errors = these.size() > 1 ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
+  const double errors = are_hosts ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
   if (are_alone) {
     if (mean.rounds < kMinRoundsAlone) return false;
     // Ranks differ more in the mean than now. Long waits of the past make up that mean, and they do
@@ -304,44 +321,6 @@ double StragglerState::WaitedShare() const {
   double seconds = 0;
   for (const auto& [rank, of] : ranks_) seconds += of.window_seconds;
   return seconds / SecondsOfWindow();
-}
-
-std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view) const {
-  if (view.spans_pipeline || window_.late <= 0 || Rounds(view) >= kEnoughRounds) {
-    return std::nullopt;
-  }
-  const std::vector<const RankView*> ranks = LiveRanks(view);
-  if (ranks.size() < 2) return std::nullopt;
-  struct Late {
-    double calls = 0, seconds = 0;
-  };
-  std::map<std::string, Late> of_hosts;
-  const auto is_mostly = [this](const Late& late) {
-    return late.calls >= kMinLateShare * window_.late &&
-           late.seconds > kMinLoss * SecondsOfWindow();
-  };
-  bool is_any = false;
-  LateRank perhaps;
-  for (const RankView* rank : ranks) {
-    const auto found = ranks_.find(rank->rank());
-    if (found == ranks_.end()) continue;
-    const OfRank& of = found->second;
-    is_any |= is_mostly({of.late_calls, of.window_seconds});
-    Late& of_host = of_hosts[rank->process->hostname];
-    of_host.calls += of.late_calls;
-    of_host.seconds += of.window_seconds;
-    const double seconds_per_second =
-        SecondsOfWindow() > 0 ? of.window_seconds / SecondsOfWindow() : 0;
-    if (seconds_per_second > perhaps.seconds_per_second) {
-      perhaps = {rank->rank(), seconds_per_second};
-    }
-  }
-  // If all ranks are on one host, no other host waits for it.
-  if (of_hosts.size() > 1) {
-    for (const auto& [host, late] : of_hosts) is_any |= is_mostly(late);
-  }
-  if (!is_any) return std::nullopt;
-  return perhaps;
 }
 
 void StragglerState::Forgive(int32_t rank) {

@@ -127,11 +127,6 @@ class ManifestsTest(unittest.TestCase):
             part.clear()
             part.update(before)
 
-    def test_names_are_given_once(self):
-        for name in APPLIED:
-            names = [(item["kind"], item["metadata"]["name"]) for item in render(name)]
-            self.assertEqual(len(names), len(set(names)), names)
-
 
 class ReferencesTest(unittest.TestCase):
 
@@ -445,12 +440,6 @@ class GeneratedTest(unittest.TestCase):
         files = {os.path.basename(path)[:-5]
                  for path in glob.glob(os.path.join(RUNFILES, "deploy/prometheus/*.yaml"))}
         self.assertEqual(files - {"prometheus", "alertmanager"}, set(rules.FILES))
-
-    def test_a_rule_either_records_or_alerts(self):
-        for item in of_kind(render("monitoring"), "PrometheusRule"):
-            for group in item["spec"]["groups"]:
-                for rule in group["rules"]:
-                    self.assertEqual(1, ("alert" in rule) + ("record" in rule), rule)
 
     def test_every_dashboard_is_in_the_config_map(self):
         (dashboards,) = of_kind(render("monitoring"), "ConfigMap")

@@ -345,15 +345,6 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(("1.2.13", "Zlib"), (zlib["versionInfo"], zlib["licenseDeclared"]))
         self.assertIn(zlib["checksums"][0]["checksumValue"], read(os.path.join(RUNFILES, "third_party/dependencies.bzl")).decode())
 
-    @unittest.skipUnless(shutil.which("dpkg-deb"), "needs dpkg-deb")
-    def test_dpkg_reads_it(self):
-        self.assertEqual("nccl-pulse", subprocess.run(
-            ["dpkg-deb", "--field", package(".deb"), "Package"], check=True, capture_output=True,
-            text=True).stdout.strip())
-        folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
-        subprocess.run(["dpkg-deb", "--extract", package(".deb"), folder], check=True)
-        self.assertEqual(self.files["usr/bin/pulse"], read(os.path.join(folder, "usr/bin/pulse")))
-
 
 class UnitTextTest(unittest.TestCase):
     UNIT = "lib/systemd/system/nccl-pulse-agent.service"

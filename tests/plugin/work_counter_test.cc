@@ -36,7 +36,7 @@ TEST(WorkCounterTest, ProvenByThreeLooksWithMoreWorkEach) {
       EXPECT_EQ(job.work().state, WorkState::kProven);
       // Of what else was found nothing is held: an address, its mapping, the allocation.
       EXPECT_EQ(gpu.MemoryHeld(), 2u);
-      for (int i = 0; i < 100; ++i) job.Run();
+      for (int i = 0; i < 10; ++i) job.Run();
       EXPECT_EQ(job.work().state, WorkState::kProven);
     });
   }
@@ -139,7 +139,7 @@ TEST_WITH_JOB(WorkCounterTest, PointToPointIsNotUnderstood) {
 
 TEST_WITH_JOB(WorkCounterTest, WorkInFlightContradictsNothing) {
   job.Prove();
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 5; ++i) {
     job.comm().Run(FakeCuda::kForever);
     job.See();
     job.block().Finish();

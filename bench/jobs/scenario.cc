@@ -808,9 +808,10 @@ Judged Judge(const Scenario& scenario) {
     const Health health = HealthOf(set, result, now);
     const std::string words =
         absl::StrCat(RootWords(verdict), HealthStatusName(health.status), ": ", health.summary);
-    const std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
+    std::vector<CommunicatorView> views = GroupByCommunicator(set, now);
+    for (CommunicatorView& view : views) view.hang_after_ns = poll.hang_after_ns;
     return {OutcomeOf(scenario, verdict, health), words, looks,
-            DescribeWaits(views, BuildWaits(views, poll.hang_after_ns, now).graph)};
+            DescribeWaits(views, BuildWaits(views, now).graph)};
   }
 }
 

@@ -35,11 +35,12 @@ void Excuse(const std::vector<CommunicatorView>& views, DiagnosisResult* results
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
   std::vector<CommunicatorView> views = GroupByCommunicator(snapshots, now_realtime_ns);
-  std::vector<WaitsOfCommunicator> waits =
-      FindHangs(views,
-                is_overridden_ ? std::vector<int64_t>(views.size(), hang_after_ns)
-                               : ThresholdsOf(views, hang_after_ns),
-                now_realtime_ns);
+  if (is_overridden_) {
+    for (CommunicatorView& view : views) view.hang_after_ns = hang_after_ns;
+  } else {
+    SetThresholds(hang_after_ns, &views);
+  }
+  std::vector<WaitsOfCommunicator> waits = FindHangs(views, now_realtime_ns);
   DiagnosisResult results;
   results.reserve(views.size());
   StragglerStates kept;

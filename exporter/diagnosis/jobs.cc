@@ -33,23 +33,19 @@ Jobs::Jobs(const SnapshotSet& set) {
   }
 }
 
-std::vector<int64_t> ThresholdsOf(const std::vector<CommunicatorView>& views,
-                                  int64_t otherwise_ns) {
-  Jobs jobs(views);
-  std::vector<int64_t> shortest(views.size());  // by job; 0: none is known
-  for (std::size_t i = 0; i < views.size(); ++i) {
+void SetThresholds(int64_t otherwise_ns, std::vector<CommunicatorView>* views) {
+  Jobs jobs(*views);
+  std::vector<int64_t> shortest(views->size());  // by job; 0: none is known
+  for (std::size_t i = 0; i < views->size(); ++i) {
     int64_t& of_job = shortest[jobs.OfView(i)];
-    for (const RankView& rank : views[i].ranks) {
-      const int64_t own = rank.process->hang_after_ns;
-      if (own > 0) of_job = of_job == 0 ? own : std::min(of_job, own);
+    for (const RankView& rank : (*views)[i].ranks) {
+      of_job = ShorterThreshold(of_job, std::max<int64_t>(rank.process->hang_after_ns, 0));
     }
   }
-  std::vector<int64_t> thresholds;
-  for (std::size_t i = 0; i < views.size(); ++i) {
+  for (std::size_t i = 0; i < views->size(); ++i) {
     const int64_t of_job = shortest[jobs.OfView(i)];
-    thresholds.push_back(of_job == 0 ? otherwise_ns : of_job);
+    (*views)[i].hang_after_ns = of_job == 0 ? otherwise_ns : of_job;
   }
-  return thresholds;
 }
 
 }  // namespace nccl_pulse

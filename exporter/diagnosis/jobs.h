@@ -41,9 +41,9 @@ class Jobs {
       first_with_;  // by communicator of a set: its first process
 };
 
-// Returns the threshold of each view's job: the shortest threshold of its processes, or
+// Sets the threshold of each view's job: the shortest threshold of its processes, or
 // `otherwise_ns` if none is known.
-std::vector<int64_t> ThresholdsOf(const std::vector<CommunicatorView>& views, int64_t otherwise_ns);
+void SetThresholds(int64_t otherwise_ns, std::vector<CommunicatorView>* views);
 
 }  // namespace nccl_pulse
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -53,25 +52,6 @@ ReplaysKnown AreKnown(const Ranks& live) {
                                                       : ReplaysKnown::kYes;
 }
 
-// Not if ranks have begun as many replays, and the last one of another graph.
-bool AreInOneOrder(const Ranks& live) {
-  std::map<uint64_t, std::pair<uint32_t, uint32_t>> graphs;
-  return std::all_of(live.begin(), live.end(), [&graphs](const RankView* rank) {
-    const GraphPlace& place = rank->communicator->graph_place;
-    const std::pair graph(place.graph, place.stamps);
-    return graphs.try_emplace(rank->communicator->graph_replays, graph).first->second == graph;
-  });
-}
-
-// Beside the graphs a rank that is behind has called no more than any that is ahead.
-bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
-  Calls least = CollectiveCalls(*ahead.front()->communicator);
-  for (const RankView* rank : ahead) least = Common(least, CollectiveCalls(*rank->communicator));
-  return std::all_of(behind.begin(), behind.end(), [&least](const RankView* rank) {
-    return Excess(CollectiveCalls(*rank->communicator), least).empty();
-  });
-}
-
 bool IsWithin(const RankView* rank) { return rank->activity.is_in_replay; }
 
 }  // namespace
@@ -89,11 +69,6 @@ ReplayFacts CompareReplays(const Ranks& live) {
   Ranks ahead;
   for (const RankView* rank : live) {
     (ProgressOf(*rank) == ProgressOf(last) ? facts.behind : ahead).push_back(rank);
-  }
-  if (!AreInOneOrder(live) || (!ahead.empty() && !HasCalledLess(facts.behind, ahead))) {
-    facts = {};
-    facts.known = ReplaysKnown::kDiffer;
-    return facts;
   }
   facts.ahead = &first;
   if (ahead.empty()) {
@@ -118,7 +93,7 @@ namespace {
 constexpr int64_t kQuietNs = 1000000000;
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   const auto is_long = [facts](int64_t since) {
-    return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->hang_after_ns;
+    return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->view->hang_after_ns / 2;
   };
   const CommunicatorSnapshot& communicator = *rank.communicator;
   facts->live.push_back(&rank);
@@ -252,11 +227,10 @@ Calls CallsOwedBy(const CommunicatorFacts& facts, const Ranks& ranks) {
   return owed;
 }
 
-CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns) {
+CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns) {
   CommunicatorFacts facts{};
   facts.view = &view;
   facts.abandoned = AbandonedCalls(view.ranks);
-  facts.hang_after_ns = hang_after_ns;
   facts.now_ns = now_ns;
   for (const RankView& rank : view.ranks) {
     if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
@@ -278,7 +252,7 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_n
   }
   if (facts.calls_known == CallsKnown::kCaptured) {
     facts.replays = CompareReplays(facts.live);
-    facts.work = CompareWork(view, hang_after_ns, now_ns);
+    facts.work = CompareWork(view, view.hang_after_ns / 2, now_ns);
   }
   return facts;
 }

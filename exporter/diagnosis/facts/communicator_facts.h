@@ -36,7 +36,7 @@ namespace nccl_pulse {
 enum class ReplaysKnown : uint8_t {
   kYes,
   kNotFollowed,  // some rank has no stamps, or no background thread that reads them
-  kDiffer,       // the ranks' captures differ, or their calls outside graphs
+  kDiffer,       // the ranks' captures differ, or calls outside graphs are not all known
   kMayLeave,     // some captured operation lets a rank leave before the others arrive
 };
 
@@ -73,14 +73,14 @@ Ranks Where(const Ranks& ranks, const Predicate& predicate) {
 
 struct CommunicatorFacts {
   const CommunicatorView* view;
-  int64_t now_ns, hang_after_ns;
+  int64_t now_ns;
 
   Ranks live;
   Ranks failed;  // live or gone; the driver of their GPU reports an error
   // Live ranks.
   Ranks stopped;     // the process does not run
-  Ranks inside;      // IsInsideNccl, for hang_after
-  Ranks unreported;  // their last call is a collective without a reported launch, for hang_after
+  Ranks inside;      // IsInsideNccl, for half of the threshold
+  Ranks unreported;  // their last call is a collective without a reported launch, for as long
 
   // Comparison of the live ranks' calls; empty if they cannot be compared.
   AbandonedCalls abandoned;                   // not included in `calls`
@@ -111,7 +111,7 @@ struct CommunicatorFacts {
   bool IsFurthestBehind(const RankView& rank) const;
 };
 
-CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t hang_after_ns, int64_t now_ns);
+CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns);
 
 // Returns since when a rank in `unreported` has had no further call.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);

@@ -56,8 +56,9 @@ struct CommunicatorView {
   uint32_t number = 0;    // among communicators with this ID (same_ids.h)
   bool is_mixed = false;  // `ranks` belong to several communicators, some rank twice
   int32_t nranks, nnodes;
-  std::vector<RankView> ranks;    // in order; without duplicates unless mixed
-  bool are_all_expected = false;  // all ranks should be reported here
+  std::vector<RankView> ranks;                  // in order; without duplicates unless mixed
+  bool are_all_expected = false;                // all ranks should be reported here
+  int64_t hang_after_ns = kDefaultHangAfterNs;  // threshold of its job (jobs.h)
   // True if its ranks exchange Send and Recv with each other, here or on another communicator.
   bool has_point_to_point = false;
   // True if all ranks are seen, and their Sends and Recvs form exchanges of all ranks, like an

@@ -9,24 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-// Nobody of it runs: a whole job that is suspended, say.
-bool AddAllStopped(GraphBuilder& graph, std::size_t i) {
-  const ViewWaits& waits = graph.waits(i);
-  const CommunicatorFacts& facts = waits.facts;
-  if (facts.live.empty() || facts.stopped.size() != facts.live.size()) return false;
-  for (std::size_t at = 0; at < waits.gpus.size(); ++at) {
-    const uint32_t gpu = waits.gpus[at];
-    if (gpu == kNoActor) continue;
-    graph.TakeForBegun(gpu, waits.members[at]);
-    if (!graph.actor(gpu).is_start) continue;
-    for (const RankView* rank : facts.stopped) {
-      const std::optional<LastEvent> event = LastEventOf(*rank);
-      if (event) graph.Point(gpu, graph.Event(*rank, *event), Sure::kMust);
-    }
-  }
-  return true;
-}
-
 // The calls that its ranks wait in can't be compared.
 void AddUnknown(GraphBuilder& graph, std::size_t i) {
   for (const uint32_t gpu : graph.waits(i).gpus) {
@@ -75,7 +57,6 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   FindMismatch(&waits);
   if (AddBeingMade(graph, i)) return;
   const CommunicatorFacts& facts = waits.facts;
-  if (AddAllStopped(graph, i)) return;
   const bool is_comparable = facts.calls_known == CallsKnown::kYes;
   if (facts.calls_known == CallsKnown::kCaptured) AddReplays(graph, i);
   // More calls are owed than launches are in flight: a call whose launch NCCL does not report may have
@@ -113,9 +94,8 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
 
 }  // namespace
 
-Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
-                 int64_t now_realtime_ns) {
-  GraphBuilder graph(views, hang_after_ns, now_realtime_ns);
+Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t now_realtime_ns) {
+  GraphBuilder graph(views, now_realtime_ns);
   OwnWork own_work(graph);
   for (std::size_t i = 0; i < views.size(); ++i) AddWaits(graph, own_work, i);
   AddCalls(graph);

@@ -60,8 +60,7 @@ struct Waits {
 };
 
 // `views` must outlive the result.
-Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
-                 int64_t now_realtime_ns);
+Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse
 

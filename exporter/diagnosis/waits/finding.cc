@@ -203,7 +203,7 @@ class Decision {
     const Actor* first = &At(events.front());
     for (const uint32_t id : events) {  // where times can't be told apart, by the order of stands
       const bool is_as_early = ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <=
-                               Slack(At(events.front()), At(id), false);
+                               Slack(At(events.front()), At(id));
       if (is_as_early && At(id).stand < first->stand) first = &At(id);
     }
     for (const uint32_t id : events) {
@@ -217,9 +217,8 @@ class Decision {
     for (const uint32_t id : events) {
       // An error that may have come over a link followed the one that did not.
       const bool is_victim = At(id).rank->is_failed_by_peer && !first->rank->is_failed_by_peer;
-      const bool is_same =
-          At(id).stand == first->stand && !is_victim &&
-          ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id), true);
+      const bool is_same = At(id).stand == first->stand && !is_victim &&
+                           ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id));
       (is_same ? named.actors : named.followed).push_back(id);
     }
     std::vector<Finding> findings;
@@ -228,10 +227,8 @@ class Decision {
     return findings;
   }
 
-  static int64_t Slack(const Actor& a, const Actor& b, bool are_of_one_kind) {
+  static int64_t Slack(const Actor& a, const Actor& b) {
     if (a.stand == Stand::kFailed) return kSameErrorNs;
-    // Hosts and containers are paused as a whole, and then seen one after the other.
-    if (are_of_one_kind && a.stand == Stand::kStopped) return INT64_MAX;
     return a.rank->process->hostname == b.rank->process->hostname ? kSameHostNs : kOtherHostNs;
   }
 

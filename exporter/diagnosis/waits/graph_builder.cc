@@ -8,10 +8,8 @@
 
 namespace nccl_pulse {
 
-GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t hang_after_ns,
-                           int64_t now_ns)
+GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t now_ns)
     : views_(views),
-      hang_after_ns_(hang_after_ns),
       now_ns_(now_ns),
       calls_(views.size()),
       unseen_(views.size(), kNoActor),
@@ -51,7 +49,7 @@ void GraphBuilder::SumUp(HostPlace* place) {
     if (is_unseen && place->unseen.size() < kMostFollowed) place->unseen.push_back(at);
     const int64_t completed_ns = communicator.last_completion_realtime_ns;
     if (communicator.has_heartbeat && completed_ns != 0 &&
-        ElapsedNs(now_ns_, completed_ns) < hang_after_ns_) {
+        ElapsedNs(now_ns_, completed_ns) < views_[at.view].hang_after_ns) {
       place->first_moving_ns =
           std::min(place->first_moving_ns,
                    each.launched_ns != 0 ? each.launched_ns : communicator.last_launch_realtime_ns);
@@ -80,7 +78,7 @@ void GraphBuilder::Owe(const RankView& rank, std::size_t view) {
 void GraphBuilder::AddActors(std::size_t i) {
   const CommunicatorView& view = views_[i];
   ViewWaits& waits = waits_.views.emplace_back();
-  waits.facts = GatherFacts(view, hang_after_ns_ / 2, now_ns_);
+  waits.facts = GatherFacts(view, now_ns_);
   const bool counts_launches = view.has_point_to_point && AreLaunchesExchanges(view);
   for (const RankView& rank : view.ranks) {
     const std::size_t place = AddPlace(rank);
@@ -97,12 +95,13 @@ uint32_t GraphBuilder::AddGpu(std::size_t view, const Member& each) {
   const bool is_not_begun = each.doing == Doing::kNotBegun;
   if (is_not_begun) gpu.stand = Stand::kBehindOwn;
   if (each.is_live()) {
-    if (!IsHalf(each.since_ns)) gpu.stand = Stand::kMoving;
+    if (!IsHalf(view, each.since_ns)) gpu.stand = Stand::kMoving;
     // Dumps are written in a hang, and tell no time.
     const bool is_queued = is_not_begun && !each.rank->process->is_of_dump;
-    gpu.is_start =
-        is_queued ? Age(each.since_ns) >= std::max(kQueuedFactor * hang_after_ns_, kLeastQueuedNs)
-                  : IsLong(each.since_ns);
+    gpu.is_start = is_queued
+                       ? Age(each.since_ns) >=
+                             std::max(kQueuedFactor * views_[view].hang_after_ns, kLeastQueuedNs)
+                       : IsLong(view, each.since_ns);
     gpu.is_queued_start = is_queued && gpu.is_start;
   }
   return Add(std::move(gpu));
@@ -144,15 +143,15 @@ uint32_t GraphBuilder::Call(std::size_t view, uint64_t number) {
 
 void GraphBuilder::TakeForBegun(uint32_t gpu, const Member& each) {
   actor(gpu).stand = Stand::kInside;
-  actor(gpu).is_start = each.is_live() && IsLong(each.since_ns);
+  actor(gpu).is_start = each.is_live() && IsLong(actor(gpu).view, each.since_ns);
   actor(gpu).is_queued_start = false;
 }
 
 bool GraphBuilder::DoAllSeenWait(std::size_t i) const {
   const ViewWaits& waits = waits_.views[i];
   return views_[i].are_all_expected && !waits.facts.are_all_seen() &&
-         std::all_of(waits.members.begin(), waits.members.end(), [this](const Member& each) {
-           return (each.is_in_flight() || IsInsideNccl(*each.rank)) && IsHalf(each.since_ns);
+         std::all_of(waits.members.begin(), waits.members.end(), [this, i](const Member& each) {
+           return (each.is_in_flight() || IsInsideNccl(*each.rank)) && IsHalf(i, each.since_ns);
          });
 }
 

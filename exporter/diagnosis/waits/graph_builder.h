@@ -46,17 +46,19 @@ class GraphBuilder {
  public:
   // Adds all hosts, and all launches in flight. Rules add the other actors when an arrow points to
   // them.
-  GraphBuilder(const std::vector<CommunicatorView>& views, int64_t hang_after_ns, int64_t now_ns);
+  GraphBuilder(const std::vector<CommunicatorView>& views, int64_t now_ns);
   Waits Take() { return std::move(waits_); }
 
-  int64_t hang_after_ns() const { return hang_after_ns_; }
   int64_t now_ns() const { return now_ns_; }
   int64_t Age(int64_t since_ns) const { return since_ns == 0 ? 0 : ElapsedNs(now_ns_, since_ns); }
-  bool IsLong(int64_t since_ns) const { return since_ns != 0 && Age(since_ns) >= hang_after_ns_; }
+  // True if a wait on a communicator has reached its threshold.
+  bool IsLong(std::size_t view, int64_t since_ns) const {
+    return since_ns != 0 && Age(since_ns) >= views_[view].hang_after_ns;
+  }
   // True if a wait is long enough to be followed: half of the threshold, because ranks that wait
   // for each other don't begin at the same time.
-  bool IsHalf(int64_t since_ns) const {
-    return since_ns != 0 && Age(since_ns) >= hang_after_ns_ / 2;
+  bool IsHalf(std::size_t view, int64_t since_ns) const {
+    return since_ns != 0 && Age(since_ns) >= views_[view].hang_after_ns / 2;
   }
 
   const std::vector<CommunicatorView>& views() const { return views_; }
@@ -105,7 +107,7 @@ class GraphBuilder {
   void SumUp(HostPlace* place);
 
   const std::vector<CommunicatorView>& views_;
-  const int64_t hang_after_ns_, now_ns_;
+  const int64_t now_ns_;
   Waits waits_;
   std::vector<HostPlace> places_;
   std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> places_of_;

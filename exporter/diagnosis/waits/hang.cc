@@ -1,7 +1,6 @@
 #include "exporter/diagnosis/waits/hang.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "exporter/diagnosis/waits/sentences.h"
@@ -52,7 +51,7 @@ Hang ToHang(const Stall& stall) {
 // All that is in flight is behind work of the ranks' own GPUs, or behind earlier launches whose ends
 // cannot be seen, for less than makes a hang.
 std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& waits,
-                               const WaitGraph& graph, int64_t hang_after_ns, int64_t now_ns) {
+                               const WaitGraph& graph, int64_t now_ns) {
   if (view.is_mixed) return std::nullopt;
   Stall queued;
   queued.view = &view;
@@ -65,7 +64,7 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
       if (each.doing != Doing::kNotBegun) return std::nullopt;
       if (graph.actors[waits.gpus[at]].stand == Stand::kMoving) return std::nullopt;
     }
-    if (ElapsedNs(now_ns, each.since_ns) < hang_after_ns) continue;
+    if (ElapsedNs(now_ns, each.since_ns) < view.hang_after_ns) continue;
     queued.waiting.push_back(each.rank);
     queued.since_ns = std::min(queued.since_ns, each.since_ns);
   }
@@ -74,10 +73,11 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
   return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting), QueuedWords(queued, true)};
 }
 
-// Finds hangs of jobs with one threshold.
+}  // namespace
+
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
-                                           int64_t hang_after_ns, int64_t now_realtime_ns) {
-  const Waits waits = BuildWaits(views, hang_after_ns, now_realtime_ns);
+                                           int64_t now_realtime_ns) {
+  const Waits waits = BuildWaits(views, now_realtime_ns);
   const std::vector<JobFindings> jobs = FindWaits(views, waits);
   const std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
   std::vector<WaitsOfCommunicator> result(views.size());
@@ -85,44 +85,13 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
     if (stalls[i]) {
       result[i].hang = ToHang(*stalls[i]);
     } else {
-      result[i].queued =
-          QueuedOf(views[i], waits.views[i], waits.graph, hang_after_ns, now_realtime_ns);
+      result[i].queued = QueuedOf(views[i], waits.views[i], waits.graph, now_realtime_ns);
     }
     if (waits.views[i].is_beyond_limit) {
       result[i].note =
           "A GPU of a rank here has work in flight in too many communicators. The newest is not "
           "followed.";
     }
-  }
-  return result;
-}
-
-}  // namespace
-
-std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
-                                           const std::vector<int64_t>& hang_after_ns,
-                                           int64_t now_realtime_ns) {
-  const std::set<int64_t> thresholds(hang_after_ns.begin(), hang_after_ns.end());
-  if (thresholds.size() == 1) return FindHangs(views, *thresholds.begin(), now_realtime_ns);
-  std::vector<WaitsOfCommunicator> result(views.size());
-  int findings = 0;  // of the thresholds before
-  for (const int64_t threshold_ns : thresholds) {
-    std::vector<CommunicatorView> part;
-    std::vector<std::size_t> places;
-    for (std::size_t i = 0; i < views.size(); ++i) {
-      if (hang_after_ns[i] != threshold_ns) continue;
-      part.push_back(views[i]);
-      places.push_back(i);
-    }
-    std::vector<WaitsOfCommunicator> found = FindHangs(part, threshold_ns, now_realtime_ns);
-    int most = findings;
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      std::optional<Hang>& hang = found[i].hang;
-      if (hang && hang->absent_in) hang->absent_in = places[*hang->absent_in];
-      if (hang && hang->finding >= 0) most = std::max(most, (hang->finding += findings) + 1);
-      result[places[i]] = std::move(found[i]);
-    }
-    findings = most;
   }
   return result;
 }

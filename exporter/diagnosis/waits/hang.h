@@ -24,10 +24,8 @@ struct WaitsOfCommunicator {
   std::string note;  // see CommunicatorDiagnosis
 };
 
-// Returns one entry per view. `hang_after_ns`: threshold of each view, equal for all views of a
-// job.
+// Returns one entry per view. All views of a job must have the same threshold.
 std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& views,
-                                           const std::vector<int64_t>& hang_after_ns,
                                            int64_t now_realtime_ns);
 
 }  // namespace nccl_pulse

@@ -85,12 +85,12 @@ void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
   ViewWaits& waits = graph.waits(i);
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
-    if (!each.is_live() || !IsInsideNccl(*each.rank) || !graph.IsHalf(each.since_ns)) continue;
+    if (!each.is_live() || !IsInsideNccl(*each.rank) || !graph.IsHalf(i, each.since_ns)) continue;
     Actor& host = graph.actor(graph.Host(*each.rank));
     host.stand = Stand::kInsideNccl;
     host.since_ns = each.since_ns;
     host.view = i;
-    host.is_start |= graph.IsLong(each.since_ns);
+    host.is_start |= graph.IsLong(i, each.since_ns);
     if (!MayHaveReturned(*each.rank)) AddPeerByCounts(graph, i, at);
     const uint32_t id = graph.Host(*each.rank);
     if (graph.DoAllSeenWait(i) && graph.actor(id).arrows.empty())
@@ -132,7 +132,7 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
     if (is_inside) host.stand = Stand::kInsideNccl;
     host.since_ns = since_ns;
     host.view = i;
-    host.is_start |= graph.IsLong(since_ns);
+    host.is_start |= graph.IsLong(i, since_ns);
     const Member& each = waits.members[rank - graph.view(i).ranks.data()];
     graph.Point(graph.Host(*rank), graph.Call(i, each.called),
                 is_inside ? Sure::kMust : Sure::kUnsure);
@@ -152,7 +152,7 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
     if (HasGoneOn(*rank)) return false;
     since_ns = std::max(since_ns, rank->communicator->init_realtime_ns);
   }
-  if (!graph.IsHalf(since_ns)) return false;
+  if (!graph.IsHalf(i, since_ns)) return false;
   waits.absent = FindAbsent(graph, i);
   // The other ranks' endpoint may just not be among those that were asked.
   if (waits.absent.empty() && view.nnodes != 1) return false;
@@ -162,7 +162,7 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
     host.stand = Stand::kInsideNccl;
     host.since_ns = since_ns;
     host.view = i;
-    host.is_start |= graph.IsLong(since_ns);
+    host.is_start |= graph.IsLong(i, since_ns);
     const uint32_t id = graph.Host(*rank);
     if (waits.absent.empty()) graph.Point(id, graph.Unseen(i), Sure::kMust);
     for (const RankView* absent : waits.absent) {

@@ -34,9 +34,10 @@ bool IsBusyBefore(const Member& each, const Member& later) {
 }
 
 // Its host may wait for it: it is in flight, and not just since a moment ago.
-bool IsFollowed(const GraphBuilder& graph, const Member& each) {
+bool IsFollowed(const GraphBuilder& graph, const MemberPlace& at) {
+  const Member& each = graph.member(at);
   return !each.is_live() ||
-         (each.launched_ns != 0 ? graph.IsHalf(each.launched_ns) : graph.IsHalf(each.since_ns));
+         graph.IsHalf(at.view, each.launched_ns != 0 ? each.launched_ns : each.since_ns);
 }
 
 }  // namespace
@@ -173,7 +174,8 @@ void OwnWork::AddOfHost(const HostPlace& place) {
   for (const MemberPlace& each_at : place.busy) {
     const Member& each = graph_.member(each_at);
     const uint32_t gpu = graph_.waits(each_at.view).gpus[each_at.at];
-    if (gpu == kNoActor || !IsFollowed(graph_, each) || HasGoneOnSinceAbort(place, each)) continue;
+    if (gpu == kNoActor || !IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(place, each))
+      continue;
     // In the replay of a graph of several communicators it is behind in each of them.
     const ViewWaits& waits = graph_.waits(each_at.view);
     if (waits.has_known_replays && Contains(waits.facts.replays.behind, each.rank)) continue;
@@ -243,7 +245,7 @@ void OwnWork::AddUnseenReplays(const HostPlace& place) {
 void OwnWork::AddUnseenWork(const HostPlace& place) {
   for (const MemberPlace& each_at : place.unseen) {
     const Member& each = graph_.member(each_at);
-    if (each.doing != Doing::kUnreported || !graph_.IsLong(each.since_ns)) continue;
+    if (each.doing != Doing::kUnreported || !graph_.IsLong(each_at.view, each.since_ns)) continue;
     for (const std::size_t here : place.owes_in) {
       if (here == each_at.view) continue;
       const CommunicatorSnapshot* owed = nullptr;
@@ -251,7 +253,8 @@ void OwnWork::AddUnseenWork(const HostPlace& place) {
         if (own.view == here) owed = graph_.member(own).rank->communicator;
       }
       if (owed != nullptr &&
-          ElapsedNs(owed->last_launch_realtime_ns, each.since_ns) < graph_.hang_after_ns() &&
+          ElapsedNs(owed->last_launch_realtime_ns, each.since_ns) <
+              graph_.view(here).hang_after_ns &&
           std::find(place.owes_in.begin(), place.owes_in.end(), each_at.view) ==
               place.owes_in.end()) {
         graph_.Point(place.host, graph_.Unknown(each_at.view), Sure::kMay);

@@ -105,7 +105,7 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
     }
     return;
   }
-  waits.facts.work = CompareWork(graph.view(i), graph.hang_after_ns(), graph.now_ns());
+  waits.facts.work = CompareWork(graph.view(i), graph.view(i).hang_after_ns, graph.now_ns());
   const WorkFacts& work = facts.work;
   if (!work.stands()) return;
   const uint32_t call = graph.Call(i, 0);
@@ -115,7 +115,7 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
     uint32_t& gpu = waits.gpus[rank - graph.view(i).ranks.data()];
     if (gpu == kNoActor) {
       gpu = graph.Add(
-          {ActorKind::kGpu, Stand::kInside, since_ns, i, rank, 0, graph.IsLong(since_ns)});
+          {ActorKind::kGpu, Stand::kInside, since_ns, i, rank, 0, graph.IsLong(i, since_ns)});
     }
     graph.Point(gpu, call, Sure::kMust);
   }

@@ -271,8 +271,6 @@ class Sentences {
       text =
           " {Ranks} {has|have} not {done} it either, but may wait in communicator {where} "
           "meanwhile.";
-    } else if (stall_.verdict == HangVerdict::kRankNotCalled) {
-      text = " It may wait in communicator {where} meanwhile; that is not certain.";
     } else if (stall_.verdict == HangVerdict::kBlockedElsewhere) {
       text = stall_.suspects.front()->state != RankView::State::kLive
                  ? " It ended while it waited in communicator {where}: look there first."
@@ -602,8 +600,8 @@ class Sentences {
     }
     switch (facts().replays.known) {
       case ReplaysKnown::kDiffer:
-        return "the ranks have not captured the same CUDA graphs, or called differently beside "
-               "them, so their replays cannot be compared";
+        return "the ranks have not captured the same CUDA graphs, so their replays cannot be "
+               "compared";
       case ReplaysKnown::kMayLeave:
         return "operations were captured into CUDA graphs that a rank may leave before the others "
                "arrive";

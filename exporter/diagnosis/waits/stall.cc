@@ -169,7 +169,7 @@ class StallMaker {
       if (!(*stalls)[view]) continue;
       Stall& stall = *(*stalls)[view];
       if (stall.verdict == HangVerdict::kBlockedElsewhere) {
-        stall.is_usual = are_all_usual && !stall.is_elsewhere_unsure;
+        stall.is_usual = are_all_usual;
       } else if (!stall.has_start) {
         const auto found = is_finding_usual.find(stall.finding);
         stall.is_usual = found != is_finding_usual.end() && found->second;
@@ -306,12 +306,6 @@ class StallMaker {
     if (stall_.waits->is_being_made) {
       stall_.situation = Situation::kBeingMade;
       SayAbsent();
-    }
-    for (const uint32_t id : here) {
-      const bool may_wait =
-          std::any_of(At(id).arrows.begin(), At(id).arrows.end(),
-                      [](const Arrow& arrow) { return arrow.sure == Sure::kUnsure; });
-      if (may_wait && !stall_.elsewhere) FindElsewhere(id);
     }
     for (const uint32_t id : targets_) {
       const Actor& target = At(id);
@@ -494,7 +488,6 @@ class StallMaker {
     for (std::size_t at = 0; at < next.size(); ++at) {
       for (const Arrow& arrow : At(next[at]).arrows) {
         const Actor& actor = At(arrow.to);
-        stall_.is_elsewhere_unsure |= arrow.sure == Sure::kUnsure;
         if (actor.view != kNoView && actor.view != view_ && !stall_.elsewhere) {
           stall_.elsewhere = views_[actor.view].comm_id;
         }

@@ -51,7 +51,6 @@ struct Stall {
   std::size_t absent_in = 0;          // view with the ranks that have not joined
   ReplayPlace replay;                 // place of the waiting ranks
   std::optional<uint64_t> elsewhere;  // communicator in which the suspects may wait
-  bool is_elsewhere_unsure = false;   // `elsewhere` may be on another GPU
   bool is_posted = false;             // if kUnknown: see CannotTell
   Ranks also_blocked;                 // further ranks that have not arrived, and may wait elsewhere
   std::string peer_op;                // with two ranks: the call that the suspect has not made

@@ -24,11 +24,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<Json> Stands(const std::vector<CommunicatorView>& views, int64_t now_ns) {
-  const std::vector<int64_t> thresholds = ThresholdsOf(views, kDefaultHangAfterNs);
-  std::vector<int64_t> listed_after_ns = thresholds;
-  for (int64_t& each : listed_after_ns) each = std::min(each, kListedAfterNs);
-  const std::vector<WaitsOfCommunicator> waits = FindHangs(views, listed_after_ns, now_ns);
+std::vector<Json> Stands(std::vector<CommunicatorView> views, int64_t now_ns) {
+  SetThresholds(kDefaultHangAfterNs, &views);
+  std::vector<int64_t> thresholds;
+  for (CommunicatorView& view : views) {
+    thresholds.push_back(view.hang_after_ns);
+    view.hang_after_ns = std::min(view.hang_after_ns, kListedAfterNs);
+  }
+  const std::vector<WaitsOfCommunicator> waits = FindHangs(views, now_ns);
   std::vector<std::pair<int64_t, Json>> found;
   for (std::size_t i = 0; i < views.size(); ++i) {
     const auto add = [&](int64_t since_ns, const char* verdict, bool is_usual) {

@@ -69,14 +69,6 @@ TEST_IN_CHILD(CompletionTest, SlotNeedSettles) {
   EXPECT_EQ(ByProxy(1), 1u);
 }
 
-TEST_IN_CHILD(CompletionTest, FinalizeSettles) {
-  NcclCommunicator comm(1);
-  for (int i = 0; i < 100; ++i) comm.RunWithProxy();
-  comm.Finalize();
-  EXPECT_EQ(ByProxy(1), 100u);
-  EXPECT_TRUE(Find(ReadSnapshot(), 1).finalized);
-}
-
 TEST_IN_CHILD(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
   NcclCommunicator comm(1);
   for (int i = 0; i < 1000; ++i) comm.Enqueue();

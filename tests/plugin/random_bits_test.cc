@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <random>
 
 #include "tests/plugin/harness.h"
@@ -83,27 +82,6 @@ TEST_IN_CHILD(RandomBitsTest, DamagedTicketsHarmNothing, kKernel) {
   EXPECT_LE(Timed(measured, LatencyKind::kCompletionProxy) +
                 Timed(measured, LatencyKind::kCompletionKernel) + Uncompleted(measured),
             operations);
-}
-
-TEST_IN_CHILD(RandomBitsTest, RandomTypesAndStates, kKernel) {
-  NcclCommunicator comm(1);
-  void* coll = comm.Enqueue();
-  void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
-  std::mt19937_64 random(7);
-  uint64_t unknown_states = 0;
-  for (int i = 0; i < kRounds; ++i) {
-    Descriptor event;
-    memset(static_cast<void*>(&event), static_cast<int>(random()), sizeof(event));
-    event.type = random() | 1u << 31;  // no bit that means something stands alone
-    Start(comm.context(), event);
-    const int state = static_cast<int>(random()) | 1 << 20;
-    Record(proxy, state);
-    ++unknown_states;
-  }
-  const ProcessSnapshot snapshot = ReadSnapshot();
-  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kUnknownType), uint64_t{kRounds});
-  EXPECT_EQ(Ignored(snapshot, IgnoredReason::kUnknownState), unknown_states);
-  EXPECT_EQ(Ignored(snapshot), uint64_t{2} * kRounds);
 }
 
 }  // namespace

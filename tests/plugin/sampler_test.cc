@@ -102,31 +102,6 @@ TEST(SamplerTest, EveryKindOfAPeriodicProgramIsReachedInProportion) {
   EXPECT_NEAR(chi_square, degrees, 5 * std::sqrt(2.0 * degrees));
 }
 
-// Several programs of different periods take turns on communicators whose ids are alike.
-TEST(SamplerTest, InterleavedProgramsOnLikeCommunicators) {
-  constexpr int kExponent = 5;
-  Sampler sampler;
-  SetExponent(sampler, kExponent);
-  for (uint64_t comm = 1; comm <= 16; ++comm) {
-    for (uint32_t period : {2u, 3u, 4u, 7u, 8u, 16u, 31u, 32u, 64u}) {
-      uint64_t timed = 0;
-      std::vector<uint64_t> timed_at(period);
-      constexpr uint64_t kCalls = 1 << 16;
-      for (uint64_t call = 2; call < kCalls; ++call) {
-        if (!sampler.ShouldTime(Sampler::SeedOf(comm), 4, period, call)) continue;
-        ++timed;
-        ++timed_at[call % period];
-      }
-      const double expected = kCalls / std::pow(2.0, kExponent);
-      EXPECT_NEAR(static_cast<double>(timed), expected, 5 * std::sqrt(expected));
-      for (uint64_t count : timed_at) {
-        EXPECT_NEAR(static_cast<double>(count), expected / period,
-                    5 * std::sqrt(expected / period));
-      }
-    }
-  }
-}
-
 TEST(SamplerTest, TheBudgetIsKeptAtAnyRate) {
   for (int gpus = 1; gpus <= 8; ++gpus) {
     for (double rate = 1; rate <= 1e6; rate *= 1.3) {
@@ -217,21 +192,6 @@ TEST(SamplerTest, OneInSoManyIsTimedWhateverTheRate) {
   sampler.SetBudget(100);
   sampler.Adapt(6400, 1);
   EXPECT_EQ(sampler.exponent(), 6);
-}
-
-TEST(SamplerTest, TheBudgetIsTheOneThatWasSet) {
-  Sampler sampler(5000);
-  int spent = 0;
-  while (spent < 10000 && sampler.Spend()) ++spent;
-  EXPECT_EQ(spent, 5000);
-  sampler.Adapt(4000, 1);
-  EXPECT_EQ(sampler.exponent(), 0);
-  sampler.Adapt(9000, 1);
-  EXPECT_EQ(sampler.exponent(), 1);
-  sampler.Adapt(9000, 2);
-  EXPECT_EQ(sampler.exponent(), 1);  // just below the step: it stays
-  sampler.Adapt(7000, 2);
-  EXPECT_EQ(sampler.exponent(), 0);
 }
 
 }  // namespace

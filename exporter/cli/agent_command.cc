@@ -48,6 +48,7 @@ struct {
   std::string listen = ":9410", web_config, file_sd_dir, drop_families;
   std::string histograms = kDefaultHistograms;
   std::string without_plugin = "on";
+  bool enter_namespaces = false;
   absl::Duration keep = absl::Minutes(10);
   int keep_processes = 256;
   CaptureFlags captures;
@@ -71,6 +72,7 @@ largest share loses first. It uses at most a quarter of one core.
                           (default: the job's NCCL_PULSE_HANG_SECONDS, or 10s)
   --without-plugin=on|off  also find hangs of jobs that run without NCCL Pulse, by NCCL's RAS, NVML and /proc:
                           docs/without-the-plugin.md (default on)
+  --enter-namespaces      ask RAS also in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
   --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
   --histograms=FORM       both, classic or native; then exceptions: family=FORM for one histogram, network=FORM
                           for timing="network" (default both,network=native)
@@ -183,6 +185,7 @@ std::vector<Flag> Flags() {
                                   {"--keep-processes", &flags.keep_processes},
                                   {"--file-sd-dir", &flags.file_sd_dir},
                                   {"--without-plugin", &flags.without_plugin, "on|off"},
+                                  {"--enter-namespaces", &flags.enter_namespaces},
                                   {"--histograms", &flags.histograms},
                                   {"--drop-families", &flags.drop_families},
                                   {"--capture-dir", &flags.captures.dir},
@@ -266,6 +269,9 @@ int Run(const std::vector<std::string>& arguments) {
   Wanted wanted;
   std::string error;
   if (!ReadFlags(&wanted, &error)) return BadFlag(error.c_str());
+  if (flags.enter_namespaces && !outside::MayEnterNetworks()) {
+    return BadFlag(outside::kMayNotEnterNetworks);
+  }
   LiveValues values;
   AddHangSeconds(&values);
   const bool is_https = wanted.guard != nullptr && wanted.guard->is_https();
@@ -275,7 +281,7 @@ int Run(const std::vector<std::string>& arguments) {
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
-  auto sources = outside::SourcesOfThisHost();
+  auto sources = outside::SourcesOfThisHost(flags.enter_namespaces);
   sources.hostname = NodeName();
   const auto rest = std::make_shared<OutsideThread>(OutsideHangAfter, std::move(sources));
   wanted.server.source = [rest](const ReadWish&) { return rest->watch.Snapshots(RealtimeNs()); };

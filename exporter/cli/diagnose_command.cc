@@ -27,6 +27,7 @@ constexpr int kIncomplete = 4;
 
 std::string flight_recorder;  // NOLINT(cert-err58-cpp)
 bool is_json = false;
+bool enters_namespaces = false;
 
 constexpr char kHelp[] =
     R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | HOST:PORT ...] [flags]
@@ -49,6 +50,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
   --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows, and twice for
                         jobs without NCCL Pulse. off: don't ask (default: NCCL_RAS_ADDR of the processes or of
                         this shell, or localhost:28028)
+  --enter-namespaces    also ask RAS in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
   --json                print everything as JSON
 
 Endpoints that don't answer are listed with the reason. A missing answer never counts as healthy.
@@ -106,7 +108,7 @@ outside::Looks LookAtRest(const Question& question, bool is_endpoint_silent) {
   options.asks_ras = question.options.ras.has_value();
   if (!fleet_flags.ras.empty()) options.ras = question.options.ras;
   options.hang_after = question.options.hang_after.value_or(options.hang_after);
-  return outside::LookFromOutside(options, outside::SourcesOfThisHost());
+  return outside::LookFromOutside(options, outside::SourcesOfThisHost(enters_namespaces));
 }
 
 // Drops jobs that an agent, or the endpoint of a job's other ranks, has reported.
@@ -168,9 +170,10 @@ int RunOnDumps() {
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(
-      kFleetFlags | kJobFlags,
-      {{"--flight-recorder", &flight_recorder}, {"--ras", &fleet_flags.ras}, {"--json", &is_json}});
+  return WithFleetFlags(kFleetFlags | kJobFlags, {{"--flight-recorder", &flight_recorder},
+                                                  {"--ras", &fleet_flags.ras},
+                                                  {"--enter-namespaces", &enters_namespaces},
+                                                  {"--json", &is_json}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -179,6 +182,9 @@ int Run(const std::vector<std::string>& arguments) {
   Question question;
   std::string error;
   if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
+  if (enters_namespaces && !outside::MayEnterNetworks()) {
+    return Fail(kUsageError, outside::kMayNotEnterNetworks);
+  }
   if (const int status = FindEndpoints(&question, &error); status != 0) return Fail(status, error);
   const bool is_here = !IsAnyNamed();
   const bool is_silent = question.fleet.is_all_silent;

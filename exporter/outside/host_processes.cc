@@ -103,6 +103,16 @@ int32_t OwnPid(int folder, int32_t pid) {
   return pid;
 }
 
+// 0: that of this program, or not readable.
+uint64_t NetworkOf(int proc, int folder) {
+  struct stat own {
+  }, its{};
+  if (fstatat(folder, "ns/net", &its, 0) != 0 || fstatat(proc, "self/ns/net", &own, 0) != 0) {
+    return 0;
+  }
+  return its.st_ino == own.st_ino ? 0 : its.st_ino;
+}
+
 void ReadEnvironment(int folder, HostProcess* process) {
   std::string enabled;
   const std::pair<std::string_view, std::string*> wanted[] = {
@@ -139,6 +149,7 @@ Found ReadProcess(int proc, int32_t pid, bool is_on_gpu, HostProcess* process) {
   if (!has_nccl && !is_rank) return Found::kNothing;
   process->state = StateOf(folder.get(), &process->start_realtime_ns);
   process->own_pid = OwnPid(folder.get(), pid);
+  process->network = NetworkOf(proc, folder.get());
   if (process->state == RunState::kEnded) return Found::kNothing;
   return has_nccl ? Found::kNccl : Found::kRankWithoutNccl;
 }

@@ -3,6 +3,7 @@
 //   maps      libnccl, and NCCL Pulse's plugin
 //   stat      run state
 //   status    pid in the process' own PID namespace
+//   ns/net    network namespace; only readable for the same user, or root
 //   environ   the variables below; only readable for the same user, or root
 //
 // It opens no path that a process' user controls, in maps or variables. It writes nothing, and
@@ -35,6 +36,7 @@ struct HostProcess {
   int32_t pid = 0;
   int32_t own_pid = 0;  // in its own PID namespace
   uid_t user = 0;
+  uint64_t network = 0;  // inode of its network namespace; 0: that of this program, or not readable
   int64_t start_realtime_ns = 0;
   RunState state{};
   bool has_plugin = false;

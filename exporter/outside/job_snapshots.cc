@@ -77,8 +77,9 @@ struct Group {
 class Maker {
  public:
   explicit Maker(const Observation& seen) : seen_(seen) {
-    for (const HostProcess& process : seen.processes)
-      by_own_pid_[process.own_pid].push_back(&process);
+    for (const HostProcess& process : seen.processes) {
+      by_own_pid_[{process.network, process.own_pid}].push_back(&process);
+    }
     // A pid that isn't here has ended only if this is the namespace in which it counts.
     for (const auto& [id, communicator] : seen.after) {
       for (const RasRank& rank : communicator.ranks) {
@@ -107,10 +108,16 @@ class Maker {
  private:
   // The process of this host; null: it is on another one, or can't be told apart.
   const HostProcess* Local(const RasRank& rank) const {
-    if (seen_.addresses.count(rank.host) == 0) return nullptr;
-    const auto found = by_own_pid_.find(rank.pid);
-    return found == by_own_pid_.end() || found->second.size() != 1 ? nullptr
-                                                                   : found->second.front();
+    const auto found = WithPidOf(rank);
+    return found.size() == 1 ? found.front() : nullptr;
+  }
+
+  // Processes of this host that the rank may be.
+  std::vector<const HostProcess*> WithPidOf(const RasRank& rank) const {
+    const auto here = seen_.addresses.find(rank.host);
+    if (here == seen_.addresses.end()) return {};
+    const auto found = by_own_pid_.find({here->second, rank.pid});
+    return found == by_own_pid_.end() ? std::vector<const HostProcess*>() : found->second;
   }
 
   const HostProcess* ByPid(int32_t pid) const {
@@ -129,7 +136,7 @@ class Maker {
     facts.gpu = rank.nvml_dev;
     facts.local = local;
     if (local == nullptr) {
-      if (rank.is_missing && hosts_.count(rank.host) != 0 && by_own_pid_.count(rank.pid) == 0) {
+      if (rank.is_missing && hosts_.count(rank.host) != 0 && WithPidOf(rank).empty()) {
         facts.state = RunState::kEnded;
       }
       return &facts;
@@ -352,7 +359,7 @@ class Maker {
   }
 
   const Observation& seen_;
-  std::map<int32_t, std::vector<const HostProcess*>> by_own_pid_;
+  std::map<std::pair<uint64_t, int32_t>, std::vector<const HostProcess*>> by_own_pid_;
   std::set<std::string> hosts_;  // addresses of this host in whose namespace pids are known
   std::set<int32_t> covered_;    // pids that RAS knows
   std::map<Place, PlaceFacts> facts_;

@@ -54,7 +54,8 @@ struct Observation {
   std::vector<HostProcess> processes;  // of this host, by pid
   std::vector<HostProcess> unloaded;   // see HostProcesses
   std::vector<HostGpu> gpus;           // use since before_ns, or as far back as NVML remembers
-  std::set<std::string> addresses;     // of this host
+  // Addresses of this host, each with HostProcess::network.
+  std::map<std::string, uint64_t> addresses;
   std::string hostname;
   bool is_endpoint_silent = false;  // see Options
 };

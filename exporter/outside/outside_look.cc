@@ -1,7 +1,5 @@
 #include "exporter/outside/outside_look.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +17,7 @@
 #include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/outside/job_snapshots.h"
 #include "exporter/outside/known_faults.h"
+#include "exporter/outside/network.h"
 #include "exporter/outside/outside_words.h"
 #include "exporter/outside/ras_answer.h"
 
@@ -30,27 +29,6 @@ constexpr int kMostRounds = 3;
 constexpr std::size_t kMostAddresses = 16;
 constexpr int64_t kLeastGpuWindowNs = 3000000000;
 constexpr int64_t kMostGpuWindowNs = 12000000000;
-
-std::set<std::string> OwnAddresses() {
-  std::set<std::string> addresses;
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return addresses;
-  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-    char text[INET6_ADDRSTRLEN] = {};
-    if (each->ifa_addr == nullptr) continue;
-    const int family = each->ifa_addr->sa_family;
-    const void* from = nullptr;
-    if (family == AF_INET) from = &reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr;
-    if (family == AF_INET6) {
-      from = &reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr;
-    }
-    if (from != nullptr && inet_ntop(family, from, text, sizeof(text)) != nullptr) {
-      addresses.insert(text);
-    }
-  }
-  freeifaddrs(list);
-  return addresses;
-}
 
 bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "::1" ||
@@ -87,7 +65,7 @@ class OutsideLook::Impl {
   Impl(Options options, const Sources& sources) : options_(std::move(options)), sources_(sources) {}
 
   bool Begin(Looks* looks) {
-    seen_.addresses = sources_.addresses;
+    for (const std::string& each : sources_.addresses) seen_.addresses.emplace(each, 0);
     seen_.hostname = sources_.hostname;
     seen_.is_endpoint_silent = options_.is_endpoint_silent;
     start_ns_ = sources_.now_realtime_ns();
@@ -101,7 +79,7 @@ class OutsideLook::Impl {
           absl::StrCat(here.unread, " processes' files in /proc did not answer."));
     }
     if (processes_ == 0 && !options_.ras) return false;
-    FindAddresses(seen_);
+    FindAddresses(looks);
     before_ = Ask(seen_);
     seen_.before_ns = sources_.now_realtime_ns();
     seen_.since_ns = options_.since_ns == 0 ? seen_.before_ns : options_.since_ns;
@@ -143,6 +121,10 @@ class OutsideLook::Impl {
 
  private:
   enum class Measured { kNone, kSome, kAll };
+  struct RasPlace {
+    Address address;
+    std::shared_ptr<const Network> network;  // null: this program's own
+  };
 
   HostProcesses Processes() const {
     HostProcesses here = AllProcesses();
@@ -169,38 +151,77 @@ class OutsideLook::Impl {
   }
 
   // The variable is another user's text: root connects to no address of another host for it.
-  void FindAddresses(const Observation& seen) {
+  void FindAddresses(Looks* looks) {
     if (!options_.asks_ras) return;
-    const auto add = [this](const Address& address) {
-      if (addresses_.size() < kMostAddresses) addresses_.emplace(address.name(), address);
+    const auto add = [this](const Address& address, std::shared_ptr<const Network> network) {
+      std::string name = address.name();
+      if (network) absl::StrAppend(&name, " in the network namespace of pid ", network->pid());
+      if (addresses_.size() < kMostAddresses) {
+        addresses_.emplace(std::move(name), RasPlace{address, std::move(network)});
+      }
     };
-    if (options_.ras) return add(*options_.ras);
-    for (const HostProcess& process : seen.processes) {
+    if (options_.ras) return add(*options_.ras, nullptr);
+    std::size_t elsewhere = 0;
+    for (const HostProcess& process : seen_.processes) {
       std::optional<Address> address;
       std::string error;
       if (process.has_plugin || process.is_ras_off) continue;
       const std::string& text = process.ras_address;
       const bool is_known = RasFromFlag(text.empty() ? "localhost" : text, &address, &error);
       if (!is_known || !address) continue;
-      if (process.user == geteuid() || IsLoopback(address->host)) add(*address);
+      const bool is_loopback = IsLoopback(address->host);
+      if (process.user != geteuid() && !is_loopback) continue;
+      if (process.network == 0) {
+        add(*address, nullptr);
+      } else if (sources_.open_network) {
+        if (auto network = NetworkOf(process, looks)) add(*address, std::move(network));
+      } else if (is_loopback) {
+        ++elsewhere;
+      } else {
+        add(*address, nullptr);
+      }
     }
+    if (elsewhere == 0) return;
+    looks->notes.push_back(
+        absl::StrCat(elsewhere, elsewhere == 1 ? " process uses" : " processes use",
+                     " RAS in another network namespace. Next: kubectl exec POD -- pulse diagnose, "
+                     "or as root --enter-namespaces."));
+  }
+
+  // Opens each namespace once. Returns null, with a note, if it can't be entered.
+  std::shared_ptr<const Network> NetworkOf(const HostProcess& process, Looks* looks) {
+    if (networks_.size() >= kMostAddresses) return nullptr;
+    const auto [found, is_new] = networks_.try_emplace(process.network);
+    if (!is_new) return found->second;
+    std::string error;
+    found->second = sources_.open_network(process, &error);
+    if (found->second) {
+      for (const auto& each : found->second->addresses()) {
+        seen_.addresses.emplace(each, process.network);
+      }
+    } else {
+      looks->notes.push_back(absl::StrCat("The network namespace of pid ", process.pid,
+                                          " can't be entered: ", error, "."));
+    }
+    return found->second;
   }
 
   // All addresses at once, and again where a process of this host is in no answer.
   Heard Ask(const Observation& seen) {
     Heard heard;
-    std::map<std::string, Address> open = addresses_;
+    std::map<std::string, RasPlace> open = addresses_;
     for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
       std::vector<std::pair<std::string, std::future<RasReport>>> asked;
-      for (const auto& [name, address] : open) {
+      for (const auto& [name, place] : open) {
         for (int i = 0; i < kAtOnce; ++i) {
           try {
-            asked.emplace_back(name, std::async(std::launch::async, sources_.ask_ras, address));
+            asked.emplace_back(name, std::async(std::launch::async, sources_.ask_ras, place.address,
+                                                place.network.get()));
           } catch (const std::system_error&) {  // no thread
           }
         }
       }
-      std::map<std::string, Address> again;
+      std::map<std::string, RasPlace> again;
       for (auto& [name, future] : asked) {
         RasReport report = future.get();
         RasAnswer answer;
@@ -227,17 +248,24 @@ class OutsideLook::Impl {
     return heard;
   }
 
-  static bool AreAllKnown(const Observation& seen, const Heard& heard) {
-    std::set<int32_t> pids;
+  bool AreAllKnown(const Observation& seen, const Heard& heard) const {
+    std::set<std::pair<uint64_t, int32_t>> pids;  // with their network
     for (const auto& [id, communicator] : heard.communicators) {
       for (const RasRank& rank : communicator.ranks) {
-        if (seen.addresses.count(rank.host) != 0) pids.insert(rank.pid);
+        const auto here = seen.addresses.find(rank.host);
+        if (here != seen.addresses.end()) pids.emplace(here->second, rank.pid);
       }
     }
     return std::all_of(seen.processes.begin(), seen.processes.end(), [&](const HostProcess& each) {
       return each.has_plugin || each.is_ras_off || !MayBeRank(each, seen.gpus) ||
-             pids.count(each.own_pid) != 0;
+             IsOutOfReach(each) || pids.count({each.network, each.own_pid}) != 0;
     });
+  }
+
+  // RAS of this process isn't asked: its network namespace isn't entered.
+  bool IsOutOfReach(const HostProcess& process) const {
+    const auto found = networks_.find(process.network);
+    return process.network != 0 && (found == networks_.end() || !found->second);
   }
 
   static bool IsAnyBack(const Heard& before, const Heard& after) {
@@ -331,7 +359,8 @@ class OutsideLook::Impl {
 
   const Options options_;
   const Sources& sources_;
-  std::map<std::string, Address> addresses_;
+  std::map<std::string, RasPlace> addresses_;
+  std::map<uint64_t, std::shared_ptr<const Network>> networks_;  // null: can't be entered
   std::set<std::string> answered_;
   Observation seen_;
   Heard before_;
@@ -369,14 +398,17 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
   return found;
 }
 
-Sources SourcesOfThisHost() {
+Sources SourcesOfThisHost(bool enters_networks) {
   Sources sources;
   const auto gpus = std::make_shared<GpuUses>();
   sources.processes = [](const std::vector<int32_t>* pids) {
     return FindNcclProcesses(std::chrono::seconds(3), pids);
   };
   sources.gpus = [gpus](int64_t since_ns) { return gpus->OfHost(since_ns); };
-  sources.ask_ras = [](const Address& address) {
+  if (enters_networks) sources.open_network = Network::Open;
+  sources.ask_ras = [](const Address& address, const Network* network) {
+    RasReport report;
+    if (network != nullptr && !network->Enter(&report.error)) return report;
     return AskRas(address, kRasPatience, kMostAnswerBytes);
   };
   sources.wait = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };

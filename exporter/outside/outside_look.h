@@ -28,6 +28,7 @@
 #include "exporter/fleet/ras_report.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/outside/host_processes.h"
+#include "exporter/outside/network.h"
 
 namespace nccl_pulse::outside {
 
@@ -39,13 +40,18 @@ struct Sources {
   // Finds processes with NCCL among `pids`; null: among all.
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
-  std::function<RasReport(const Address&)> ask_ras;  // called from several threads at once
+  // Opens a process' network namespace, in which RAS is then asked. Null: other namespaces aren't
+  // entered.
+  std::function<std::shared_ptr<const Network>(const HostProcess&, std::string* error)>
+      open_network;
+  // Called on a thread of its own, which it may leave in `network`. Null: the present one.
+  std::function<RasReport(const Address&, const Network* network)> ask_ras;
   std::function<void(std::chrono::milliseconds)> wait;
   std::function<int64_t()> now_realtime_ns;
   std::set<std::string> addresses;  // of this host
   std::string hostname;
 };
-Sources SourcesOfThisHost();
+Sources SourcesOfThisHost(bool enters_networks = false);
 
 struct Options {
   bool asks_ras = true;

@@ -20,14 +20,14 @@ REPORT = """\
 class Ras:
     """Answers each line by what `answers` has for it, and closes after the report."""
 
-    def __init__(self, report=REPORT, answers=(), closes=True, is_old=False):
+    def __init__(self, report=REPORT, answers=(), closes=True, is_old=False, port=0):
         """`report`: bytes or text. `is_old`: NCCL before 2.28.7, which has no JSON."""
         self.answers = {"CLIENT PROTOCOL": b"SERVER PROTOCOL 2\n", "TIMEOUT": b"OK\n", "SET FORMAT json": b"OK\n",
                         "STATUS": report if isinstance(report, bytes) else report.encode(), **dict(answers)}
         if is_old:
             del self.answers["SET FORMAT json"]
         self.closes, self.heard = closes, []
-        self.server = socket.create_server(("127.0.0.1", 0))
+        self.server = socket.create_server(("127.0.0.1", port))
         self.flag = "--ras=127.0.0.1:%d" % self.server.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import tarfile
 import tempfile
 import time
@@ -14,16 +13,9 @@ from tests.deploy import alertmanager_server, servers
 from tests.deploy.prometheus_server import Prometheus
 from tests.fleet.ras_server import Ras
 from tests.kit import PULSE, RUNFILES, free_port, get, wait_until
+from tests.outside import rank_without_plugin
 
 NVML = os.path.join(RUNFILES, "tests/outside")
-# Has a file of this name mapped, as a process with NCCL.
-RANK = """
-import mmap, sys, time
-with open(sys.argv[1], "rb") as file:
-    library = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
-print("ready", flush=True)
-time.sleep(3600)
-"""
 
 
 class AgentOutsideTest(unittest.TestCase):
@@ -32,18 +24,11 @@ class AgentOutsideTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.nvml = os.path.join(folder.name, "nvml")
-        library = os.path.join(folder.name, "libnccl.so.2.28.9")
-        with open(library, "wb") as file:
-            file.write(b"x" * 4096)
         self.counts = [500, 499, 500]
         self.ras = Ras()
         self.addCleanup(self.ras.server.close)
         environment = dict(os.environ, NCCL_RAS_ADDR=self.ras.flag.split("=")[1], WORLD_SIZE="3")
-        self.ranks = [self.start([sys.executable, "-c", RANK, library], env=dict(environment, RANK=str(rank)),
-                                 stdout=subprocess.PIPE) for rank in range(3)]
-        for rank in self.ranks:
-            rank.stdout.readline()
-            self.addCleanup(rank.stdout.close)
+        self.ranks = [rank_without_plugin.start(self, rank, environment) for rank in range(3)]
         self.report()
         self.set_gpus([(100, 40)] * 3)
 

@@ -1,6 +1,11 @@
 """`pulse diagnose` on jobs without the plugin: the program itself, against a stand-in for NCCL's RAS."""
 
+import ctypes
+import fcntl
 import json
+import os
+import socket
+import struct
 import subprocess
 import threading
 import unittest
@@ -8,32 +13,41 @@ import unittest
 from tests import running
 from tests.fleet.ras_server import Ras
 from tests.kit import PULSE
+from tests.outside import rank_without_plugin
 
 FAST = "--hang-after=1s"
+POD = "198.51.100.7"
+CLONE_NEWNET = 0x40000000
+LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def rank(number, count, missing=False):
+def call(result):
+    if result != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def rank(number, count, missing=False, host="192.0.2.7", pid=None):
     """As NCCL 2.28.9 writes it, with the comma that it forgets."""
-    who = '{"rank": %d, "host": "192.0.2.7", "pid": %d, "cuda_dev": %d, "nvml_dev": %d' % (number, 100 + number, number,
-                                                                                          number)
+    who = '{"rank": %d, "host": "%s", "pid": %d, "cuda_dev": %d, "nvml_dev": %d' % (number, host, pid or 100 + number,
+                                                                                   number, number)
     if missing:
         return who + '\n "status": {"unresponsive": true, "considered_dead": true}}'
     return who + (', "status": {"init_state": 0, "async_error": 0}, "collective_counts": {"Broadcast": 0, "Reduce": 0, '
                   '"AllGather": 0, "ReduceScatter": 0, "AllReduce": %d}}' % count)
 
 
-def report(counts, missing=()):
+def report(counts, missing=(), host="192.0.2.7", pids=()):
     return ('{"nccl_version": "2.28.9", "communicators": [{"hash": "0x51", "secondary_hash": "0x1", "size": %d, '
             '"ranks": [%s], "missing_ranks": [%s]}]}' %
-            (len(counts) + len(missing), ", ".join(rank(i, count) for i, count in enumerate(counts)),
+            (len(counts) + len(missing), ", ".join(rank(i, count, host=host, pid=pids[i] if pids else None) for i, count in enumerate(counts)),
              ", ".join(rank(i, 0, True) for i in missing)))
 
 
 class DiagnoseOutsideTest(unittest.TestCase):
 
-    def diagnose(self, ras, *flags):
+    def diagnose(self, *flags):
         """The verdict on the job that RAS knows. Something else on this host may have one of its own."""
-        run = subprocess.run([PULSE, "diagnose", ras.flag, FAST, "--json", *flags], capture_output=True, text=True,
+        run = subprocess.run([PULSE, "diagnose", FAST, "--json", *flags], capture_output=True, text=True,
                              check=False)
         decoder, verdicts, at = json.JSONDecoder(), [], 0
         while run.stdout[at:].strip():
@@ -50,7 +64,7 @@ class DiagnoseOutsideTest(unittest.TestCase):
 
     def test_a_rank_that_has_launched_fewer(self):
         ras = self.ras(report([500, 499, 500]))
-        run, verdicts = self.diagnose(ras)
+        run, verdicts = self.diagnose(ras.flag)
         self.assertEqual((run.returncode, len(verdicts)), (3, 1), run.stderr)
         verdict = verdicts[0]
         self.assertEqual(verdict["finding"], "hang")
@@ -76,20 +90,74 @@ class DiagnoseOutsideTest(unittest.TestCase):
                 return report([count, count, count]).encode()
 
         ras.answers = Moving(ras.answers)
-        run, verdicts = self.diagnose(ras)
+        run, verdicts = self.diagnose(ras.flag)
         self.assertEqual((run.returncode, [verdict["finding"] for verdict in verdicts]), (0, ["none"]), run.stdout)
 
     def test_an_old_nccl_is_not_asked_for_a_report(self):
         ras = self.ras(is_old=True)
-        run, verdicts = self.diagnose(ras)
+        run, verdicts = self.diagnose(ras.flag)
         self.assertEqual((run.returncode, verdicts), (2, []))
         self.assertIn("NCCL is older than 2.28.7", run.stderr)
         self.assertNotIn("STATUS", ras.heard)
 
     def test_whatever_listens(self):
         for report_text in ("", "{}", "[" * 100000, '{"communicators": [{}]}', "\xff" * 1000):
-            run, verdicts = self.diagnose(self.ras(report_text))
+            run, verdicts = self.diagnose(self.ras(report_text).flag)
             self.assertEqual((run.returncode, verdicts), (2, []), report_text[:40])
+
+    def pod(self, port):
+        """RAS in a network namespace of its own, with an address; and how a process comes to be there."""
+        made = []
+
+        def make():
+            try:
+                call(LIBC.unshare(CLONE_NEWNET))
+                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+                    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 0x1))  # SIOCSIFFLAGS: up
+                    address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(POD))
+                    fcntl.ioctl(any_socket, 0x8916, struct.pack("16s16s8x", b"lo:1", address))  # SIOCSIFADDR
+                made.append((self.ras(port=port), os.open("/proc/thread-self/ns/net", os.O_RDONLY)))
+            except OSError as error:
+                made.append(error)
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        if isinstance(made[0], OSError):
+            self.skipTest("no network namespaces: %s" % made[0])
+        ras, network = made[0]
+        self.addCleanup(os.close, network)
+        return ras, lambda: call(LIBC.setns(network, CLONE_NEWNET))
+
+    def test_ras_in_another_network_namespace(self):
+        # Nobody in its own network may be asked instead.
+        namesake = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(namesake.close)
+        ras, enter = self.pod(namesake.getsockname()[1])
+        environment = dict(os.environ, NCCL_RAS_ADDR=ras.flag.split("=")[1], WORLD_SIZE="3")
+        pids = [rank_without_plugin.start(self, rank, environment, preexec_fn=enter).pid for rank in range(3)]
+        ras.answers["STATUS"] = report([500, 499, 500], host=POD, pids=pids).encode()
+        run, _ = self.diagnose()
+        self.assertEqual(ras.heard, [])
+        self.assertRegex(run.stderr, r"\d+ processes use RAS in another network namespace. Next: kubectl exec POD -- pulse "
+                         "diagnose, or as root --enter-namespaces.\n")
+        namesake.setblocking(False)
+        self.assertRaises(BlockingIOError, namesake.accept)
+        run, verdicts = self.diagnose("--enter-namespaces")
+        sentences = [verdict["sentence"] for verdict in verdicts]
+        # By its variables: it is known as a process of this host.
+        wanted = "global rank 1 (%s, GPU 1, pid %d) of a job without NCCL Pulse has launched 499 AllReduce" % (POD, pids[1])
+        self.assertTrue(any(wanted in each for each in sentences), (sentences, run.stderr))
+        self.assertEqual(run.returncode, 3, run.stderr)
+        self.assertNotIn("another network namespace", run.stderr)
+
+    def test_namespaces_are_entered_by_root_only(self):
+        if os.geteuid() != 0:
+            self.skipTest("not root")
+        run = subprocess.run(["setpriv", "--bounding-set=-sys_admin", PULSE, "diagnose", "--enter-namespaces"],
+                             capture_output=True, text=True, check=False)
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertIn("--enter-namespaces: run as root with CAP_SYS_ADMIN", run.stderr)
 
 
 if __name__ == "__main__":

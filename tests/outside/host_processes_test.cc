@@ -97,6 +97,25 @@ TEST_F(HostProcessesTest, ValuesCantSteerATerminalAndAreShort) {
   EXPECT_LE(found.processes[0].global_rank.size(), 512U);
 }
 
+TEST_F(HostProcessesTest, NetworkNamespaces) {
+  const auto add_network = [this](const std::string& pid, const std::string& of) {
+    mkdir((root_ + "/" + pid).c_str(), 0755);
+    mkdir((root_ + "/" + pid + "/ns").c_str(), 0755);
+    ASSERT_EQ(symlink((root_ + "/" + of).c_str(), (root_ + "/" + pid + "/ns/net").c_str()), 0);
+  };
+  std::ofstream(root_ + "/own") << "";
+  std::ofstream(root_ + "/other") << "";
+  for (const int pid : {70, 71, 72}) Add(pid, kNccl);
+  add_network("self", "own");
+  add_network("70", "own");
+  add_network("71", "other");
+  const HostProcesses found = Find();
+  ASSERT_EQ(found.processes.size(), 3U);
+  EXPECT_EQ(found.processes[0].network, 0U);
+  EXPECT_NE(found.processes[1].network, 0U);
+  EXPECT_EQ(found.processes[2].network, 0U);  // another user's
+}
+
 // A launched rank that is not as far.
 TEST_F(HostProcessesTest, RanksWithoutNccl) {
   Add(60, "7f00-7f01 r-xp 0 0 0  /usr/bin/python3\n", 'S', std::string("RANK=1\0WORLD_SIZE=4", 19));

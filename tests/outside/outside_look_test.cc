@@ -60,7 +60,7 @@ struct Host {
       return HostProcesses{processes, unloaded, 0};
     };
     sources.gpus = [this](int64_t) { return gpus; };
-    sources.ask_ras = [this](const Address& address) {
+    sources.ask_ras = [this](const Address& address, const Network*) {
       const std::lock_guard<std::mutex> lock(mutex);
       addresses_asked.insert(address.name());
       return answer(asked++);

@@ -367,7 +367,7 @@ class Capturer {
   void AddGpus() {
     const auto gpus = std::make_shared<std::vector<GpuSamples>>();
     const int late = RunWithin(std::min(options_.program_patience, TimeLeft()),
-                               [gpus] { *gpus = GpuUses().SamplesOfHost(); });
+                               [gpus] { *gpus = GpuUses::SamplesOfHost(); });
     if (late != 0) return Miss("gpus.json", "NVML does not answer");
     if (gpus->empty()) return;
     const auto values = [](const std::vector<UseSample>& samples) {

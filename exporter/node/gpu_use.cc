@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
 #include <cstddef>
+#include <utility>
 
+#include "exporter/base/patient_thread.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
 
 namespace nccl_pulse {
@@ -34,6 +38,7 @@ constexpr unsigned kMostGpus = 64, kMostProcesses = 64;
 constexpr std::size_t kMostSamples = 256;
 constexpr int kLeastSamples = 10;  // two seconds
 constexpr int64_t kAgainNs = 1000000000;
+constexpr int64_t kStaleNs = 5000000000;  // an older answer no longer holds
 constexpr int64_t kLeastWindowNs = 3000000000;
 constexpr int64_t kKeptNs = 13000000000;  // period of the driver's samples, less one second
 // Kernels that still ran when the counter last moved have ended after this time.
@@ -143,27 +148,69 @@ struct GpuUses::Nvml {
   }
 };
 
-GpuUses::GpuUses() = default;
+// Shared with the thread that asks. `is_asking` orders it with the next one.
+struct GpuUses::Loaded {
+  std::atomic<bool> is_asking{false};
+  std::unique_ptr<Nvml> nvml;  // null: not loaded yet
+};
+
+struct GpuUses::Query {
+  struct Gpu {
+    std::string uuid;
+    int64_t since_ns;
+    GpuUse use{};
+  };
+  int64_t asked_ns = 0;
+  std::vector<Gpu> gpus;
+  std::atomic<std::size_t> answered{0};  // published with their uses
+  std::size_t taken = 0;                 // of the owner
+};
+
+GpuUses::GpuUses() : loaded_(std::make_shared<Loaded>()) {}
 GpuUses::~GpuUses() = default;
 
-const GpuUses::Nvml& GpuUses::Loaded() {
-  if (nvml_ == nullptr) nvml_ = std::make_unique<Nvml>();
-  return *nvml_;
+bool GpuUses::Ask(std::chrono::milliseconds patience, std::function<void(const Nvml&)> ask) {
+  if (loaded_->is_asking.load(std::memory_order_acquire)) return false;
+  loaded_->is_asking.store(true, std::memory_order_relaxed);  // the thread's start publishes it
+  const int error = RunWithin(patience, [loaded = loaded_, ask = std::move(ask)] {
+    if (loaded->nvml == nullptr) loaded->nvml = std::make_unique<Nvml>();
+    ask(*loaded->nvml);
+    loaded->is_asking.store(false, std::memory_order_release);
+  });
+  if (error == EAGAIN) loaded_->is_asking.store(false, std::memory_order_relaxed);
+  return true;
 }
 
-const GpuUses::Answer& GpuUses::Of(const std::string& uuid, int64_t since_realtime_ns,
-                                   int64_t now_realtime_ns) {
-  Answer& answer = answers_[uuid];
-  if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kAgainNs) {
-    const GpuUse use = Loaded().Ask(uuid, since_realtime_ns);
-    const int64_t seen_ns = std::max(since_realtime_ns, now_realtime_ns - kKeptNs);
-    const bool is_continued = use == answer.use && seen_ns <= answer.asked_ns;
-    answer = {now_realtime_ns, use, is_continued ? answer.since_ns : seen_ns};
+void GpuUses::Renew(const std::map<std::string, int64_t>& since_ns, int64_t now_realtime_ns) {
+  const auto query = std::make_shared<Query>();
+  query->asked_ns = now_realtime_ns;
+  for (const auto& [uuid, since] : since_ns) {
+    const int64_t asked_ns = answers_[uuid].asked_ns;
+    if (asked_ns == 0 || ElapsedNs(now_realtime_ns, asked_ns) >= kAgainNs) {
+      query->gpus.push_back({uuid, since});
+    }
   }
-  return answer;
+  const auto ask = [query](const Nvml& nvml) {
+    for (Query::Gpu& gpu : query->gpus) {
+      gpu.use = nvml.Ask(gpu.uuid, gpu.since_ns);
+      query->answered.fetch_add(1, std::memory_order_release);
+    }
+  };
+  if (!query->gpus.empty() && Ask(kPatience, ask)) query_ = query;
+  if (query_ == nullptr) return;
+  const std::size_t answered = query_->answered.load(std::memory_order_acquire);
+  for (; query_->taken < answered; ++query_->taken) {
+    const Query::Gpu& gpu = query_->gpus[query_->taken];
+    Answer& answer = answers_[gpu.uuid];
+    const int64_t seen_ns = std::max(gpu.since_ns, query_->asked_ns - kKeptNs);
+    const bool is_continued = gpu.use == answer.use && seen_ns <= answer.asked_ns;
+    answer = {query_->asked_ns, gpu.use, is_continued ? answer.since_ns : seen_ns};
+  }
 }
 
 void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
+  std::map<std::string, int64_t> since_ns;
+  std::vector<std::pair<CommunicatorSnapshot*, int64_t>> standing;  // and their thresholds
   for (ProcessSnapshot& process : set->processes) {
     const int64_t stands_after_ns = process.hang_after_ns;
     if (process.end != ProcessEnd::kLive) continue;
@@ -176,36 +223,52 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
         continue;
       }
       // An inference engine may have been idle for long before.
-      const int64_t since_ns =
-          std::max(comm.work.moved_realtime_ns + kEndsNs,
-                   now_realtime_ns - std::max(stands_after_ns, kLeastWindowNs));
-      const Answer& answer = Of(comm.uuid, since_ns, now_realtime_ns);
-      if (ElapsedNs(now_realtime_ns, answer.since_ns) >= stands_after_ns - kEndsNs) {
-        comm.work.gpu_use = answer.use;
-      }
+      since_ns.emplace(comm.uuid,
+                       std::max(comm.work.moved_realtime_ns + kEndsNs,
+                                now_realtime_ns - std::max(stands_after_ns, kLeastWindowNs)));
+      standing.emplace_back(&comm, stands_after_ns);
     }
+  }
+  if (standing.empty()) return;
+  Renew(since_ns, now_realtime_ns);
+  for (const auto& [comm, stands_after_ns] : standing) {
+    const Answer& answer = answers_[comm->uuid];
+    if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kStaleNs ||
+        ElapsedNs(now_realtime_ns, answer.since_ns) < stands_after_ns - kEndsNs) {
+      continue;
+    }
+    comm->work.gpu_use = answer.use;
   }
 }
 
 std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
-  std::vector<HostGpu> gpus;
-  int index = 0;
-  for (const Device device : Loaded().Devices()) {
-    if (device != nullptr) {
-      gpus.push_back({index, nvml_->Ask(device, since_realtime_ns), nvml_->PidsOn(device)});
+  struct Found {
+    std::vector<HostGpu> gpus;
+    std::atomic<bool> is_complete{false};
+  };
+  const auto found = std::make_shared<Found>();
+  Ask(kHostPatience, [found, since_realtime_ns](const Nvml& nvml) {
+    int index = 0;
+    for (const Device device : nvml.Devices()) {
+      if (device != nullptr) {
+        found->gpus.push_back({index, nvml.Ask(device, since_realtime_ns), nvml.PidsOn(device)});
+      }
+      ++index;
     }
-    ++index;
-  }
-  return gpus;
+    found->is_complete.store(true, std::memory_order_release);  // with the GPUs
+  });
+  if (!found->is_complete.load(std::memory_order_acquire)) return {};
+  return std::move(found->gpus);
 }
 
 std::vector<GpuSamples> GpuUses::SamplesOfHost() {
+  const Nvml nvml;
   std::vector<GpuSamples> gpus;
   int index = 0;
-  for (const Device device : Loaded().Devices()) {
+  for (const Device device : nvml.Devices()) {
     if (device != nullptr) {
-      gpus.push_back({index, nvml_->PidsOn(device), nvml_->Samples(device, kOfKernels, 0),
-                      nvml_->Samples(device, kOfMemory, 0)});
+      gpus.push_back({index, nvml.PidsOn(device), nvml.Samples(device, kOfKernels, 0),
+                      nvml.Samples(device, kOfMemory, 0)});
     }
     ++index;
   }

@@ -8,13 +8,17 @@
 // tests/gpu/work_counters.py, case `computes`). A GPU shared with other processes gives no
 // information.
 //
-// Thread: one at a time. Cost: the first query loads libnvidia-ml.so.1, tens of milliseconds. Later
-// queries take 2.5 ms, at most one per GPU and second. Errors: kUnknown without NVML, for a GPU
-// that it does not know, or with too few samples.
+// Thread: one at a time. Queries run on a thread of their own, because NVML waits for a driver that
+// hangs; nobody waits longer than kPatience for it. Cost: the first query loads
+// libnvidia-ml.so.1, tens of milliseconds. Later queries take 2.5 ms, at most one per GPU and
+// second. Errors: kUnknown without NVML, for a GPU that it does not know, with too few samples, or
+// while NVML does not answer.
 #ifndef EXPORTER_NODE_GPU_USE_H_
 #define EXPORTER_NODE_GPU_USE_H_
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -50,28 +54,37 @@ class GpuUses {
   GpuUses(const GpuUses&) = delete;
   GpuUses& operator=(const GpuUses&) = delete;
 
+  static constexpr std::chrono::milliseconds kPatience{300};
+  static constexpr std::chrono::seconds kHostPatience{5};
+
   // Sets the GPU's use for each communicator whose counter has been stalled for its process'
   // threshold, or is not available.
   void Add(int64_t now_realtime_ns, SnapshotSet* set);
 
-  // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML.
+  // Returns what every GPU of this host has run since `since_realtime_ns`; empty without NVML, or
+  // if it does not answer within kHostPatience.
   std::vector<HostGpu> OfHost(int64_t since_realtime_ns);
-  // Returns the samples that the driver keeps of every GPU of this host; empty without NVML.
-  std::vector<GpuSamples> SamplesOfHost();
+  // Returns the samples that the driver keeps of every GPU of this host; empty without NVML. Waits
+  // as long as NVML does.
+  static std::vector<GpuSamples> SamplesOfHost();
 
  private:
   struct Nvml;
-  const Nvml& Loaded();
+  struct Loaded;
+  struct Query;
   struct Answer {
     int64_t asked_ns = 0;
     GpuUse use{};
     int64_t since_ns = 0;  // start of the period for which `use` holds
   };
-  // Returns what the GPU has run since `since_realtime_ns`, as far back as the driver and earlier
-  // answers reach.
-  const Answer& Of(const std::string& uuid, int64_t since_realtime_ns, int64_t now_realtime_ns);
+  // Runs `ask` on a thread of its own. Returns false without running it if an earlier one still
+  // waits for NVML.
+  bool Ask(std::chrono::milliseconds patience, std::function<void(const Nvml&)> ask);
+  // Asks what GPUs have run since the given times, and takes the answers that there are.
+  void Renew(const std::map<std::string, int64_t>& since_ns, int64_t now_realtime_ns);
 
-  std::unique_ptr<Nvml> nvml_;  // null: not loaded yet
+  std::shared_ptr<Loaded> loaded_;
+  std::shared_ptr<Query> query_;  // the last one, whose answers may come later
   std::map<std::string, Answer> answers_;
 };
 

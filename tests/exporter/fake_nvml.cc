@@ -1,13 +1,17 @@
 // libnvidia-ml.so.1 without a GPU. The test sets what it says through FakeNvml.
 #include "tests/exporter/fake_nvml.h"
 
+#include <thread>
+
 namespace {
 nccl_pulse::FakeNvml g_fake;
-}
+nccl_pulse::FakeNvmlHangs g_hangs{false};
+}  // namespace
 
 // NOLINTBEGIN(readability-identifier-naming): NVML's names.
 extern "C" {
 nccl_pulse::FakeNvml* NcclPulseFakeNvml() { return &g_fake; }
+nccl_pulse::FakeNvmlHangs* NcclPulseFakeNvmlHangs() { return &g_hangs; }
 int nvmlInit_v2() { return 0; }
 int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
   *device = &g_fake;
@@ -31,6 +35,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void*, unsigned* count,
 }
 int nvmlDeviceGetSamples(void*, int type, unsigned long long since_us, int*, unsigned* count,
                          nccl_pulse::FakeNvml::Sample* samples) {
+  while (g_hangs) std::this_thread::yield();
   g_fake.asked += static_cast<int>(type == 1);
   unsigned used = 0;
   for (const auto& sample : type == 2 ? g_fake.memory : g_fake.samples) {

@@ -1,6 +1,7 @@
 #ifndef TESTS_EXPORTER_FAKE_NVML_H_
 #define TESTS_EXPORTER_FAKE_NVML_H_
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct FakeNvml {
   std::vector<Sample> samples, memory;
   int asked = 0;
 };
+
+// True while the driver hangs: NVML's functions don't return.
+using FakeNvmlHangs = std::atomic<bool>;
 
 }  // namespace nccl_pulse
 

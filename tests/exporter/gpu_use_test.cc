@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/exporter/fake_nvml.h"
 
 namespace nccl_pulse {
@@ -13,12 +15,15 @@ constexpr int64_t kSecond = 1000000000;
 constexpr int64_t kMoved = 1760000000 * kSecond;
 constexpr int64_t kHangAfter = 10 * kSecond;
 
+template <typename Type>
+Type& OfLibrary(const char* function) {
+  void* const library = dlopen("tests/exporter/libnvidia-ml.so.1", RTLD_NOW);
+  return *reinterpret_cast<Type* (*)()>(dlsym(library, function))();
+}
+
 FakeNvml& Nvml() {
-  static FakeNvml* const kFake = [] {
-    void* library = dlopen("tests/exporter/libnvidia-ml.so.1", RTLD_NOW);
-    return reinterpret_cast<FakeNvml* (*)()>(dlsym(library, "NcclPulseFakeNvml"))();
-  }();
-  return *kFake;
+  static FakeNvml& fake = OfLibrary<FakeNvml>("NcclPulseFakeNvml");
+  return fake;
 }
 
 // Five samples a second, from three seconds before the counter moved last until 12 seconds after.
@@ -170,6 +175,29 @@ TEST(GpuUse, OnceASecond) {
     EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use, GpuUse::kIdle);
   }
   EXPECT_EQ(Nvml().asked, 1);
+}
+
+// A GPU that has fallen off the bus lets NVML wait for minutes: the page must not.
+TEST(GpuUse, ADriverThatHangsKeepsNobodyWaiting) {
+  Sample(0, 0, 0);
+  auto& hangs = OfLibrary<FakeNvmlHangs>("NcclPulseFakeNvmlHangs");
+  GpuUses uses;
+  int64_t after = 12 * kSecond;
+  const auto ask = [&] {
+    SnapshotSet set = Standing();
+    uses.Add(kMoved + after, &set);
+    return set.processes[0].communicators[0].work.gpu_use;
+  };
+  EXPECT_EQ(ask(), GpuUse::kIdle);
+  hangs = true;
+  after += kSecond;
+  EXPECT_EQ(ask(), GpuUse::kIdle);  // the last answer is two seconds old at most
+  after += 5 * kSecond;
+  EXPECT_EQ(ask(), GpuUse::kUnknown);
+  EXPECT_TRUE(uses.OfHost(kMoved).empty());
+  hangs = false;
+  for (after += kSecond; ask() == GpuUse::kUnknown;) std::this_thread::yield();
+  EXPECT_EQ(Nvml().asked, 3);
 }
 
 }  // namespace

@@ -183,6 +183,7 @@ class Watch:
         asked = self.seconds()
         try:
             with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
+                age_s = int(answer.headers.get("Age", 0))
                 said = json.loads(answer.read())
         except (OSError, ValueError):
             return
@@ -196,12 +197,22 @@ class Watch:
             self.seen.add(name)
             self.ranks = comm["ranks"]
             if self.proven_s is None and all(each["work"] and each["work"]["state"] == "proven" for each in self.ranks):
-                self.proven_s = round(self.seconds(), 1)
+                self.proven_s = round(self.seconds() - age_s, 1)
             if self.proven_s is not None:
                 self.states.update(each["state"] for each in self.ranks)
             hang = comm["hang"]
             if hang and (not self.hangs or self.hangs[-1][1:] != [hang["verdict"], hang["suspects"]]):
                 self.hangs.append([round(self.seconds(), 1), hang["verdict"], hang["suspects"]])
+
+    def counts(self, expected):
+        """What is counted. Waits for it, because a page may be several seconds old (docs/http-api.md)."""
+        end = self.seconds() + 10
+        while True:
+            time.sleep(0.5)
+            self.look()
+            counted = [each["work"] and each["work"]["operations"] for each in self.ranks]
+            if counted == expected or self.seconds() > end:
+                return counted
 
     def look_until(self, ends):
         while not ends():
@@ -223,10 +234,7 @@ def run_mix(options, case, mixes):
             states = watch.states
             lines = job.lines()
             replayed = [line["replayed"] for line in lines]
-            watch.states = set()
-            time.sleep(0.5)
-            watch.look()
-            counted = [each["work"] and each["work"]["operations"] for each in watch.ranks]
+            counted = watch.counts(replayed)
             headline = watch.headline
             if case == "quiet":
                 quiet_from = watch.seconds()

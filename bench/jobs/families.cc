@@ -377,6 +377,23 @@ void SlowInBroadcasts(Scenario* s, Generator* random) {
   s->truth = Truth::kSlowOrNotCompared;
 }
 
+JobLayout OneNode(Generator* random) {
+  JobLayout layout;
+  layout.name = "data";
+  layout.data = 2 << Between(random, 0, 2);
+  layout.has_world = false;
+  return layout;
+}
+
+// One rank has 5 % more work for its GPU in each step of 12 ms, and the work of all varies by up to 10 %.
+void SlightlyLate(Scenario* s, Generator* random) {
+  Draw(s, random, OneNode);
+  s->options.asked_ns = Between(random, 20, 60) * kSecond;
+  s->options.run_on_ns = 4 * kSecond;
+  s->options.imbalance = static_cast<double>(Between(random, 1, 10)) / 100;
+  Slow(s, s->options.rank, random).factor = 1.05;
+}
+
 void SlowByTurns(Scenario* s, Generator* random) {
   Draw(s, random);
   AskSlow(s, random, Between(random, 60, 120));
@@ -448,8 +465,9 @@ const std::vector<Family>& Families() {
       {"straggler in a ring of Send and Recv", 250, 8, SlowInARing},
       {"straggler among Broadcasts alone", 251, 8, SlowInBroadcasts},
       {"two stragglers by turns", 252, 5, SlowByTurns},
-      {"two slow nodes", 253, 0, TwoSlowNodes},
+      {"two slow nodes", 253, 8, TwoSlowNodes},
       {"a straggler that has recovered", 254, 8, Recovered},
+      {"straggler of 5 %", 255, 8, SlightlyLate},
   };
   return *kFamilies;
 }

@@ -61,8 +61,9 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_o
   if (peer.is_in_flight()) {
     if (!wait.is_mutual || is_certain) {
       graph.Point(gpu, waits.gpus[wait.peer], is_certain ? Sure::kMust : Sure::kPerhaps);
-    } else if ((peer.doing == Doing::kNotBegun && each.is_begun) || !peer.is_live()) {
-      graph.Point(gpu, waits.gpus[wait.peer], Sure::kMay);  // an ended process does no more for it
+    } else if ((peer.doing == Doing::kNotBegun && each.is_begun) ||
+               (each.is_live() && !peer.is_live())) {  // an ended process does no more for it
+      graph.Point(gpu, waits.gpus[wait.peer], Sure::kMay);
     }
     return;
   }

@@ -31,8 +31,7 @@ const char* WhyNotLaunched(const Ranks& ranks) {
     return rank->communicator->are_unreported_in_group;
   });
   return are_inside ? "inside NCCL (setting up a connection, or a group that was not ended)"
-                    : "inside NCCL (setting up a connection?), or a call that failed or was to its "
-                      "own rank";
+                    : "the call waits in NCCL, has failed, or was to its own rank";
 }
 
 std::string WhyUnseen(const RankView& rank) {

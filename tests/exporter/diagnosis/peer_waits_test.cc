@@ -64,7 +64,6 @@ TEST(PeerWaits, ACallWithTheWrongPeerBlamesNoIdleRank) {
   }
 }
 
-// Rank 0 waits for rank 1, which waits for rank 2.
 // A watchdog has ended rank 1, which waited for rank 0, and for which rank 2 waits in matching calls.
 TEST(PeerWaits, ThePeerOfAnEndedRankThatHadMatched) {
   SimulatedJob job = JobOf(3);
@@ -77,6 +76,22 @@ TEST(PeerWaits, ThePeerOfAnEndedRankThatHadMatched) {
   ExpectHangNow(job, HangVerdict::kRankNotCalled, {0});
 }
 
+// A watchdog has ended ranks 1 and 2, whose calls matched: they did not wait for each other.
+TEST(PeerWaits, EndedRanksAreNoCircle) {
+  SimulatedJob job = JobOf(4);
+  Exchange(&job, 1, {2}, {2});
+  Exchange(&job, 2, {1, 3}, {1});
+  Exchange(&job, 3, {}, {2});
+  job.Advance(kHangAfter);
+  for (const int rank : {1, 2}) {
+    job.process(rank).end = ProcessEnd::kLost;
+    job.process(rank).end_realtime_ns = job.now();
+  }
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2.
 TEST(PeerWaits, TheEndOfAChain) {
   SimulatedJob job = JobOf(4);
   Exchange(&job, 0, {}, {1});

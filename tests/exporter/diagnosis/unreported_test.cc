@@ -275,8 +275,9 @@ TEST(Unreported, NobodyIsNamedForCallsThatMayHaveReturned) {
   job.Call(kComm, 0, "Send");
   job.Of(kComm, 0).are_unreported_in_group = false;
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kPointToPoint, {});
-  EXPECT_THAT(hang.text, HasSubstr("Rank 0 waits in Send, not launched: inside NCCL (setting up a "
-                                   "connection?), or a call that failed or was to its own rank."));
+  EXPECT_THAT(hang.text,
+              HasSubstr("Rank 0 waits in Send, not launched: the call waits in NCCL, has "
+                        "failed, or was to its own rank."));
   SimulatedJob exiting = job;
   exiting.process(1).poller = PollerState::kEnded;
   EXPECT_THAT(HangNow(exiting).suspects, IsEmpty());

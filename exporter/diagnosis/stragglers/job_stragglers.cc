@@ -1,7 +1,6 @@
 #include "exporter/diagnosis/stragglers/job_stragglers.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,8 +22,6 @@ namespace {
 // A process is excused when this share of its lateness is explained by another one that it waits
 // for.
 constexpr double kExplained = 0.5;
-// With this share, another process that is later in itself explains all of its lateness.
-constexpr double kPartlyExplained = 0.1;
 constexpr double kLaterBy = 1.2;
 
 // Why a process may be late that is not slow itself. If two reasons hold, the last of them counts.
@@ -41,9 +38,7 @@ struct Late {
   std::string text, lateness;  // as in Straggler
   bool is_alone = false;       // the text is of it alone
   int communicators = 0;       // in which it is late
-  double own = HUGE_VAL;       // its lateness without its own wait for peers, where it has some
   Excuse excuse = Excuse::kNone;
-  bool is_partly_excused = false;
 };
 
 // Which processes are connected by Send and Recv that are no exchange.
@@ -165,14 +160,12 @@ class Examiner {
       : views_(views) {
     for (std::size_t i = 0; i < views.size() && i < diagnosis.size(); ++i) {
       if (diagnosis[i].straggler) Add(views[i], *diagnosis[i].straggler);
-      if (diagnosis[i].perhaps_late) perhaps_.emplace_back(&views[i], *diagnosis[i].perhaps_late);
     }
   }
 
   std::vector<JobStraggler> Make() {
     if (lates_.empty()) return {};
     ExcuseByPeers();
-    AddPerhaps();
     ExcuseByOthers();
     KeepLatestOfPipelines();
     AddHosts();
@@ -241,18 +234,7 @@ class Examiner {
           continue;
         }
         if (*excess >= kExplained * seconds) late.excuse = Excuse::kPeers;
-        late.is_partly_excused |= *excess >= kPartlyExplained * seconds;
-        late.own = std::min(late.own, seconds - *excess);
       }
-    }
-  }
-
-  // A named process is also late in communicators where too few calls are known to name it.
-  void AddPerhaps() {
-    for (const auto& [view, late] : perhaps_) {
-      const RankView* rank = view->Find(late.rank);
-      if (rank == nullptr || lates_.count(rank->process) == 0) continue;
-      named_.push_back({view, {{rank->process, late.seconds_per_second}}, late.seconds_per_second});
     }
   }
 
@@ -265,17 +247,6 @@ class Examiner {
         if (there.seconds_per_second >= kExplained * late.seconds_per_second) {
           late.excuse = std::max(late.excuse, Excuse::kAnother);
         }
-      }
-    }
-    double most = 0;
-    for (const auto& [process, late] : lates_) {
-      if (late.excuse == Excuse::kNone && late.own != HUGE_VAL) {
-        most = std::max(most, late.own);
-      }
-    }
-    for (auto& [process, late] : lates_) {
-      if (late.is_partly_excused && kLaterBy * late.own <= most) {
-        late.excuse = std::max(late.excuse, Excuse::kAnother);
       }
     }
     // It may wait for a peer that is not seen to be late. Then no process is named.
@@ -385,7 +356,6 @@ class Examiner {
 
   const std::vector<CommunicatorView>& views_;
   std::vector<Named> named_;
-  std::vector<std::pair<const CommunicatorView*, LateRank>> perhaps_;
   // The worst communicator of each process.
   std::unordered_map<const ProcessSnapshot*, Late> lates_;
   std::vector<JobStraggler> stragglers_;

@@ -108,8 +108,9 @@ bool Publish(const std::string& partial, const std::string& path, std::string* e
       rename(partial.c_str(), path.c_str()) == 0) {
     return true;
   }
-  *error = errno == EEXIST ? absl::StrCat(path, " exists already; nothing is overwritten")
-                           : absl::StrCat("cannot name it ", path, ": ", ErrorOf(errno));
+  *error = errno == EEXIST
+               ? absl::StrCat(path, " exists already, and is kept; choose another --out")
+               : absl::StrCat("cannot name it ", path, ": ", ErrorOf(errno));
   return false;
 }
 
@@ -145,13 +146,13 @@ bool Bundle::IsPossible(const std::string& given, std::string* error) {
   const std::string path = WithoutSlash(given);
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
-    *error = absl::StrCat(path, " exists already; nothing is overwritten");
+    *error = absl::StrCat(path, " exists already, and is kept; choose another --out");
     return false;
   }
   const std::string parent = fs::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   if (stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    *error = absl::StrCat("there is no folder ", folder);
+    *error = absl::StrCat("there is no folder ", folder, "; create it");
     return false;
   }
   if (access(folder.c_str(), W_OK | X_OK) != 0) {

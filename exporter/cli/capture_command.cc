@@ -173,7 +173,8 @@ int Run(const std::vector<std::string>& arguments) {
               capture.sources, of_whom);
   std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
-    return Fail(kIncomplete, "no endpoint knows a process");
+    return Fail(kIncomplete,
+                "no endpoint knows a process; was the job started with NCCL_PROFILER_PLUGIN?");
   }
   return FailIncomplete(kIncomplete, capture.missing_live,
                         question.endpoints.size() - capture.look.heard);

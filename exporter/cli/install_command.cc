@@ -73,8 +73,7 @@ int Run(const std::vector<std::string>& arguments) {
     const fs::path target = fs::path(arguments[0]) / name;
     const std::error_code error = Replace(library, target);
     if (error) {
-      std::fprintf(stderr, "pulse: cannot copy %s to %s: %s\n", library.c_str(), target.c_str(),
-                   error.message().c_str());
+      std::fprintf(stderr, "pulse: cannot write %s: %s\n", target.c_str(), error.message().c_str());
       return kCannotWrite;
     }
     std::printf("%s\n", target.c_str());

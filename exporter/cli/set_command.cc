@@ -118,7 +118,7 @@ int Print(const std::vector<ControlAnswer>& answers) {
     std::fprintf(stderr, "%d: %s\n", static_cast<int>(answer.pid), answer.problem.c_str());
   }
   if (done == 0) {
-    if (failed == 0) std::fputs("pulse: no process here has this setting\n", stderr);
+    if (failed == 0) Fail(0, "no process here has this setting; `pulse settings` lists processes");
     return kNobody;
   }
   return failed == 0 ? 0 : kNotEverywhere;
@@ -149,7 +149,7 @@ std::vector<Flag> Flags() {
 
 int Run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
-    return Fail(kUsageError, "set needs NAME=VALUE; what can be set: " + DescribeLiveSettings());
+    return Fail(kUsageError, "set needs NAME=VALUE; `pulse help set` lists the names");
   }
   const bool is_lasting_good =
       lasting == absl::ZeroDuration() ||

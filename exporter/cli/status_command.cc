@@ -144,6 +144,7 @@ void PrintCalls(const StatusEndpoint& from, const std::string& comm) {
   const FleetAnswer answer = Ask(from.address, path, from.client);
   const Json page = ParseJson(answer.body);
   std::string problem = ProblemOf(answer, path);
+  if (answer.status == 404) problem = "not known here; `pulse status --all` lists all";
   if (problem.empty() && !page.is_object()) problem = "the answer is not from NCCL Pulse";
   if (!problem.empty()) {
     Fail(0, absl::StrCat("no last calls of communicator ", comm, ": ", problem));
@@ -275,7 +276,7 @@ int Run(const std::vector<std::string>& arguments) {
   const std::string& color = flags.color;
   std::string address = flags.endpoint;
   if (arguments.size() > 1 || (!arguments.empty() && !address.empty())) {
-    return Fail(kUsageError, "status takes one endpoint");
+    return Fail(kUsageError, "status takes one endpoint; `pulse diagnose` takes several");
   }
   if (!arguments.empty()) address = arguments.front();
   if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {

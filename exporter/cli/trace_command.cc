@@ -194,7 +194,10 @@ int Run(const std::vector<std::string>& arguments) {
   for (const std::string& note : seen.notes) {
     Fail(0, note);
   }
-  if (drawn.calls == 0) return Fail(kIncomplete, "there is no call in it");
+  if (drawn.calls == 0) {
+    return Fail(kIncomplete, from.empty() ? "no call was seen; does `pulse status` show the job?"
+                                          : "there is no call in it");
+  }
   std::fprintf(said, "Open it at https://ui.perfetto.dev\n");
   // A capture has no page of an endpoint that did not answer.
   const auto silent =

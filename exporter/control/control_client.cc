@@ -27,7 +27,8 @@ namespace {
 constexpr std::size_t kMostLines = 64;
 constexpr int kMostOfAUser = 256;
 
-constexpr char kNotHere[] = "not an NCCL Pulse process in this network namespace";
+constexpr char kNotHere[] =
+    "not an NCCL Pulse process in this network namespace; `pulse settings` lists them";
 
 struct Socket {
   std::string name;

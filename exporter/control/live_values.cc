@@ -97,16 +97,6 @@ std::string SpellLiveValue(LiveSetting setting, double value) {
   return absl::StrCat(std::llround(value));
 }
 
-std::string DescribeLiveSettings() {
-  std::string text;
-  for (int i = 0; i < kLiveSettings; ++i) {
-    const auto setting = static_cast<LiveSetting>(i);
-    absl::StrAppend(&text, i == 0 ? "" : "; ", LiveSettingName(setting), " (", LiveRange(setting),
-                    ")");
-  }
-  return text;
-}
-
 bool ParseLiveCommand(std::string_view text, LiveCommand* command, std::string* error) {
   constexpr std::size_t kShown = 64;
   const std::size_t sign = text.find('=');
@@ -115,14 +105,14 @@ bool ParseLiveCommand(std::string_view text, LiveCommand* command, std::string* 
     *error = absl::StrCat(
         "\"", name.substr(0, kShown),
         sign == text.npos ? "\" is no NAME=VALUE" : "\" cannot be set while a job runs",
-        "; what can be set: ", DescribeLiveSettings());
+        "; `pulse help set` lists the names");
     return false;
   }
   const std::string_view value = absl::StripAsciiWhitespace(text.substr(sign + 1));
   command->is_default = absl::EqualsIgnoreCase(value, "default");
   if (command->is_default || ParseLiveValue(command->setting, value, &command->value)) return true;
   *error = absl::StrCat(LiveSettingName(command->setting), "=\"", value.substr(0, kShown),
-                        "\" is not ", LiveRange(command->setting), ", nor \"default\"");
+                        "\": must be ", LiveRange(command->setting), ", or default");
   return false;
 }
 

@@ -46,8 +46,6 @@ constexpr const char* LiveRange(LiveSetting setting) {
   }
   return "unknown";
 }
-// Returns all settings with their ranges, for people.
-std::string DescribeLiveSettings();
 
 // A parsed command "NAME=VALUE". "NAME=default" is the value at start.
 struct LiveCommand {

@@ -239,10 +239,13 @@ bool ReadFolder(const std::string& path, Common* common, Folder* folder, std::st
     folder->dumps.push_back(std::move(dump));
   }
   if (folder->found == 0) {
+    struct stat status {};
     *error =
-        absl::StrCat(path,
-                     " has no dump of PyTorch's Flight Recorder. Dumps are pickle or JSON files, "
-                     "named like nccl_trace_rank_0");
+        stat(path.c_str(), &status) != 0
+            ? absl::StrCat("no file or folder begins with ", path)
+            : absl::StrCat(path,
+                           " has no dump of PyTorch's Flight Recorder. Dumps are pickle or JSON "
+                           "files, named like nccl_trace_rank_0");
     return false;
   }
   Sorter sorter(folder);

@@ -306,6 +306,9 @@ bool Node::OpenAgent(std::string* error) {
                             !refusal.empty()  ? refusal
                             : !silent.empty() ? silent
                                               : ErrorText(failure));
+      if (refusal.empty() && silent.empty() && failure == EADDRINUSE) {
+        absl::StrAppend(error, "; `ss -lnp` names the program");
+      }
       return false;
     }
     Pause(kBusyPause);

@@ -50,13 +50,13 @@ bool CanWriteWhole(const std::string& path, std::string* error) {
   if (IsSpecial(path)) return access(path.c_str(), W_OK) == 0 || Fail(path, errno, error);
   struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
-    *error = absl::StrCat(path, " exists already; nothing is overwritten");
+    *error = absl::StrCat(path, " exists already, and is kept; choose another --out");
     return false;
   }
   const std::string parent = std::filesystem::path(path).parent_path().string();
   const std::string folder = parent.empty() ? "." : parent;
   if (stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    *error = absl::StrCat("there is no folder ", folder);
+    *error = absl::StrCat("there is no folder ", folder, "; create it");
     return false;
   }
   return access(folder.c_str(), W_OK | X_OK) == 0 || Fail(path, errno, error);

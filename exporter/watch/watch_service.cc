@@ -135,7 +135,8 @@ class WatchService::Impl {
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;
     Listener listener;
     if (const int failure = OpenAt(address, entrance_.descriptor(), &listener)) {
-      *error = absl::StrCat("cannot listen on ", SpellAddress(address), ": ", ErrorText(failure));
+      *error = absl::StrCat("cannot serve on ", SpellAddress(address), ": ", ErrorText(failure),
+                            failure == EADDRINUSE ? "; `ss -lnp` names the program" : "");
       return false;
     }
     address_ = listener.address;

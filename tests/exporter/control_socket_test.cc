@@ -145,8 +145,9 @@ TEST_F(ControlSocketTest, RefusesWhatCannotBeSet) {
   Stop();
   ASSERT_EQ(answer.replies.size(), 7u);
   for (int i = 0; i < 6; ++i) EXPECT_EQ(answer.replies[i].type, MessageType::kRefused) << i;
-  EXPECT_THAT(answer.replies[0].text, HasSubstr("\"LABELS\" cannot be set while a job runs; what"));
-  EXPECT_THAT(answer.replies[1].text, HasSubstr("is not a number from 1 to 86400"));
+  EXPECT_THAT(answer.replies[0].text,
+              HasSubstr("\"LABELS\" cannot be set while a job runs; `pulse help"));
+  EXPECT_THAT(answer.replies[1].text, HasSubstr("must be a number from 1 to 86400"));
   EXPECT_THAT(answer.replies[5].text, HasSubstr("the moon is full"));
   EXPECT_EQ(answer.replies[6].type, MessageType::kNotHere) << "it has no such setting";
   EXPECT_EQ(hang_seconds_, 10);

@@ -469,6 +469,9 @@ class DiagnoseDumpsTest(unittest.TestCase):
         done = self.run_pulse(path=self.folder + "/none/")
         self.assertEqual(done.returncode, NO_DUMP)
         self.assertIn("No such file or directory", done.stderr)
+        done = self.run_pulse(path=self.folder + "/none")
+        self.assertEqual(done.returncode, NO_DUMP)
+        self.assertIn("no file or folder begins with %s/none" % self.folder, done.stderr)
 
     def test_dumps_of_several_jobs_under_several_names(self):
         self.hung()

@@ -54,7 +54,7 @@ class StartTest(AgentCase):
         process = self.start(0, "127.0.0.1:0")
         agent = Agent.of(self, "127.0.0.1:%d" % process.port)
         self.assertEqual(agent.status(), 2)
-        self.assertIn("cannot serve on 127.0.0.1:%d" % process.port, agent.log())
+        self.assertIn("cannot serve on 127.0.0.1:%d: Address already in use; `ss -lnp` names" % process.port, agent.log())
 
     def test_dropped_families(self):
         self.agent("--drop-families=nccl_pulse_processes")

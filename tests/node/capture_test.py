@@ -94,6 +94,8 @@ class CaptureTest(unittest.TestCase):
         self.assertRegex(last_line, r"AllReduce .* not done +not done +> not called$")
         for wrong in (["--calls-of=12"], ["--calls", "--json"], ["--calls", "--watch"]):
             self.assertEqual(pulse("status", *wrong)[0], 1)
+        unknown = pulse("status", "--calls-of=" + "0" * 16, self.endpoint)[2]
+        self.assertIn("communicator %s: not known here; `pulse status --all` lists all" % ("0" * 16), unknown)
 
     def test_a_folder(self):
         command = "printf 'stack of %s\\n' {pid}"

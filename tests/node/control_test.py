@@ -59,7 +59,7 @@ class ControlTest(AgentCase):
     def test_bad_names_and_values(self):
         process, = self.start_ranks(1)
         for arguments, expected in (
-                (["LABELS=a=b"], "TIMED_LAUNCHES_PER_SECOND (a number from 1 to 1000000, or one-in-N)"),
+                (["LABELS=a=b"], "cannot be set while a job runs; `pulse help set` lists the names"),
                 (["TIMED_LAUNCHES_PER_SECOND=0"], "a number from 1 to 1000000"),
                 (["HANG_SECOND=5"], 'did you mean HANG_SECONDS? "HANG_SECOND" cannot be set'),
                 (["nccl_pulse_hang_secnds=5"], "did you mean NCCL_PULSE_HANG_SECONDS? "),
@@ -119,7 +119,7 @@ class ControlTest(AgentCase):
         gone.end()
         status, text = pulse("set", "HANG_SECONDS=5", *self.pids([gone, other]))
         self.assertEqual(status, 4, text)
-        self.assertIn("%d: not an NCCL Pulse process" % gone.pid, text)
+        self.assertIn("%d: not an NCCL Pulse process in this network namespace; `pulse settings`" % gone.pid, text)
         self.assertIn("%d: HANG_SECONDS=5" % other.pid, text)
 
     def test_a_child_of_fork_takes_no_commands(self):

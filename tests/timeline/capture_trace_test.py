@@ -258,7 +258,7 @@ class CaptureTraceTest(TraceCase):
         with open(self.out, "w", encoding="utf-8") as file:
             file.write("mine")
         before = sorted(os.listdir(self.folder))
-        for out, message in ((self.out, "exists already; nothing is overwritten"),
+        for out, message in ((self.out, "exists already, and is kept; choose another --out"),
                              ("/nowhere/x", "there is no folder"), ("/dev/full", "No space left on device"),
                              ("/proc/x", "cannot write")):
             code, output, errors = self.run_pulse(capture, "--out=" + out)

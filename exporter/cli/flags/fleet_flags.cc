@@ -204,7 +204,9 @@ bool IsDirectoryNamed() {
          !fleet_flags.dns.empty();
 }
 
-bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error) {
+namespace {
+
+bool AskDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error) {
   const bool otherwise_https = fleet_flags.https;
   const auto has_tls = [question, error](const Address& address) {
     if (!address.is_https || question->prometheus_client.tls != nullptr) return true;
@@ -233,6 +235,14 @@ bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::s
   const std::string name = fleet_flags.dns;
   return name.empty() || ResolveTargets(name, question->is_https, kDefaultEndpointPort,
                                         question->client.patience, &question->endpoints, error);
+}
+
+}  // namespace
+
+bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error) {
+  if (AskDirectories(filter, question, error)) return true;
+  absl::StrAppend(error, "; other ways: `pulse help connect`");
+  return false;
 }
 
 bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,

@@ -1,9 +1,10 @@
-"""The SPANK plugin and the TaskProlog of docs/deploy.md in a real Slurm on the loopback interface."""
+"""The SPANK plugin, and TaskProlog and Prolog of docs/deploy.md, in a real Slurm on the loopback interface."""
 
 import glob
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import unittest
@@ -32,6 +33,7 @@ SlurmdPidFile={folder}/slurmd.pid
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 TaskProlog={folder}/task_prolog
+Prolog={folder}/prolog
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 PlugStackConfig={folder}/plugstack.conf
@@ -40,10 +42,10 @@ PartitionName=all Nodes=localhost Default=YES State=UP
 """
 
 
-def document_prolog():
-    """Returns the script of docs/deploy.md."""
+def document_script(start):
+    """Returns the script of docs/deploy.md that starts with `start`."""
     with open(os.path.join(cluster.RUNFILES, "docs/deploy.md"), encoding="utf-8") as file:
-        return re.search(r"^```\n(#!/bin/sh\necho \"export NCCL_PROFILER_PLUGIN=.*?)^```", file.read(), re.DOTALL | re.MULTILINE).group(1)
+        return re.search(r"^```\n(#!/bin/sh\n%s.*?)^```" % start, file.read(), re.DOTALL | re.MULTILINE).group(1)
 
 
 def why_not():
@@ -71,7 +73,8 @@ class SlurmTest(unittest.TestCase):
         port = cluster.free_port()
         cls.write("slurm.conf", CONFIGURATION.format(folder=cls.folder, ctld_port=port, slurmd_port=port + 1))
         cls.write("plugstack.conf", "required %s on %s\n" % (plugin, LIBRARY))
-        cls.set_prolog("#!/bin/sh\n")
+        cls.set_script("task_prolog", "#!/bin/sh\n")
+        cls.set_script("prolog", "#!/bin/sh\n")
         cls.write("key", "k" * 1024)
         os.chmod(os.path.join(cls.folder, "key"), 0o400)
         for command in (["munged", "--foreground", "--force", "--socket=munge", "--key-file=key", "--pid-file=munged.pid",
@@ -86,7 +89,7 @@ class SlurmTest(unittest.TestCase):
         try:
             cluster.wait_until(lambda: "idle" in cls.run_command("sinfo", "--noheader", "--format=%t").stdout, "the node is idle")
         except AssertionError as error:
-            logs = [open(path, encoding="utf-8").read() for path in glob.glob(os.path.join(cls.folder, "*.log"))]
+            logs = [cls.read(path) for path in glob.glob(os.path.join(cls.folder, "*.log"))]
             raise AssertionError("\n".join([str(error), *logs])) from None
 
     @classmethod
@@ -95,9 +98,17 @@ class SlurmTest(unittest.TestCase):
             file.write(text)
 
     @classmethod
-    def set_prolog(cls, script):
-        cls.write("task_prolog", script)
-        os.chmod(os.path.join(cls.folder, "task_prolog"), 0o755)
+    def read(cls, name):
+        path = os.path.join(cls.folder, name)
+        if not os.path.exists(path):
+            return ""
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    @classmethod
+    def set_script(cls, name, script):
+        cls.write(name, script)
+        os.chmod(os.path.join(cls.folder, name), 0o755)
 
     @classmethod
     def run_command(cls, *command, **variables):
@@ -129,21 +140,40 @@ class SlurmTest(unittest.TestCase):
             srun --nccl-pulse=off sh -c 'echo "off:$NCCL_PROFILER_PLUGIN"'
             echo end""")
         for flags, expected in ((["--nccl-pulse=on"], LIBRARY), (["--nccl-pulse=off"], "")):
-            out = os.path.join(self.folder, "out" + expected.replace("/", "_"))
+            out = "out" + expected.replace("/", "_")
             done = self.run_command("sbatch", "--output=" + out, "--error=/dev/null", *flags, "batch")
             self.assertEqual(0, done.returncode, done.stderr)
+            cluster.wait_until(lambda name=out: "end" in self.read(name), "the batch job has ended")
+            self.assertEqual(["batch:" + expected, "step:" + expected, "off:", "end"], self.read(out).split())
 
-            def lines(path=out):
-                if os.path.exists(path):
-                    with open(path, encoding="utf-8") as file:
-                        return file.read().split()
-                return []
-            cluster.wait_until(lambda: "end" in lines(), "the batch job has ended")
-            self.assertEqual(["batch:" + expected, "step:" + expected, "off:", "end"], lines())
+    def test_the_prolog_of_the_document_starts_one_agent_that_outlives_jobs(self):
+        listen = "127.0.0.1:%d" % cluster.free_port()
+        self.set_script("pulse", "#!/bin/sh\necho $$ >>%s/pids\nexec %s \"$@\" --listen=%s\n" % (
+            self.folder, os.path.join(cluster.RUNFILES, "exporter/pulse"), listen))
+
+        def end_agents():
+            for pid in self.read("pids").split():
+                if os.path.exists("/proc/" + pid):
+                    os.kill(int(pid), signal.SIGKILL)
+        self.addCleanup(end_agents)
+        prolog = document_script("# Slurm kills ")
+        for path, name in (("/opt/nccl-pulse/bin/pulse", "pulse"), ("/var/log/nccl-pulse-agent.log", "agent.log")):
+            self.assertIn(path, prolog)
+            prolog = prolog.replace(path, os.path.join(self.folder, name))
+        self.set_script("prolog", prolog)
+        self.addCleanup(self.set_script, "prolog", "#!/bin/sh\n")
+        self.plugin_of()
+        cluster.wait_until(lambda: "the agent serves at " + listen in self.read("agent.log"), "the agent serves")
+        self.plugin_of()
+        cluster.wait_until(lambda: "an agent serves already" in self.read("agent.log"), "the second agent has ended")
+        first = self.read("pids").split()[0]
+        self.assertIn("an agent serves already, process %s;" % first, self.read("agent.log").replace("\n", ";"))
+        self.assertTrue(os.path.exists("/proc/%s/exe" % first))
+        cluster.wait_until(lambda: "idle" in self.run_command("sinfo", "--noheader", "--format=%t").stdout, "the node is not drained")
 
     def test_the_task_prolog_of_the_document(self):
-        self.set_prolog(document_prolog())
-        self.addCleanup(self.set_prolog, "#!/bin/sh\n")
+        self.set_script("task_prolog", document_script("echo \"export NCCL_PROFILER_PLUGIN="))
+        self.addCleanup(self.set_script, "task_prolog", "#!/bin/sh\n")
         self.assertEqual("/opt/nccl-pulse/lib/libnccl-profiler-pulse.so", self.plugin_of("--nccl-pulse=off"))
         self.assertEqual("none", self.plugin_of("--nccl-pulse=off", NCCL_PROFILER_PLUGIN="none"))
 

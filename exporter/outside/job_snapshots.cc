@@ -50,9 +50,10 @@ struct Group {
   std::vector<PlaceFacts*> facts;  // of each rank
   Counts least{};                  // of the ranks that answered
   bool is_unequal = false;         // some rank has launched more of what waits for all
-  std::size_t busy = 0, idle = 0;
+  std::size_t busy = 0, idle = 0, mixed = 0;
   std::vector<const HostProcess*> unloaded;
-  bool has_event = false;  // a rank is stopped, gone or missing
+  bool has_event = false;          // a rank is stopped, gone or missing
+  bool is_no_gpu_waiting = false;  // the job's known GPUs all work or run nothing
 
   bool IsAhead(const RasRank& rank) const {
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
@@ -64,7 +65,11 @@ struct Group {
   bool IsWaiting(std::size_t at) const {
     return IsAhead(communicator.ranks[at]) && facts[at]->gpu_use != GpuUse::kIdle;
   }
-  bool IsHeldUpByEvent() const { return has_event && (busy != 0 || (idle == 0 && has_counts)); }
+  // A GPU that works or runs nothing shows that its rank waits for no other.
+  bool IsHeldUpByEvent() const {
+    return has_event &&
+           (busy != 0 || (idle == 0 && mixed == 0 && has_counts && !is_no_gpu_waiting));
+  }
   // True if this rank runs, and others wait until it launches.
   bool IsBehind(std::size_t at) const {
     const RasRank& rank = communicator.ranks[at];
@@ -101,7 +106,16 @@ class Maker {
     std::map<std::size_t, std::vector<Group*>> jobs;
     for (std::size_t i = 0; i < groups_.size(); ++i) jobs[sets_.SetOf(i)].push_back(&groups_[i]);
     std::vector<Job> made;
-    for (auto& [set, groups] : jobs) made.push_back(MakeJob(groups));
+    for (auto& [set, groups] : jobs) {
+      std::size_t busy = 0;
+      std::size_t others = 0;
+      for (const Group* group : groups) {
+        busy += group->busy;
+        others += group->idle + group->mixed;
+      }
+      for (Group* group : groups) group->is_no_gpu_waiting = busy == 0 && others != 0;
+      made.push_back(MakeJob(groups));
+    }
     return made;
   }
 
@@ -169,6 +183,7 @@ class Maker {
       if (!rank.has_counts || rank.has_left || IsStopped(facts->state)) continue;
       group.busy += facts->gpu_use == GpuUse::kBusy ? 1 : 0;
       group.idle += facts->gpu_use == GpuUse::kIdle ? 1 : 0;
+      group.mixed += facts->gpu_use == GpuUse::kMixed ? 1 : 0;
       for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
         group.least[op] = is_first ? rank.counts[op] : std::min(group.least[op], rank.counts[op]);
       }

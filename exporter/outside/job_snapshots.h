@@ -16,8 +16,9 @@
 //           any                               a fact of its rank in the graph of waits
 //   /proc   state T or t                      its process is stopped
 //
-// A stopped, ended or missing rank blocks the others if none of their GPUs is idle. A stopped rank whose
-// GPU is busy waits like the others if a rank of its communicator has launched fewer, and its GPU is idle.
+// A stopped, ended or missing rank blocks the others if a GPU of theirs is busy. If the use of none is
+// known, it does unless the job's other GPUs are known, and none is busy. A stopped rank whose GPU is
+// busy waits like the others if a rank of its communicator has launched fewer, and its GPU is idle.
 //
 // If all GPUs are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
 //

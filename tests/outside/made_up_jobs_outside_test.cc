@@ -76,7 +76,9 @@ GpuUse UseOf(const ProcessSnapshot& process, int64_t now_ns) {
   bool is_idle = true;
   for (const CommunicatorSnapshot& each : process.communicators) {
     const int64_t inside_ns = each.oldest_inflight_realtime_ns;
-    if (inside_ns != 0 && now_ns - inside_ns >= kApartNs) return GpuUse::kBusy;
+    // A launch behind work of its own, which uses memory, doesn't wait.
+    const bool has_begun = each.oldest_launch != OldestLaunch::kNotBegun;
+    if (inside_ns != 0 && has_begun && now_ns - inside_ns >= kApartNs) return GpuUse::kBusy;
     is_idle &= inside_ns == 0 && now_ns - each.last_completion_realtime_ns >= kApartNs;
   }
   return is_idle ? GpuUse::kIdle : GpuUse::kMixed;
@@ -93,6 +95,7 @@ int64_t NowOf(const NodeSnapshot& node) {
 
 struct Said {
   std::set<int> stopped;   // ranks that are stopped, and may be named as that
+  std::set<int> gone;      // likewise, if the culprit is one of them
   std::set<int> named;     // global ranks
   std::set<int> by_agent;  // by the engine, from what the node's agent reports
   std::string text;
@@ -120,6 +123,7 @@ Said Ask(const Scenario& scenario, std::size_t here) {
         const bool is_stopped =
             process.run_state == RunState::kStopped || process.run_state == RunState::kTraced;
         if (is_stopped) said.stopped.insert(rank);
+        if (!IsHere(process)) said.gone.insert(rank);
       }
     }
   }
@@ -197,6 +201,14 @@ TEST_P(WithoutThePlugin, ARankIsNamedRightlyOrNotAtAll) {
       if (said.named.empty()) continue;
       // That it is stopped is true, though it may wait itself.
       if (said.named == said.stopped && said.named != scenario.culprits) continue;
+      // The order of deaths isn't known.
+      const auto has = [](const std::set<int>& all, const std::set<int>& some) {
+        return std::includes(all.begin(), all.end(), some.begin(), some.end());
+      };
+      if (GetParam().least_named >= 0 && said.named != scenario.culprits &&
+          has(said.gone, said.named) && has(said.named, scenario.culprits)) {
+        continue;
+      }
       EXPECT_EQ(said.named, GetParam().least_named < 0 ? std::set<int>() : scenario.culprits)
           << "seed " << seed << " on node " << here << ", " << scenario.layout.name << "\n"
           << said.text;
@@ -208,23 +220,26 @@ TEST_P(WithoutThePlugin, ARankIsNamedRightlyOrNotAtAll) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, WithoutThePlugin,
-    testing::Values(Kind{"host stuck", 8}, Kind{"GPU stuck", 0}, Kind{"process gone", 8},
-                    Kind{"process stopped", 7}, Kind{"network stuck", 0},
-                    Kind{"process gone, not known", 0}, Kind{"wrong size", 0},
-                    Kind{"host paused", 8}, Kind{"driver call", 6},
-                    Kind{"GPU stuck, large messages", 0}, Kind{"dead link of a pipeline", 0},
-                    Kind{"network slow", -1}, Kind{"host stuck, large messages", 8},
-                    Kind{"host pauses, calls posted ahead", 8}, Kind{"wrong order", 8},
-                    Kind{"a debugger at one that waits", 4}, Kind{"in exit()", 8},
-                    Kind{"node gone", 0}, Kind{"driver error", 0}, Kind{"wrong root", 0},
-                    Kind{"circle of Sends", 0}, Kind{"dead link, ranks without tokens", 0},
-                    Kind{"a rank does not come to a communicator", 0},
-                    Kind{"foreign kernel waits for a host", 8},
-                    Kind{"foreign kernel on all GPUs", 0}, Kind{"all processes are stopped", 0},
-                    Kind{"host stuck, another job in a checkpoint", 8},
-                    Kind{"a collective that moves", -1}, Kind{"healthy", -1},
-                    Kind{"sequences of unequal length", -1}, Kind{"straggler at the host", -1},
-                    Kind{"queued behind long kernels", -1}),
+    testing::Values(
+        Kind{"host stuck", 8}, Kind{"GPU stuck", 0}, Kind{"process gone", 8},
+        Kind{"process stopped", 7}, Kind{"network stuck", 0}, Kind{"process gone, not known", 0},
+        Kind{"wrong size", 0}, Kind{"host paused", 8}, Kind{"driver call", 6},
+        Kind{"GPU stuck, large messages", 0}, Kind{"dead link of a pipeline", 0},
+        Kind{"network slow", -1}, Kind{"host stuck, large messages", 8},
+        Kind{"host pauses, calls posted ahead", 8}, Kind{"wrong order", 8},
+        Kind{"a debugger at one that waits", 4}, Kind{"in exit()", 8}, Kind{"node gone", 0},
+        Kind{"driver error", 0}, Kind{"wrong root", 0}, Kind{"circle of Sends", 0},
+        Kind{"dead link, ranks without tokens", 0},
+        Kind{"a rank does not come to a communicator", 0},
+        Kind{"foreign kernel waits for a host", 8}, Kind{"foreign kernel on all GPUs", 0},
+        Kind{"all processes are stopped", 0}, Kind{"host stuck, another job in a checkpoint", 8},
+        Kind{"healthy end, ranks leave early", -1}, Kind{"healthy end by _exit(0)", -1},
+        Kind{"Broadcast of unequal sizes, its root is done", 0},
+        Kind{"all hosts stall outside of NCCL", 0},
+        Kind{"one stands, all were suspended before", 0},
+        Kind{"a rank dies, the launcher ends its node", 0}, Kind{"a collective that moves", -1},
+        Kind{"healthy", -1}, Kind{"sequences of unequal length", -1},
+        Kind{"straggler at the host", -1}, Kind{"queued behind long kernels", -1}),
     [](const auto& info) {
       std::string name = info.param.fault;
       std::replace_if(

@@ -229,6 +229,18 @@ TEST(OutsideLook, AStoppedProcessWithoutNvml) {
       << host.Sentence();
 }
 
+// The others still compute: whether they come to wait for it isn't known.
+TEST(OutsideLook, AProcessThatIsGoneWhileOthersComputeIsNoHang) {
+  Host host;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes.erase(host.processes.begin() + 2);
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  host.gpus[2] = {2, GpuUse::kUnknown, {}};
+  host.Sentence();
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+}
+
 // A rank of a job that does nothing was stopped.
 TEST(OutsideLook, AStoppedProcessOfAnIdleJobIsNoHang) {
   Host host;

@@ -1,8 +1,10 @@
-// Timer times operations, with the same load for all sets.
+// Timer times operations under the same load in all sets. A set is the processes of one compared
+// configuration: no plugin, or one of the plugins (sets.h).
 //
-// All sets calibrate in lock-step. Each runs the same trials, and the mean over the sets without a
-// plugin decides the next trial. A set that calibrated alone would use its streams and modules in
-// another order; if compute runs beside, that alone changes its times by up to a third.
+// Calibration finds the number of steps and of compute kernels that fill a sample. All sets
+// calibrate in lock-step: each runs the same trials, and the mean over the sets without a plugin
+// decides the next trial. A set calibrated alone would use its streams and modules in another
+// order; beside compute kernels, that alone changes its times by up to a third.
 //
 // Thread: the coordinator's only one. Errors: a set that fails is left out (sets.h).
 #ifndef BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
@@ -28,14 +30,15 @@ class Timer {
   Timer(const Options& options, Sets* sets, Schedule* schedule)
       : options_(options), sets_(sets), schedule_(schedule) {}
 
-  // Runs in every round on all sets; the first result holds for all rounds.
+  // Measures the compute kernel. Call in every round, so that all sets do the same work; the result
+  // of the first round is used in all.
   Error CalibrateCompute();
-  // Runs for a point that all sets are prepared for.
+  // Sets `load` so that a sample takes `sample_us`. All sets must be prepared for `point`.
   Error CalibrateLoad(const Point& point, double sample_us, Load* load);
 
   Error Time(int member, const Point& point, const Load& load, uint32_t processor, Sample* sample);
 
-  // Returns the rounds of a layer's kernel.
+  // Returns the loop count of the compute kernel that stands for a layer.
   uint32_t LayerRounds() const;
 
  private:

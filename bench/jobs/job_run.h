@@ -2,7 +2,7 @@
 // their GPUs, GPUs wait for each other in collectives, and a rank may have a fault. Minutes take
 // milliseconds, and a seed always gives the same job.
 //
-// It only simulates what the diagnosis reads of NCCL: calls, launches, their begin and end on the
+// Only what the diagnosis reads of NCCL is simulated: calls, launches, their begin and end on the
 // GPU, and the ring of timed calls. A Send ends without its receiver, like a small one.
 //
 // Thread: one.
@@ -29,11 +29,11 @@ enum class Fault {
   kProcessGone,      // killed, with its endpoint's knowledge
   kProcessVanished,  // killed, and no endpoint knows it any longer
   kNodeGone,
-  kWrongOrder,  // it makes two calls of a communicator in the wrong order
-  kWrongSize,   // it calls with another size
-  kWrongRoot,   // it calls Broadcast with another root
-  kCircle,      // it uses two communicators in the wrong order
-  // It sends to a rank before it receives from it, and that rank does the same.
+  kWrongOrder,  // makes two calls of a communicator in the wrong order
+  kWrongSize,   // calls with another size
+  kWrongRoot,   // calls Broadcast with another root
+  kCircle,      // uses two communicators in the wrong order
+  // Sends to a rank before receiving from it, and that rank does the same.
   kPeerCircle,
   // Messages between it and `other` do not arrive. In exchanges some ranks have nothing to send.
   kDeadLink,

@@ -12,8 +12,8 @@
 //              Without either they come once, at capture, between the kernel launch and the end of
 //              the group. Captured operations then do not advance the sequence number.
 //
-// The last rule changes order and content, so AddCaptureCallbacks() prepares a trace for it once.
-// It marks the callbacks of replays kOnlyWithKernelCh. It inserts the callbacks of the capture
+// The last rule changes order and content, so AddCaptureCallbacks() prepares a trace for it once:
+// callbacks of replays are marked kOnlyWithKernelCh, and callbacks of the capture are inserted
 // (taken from the first replay; a graph never replayed has none) as kOnlyWithoutKernelCh.
 //
 // Sources: NCCL 2.30.7 src/plugin/profiler.cc (masks), src/plugin/profiler/profiler_v*.cc

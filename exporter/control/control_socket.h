@@ -15,8 +15,8 @@
 // A stopped process does not answer, and its client leaves. When the process continues, it discards
 // commands of clients that have left.
 //
-// Bounded: kMaxClients connections for kClientTimeout each, kMessagesPerRound messages of each per
-// round. Others wait in the kernel's backlog. Never waits.
+// Bounded: kMaxClients connections for kClientTimeout each, and kMessagesPerRound messages per
+// round and connection. Further clients wait in the kernel's backlog. Round never waits.
 //
 // Thread: one, which calls Round repeatedly (in a job the background thread, never a callback).
 // Cost of a round without a client: one system call.
@@ -38,7 +38,8 @@
 
 namespace nccl_pulse {
 
-// Returns a process' job as text. kAgentOwner is an agent's. For people and for comparison.
+// Returns the owner of a process in words: its job, such as "job 4711". Shown to users, and
+// compared. An agent's owner is kAgentOwner.
 inline constexpr char kAgentOwner[] = "agent";
 std::string OwnerWords(const std::string& job_id);
 

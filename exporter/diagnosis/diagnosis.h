@@ -5,8 +5,8 @@
 //                                └──► stragglers/  matched timed calls: which rank arrives last, and
 //                                                  how long do the others wait?
 //
-// It never guesses: a rank is named only if the counts of its own process prove it. If work cannot
-// be seen (CUDA graphs, no completions), the verdict is kUnknown, and the text has the reason.
+// A rank is named only if the counts of its own process prove it. If work cannot be seen (CUDA
+// graphs, no completions), the verdict is kUnknown, and the text has the reason.
 //
 // State: a StragglerState per communicator, dropped with the communicator. After a change of the
 // server the state, and the counters made from it, start at zero (for Prometheus, a counter reset).

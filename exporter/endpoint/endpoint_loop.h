@@ -1,7 +1,9 @@
-// Runs the server thread: the loop of exporter/http, with the node as its entrance, and pages from
-// the node's segments. The node elects the serving process and takes the others' hand-overs.
+// EndpointLoop runs the server thread. It joins three parts: ServerLoop (exporter/http) serves
+// clients; Node elects the serving process, listens, and receives other processes' segments; Pages
+// renders responses from these segments.
 //
-// Thread: Open on the caller's, before there is another; all else on the server thread.
+// Thread: Open on the caller's thread, before the server thread starts; all else on the server
+// thread.
 #ifndef EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
 #define EXPORTER_ENDPOINT_ENDPOINT_LOOP_H_
 
@@ -37,6 +39,7 @@ class EndpointLoop {
   void Close() { loop_.Close(); }
 
  private:
+  // The node's listener and hand-over sockets, as ServerLoop polls them.
   class NodeEntrance : public Entrance {
    public:
     explicit NodeEntrance(Node* node) : node_(*node) {}

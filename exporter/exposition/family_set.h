@@ -40,8 +40,8 @@ class FamilySet {
             std::size_t scopes)
       : labels_of_all_(static_labels), exposition_(exposition), format_(format), scopes_(scopes) {}
 
-  // Sets the user's labels of the following series: the common ones, then `text` as a segment holds
-  // it.
+  // Sets the user's labels of the following series: those of all series, then those in `text`
+  // ("name=value,name=value", as in a segment).
   void SetStaticLabels(const std::string& text);
   // Sets the scope of the following series.
   void SetScope(MetricScope scope, LabelValues values);
@@ -54,7 +54,8 @@ class FamilySet {
   void RealCounter(MetricId id, LabelValues values, double seconds);
 
   void Gauge(MetricId id, LabelValues values, double value);
-  // A gauge that is 1 while `value` is true of the newest with these labels, else absent.
+  // A gauge that is 1 if `value` is true, else absent. Of several with the same labels, the last
+  // added counts.
   void Flag(MetricId id, bool value);
   // A gauge of 1 whose information is in its labels: one per scope, the newest.
   void Info(MetricId id, LabelValues values);

@@ -1,6 +1,6 @@
 // MeasureClocks bounds the offsets between the endpoints' clocks and this host's.
 //
-// It asks each endpoint for its time a few times (/api/v1/time). The endpoint reads its clock
+// Each endpoint is asked for its time a few times (/api/v1/time). The endpoint reads its clock
 // between request and answer, so each round trip gives bounds as wide as it is long. The result is
 // the intersection of these bounds.
 //

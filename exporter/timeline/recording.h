@@ -58,7 +58,7 @@ struct SeenRank {
   std::string comm, name;  // 16 hexadecimal digits
   int64_t nranks = 0, rank = 0, pid = 0, pid_namespace = 0;
   std::string hostname, global_rank, gpu;
-  std::string missing;  // why there are no calls; "": there may be some
+  std::string missing;  // reason for having no calls; "": has calls, or has made none
   bool has_calls = false;
   std::map<uint64_t, SeenCall> calls;
   uint64_t dropped_through = 0;  // calls up to this number were dropped for lack of room
@@ -88,8 +88,9 @@ class JobRecording {
   int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
   // Sets the time until which ranks were polled, by the local clock.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
-  // True if the rank was polled until the end, up to kMostUnseenNs before it, so that calls missing
-  // there are still missing. Without SetEnd the end is the newest poll of its communicator.
+  // True if the rank's newest poll is at most kMostUnseenNs before the end. A call that it lacks
+  // was then not made. The end is that of SetEnd, or else the newest poll of the rank's
+  // communicator.
   bool IsSeenAtEnd(const SeenRank& rank) const;
 
   const std::map<Key, SeenRank>& ranks() const { return ranks_; }
@@ -102,7 +103,7 @@ class JobRecording {
  private:
   void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
-  // False if there is no room: the call is older than those its rank keeps.
+  // Makes room for one more call. Returns false if the call is older than all that its rank keeps.
   bool MakeRoom(SeenRank* rank, uint64_t number);
 
   std::size_t most_calls_;

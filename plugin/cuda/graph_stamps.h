@@ -1,6 +1,6 @@
 // GraphStamps follows replays of CUDA graphs, which NCCL does not report.
 //
-// It adds stamps between the nodes of a captured graph. A stamp is a kernel of one thread that
+// Stamps are added between the nodes of a captured graph. A stamp is a kernel of one thread that
 // counts how often the GPU passes it, and stores the GPU's time.
 //
 //   capturing thread                     GPU, each replay         "pulse-poll"

@@ -18,7 +18,7 @@ namespace nccl_pulse {
 // Counts an operation without a duration.
 [[gnu::noinline]] void CountUntimed(LaneWriter& lane, uint8_t op, UntimedReason reason);
 
-// A duration, or a time from the enqueue to completion.
+// One latency: a duration, or the time from the enqueue to completion.
 struct Latency {
   LatencyKind kind;
   OperationMeta meta;
@@ -28,15 +28,16 @@ struct Latency {
 void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter& lane,
                   const Latency& latency);
 
-// Counts the callbacks of a launch without CUDA events. `is_launch`: false for a captured launch.
+// Counts a launch callback whose launch is not followed by CUDA events. `is_launch`: false for a
+// launch that is only captured.
 void CountLaunchCallback(const Communicator& communicator, bool is_launch);
-// Counts the duration of a timed launch made at `launch_ns`. `record_generation`: of its
-// communicator.
+// Counts the duration of a timed launch made at `launch_ns`. `record_generation`: generation of the
+// communicator's record.
 void CountTimedLaunch(Instruments& instruments, const Communicator& communicator,
                       uint32_t record_generation, const TimedLaunches::Load& load,
                       uint64_t launch_ns, uint64_t duration_ns);
-// Counts a timed launch that will have no duration. Operations of a group were counted as grouped
-// before.
+// Counts the operation of a timed launch whose duration was lost. Does nothing for a launch with
+// several operations: they were counted as untimed (grouped) before.
 [[gnu::cold, gnu::noinline]] void CountLostLaunch(Instruments& instruments,
                                                   const Communicator& communicator,
                                                   uint32_t record_generation,

@@ -1,6 +1,6 @@
 // Start callbacks of eager (uncaptured) operations, as inline functions of Tracker.
 //
-// They are inline so that each adapter reads NCCL's descriptor in place. Copying the descriptor and
+// Inline, so that each adapter reads NCCL's descriptor in place. Copying the descriptor and
 // making one more call would add about 10 % to the callback.
 //
 // Thread, cost, errors: as Tracker.

@@ -13,8 +13,8 @@ typename BasicOperationSlot<Atomics>::Claim BasicOperationSlot<Atomics>::ClaimUs
   uint64_t word = word_.load(std::memory_order_acquire);  // sees the fields of that generation
   bool settles = false;
   do {
-    // Its claimer was taken off the CPU, and all other slots have been claimed since. Writing the
-    // fields now would mix two operations.
+    // The slot's claimer was taken off the CPU, and all other slots have been claimed since.
+    // Writing the fields now would mix two operations.
     if ((word & SlotWord::kClaimed) != 0) return Claim::kBusy;
     // An operation without children has nothing to report, unless GPU times were expected of it.
     settles = (word & SlotWord::kOpen) != 0 && (SlotWord::Started(word) > 0 || by_kernel);

@@ -1,7 +1,8 @@
 // Refusal is the reason for not counting an event, or std::nullopt if it is counted.
 //
-// It fits a register. Compilers assemble a std::optional of one byte from two parts, which would
-// slow down the dozens of callbacks of a kernel (bench:callbacks, KernelTimedCollective24Channels).
+// A Refusal fits a register. Compilers assemble a std::optional of one byte from two parts, which
+// would slow down the dozens of callbacks of a kernel (bench:callbacks,
+// KernelTimedCollective24Channels).
 //
 // Thread: a value. Cost: none.
 #ifndef PLUGIN_TRACKER_REFUSAL_H_

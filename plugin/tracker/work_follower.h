@@ -1,19 +1,20 @@
-// WorkFollower follows NCCL's own counters of finished work (plugin/cuda/work_proof.h): it notes
-// the launches of each communicator, finds and reads its counter, and publishes the proven counts.
+// WorkFollower follows NCCL's own counters of finished work (plugin/cuda/work_proof.h). Callbacks
+// note the launches of each communicator. A thread, "pulse-work", finds the communicator's counter,
+// polls it, and publishes how much work is proven to be finished.
 //
-//   launched   of a communicator's place; callbacks write, the reading thread reads
-//   phase      kIdle ─▶ kWanted (init) ─▶ kFound (first launch) ─▶ kIdle (the reading thread has taken
-//              the candidates)
+// A WorkPlace belongs to one communicator. Callbacks write `launched`, and the reading thread reads
+// it. The search for the counter has these phases:
 //
-// Thread: Begin and Attach, which may allocate, under the runtime's lock; the Note functions from
-// callbacks, where NCCL serializes those of one communicator; Poll and TakeRefuted by the reading
-// thread, "pulse-work". Cost: a load while off. On: two cache lines for each operation that NCCL
-// reports, and once in a communicator's life the search (work_search.h). Reading: work_reader.h,
-// ten times a second while a communicator has captured calls, otherwise when new work has
-// completed. All communicators together get at most one poll per kNsPerLook, in turn.
+//   kIdle ── init ──▶ kWanted ── first launch ──▶ kFound ── candidates taken ──▶ kIdle
+//
+// Thread: Begin and Attach, which may allocate, under the runtime's lock; Note... functions from
+// callbacks, which NCCL serializes per communicator; Poll and TakeRefuted on the reading thread.
+// Cost: off: one load. On: two cache lines per operation that NCCL reports, and one search per
+// communicator (work_search.h). A counter is read (work_reader.h) ten times a second while its
+// communicator has captured calls, otherwise when new work has completed. All communicators together
+// get at most one poll per kNsPerLook, in turn.
 // Errors: a driver call that does not return, or a copy that does not end, stops only the reading
-// thread. Readers of the segment see that (WorkState::kStuck). While it is stopped, no further
-// communicator is searched.
+// thread. Readers of the segment then see WorkState::kStuck, and new communicators are not searched.
 #ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
@@ -42,26 +43,28 @@ struct WorkPlace {
   struct alignas(64) Launched {
     Ordered<uint32_t> phase;
     Relaxed<uint32_t> captured_calls;  // since the last captured launch
-    Ordered<uint64_t> work;            // LaunchedWork; published after its related fields
+    // LaunchedWork. `work` is published after the other fields; `reported` before `work`, and after
+    // the operations of earlier launches.
+    Ordered<uint64_t> work;
     Relaxed<uint64_t> alone, grouped;
-    Ordered<uint64_t> reported;  // published before `work`, and after the operations before
+    Ordered<uint64_t> reported;
     Relaxed<bool> is_group_captured;
     // Captured calls whose launch NCCL has not reported: their kernels may not count. (Each replay
     // reports the operations of calls with network traffic.)
     Relaxed<uint32_t> unlaunched_captured;
-    Relaxed<uint32_t> unlaunched_of_group;  // among them, of the last group
+    Relaxed<uint32_t> unlaunched_of_group;  // those of the last group
     Relaxed<uint64_t> captured_group;
     // One more than the followed launches at the first captured call; 0: no call was captured.
     Relaxed<uint64_t> before_capture;
     Relaxed<uint32_t> least_channels, most_channels;  // of captured operations; 0: no operation
     Relaxed<uint8_t> refutal;                         // WorkRefutal
-    // CalledWork. Published last.
+    // CalledWork: Broadcasts for which NCCL may report only the call. `broadcasts` is published last.
     Ordered<uint32_t> broadcasts;
-    Relaxed<uint32_t> captured_broadcasts;  // among them
-    Relaxed<uint32_t> broadcast_run;
+    Relaxed<uint32_t> captured_broadcasts;  // those in CUDA graphs
+    Relaxed<uint32_t> broadcast_run;        // Broadcasts before the current run of one size
     Relaxed<uint64_t> broadcast_bytes;
   };
-  // CUDA queues that many launches of one stream.
+  // As many as the launches that CUDA queues on one stream.
   static constexpr uint64_t kSums = 1024;
   struct Found {
     uint32_t record_generation;  // of the communicator
@@ -71,9 +74,9 @@ struct WorkPlace {
   };
 
   Launched launched;
-  // The low bits of a launch's number find the low bits of `work` with all of its operations.
+  // sums[launch % kSums]: low bits of `work` after the launch's operations.
   Relaxed<uint32_t> sums[kSums];
-  // Published with the phase.
+  // The next three are published with the phase.
   const void* context_at;
   WorkOwner owner;
   Found found;
@@ -81,14 +84,14 @@ struct WorkPlace {
   Ordered<uint64_t> counted;
   Relaxed<uint64_t> counted_ns;
   Ordered<uint64_t> finished;  // FinishedCalls, with the communicator's tag
-  // ---- reading thread
-  uint32_t record_generation;  // of the communicator of the fields below; 0: none
+  // ---- reading thread only
+  uint32_t record_generation;  // of the communicator that the fields below describe; 0: none
   bool is_mapped;
   bool is_published;
   bool is_stuck;   // as published
   bool is_untold;  // refuted, and TakeRefuted has not returned it yet
   Found taken;
-  uint32_t candidate;  // index of the mapped one
+  uint32_t candidate;  // index of the mapped candidate
   WorkMapping mapping;
   WorkProof proof;
   WorkLook look;  // while a copy is in progress
@@ -175,8 +178,8 @@ class WorkFollower {
   void Find(const Communicator& communicator, Place& place);
 
   void PollPlace(Communicator& communicator, Place& place, uint64_t now_ns);
-  // The place's communicator has ended, or another one has its place. Returns false if it cannot be
-  // left yet.
+  // Cleans up after a communicator that has ended, or lost the place to another. Returns false if
+  // that is not possible yet.
   bool Leave(Communicator& communicator, Place& place);
   void Follow(Communicator& communicator, Place& place, uint64_t now_ns);
   void TakeCandidates(Place& place);
@@ -190,7 +193,7 @@ class WorkFollower {
   // Releases the candidates from `first` on, none of them mapped.
   void ReleaseFrom(Place& place, uint32_t first);
   void Refute(Place& place, WorkRefutal refutal);
-  // Return the reader of the candidates' context, or null. ReaderOf returns only a working one.
+  // Return the reader of the candidates' context, or null. ReaderOf: null if the reader has failed.
   WorkReader* FindReader(const WorkCandidates& candidates);
   WorkReader* ReaderOf(const WorkCandidates& candidates);
   // Creates a reader for their context, unless that was tried before.
@@ -206,8 +209,8 @@ class WorkFollower {
   // Returns the least work of the `completed` launches. `look`: its copy is complete.
   static uint64_t CompletedWork(const Place& place, const WorkLook& look);
   static LaunchedWork Read(const Communicator& communicator, const Place& place);
-  // Notes that the communicator's counter does not show its launches. From now on each has an
-  // event.
+  // Notes that the communicator's counter does not count its launches. Later launches are followed
+  // by CUDA events instead.
   [[gnu::cold, gnu::noinline]] static void NoteRefuted(CommunicatorParts& parts,
                                                        WorkRefutal refutal);
   [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Place::Launched& launched,

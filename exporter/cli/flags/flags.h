@@ -1,6 +1,6 @@
 // ReadFlags reads one command's flags into variables.
 //
-// It accepts "--name=VALUE" and "--name VALUE"; for a switch "--name" or "--name=false". "_" equals
+// Accepted: "--name=VALUE" and "--name VALUE"; for a switch "--name" or "--name=false". "_" equals
 // "-", and one leading dash equals two. After "--" come only arguments.
 //
 // Thread: main thread. Cost: some searches in short lists.

@@ -10,8 +10,9 @@
 //   fastest run of    kPaceWindows, each of them slower: a pause does not last that long
 //   as many rounds
 //
-// It uses the calls by operation, and the sums of stream durations scaled by the sampling exponent.
-// Nothing is known of processes without stream timing, or with calls in CUDA graphs.
+// The pace is computed from the calls by operation, and from the sums of stream durations scaled by
+// the sampling exponent. Nothing is known of processes without stream timing, or with calls in CUDA
+// graphs.
 //
 // Thread: the server's. Cost: per page, proportional to the operations of each communicator.
 // Memory: kMostWindows windows and the last counts per process. After a change of the server it is

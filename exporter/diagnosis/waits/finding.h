@@ -1,5 +1,5 @@
-// FindWaits reads the graph of waits, and returns each job's findings: the remaining roots, in the
-// order of their stands (graph.h).
+// FindWaits follows the graph of waits (graph.h) to its roots, the actors that wait for no other.
+// It returns each job's findings: which roots the job waits for, or why none can be named.
 //
 // Thread: any, no state. Points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_FINDING_H_
@@ -18,7 +18,7 @@
 
 namespace nccl_pulse {
 
-// The others wait for these actors, or for one of them. All have the same stand.
+// The job waits for these actors, or for one of them. All were last known to do the same (Stand).
 struct NamedRoots {
   Stand stand{};
   std::vector<uint32_t> actors;
@@ -41,6 +41,7 @@ struct NoProgress {
 struct QueuedWaits {
   std::size_t view = 0;
 };
+// What the job waits for can't be seen.
 struct CannotTell {
   std::size_t view = 0;
   bool is_posted = false;  // a circle through work that may have been posted ahead

@@ -1,5 +1,4 @@
-// Stall is the part of a job's finding that concerns one communicator, as data. sentences.h words
-// it.
+// Stall holds what a job's finding means for one communicator. sentences.h describes it in words.
 //
 // Thread: plain data; points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_STALL_H_

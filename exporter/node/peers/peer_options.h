@@ -17,14 +17,14 @@ namespace nccl_pulse {
 inline constexpr int kMaxMembers = 256;
 inline constexpr int kMaxSilent = 16;
 inline constexpr std::chrono::milliseconds kHelloTimeout{5000};
-// Ended processes that a server which is no agent remembers, a few KiB each. The diagnosis can then
-// name an ended rank that others wait for.
+// Limits for ended processes that a job's own server remembers (an agent has options instead), a
+// few KiB each. The diagnosis can then name an ended rank that others wait for.
 inline constexpr std::size_t kMaxEnded = 64;
 inline constexpr std::chrono::minutes kRememberEnded{10};
 
 struct PeerOptions {
-  bool agent = false;      // run by root, an agent takes every user's processes
-  uid_t user = geteuid();  // who runs this server
+  bool agent = false;      // an agent; root's agent accepts every user's processes
+  uid_t user = geteuid();  // effective user of this server
   // Reads the peer's credentials. Replaced in tests, which cannot always run as several users.
   bool (*credentials)(int connection, Credentials* credentials) = PeerCredentials;
   uint32_t pid_namespace = OwnPidNamespace();  // namespace of the pids that `credentials` returns

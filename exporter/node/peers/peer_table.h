@@ -4,7 +4,7 @@
 //             kHello, checked            the connection ends
 //   connected ----------------> member ----------------------> gone, or kept as ended (agent)
 //       |
-//       +--> closed: silent for kHelloTimeout, or replaced by a newer one when kMaxSilent are so
+//       +--> closed: silent for kHelloTimeout, or replaced by a newer one beyond kMaxSilent
 //
 // Everything is bounded:
 //   - kMaxMembers members, with two descriptors each;
@@ -15,11 +15,10 @@
 // A flood of connections displaces only other silent ones: an honest process says hello before it
 // is accepted.
 //
-// At such a bound, the user with most gives way (page_share.h): with its newest member, or its
-// oldest silent connection. On a full page it gives up ended processes, then histograms of
-// finalized communicators, then its largest member. A user cannot speak for another user's
-// processes. Processes that claim to be one of them are left out, and so are communicators that
-// another user owns (ownership.h).
+// At a bound, the user with the largest share loses (page_share.h): its newest member, or its
+// oldest silent connection. On a full page it loses ended processes first, then histograms of
+// finalized communicators, then its largest member. Processes that claim to be another user's, and
+// communicators that another user owns, are left out (ownership.h).
 //
 // Parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
 //
@@ -57,14 +56,15 @@ class PeerTable {
 
   PeerTable(const PeerOptions& options, LogFunction log);
 
-  // Sets the address that members are told. `own_memory`: this process' own segment (null: none),
-  // which nobody else may hand over.
+  // Sets the address that is sent to members. `own_memory`: this process' own segment (null: none);
+  // another process that hands it over is refused.
   void Open(std::string address, uint16_t port, const SharedDescriptor* own_memory);
   void Accept(int listener, Time now);
   // Ends members whose process is dead although another process keeps the connection open. Checks
   // every kMembersCheckPeriod.
   void EndDead(Time now);
-  // Accept no connection before this time: no descriptor was left, and retrying at once would spin.
+  // Returns the time before which no connection may be accepted. It is in the future if the process
+  // had no descriptor left: retrying at once would spin.
   Time accept_from() const { return accept_from_; }
 
   // Appends one entry for poll(2) per connection; Handle knows their order.
@@ -77,8 +77,8 @@ class PeerTable {
   // authorized process has asked for the port; then call Yield or RefuseYield.
   bool EndRound();
 
-  // Tells the asking process that `members` processes will come, and the members to leave the port
-  // alone for `delay`; closes all connections.
+  // Tells the asking process how many processes will connect to it (`members`), and the members not
+  // to bind the port for `delay`. Closes all connections.
   void Yield(std::chrono::milliseconds delay, int members);
   // Refuses the request for the port: agents do not yield.
   void RefuseYield(const std::string& why);

@@ -163,33 +163,13 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
 constexpr std::size_t kMostStack = 16384, kMostThreads = 256;
 
 // The kernel names the cgroup, and cgroup2 has no links.
-std::string CgroupOf(int folder) {
+std::string CgroupOf(int folder, const std::string& cgroup_root) {
   const std::string cgroups = ReadAt(folder, "cgroup", 4096);
   for (std::string_view line : absl::StrSplit(cgroups, '\n')) {
     if (!absl::ConsumePrefix(&line, "0::") || absl::StrContains(line, "..")) continue;
-    return absl::StrCat(cgroups, ReadFile(absl::StrCat("/sys/fs/cgroup", line, "/cgroup.events")));
+    return absl::StrCat(cgroups, ReadFile(absl::StrCat(cgroup_root, line, "/cgroup.events")));
   }
   return cgroups;
-}
-
-std::string StateIn(int folder) {
-  std::string text = absl::StrCat(ReadAt(folder, "status", 16384), "\ncgroup:\n", CgroupOf(folder),
-                                  "\nthreads:\n");
-  const int tasks = openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  DIR* const list = tasks < 0 ? nullptr : fdopendir(tasks);
-  std::size_t threads = 0;
-  while (const dirent* entry = list == nullptr ? nullptr : readdir(list)) {
-    if (entry->d_name[0] == '.') continue;
-    if (++threads > kMostThreads) continue;
-    const Descriptor task(
-        openat(tasks, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    absl::StrAppend(&text, entry->d_name, " ", ProcStat(ReadAt(task.get(), "stat", 4096)).Field(3),
-                    " ", ReadAt(task.get(), "wchan", 256), " ", ReadAt(task.get(), "comm", 64),
-                    ReadAt(task.get(), "stack", kMostStack));
-  }
-  if (list != nullptr) closedir(list);
-  if (threads > kMostThreads) absl::StrAppend(&text, "and ", threads - kMostThreads, " more\n");
-  return PlainLines(absl::StrReplaceAll(text, {{"\t", " "}}));
 }
 
 // Without communicators.
@@ -278,13 +258,33 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
   return failed.settings_error.empty() ? std::move(*local) : failed;
 }
 
+std::string LocalStateText(int folder, const std::string& cgroup_root) {
+  std::string text = absl::StrCat(ReadAt(folder, "status", 16384), "\ncgroup:\n",
+                                  CgroupOf(folder, cgroup_root), "\nthreads:\n");
+  const int tasks = openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  DIR* const list = tasks < 0 ? nullptr : fdopendir(tasks);
+  std::size_t threads = 0;
+  while (const dirent* entry = list == nullptr ? nullptr : readdir(list)) {
+    if (entry->d_name[0] == '.') continue;
+    if (++threads > kMostThreads) continue;
+    const Descriptor task(
+        openat(tasks, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+    absl::StrAppend(&text, entry->d_name, " ", ProcStat(ReadAt(task.get(), "stat", 4096)).Field(3),
+                    " ", ReadAt(task.get(), "wchan", 256), " ", ReadAt(task.get(), "comm", 64),
+                    ReadAt(task.get(), "stack", kMostStack));
+  }
+  if (list != nullptr) closedir(list);
+  if (threads > kMostThreads) absl::StrAppend(&text, "and ", threads - kMostThreads, " more\n");
+  return PlainLines(absl::StrReplaceAll(text, {{"\t", " "}}));
+}
+
 std::string ReadLocalState(const ProcessSnapshot& process, std::chrono::milliseconds patience,
                            std::string* error) {
   const auto state = std::make_shared<std::pair<std::string, std::string>>();
   *error = Within(patience, [who = IdentityOf(process), state] {
     const Descriptor folder = FolderOf(who);
     state->second = WhyNotThisOne(folder.get(), who);
-    if (state->second.empty()) state->first = StateIn(folder.get());
+    if (state->second.empty()) state->first = LocalStateText(folder.get(), "/sys/fs/cgroup");
   });
   if (!error->empty()) return "";
   *error = state->second;

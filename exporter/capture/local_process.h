@@ -53,6 +53,8 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
 // memory. "": see `error`.
 std::string ReadLocalState(const ProcessSnapshot& process, std::chrono::milliseconds patience,
                            std::string* error);
+// Returns the same of a process' folder in /proc. `cgroup_root`: where cgroup2 is mounted.
+std::string LocalStateText(int folder, const std::string& cgroup_root);
 
 }  // namespace nccl_pulse
 

@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/descriptor.h"
 #include "exporter/node/handover.h"
 
 namespace nccl_pulse {
@@ -30,6 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // A program with this log, for as long as the object lives.
 class Program {
@@ -125,6 +127,59 @@ TEST_F(LocalProcessTest, ALinkIsNotFollowed) {
 }
 
 // As in a pod: its processes have the node's name, and its own name is in the name of the log.
+// A process in /proc, with a thread in a driver call, whose cgroup is frozen.
+class LocalStateTest : public LocalProcessTest {
+ protected:
+  LocalStateTest() {
+    Write("proc/status", "State:\tS (sleeping)\n");
+    Write("proc/cgroup", "6:freezer:/job\n0::/job\n");
+    Write("root/job/cgroup.events", "populated 1\nfrozen 1\n");
+    Write("proc/task/7/stat", "7 (a) S) S 1");
+    Write("proc/task/7/wchan", "do_freezer_trap");
+    Write("proc/task/7/comm", "python\n");
+    Write("proc/task/7/stack", "[<0>] do_freezer_trap+0x1\n");
+    Write("proc/task/8/stat", "8 (b) D 1");
+    Write("proc/task/8/wchan", "rm_lock");
+    Write("proc/task/8/comm", "nv\x1b[2J\n");
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    const fs::path path = fs::path(folder_) / name;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  std::string Text() const {
+    const Descriptor folder(open((folder_ + "/proc").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    return LocalStateText(folder.get(), folder_ + "/root");
+  }
+};
+
+TEST_F(LocalStateTest, AFrozenProcess) {
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("State: S (sleeping)\n"));
+  EXPECT_THAT(text, HasSubstr("\ncgroup:\n6:freezer:/job\n0::/job\npopulated 1\nfrozen 1\n"));
+  EXPECT_THAT(text, HasSubstr("\n7 S do_freezer_trap python\n[<0>] do_freezer_trap+0x1\n"));
+}
+
+TEST_F(LocalStateTest, AThreadInADriverCallWhoseStackMayNotBeRead) {
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("\n8 D rm_lock nv"));
+  EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST_F(LocalStateTest, ACgroupAboveTheRootIsNotRead) {
+  Write("cgroup.events", "secret");
+  Write("proc/cgroup", "0::/..\n");
+  EXPECT_THAT(Text(), Not(HasSubstr("secret")));
+}
+
+TEST_F(LocalStateTest, ThreadsAndStacksAreBounded) {
+  Write("proc/task/7/stack", std::string(1 << 20, 'x'));
+  for (int i = 1000; i < 1300; ++i) Write(absl::StrCat("proc/task/", i, "/comm"), "a\n");
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("\nand 46 more\n"));
+  EXPECT_LT(text.size(), 65536U);
+}
+
 TEST_F(LocalProcessTest, AProcessMayBeHereByTheNameOfTheNode) {
   const std::string own = HostName();
   std::ofstream(absl::StrCat(path_, ".", own.substr(0, own.find('.')))) << "NCCL INFO Bootstrap";

@@ -116,6 +116,21 @@ TEST_F(HostProcessesTest, NetworkNamespaces) {
   EXPECT_EQ(found.processes[2].network, 0U);  // another user's
 }
 
+TEST_F(HostProcessesTest, RunStates) {
+  constexpr std::pair<char, RunState> kStates[] = {
+      {'R', RunState::kRunning}, {'S', RunState::kRunning}, {'D', RunState::kUninterruptible},
+      {'T', RunState::kStopped}, {'t', RunState::kTraced},  {'I', RunState::kRunning},
+  };
+  int pid = 80;
+  for (const auto& each : kStates) Add(pid++, kNccl, each.first);
+  Add(pid, kNccl, 'X');
+  const HostProcesses found = Find();
+  ASSERT_EQ(found.processes.size(), std::size(kStates));
+  for (std::size_t i = 0; i < std::size(kStates); ++i) {
+    EXPECT_EQ(found.processes[i].state, kStates[i].second) << kStates[i].first;
+  }
+}
+
 // A launched rank that is not as far.
 TEST_F(HostProcessesTest, RanksWithoutNccl) {
   Add(60, "7f00-7f01 r-xp 0 0 0  /usr/bin/python3\n", 'S', std::string("RANK=1\0WORLD_SIZE=4", 19));

@@ -6,8 +6,8 @@
 //   ns/net    network namespace; only readable for the same user, or root
 //   environ   the variables below; only readable for the same user, or root
 //
-// It opens no path that a process' user controls, in maps or variables. It writes nothing, and
-// traces or stops no process. Programs that link NCCL statically aren't found.
+// No path that a process' user controls, in maps or variables, is opened. Nothing is written, and no
+// process is traced or stopped. Programs that link NCCL statically aren't found.
 //
 // Thread: any; blocks for `patience` at most. If a process' files don't answer, because one of its
 // threads holds its memory map in a driver, reading them is left to a thread; there are at most

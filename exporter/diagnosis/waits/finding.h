@@ -1,5 +1,5 @@
-// FindWaits follows the graph of waits (graph.h) to its roots, the actors that wait for no other.
-// It returns each job's findings: which roots the job waits for, or why none can be named.
+// FindWaits follows the graph of waits (graph.h) to its roots, the actors that wait for no other,
+// and returns each job's findings: which roots the job waits for, or why none can be named.
 //
 // Thread: any, no state. Points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_FINDING_H_

@@ -120,7 +120,7 @@ std::vector<std::string> DemoStory::Advance(double now_s, const DemoSight& sight
   if (named_s_ < 0 && IsNamed(sight)) {
     named_s_ = now_s;
     if (scene_ == Scene::kStraggler) {
-      lines.push_back("The page says SLOW. " + sight.text + " (30 s average, still rising.)");
+      lines.push_back("The page says SLOW. " + sight.text + " (Still rising.)");
     }
     if (scene_ == Scene::kHang) lines.push_back("The page says HANG. " + sight.text);
     if (scene_ == Scene::kGoesOn) {

@@ -219,10 +219,7 @@ bool IsOwnName(std::string_view hostname) {
 }
 
 bool IsThisHost(const Address& address) {
-  return address.host == "localhost" || address.host == "::1" ||
-         (absl::StartsWith(address.host, "127.") &&
-          address.host.find_first_not_of("0123456789.") == address.host.npos) ||
-         address.host == HostName();
+  return IsLoopback(address.host) || address.host == HostName();
 }
 
 int32_t LocalPid(const ProcessSnapshot& process) {

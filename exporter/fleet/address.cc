@@ -16,6 +16,11 @@ std::string Address::name() const {
                                      : absl::StrCat("[", host, "]:", port);
 }
 
+bool IsLoopback(std::string_view host) {
+  return host == "localhost" || host == "::1" ||
+         (absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == host.npos);
+}
+
 bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,
                   std::string* error) {
   *address = Address();

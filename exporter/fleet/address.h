@@ -24,6 +24,9 @@ struct Address {
   std::string name() const;  // "host:port" or "unix:/path"
 };
 
+// True for a host that names this machine's loopback, whatever a resolver says.
+bool IsLoopback(std::string_view host);
+
 // `otherwise_https` is the scheme of an address without one. The default port is the scheme's.
 // Returns false and sets `error`, which quotes the text.
 bool ParseAddress(std::string_view text, bool otherwise_https, Address* address,

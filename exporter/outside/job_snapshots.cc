@@ -13,19 +13,26 @@
 namespace nccl_pulse::outside {
 namespace {
 
+// Null: the communicator has no such rank.
+const RasRank* RankIn(const RasCommunicator& communicator, int32_t rank) {
+  const auto& ranks = communicator.ranks;
+  const auto found =
+      std::lower_bound(ranks.begin(), ranks.end(), rank,
+                       [](const RasRank& each, int32_t wanted) { return each.rank < wanted; });
+  return found != ranks.end() && found->rank == rank ? &*found : nullptr;
+}
+
 enum class Motion { kMoved, kStood, kUnclear };
 
 Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
   if (before == nullptr || before->is_creating || after.is_creating) return Motion::kUnclear;
   if (WentBack(*before, after)) return Motion::kUnclear;
-  std::map<int32_t, const RasRank*> by_rank;
-  for (const RasRank& rank : before->ranks) by_rank.emplace(rank.rank, &rank);
   bool is_any_known = false;
   for (const RasRank& rank : after.ranks) {
-    const auto found = by_rank.find(rank.rank);
-    if (!rank.has_counts || found == by_rank.end() || !found->second->has_counts) continue;
+    const RasRank* const was = RankIn(*before, rank.rank);
+    if (was == nullptr || !rank.has_counts || !was->has_counts) continue;
     is_any_known = true;
-    if (rank.counts != found->second->counts) return Motion::kMoved;
+    if (rank.counts != was->counts) return Motion::kMoved;
   }
   return is_any_known ? Motion::kStood : Motion::kUnclear;
 }
@@ -50,6 +57,7 @@ struct Group {
   std::vector<PlaceFacts*> facts;  // of each rank
   Counts least{};                  // of the ranks that answered
   bool is_unequal = false;         // some rank has launched more of what waits for all
+  bool is_unused = true;           // see Job::unused
   std::size_t busy = 0, idle = 0, mixed = 0;
   std::vector<const HostProcess*> unloaded;
   bool has_event = false;          // a rank is stopped, gone or missing
@@ -173,6 +181,7 @@ class Maker {
     group.has_counts = has_counts;
     bool is_first = true;
     for (const RasRank& rank : communicator.ranks) {
+      group.is_unused &= rank.counts == Counts{};
       const HostProcess* const local = has_counts ? Local(rank) : ByPid(rank.pid);
       PlaceFacts* const facts = FactsOf(rank, local);
       group.facts.push_back(facts);
@@ -230,6 +239,8 @@ class Maker {
         rank.pid = process->pid;
         communicator.ranks.push_back(std::move(rank));
       }
+      std::sort(communicator.ranks.begin(), communicator.ranks.end(),
+                [](const RasRank& a, const RasRank& b) { return a.rank < b.rank; });
       communicator.size = static_cast<int32_t>(communicator.ranks.size());
       Add(communicator, Motion::kStood, false);
       for (const HostProcess& each : seen_.unloaded) {
@@ -247,6 +258,7 @@ class Maker {
     std::map<std::pair<std::string, int32_t>, ProcessSnapshot> processes;
     for (const Group* group : groups) {
       job.moved += group->motion == Motion::kMoved ? 1 : 0;
+      job.unused += group->is_unused ? 1 : 0;
       job.has_counts |= group->has_counts;
       job.unloaded.insert(job.unloaded.end(), group->unloaded.begin(), group->unloaded.end());
       std::set<std::string> hosts;
@@ -386,29 +398,19 @@ class Maker {
 }  // namespace
 
 bool WentBack(const RasCommunicator& before, const RasCommunicator& after) {
-  std::map<int32_t, const RasRank*> by_rank;
-  for (const RasRank& rank : before.ranks) {
-    if (rank.has_counts) by_rank.emplace(rank.rank, &rank);
-  }
-  return std::any_of(after.ranks.begin(), after.ranks.end(), [&by_rank](const RasRank& rank) {
-    const auto found = by_rank.find(rank.rank);
-    if (!rank.has_counts || found == by_rank.end()) return false;
+  return std::any_of(after.ranks.begin(), after.ranks.end(), [&before](const RasRank& rank) {
+    const RasRank* const was = RankIn(before, rank.rank);
+    if (was == nullptr || !rank.has_counts || !was->has_counts) return false;
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
-      if (rank.counts[op] < found->second->counts[op]) return true;
+      if (rank.counts[op] < was->counts[op]) return true;
     }
     return false;
   });
 }
 
-const PlaceFacts* FactsOf(const Job& job, uint64_t comm_id, int32_t rank) {
+const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank) {
   const auto communicator = job.communicators.find(comm_id);
-  if (communicator == job.communicators.end()) return nullptr;
-  for (const RasRank& each : communicator->second.ranks) {
-    if (each.rank != rank) continue;
-    const auto facts = job.places.find(PlaceOf(each));
-    return facts == job.places.end() ? nullptr : &facts->second;
-  }
-  return nullptr;
+  return communicator == job.communicators.end() ? nullptr : RankIn(communicator->second, rank);
 }
 
 int32_t SizeOf(const std::string& variable) {
@@ -420,15 +422,6 @@ bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {
   return gpus.empty() || std::any_of(gpus.begin(), gpus.end(), [&process](const HostGpu& gpu) {
            return Has(gpu, process.pid);
          });
-}
-
-std::size_t UnusedCommunicators(const Job& job) {
-  return static_cast<std::size_t>(
-      std::count_if(job.communicators.begin(), job.communicators.end(), [](const auto& each) {
-        const std::vector<RasRank>& ranks = each.second.ranks;
-        return std::all_of(ranks.begin(), ranks.end(),
-                           [](const RasRank& rank) { return rank.counts == Counts{}; });
-      }));
 }
 
 std::vector<Job> JobsOf(const Observation& seen) {

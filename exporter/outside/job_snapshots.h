@@ -83,18 +83,17 @@ struct Job {
   Communicators communicators;
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
+  // Communicators that have launched nothing RAS counts. A host may wait in the first call of one while
+  // all GPUs are idle: NCCL connects its ranks in that call.
+  std::size_t unused = 0;
   bool is_creating = false;
   bool has_counts = false;                      // RAS knows the job
   bool is_endpoint_silent = false;              // see Options
   std::size_t busy = 0, idle = 0, unclear = 0;  // numbers of places, by GPU use
 };
 
-// Counts the communicators that have launched nothing RAS counts. A host may wait in the first call of
-// one while all GPUs are idle: NCCL connects its ranks in that call.
-std::size_t UnusedCommunicators(const Job& job);
-
 // Returns null if the job has no such rank.
-const PlaceFacts* FactsOf(const Job& job, uint64_t comm_id, int32_t rank);
+const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank);
 
 // Parses WORLD_SIZE or LOCAL_WORLD_SIZE. Returns 0 if not known.
 int32_t SizeOf(const std::string& variable);

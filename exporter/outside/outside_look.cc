@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
@@ -29,11 +28,6 @@ constexpr int kMostRounds = 3;
 constexpr std::size_t kMostAddresses = 16;
 constexpr int64_t kLeastGpuWindowNs = 3000000000;
 constexpr int64_t kMostGpuWindowNs = 12000000000;
-
-bool IsLoopback(const std::string& host) {
-  return host == "localhost" || host == "::1" ||
-         (absl::StartsWith(host, "127.") && host.find_first_not_of("0123456789.") == host.npos);
-}
 
 // One state of what RAS knows, from several answers.
 struct Heard {
@@ -313,8 +307,8 @@ class OutsideLook::Impl {
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.places.size();
-    const bool are_empty = job.has_counts && !job.is_creating && job.busy == 0 &&
-                           job.unclear == 0 && UnusedCommunicators(job) == 0;
+    const bool are_empty =
+        job.has_counts && !job.is_creating && job.busy == 0 && job.unclear == 0 && job.unused == 0;
     const bool are_known = job.moved != 0 || are_empty;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk
@@ -331,28 +325,21 @@ class OutsideLook::Impl {
 
   // Ranks that RAS misses have no snapshot: their host and pid come from its list.
   static void NameUnseen(const Job& job, JobLook* look) {
-    std::map<std::pair<uint64_t, int32_t>, std::size_t> at;
-    for (JobRoot& root : look->verdict.roots) {
-      for (const JobRank& rank : root.ranks) {
-        const auto found = job.communicators.find(rank.comm_id);
-        if (rank.process != nullptr || found == job.communicators.end()) continue;
-        for (const RasRank& each : found->second.ranks) {
-          if (each.rank != rank.rank) continue;
-          at.emplace(std::pair(rank.comm_id, rank.rank), look->set.ended.size());
-          ProcessSnapshot& process = look->set.ended.emplace_back();
-          process.hostname = each.host;
-          process.pid = each.pid;
-          process.communicators.emplace_back().gpu =
-              each.nvml_dev < 0 ? "" : absl::StrCat(each.nvml_dev);
-        }
-      }
-    }
+    std::size_t ranks = 0;
+    for (const JobRoot& root : look->verdict.roots) ranks += root.ranks.size();
+    look->set.ended.reserve(ranks);  // the verdict points to its elements
     for (JobRoot& root : look->verdict.roots) {
       for (JobRank& rank : root.ranks) {
-        const auto found = at.find({rank.comm_id, rank.rank});
-        if (rank.process != nullptr || found == at.end()) continue;
-        rank.process = &look->set.ended[found->second];
-        rank.communicator = &rank.process->communicators.front();
+        const RasRank* const missing =
+            rank.process == nullptr ? RankOf(job, rank.comm_id, rank.rank) : nullptr;
+        if (missing == nullptr) continue;
+        ProcessSnapshot& process = look->set.ended.emplace_back();
+        process.hostname = missing->host;
+        process.pid = missing->pid;
+        rank.process = &process;
+        rank.communicator = &process.communicators.emplace_back();
+        process.communicators.front().gpu =
+            missing->nvml_dev < 0 ? "" : absl::StrCat(missing->nvml_dev);
       }
     }
   }

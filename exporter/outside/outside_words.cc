@@ -30,13 +30,11 @@ struct Named {
 };
 
 Named Find(const JobRank& named, const Job& job) {
-  const auto communicator = job.communicators.find(named.comm_id);
-  if (communicator == job.communicators.end()) return {};
-  const PlaceFacts* facts = FactsOf(job, named.comm_id, named.rank);
-  for (const RasRank& rank : communicator->second.ranks) {
-    if (rank.rank == named.rank && facts != nullptr) return {&communicator->second, &rank, facts};
-  }
-  return {};
+  const RasRank* const rank = RankOf(job, named.comm_id, named.rank);
+  if (rank == nullptr) return {};
+  const auto facts = job.places.find(PlaceOf(*rank));
+  if (facts == job.places.end()) return {};
+  return {&job.communicators.at(named.comm_id), rank, &facts->second};
 }
 
 // "rank 1 (10.0.3.7, GPU 1, pid 1018)"
@@ -89,10 +87,6 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
   return job.busy + job.idle + job.unclear == 0
              ? " Its GPU isn't known here: NVML sees this host alone."
              : "";
-}
-
-std::string Verb(bool is_one, const char* one, const char* several) {
-  return is_one ? one : several;
 }
 
 std::string List(const std::vector<std::string>& all) {
@@ -198,39 +192,39 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   if (named.size() > kMostNamed) names.push_back(absl::StrCat(named.size() - kMostNamed, " more"));
   const std::string who = absl::StrCat(absl::StrJoin(names, "; "), " of ", JobWords(job), " ");
   const bool is_one = named.size() == 1;
+  const char* const has = is_one ? "has" : "have";
   const Named& first = named.front();
   switch (root.verdict) {
     case HangVerdict::kProcessStopped:
-      return absl::StrCat(who, Verb(is_one, "is ", "are "), StoppedWords(first), tail);
+      return absl::StrCat(who, is_one ? "is " : "are ", StoppedWords(first), tail);
     case HangVerdict::kProcessGone:
-      return absl::StrCat(who, Verb(is_one, "has", "have"), " ended",
+      return absl::StrCat(who, has, " ended",
                           first.facts->is_dead
                               ? " (NCCL's RAS considers it dead)"
                               : " (its pid is gone, and NCCL's RAS gets no answer)",
                           tail);
     case HangVerdict::kRankNotSeen:
-      return absl::StrCat(who, Verb(is_one, "does", "do"),
+      return absl::StrCat(who, is_one ? "does" : "do",
                           " not answer NCCL's RAS (stopped, gone or unreachable)", tail);
     case HangVerdict::kCircularWait:
       return absl::StrCat(who, "seem to wait for each other in a circle", tail);
     case HangVerdict::kMismatched:
-      return absl::StrCat(who, Verb(is_one, "has", "have"), " launched other collectives (",
+      return absl::StrCat(who, has, " launched other collectives (",
                           CountWords(*first.communicator, *first.rank), ")", tail,
                           GpuWords(named, job));
     default:
       break;
   }
   if (root.situation == Situation::kFinalized) {
-    return absl::StrCat(who, Verb(is_one, "has", "have"),
-                        " finalized or aborted a communicator in which others wait", tail);
+    return absl::StrCat(who, has, " finalized or aborted a communicator in which others wait",
+                        tail);
   }
   const std::string counts = CountWords(*first.communicator, *first.rank);
   if (!counts.empty()) {
-    return absl::StrCat(who, Verb(is_one, "has", "have"), " launched ", counts, tail,
-                        GpuWords(named, job));
+    return absl::StrCat(who, has, " launched ", counts, tail, GpuWords(named, job));
   }
-  return absl::StrCat(who, Verb(is_one, "has a GPU that runs", "have GPUs that run"),
-                      " nothing, while ", job.busy, Verb(job.busy == 1, " other is", " others are"),
+  return absl::StrCat(who, is_one ? "has a GPU that runs" : "have GPUs that run",
+                      " nothing, while ", job.busy, job.busy == 1 ? " other is" : " others are",
                       " busy", tail,
                       job.has_counts ? " All have launched as many collectives." : "");
 }
@@ -243,12 +237,12 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   }
   if (job.idle != 0 && job.busy == 0 && job.unclear == 0) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
-    const std::size_t unused = UnusedCommunicators(job);
     return absl::StrCat(
         "The GPUs of ", JobWords(job), " have run nothing for ", time,
-        unused == 0
+        job.unused == 0
             ? ": no rank waits inside NCCL."
-            : absl::StrCat(". Of its communicators, ", unused, Verb(unused == 1, " has", " have"),
+            : absl::StrCat(". Of its communicators, ", job.unused,
+                           job.unused == 1 ? " has" : " have",
                            " launched no collective: whether a rank waits in the first one "
                            "isn't known. Next: compare the stacks (py-spy dump)."));
   }

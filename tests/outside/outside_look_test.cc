@@ -265,6 +265,25 @@ TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
       << host.Sentence();
 }
 
+// Its process is stopped between the answers.
+TEST(OutsideLook, ARankThatStopsAnswering) {
+  Host host;
+  host.Rank(3).host = "10.0.3.8";
+  host.Stand();
+  host.processes.pop_back();
+  host.gpus.pop_back();
+  host.after[0].ranks[3].is_missing = true;
+  EXPECT_NE(host.Sentence().find("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
+                                 "Pulse does not answer NCCL's RAS"),
+            std::string::npos)
+      << host.Sentence();
+  // It answers again.
+  std::swap(host.before, host.after);
+  host.has_waited = false;
+  host.Sentence();
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+}
+
 // Its process answers, and has destroyed the communicator: how many calls it had made isn't known.
 TEST(OutsideLook, ARankThatHasLeftIsNotMissing) {
   Host host;

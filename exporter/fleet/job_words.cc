@@ -183,6 +183,35 @@ std::string SentenceFromOutside(const JobLook& look) {
       Others(verdict));
 }
 
+// " First without finalizing: global rank 1 on node-1 (GPU 1, pid 7), 400 ms before the others. Next:
+// its log ..." where ends on one host tell it. A launcher ends the others of a node within a second.
+std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
+  constexpr int64_t kLeastNs = 50000000;  // a server notes an end within milliseconds
+  std::vector<const ProcessSnapshot*> lost;
+  for (const ProcessSnapshot& process : ended) {
+    if (process.end == ProcessEnd::kLost && !process.communicators.empty())
+      lost.push_back(&process);
+  }
+  std::sort(lost.begin(), lost.end(), [](const ProcessSnapshot* a, const ProcessSnapshot* b) {
+    return a->end_realtime_ns < b->end_realtime_ns;
+  });
+  const bool is_one_host = std::all_of(lost.begin(), lost.end(), [&](const ProcessSnapshot* each) {
+    return each->hostname == lost.front()->hostname;
+  });
+  if (lost.empty() || !is_one_host) return "";
+  const int64_t before_ns =
+      lost.size() == 1 ? 0 : lost[1]->end_realtime_ns - lost[0]->end_realtime_ns;
+  if (lost.size() != 1 && before_ns < kLeastNs) return "";
+  const CommunicatorSnapshot& comm = lost[0]->communicators.front();
+  const std::string& host = lost[0]->hostname;
+  return absl::StrCat(
+      lost.size() == 1 ? " Without finalizing: " : " First without finalizing: ",
+      RankWords({comm.comm_id, comm.rank, lost[0], &comm}),
+      lost.size() == 1 ? "" : absl::StrCat(", ", before_ns / 1000000, " ms before the others"),
+      ". Next: its log, and dmesg", host.empty() ? "" : absl::StrCat(" on ", host),
+      " (killed? out of memory?).");
+}
+
 }  // namespace
 
 std::string Sentence(const JobLook& look) {
@@ -202,7 +231,8 @@ std::string Sentence(const JobLook& look) {
       }
       return absl::StrCat("ENDED  No process of this job lives. ",
                           Count(look.set.ended.size(), "process has", "processes have"),
-                          " ended, the last at ", ClockWords(last_ns), ".", unheard);
+                          " ended, the last at ", ClockWords(last_ns), ".",
+                          FirstEnded(look.set.ended), unheard);
     }
     if (verdict.processes == 0) {
       return absl::StrCat(

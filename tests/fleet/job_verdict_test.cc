@@ -111,6 +111,29 @@ TEST(JobVerdict, TheSentenceNamesEachStraggler) {
 }
 
 // Pid 1 of the host is its init: what to do first must not name that one.
+// A launcher ends a node's ranks soon after the first of them has died.
+TEST(JobVerdict, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
+  SimulatedJob job = TwoNodes();
+  JobLook look;
+  look.heard = look.endpoints = 1;
+  const auto end = [&](int process, int64_t after_ns) {
+    look.set.ended.push_back(job.process(process));
+    look.set.ended.back().end = ProcessEnd::kLost;
+    look.set.ended.back().end_realtime_ns = job.now() + after_ns;
+  };
+  end(0, 400000000);
+  EXPECT_THAT(JobSentence(look), HasSubstr(" Without finalizing: global rank 0 on node-a ("));
+  end(1, 0);
+  EXPECT_THAT(JobSentence(look), AllOf(HasSubstr("ENDED  No process of this job lives. 2 "),
+                                       HasSubstr("First without finalizing: global rank 1 on"),
+                                       HasSubstr(", 400 ms before the others. Next: its log")));
+  // Two at a time, or on hosts whose clocks may differ: nobody is first.
+  look.set.ended.back().end_realtime_ns = job.now() + 399000000;
+  EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
+  end(2, -kSecond);
+  EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
+}
+
 TEST(JobVerdict, APidIsTheOneThatCountsThere) {
   const auto sentence_of = [](uint32_t pid_namespace, int32_t seen_pid, uint32_t seen_in) {
     SimulatedJob job(2);

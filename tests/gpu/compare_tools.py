@@ -30,13 +30,16 @@ import time
 
 PORT = 9410  # the default: pulse diagnose finds it
 CULPRIT = 1
-PATIENCE_S = 16
+# How long tools are asked for a name.
+PATIENCE_S = {"straggler": 40, "healthy: checkpoint": 60}
+PATIENCE_ELSE_S = 16
+STEP_S, LATE = 0.02, 0.05  # a step of a job with a straggler, and the part by which one rank is late
 RAS_EVERY_S = 12  # between two answers of RAS
 # Faults by name, and whether a rank is at fault.
 FAULTS = ("host stops", "host stops, short graphs", "host stops, graph of 64", "host stops, Send/Recv pipeline",
-          "host stops, all_to_all", "SIGSTOP", "SIGKILL", "wrong order", "wrong size", "wrong root", "endless kernel",
-          "Broadcast not joined", "communicator not joined")
-HEALTHY = ("healthy: checkpoint of 20 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
+          "host stops, all_to_all", "SIGSTOP", "SIGKILL", "SIGKILL, the launcher ends the others", "wrong order", "wrong size", "wrong root", "endless kernel",
+          "Broadcast not joined", "communicator not joined", "straggler: host 5 % late", "straggler: GPU 5 % late")
+HEALTHY = ("healthy: checkpoint of 60 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
 TOOLS = ("NCCL Pulse", "NCCL Pulse, no plugin", "ncclras text", "RAS counts (Ray's rule)", "Flight Recorder + fr_trace",
          "Flight Recorder + NCCL Pulse")
 
@@ -55,6 +58,8 @@ class Rank:
                                 device_id=self.device)
         self.data = torch.ones(1 << 20, device=self.device)
         self.weights = torch.randn(2048, 2048, device=self.device)
+        self.products = self.products_of_a_step() if case.startswith("straggler") else 0
+        self.is_late = False
         self.graph = self.captured()
 
     def captured(self):
@@ -68,6 +73,25 @@ class Rank:
                 self.weights @ self.weights  # pylint: disable=pointless-statement
                 self.dist.all_reduce(self.data)
         return graph
+
+    def products_of_a_step(self):
+        """Matrix products that take STEP_S."""
+        for _ in range(2):
+            self.torch.cuda.synchronize()
+            begin = time.time()
+            for _ in range(100):
+                self.weights @ self.weights  # pylint: disable=pointless-statement
+            self.torch.cuda.synchronize()
+        return int(STEP_S * 100 / (time.time() - begin))
+
+    def step_straggler(self):
+        if self.is_late and "host" in self.case:
+            time.sleep(LATE * STEP_S)
+        more = LATE if self.is_late and "GPU" in self.case else 0
+        for _ in range(int(self.products * (1 + more))):
+            self.weights @ self.weights  # pylint: disable=pointless-statement
+        for _ in range(2):
+            self.dist.all_reduce(self.data)
 
     def step_eager(self):
         for _ in range(10):
@@ -94,6 +118,8 @@ class Rank:
             self.step_pipeline()
         elif "all_to_all" in self.case:
             self.step_all_to_all()
+        elif self.products:
+            self.step_straggler()
         else:
             self.step_eager()
         self.torch.cuda.synchronize()
@@ -108,7 +134,7 @@ class Rank:
         self.say_fault()
         if case.startswith("healthy: checkpoint") or case == "healthy: long evaluation":
             # A checkpoint is written by all hosts; an evaluation keeps all GPUs busy.
-            end = time.time() + 20
+            end = time.time() + (60 if "checkpoint" in case else 20)
             while time.time() < end:
                 if "evaluation" in case:
                     self.weights @ self.weights  # pylint: disable=pointless-statement
@@ -121,6 +147,8 @@ class Rank:
             dist.destroy_process_group()
             time.sleep(1)
             sys.exit(0)
+        elif case.startswith("straggler"):
+            self.is_late = self.at_fault
         elif case == "endless kernel" and self.at_fault:
             self.torch.cuda._sleep(1 << 42)
         elif case == "wrong order" and self.at_fault:
@@ -135,7 +163,7 @@ class Rank:
             group = dist.new_group(list(range(self.gpus)), use_local_synchronization=False)
             if not self.at_fault:
                 dist.all_reduce(data, group=group)
-        if self.at_fault and not case.startswith(("healthy", "wrong", "endless", "SIG")):
+        if self.at_fault and not case.startswith(("healthy", "wrong", "endless", "SIG", "straggler")):
             time.sleep(600)
 
     def run(self):
@@ -249,6 +277,8 @@ def pulse(options, out, name, flags):
     except ValueError:
         return [], False
     ranks = {rank["rank"] for root in answer["roots"] for rank in root["ranks"]}
+    ranks |= {rank["rank"] for late in answer["stragglers"] for rank in late["ranks"]}
+    ranks |= {int(rank) for rank in re.findall(r"[Ww]ithout finalizing: global rank (\d+)", answer["sentence"])}
     return sorted(ranks), {"hang": "nobody", "incomplete": "not known"}.get(answer["finding"], "silent")
 
 
@@ -308,28 +338,38 @@ def fault_of(options, case, out, ranks):
         return os.path.exists(os.path.join(out, "fault-%d" % CULPRIT))
     if not wait_for(60, has_begun):
         return None
-    if case in ("SIGSTOP", "SIGKILL"):
-        os.kill(ranks[CULPRIT], getattr(signal, case))
-        if case == "SIGKILL":
+    begin = time.time()
+    if case.startswith("SIG"):
+        os.kill(ranks[CULPRIT], getattr(signal, case.split(",")[0]))
+        if case != "SIGSTOP":
             os.waitpid(ranks[CULPRIT], 0)
-    return time.time()
+        if "launcher" in case:
+            time.sleep(0.4)
+            end_all([pid for pid in ranks if pid != ranks[CULPRIT]])
+    return begin
 
 
 def with_plugin(options, case, out):
+    # Only a process that outlives the job can tell how it ended.
+    agent = None
+    if "launcher" in case:
+        agent = subprocess.Popen([options.pulse, "agent", "--listen=127.0.0.1:%d" % PORT], stderr=subprocess.DEVNULL)
+        wait_for(10, lambda: not socket.socket().connect_ex(("127.0.0.1", PORT)))
     ranks = start(options, case, out, plugin=True)
     try:
         begin = fault_of(options, case, out, ranks)
         if begin is None:
             return {tool: "no job" for tool in (TOOLS[0], *TOOLS[4:])}
         cells = {TOOLS[0]: "silent"}
-        while time.time() - begin < PATIENCE_S:
+        patience = [seconds for name, seconds in PATIENCE_S.items() if case.startswith(name)] or [PATIENCE_ELSE_S]
+        while time.time() - begin < patience[0]:
             named, said = pulse(options, out, "pulse.json", [])
             cells[TOOLS[0]] = verdict(named, said, begin)
             if named:
                 break
             time.sleep(0.5)
         keep(out, "dump", "")
-        expected = options.gpus - (case in ("SIGSTOP", "SIGKILL"))
+        expected = 0 if "launcher" in case else options.gpus - case.startswith("SIG")
         wait_for(5, lambda: len(os.listdir(os.path.join(out, "dumps"))) >= expected)
         cells["goes on"] = goes_on(out)
         found = fr_trace(out)
@@ -339,6 +379,9 @@ def with_plugin(options, case, out):
         return cells
     finally:
         end_all(ranks)
+        if agent:
+            agent.kill()
+            agent.wait()
 
 
 def without_plugin(options, case, out):
@@ -388,7 +431,7 @@ def main():
                 out = os.path.join(os.path.abspath(options.out), "%s-%d-%s" % (re.sub(r"\W+", "_", case), number, name))
                 os.makedirs(out)
                 cells.update(run(options, case, out))
-            if cells.get("goes on") and not case.startswith("healthy"):
+            if cells.get("goes on") and not case.startswith(("healthy", "straggler")):
                 case += " (the job goes on)"
             table.append("| %s | %s |" % (case, " | ".join(cells[tool] for tool in TOOLS)))
             print(table[-1], flush=True)

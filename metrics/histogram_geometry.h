@@ -46,7 +46,7 @@ namespace histogram_internal {
 // A duration's leading bit and the four bits after it select a slice of at most 6.25 %. A bucket is
 // wider (9 %), so a slice holds at most one boundary: one table entry and one compare decide.
 inline constexpr int kSliceBits = 4;
-inline constexpr int kSlices = 64 << kSliceBits;  // plus one, see CellIndex
+inline constexpr int kSlices = 64 << kSliceBits;  // 64 leading bits; Tables has one more
 
 struct Tables {
   uint64_t upper_bound_ns[kHistogramCells];  // largest whole nanosecond in the cell
@@ -58,9 +58,9 @@ extern const Tables kTables;
 
 // Returns the cell of a duration. Exact: compares with the true boundary, not a rounded logarithm.
 inline int CellIndex(uint64_t duration_ns) {
-  // A double holds the position of the leading bit next to the bits after it. Half the duration
-  // fits the conversion of signed integers. It is rounded from 208 days on, far beyond the last
-  // boundary, and at most up to 2^63.
+  // A double has the position of the leading bit next to the bits after it. Converting a signed
+  // integer is cheaper than an unsigned one, and half the duration fits it. Durations above 208
+  // days are rounded, at most up to 2^63: both are far beyond the last boundary.
   const auto half = static_cast<double>(static_cast<int64_t>(duration_ns >> 1 | 1));
   uint64_t bits;
   memcpy(&bits, &half, sizeof(bits));

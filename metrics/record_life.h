@@ -41,8 +41,8 @@ class BasicRecordLife {
   uint32_t Begin() {
     const uint32_t generation =
         generation_.load(std::memory_order_relaxed) + 1;  // the writer's own
-    // Release: a reader that enters with it finds the record free, or published. It sees what
-    // follows only once the state is published, or after it has seen the generation of End.
+    // Release: a reader that sees this generation finds the record free or published. If free, it
+    // reads no further; if published, it sees the identity stored in between.
     generation_.store(generation, std::memory_order_release);
     return generation;
   }

@@ -15,10 +15,10 @@
 // op, datatype, algorithm and protocol are indices into the name table. kCalls and kLatency have
 // the user's tag in bits 47:40, numbered by user_tags.h; 0: none.
 //
-// The untimed reason is an UntimedReason, or kTimed. It always means that these operations have no
-// duration, for this reason. If the reason is known when the operation is counted, the kAlgorithm
-// series holds it, at no cost for the callback. If it comes later, or there is no algorithm, a
-// kUntimed series counts the operation. A reader adds the two.
+// The untimed reason is the reason why these operations have no duration (UntimedReason), or
+// kTimed. If it is known when the operation is counted, it is in the kAlgorithm series, at no cost
+// for the callback. If it is known later, or there is no algorithm, a kUntimed series counts the
+// operation. A reader adds the two.
 //
 // Thread: pure functions.
 #ifndef METRICS_SERIES_KEY_H_
@@ -41,7 +41,7 @@ enum class SeriesKind : uint8_t {
 };
 
 struct SeriesKey {
-  // Takes the place of an UntimedReason.
+  // In place of an UntimedReason: the operations are timed.
   static constexpr UntimedReason kTimed{0};
 
   // ---- one for each kind ----
@@ -94,8 +94,8 @@ struct SeriesKey {
   static constexpr uint32_t Protocol(uint64_t key) { return key & 0xff; }
 
   // Returns the overflow key that replaces `key` past the budget. It keeps the kind of latency and
-  // the untimed reason, and loses operation and size. Calls have none: their overflow has its own
-  // cells in the lane. Composites have none: their parts are counted anyway. `overflow_op`,
+  // the untimed reason, and loses operation and size. Not for kCalls, whose overflow has its own
+  // cells in the lane, nor for kComposite, whose parts are counted anyway. `overflow_op`,
   // `overflow_size`: name and size class of overflow series.
   static constexpr uint64_t Overflow(uint64_t key, uint32_t overflow_op, uint32_t overflow_size) {
     switch (Kind(key)) {

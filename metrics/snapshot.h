@@ -390,8 +390,8 @@ struct ProcessSnapshot {
   int64_t heard_realtime_ns = 0;
   // Read from a dump of PyTorch's Flight Recorder: neither host nor pid is known.
   bool is_of_dump = false;
-  // It runs without the plugin: NCCL's RAS, NVML and /proc give all of this (exporter/outside). Its
-  // calls are launches.
+  // The process runs without the plugin: NCCL's RAS, NVML and /proc give all of this
+  // (exporter/outside). Its calls are launches.
   bool is_from_outside = false;
   // The pid that the kernel reports to the node's server (0: the process is not visible there), and
   // the PID namespace of that pid.

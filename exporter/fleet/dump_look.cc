@@ -89,8 +89,8 @@ bool LookAtDumps(const std::string& path, JobLook* look, std::string* error) {
     look->now_realtime_ns = std::max({look->now_realtime_ns, dump.newest_ns, dump.written_ns});
     are_dated = are_dated && dump.written_ns != 0;
   }
-  // PyTorch's dumps have no time of writing. It writes them when a call has timed out, so their work
-  // in flight counts as stalled.
+  // PyTorch writes its dumps when a call has timed out, so work in flight counts as stalled, unless
+  // all ranks had moved seconds before their files were written.
   const int64_t now_ns =
       look->now_realtime_ns +
       (are_dated ? 0 : 2 * std::chrono::nanoseconds(Diagnosis::kDefaultHangAfter).count());

@@ -110,7 +110,9 @@ struct Dump {
   bool is_from_first = false;  // includes the rank's first call, or there was none
   int64_t newest_ns = 0;       // newest time in the dump, 0: none
   int64_t oldest_call_ns = 0;  // when the oldest call in the dump was made, 0: not known
-  int64_t written_ns = 0;      // when `pulse capture` read the calls; 0: PyTorch's dump, not known
+  // When `pulse capture` read the calls, or when the file was written, if that was within seconds of
+  // `newest_ns`; 0: not known.
+  int64_t written_ns = 0;
 };
 
 enum class Parsed : uint8_t {

@@ -27,6 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int64_t kSecondNs = 1000000000;
+constexpr int64_t kMovingNs = 10 * kSecondNs;  // Diagnosis::kDefaultHangAfter
+
 struct Named {
   int32_t rank;
   std::string file;
@@ -73,7 +76,8 @@ bool FindFiles(const fs::path& path, std::vector<Named>* files, std::string* err
 }
 
 // Returns "" or an error. `is_dump`: false for a file that only has a dump's name.
-std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump) {
+std::string ReadBytes(const std::string& file, std::string* bytes, int64_t* modified_ns,
+                      bool* is_dump) {
   *is_dump = true;
   // O_NONBLOCK: a pipe of that name must not block.
   const Descriptor opened(open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
@@ -81,6 +85,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
   if (opened.get() < 0 || fstat(opened.get(), &status) != 0) return ErrorText(errno);
   *is_dump = S_ISREG(status.st_mode);
   if (!*is_dump) return "";
+  *modified_ns = status.st_mtim.tv_sec * kSecondNs + status.st_mtim.tv_nsec;
   if (status.st_size == 0) return "it is empty: the rank ended, or was ended, while it wrote it";
   if (static_cast<uint64_t>(status.st_size) > kMostFileBytes) {
     return absl::StrCat("it has more than ", kMostFileBytes >> 20, " MiB, and is not read");
@@ -101,9 +106,14 @@ std::string ReadBytes(const std::string& file, std::string* bytes, bool* is_dump
 // Reads and parses one file. Returns "" or the error, as ReadBytes does.
 std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* is_dump) {
   std::string bytes;
-  std::string error = ReadBytes(file, &bytes, is_dump);
+  int64_t modified_ns = 0;
+  std::string error = ReadBytes(file, &bytes, &modified_ns, is_dump);
   if (!error.empty() || !*is_dump) return error;
   *is_dump = ParseDump(bytes, common, dump, &error) != Parsed::kSomethingElse;
+  // Otherwise the rank had stalled, or the file is a later copy.
+  const bool is_of_moving_rank =
+      modified_ns >= dump->newest_ns && modified_ns - dump->newest_ns < kMovingNs;
+  if (dump->written_ns == 0 && is_of_moving_rank) dump->written_ns = modified_ns;
   return error;
 }
 

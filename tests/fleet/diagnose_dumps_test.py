@@ -163,6 +163,20 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.write({0: ranks[0].dump()})
         self.assertEqual(self.named(self.ask(HANG)), {3: "rank_not_called"})
 
+    def test_dumps_of_pytorch_on_demand_of_a_running_job_blame_nobody(self):
+        """Their files were written just after the newest call. Copies are younger, or have any time."""
+        ranks = job(waiting=3)
+        called = max(rank.clock for rank in ranks)
+        self.write_all(ranks)
+        for age, status in ((1, 0), (60, HANG), (-60, HANG)):
+            for rank in ranks:
+                os.utime(self.path(rank.rank), ns=(0, called + age * 10**9))
+            self.assertEqual(self.named(self.ask(status)), {3: "rank_not_called"} if status == HANG else {})
+        # One rank had stalled before.
+        for rank in ranks:
+            os.utime(self.path(rank.rank), ns=(0, called + (60 if rank.rank == 3 else 1) * 10**9))
+        self.assertEqual(self.named(self.ask(HANG)), {3: "rank_not_called"})
+
     def test_json_says_the_same(self):
         ranks = job(waiting=3)
         for rank in ranks:

@@ -327,8 +327,8 @@ def fr_trace(out):
     if "No module named" in text:
         return None
     ranks = set()
-    for listed in re.findall(r"(?:[Mm]issing ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)\W*[\[{(]([\d, ]+)[\]})]", text):
-        ranks.update(int(rank) for rank in listed.replace(" ", "").split(",") if rank)
+    for listed in re.findall(r"(?:[Mm]issing ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)[^\w\n]*([\d, ]+)", text):
+        ranks.update(map(int, re.findall(r"\d+", listed)))
     return sorted(ranks), bool(re.search(r"[Mm]ismatch|[Nn]ot all ranks|[Mm]issing|[Cc]ulprit", text))
 
 

@@ -2,9 +2,11 @@
 
 import json
 import signal
+import subprocess
+import time
 
 from tests import running
-from tests.node.cluster import Agent, AgentCase, Scraper, get, values, wait_until
+from tests.node.cluster import PULSE, Agent, AgentCase, Scraper, get, values, wait_until
 
 
 class StartTest(AgentCase):
@@ -134,6 +136,17 @@ class KeepTest(AgentCase):
         processes[3].end("_exit")
         wait_until(lambda: ("3", "lost") in values(
             self.port, "nccl_pulse_process_end_timestamp_seconds", "global_rank", "end"), "it ended")
+
+    def test_the_rank_that_died_first(self):
+        self.agent()
+        processes = self.start_ranks(2)
+        processes[1].kill()
+        wait_until(lambda: self.ups() == {0: 1, 1: 0}, "the first end was seen")
+        time.sleep(0.1)  # as a launcher, which ends the others
+        processes[0].kill()
+        wait_until(lambda: self.ups() == {0: 0, 1: 0}, "both ends were seen")
+        said = subprocess.run([PULSE, "diagnose", self.listen, "--timeout=60s"], capture_output=True, text=True, check=False)
+        self.assertRegex(said.stdout, r"^ENDED  .* First without finalizing: global rank 1 on .* ms before the others\. Next: ")
 
     def test_number_of_kept_processes(self):
         self.agent("--keep-processes=2")

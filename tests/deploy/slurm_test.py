@@ -70,27 +70,41 @@ class SlurmTest(unittest.TestCase):
         os.mkdir(os.path.join(cls.folder, "spool"))
         plugin = os.path.join(cls.folder, "nccl_pulse_spank.so")
         subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-o", plugin, SOURCE], check=True)
-        port = cluster.free_port()
-        cls.write("slurm.conf", CONFIGURATION.format(folder=cls.folder, ctld_port=port, slurmd_port=port + 1))
         cls.write("plugstack.conf", "required %s on %s\n" % (plugin, LIBRARY))
         cls.set_script("task_prolog", "#!/bin/sh\n")
         cls.set_script("prolog", "#!/bin/sh\n")
         cls.write("key", "k" * 1024)
         os.chmod(os.path.join(cls.folder, "key"), 0o400)
-        for command in (["munged", "--foreground", "--force", "--socket=munge", "--key-file=key", "--pid-file=munged.pid",
-                         "--seed-file=seed"], ["slurmctld", "-D"], ["slurmd", "-D", "-N", "localhost"]):
-            command = [re.sub("=(?=[a-z])", "=%s/" % cls.folder, word) for word in command]
-            with open(os.path.join(cls.folder, command[0] + ".log"), "w", encoding="utf-8") as log:
-                daemon = subprocess.Popen(command, stdout=log, stderr=log, env=cls.environment)  # pylint: disable=consider-using-with
-            cls.addClassCleanup(daemon.wait)
-            cls.addClassCleanup(daemon.kill)
-            if command[0] == "munged":
-                cluster.wait_until(lambda: os.path.exists(os.path.join(cls.folder, "munge")), "munged serves")
-        try:
-            cluster.wait_until(lambda: "idle" in cls.run_command("sinfo", "--noheader", "--format=%t").stdout, "the node is idle")
-        except AssertionError as error:
-            logs = [cls.read(path) for path in glob.glob(os.path.join(cls.folder, "*.log"))]
-            raise AssertionError("\n".join([str(error), *logs])) from None
+        cls.start("munged", "--foreground", "--force", *["--%s=%s/%s" % (name, cls.folder, file) for name, file in (
+            ("socket", "munge"), ("key-file", "key"), ("pid-file", "munged.pid"), ("seed-file", "seed"))])
+        cluster.wait_until(lambda: os.path.exists(os.path.join(cls.folder, "munge")), "munged serves")
+        for _ in range(3):  # others may take a port
+            port = cluster.free_port()
+            cls.write("slurm.conf", CONFIGURATION.format(folder=cls.folder, ctld_port=port, slurmd_port=port + 1))
+            daemons = [cls.start("slurmctld", "-D"), cls.start("slurmd", "-D", "-N", "localhost")]
+            try:
+                if cluster.wait_until(lambda these=daemons: cls.idle_or_ended(these), "the node is idle") == "idle":
+                    return
+            except AssertionError:
+                break
+            for daemon in daemons:
+                daemon.kill()
+                daemon.wait()
+        raise AssertionError("the node is not idle:\n" + "\n".join(cls.read(path) for path in glob.glob(os.path.join(cls.folder, "*.log"))))
+
+    @classmethod
+    def start(cls, *command):
+        with open(os.path.join(cls.folder, command[0] + ".log"), "a", encoding="utf-8") as log:
+            daemon = subprocess.Popen(command, stdout=log, stderr=log, env=cls.environment)  # pylint: disable=consider-using-with
+        cls.addClassCleanup(daemon.wait)
+        cls.addClassCleanup(daemon.kill)
+        return daemon
+
+    @classmethod
+    def idle_or_ended(cls, daemons):
+        if any(daemon.poll() is not None for daemon in daemons):
+            return "ended"
+        return "idle" if "idle" in cls.run_command("sinfo", "--noheader", "--format=%t").stdout else ""
 
     @classmethod
     def write(cls, name, text):

@@ -187,9 +187,16 @@ std::string SentenceFromOutside(const JobLook& look) {
 // its log ..." where ends on one host tell it. A launcher ends the others of a node within a second.
 std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
   constexpr int64_t kLeastNs = 50000000;  // a server notes an end within milliseconds
+  // A launcher starts the job again after an end: earlier ends are of an attempt before.
+  int64_t started_ns = 0;
+  for (const ProcessSnapshot& process : ended) {
+    if (!process.communicators.empty())
+      started_ns = std::max(started_ns, process.start_realtime_ns);
+  }
   std::vector<const ProcessSnapshot*> lost;
   for (const ProcessSnapshot& process : ended) {
-    if (process.end == ProcessEnd::kLost && !process.communicators.empty())
+    const bool is_of_last = process.end_realtime_ns >= started_ns;
+    if (process.end == ProcessEnd::kLost && is_of_last && !process.communicators.empty())
       lost.push_back(&process);
   }
   std::sort(lost.begin(), lost.end(), [](const ProcessSnapshot* a, const ProcessSnapshot* b) {

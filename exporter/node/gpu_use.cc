@@ -182,6 +182,7 @@ bool GpuUses::Ask(std::chrono::milliseconds patience, std::function<void(const N
 }
 
 void GpuUses::Renew(const std::map<std::string, int64_t>& since_ns, int64_t now_realtime_ns) {
+  TakeAnswers();  // of a query that took longer than kPatience, before another replaces it
   const auto query = std::make_shared<Query>();
   query->asked_ns = now_realtime_ns;
   for (const auto& [uuid, since] : since_ns) {
@@ -196,7 +197,12 @@ void GpuUses::Renew(const std::map<std::string, int64_t>& since_ns, int64_t now_
       query->answered.fetch_add(1, std::memory_order_release);
     }
   };
-  if (!query->gpus.empty() && Ask(kPatience, ask)) query_ = query;
+  if (query->gpus.empty() || !Ask(kPatience, ask)) return;
+  query_ = query;
+  TakeAnswers();
+}
+
+void GpuUses::TakeAnswers() {
   if (query_ == nullptr) return;
   const std::size_t answered = query_->answered.load(std::memory_order_acquire);
   for (; query_->taken < answered; ++query_->taken) {

@@ -82,6 +82,7 @@ class GpuUses {
   bool Ask(std::chrono::milliseconds patience, std::function<void(const Nvml&)> ask);
   // Asks what GPUs have run since the given times, and takes the answers that there are.
   void Renew(const std::map<std::string, int64_t>& since_ns, int64_t now_realtime_ns);
+  void TakeAnswers();
 
   std::shared_ptr<Loaded> loaded_;
   std::shared_ptr<Query> query_;  // the last one, whose answers may come later

@@ -200,5 +200,24 @@ TEST(GpuUse, ADriverThatHangsKeepsNobodyWaiting) {
   EXPECT_EQ(Nvml().asked, 3);
 }
 
+TEST(GpuUse, AnAnswerThatCameTooLateCountsNextTime) {
+  Sample(0, 0, 0);
+  auto& hangs = OfLibrary<FakeNvmlHangs>("NcclPulseFakeNvmlHangs");
+  GpuUses uses;
+  const auto ask = [&](int64_t after) {
+    SnapshotSet set = Standing();
+    uses.Add(kMoved + after, &set);
+    return set.processes[0].communicators[0].work.gpu_use;
+  };
+  hangs = true;
+  EXPECT_EQ(ask(12 * kSecond), GpuUse::kUnknown);
+  hangs = false;
+  while (uses.OfHost(kMoved).empty()) std::this_thread::yield();
+  hangs = true;
+  EXPECT_EQ(ask(13 * kSecond), GpuUse::kIdle);
+  hangs = false;
+  while (uses.OfHost(kMoved).empty()) std::this_thread::yield();
+}
+
 }  // namespace
 }  // namespace nccl_pulse

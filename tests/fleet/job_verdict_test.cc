@@ -110,7 +110,6 @@ TEST(JobVerdict, TheSentenceNamesEachStraggler) {
   }
 }
 
-// Pid 1 of the host is its init: what to do first must not name that one.
 // A launcher ends a node's ranks soon after the first of them has died.
 TEST(JobVerdict, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
   SimulatedJob job = TwoNodes();
@@ -134,6 +133,24 @@ TEST(JobVerdict, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
   EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
 }
 
+TEST(JobVerdict, TheFirstEndIsOfTheLastAttempt) {
+  SimulatedJob job = TwoNodes();
+  JobLook look;
+  look.heard = look.endpoints = 1;
+  const auto end = [&](int process, int64_t start_ns, int64_t end_ns) {
+    ProcessSnapshot& ended = look.set.ended.emplace_back(job.process(process));
+    ended.end = ProcessEnd::kLost;
+    ended.start_realtime_ns = job.now() + start_ns;
+    ended.end_realtime_ns = job.now() + end_ns;
+  };
+  end(1, 0, 10 * kSecond);
+  end(0, 0, 11 * kSecond);
+  end(0, 20 * kSecond, 30 * kSecond);
+  end(1, 20 * kSecond, 31 * kSecond);
+  EXPECT_THAT(JobSentence(look), HasSubstr("First without finalizing: global rank 0 on"));
+}
+
+// Pid 1 of the host is its init: what to do first must not name that one.
 TEST(JobVerdict, APidIsTheOneThatCountsThere) {
   const auto sentence_of = [](uint32_t pid_namespace, int32_t seen_pid, uint32_t seen_in) {
     SimulatedJob job(2);

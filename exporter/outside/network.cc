@@ -22,7 +22,7 @@ namespace nccl_pulse::outside {
 std::shared_ptr<const Network> Network::Open(const HostProcess& process, std::string* error) {
   const std::string path = absl::StrCat("/proc/", process.pid, "/ns/net");
   const std::shared_ptr<Network> network(
-      new Network(process.pid, open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+      new Network(process, open(path.c_str(), O_RDONLY | O_CLOEXEC)));
   struct stat status {};
   if (network->fd_.get() < 0 || fstat(network->fd_.get(), &status) != 0) {
     *error = ErrorText(errno);

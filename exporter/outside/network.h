@@ -29,12 +29,15 @@ class Network {
   bool Enter(std::string* error) const;
 
   int32_t pid() const { return pid_; }  // a process in it
+  uint64_t inode() const { return inode_; }
   const std::set<std::string>& addresses() const { return addresses_; }
 
  private:
-  Network(int32_t pid, int fd) : pid_(pid), fd_(fd) {}
+  Network(const HostProcess& process, int fd)
+      : pid_(process.pid), inode_(process.network), fd_(fd) {}
 
   const int32_t pid_;
+  const uint64_t inode_;
   const Descriptor fd_;  // keeps the namespace, whatever becomes of the process
   std::set<std::string> addresses_;
 };

@@ -191,13 +191,28 @@ class OutsideLook::Impl {
     found->second = sources_.open_network(process, &error);
     if (found->second) {
       for (const auto& each : found->second->addresses()) {
-        seen_.addresses.emplace(each, process.network);
+        seen_.addresses.emplace(HostIn(*found->second, each), process.network);
       }
     } else {
       looks->notes.push_back(absl::StrCat("The network namespace of pid ", process.pid,
                                           " can't be entered: ", error, "."));
     }
     return found->second;
+  }
+
+  // Namespaces may have addresses in common, such as the loopback. Then a process tells them apart.
+  std::string HostIn(const Network& network, const std::string& host) const {
+    const auto found = seen_.addresses.find(host);
+    const bool is_elsewhere = found != seen_.addresses.end() && found->second != network.inode();
+    return is_elsewhere && network.addresses().count(host) != 0
+               ? absl::StrCat(host, " in the network of pid ", network.pid())
+               : host;
+  }
+
+  void NameHosts(const Network& network, RasAnswer* answer) const {
+    for (RasCommunicator& communicator : answer->communicators) {
+      for (RasRank& rank : communicator.ranks) rank.host = HostIn(network, rank.host);
+    }
   }
 
   // All addresses at once, and again where a process of this host is in no answer.
@@ -224,6 +239,7 @@ class OutsideLook::Impl {
           error = report.is_connected ? "it does not answer" : "nothing listens there";
         }
         if (error.empty() && ReadRasAnswer(std::move(report.json), &answer, &error)) {
+          if (const auto& network = open[name].network) NameHosts(*network, &answer);
           heard.Add(answer);
           heard.errors.erase(name);
           answered_.insert(name);

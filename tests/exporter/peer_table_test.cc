@@ -113,6 +113,17 @@ TEST_F(PeerTableTest, ARejectedProcessIsUnreadWhileItLives) {
   EXPECT_EQ(Rejected(Rejection::kNoRoom), 3u);
 }
 
+TEST_F(PeerTableTest, ARejectedProcessThatIsNotVisibleStaysUnread) {
+  options_.max_members = 1;
+  g_pid = 0;
+  const std::unique_ptr<Client> first = Join(kAnna, 1, 1);
+  Join(kAnna, 2, 2);
+  first->Close();
+  HandleAll();
+  const std::unique_ptr<Client> another = Join(kAnna, 3, 3);
+  EXPECT_EQ(Unread(), 1u);
+}
+
 TEST_F(PeerTableTest, AUserCannotTakeAllPlaces) {
   options_.max_members = 4;
   std::vector<std::unique_ptr<Client>> clients;

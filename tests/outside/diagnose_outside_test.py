@@ -150,6 +150,12 @@ class DiagnoseOutsideTest(unittest.TestCase):
         self.assertTrue(any(wanted in each for each in sentences), (sentences, run.stderr))
         self.assertEqual(run.returncode, 3, run.stderr)
         self.assertNotIn("another network namespace", run.stderr)
+        # Each namespace has the loopback.
+        ras.answers["STATUS"] = report([500, 499, 500], host="127.0.0.1", pids=pids).encode()
+        run, verdicts = self.diagnose("--enter-namespaces")
+        wanted = "global rank 1 (127.0.0.1 in the network of pid %d, GPU 1, pid %d) of" % (min(pids), pids[1])
+        sentences = [verdict["sentence"] for verdict in verdicts]
+        self.assertTrue(any(wanted in each for each in sentences), (sentences, run.stderr))
 
     def test_namespaces_are_entered_by_root_only(self):
         if os.geteuid() != 0:

@@ -222,7 +222,8 @@ void PeerTable::Welcome(Peer* peer) {
   members_changed_ = true;
   FitPage();
   if (peer->state != Peer::State::kMember) return;
-  rejections_.Forget(peer->credentials.pid);
+  // All processes that are not visible here have pid 0.
+  if (peer->credentials.pid > 0) rejections_.Forget(peer->credentials.pid);
   Send(peer->connection.get(), Message(MessageType::kWelcome));
 }
 

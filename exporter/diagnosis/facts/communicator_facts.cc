@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -52,6 +53,25 @@ ReplaysKnown AreKnown(const Ranks& live) {
                                                       : ReplaysKnown::kYes;
 }
 
+// Not if ranks have begun as many replays, and the last one of another graph.
+bool AreInOneOrder(const Ranks& live) {
+  std::map<uint64_t, std::pair<uint32_t, uint32_t>> graphs;
+  return std::all_of(live.begin(), live.end(), [&graphs](const RankView* rank) {
+    const GraphPlace& place = rank->communicator->graph_place;
+    const std::pair graph(place.graph, place.stamps);
+    return graphs.try_emplace(rank->communicator->graph_replays, graph).first->second == graph;
+  });
+}
+
+// Beside the graphs a rank that is behind has called no more than any that is ahead.
+bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
+  Calls least = CollectiveCalls(*ahead.front()->communicator);
+  for (const RankView* rank : ahead) least = Common(least, CollectiveCalls(*rank->communicator));
+  return std::all_of(behind.begin(), behind.end(), [&least](const RankView* rank) {
+    return Excess(CollectiveCalls(*rank->communicator), least).empty();
+  });
+}
+
 bool IsWithin(const RankView* rank) { return rank->activity.is_in_replay; }
 
 }  // namespace
@@ -69,6 +89,11 @@ ReplayFacts CompareReplays(const Ranks& live) {
   Ranks ahead;
   for (const RankView* rank : live) {
     (ProgressOf(*rank) == ProgressOf(last) ? facts.behind : ahead).push_back(rank);
+  }
+  if (!AreInOneOrder(live) || (!ahead.empty() && !HasCalledLess(facts.behind, ahead))) {
+    facts = {};
+    facts.known = ReplaysKnown::kDiffer;
+    return facts;
   }
   facts.ahead = &first;
   if (ahead.empty()) {

@@ -36,7 +36,7 @@ namespace nccl_pulse {
 enum class ReplaysKnown : uint8_t {
   kYes,
   kNotFollowed,  // some rank has no stamps, or no background thread that reads them
-  kDiffer,       // the ranks' captures differ, or calls outside graphs are not all known
+  kDiffer,       // the ranks' captures differ, or their calls outside graphs
   kMayLeave,     // some captured operation lets a rank leave before the others arrive
 };
 

@@ -600,8 +600,8 @@ class Sentences {
     }
     switch (facts().replays.known) {
       case ReplaysKnown::kDiffer:
-        return "the ranks have not captured the same CUDA graphs, so their replays cannot be "
-               "compared";
+        return "the ranks have not captured the same CUDA graphs, or called differently beside "
+               "them, so their replays cannot be compared";
       case ReplaysKnown::kMayLeave:
         return "operations were captured into CUDA graphs that a rank may leave before the others "
                "arrive";

@@ -192,6 +192,12 @@ TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
   ExpectHangNow(job, HangVerdict::kRankNotBegun, {2});
 }
 
+TEST(ReplayVerdict, AnotherOrderOfGraphsCannotBeCompared) {
+  SimulatedJob job = NotLaunchedJob();
+  job.Of(kComm, 3).graph_place.graph = 2;
+  ExpectHang(&job, HangVerdict::kUnknown, {});
+}
+
 TEST(ReplayVerdict, RankWithoutStampsCannotBeCompared) {
   SimulatedJob job = NotLaunchedJob();
   job.Of(kComm, 2).graph_place = {};
@@ -211,6 +217,13 @@ TEST(ReplayVerdict, OperationsThatMayBeLeftEarlyCannotBeCompared) {
     for (const int rank : {0, 1, 3}) Stand(&job, rank, 101, 1);
     ExpectHang(&job, HangVerdict::kUnknown, {});
   }
+}
+
+// Behind in its replays and ahead in its calls: not the same order.
+TEST(ReplayVerdict, RankThatHasCalledMoreBesideIsNotNamed) {
+  SimulatedJob job = NotLaunchedJob();
+  LaunchOn(&job, {2}, "AllReduce");
+  ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 TEST(ReplayVerdict, RankThatHasNotCalledBesideEqualReplaysIsNamed) {

@@ -196,7 +196,7 @@ int Run(const std::vector<std::string>& arguments) {
                                     processes.end());
   }
   const JobLook look = LookAtJob(question.fleet.endpoints, question.options);
-  // They answered a moment ago.
+  // The endpoints answered a moment ago.
   const bool has_ceased = look.heard == 0 && !is_silent && !question.fleet.is_nobody_here;
   if (is_here && has_ceased) rest = LookAtRest(question, true);
   if (look.heard != 0) DropReported(look, &rest);

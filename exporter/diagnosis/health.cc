@@ -450,7 +450,7 @@ class Examiner {
   std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
   std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs
   std::size_t not_compared_ = 0;
-  // Of the communicator whose ranks wait most.
+  // Wait of the communicator whose ranks wait most.
   double waited_share_ = 0;
   int64_t waited_of_seconds_ = 0;
   // Since when no rank has had work, INT64_MAX: one has; the longest pause before, and the mean pause of
@@ -459,7 +459,8 @@ class Examiner {
   bool is_of_dumps_ = false;
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
   std::vector<std::string> failed_, masks_, of_communicators_;
-  // What keeps the state from OK: of ranks and communicators, and of work that is there.
+  // Reasons why the state is not OK: ranks and communicators that are missing, and work that cannot be
+  // seen.
   std::vector<std::string> missing_, unseen_;
   Health health_;
 };

@@ -248,23 +248,19 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
 }
 
 std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
-  struct Found {
-    std::vector<HostGpu> gpus;
-    std::atomic<bool> is_complete{false};
-  };
-  const auto found = std::make_shared<Found>();
-  Ask(kHostPatience, [found, since_realtime_ns](const Nvml& nvml) {
+  const auto found = std::make_shared<std::vector<HostGpu>>();
+  const bool has_asked = Ask(kHostPatience, [found, since_realtime_ns](const Nvml& nvml) {
     int index = 0;
     for (const Device device : nvml.Devices()) {
       if (device != nullptr) {
-        found->gpus.push_back({index, nvml.Ask(device, since_realtime_ns), nvml.PidsOn(device)});
+        found->push_back({index, nvml.Ask(device, since_realtime_ns), nvml.PidsOn(device)});
       }
       ++index;
     }
-    found->is_complete.store(true, std::memory_order_release);  // with the GPUs
   });
-  if (!found->is_complete.load(std::memory_order_acquire)) return {};
-  return std::move(found->gpus);
+  // Acquire: sees the GPUs that the thread found. It writes no more.
+  const bool is_late = loaded_->is_asking.load(std::memory_order_acquire);
+  return has_asked && !is_late ? std::move(*found) : std::vector<HostGpu>();
 }
 
 std::vector<GpuSamples> GpuUses::SamplesOfHost() {

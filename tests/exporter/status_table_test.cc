@@ -120,14 +120,7 @@ TEST(StatusTable, AStraggler) {
 }
 
 TEST(StatusTable, MarksEachStragglerOfSeveralByTurns) {
-  SimulatedJob job(4);
-  job.AddCommunicator(kComm, {0, 1, 2, 3});
-  for (int i = 0; i < 100; ++i) {
-    std::vector<int64_t> arrivals(4);
-    arrivals[i % 2 == 0 ? 1 : 3] = 2 * kMs;
-    job.Collective(kComm, "AllReduce", arrivals, kMs);
-    job.Advance(7 * kMs);
-  }
+  const SimulatedJob job = TwoLateByTurnsJob(kComm, 100);
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table, HasSubstr("Communicator 00000000000000c0 waits for ranks 1, 3.\n"));
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));

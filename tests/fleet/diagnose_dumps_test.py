@@ -164,7 +164,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.assertEqual(self.named(self.ask(HANG)), {3: "rank_not_called"})
 
     def test_dumps_of_pytorch_on_demand_of_a_running_job_blame_nobody(self):
-        """Their files were written just after the newest call. Copies are younger, or have any time."""
+        """Files were written just after the newest call. Copies are younger, or have any time."""
         ranks = job(waiting=3)
         called = max(rank.clock for rank in ranks)
         self.write_all(ranks)

@@ -93,14 +93,7 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
 }
 
 TEST(JobVerdict, TheSentenceNamesEachStraggler) {
-  SimulatedJob job(4);
-  job.AddCommunicator(kData, {0, 1, 2, 3});
-  for (int i = 0; i < 200; ++i) {
-    std::vector<int64_t> arrivals(4);
-    arrivals[i % 2 == 0 ? 1 : 3] = 2 * kMs;
-    job.Collective(kData, "AllReduce", arrivals, kMs);
-    job.Advance(7 * kMs);
-  }
+  SimulatedJob job = TwoLateByTurnsJob(kData, 200);
   JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}}), job.now());
   look.heard = look.endpoints = 1;
   const std::string sentence = JobSentence(look);

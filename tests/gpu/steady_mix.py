@@ -205,7 +205,7 @@ class Watch:
                 self.hangs.append([round(self.seconds(), 1), hang["verdict"], hang["suspects"]])
 
     def counts(self, expected):
-        """What is counted. Waits for it, because a page may be several seconds old (docs/http-api.md)."""
+        """Returns the counts. Waits for the expected ones, because a page may be seconds old (docs/http-api.md)."""
         end = self.seconds() + 10
         while True:
             time.sleep(0.5)

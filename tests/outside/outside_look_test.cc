@@ -265,7 +265,7 @@ TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
       << host.Sentence();
 }
 
-// Its process is stopped between the answers.
+// The rank's process is stopped between RAS' two answers.
 TEST(OutsideLook, ARankThatStopsAnswering) {
   Host host;
   host.Rank(3).host = "10.0.3.8";
@@ -277,7 +277,7 @@ TEST(OutsideLook, ARankThatStopsAnswering) {
                                  "Pulse does not answer NCCL's RAS"),
             std::string::npos)
       << host.Sentence();
-  // It answers again.
+  // The rank answers again.
   std::swap(host.before, host.after);
   host.has_waited = false;
   host.Sentence();

@@ -1,4 +1,4 @@
-"""What Perfetto's own reader finds in the traces of the tests of `pulse trace`: what ours finds, and how it draws them.
+"""Perfetto's own reader on the traces of the tests of `pulse trace`: what ours finds, and how it draws them.
 BUILD.bazel says how to run it."""
 
 import collections

@@ -205,6 +205,19 @@ inline SimulatedJob LostAndStoppedJob(uint64_t id) {
   return job;
 }
 
+// Returns a job of four ranks in which ranks 1 and 3 are late by turns, by 2 ms in 10 ms.
+inline SimulatedJob TwoLateByTurnsJob(uint64_t id, int calls) {
+  SimulatedJob job(4);
+  job.AddCommunicator(id, {0, 1, 2, 3});
+  for (int i = 0; i < calls; ++i) {
+    std::vector<int64_t> arrivals(4);
+    arrivals[i % 2 == 0 ? 1 : 3] = 2 * kMs;
+    job.Collective(id, "AllReduce", arrivals, kMs);
+    job.Advance(7 * kMs);
+  }
+  return job;
+}
+
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_DIAGNOSIS_TESTING_SIMULATED_JOB_H_

@@ -49,8 +49,8 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
   if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).stand == Stand::kMoving) {
     return graph.Point(call, waits.gpus[at], Sure::kMust);
   }
-  // It is inside a call that others have gone beyond: a Broadcast's root can. Of other calls dumps
-  // alone know exactly what has completed.
+  // The rank is inside a call that others have gone beyond: a Broadcast's root can be. Only dumps know
+  // exactly which other calls have completed.
   const bool is_inside_earlier =
       each.doing == Doing::kInside &&
       (rank.process->is_of_dump ? each.is_front_exact

@@ -41,7 +41,7 @@ struct NoProgress {
 struct QueuedWaits {
   std::size_t view = 0;
 };
-// What the job waits for can't be seen.
+// The cause of the job's wait can't be seen.
 struct CannotTell {
   std::size_t view = 0;
   bool is_posted = false;  // a circle through work that may have been posted ahead

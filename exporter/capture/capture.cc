@@ -1,10 +1,9 @@
 #include "exporter/capture/capture.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +29,7 @@
 #include "exporter/fleet/run_program.h"
 #include "exporter/flight_recorder/writer.h"
 #include "exporter/node/gpu_use.h"
+#include "exporter/outside/ras_listeners.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -70,7 +70,7 @@ class Capturer {
         Add("verdict.txt", JobText(capture_.look));
         Add("verdict.json", JobJson(capture_.look));
         AddProcesses();
-        AddRas();
+        Guard("ras.json", [this] { AddRas(); });
         AddGpus();
         AddProgram("nvidia-smi.txt", {"nvidia-smi", "-q"});
       });
@@ -335,29 +335,38 @@ class Capturer {
     return ::nccl_pulse::WhyNotHere(process);
   }
 
-  // The variable is another user's text: root connects to no other host for it.
-  void NoteRas(const ProcessSnapshot& process, const LocalProcess& local) {
-    if (!process.is_from_outside || outside_ras_) return;
-    std::string error;
-    const std::string& text = local.ras_address;
-    std::optional<Address> ras;
-    if (!RasFromFlag(text.empty() ? "localhost" : text, &ras, &error) || !ras) return;
-    if (process.user == geteuid() || IsThisHost(*ras)) outside_ras_ = ras;
-  }
-
-  // If no endpoint of this host is queried, its RAS may serve another job.
-  void AddRas() {
-    constexpr int kTries = 3;  // a stopped process may be picked
-    const std::optional<Address> ras = options_.look.ras ? options_.look.ras : outside_ras_;
+  // Finds RAS of the job's processes without the plugin, or else where the options say.
+  outside::RasListeners FindRas() const {
+    if (options_.asks_ras_of_processes && !outside_pids_.empty()) {
+      const outside::OpenNetwork open =
+          options_.enters_namespaces ? outside::Network::Open : outside::OpenNetwork();
+      return outside::FindRas(
+          outside::FindNcclProcesses(milliseconds(2000), &outside_pids_).processes, open);
+    }
+    outside::RasListeners found;
+    const std::optional<Address>& ras = options_.look.ras;
+    // If no endpoint of this host is queried, its RAS may serve another job.
     const bool is_of_job =
         ras.has_value() &&
         (!IsThisHost(*ras) || std::any_of(endpoints_.begin(), endpoints_.end(), IsThisHost));
-    if (!is_of_job) return;
+    if (is_of_job) found.by_name = {{ras->name(), {*ras, nullptr}}};
+    return found;
+  }
+
+  // Each listener may know the whole job: the first report is kept.
+  void AddRas() {
+    constexpr int kTries = 3;  // a stopped process may be picked
+    const outside::RasListeners found = FindRas();
+    for (const std::string& note : found.notes) Miss("ras.json", note);
     RasReport report;
-    if (!capture_.look.ras_address.empty()) report = capture_.look.ras;
-    for (int i = 0; i < kTries && report.json.empty() && steady_clock::now() < end_; ++i) {
-      report = AskRas(*ras, options_.look.client.patience);
-      if (!report.is_connected) break;
+    for (const auto& [name, listener] : found.by_name) {
+      if (name == capture_.look.ras_address) report = capture_.look.ras;
+      for (int i = 0; i < kTries && report.json.empty() && steady_clock::now() < end_; ++i) {
+        report = std::async(std::launch::async, [&each = listener, this] {
+                   return each.Ask(options_.look.client.patience, kMostRasBytes);
+                 }).get();
+        if (!report.is_connected) break;
+      }
     }
     if (!report.error.empty()) Miss("ras.json", report.error);
     if (!report.json.empty()) Add("ras.json", std::move(report.json));
@@ -399,12 +408,12 @@ class Capturer {
         Miss(absl::StrCat("settings and log of pid ", PidWords(process)), why);
         continue;
       }
+      if (process.is_from_outside) outside_pids_.push_back(LocalPid(process));
       // Limited per process: a driver may hold its memory, and a log's file system may hang.
       std::string state = ReadLocalState(process, milliseconds(1000), &why);
       if (!why.empty()) Miss(absl::StrCat(folder, "/state.txt"), why);
       if (!state.empty()) Add(absl::StrCat(folder, "/state.txt"), std::move(state));
       LocalProcess local = ReadLocalProcess(process, &IsSetting, milliseconds(2000));
-      NoteRas(process, local);
       if (!local.settings_error.empty()) {
         Miss(absl::StrCat(folder, "/settings.txt"), local.settings_error);
         continue;
@@ -453,7 +462,7 @@ class Capturer {
     bool is_live;
   };
   std::map<std::size_t, std::vector<Communicator>> communicators_;  // by endpoint
-  std::optional<Address> outside_ras_;  // of a process without the plugin
+  std::vector<int32_t> outside_pids_;  // processes without the plugin, on this host
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;

@@ -30,6 +30,7 @@
 #include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
 #include "exporter/node/handover.h"
+#include "exporter/node/service_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -153,7 +154,6 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
         &local.settings,
         IsSecretVariable(name) ? absl::StrCat(name, "=", kWithheld) : PlainText(variable), "\n");
     if (absl::StartsWith(variable, "NCCL_DEBUG_FILE=")) log = variable.substr(16);
-    if (absl::StartsWith(variable, "NCCL_RAS_ADDR=")) local.ras_address = variable.substr(14);
   }
   ReadLog(folder.get(), user, process, log, &local);
   return local;
@@ -201,12 +201,6 @@ std::string Within(std::chrono::milliseconds patience, const std::function<void(
 }
 
 }  // namespace
-
-std::string HostName() {
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  return name;
-}
 
 std::string NodeName() {
   const char* name = std::getenv("NCCL_PULSE_NODE_NAME");

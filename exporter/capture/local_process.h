@@ -18,7 +18,6 @@
 
 namespace nccl_pulse {
 
-std::string HostName();
 // Returns NCCL_PULSE_NODE_NAME if set, as processes of a job do; else the host name. A container's
 // own host name changes with the container; this one does not.
 std::string NodeName();
@@ -42,7 +41,6 @@ inline constexpr int kMostLost = 16;
 struct LocalProcess {
   std::string settings, settings_error;
   std::string log, log_error;  // the end of the file that NCCL_DEBUG_FILE names
-  std::string ras_address;     // NCCL_RAS_ADDR
 };
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),

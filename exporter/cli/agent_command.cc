@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,7 +49,6 @@ struct {
   std::string listen = ":9410", web_config, file_sd_dir, drop_families;
   std::string histograms = kDefaultHistograms;
   std::string without_plugin = "on";
-  bool enter_namespaces = false;
   absl::Duration keep = absl::Minutes(10);
   int keep_processes = 256;
   CaptureFlags captures;
@@ -159,7 +159,7 @@ struct OutsideThread : PatientThread {
     auto next = std::chrono::steady_clock::now();
     while (WaitUntil(next)) {
       try {
-        watch.Round();
+        for (const std::string& note : watch.Round()) Say(note);
       } catch (const std::exception& problem) {
         LogLine(LogLevel::kWarning,
                 absl::StrCat("cannot look for hangs of jobs without NCCL Pulse: ", problem.what()));
@@ -168,7 +168,15 @@ struct OutsideThread : PatientThread {
     }
   }
 
+  // Once each: a job may wait often.
+  void Say(const std::string& note) {
+    constexpr std::size_t kMostSaid = 64;
+    if (said.size() == kMostSaid || !said.insert(note).second) return;
+    LogLine(LogLevel::kInfo, "jobs without the plugin: " + note);
+  }
+
   outside::OutsideWatch watch;
+  std::set<std::string> said;
 };
 
 int BadFlag(const char* what) {
@@ -185,7 +193,7 @@ std::vector<Flag> Flags() {
                                   {"--keep-processes", &flags.keep_processes},
                                   {"--file-sd-dir", &flags.file_sd_dir},
                                   {"--without-plugin", &flags.without_plugin, "on|off"},
-                                  {"--enter-namespaces", &flags.enter_namespaces},
+                                  {"--enter-namespaces", &fleet_flags.enter_namespaces},
                                   {"--histograms", &flags.histograms},
                                   {"--drop-families", &flags.drop_families},
                                   {"--capture-dir", &flags.captures.dir},
@@ -244,6 +252,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
 }
 
 bool ReadFlags(Wanted* wanted, std::string* wrong) {
+  wanted->captures.capture.enters_namespaces = fleet_flags.enter_namespaces;
   if (!ReadServerFlags(&wanted->server, wrong) ||
       !ReadCaptureFlags(flags.captures, flags.listen, &wanted->captures, wrong) ||
       !ReadHangFlags(flags.hang, &wanted->on_hang, wrong) ||
@@ -268,9 +277,9 @@ int Run(const std::vector<std::string>& arguments) {
   }
   Wanted wanted;
   std::string error;
-  if (!ReadFlags(&wanted, &error)) return BadFlag(error.c_str());
-  if (flags.enter_namespaces && !outside::MayEnterNetworks()) {
-    return BadFlag(outside::kMayNotEnterNetworks);
+  if (!ReadFlags(&wanted, &error) ||
+      (fleet_flags.enter_namespaces && !outside::MayEnterNetworks(&error))) {
+    return BadFlag(error.c_str());
   }
   LiveValues values;
   AddHangSeconds(&values);
@@ -281,7 +290,7 @@ int Run(const std::vector<std::string>& arguments) {
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
-  auto sources = outside::SourcesOfThisHost(flags.enter_namespaces);
+  auto sources = outside::SourcesOfThisHost(fleet_flags.enter_namespaces);
   sources.hostname = NodeName();
   const auto rest = std::make_shared<OutsideThread>(OutsideHangAfter, std::move(sources));
   wanted.server.source = [rest](const ReadWish&) { return rest->watch.Snapshots(RealtimeNs()); };

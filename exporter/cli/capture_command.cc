@@ -17,6 +17,7 @@
 #include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/stop_signal.h"
 #include "exporter/fleet/job_report.h"
+#include "exporter/outside/network.h"
 
 namespace nccl_pulse {
 namespace {
@@ -52,8 +53,9 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
                         (default 60s)
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the shortest of the job)
-  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows.
-                        off: don't ask (default: NCCL_RAS_ADDR, or localhost:28028)
+  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows. off: don't ask
+                        (default: NCCL_RAS_ADDR of processes without NCCL Pulse or of this shell, or localhost:28028)
+  --enter-namespaces    also ask RAS in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
 
 Examples:
   pulse capture node-1 node-2 --out=hang.tar.gz
@@ -107,12 +109,14 @@ std::string MissingWords(const std::vector<std::string>& missing) {
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(kFleetFlags | kJobFlags, {{"--out", &out},
-                                                  {"--format", &format, "bundle|flight-recorder"},
-                                                  {"--stack-command", &stack_command},
-                                                  {"--stack-timeout", &stack_timeout},
-                                                  {"--time-limit", &time_limit},
-                                                  {"--ras", &fleet_flags.ras}});
+  return WithFleetFlags(kFleetFlags | kJobFlags,
+                        {{"--out", &out},
+                         {"--format", &format, "bundle|flight-recorder"},
+                         {"--stack-command", &stack_command},
+                         {"--stack-timeout", &stack_timeout},
+                         {"--time-limit", &time_limit},
+                         {"--ras", &fleet_flags.ras},
+                         {"--enter-namespaces", &fleet_flags.enter_namespaces}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -143,9 +147,12 @@ int Run(const std::vector<std::string>& arguments) {
   }
   FleetQuestion question;
   if (!ReadFilter(&options.look.filter, &error) || !ReadFleetFlags(&question, &error) ||
-      !RasFromFlag(fleet_flags.ras, &options.look.ras, &error)) {
+      !RasFromFlag(fleet_flags.ras, &options.look.ras, &error) ||
+      (fleet_flags.enter_namespaces && !outside::MayEnterNetworks(&error))) {
     return Fail(kUsageError, error);
   }
+  options.asks_ras_of_processes = fleet_flags.ras.empty();
+  options.enters_namespaces = fleet_flags.enter_namespaces;
   // Before querying endpoints: a hang may not last long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   if (!FindEndpoints(options.look.filter, &question, &error)) {

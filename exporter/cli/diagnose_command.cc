@@ -27,7 +27,6 @@ constexpr int kIncomplete = 4;
 
 std::string flight_recorder;  // NOLINT(cert-err58-cpp)
 bool is_json = false;
-bool enters_namespaces = false;
 
 constexpr char kHelp[] =
     R"(usage: pulse diagnose [--prometheus=URL | --targets=FILE | HOST:PORT ...] [flags]
@@ -108,7 +107,8 @@ outside::Looks LookAtRest(const Question& question, bool is_endpoint_silent) {
   options.asks_ras = question.options.ras.has_value();
   if (!fleet_flags.ras.empty()) options.ras = question.options.ras;
   options.hang_after = question.options.hang_after.value_or(options.hang_after);
-  return outside::LookFromOutside(options, outside::SourcesOfThisHost(enters_namespaces));
+  return outside::LookFromOutside(options,
+                                  outside::SourcesOfThisHost(fleet_flags.enter_namespaces));
 }
 
 // Drops jobs that an agent, or the endpoint of a job's other ranks, has reported.
@@ -170,10 +170,11 @@ int RunOnDumps() {
 }
 
 std::vector<Flag> Flags() {
-  return WithFleetFlags(kFleetFlags | kJobFlags, {{"--flight-recorder", &flight_recorder},
-                                                  {"--ras", &fleet_flags.ras},
-                                                  {"--enter-namespaces", &enters_namespaces},
-                                                  {"--json", &is_json}});
+  return WithFleetFlags(kFleetFlags | kJobFlags,
+                        {{"--flight-recorder", &flight_recorder},
+                         {"--ras", &fleet_flags.ras},
+                         {"--enter-namespaces", &fleet_flags.enter_namespaces},
+                         {"--json", &is_json}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -181,9 +182,9 @@ int Run(const std::vector<std::string>& arguments) {
   if (!flight_recorder.empty()) return RunOnDumps();
   Question question;
   std::string error;
-  if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
-  if (enters_namespaces && !outside::MayEnterNetworks()) {
-    return Fail(kUsageError, outside::kMayNotEnterNetworks);
+  if (!ReadQuestion(&question, &error) ||
+      (fleet_flags.enter_namespaces && !outside::MayEnterNetworks(&error))) {
+    return Fail(kUsageError, error);
   }
   if (const int status = FindEndpoints(&question, &error); status != 0) return Fail(status, error);
   const bool is_here = !IsAnyNamed();

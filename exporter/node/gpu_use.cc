@@ -109,14 +109,14 @@ struct GpuUses::Nvml {
     return found;
   }
 
-  std::vector<Device> Devices() const {
-    std::vector<Device> devices;
+  // By NVML's index.
+  std::vector<std::pair<int, Device>> Devices() const {
+    std::vector<std::pair<int, Device>> devices;
     unsigned count = 0;
     if (!can_list || get_count(&count) != kSuccess) return devices;
     for (unsigned i = 0; i < std::min(count, kMostGpus); ++i) {
       Device device = nullptr;
-      if (get_by_index(i, &device) != kSuccess) device = nullptr;
-      devices.push_back(device);
+      if (get_by_index(i, &device) == kSuccess) devices.emplace_back(i, device);
     }
     return devices;
   }
@@ -250,12 +250,8 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
 std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
   const auto found = std::make_shared<std::vector<HostGpu>>();
   const bool has_asked = Ask(kHostPatience, [found, since_realtime_ns](const Nvml& nvml) {
-    int index = 0;
-    for (const Device device : nvml.Devices()) {
-      if (device != nullptr) {
-        found->push_back({index, nvml.Ask(device, since_realtime_ns), nvml.PidsOn(device)});
-      }
-      ++index;
+    for (const auto& [index, device] : nvml.Devices()) {
+      found->push_back({index, nvml.Ask(device, since_realtime_ns), nvml.PidsOn(device)});
     }
   });
   // Acquire: sees the GPUs that the thread found. It writes no more.
@@ -266,13 +262,9 @@ std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
 std::vector<GpuSamples> GpuUses::SamplesOfHost() {
   const Nvml nvml;
   std::vector<GpuSamples> gpus;
-  int index = 0;
-  for (const Device device : nvml.Devices()) {
-    if (device != nullptr) {
-      gpus.push_back({index, nvml.PidsOn(device), nvml.Samples(device, kOfKernels, 0),
-                      nvml.Samples(device, kOfMemory, 0)});
-    }
-    ++index;
+  for (const auto& [index, device] : nvml.Devices()) {
+    gpus.push_back({index, nvml.PidsOn(device), nvml.Samples(device, kOfKernels, 0),
+                    nvml.Samples(device, kOfMemory, 0)});
   }
   return gpus;
 }

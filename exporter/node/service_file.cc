@@ -23,12 +23,6 @@
 namespace nccl_pulse {
 namespace {
 
-std::string HostName() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
-  return name.data();
-}
-
 // Returns this boot's id.
 std::string BootId() {
   return std::string(absl::StripAsciiWhitespace(ReadFile("/proc/sys/kernel/random/boot_id")));
@@ -74,6 +68,12 @@ std::string ServiceTargets(const std::string& address, int port, bool https,
                       "\"], \"labels\": {\"__scheme__\": \"", https ? "https" : "http",
                       "\", \"__meta_nccl_pulse_host\": \"", host, "\"",
                       boot.empty() ? "" : absl::StrCat(", ", BootLabel(boot)), "}}]\n");
+}
+
+std::string HostName() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "localhost";
+  return name.data();
 }
 
 bool ServiceFile::Write(const std::string& address, int port, bool https, std::string* error) {

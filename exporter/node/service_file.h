@@ -21,6 +21,8 @@
 
 namespace nccl_pulse {
 
+std::string HostName();
+
 // Returns the content of the file and of /api/v1/http_sd: the endpoint at `address` and `port`,
 // with this machine's name if it listens on all interfaces. Labels: the scheme, and the name as
 // __meta_nccl_pulse_host, for relabeling. "[]" for a Unix socket, which Prometheus cannot scrape.

@@ -45,10 +45,6 @@ uint64_t Total(const Counts& counts) {
 
 bool IsStopped(RunState state) { return state == RunState::kStopped || state == RunState::kTraced; }
 
-bool Has(const HostGpu& gpu, int32_t pid) {
-  return std::find(gpu.pids.begin(), gpu.pids.end(), pid) != gpu.pids.end();
-}
-
 // One communicator of a job, and what its ranks are known to do.
 struct Group {
   RasCommunicator communicator;
@@ -91,7 +87,8 @@ class Maker {
  public:
   explicit Maker(const Observation& seen) : seen_(seen) {
     for (const HostProcess& process : seen.processes) {
-      by_own_pid_[{process.network, process.own_pid}].push_back(&process);
+      WithPid& with_pid = by_own_pid_[{process.network, process.own_pid}];
+      with_pid = {&process, with_pid.count + 1};
     }
     // A pid that isn't here has ended only if this is the namespace in which it counts.
     for (const auto& [id, communicator] : seen.after) {
@@ -130,16 +127,20 @@ class Maker {
  private:
   // The process of this host; null: it is on another one, or can't be told apart.
   const HostProcess* Local(const RasRank& rank) const {
-    const auto found = WithPidOf(rank);
-    return found.size() == 1 ? found.front() : nullptr;
+    const auto [process, count] = WithPidOf(rank);
+    return count == 1 ? process : nullptr;
   }
 
-  // Processes of this host that the rank may be.
-  std::vector<const HostProcess*> WithPidOf(const RasRank& rank) const {
+  // Processes of this host that a rank may be.
+  struct WithPid {
+    const HostProcess* last = nullptr;
+    int count = 0;
+  };
+  WithPid WithPidOf(const RasRank& rank) const {
     const auto here = seen_.addresses.find(rank.host);
     if (here == seen_.addresses.end()) return {};
     const auto found = by_own_pid_.find({here->second, rank.pid});
-    return found == by_own_pid_.end() ? std::vector<const HostProcess*>() : found->second;
+    return found == by_own_pid_.end() ? WithPid() : found->second;
   }
 
   const HostProcess* ByPid(int32_t pid) const {
@@ -158,14 +159,14 @@ class Maker {
     facts.gpu = rank.nvml_dev;
     facts.local = local;
     if (local == nullptr) {
-      if (rank.is_missing && hosts_.count(rank.host) != 0 && WithPidOf(rank).empty()) {
+      if (rank.is_missing && hosts_.count(rank.host) != 0 && WithPidOf(rank).count == 0) {
         facts.state = RunState::kEnded;
       }
       return &facts;
     }
     facts.state = local->state;
     for (const HostGpu& gpu : seen_.gpus) {
-      const bool is_its = rank.nvml_dev >= 0 ? gpu.index == rank.nvml_dev : Has(gpu, local->pid);
+      const bool is_its = rank.nvml_dev >= 0 ? gpu.index == rank.nvml_dev : IsOn(gpu, local->pid);
       if (!is_its) continue;
       facts.gpu = gpu.index;
       facts.gpu_use = gpu.use;
@@ -386,7 +387,7 @@ class Maker {
   }
 
   const Observation& seen_;
-  std::map<std::pair<uint64_t, int32_t>, std::vector<const HostProcess*>> by_own_pid_;
+  std::map<std::pair<uint64_t, int32_t>, WithPid> by_own_pid_;
   std::set<std::string> hosts_;  // addresses of this host in whose namespace pids are known
   std::set<int32_t> covered_;    // pids that RAS knows
   std::map<Place, PlaceFacts> facts_;
@@ -418,9 +419,13 @@ int32_t SizeOf(const std::string& variable) {
   return absl::SimpleAtoi(variable, &size) && size > 0 ? size : 0;
 }
 
+bool IsOn(const HostGpu& gpu, int32_t pid) {
+  return std::find(gpu.pids.begin(), gpu.pids.end(), pid) != gpu.pids.end();
+}
+
 bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {
   return gpus.empty() || std::any_of(gpus.begin(), gpus.end(), [&process](const HostGpu& gpu) {
-           return Has(gpu, process.pid);
+           return IsOn(gpu, process.pid);
          });
 }
 

@@ -98,6 +98,8 @@ const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank);
 // Parses WORLD_SIZE or LOCAL_WORLD_SIZE. Returns 0 if not known.
 int32_t SizeOf(const std::string& variable);
 
+bool IsOn(const HostGpu& gpu, int32_t pid);
+
 // True if the process may be a rank: it has a context on a GPU, or NVML can't tell. (Launchers and
 // PyTorch's data loader workers also load NCCL.)
 bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus);

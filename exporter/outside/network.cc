@@ -51,9 +51,10 @@ bool Network::Enter(std::string* error) const {
   return false;
 }
 
-bool MayEnterNetworks() {
+bool MayEnterNetworks(std::string* error) {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> capabilities{};
+  *error = "--enter-namespaces: run as root with CAP_SYS_ADMIN";
   return syscall(SYS_capget, &header, capabilities.data()) == 0 &&
          (capabilities[0].effective & (1U << CAP_SYS_ADMIN)) != 0;
 }

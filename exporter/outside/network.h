@@ -42,10 +42,8 @@ class Network {
   std::set<std::string> addresses_;
 };
 
-// True if the calling thread has CAP_SYS_ADMIN.
-bool MayEnterNetworks();
-
-inline constexpr char kMayNotEnterNetworks[] = "--enter-namespaces: run as root with CAP_SYS_ADMIN";
+// Returns false, with the reason in `error`, unless the calling thread has CAP_SYS_ADMIN.
+bool MayEnterNetworks(std::string* error);
 
 // Returns the IP addresses of the calling thread's namespace.
 std::set<std::string> OwnAddresses();

@@ -1,7 +1,5 @@
 #include "exporter/outside/outside_look.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <future>
 #include <map>
@@ -13,10 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/facts/rank_view.h"
+#include "exporter/node/service_file.h"
 #include "exporter/outside/job_snapshots.h"
 #include "exporter/outside/known_faults.h"
-#include "exporter/outside/network.h"
 #include "exporter/outside/outside_words.h"
 #include "exporter/outside/ras_answer.h"
 
@@ -25,9 +22,6 @@ namespace {
 
 constexpr int kAtOnce = 2;  // questions at one address: a stopped process may be picked
 constexpr int kMostRounds = 3;
-constexpr std::size_t kMostAddresses = 16;
-constexpr int64_t kLeastGpuWindowNs = 3000000000;
-constexpr int64_t kMostGpuWindowNs = 12000000000;
 
 // One state of what RAS knows, from several answers.
 struct Heard {
@@ -73,7 +67,7 @@ class OutsideLook::Impl {
           absl::StrCat(here.unread, " processes' files in /proc did not answer."));
     }
     if (processes_ == 0 && !options_.ras) return false;
-    FindAddresses(looks);
+    FindListeners(looks);
     before_ = Ask(seen_);
     seen_.before_ns = sources_.now_realtime_ns();
     seen_.since_ns = options_.since_ns == 0 ? seen_.before_ns : options_.since_ns;
@@ -102,34 +96,30 @@ class OutsideLook::Impl {
     seen_.is_creating = !before_.proves_absence && !after.proves_absence;
     AddErrors(after, &looks);
     for (Job& job : JobsOf(seen_)) {
-      const Measured measured = MeasuredOf(job);
-      if ((job.has_counts && job.places.size() < 2) || measured == Measured::kAll) continue;
+      bool is_any_measured = false;  // an endpoint knows the process
+      bool is_any_other = false;
+      for (const auto& [place, facts] : job.places) {
+        if (facts.local != nullptr) {
+          (facts.local->has_plugin ? is_any_measured : is_any_other) = true;
+        }
+      }
+      if (job.has_counts && job.places.size() < 2) continue;
+      if (is_any_measured && !is_any_other) continue;
       looks.moved += job.moved;
       looks.jobs.push_back(Judge(std::move(job), seen_, after));
       looks.jobs.back().seconds = static_cast<double>(seen_.now_ns - start_ns_) / 1e9;
-      if (measured == Measured::kSome) looks.mixed.insert(looks.jobs.size() - 1);
+      if (is_any_measured) looks.mixed.insert(looks.jobs.size() - 1);
     }
     AddUntold(&looks);
     return looks;
   }
 
  private:
-  enum class Measured { kNone, kSome, kAll };
-  struct RasPlace {
-    Address address;
-    std::shared_ptr<const Network> network;  // null: this program's own
-  };
-
   HostProcesses Processes() const {
-    HostProcesses here = AllProcesses();
+    const std::vector<int32_t> pids = PidsOn(seen_.gpus);
+    HostProcesses here = sources_.processes(options_.is_of_gpus ? &pids : nullptr);
     for (HostProcess& each : here.processes) each.has_plugin &= !options_.is_endpoint_silent;
     return here;
-  }
-
-  HostProcesses AllProcesses() const {
-    if (!options_.is_of_gpus) return sources_.processes(nullptr);
-    const std::vector<int32_t> pids = PidsOn(seen_.gpus);
-    return sources_.processes(&pids);
   }
 
   static bool HasRanks(const Observation& seen) {
@@ -144,60 +134,20 @@ class OutsideLook::Impl {
                                   std::any_of(all.begin(), all.end(), of_several));
   }
 
-  // The variable is another user's text: root connects to no address of another host for it.
-  void FindAddresses(Looks* looks) {
+  void FindListeners(Looks* looks) {
     if (!options_.asks_ras) return;
-    const auto add = [this](const Address& address, std::shared_ptr<const Network> network) {
-      std::string name = address.name();
-      if (network) absl::StrAppend(&name, " in the network namespace of pid ", network->pid());
-      if (addresses_.size() < kMostAddresses) {
-        addresses_.emplace(std::move(name), RasPlace{address, std::move(network)});
-      }
-    };
-    if (options_.ras) return add(*options_.ras, nullptr);
-    std::size_t elsewhere = 0;
-    for (const HostProcess& process : seen_.processes) {
-      std::optional<Address> address;
-      std::string error;
-      if (process.has_plugin || process.is_ras_off) continue;
-      const std::string& text = process.ras_address;
-      const bool is_known = RasFromFlag(text.empty() ? "localhost" : text, &address, &error);
-      if (!is_known || !address) continue;
-      const bool is_loopback = IsLoopback(address->host);
-      if (process.user != geteuid() && !is_loopback) continue;
-      if (process.network == 0) {
-        add(*address, nullptr);
-      } else if (sources_.open_network) {
-        if (auto network = NetworkOf(process, looks)) add(*address, std::move(network));
-      } else if (is_loopback) {
-        ++elsewhere;
-      } else {
-        add(*address, nullptr);
+    if (options_.ras) {
+      listeners_.by_name = {{options_.ras->name(), {*options_.ras, nullptr}}};
+      return;
+    }
+    listeners_ = FindRas(seen_.processes, sources_.open_network);
+    looks->notes.insert(looks->notes.end(), listeners_.notes.begin(), listeners_.notes.end());
+    for (const auto& [inode, network] : listeners_.networks) {
+      if (!network) continue;
+      for (const auto& each : network->addresses()) {
+        seen_.addresses.emplace(HostIn(*network, each), inode);
       }
     }
-    if (elsewhere == 0) return;
-    looks->notes.push_back(
-        absl::StrCat(elsewhere, elsewhere == 1 ? " process uses" : " processes use",
-                     " RAS in another network namespace. Next: kubectl exec POD -- pulse diagnose, "
-                     "or as root --enter-namespaces."));
-  }
-
-  // Opens each namespace once. Returns null, with a note, if it can't be entered.
-  std::shared_ptr<const Network> NetworkOf(const HostProcess& process, Looks* looks) {
-    if (networks_.size() >= kMostAddresses) return nullptr;
-    const auto [found, is_new] = networks_.try_emplace(process.network);
-    if (!is_new) return found->second;
-    std::string error;
-    found->second = sources_.open_network(process, &error);
-    if (found->second) {
-      for (const auto& each : found->second->addresses()) {
-        seen_.addresses.emplace(HostIn(*found->second, each), process.network);
-      }
-    } else {
-      looks->notes.push_back(absl::StrCat("The network namespace of pid ", process.pid,
-                                          " can't be entered: ", error, "."));
-    }
-    return found->second;
   }
 
   // Namespaces may have addresses in common, such as the loopback. Then a process tells them apart.
@@ -218,19 +168,18 @@ class OutsideLook::Impl {
   // All addresses at once, and again where a process of this host is in no answer.
   Heard Ask(const Observation& seen) {
     Heard heard;
-    std::map<std::string, RasPlace> open = addresses_;
+    std::map<std::string, RasListener> open = listeners_.by_name;
     for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
       std::vector<std::pair<std::string, std::future<RasReport>>> asked;
-      for (const auto& [name, place] : open) {
+      for (const auto& [name, listener] : open) {
         for (int i = 0; i < kAtOnce; ++i) {
           try {
-            asked.emplace_back(name, std::async(std::launch::async, sources_.ask_ras, place.address,
-                                                place.network.get()));
+            asked.emplace_back(name, std::async(std::launch::async, sources_.ask_ras, listener));
           } catch (const std::system_error&) {  // no thread
           }
         }
       }
-      std::map<std::string, RasPlace> again;
+      std::map<std::string, RasListener> again;
       for (auto& [name, future] : asked) {
         RasReport report = future.get();
         RasAnswer answer;
@@ -274,8 +223,8 @@ class OutsideLook::Impl {
 
   // RAS of this process isn't asked: its network namespace isn't entered.
   bool IsOutOfReach(const HostProcess& process) const {
-    const auto found = networks_.find(process.network);
-    return process.network != 0 && (found == networks_.end() || !found->second);
+    const auto found = listeners_.networks.find(process.network);
+    return process.network != 0 && (found == listeners_.networks.end() || !found->second);
   }
 
   static bool IsAnyBack(const Heard& before, const Heard& after) {
@@ -298,16 +247,6 @@ class OutsideLook::Impl {
         absl::StrCat(looks->processes,
                      " processes of this host use NCCL without the plugin. Neither RAS nor NVML ",
                      "knows a job of two of them."));
-  }
-
-  // How many of its processes that are here endpoints know.
-  static Measured MeasuredOf(const Job& job) {
-    std::size_t with = 0;
-    std::size_t without = 0;
-    for (const auto& [place, facts] : job.places) {
-      if (facts.local != nullptr) ++(facts.local->has_plugin ? with : without);
-    }
-    return with == 0 ? Measured::kNone : without == 0 ? Measured::kAll : Measured::kSome;
   }
 
   JobLook Judge(Job job, const Observation& seen, const Heard& heard) const {
@@ -362,8 +301,7 @@ class OutsideLook::Impl {
 
   const Options options_;
   const Sources& sources_;
-  std::map<std::string, RasPlace> addresses_;
-  std::map<uint64_t, std::shared_ptr<const Network>> networks_;  // null: can't be entered
+  RasListeners listeners_;
   std::set<std::string> answered_;
   Observation seen_;
   Heard before_;
@@ -394,8 +332,7 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
     found.push_back(
         {each.pid, each.user, each.global_rank, each.nccl_version, {}, each.start_realtime_ns});
     for (const HostGpu& gpu : gpus) {
-      const bool is_on = std::find(gpu.pids.begin(), gpu.pids.end(), each.pid) != gpu.pids.end();
-      if (is_on) found.back().gpus.push_back(gpu.index);
+      if (IsOn(gpu, each.pid)) found.back().gpus.push_back(gpu.index);
     }
   }
   return found;
@@ -409,17 +346,13 @@ Sources SourcesOfThisHost(bool enters_networks) {
   };
   sources.gpus = [gpus](int64_t since_ns) { return gpus->OfHost(since_ns); };
   if (enters_networks) sources.open_network = Network::Open;
-  sources.ask_ras = [](const Address& address, const Network* network) {
-    RasReport report;
-    if (network != nullptr && !network->Enter(&report.error)) return report;
-    return AskRas(address, kRasPatience, kMostAnswerBytes);
+  sources.ask_ras = [](const RasListener& each) {
+    return each.Ask(kRasPatience, kMostAnswerBytes);
   };
   sources.wait = [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); };
   sources.now_realtime_ns = [] { return RealtimeNs(); };
   sources.addresses = OwnAddresses();
-  char name[256] = {};
-  gethostname(name, sizeof(name) - 1);
-  sources.hostname = name;
+  sources.hostname = HostName();
   return sources;
 }
 

@@ -25,27 +25,26 @@
 #include "exporter/exposition/json/communicators_json.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
-#include "exporter/fleet/ras_report.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/outside/host_processes.h"
-#include "exporter/outside/network.h"
+#include "exporter/outside/ras_listeners.h"
 
 namespace nccl_pulse::outside {
 
 // RAS itself waits for other processes for up to two thirds of this time.
 inline constexpr std::chrono::milliseconds kRasPatience{4500};
 
+inline constexpr int64_t kLeastGpuWindowNs = 3000000000;
+inline constexpr int64_t kMostGpuWindowNs = 12000000000;  // NVML remembers 14 s
+
 // The sources of facts; replaced in tests.
 struct Sources {
   // Finds processes with NCCL among `pids`; null: among all.
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
-  // Opens a process' network namespace, in which RAS is then asked. Null: other namespaces aren't
-  // entered.
-  std::function<std::shared_ptr<const Network>(const HostProcess&, std::string* error)>
-      open_network;
-  // Called on a thread of its own, which it may leave in `network`. Null: the present one.
-  std::function<RasReport(const Address&, const Network* network)> ask_ras;
+  OpenNetwork open_network;
+  // Called on a thread of its own, which it may leave in the listener's network.
+  std::function<RasReport(const RasListener&)> ask_ras;
   std::function<void(std::chrono::milliseconds)> wait;
   std::function<int64_t()> now_realtime_ns;
   std::set<std::string> addresses;  // of this host

@@ -10,8 +10,6 @@
 namespace nccl_pulse::outside {
 namespace {
 
-constexpr int64_t kLeastWindowNs = 3000000000;
-constexpr int64_t kMostWindowNs = 12000000000;  // NVML remembers 14 s
 constexpr int64_t kDayNs = int64_t{86400} * 1000000000;
 constexpr std::size_t kMostWaits = 4096;
 
@@ -24,33 +22,40 @@ OutsideWatch::OutsideWatch(std::function<std::chrono::milliseconds()> hang_after
 
 bool OutsideWatch::HasGpus() const { return !sources_.gpus(sources_.now_realtime_ns()).empty(); }
 
-void OutsideWatch::Round() {
+std::vector<std::string> OutsideWatch::Round() {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_()).count();
-  const int64_t window_ns = std::clamp(hang_after_ns / 2, kLeastWindowNs, kMostWindowNs);
+  const int64_t window_ns = std::clamp(hang_after_ns / 2, kLeastGpuWindowNs, kMostGpuWindowNs);
   const int64_t now_ns = sources_.now_realtime_ns();
   const std::vector<HostGpu> gpus = sources_.gpus(now_ns - window_ns);
   List(gpus, now_ns);
   const bool is_any_waiting = std::any_of(gpus.begin(), gpus.end(), [](const HostGpu& gpu) {
     return gpu.use == GpuUse::kBusy && !gpu.pids.empty();
   });
-  if (!is_any_waiting) return Clear(now_ns);
+  if (!is_any_waiting) {
+    Clear(now_ns);
+    return {};
+  }
   if (waits_since_ns_ == 0) waits_since_ns_ = now_ns - window_ns;
-  if (now_ns < std::max(next_ns_, left_alone_until_ns_)) return;
+  if (now_ns < std::max(next_ns_, left_alone_until_ns_)) return {};
+  Looks looks;
   if (!look_) {
     Options options;
     options.hang_after = hang_after_();
     options.is_of_gpus = true;
     options.since_ns = waits_since_ns_;
-    Looks looks;
     const bool is_any_without = look_.emplace(options, sources_).Begin(&looks);
     next_ns_ = std::max(waits_since_ns_ + hang_after_ns, look_->begin_ns() + window_ns);
     if (!is_any_without) LeaveAlone(now_ns);
-    return;
+    return looks.notes;
   }
-  Looks looks = look_->End();
-  if (looks.moved != 0) return LeaveAlone(now_ns);
-  Publish(std::move(looks), sources_.now_realtime_ns());
-  next_ns_ = now_ns + window_ns;
+  looks = look_->End();
+  if (looks.moved != 0) {
+    LeaveAlone(now_ns);
+  } else {
+    next_ns_ = now_ns + window_ns;
+    Publish(std::move(looks.jobs), sources_.now_realtime_ns());
+  }
+  return looks.notes;
 }
 
 void OutsideWatch::List(const std::vector<HostGpu>& gpus, int64_t now_ns) {
@@ -68,9 +73,9 @@ std::optional<std::vector<ProcessWithoutPlugin>> OutsideWatch::Processes() const
   return without_plugin_;
 }
 
-void OutsideWatch::Publish(Looks looks, int64_t now_ns) {
+void OutsideWatch::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
   SnapshotSet found;
-  for (JobLook& look : looks.jobs) {
+  for (JobLook& look : jobs) {
     if (look.verdict.roots.empty()) continue;
     uint64_t longest_ns = 0;
     for (const ProcessSnapshot& process : look.set.processes) {

@@ -23,6 +23,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "exporter/diagnosis/facts/snapshot_set.h"
@@ -40,7 +41,8 @@ class OutsideWatch {
 
   // Returns false if there is no NVML, or no GPU, so that nothing can be found.
   bool HasGpus() const;
-  void Round();
+  // Returns sentences about sources that could not be asked.
+  std::vector<std::string> Round();
   // Returns the ranks of jobs whose GPUs wait; empty if none wait.
   SnapshotSet Snapshots(int64_t now_realtime_ns) const;
   // Processes on GPUs that use NCCL without the plugin; nothing before the first round.
@@ -48,7 +50,7 @@ class OutsideWatch {
 
  private:
   void List(const std::vector<HostGpu>& gpus, int64_t now_ns);
-  void Publish(Looks looks, int64_t now_ns);
+  void Publish(std::vector<JobLook> jobs, int64_t now_ns);
   void Clear(int64_t now_ns);
   // Clears the findings, and does not ask RAS for kLeftAlone.
   void LeaveAlone(int64_t now_ns);

@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -20,12 +19,6 @@ namespace nccl_pulse {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string HostName() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 nlohmann::json Targets(const std::string& address, int port, bool https = false) {
   return nlohmann::json::parse(ServiceTargets(address, port, https));

@@ -25,6 +25,7 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/descriptor.h"
 #include "exporter/node/handover.h"
+#include "exporter/node/service_file.h"
 
 namespace nccl_pulse {
 namespace {

@@ -11,9 +11,9 @@ import unittest
 from tests import running
 from tests.deploy import alertmanager_server, servers
 from tests.deploy.prometheus_server import Prometheus
-from tests.fleet.ras_server import Ras
+from tests.fleet.ras_server import REPORT, Ras
 from tests.kit import PULSE, RUNFILES, free_port, get, wait_until
-from tests.outside import rank_without_plugin
+from tests.outside import pod, rank_without_plugin
 
 NVML = os.path.join(RUNFILES, "tests/outside")
 
@@ -23,12 +23,14 @@ class AgentOutsideTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.nvml = os.path.join(folder.name, "nvml")
-        self.counts = [500, 499, 500]
-        self.ras = Ras()
+        self.folder, self.nvml = folder.name, os.path.join(folder.name, "nvml")
+
+    def begin(self, ras, host="127.0.0.1", **options):
+        """Three ranks of a job that moves. `options`: of Popen."""
+        self.ras, self.counts, self.host = ras, [500, 499, 500], host
         self.addCleanup(self.ras.server.close)
         environment = dict(os.environ, NCCL_RAS_ADDR=self.ras.flag.split("=")[1], WORLD_SIZE="3")
-        self.ranks = [rank_without_plugin.start(self, rank, environment) for rank in range(3)]
+        self.ranks = [rank_without_plugin.start(self, rank, environment, **options) for rank in range(3)]
         self.report()
         self.set_gpus([(100, 40)] * 3)
 
@@ -39,7 +41,7 @@ class AgentOutsideTest(unittest.TestCase):
         return process
 
     def report(self):
-        ranks = [{"rank": rank, "host": "127.0.0.1", "pid": process.pid, "cuda_dev": rank, "nvml_dev": rank,
+        ranks = [{"rank": rank, "host": self.host, "pid": process.pid, "cuda_dev": rank, "nvml_dev": rank,
                   "status": {"init_state": 0, "async_error": 0},
                   "collective_counts": {"Broadcast": 0, "AllReduce": count}}
                  for rank, (process, count) in enumerate(zip(self.ranks, self.counts))]
@@ -52,11 +54,16 @@ class AgentOutsideTest(unittest.TestCase):
                 file.write("%d %d %d\n" % (kernels, memory, rank.pid))
         os.replace(self.nvml + ".new", self.nvml)
 
-    def agent(self, *flags):
+    def agent(self, *flags, **options):
         port = free_port()
         self.start([PULSE, "agent", "--listen=127.0.0.1:%d" % port, "--hang-after=3s", *flags],
-                   env=dict(os.environ, LD_LIBRARY_PATH=NVML, SAID_NVML=self.nvml))
+                   env=dict(os.environ, LD_LIBRARY_PATH=NVML, SAID_NVML=self.nvml), **options)
         return port
+
+    def capturing_agent(self, *flags):
+        captures = os.path.join(self.folder, "captures")
+        os.mkdir(captures)
+        return captures, self.agent("--capture-dir=" + captures, "--time-limit=20s", *flags)
 
     def watch(self, agent):
         port = free_port()
@@ -68,9 +75,8 @@ class AgentOutsideTest(unittest.TestCase):
         return [line for line in (get(port) or (0, ""))[1].splitlines() if line.startswith(begin)]
 
     def test_a_hang_is_one_like_any_other(self):
-        captures = os.path.join(os.path.dirname(self.nvml), "captures")
-        os.mkdir(captures)
-        port = self.agent("--capture-dir=" + captures, "--time-limit=20s")
+        self.begin(Ras())
+        captures, port = self.capturing_agent()
         wait_until(lambda: get(port, "/healthz"), "the agent serves")
         page = lambda: json.loads(get(port, "/api/v1/communicators")[1])
         wait_until(lambda: page()["without_plugin"], "the agent lists them")
@@ -93,9 +99,7 @@ class AgentOutsideTest(unittest.TestCase):
         wait_until(jobs, "the watch finds it")
         for label in ('source="outside"', 'rank="1"', 'pid="%d"' % self.ranks[1].pid, 'verdict="rank_not_called"'):
             self.assertIn(label, jobs()[0])
-        kept = lambda: [name for name in os.listdir(captures) if name.endswith(".tar.gz")]
-        wait_until(kept, "it is captured")
-        self.check_capture(os.path.join(captures, kept()[0]))
+        self.check_capture(captures)
         # It goes on.
         self.set_gpus([(100, 40)] * 3)
         wait_until(lambda: not hangs(), "it is withdrawn")
@@ -103,6 +107,7 @@ class AgentOutsideTest(unittest.TestCase):
 
     def test_the_page_names_the_rank(self):
         prometheus = servers.path_or_skip("prometheus")
+        self.begin(Ras())
         webhook, url = alertmanager_server.start(self)
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -120,8 +125,10 @@ class AgentOutsideTest(unittest.TestCase):
                          ["NcclJobHungLong", "outside", "1", str(self.ranks[1].pid), "1", "rank_not_called"])
         self.assertEqual(server.failing_rules(), [])
 
-    def check_capture(self, path):
-        with tarfile.open(path) as archive:
+    def check_capture(self, captures):
+        kept = lambda: [name for name in os.listdir(captures) if name.endswith(".tar.gz")]
+        wait_until(kept, "it is captured")
+        with tarfile.open(os.path.join(captures, kept()[0])) as archive:
             files = {name.partition("/")[2]: archive.extractfile(name).read().decode() for name in archive.getnames()
                      if archive.getmember(name).isfile()}
         self.assertEqual(files["ras.json"], self.ras.answers["STATUS"].decode(), files["missing.txt"])
@@ -135,7 +142,44 @@ class AgentOutsideTest(unittest.TestCase):
             self.assertRegex(state, r"\ncgroup:\n.*:/")
             self.assertRegex(state, r"\nthreads:\n%d S \S+ python" % rank.pid)
 
+    def test_captures_ask_in_the_network_of_a_container(self):
+        # Another job's, in the network of the agent and the captures.
+        other = Ras()
+        self.addCleanup(other.server.close)
+        ras, enter = pod.start(self, other.server.getsockname()[1])
+        self.begin(ras, pod.ADDRESS, preexec_fn=enter)
+        self.set_gpus([(100, 0), (0, 0), (100, 0)])
+        captures, port = self.capturing_agent("--enter-namespaces")
+        self.check_capture(captures)
+
+        def capture(name, *flags):
+            out = os.path.join(self.folder, name)
+            subprocess.run([PULSE, "capture", "127.0.0.1:%d" % port, "--out=" + out, *flags], check=False, timeout=100,
+                           env=dict(os.environ, NCCL_RAS_ADDR=other.flag.split("=")[1]), stdout=subprocess.DEVNULL)
+            read = {}
+            for file in ("ras.json", "missing.txt"):
+                if os.path.exists(os.path.join(out, file)):
+                    with open(os.path.join(out, file), encoding="utf-8") as opened:
+                        read[file] = opened.read()
+            return read.get("ras.json"), read["missing.txt"]
+
+        elsewhere = "3 processes use RAS in another network namespace. Next: kubectl exec POD -- pulse diagnose"
+        report, missing = capture("outside")
+        self.assertEqual(report, None)
+        self.assertIn("ras.json: " + elsewhere, missing)
+        self.assertEqual(capture("inside", "--enter-namespaces")[0], ras.answers["STATUS"].decode())
+        log = os.path.join(self.folder, "log")
+        with open(log, "w", encoding="utf-8") as file:
+            self.agent(stderr=file)
+        said = lambda: [line for line in open(log, encoding="utf-8") if elsewhere in line]
+        wait_until(said, "the agent says which it can't ask")
+        self.assertEqual(other.heard, [])
+        # The address of the flag is asked whatever runs here, and nothing with `off`.
+        self.assertEqual(capture("flag", other.flag)[0], REPORT)
+        self.assertEqual(capture("off", "--enter-namespaces", "--ras=off")[0], None)
+
     def test_a_healthy_job_is_never_asked(self):
+        self.begin(Ras())
         port = self.agent()
         quiet = self.agent("--without-plugin=off")
         self.set_gpus([(100, 0), (0, 0), (100, 0)])

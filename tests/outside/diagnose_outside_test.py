@@ -1,11 +1,8 @@
 """`pulse diagnose` on jobs without the plugin: the program itself, against a stand-in for NCCL's RAS."""
 
-import ctypes
-import fcntl
 import json
 import os
 import socket
-import struct
 import subprocess
 import threading
 import unittest
@@ -13,17 +10,9 @@ import unittest
 from tests import running
 from tests.fleet.ras_server import Ras
 from tests.kit import PULSE
-from tests.outside import rank_without_plugin
+from tests.outside import pod, rank_without_plugin
 
 FAST = "--hang-after=1s"
-POD = "198.51.100.7"
-CLONE_NEWNET = 0x40000000
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def call(result):
-    if result != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def rank(number, count, missing=False, host="192.0.2.7", pid=None):
@@ -105,38 +94,14 @@ class DiagnoseOutsideTest(unittest.TestCase):
             run, verdicts = self.diagnose(self.ras(report_text).flag)
             self.assertEqual((run.returncode, verdicts), (2, []), report_text[:40])
 
-    def pod(self, port):
-        """RAS in a network namespace of its own, with an address; and how a process comes to be there."""
-        made = []
-
-        def make():
-            try:
-                call(LIBC.unshare(CLONE_NEWNET))
-                with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-                    fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 0x1))  # SIOCSIFFLAGS: up
-                    address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(POD))
-                    fcntl.ioctl(any_socket, 0x8916, struct.pack("16s16s8x", b"lo:1", address))  # SIOCSIFADDR
-                made.append((self.ras(port=port), os.open("/proc/thread-self/ns/net", os.O_RDONLY)))
-            except OSError as error:
-                made.append(error)
-
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-        if isinstance(made[0], OSError):
-            self.skipTest("no network namespaces: %s" % made[0])
-        ras, network = made[0]
-        self.addCleanup(os.close, network)
-        return ras, lambda: call(LIBC.setns(network, CLONE_NEWNET))
-
     def test_ras_in_another_network_namespace(self):
         # Nobody in its own network may be asked instead.
         namesake = socket.create_server(("127.0.0.1", 0))
         self.addCleanup(namesake.close)
-        ras, enter = self.pod(namesake.getsockname()[1])
+        ras, enter = pod.start(self, namesake.getsockname()[1])
         environment = dict(os.environ, NCCL_RAS_ADDR=ras.flag.split("=")[1], WORLD_SIZE="3")
         pids = [rank_without_plugin.start(self, rank, environment, preexec_fn=enter).pid for rank in range(3)]
-        ras.answers["STATUS"] = report([500, 499, 500], host=POD, pids=pids).encode()
+        ras.answers["STATUS"] = report([500, 499, 500], host=pod.ADDRESS, pids=pids).encode()
         run, _ = self.diagnose()
         self.assertEqual(ras.heard, [])
         self.assertRegex(run.stderr, r"\d+ processes use RAS in another network namespace. Next: kubectl exec POD -- pulse "
@@ -146,7 +111,7 @@ class DiagnoseOutsideTest(unittest.TestCase):
         run, verdicts = self.diagnose("--enter-namespaces")
         sentences = [verdict["sentence"] for verdict in verdicts]
         # By its variables: it is known as a process of this host.
-        wanted = "global rank 1 (%s, GPU 1, pid %d) of a job without NCCL Pulse has launched 499 AllReduce" % (POD, pids[1])
+        wanted = "global rank 1 (%s, GPU 1, pid %d) of a job without NCCL Pulse has launched 499 AllReduce" % (pod.ADDRESS, pids[1])
         self.assertTrue(any(wanted in each for each in sentences), (sentences, run.stderr))
         self.assertEqual(run.returncode, 3, run.stderr)
         self.assertNotIn("another network namespace", run.stderr)

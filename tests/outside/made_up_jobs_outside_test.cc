@@ -145,7 +145,7 @@ Said Ask(const Scenario& scenario, std::size_t here) {
   Sources sources;
   sources.processes = [&](const std::vector<int32_t>*) { return processes; };
   sources.gpus = [&](int64_t) { return gpus; };
-  sources.ask_ras = [&](const Address&, const Network*) {
+  sources.ask_ras = [&](const RasListener&) {
     return RasReport{RasOf(has_waited ? after : before), "", true};
   };
   sources.wait = [&](std::chrono::milliseconds) {

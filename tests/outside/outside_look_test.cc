@@ -28,6 +28,7 @@ struct Host {
   Options options;
   // Called for each question, by number from 0.
   std::function<RasReport(int)> answer;
+  OpenNetwork open_network;
   std::atomic<int> asked{0};
   std::atomic<int64_t> now_ns{int64_t{1760000000} * 1000000000};
   std::atomic<bool> has_waited{false};
@@ -60,9 +61,10 @@ struct Host {
       return HostProcesses{processes, unloaded, 0};
     };
     sources.gpus = [this](int64_t) { return gpus; };
-    sources.ask_ras = [this](const Address& address, const Network*) {
+    sources.open_network = open_network;
+    sources.ask_ras = [this](const RasListener& listener) {
       const std::lock_guard<std::mutex> lock(mutex);
-      addresses_asked.insert(address.name());
+      addresses_asked.insert(listener.address.name());
       return answer(asked++);
     };
     sources.wait = [this](std::chrono::milliseconds time) {
@@ -614,6 +616,26 @@ TEST(OutsideLook, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
   host.options.asks_ras = false;
   host.Look();
   EXPECT_TRUE(host.addresses_asked.empty());
+}
+
+// Beyond the limit it is said.
+TEST(OutsideLook, MoreAddressesOrNamespacesThanAreAsked) {
+  Host host(20);
+  for (int i = 0; i < 20; ++i) {
+    host.processes[i].ras_address = absl::StrCat("127.0.0.1:", 29000 + i);
+  }
+  const std::string said =
+      "RAS of 4 processes isn't asked: at most 16 addresses and network namespaces are. "
+      "Next: kubectl exec POD -- pulse diagnose.";
+  EXPECT_EQ(host.Look().notes, std::vector<std::string>{said});
+  EXPECT_EQ(host.addresses_asked.size(), 16U);
+  for (int i = 0; i < 20; ++i) host.processes[i].network = 1 + i;
+  host.open_network = [](const HostProcess&, std::string* error) {
+    *error = "it has ended";
+    return nullptr;
+  };
+  const std::vector<std::string> notes = host.Look().notes;
+  EXPECT_EQ(std::count(notes.begin(), notes.end(), said), 1);
 }
 
 TEST(OutsideLook, ManyRanks) {

@@ -44,7 +44,7 @@ class OutsideWatchTest : public ::testing::Test {
       return HostProcesses{processes, {}, 0};
     };
     sources.gpus = [this](int64_t) { return gpus; };
-    sources.ask_ras = [this](const Address&, const Network*) {
+    sources.ask_ras = [this](const RasListener&) {
       ++asked;
       return RasReport{RasText({world}), "", true};
     };

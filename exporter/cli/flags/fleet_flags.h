@@ -29,6 +29,7 @@ struct FleetFlags {
   std::string prometheus, targets, http_sd, dns;
   std::string job_id, comm, ras;
   bool https = false;
+  bool enter_namespaces = false;
   TlsClientConfig tls;
   std::string credentials_file, bearer_file;
   std::string prometheus_credentials_file, prometheus_bearer_file, prometheus_header;

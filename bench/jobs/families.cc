@@ -200,15 +200,20 @@ void UnequalBroadcast(Scenario* s, Generator* random) {
 
 // --- Waits outside NCCL
 
+// The culprit is of the earlier stage: in a later one, its GPU first waits in Recv for the rank that
+// halts, so it does not get to the kernel.
 void SecondHand(Scenario* s, Generator* random) {
   Draw(s, random);
   const int step = static_cast<int>(Between(random, 3, 8));
+  int other = AnotherRank(*s, s->options.rank, random);
+  const int ranks_of_stage = s->layout.ranks() / s->layout.pipeline;
+  if (other / ranks_of_stage < s->options.rank / ranks_of_stage) std::swap(other, s->options.rank);
+  s->culprits = {s->options.rank};
   AddAtStep(s, Kind::kSticks, s->options.rank, step);
-  AddAtStep(s, Kind::kHalts, AnotherRank(*s, s->options.rank, random), step);
+  AddAtStep(s, Kind::kHalts, other, step);
 }
 
-// The culprit is of the first stage of a pipeline: in others, its GPU first waits in Recv for a rank
-// that halts, so it does not get to the kernel.
+// The culprit is of the first stage, for the same reason.
 void ForeignKernelOnOne(Scenario* s, Generator* random) {
   Draw(s, random);
   s->options.rank %= s->layout.ranks() / s->layout.pipeline;

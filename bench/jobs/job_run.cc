@@ -144,7 +144,8 @@ class Run {
       rank->deeds.erase(rank->deeds.begin() + static_cast<std::ptrdiff_t>(i));
       rank->is_halted |= deed.kind == Deed::Kind::kHalts;
       rank->is_gpu_to_stick |= deed.kind == Deed::Kind::kSticks;
-      rank->host_ns += deed.for_ns;
+      // A host that waits for its GPU is stopped meanwhile, too.
+      rank->host_ns = std::max(rank->host_ns, deed.at_ns + deed.for_ns);
     }
   }
 
@@ -361,7 +362,9 @@ class Run {
       made_ns_ = std::max(made_ns_, rank.host_ns);
     }
     const bool is_of_node = layout_.NodeOf(number) == layout_.NodeOf(options_.rank);
-    if (Is(Fault::kNodePauses) && is_of_node && step == options_.change_step) {
+    // A node that is paused when asked is no healthy one.
+    const bool is_over = rank.host_ns + options_.pause_ns < options_.asked_ns;
+    if (Is(Fault::kNodePauses) && is_of_node && step == options_.change_step && is_over) {
       rank.host_ns += options_.pause_ns;
     }
     if (Is(Fault::kLongBefore)) {

@@ -418,12 +418,12 @@ Outcome Compare(const std::set<int>& named, const std::set<int>& culprits, bool 
   return is_part ? Outcome::kRight : Outcome::kWrong;
 }
 
-// Returns nothing if all ranks are of one stage.
-std::set<int> FirstStage(const JobLayout& layout) {
+// Returns the ranks of a rank's pipeline stage; nothing if all ranks are of one stage.
+std::set<int> StageOf(const JobLayout& layout, int rank) {
   std::set<int> ranks;
-  for (int rank = 0; layout.pipeline > 1 && rank < layout.tensor * layout.data; ++rank) {
-    ranks.insert(rank);
-  }
+  const int of_stage = layout.tensor * layout.data;
+  const int first = rank / of_stage * of_stage;
+  for (int each = first; layout.pipeline > 1 && each < first + of_stage; ++each) ranks.insert(each);
   return ranks;
 }
 
@@ -489,6 +489,12 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Hea
   if (scenario.options.fault == Fault::kQueued || scenario.options.fault == Fault::kMoves) {
     return AreAllUsual(verdict) ? Outcome::kRight : Outcome::kWrong;
   }
+  if (scenario.options.fault == Fault::kStageGrows) {
+    // It looks like a slow node, and the text says so.
+    const std::set<int> stage = StageOf(scenario.layout, scenario.options.rank);
+    return std::includes(stage.begin(), stage.end(), named.begin(), named.end()) ? Outcome::kRight
+                                                                                 : Outcome::kWrong;
+  }
   if (IsHealthy(scenario)) return named.empty() && !is_place ? Outcome::kRight : Outcome::kWrong;
   if (scenario.options.fault == Fault::kNetworkStuck ||
       scenario.options.fault == Fault::kDeadLink) {
@@ -497,7 +503,7 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Hea
   }
   if (scenario.options.fault == Fault::kForeign) {
     // In a pipeline the later stages wait for the first.
-    const std::set<int> first = FirstStage(scenario.layout);
+    const std::set<int> first = StageOf(scenario.layout, 0);
     if (!std::includes(first.begin(), first.end(), named.begin(), named.end())) {
       return Outcome::kWrong;
     }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
 #include "exporter/base/communicator_id.h"
+#include "exporter/diagnosis/facts/member.h"
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/words.h"
@@ -186,7 +187,6 @@ std::string SentenceFromOutside(const JobLook& look) {
 // " First without finalizing: global rank 1 on node-1 (GPU 1, pid 7), 400 ms before the others. Next:
 // its log ..." where ends on one host tell it. A launcher ends the others of a node within a second.
 std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
-  constexpr int64_t kLeastNs = 50000000;  // a server notes an end within milliseconds
   // A launcher starts the job again after an end: earlier ends are of an attempt before.
   int64_t started_ns = 0;
   for (const ProcessSnapshot& process : ended) {
@@ -208,7 +208,7 @@ std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
   if (lost.empty() || !is_one_host) return "";
   const int64_t before_ns =
       lost.size() == 1 ? 0 : lost[1]->end_realtime_ns - lost[0]->end_realtime_ns;
-  if (lost.size() != 1 && before_ns < kLeastNs) return "";
+  if (lost.size() != 1 && before_ns < kSameHostNs) return "";
   const CommunicatorSnapshot& comm = lost[0]->communicators.front();
   const std::string& host = lost[0]->hostname;
   return absl::StrCat(

@@ -24,7 +24,7 @@ bool WaitedUntilAbort(const RankView& rank) {
   return communicator.finalized && communicator.last_launch_realtime_ns != 0 &&
          (SeenInFlightSince(communicator) != 0 ||
           ElapsedNs(communicator.last_completion_realtime_ns,
-                    communicator.last_launch_realtime_ns) >= kCauseSlackNs);
+                    communicator.last_launch_realtime_ns) >= kWaitedNs);
 }
 
 // Calls made after the oldest one in flight, by the ring of last calls.
@@ -113,6 +113,11 @@ std::string OpOf(const Member& member, uint64_t number) {
 bool IsAtFront(const Member& member) {
   return member.in_flight == 1 || member.rank->communicator->is_at_oldest ||
          member.rank->process->is_of_dump;
+}
+
+bool HadWaited(const Member& member, int64_t event_ns) {
+  return member.is_in_flight() && member.since_ns != 0 &&
+         ElapsedNs(event_ns, member.since_ns) >= kWaitedNs;
 }
 
 std::optional<LastEvent> LastEventOf(const RankView& rank) {

@@ -44,10 +44,14 @@ struct Member {
   bool is_in_flight() const { return doing == Doing::kInside || doing == Doing::kNotBegun; }
 };
 
-// A call in flight for this long before the end of a process, or before an abort, was waiting. An
-// event up to this long after the begin of a wait can be its cause, because counters and clocks
+// An event up to this long after the begin of a wait can be its cause, because counters and clocks
 // lag.
 inline constexpr int64_t kCauseSlackNs = 5000000000;
+// A call in flight for this long before the end of a process, or before an abort, was waiting.
+// Shorter waits are usual in a step.
+inline constexpr int64_t kWaitedNs = 2000000000;
+// An endpoint notes an end within milliseconds, so the order of ends on one host is known.
+inline constexpr int64_t kSameHostNs = 50000000;
 
 // `counts_launches`: each launch is one whole exchange (exchange.h), so launches are compared like
 // collectives.
@@ -67,6 +71,8 @@ struct LastEvent {
   int64_t at_ns = 0;
 };
 std::optional<LastEvent> LastEventOf(const RankView& rank);
+// True if the rank had been waiting for kWaitedNs when this happened.
+bool HadWaited(const Member& member, int64_t event_ns);
 
 }  // namespace nccl_pulse
 

@@ -33,15 +33,16 @@ Ranks NamedByCounts(const CommunicatorFacts& facts) {
 }
 
 void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t call,
-                  const std::optional<LastEvent>& cause) {
+                  int64_t began_ns) {
   ViewWaits& waits = graph.waits(i);
   const Member& each = waits.members[at];
   const RankView& rank = *each.rank;
   if (rank.state == RankView::State::kFinalized && !graph.WaitedAnywhere(rank)) {
     return graph.Point(call, graph.Left(i, rank), Sure::kMust);
   }
+  const std::optional<LastEvent> cause = CauseOf(rank, began_ns);
   if (cause && rank.state != RankView::State::kFinalized)
-    return graph.Point(call, graph.Event(rank, *cause), Sure::kMust);
+    return graph.Point(call, graph.Event(rank, *cause, began_ns), Sure::kMust);
   const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported;
   if (is_unseen && !IsExiting(rank) && !Contains(NamedByCounts(waits.facts), &rank)) {
     return graph.Point(call, graph.Unknown(i), Sure::kMust);
@@ -67,7 +68,7 @@ void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began
   for (const Member& each : graph.waits(i).members) {
     const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
     if (cause && cause->kind == LastEvent::Kind::kStopped && each.is_live()) {
-      graph.Point(call, graph.Event(*each.rank, *cause), Sure::kMust);
+      graph.Point(call, graph.Event(*each.rank, *cause, began_ns), Sure::kMust);
     }
   }
 }
@@ -135,10 +136,10 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
     const Member& each = waits.members[at];
     const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
     if (each.called < number) {
-      PointToOwing(graph, i, at, call, cause);
+      PointToOwing(graph, i, at, call, began_ns);
     } else if (cause && each.rank->state != RankView::State::kFinalized &&
                IsHeldUpByEvent(*cause, each, most_launches)) {
-      graph.Point(call, graph.Event(*each.rank, *cause), Sure::kMust);
+      graph.Point(call, graph.Event(*each.rank, *cause, began_ns), Sure::kMust);
     } else if (each.doing == Doing::kNotBegun) {
       const bool are_compared = each.is_front_exact || !facts.view->has_point_to_point;
       if (FrontOf(each) <= number && is_any_begun && are_compared) {

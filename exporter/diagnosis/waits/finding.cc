@@ -10,8 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Events of one host are seen this exactly, those of several hosts by different clocks.
-constexpr int64_t kSameHostNs = 100000000;
+// Events of several hosts are seen by different clocks.
 constexpr int64_t kOtherHostNs = 1000000000;
 // Drivers' errors are noticed within a second, on clocks that differ.
 constexpr int64_t kSameErrorNs = 3000000000;
@@ -220,6 +219,12 @@ class Decision {
       const bool is_same = At(id).stand == first->stand && !is_victim &&
                            ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id));
       (is_same ? named.actors : named.followed).push_back(id);
+    }
+    for (const uint32_t id : named.actors) {
+      for (const uint32_t from : before_[id]) {
+        const bool is_known = std::find(events.begin(), events.end(), from) != events.end();
+        if (IsEvent(At(from).stand) && !is_known) named.followed.push_back(from);
+      }
     }
     std::vector<Finding> findings;
     std::vector<std::size_t> before = ViewsBefore(named.actors);

@@ -107,8 +107,9 @@ uint32_t GraphBuilder::AddGpu(std::size_t view, const Member& each) {
   return Add(std::move(gpu));
 }
 
-uint32_t GraphBuilder::Event(const RankView& rank, const LastEvent& event) {
+uint32_t GraphBuilder::Event(const RankView& rank, const LastEvent& event, int64_t wait_began_ns) {
   HostPlace& place = PlaceOf(rank);
+  place.awaited_ns = std::min(place.awaited_ns, wait_began_ns);
   if (place.event == kNoActor) {
     const Stand stand = event.kind == LastEvent::Kind::kFailed ? Stand::kFailed
                         : event.kind == LastEvent::Kind::kGone ? Stand::kGone

@@ -39,7 +39,8 @@ struct HostPlace {
   std::vector<MemberPlace> busy, unseen;
   // The oldest launch of a member that has completed work recently.
   int64_t first_moving_ns = INT64_MAX;
-  int64_t last_live_ns = 0;  // last launch, or creation, of a live member
+  int64_t last_live_ns = 0;        // last launch, or creation, of a live member
+  int64_t awaited_ns = INT64_MAX;  // begin of the first wait for its event
 };
 
 class GraphBuilder {
@@ -86,7 +87,8 @@ class GraphBuilder {
   uint32_t Add(Actor actor) { return waits_.graph.Add(std::move(actor)); }
   void Point(uint32_t from, uint32_t to, Sure sure) { waits_.graph.Point(from, to, sure); }
   uint32_t Host(const RankView& rank) { return PlaceOf(rank).host; }
-  uint32_t Event(const RankView& rank, const LastEvent& event);
+  // `wait_began_ns`: begin of a wait for this rank.
+  uint32_t Event(const RankView& rank, const LastEvent& event, int64_t wait_began_ns);
   uint32_t Left(std::size_t view, const RankView& rank);
   uint32_t Call(std::size_t view, uint64_t number);
   uint32_t Unknown(std::size_t view) {

@@ -62,6 +62,16 @@ OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
         behind_kernels_[jobs_.OfView(at.view)].insert(rank.process);
       }
     }
+    for (const MemberPlace& at : place.members) {
+      const Member& each = graph.member(at);
+      if (each.rank->state != RankView::State::kGone) continue;
+      const Ranks& owing = graph.waits(at.view).facts.ended_owing;
+      if (!each.is_in_flight() && !Contains(owing, each.rank)) continue;
+      const RankView*& first = first_ended_[{jobs_.OfView(at.view), rank.process->hostname}];
+      if (first == nullptr || LastEventOf(*each.rank)->at_ns < LastEventOf(*first)->at_ns) {
+        first = each.rank;
+      }
+    }
   }
 }
 
@@ -158,14 +168,28 @@ void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued) {
   }
 }
 
+void OwnWork::AddFirstEnded(const HostPlace& place) {
+  const RankView& rank = *graph_.actor(place.event).rank;
+  const auto found = first_ended_.find({jobs_.OfProcess(rank.process), rank.process->hostname});
+  if (graph_.actor(place.event).stand != Stand::kGone || found == first_ended_.end()) return;
+  const LastEvent first = *LastEventOf(*found->second);
+  const int64_t later_ns = ElapsedNs(graph_.actor(place.event).since_ns, first.at_ns);
+  if (later_ns <= kSameHostNs || later_ns > kCauseSlackNs) return;
+  if (ElapsedNs(first.at_ns, place.awaited_ns) > kWaitedNs) return;  // it owed a call before that
+  const HostPlace& of_first = graph_.PlaceOf(*found->second);
+  const bool is_new = of_first.event == kNoActor;
+  graph_.Point(place.event, graph_.Event(*found->second, first, place.awaited_ns), Sure::kMay);
+  if (is_new) AddBeforeEvent(of_first);
+}
+
 void OwnWork::AddBeforeEvent(const HostPlace& place) {
-  constexpr int64_t kWaitedNs = 2000000000;  // shorter waits are usual in a step
   if (place.event == kNoActor || graph_.actor(place.event).stand == Stand::kFailed) return;
+  AddFirstEnded(place);
   for (const MemberPlace& at : place.busy) {
     const Member& each = graph_.member(at);
     const uint32_t gpu = graph_.waits(at.view).gpus[at.at];
-    if (each.since_ns == 0 || gpu == kNoActor || graph_.actor(gpu).arrows.empty()) continue;
-    if (ElapsedNs(graph_.actor(place.event).since_ns, each.since_ns) < kWaitedNs) continue;
+    const bool is_victim = HadWaited(each, graph_.actor(place.event).since_ns);
+    if (!is_victim || gpu == kNoActor || graph_.actor(gpu).arrows.empty()) continue;
     graph_.Point(place.event, gpu, Sure::kMay);
   }
 }

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/waits/graph_builder.h"
@@ -27,12 +29,14 @@ class OwnWork {
 
   // Adds arrows from the GPU of member `at`, which has not begun.
   void AddBehind(std::size_t i, std::size_t at);
-  // Adds arrows from an event to what the process had waited in until then: it may be a victim.
+  // Adds arrows from an event to what the process had waited in until then, and from an end to the
+  // first end on its host: it may be a victim of a watchdog, or of the node's launcher.
   void AddBeforeEvent(const HostPlace& place);
   // Adds arrows from a host. Call when all calls in which others wait for it are known.
   void AddOfHost(const HostPlace& place);
 
  private:
+  void AddFirstEnded(const HostPlace& place);
   bool MayBePostedAhead(const MemberPlace& at);
   bool IsBehindNccl(const Member& each);
   void AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued);
@@ -52,6 +56,8 @@ class OwnWork {
   std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
+  // By job and host: the process that ended first of all that waited or owed a call.
+  std::map<std::pair<std::size_t, std::string>, const RankView*> first_ended_;
   std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>
       have_gone_on_;
 };

@@ -128,11 +128,25 @@ class StallMaker {
       if (!SayBesides()) continue;
       (*stalls)[view] = Finish();
     }
+    for (std::size_t i = 0; i < job.findings.size(); ++i) {
+      NumberIfNone(job.findings[i].views, first + static_cast<int>(i), stalls);
+    }
     FindUsual(job, stalls);
   }
 
  private:
   const Actor& At(uint32_t id) const { return waits_.graph.actors[id]; }
+
+  // If no communicator of a finding has its roots among its ranks, the ranks that it waits for are named.
+  static void NumberIfNone(const std::vector<std::size_t>& views, int number,
+                           std::vector<std::optional<Stall>>* stalls) {
+    for (const std::size_t view : views) {
+      if ((*stalls)[view] && (*stalls)[view]->finding >= 0) return;
+    }
+    for (const std::size_t view : views) {
+      if ((*stalls)[view]) (*stalls)[view]->finding = number;
+    }
+  }
 
   // In one of its communicators ranks have waited for longer than the threshold.
   bool HasStart(const Finding& finding) const {
@@ -396,6 +410,7 @@ class StallMaker {
     stall_.verdict = HangVerdict::kNoProgress;
     stall_.suspects = NotCompleted();
     const bool are_inside =
+        !facts.live.empty() &&
         std::all_of(facts.live.begin(), facts.live.end(), [](const RankView* rank) {
           return rank->activity.reason == UnknownReason::kLaunchNotReported;
         });
@@ -499,10 +514,13 @@ class StallMaker {
   Stall Finish() {
     // Whoever is named is not of this communicator, and its ranks wait for one that waits for it.
     if (stall_.suspects.empty() && stall_.unseen.empty() && NeedsSuspects(stall_.verdict)) {
-      for (const uint32_t id : targets_) Suspect(id);
-      stall_.verdict =
-          stall_.suspects.empty() ? HangVerdict::kUnknown : HangVerdict::kBlockedElsewhere;
+      stall_.verdict = HangVerdict::kBlockedElsewhere;
       stall_.situation = Situation::kPlain;
+      for (const uint32_t id : targets_) {
+        Suspect(id);
+        if (followed_.count(id) != 0) Set(At(id).stand);
+      }
+      if (stall_.suspects.empty()) stall_.verdict = HangVerdict::kUnknown;
       stall_.finding = -1;
     }
     SortUnique(&stall_.suspects);

@@ -72,6 +72,39 @@ TEST(CauseBeforeEffect, OfSeveralDeathsTheFirstIsNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"0"}}));
 }
 
+// Nobody that lives waits for the rank that died first.
+TEST(CauseBeforeEffect, OfDeathsOnOneHostTheFirstIsNamedEvenIfNobodyWaitsForIt) {
+  for (const bool is_of_other : {true, false}) {
+    SimulatedJob job = TwoHosts();
+    job.AddCommunicator(kOther, {0, 1});
+    const std::vector<int> members = is_of_other ? std::vector{0, 1, 5} : std::vector{1, 5};
+    const auto last = static_cast<int>(members.size()) - 1;
+    job.AddCommunicator(kOther + 1, members);
+    job.Launch(kOther, 0, "AllReduce");
+    job.Launch(kOther + 1, last, "Recv");
+    job.Of(kOther + 1, last).peers = {{}, {static_cast<uint64_t>(last) - 1}, true};
+    job.Advance(100 * kMs);
+    End(&job, 0);
+    job.Advance(400 * kMs);
+    End(&job, 1);
+    job.Advance(kHangAfter);
+    EXPECT_THAT(NamedNow(job),
+                ElementsAre(Named{HangVerdict::kProcessGone, {is_of_other ? "0" : "1"}}));
+  }
+}
+
+// The launcher ended the culprit, too.
+TEST(CauseBeforeEffect, ARankThatOthersHadWaitedForIsNotTakenForAVictimOfTheLauncher) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(4 * kSecond);
+  End(&job, 0);  // by a watchdog
+  job.Advance(400 * kMs);
+  for (const int rank : {1, 2, 3}) End(&job, rank);
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"1"}}));
+}
+
 // Killed so soon that its death could be why the others wait. But it waited itself before.
 TEST(CauseBeforeEffect, AVictimThatHadWaitedIsNotNamed) {
   for (const bool has_called : {true, false}) {
@@ -110,7 +143,7 @@ TEST(CauseBeforeEffect, AVictimOfAShortWatchdogKeepsItsWait) {
 TEST(CauseBeforeEffect, AnAbortedVictimKeepsItsWait) {
   SimulatedJob job = TwoHosts();
   LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
-  job.Advance(6 * kSecond);
+  job.Advance(3 * kSecond);
   job.Complete(kComm, 0);
   job.Of(kComm, 0).finalized = true;
   job.Advance(kHangAfter);

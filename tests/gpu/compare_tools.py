@@ -17,6 +17,7 @@ Needs PyTorch and two GPUs; half a minute for each case and job. Nothing else of
 """
 
 import argparse
+import ctypes
 import json
 import os
 import random
@@ -38,7 +39,8 @@ RAS_EVERY_S = 12  # between two answers of RAS
 # Faults by name, and whether a rank is at fault.
 FAULTS = ("host stops", "host stops, short graphs", "host stops, graph of 64", "host stops, Send/Recv pipeline",
           "host stops, all_to_all", "SIGSTOP", "SIGKILL", "SIGKILL, the launcher ends the others", "wrong order", "wrong size", "wrong root", "endless kernel",
-          "Broadcast not joined", "communicator not joined", "straggler: host 5 % late", "straggler: GPU 5 % late")
+          "Broadcast not joined", "communicator not joined", "exit handler", "GPU error", "straggler: host 5 % late",
+          "straggler: GPU 5 % late")
 HEALTHY = ("healthy: checkpoint of 60 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
 TOOLS = ("NCCL Pulse", "NCCL Pulse, no plugin", "ncclras text", "RAS counts (Ray's rule)", "Flight Recorder + fr_trace",
          "Flight Recorder + NCCL Pulse")
@@ -52,6 +54,9 @@ class Rank:
         import torch.distributed as dist  # pylint: disable=import-outside-toplevel
         self.torch, self.dist, self.case, self.rank, self.gpus, self.out = torch, dist, case, rank, gpus, out
         self.at_fault = rank == CULPRIT
+        if case == "exit handler" and self.at_fault:  # registered before the plugin's handler, so it runs after it
+            libc = ctypes.CDLL(None)
+            getattr(libc, "__cxa_atexit")(ctypes.cast(libc.pause, ctypes.c_void_p), None, None)
         torch.cuda.set_device(rank)
         self.device = torch.device("cuda", rank)
         dist.init_process_group("nccl", rank=rank, world_size=gpus, init_method="file://" + os.path.join(out, "store"),
@@ -151,6 +156,14 @@ class Rank:
             self.is_late = self.at_fault
         elif case == "endless kernel" and self.at_fault:
             self.torch.cuda._sleep(1 << 42)
+        elif case == "exit handler" and self.at_fault:
+            ctypes.CDLL(None).exit(0)
+        elif case == "GPU error" and self.at_fault:
+            data[self.torch.tensor([1 << 21], device=self.device)].clone()  # a kernel's assertion fails
+            try:
+                self.torch.cuda.synchronize()
+            except RuntimeError as error:
+                print(error, flush=True)
         elif case == "wrong order" and self.at_fault:
             dist.all_gather_into_tensor(self.torch.empty(self.gpus << 20, device=self.device), data)
         elif case == "wrong size" and self.at_fault:

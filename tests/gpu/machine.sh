@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What run_all.sh, prove.sh, inject.sh and full_node.sh, which read this file, do alike on a GPU machine.
+# Functions of prove.sh, inject.sh and full_node.sh on a GPU machine.
 #
 # Sets HERE, BINARIES, OUTPUT, WORK, REPORT, LIBRARIES and GPUS, and counts FAILURES beside the lines of TABLE.
 

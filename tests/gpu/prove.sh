@@ -16,7 +16,8 @@
 # Exit status: 0 when all parts were right.
 #
 #   PULSE_PARTS      some of: accuracy straggler coverage hang capture replays graph-accuracy check
-#                    ddp accuracy-network; else all of them, in this order
+#                    ddp accuracy-network; else all of them, in this order. Only if named:
+#                    check-network check-kernel check-network-kernel check-off ddp-exit ddp-kernel
 #   PULSE_COMPARE    what accuracy-network compares, stream,kernel; network,kernel where there is
 #                    network timing
 #   PULSE_LIBRARIES  folders of libnccl and libcudart with colons between, else python3's packages
@@ -32,7 +33,10 @@ look_around 2 "${3:-}" libnccl-profiler-pulse.so proof_program nccl_program
 
 readonly BUDGET_S="${PULSE_BUDGET_S:-280}"
 
-wanted() { [[ -z "${PULSE_PARTS:-}" || " ${PULSE_PARTS} " == *" $1 "* ]]; }
+PARTS=" ${PULSE_PARTS:-accuracy straggler coverage hang capture replays graph-accuracy check ddp accuracy-network} "
+readonly PARTS
+
+wanted() { [[ "${PARTS}" == *" $1 "* ]]; }
 
 # part NAME LIMIT_S SCRIPT PROGRAM ARGUMENTS...
 part() {
@@ -86,13 +90,21 @@ part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
 if has_torch; then
   part replays 90 stamps_torch.py ""
   part graph-accuracy 150 graph_accuracy.py ""
-elif wanted replays || wanted graph-accuracy || wanted ddp; then
+elif [[ "${PARTS}" == *' replays '* || "${PARTS}" == *' graph-accuracy '* || "${PARTS}" == *' ddp'* ]]; then
   echo 'no PyTorch here: replays, graph-accuracy and ddp are left out' | tee -a "${REPORT}"
   FAILURES=$((FAILURES + 1))
 fi
-part check 60 check.py "${WORK}/nccl_program" "${RANKS}" --mode=nvlink --settle=8
+check() { part "$1" 80 check.py "$2" --settle=8 "${@:3}"; }
+readonly PROGRAM="${WORK}/nccl_program"
+check check "${PROGRAM}" "${RANKS}" --mode=nvlink
+check check-network "${PROGRAM}" --ranks=2 --mode=network
+check check-kernel "${PROGRAM}" --ranks=2 --mode=nvlink --timing=kernel
+check check-network-kernel "${PROGRAM}" --ranks=2 --mode=network --timing=kernel
+check check-off "${PROGRAM}" --ranks=2 --mode=nvlink --timing=off --phases=collectives,split,exit
 if has_torch; then
-  part ddp 60 check.py "${HERE}/ddp.py" "${RANKS}" --mode=nvlink --settle=8
+  check ddp "${HERE}/ddp.py" "${RANKS}" --mode=nvlink
+  check ddp-exit "${HERE}/ddp.py" --ranks=2 --mode=network --phases=explicit,ddp,fsdp,exit
+  check ddp-kernel "${HERE}/ddp.py" --ranks=2 --mode=nvlink --timing=kernel
 fi
 part accuracy-network 60 prove.py "${PROOF}" accuracy "${RANKS}" --mode=network \
   --compare="${PULSE_COMPARE:-stream,kernel}" --sizes=64,4096,32768,262144,2097152,16777216 \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""inject.sh, prove.sh and run_all.sh with several NCCLs, and one table of what was right with each.
+"""inject.sh and prove.sh with several NCCLs, and one table of what was right with each.
 
     tests/gpu/run_versions.py [--parts=inject,prove] [--gpus=N] [--budget=SECONDS] BINARIES OUT LIBRARY...
 
@@ -9,7 +9,7 @@ OUT        a folder, which gets table.txt, report.txt (what all of them printed)
            after every script, so that a run that is cut short leaves what it had
 LIBRARY    "own": the NCCL of PULSE_LIBRARIES, else of python3's packages. Else a folder with a libnccl.so.2, or
            such a file; .xz is unpacked. The CUDA runtime and all else is taken as with "own".
---parts    some of inject, prove and all (run_all.sh), in this order for each library
+--parts    inject, prove or both, in this order for each library
 --budget   for all of it, 570 s; a script gets what is left, and says what it had no time for
 
 What the scripts take from the environment they take here, too: PULSE_PARTS, INJECT_PARTS, INJECT_CASES,
@@ -34,9 +34,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import nccl_versions  # noqa: E402  (beside this file)
 
-SCRIPTS = {"inject": "inject.sh", "prove": "prove.sh", "all": "run_all.sh"}
-BUDGETS = {"inject": "INJECT_BUDGET_S", "prove": "PULSE_BUDGET_S", "all": "PULSE_BUDGET_S"}
-MOST_S = {"inject": 290, "prove": 280, "all": 390}
+SCRIPTS = {"inject": "inject.sh", "prove": "prove.sh"}
+BUDGETS = {"inject": "INJECT_BUDGET_S", "prove": "PULSE_BUDGET_S"}
+MOST_S = {"inject": 290, "prove": 280}
 ENDING_S = 15  # of a script that its budget is over for
 LEAST_S = 40
 
@@ -127,7 +127,7 @@ _ROW = re.compile(r"^(\S+) +(?:(\d+) s +)?(.*)$")
 
 
 def cells_of_table(report):
-    """As cells_of_inject, of the table at the end of prove.sh's and run_all.sh's report."""
+    """As cells_of_inject, of the table at the end of prove.sh's report."""
     _, found, table = report.rpartition("\n==== summary")
     cells = {}
     for line in table.splitlines()[1:] if found else ():

@@ -3,7 +3,7 @@
 
     work_counters.py --library libnccl-profiler-pulse.so [--cases layers,one,...] [--seconds 4] [--gpus 2]
 
-Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON for each case and rank.
+Ranks with PyTorch, a process for each of --gpus; a line of JSON for each case and rank.
 
     case      what the job does                                           what must be said
     layers    32 graphs of two all_reduces (64 KiB, 1 MiB, 16 MiB)        proven; operations = those that were replayed
@@ -16,16 +16,13 @@ Ranks with PyTorch, a process for each of --gpus (lives: two); a line of JSON fo
               sharded parameters, of stages (Send and Recv) and of all    Recv is refuted, and nothing hangs
     stopped   layers; then the host of rank 1 does nothing                rank_not_begun, rank 1
     held      layers; then rank 1's GPU runs another kernel               rank 1, or no_progress and nobody
-    quiet     layers; then nothing is replayed for --quiet seconds        nothing
     computes  layers; then rank 1's GPU computes, and rank 0 waits        nothing
-    first     rank 1 does not make the job's first call                   rank_not_called, rank 1
     blocking  CUDA_LAUNCH_BLOCKING=1; then rank 1 makes no more calls     rank 1
     burst     eager all_reduces; then batch_isend_irecv, for which rank   a hang; rank 1 or nobody
               1's GPU is busy
     paused    stopped; rank 0's process is paused for 3 s in the hang     rank 1, before and after
     lives     communicators split, used, finalized or aborted, in one     no error; memory after 10, 50, 100 ...
               process with both GPUs, which forks now and then
-    apart     the same in a process for each GPU                          the same
     reset     communicators in one process, whose GPUs are reset as       no error, and proven each time
               soon as these have ended
     left      the same under communicators that have not ended            no error
@@ -45,11 +42,11 @@ import time
 import endpoint
 
 PORT = 9481
-LIVES = ("lives", "apart", "reset", "left")
-JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "groups", "stopped", "held", "quiet", "computes", "first",
-        "blocking", "burst", "paused")
-EAGER = ("first", "blocking", "burst")
-STANDING = ("stopped", "held", "quiet", "computes", "paused", *EAGER)
+LIVES = ("lives", "reset", "left")
+JOBS = ("layers", "one", "beside", "sizes", "compiled", "grouped", "groups", "stopped", "held", "computes", "blocking",
+        "burst", "paused")
+EAGER = ("blocking", "burst")
+STANDING = ("stopped", "held", "computes", "paused", *EAGER)
 LAYERS = 32
 SIZES = (64 << 10, 1 << 20, 16 << 20)
 
@@ -188,11 +185,6 @@ def own_rank(comms, rank):
 def run_rank(options):
     rank, case = options.rank, options.case
     job = Rank(rank, options.exchange, case, options.gpus)
-    if case == "first":
-        print(json.dumps({"event": "stands", "rank": rank, "replayed": 0, "nccl": job.nccl}), flush=True)
-        if rank != 1:
-            job.dist.all_reduce(job.values[SIZES[0]])
-        time.sleep(3600)
     job.calibrate()
     if case in ("blocking", "burst"):
         small = job.values[SIZES[0]]
@@ -251,9 +243,6 @@ class Nccl:
 
     Comm = ctypes.c_void_p
 
-    class Id(ctypes.Structure):
-        _fields_ = [("bytes", ctypes.c_char * 128)]
-
     def __init__(self, path):
         self.library = ctypes.CDLL(path or "libnccl.so.2")
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
@@ -261,7 +250,6 @@ class Nccl:
         for name in ("ncclCommFinalize", "ncclCommDestroy", "ncclCommAbort"):
             getattr(self.library, name).argtypes = [pointer]
         self.library.ncclCommSplit.argtypes = [pointer, ctypes.c_int, ctypes.c_int, pointer, pointer]
-        self.library.ncclCommInitRank.argtypes = [pointer, ctypes.c_int, self.Id, ctypes.c_int]
         self.errors = []
 
     def __call__(self, name, *arguments):
@@ -275,22 +263,6 @@ class Nccl:
             self(*call)
         self("GroupEnd")
 
-    def world_of(self, rank, exchange):
-        """Rank 0 makes the id, the other one reads it."""
-        unique = self.Id()
-        if rank == 0:
-            self("GetUniqueId", ctypes.byref(unique))
-            with open(exchange + ".new", "wb") as file:
-                file.write(bytes(unique))
-            os.rename(exchange + ".new", exchange)
-        while not os.path.exists(exchange):
-            time.sleep(0.05)
-        with open(exchange, "rb") as file:
-            unique = self.Id.from_buffer_copy(file.read())
-        comm = self.Comm()
-        self("CommInitRank", ctypes.byref(comm), 2, unique, rank)
-        return comm
-
 
 def states_now():
     """Communicators by the state of their counters."""
@@ -302,12 +274,11 @@ def states_now():
 
 
 def run_lives(options):
-    """Communicators of both GPUs in this process, or of one in each of two."""
+    """Communicators of both GPUs in this process."""
     import torch
 
     nccl = Nccl(options.nccl)
-    is_apart = options.case == "apart"
-    gpus = [options.rank] if is_apart else [0, 1]
+    gpus = [0, 1]
     streams = {i: torch.cuda.Stream(i) for i in gpus}
     data = {i: torch.zeros(1 << 18, device=i) for i in gpus}
     torch.cuda.set_device(gpus[0])
@@ -327,18 +298,13 @@ def run_lives(options):
     # Children that share what their parent has are made faster.
     config = Config(ctypes.sizeof(Config), 0xcafebeef, 21800, undefined, undefined, undefined, undefined, None,
                     1 if options.share else undefined)
-    if is_apart:
-        world = {options.rank: nccl.world_of(options.rank, options.exchange)}
-    else:
-        both = (nccl.Comm * 2)()
-        nccl("CommInitAll", both, 2, None)
-        world = {i: both[i] for i in gpus}
+    world = (nccl.Comm * 2)()
+    nccl("CommInitAll", world, 2, None)
     lives = hung = forks = 0
     end = time.monotonic() + options.seconds
     marks = [10, 50, 100, 200, 500, 1000, 2000, 5000, 10000]
     states = {}
-    # Ranks that are apart have to live as often: as often as is asked for.
-    while lives < options.lives if is_apart else time.monotonic() < end:
+    while time.monotonic() < end:
         comms = {i: nccl.Comm() for i in gpus}
         nccl.for_all([("CommSplit", world[i], 0, i, ctypes.byref(comms[i]), ctypes.byref(config)) for i in gpus])
         for _ in range(4):
@@ -436,7 +402,7 @@ def start(options, case, rank, exchange, **settings):
         environment.pop(name, None) if value is None else environment.update({name: value})
     return subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--case=" + case,
                              "--exchange=" + exchange, "--seconds=%g" % options.seconds, "--nccl=" + options.nccl, "--cudart=" + options.cudart,
-                             "--lives=%d" % options.lives, "--gpus=%d" % options.gpus]
+                             "--gpus=%d" % options.gpus]
                             + (["--share"] if options.share else []) + (["--port"] if "NCCL_PROFILER_PLUGIN" in environment else []),
                             env=environment, stdout=subprocess.PIPE, text=True)
 
@@ -505,10 +471,9 @@ def watch(options, case, ranks):
             line = rank.stdout.readline()
         replayed.append(json.loads(line))
     begin, last, said = time.monotonic(), None, []
-    limit = options.quiet if case == "quiet" else options.limit
     is_named = case in ("stopped", "paused", *EAGER)
     paused = False
-    while time.monotonic() - begin < limit:
+    while time.monotonic() - begin < options.limit:
         now = hang_now(options.gpus)
         if last is None or now[:2] != last[:2]:
             said.append([round(time.monotonic() - begin, 1), *now])
@@ -525,7 +490,7 @@ def watch(options, case, ranks):
         right = last[0] != "nothing" and last[1] in ([], [1])
     elif is_named:
         right = last[1] == [1]
-    elif case in ("quiet", "computes"):
+    elif case == "computes":
         right = all(each[1] == "nothing" for each in said)
     else:
         right = last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")
@@ -563,12 +528,10 @@ def main():
     parser.add_argument("--cases", default=",".join((*JOBS, *LIVES)))
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--quiet", type=float, default=40)
     parser.add_argument("--limit", type=float, default=32, help="seconds until a rank has to be named")
     parser.add_argument("--counters", choices=("on", "off"), default="on")
     parser.add_argument("--nccl", default="", help="of the cases of lives: the library")
     parser.add_argument("--cudart", default="libcudart.so", help="of the case reset: the library")
-    parser.add_argument("--lives", type=int, default=200, help="of the case apart")
     parser.add_argument("--share", action="store_true", help="of the cases of lives: children share their parent's resources")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
@@ -576,16 +539,14 @@ def main():
     parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.rank is not None:
-        return {"lives": run_lives, "apart": run_lives, "reset": run_reset, "left": run_reset}.get(
+        return {"lives": run_lives, "reset": run_reset, "left": run_reset}.get(
             options.case, run_rank)(options)
     for case in options.cases.split(","):
         if case in LIVES:
             with tempfile.TemporaryDirectory() as folder:
-                ranks = [start(options, case, rank, os.path.join(folder, "id"))
-                         for rank in range(2 if case == "apart" else 1)]
-                for rank in ranks:
-                    print(rank.communicate()[0], end="", flush=True)
-                print(json.dumps({"case": case, "exit": [rank.returncode for rank in ranks]}), flush=True)
+                process = start(options, case, 0, os.path.join(folder, "id"))
+                print(process.communicate()[0], end="", flush=True)
+                print(json.dumps({"case": case, "exit": process.returncode}), flush=True)
         else:
             run_job(options, case)
     return 0

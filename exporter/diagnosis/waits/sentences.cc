@@ -168,8 +168,10 @@ class Sentences {
     const bool is_event = stall_.verdict == HangVerdict::kProcessGone ||
                           stall_.verdict == HangVerdict::kProcessStopped;
     if (!is_event || facts().is_mismatched) return "";
-    return FillIfAny(" {Who} {has|have} not called {calls} either.",
-                     Without(facts().owing, stall_.suspects), {{"calls", CallWords(facts().owed)}});
+    Ranks others = Without(facts().owing, stall_.suspects);
+    if (stall_.elsewhere) others = Without(others, stall_.also_blocked);  // Elsewhere() has these
+    return FillIfAny(" {Who} {has|have} not called {calls} either.", others,
+                     {{"calls", CallWords(facts().owed)}});
   }
 
   std::string Unseen() const {

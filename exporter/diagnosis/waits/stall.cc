@@ -321,15 +321,17 @@ class StallMaker {
       stall_.situation = Situation::kBeingMade;
       SayAbsent();
     }
+    const bool are_gpus = named.stand == Stand::kBehindOwn;
     for (const uint32_t id : targets_) {
       const Actor& target = At(id);
-      const bool is_rank = target.kind == ActorKind::kHost || target.kind == ActorKind::kGpu;
-      if (!is_rank || roots_.count(id) != 0) continue;
+      const bool is_like_root = target.kind == (are_gpus ? ActorKind::kGpu : ActorKind::kHost);
+      if (!is_like_root || roots_.count(id) != 0) continue;
       const RankView* rank = InView(*target.rank);
-      if (rank == nullptr) continue;
+      if (rank == nullptr || rank->state != RankView::State::kLive) continue;
       stall_.also_blocked.push_back(rank);
       if (!stall_.elsewhere) FindElsewhere(id);
     }
+    SortUnique(&stall_.also_blocked);
     const bool is_gone =
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),

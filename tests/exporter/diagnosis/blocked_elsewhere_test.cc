@@ -312,6 +312,18 @@ TEST_F(NotBegunBehindAnother, AnotherGpuHoldsNothingUp) {
   ExpectHangNow(job_, HangVerdict::kRankNotBegun, {1});
 }
 
+// Rank 0 of both has called nothing.
+TEST(NotBegunBehindTheSameRank, HasCalled) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(1, {0, 1});
+  job.Launch(1, 1, "AllGather");
+  job.Advance(kMs);
+  LaunchOn(&job, {1, 2, 3}, "AllReduce");
+  SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
+  EXPECT_THAT(ExpectHang(&job, HangVerdict::kRankNotCalled, {0}).text,
+              testing::Not(HasSubstr("either")));
+}
+
 // A replay may stand before it, and nobody knows.
 TEST_F(NotBegunBehindAnother, BehindAGraphIsUnknown) {
   job_.Of(kOther, 0).captured = true;

@@ -119,6 +119,11 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
   Weigh(*ranks.front()->communicator, seen, &matches);
   const double interval = Interval(now_realtime_ns, is_new, matches);
+  if (ElapsedNs(updated_realtime_ns_, now_realtime_ns) > kSecondNs) {  // the clock was set back
+    window_begin_ns_ = now_realtime_ns;
+    last_late_ns_ = 0;
+    for (auto& [rank, of] : ranks_) of.lost_in.clear();
+  }
   if (updated_realtime_ns_ == 0) {
     window_begin_ns_ = now_realtime_ns;
     for (const Match& match : matches) {
@@ -345,6 +350,7 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
                                ? std::max(static_cast<double>(kMinLateNs) / kSecond,
                                           kMinPartOfMean * window_.loss / window_.matched)
                                : 0;
+  for (Match& match : *matches) match.end_ns = std::min(match.end_ns, now_realtime_ns);
   std::sort(matches->begin(), matches->end(),
             [](const Match& a, const Match& b) { return a.end_ns < b.end_ns; });
   std::vector<int64_t> late_ends_ns;
@@ -362,11 +368,10 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
     window_.rounds += round;
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * match.calls * shrink * part;
-    const int64_t until_ns = std::min(match.end_ns, now_realtime_ns);
     for (const std::size_t last : match.last) {
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;
-      AddLost(match.calls > 1 ? match.from_ns : until_ns, until_ns, seconds, &of);
+      AddLost(match.calls > 1 ? match.from_ns : match.end_ns, match.end_ns, seconds, &of);
       of.late_rounds += round * part;
       if (!is_late) continue;
       of.late_calls += part;

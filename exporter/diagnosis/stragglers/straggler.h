@@ -227,6 +227,8 @@ class StragglerState {
                  std::vector<Match>* matches);
   // Adds a loss to the seconds of the window between two times.
   void AddLost(int64_t from_ns, int64_t until_ns, double seconds, OfRank* of) const;
+  // Returns the share of the window that the ranks lost to each other.
+  double LostShare() const;
   // Returns the seconds from the window's begin to the last update.
   double SecondsOfWindow() const;
   double WindowSeconds(double observed, double matched) const;

@@ -75,8 +75,9 @@ std::optional<LateRank> StragglerState::FindPerhaps(const CommunicatorView& view
 
 std::optional<Straggler> StragglerState::FindLate(const CommunicatorView& view,
                                                   bool is_perhaps) const {
+  if (view.spans_pipeline || LostShare() < kMinLoss) return std::nullopt;
   const std::vector<const RankView*> ranks = LiveRanks(view);
-  if (view.spans_pipeline || SecondsOfWindow() <= 0 || ranks.size() < 2) return std::nullopt;
+  if (ranks.size() < 2) return std::nullopt;
   const std::vector<Candidate> by_rank = Candidates(ranks, /*are_hosts=*/false);
   std::vector<Candidate> by_host;
   if (ranks.front()->is_of_many_hosts) by_host = Candidates(ranks, /*are_hosts=*/true);
@@ -131,20 +132,15 @@ std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& can
                                                bool is_perhaps, const CommunicatorView& view,
                                                const std::vector<const RankView*>& ranks) const {
   OfRank sum;
-  std::map<std::size_t, double> seconds_of;
-  std::set<std::string> hosts;
   for (std::size_t i = first; i < first + together; ++i) {
     const Candidate& each = candidates[i];
-    const bool is_host = !each.host.empty();
-    if (!is_perhaps && (IsInTimeAgain(each.sum) || (is_host && !AreAlike(each)))) {
+    if (!is_perhaps && (IsInTimeAgain(each.sum) || (!each.host.empty() && !AreAlike(each)))) {
       return std::nullopt;
     }
     sum.late_calls += each.sum.late_calls;
     sum.late_rounds += each.sum.late_rounds;
     sum.window_seconds += each.sum.window_seconds;
     sum.late_seconds += each.sum.late_seconds;
-    for (const std::size_t index : each.indices) seconds_of[index] = each.sum.window_seconds;
-    if (is_host) hosts.insert(each.host);
   }
   if (together > 1) {
     const double least = candidates[first + together - 1].sum.late_rounds;
@@ -153,6 +149,19 @@ std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& can
     if (least < kMinPartOfTurns * part || next > kMostOfNext * least) return std::nullopt;
   }
   Straggler straggler;
+  straggler.seconds_per_second = sum.window_seconds / SecondsOfWindow();
+  straggler.late_share = sum.late_rounds / window_.rounds;
+  const double least_share = is_perhaps || together > 1 ? kMinLateShare : kMinShareOfMean;
+  if (straggler.seconds_per_second < kMinLoss || straggler.late_share < least_share) {
+    return std::nullopt;
+  }
+  std::map<std::size_t, double> seconds_of;
+  std::set<std::string> hosts;
+  for (std::size_t i = first; i < first + together; ++i) {
+    const Candidate& each = candidates[i];
+    for (const std::size_t index : each.indices) seconds_of[index] = each.sum.window_seconds;
+    if (!each.host.empty()) hosts.insert(each.host);
+  }
   std::vector<std::size_t> these;
   for (const auto& [index, seconds] : seconds_of) {
     these.push_back(index);
@@ -160,14 +169,8 @@ std::optional<Straggler> StragglerState::Judge(const std::vector<Candidate>& can
     straggler.parts.push_back(seconds / SecondsOfWindow());
   }
   straggler.rank = straggler.ranks.front();
-  straggler.seconds_per_second = sum.window_seconds / SecondsOfWindow();
   straggler.window_seconds = SeenSeconds();
-  straggler.late_share = sum.late_rounds / window_.rounds;
   straggler.matched_calls = static_cast<uint64_t>(window_.matched);
-  const bool are_most = straggler.late_share >= kMinLateShare;
-  if (straggler.seconds_per_second < kMinLoss || ((is_perhaps || together > 1) && !are_most)) {
-    return std::nullopt;
-  }
   if (is_perhaps) return straggler;
   if (!DoOthersComeTogether(ranks, these) ||
       !AreLate(straggler.late_share, Choices(candidates.size(), together), view, ranks, these,
@@ -254,7 +257,6 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
                              const std::vector<const RankView*>& ranks,
                              const std::vector<std::size_t>& these, bool are_hosts,
                              double late_seconds) const {
-  if (share < kMinShareOfMean) return false;
   const bool are_most = share >= kMinLateShare;
   // With two ranks, chance gives each a half; the share is at least that.
   if (!are_most && candidates < 3) return false;
@@ -317,7 +319,11 @@ int64_t StragglerState::SeenSeconds() const {
 }
 
 double StragglerState::WaitedShare() const {
-  if (window_.matched < kMinMatched || window_.late < kMinLate || SecondsOfWindow() <= 0) return 0;
+  return window_.matched < kMinMatched || window_.late < kMinLate ? 0 : LostShare();
+}
+
+double StragglerState::LostShare() const {
+  if (SecondsOfWindow() <= 0) return 0;
   double seconds = 0;
   for (const auto& [rank, of] : ranks_) seconds += of.window_seconds;
   return seconds / SecondsOfWindow();

@@ -91,6 +91,17 @@ TEST(Straggler, OneLookIsEnough) {
   EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
 }
 
+TEST(Straggler, IsNamedSoonAfterTheClockWasSetBack) {
+  Watched watched(4);
+  RunSeconds(&watched, 10, 2, kMs);
+  watched.job.Advance(-3600 * kSecond);
+  watched.due = 0;
+  RunSeconds(&watched, 60, 1, kMs);
+  ASSERT_TRUE(watched.Look().straggler);
+  EXPECT_EQ(watched.found.straggler->rank, 1);
+  EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
+}
+
 // A first look knows 32 s, and nothing of before.
 TEST(Straggler, TheFirstLookSaysTheSameAsOneOfMany) {
   Watched watched(4);

@@ -2,7 +2,6 @@
 // ./bazelw run -c opt //bench:callbacks
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -13,7 +12,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>

@@ -7,7 +7,6 @@
 #include "exporter/diagnosis/diagnosis.h"
 
 #include <cstdint>
-#include <string>
 
 #include "benchmark/benchmark.h"
 #include "exporter/diagnosis/health.h"

@@ -11,7 +11,6 @@
 // output gets the size of the process' map and the map. Then it gets, for each collective in single
 // steps, the number of its steps and the registers before each of them, in the order of `gregs`
 // (sys/ucontext.h).
-#include <dlfcn.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <ucontext.h>

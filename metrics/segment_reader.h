@@ -6,7 +6,7 @@
 // out), never more. A communicator that is recycled during the read is left out.
 //
 // Thread: any, no state. Cost: a copy of the used parts, about 2 KiB per histogram
-// (bench/metrics.cc). Errors: `error` is a readable sentence.
+// (bench/scrape.cc). Errors: `error` is a readable sentence.
 #ifndef METRICS_SEGMENT_READER_H_
 #define METRICS_SEGMENT_READER_H_
 

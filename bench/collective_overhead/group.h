@@ -10,7 +10,6 @@
 
 #include <sys/types.h>
 
-#include <string>
 #include <vector>
 
 #include "bench/collective_overhead/options.h"

@@ -11,7 +11,6 @@
 #define BENCH_COLLECTIVE_OVERHEAD_LOAD_H_
 
 #include <cstdint>
-#include <vector>
 
 #include "bench/collective_overhead/options.h"
 #include "bench/collective_overhead/samples.h"

@@ -7,7 +7,6 @@
 #define BENCH_COLLECTIVE_OVERHEAD_SESSION_H_
 
 #include <set>
-#include <string>
 #include <vector>
 
 #include "bench/collective_overhead/load.h"

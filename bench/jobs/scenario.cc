@@ -1,9 +1,7 @@
 #include "bench/jobs/scenario.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
-#include <map>
 #include <tuple>
 #include <utility>
 

@@ -1,6 +1,5 @@
 #include "bench/replay/trace.h"
 
-#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <unordered_map>

@@ -1,5 +1,4 @@
 // The OpenMetrics page (OpenMetrics 1.0) says what the text page does, which promtool checks. //tests/prometheus scrapes it.
-#include <algorithm>
 #include <regex>
 #include <string>
 #include <vector>

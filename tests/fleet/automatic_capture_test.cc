@@ -1,8 +1,6 @@
 // Captures that an agent takes by itself: for what, and which of them stay.
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>

@@ -3,7 +3,6 @@
 #ifndef TESTS_FLEET_HOSTILE_DUMP_H_
 #define TESTS_FLEET_HOSTILE_DUMP_H_
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 

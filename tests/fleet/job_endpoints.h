@@ -2,7 +2,6 @@
 #ifndef TESTS_FLEET_JOB_ENDPOINTS_H_
 #define TESTS_FLEET_JOB_ENDPOINTS_H_
 
-#include <functional>
 #include <map>
 #include <set>
 #include <string>

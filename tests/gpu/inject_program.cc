@@ -47,15 +47,12 @@
 // the GPU has come to where it is held; "went_on" when the step of the fault has ended; "error"
 // with its text, after which the process waits as a program does whose watchdog has not noticed
 // yet. It ends itself after four minutes.
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <string>

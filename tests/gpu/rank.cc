@@ -3,14 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <thread>
-#include <utility>
 
 namespace nccl_pulse {
 namespace {

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>

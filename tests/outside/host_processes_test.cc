@@ -1,7 +1,6 @@
 // Processes with NCCL in a /proc that the test makes up.
 #include "exporter/outside/host_processes.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>

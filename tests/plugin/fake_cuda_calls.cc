@@ -1,7 +1,6 @@
 // The driver's functions, as the plugin calls them: contexts and events.
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "tests/plugin/fake_cuda_simulation.h"

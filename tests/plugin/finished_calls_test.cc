@@ -2,7 +2,6 @@
 // until all of them are known to have finished.
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 #include "tests/plugin/work_job.h"

@@ -1,7 +1,6 @@
 // fork while measuring: a child inherits memory and descriptors, and must use neither.
 #include <dirent.h>
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,6 +1,5 @@
 // GPU times (timing "kernel"): which are believed, and which are not.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "tests/plugin/harness.h"
 

@@ -1,7 +1,6 @@
 // Communicators that come and go, and the library with them.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <memory>

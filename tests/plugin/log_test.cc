@@ -9,7 +9,6 @@
 #include <climits>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
 namespace nccl_pulse {

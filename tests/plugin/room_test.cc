@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -1,7 +1,6 @@
 // Two NCCLs in one process (one linked in, one loaded) may have different versions of the API: each
 // has a mask of its own, and gets what its version has.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 

@@ -2,7 +2,6 @@
 #include "tests/prelude/threads.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <thread>

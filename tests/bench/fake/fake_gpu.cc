@@ -24,7 +24,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <functional>
 
 #include "tests/bench/fake/fake_stream.h"
 

@@ -1,9 +1,7 @@
 // Several communicators with one id, and numbers that are no ranks.
 #include "exporter/diagnosis/facts/same_ids.h"
 
-#include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "exporter/diagnosis/facts/rank_view.h"

@@ -1,7 +1,6 @@
 // The principles of the graph of waits: a cause is older than its effect, a GPU that has not begun
 // outranks a host that has not called, only who owes is suspected.
 #include <cstdint>
-#include <optional>
 #include <ostream>
 #include <set>
 #include <string>

@@ -11,7 +11,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "exporter/web/guard.h"
 #include "gmock/gmock.h"

@@ -110,7 +110,7 @@ void PollRound(benchmark::State& state, bool busy, bool behind) {
   const CudaDriver driver = SlowDriver();
   const auto tracker = std::make_unique<Tracker>(*segment, clock, TimingMode::kAuto, &driver,
                                                  static_cast<int32_t>(getpid()), 1, 100);
-  segment->PopulatePages(1024, 1024);
+  segment->PopulateChunks(1024, 1024);
   std::vector<uint64_t> contexts;
   for (uint64_t i = 0; i < kCommunicators; ++i) {
     contexts.push_back(tracker->AddCommunicator(

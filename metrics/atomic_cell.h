@@ -8,7 +8,7 @@
 //                its writer stored before. publish() and acquire() are the two ends.
 //   a protocol   Anything that needs more (fences, a second read, an acquiring swap) is a class of
 //                its own with the argument beside each ordering: lane_claim.h, record_life.h,
-//                timed_call.h, heartbeat.h, page_pool.h, name_entry.h, visit.h, and in the plugin
+//                timed_call.h, heartbeat.h, chunk_pool.h, name_entry.h, visit.h, and in the plugin
 //                operation_slot.h.
 // Any other explicit std::memory_order is for cases that no rule here fits, and has its argument in
 // one line.

@@ -30,12 +30,12 @@ Lane* LaneWriter::ClaimOther(int lane) {
   return nullptr;
 }
 
-uint16_t LaneWriter::AddCounterPage(Lane& lane) {
-  const uint16_t page = segment_.pages().Allocate();
-  uint16_t present = kNoPage;
-  // A reader that sees the page sees its zeros. Two threads at once may add one to lane kLaunch.
-  if (page == kNoPage || lane.counter_page.publish_if(present, page)) return page;
-  segment_.RecyclePage(page);
+uint16_t LaneWriter::AddCounterChunk(Lane& lane) {
+  const uint16_t chunk = segment_.chunks().Allocate();
+  uint16_t present = kNoChunk;
+  // A reader that sees the chunk sees its zeros. Two threads at once may add one to lane kLaunch.
+  if (chunk == kNoChunk || lane.counter_chunk.publish_if(present, chunk)) return chunk;
+  segment_.RecycleChunk(chunk);
   return present;
 }
 
@@ -46,14 +46,14 @@ void LaneWriter::CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b) {
 }
 
 // Takes one series from the process' budget. False if its limit or the communicator's forbids it.
-bool LaneWriter::TakePlace(bool is_overflow) {
+bool LaneWriter::ReserveSeries(bool is_overflow) {
   // Up to one thread per lane may pass this check at the same time; see kReservedSeries.
   if (!is_overflow && record_.series_count.load() >= kSeriesPerCommunicator - kReservedSeries) {
     return false;
   }
   HeaderWriter header(segment_);
   const uint64_t limit = header.series_limit();
-  return header.TakeSeries(is_overflow ? limit : limit - PlacesForOverflow(limit));
+  return header.TakeSeries(is_overflow ? limit : limit - SeriesForOverflow(limit));
 }
 
 int LaneWriter::FindOrAddSeries(uint64_t key) {
@@ -67,14 +67,14 @@ int LaneWriter::FindOrAddSeries(uint64_t key) {
 
 int LaneWriter::OwnSeries(uint64_t key) {
   uint32_t at = Hash(key);
-  bool has_place = false;
+  bool has_reserved = false;
   for (int probe = 0; probe < kSeriesPerCommunicator; ++probe) {
     Relaxed<uint64_t>& entry = record_.series[at].key;
     uint64_t found = entry.load();  // see FindSeries
     if (found == 0) {
-      has_place = has_place || TakePlace(key == OverflowKey(key));
-      if (!has_place) return -1;
-      // The entry holds only the key; pages are published separately.
+      has_reserved = has_reserved || ReserveSeries(key == OverflowKey(key));
+      if (!has_reserved) return -1;
+      // The entry holds only the key; chunks are published separately.
       if (entry.replace(found, key)) {
         record_.series_count.fetch_add(1);
         return static_cast<int>(at);
@@ -82,12 +82,12 @@ int LaneWriter::OwnSeries(uint64_t key) {
     }
     if (found == key) {
       // Another thread has entered the key meanwhile.
-      if (has_place) HeaderWriter(segment_).GiveBackSeries(1);
+      if (has_reserved) HeaderWriter(segment_).GiveBackSeries(1);
       return static_cast<int>(at);
     }
     at = (at + 1) % kSeriesPerCommunicator;
   }
-  if (has_place) HeaderWriter(segment_).GiveBackSeries(1);
+  if (has_reserved) HeaderWriter(segment_).GiveBackSeries(1);
   return -1;
 }
 

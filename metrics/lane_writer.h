@@ -23,25 +23,25 @@
 
 namespace nccl_pulse {
 
-inline void RecordInPage(HistogramPage& page, uint64_t duration_ns, uint64_t bytes,
-                         uint64_t bus_bytes) {
+inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t bytes,
+                          uint64_t bus_bytes) {
   // All loads before all stores: a load that waits for the address of an earlier store (the
   // bucket's) would double the cost.
-  Cell& bucket = page.cells[CellIndex(duration_ns)];
-  const uint64_t sum_ns = page.sum_ns.load() + duration_ns;
-  const uint64_t sum_bytes = page.bytes.load() + bytes;
-  const uint64_t sum_bus_bytes = page.bus_bytes.load() + bus_bytes;
+  Cell& bucket = chunk.cells[CellIndex(duration_ns)];
+  const uint64_t sum_ns = chunk.sum_ns.load() + duration_ns;
+  const uint64_t sum_bytes = chunk.bytes.load() + bytes;
+  const uint64_t sum_bus_bytes = chunk.bus_bytes.load() + bus_bytes;
   const uint64_t count = bucket.load() + 1;
-  page.sum_ns.store(sum_ns);
-  page.bytes.store(sum_bytes);
-  page.bus_bytes.store(sum_bus_bytes);
+  chunk.sum_ns.store(sum_ns);
+  chunk.bytes.store(sum_bytes);
+  chunk.bus_bytes.store(sum_bus_bytes);
   // The bucket last: a reader that counts an operation finds its seconds and bytes in the sums.
   bucket.publish(count);
 }
 
 // Returns how many of a process' series are reserved for overflow series, so that the limit
 // includes them. Other series stop earlier.
-constexpr uint64_t PlacesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
+constexpr uint64_t SeriesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
 // kOther: calling and launching threads where they have no cells without a claim.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
@@ -84,7 +84,7 @@ class LaneWriter {
   void Count(uint64_t key, uint64_t a, uint64_t b) {
     CounterPair* pair = FindCounters(key);
     if (__builtin_expect(pair == nullptr, 0)) return CountWithoutSeries(key, a, b);
-    // As in RecordInPage: a reader that counts the calls finds their bytes.
+    // As in RecordInChunk: a reader that counts the calls finds their bytes.
     if (__builtin_expect(b != 0, 1)) pair->b.add(b);
     pair->a.publish_sum(a);
   }
@@ -101,14 +101,14 @@ class LaneWriter {
   void Observe(uint64_t key, uint64_t duration_ns, uint64_t bytes, uint64_t bus_bytes) {
     const int series = FindSeries(key);
     if (series < 0) return;
-    Ordered<uint16_t>& slot = record_.series[series].page[lane_ - record_.lanes];
-    uint16_t page = slot.load();  // written only by this lane's holders
-    if (page == kNoPage) {
-      page = segment_.pages().Allocate();
-      if (page == kNoPage) return CountUnlessCounted(series, key);
-      slot.publish(page);  // a reader that sees the page sees its zeroes
+    Ordered<uint16_t>& slot = record_.series[series].chunk[lane_ - record_.lanes];
+    uint16_t chunk = slot.load();  // written only by this lane's holders
+    if (chunk == kNoChunk) {
+      chunk = segment_.chunks().Allocate();
+      if (chunk == kNoChunk) return CountUnlessCounted(series, key);
+      slot.publish(chunk);  // a reader that sees the chunk sees its zeroes
     }
-    RecordInPage(segment_.histogram(page), duration_ns, bytes, bus_bytes);
+    RecordInChunk(segment_.histogram(chunk), duration_ns, bytes, bus_bytes);
   }
 
  private:
@@ -123,7 +123,7 @@ class LaneWriter {
   void CountOverflow() { lane().overflowed_operations.publish_sum(1); }
   [[gnu::cold, gnu::noinline]] void CountWithoutSeries(uint64_t key, uint64_t a, uint64_t b);
 
-  // No page: no series counts the operation. Operations redirected to an overflow series are
+  // No chunk: no series counts the operation. Operations redirected to an overflow series are
   // counted already.
   void CountUnlessCounted(int series, uint64_t key) {
     if (record_.series[series].key.load() == key) CountOverflow();
@@ -136,16 +136,16 @@ class LaneWriter {
     if (__builtin_expect(pair == nullptr, 0)) CountUnlessCounted(series, key);
     return pair;
   }
-  // Null if no page is free.
+  // Null if no chunk is free.
   CounterPair* CountersIn(Lane& lane, int series) {
-    uint16_t page = lane.counter_page.load();
-    if (__builtin_expect(page == kNoPage, 0)) {
-      page = AddCounterPage(lane);
-      if (page == kNoPage) return nullptr;
+    uint16_t chunk = lane.counter_chunk.load();
+    if (__builtin_expect(chunk == kNoChunk, 0)) {
+      chunk = AddCounterChunk(lane);
+      if (chunk == kNoChunk) return nullptr;
     }
-    return &segment_.counters(page).series[series];
+    return &segment_.counters(chunk).series[series];
   }
-  [[gnu::cold, gnu::noinline]] uint16_t AddCounterPage(Lane& lane);
+  [[gnu::cold, gnu::noinline]] uint16_t AddCounterChunk(Lane& lane);
 
   static uint32_t Hash(uint64_t key) {
     return static_cast<uint32_t>(key * 0x9e3779b97f4a7c15ULL >>
@@ -165,7 +165,7 @@ class LaneWriter {
   [[gnu::cold, gnu::noinline]] int FindOrAddSeries(uint64_t key);
   // Returns the index of the key's own entry; -1 if there is no room for it.
   int OwnSeries(uint64_t key);
-  bool TakePlace(bool is_overflow);
+  bool ReserveSeries(bool is_overflow);
 
   Segment& segment_;
   CommunicatorRecord& record_;

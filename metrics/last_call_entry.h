@@ -118,9 +118,9 @@ class BasicLastCallEntry {
   void SetPeer(uint64_t peer) { what_.store(what_.load() | peer); }
   uint64_t what() const { return what_.load(); }
 
-  // For the thread that zeroes the page.
+  // For the thread that zeroes the chunk.
   void Reset() {
-    sequence_.store(0, std::memory_order_relaxed);  // the page pool orders it for the next owner
+    sequence_.store(0, std::memory_order_relaxed);  // the chunk pool orders it for the next owner
     what_.store(0);
     bytes_.store(0);
     launch_.store(0);
@@ -144,39 +144,39 @@ class BasicLastCallEntry {
   Relaxed<uint64_t, Atomics> launch_;
 };
 
-// BasicLastCallPages holds the pages of a communicator's ring. A finalized communicator may give
+// BasicLastCallChunks holds the chunks of a communicator's ring. A finalized communicator may give
 // them up to a live one during a read. A reader that copied entries therefore checks again that the
-// pages have the same owner.
+// chunks have the same owner.
 //
 // Thread: Set, TakeAway: one at a time (the runtime's lock); the others any.
-template <typename Atomics, uint32_t kPages>
-class BasicLastCallPages {
+template <typename Atomics, uint32_t kChunks>
+class BasicLastCallChunks {
  public:
   // Call before publishing the record's state.
-  void Set(uint32_t i, uint16_t page) { pages_[i].store(page); }
-  uint16_t page(uint32_t i) const { return pages_[i].load(); }
-  // Returns how many pages the ring has. 0 is no page.
-  uint32_t Read(uint16_t (&pages)[kPages]) const {
+  void Set(uint32_t i, uint16_t chunk) { chunks_[i].store(chunk); }
+  uint16_t chunk(uint32_t i) const { return chunks_[i].load(); }
+  // Returns how many chunks the ring has. 0 is no chunk.
+  uint32_t Read(uint16_t (&chunks)[kChunks]) const {
     uint32_t count = 0;
-    while (count < kPages && (pages[count] = pages_[count].load()) != 0) ++count;
+    while (count < kChunks && (chunks[count] = chunks_[count].load()) != 0) ++count;
     return count;
   }
-  // After this the pages may be zeroed and get another owner.
-  uint32_t TakeAway(uint16_t (&pages)[kPages]) {
-    const uint32_t count = Read(pages);
-    for (Relaxed<uint16_t, Atomics>& page : pages_) page.store(0);
-    // Release: a reader that sees a zero, or a call of the next owner, finds no page here.
+  // After this the chunks may be zeroed and get another owner.
+  uint32_t TakeAway(uint16_t (&chunks)[kChunks]) {
+    const uint32_t count = Read(chunks);
+    for (Relaxed<uint16_t, Atomics>& chunk : chunks_) chunk.store(0);
+    // Release: a reader that sees a zero, or a call of the next owner, finds no chunk here.
     Atomics::Fence(std::memory_order_release);
     return count;
   }
   // True if entries copied since Read belong to this owner.
   bool HasStill(uint16_t first) const {
     Atomics::Fence(std::memory_order_acquire);  // orders the copies before the second read
-    return pages_[0].load() == first;
+    return chunks_[0].load() == first;
   }
 
  private:
-  Relaxed<uint16_t, Atomics> pages_[kPages];
+  Relaxed<uint16_t, Atomics> chunks_[kChunks];
 };
 
 using LastCallEntry = BasicLastCallEntry<StdAtomics>;

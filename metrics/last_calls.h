@@ -1,6 +1,6 @@
 // LastCalls writes a communicator's last calls into its record's ring (RecordWriter::Prepare).
 //
-// A ring consists of pages of the segment with kLastCallsPerPage entries each. An entry is written
+// A ring consists of chunks of the segment with kLastCallsPerChunk entries each. An entry is written
 // with the call. Its launch time and number are added when the launch is counted, with the same
 // clock. A launch carries the calls of the last group. Calls stay without a launch if NCCL does not
 // report it, or if they are captured into CUDA graphs.
@@ -8,7 +8,7 @@
 // A program may break the rule of one writer at a time. Calls before API v5 also come from NCCL's
 // host callback thread, and ncclCommAbort ends a communicator during its callbacks. So every
 // entry's address, including that of the call waiting for its launch, is derived from a number and
-// a page of a ring. Such a page is never used for anything else (Segment::TakeRingPage). The worst
+// a chunk of a ring. Such a chunk is never used for anything else (Segment::TakeRingChunk). The worst
 // outcome is a wrong entry, in this or another ring.
 //
 // Fields are relaxed: NCCL orders the calls and launches of a communicator, and no other thread
@@ -42,17 +42,17 @@ class LastCalls {
     Close();
     group_.store(0);
     numbers_.store(0);
-    uint32_t pages = 0;
-    while (pages < kLastCallPages && record.last_call_pages.page(pages) != kNoPage) ++pages;
-    if (pages == 0) return;
-    mask_.store(static_cast<uint16_t>(pages * kLastCallsPerPage - 1));  // a power of two
+    uint32_t chunks = 0;
+    while (chunks < kLastCallChunks && record.last_call_chunks.chunk(chunks) != kNoChunk) ++chunks;
+    if (chunks == 0) return;
+    mask_.store(static_cast<uint16_t>(chunks * kLastCallsPerChunk - 1));  // a power of two
     segment_.store(&segment);
     record_.store(static_cast<uint16_t>(&record - &segment.record(0)));
-    page_.store(PageOf(0));
+    chunk_.store(ChunkOf(0));
   }
   // Stops writing. A running callback finds all other fields unchanged.
   void Close() {
-    page_.store(nullptr);
+    chunk_.store(nullptr);
     waiting_.store(kNone);
   }
 
@@ -61,26 +61,26 @@ class LastCalls {
   void Note(uint64_t what, uint64_t bytes, uint64_t group) {
     if (!IsOfGroup(group)) return NoteFirst(what, bytes, group);
     what |= LastCallBits::kSameGroup << LastCallBits::kFlagsShift;
-    LastCallPage* const page = page_.load();
-    if (page == nullptr) return;
+    LastCallChunk* const chunk = chunk_.load();
+    if (chunk == nullptr) return;
     PrepareWrap();
-    Append(*page, what, bytes, true);
-    TurnPage();
+    Append(*chunk, what, bytes, true);
+    TurnChunk();
   }
   // Like Note, for a call that is not of the last call's group.
   void NoteFirst(uint64_t what, uint64_t bytes, uint64_t group) {
     PrepareWrap();
     NoteUsual(what, bytes, group);
-    TurnPage();
+    TurnChunk();
   }
-  // Like NoteFirst, for a call that does not end a page.
+  // Like NoteFirst, for a call that does not end a chunk.
   [[gnu::always_inline]] void NoteUsual(uint64_t what, uint64_t bytes, uint64_t group) {
-    LastCallPage* const page = page_.load();
-    if (__builtin_expect(page == nullptr, 0)) return;
+    LastCallChunk* const chunk = chunk_.load();
+    if (__builtin_expect(chunk == nullptr, 0)) return;
     group_.store(group);
-    Append(*page, what, bytes, false);
+    Append(*chunk, what, bytes, false);
   }
-  bool ends_page() const { return (numbers_.load() + 1) % kLastCallsPerPage == 0; }
+  bool ends_chunk() const { return (numbers_.load() + 1) % kLastCallsPerChunk == 0; }
   bool IsOfGroup(uint64_t group) const { return group_.load() == group && group != 0; }
   void Note(const LastCallFields& call, uint64_t group) {
     Note(LastCallBits::What(call), LastCallBits::Bytes(call.bytes, call.stream), group);
@@ -126,11 +126,11 @@ class LastCalls {
   static constexpr uintptr_t kNone = 0;
   static constexpr uintptr_t kGroup = 1;
 
-  [[gnu::always_inline]] void Append(LastCallPage& page, uint64_t what, uint64_t bytes,
+  [[gnu::always_inline]] void Append(LastCallChunk& chunk, uint64_t what, uint64_t bytes,
                                      bool joins) {
     const uint64_t numbers = numbers_.load();
     const auto before = static_cast<uint32_t>(numbers);
-    LastCallEntry& entry = page.entries[before % kLastCallsPerPage];
+    LastCallEntry& entry = chunk.entries[before % kLastCallsPerChunk];
     auto waiting = reinterpret_cast<uintptr_t>(&entry);
     if (joins) waiting = JoinGroup(before, waiting);
     // Adds the flag itself to the count: no branch.
@@ -142,16 +142,16 @@ class LastCalls {
     // Calls of an earlier group stay without a launch.
     waiting_.store(waiting);
   }
-  // Called before a call that ends a page, as call number 2^32 does. Subtracts the carry of that
+  // Called before a call that ends a chunk, as call number 2^32 does. Subtracts the carry of that
   // call into the number of collectives, so that the two numbers wrap independently.
   void PrepareWrap() {
     if (static_cast<uint32_t>(numbers_.load()) != UINT32_MAX) return;
     numbers_.store(numbers_.load() - (uint64_t{1} << 32));
   }
   // Called after a call.
-  void TurnPage() {
+  void TurnChunk() {
     const auto calls = static_cast<uint32_t>(numbers_.load());
-    if (calls % kLastCallsPerPage == 0 && page_.load() != nullptr) page_.store(PageOf(calls));
+    if (calls % kLastCallsPerChunk == 0 && chunk_.load() != nullptr) chunk_.store(ChunkOf(calls));
   }
   // Returns the new value of waiting_: this entry alone, or all calls since first_.
   uintptr_t JoinGroup(uint32_t before, uintptr_t entry) {
@@ -160,17 +160,17 @@ class LastCalls {
     if (waiting != kGroup) first_.store(before);  // the number of the call before this one
     return kGroup;
   }
-  // Returns the page of call number `index` + 1; null if the ring has been given up.
-  [[gnu::cold, gnu::noinline]] LastCallPage* PageOf(uint32_t index) const {
+  // Returns the chunk of call number `index` + 1; null if the ring has been given up.
+  [[gnu::cold, gnu::noinline]] LastCallChunk* ChunkOf(uint32_t index) const {
     Segment& segment = *segment_.load();
     const uint32_t place = index & mask_.load();
-    const uint16_t page =
-        segment.record(record_.load()).last_call_pages.page(place / kLastCallsPerPage);
-    return page == kNoPage ? nullptr : &segment.last_calls(page);
+    const uint16_t chunk =
+        segment.record(record_.load()).last_call_chunks.chunk(place / kLastCallsPerChunk);
+    return chunk == kNoChunk ? nullptr : &segment.last_calls(chunk);
   }
   LastCallEntry* EntryOf(uint32_t index) const {
-    LastCallPage* const page = PageOf(index);
-    return page == nullptr ? nullptr : &page->entries[index % kLastCallsPerPage];
+    LastCallChunk* const chunk = ChunkOf(index);
+    return chunk == nullptr ? nullptr : &chunk->entries[index % kLastCallsPerChunk];
   }
   // Returns the number, minus one, of the oldest call of the last group still in the ring.
   uint32_t FirstOfGroup(uint32_t calls) const {
@@ -191,13 +191,14 @@ class LastCalls {
     }
   }
 
-  Relaxed<LastCallPage*> page_;  // for the next call; null: no ring, or the communicator is closed
-  Relaxed<uint64_t> group_;      // of the newest call
-  Relaxed<uint64_t> numbers_;    // of the newest call, LastCallFields
-  Relaxed<uintptr_t> waiting_;   // call or group without a launch yet
-  Relaxed<uint32_t> first_;      // number of the group's first call, if a group waits
-  Relaxed<uint16_t> mask_;       // number of entries in the ring, minus one
-  Relaxed<uint16_t> record_;     // owner of the ring
+  Relaxed<LastCallChunk*>
+      chunk_;                   // for the next call; null: no ring, or the communicator is closed
+  Relaxed<uint64_t> group_;     // of the newest call
+  Relaxed<uint64_t> numbers_;   // of the newest call, LastCallFields
+  Relaxed<uintptr_t> waiting_;  // call or group without a launch yet
+  Relaxed<uint32_t> first_;     // number of the group's first call, if a group waits
+  Relaxed<uint16_t> mask_;      // number of entries in the ring, minus one
+  Relaxed<uint16_t> record_;    // owner of the ring
   Relaxed<Segment*> segment_;
 };
 static_assert(sizeof(LastCalls) == 48);

@@ -53,7 +53,7 @@ bool RecordReader::WantsLastCalls(const CommunicatorSnapshot& communicator) cons
   return false;
 }
 
-// True if the rank has not moved since wish_.order_of_standing_since_ns. That may be a rank without
+// True if the rank has not moved since wish_.order_of_stalled_since_ns. That may be a rank without
 // work in flight: the root of a Broadcast leaves it while the other ranks still wait.
 bool RecordReader::WantsCallOrder(const CommunicatorSnapshot& communicator) const {
   const bool has_left = communicator.has_heartbeat && communicator.launches != 0 &&
@@ -61,28 +61,28 @@ bool RecordReader::WantsCallOrder(const CommunicatorSnapshot& communicator) cons
                         IsLeftEarly(communicator.last_call_op);
   if (has_left && !communicator.finalized) {
     return std::max(communicator.last_launch_realtime_ns,
-                    communicator.last_completion_realtime_ns) <= wish_.order_of_standing_since_ns;
+                    communicator.last_completion_realtime_ns) <= wish_.order_of_stalled_since_ns;
   }
   const int64_t in_flight_ns = communicator.has_heartbeat
                                    ? communicator.oldest_inflight_realtime_ns
                                    : communicator.oldest_operation_realtime_ns;
   return !communicator.finalized && in_flight_ns != 0 &&
          std::max(in_flight_ns, communicator.last_completion_realtime_ns) <=
-             wish_.order_of_standing_since_ns;
+             wish_.order_of_stalled_since_ns;
 }
 
 void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
-  uint16_t pages[kLastCallPages];
-  const uint32_t count = record.last_call_pages.Read(pages);  // published with the state
-  out->last_calls_kept = count * kLastCallsPerPage;
+  uint16_t chunks[kLastCallChunks];
+  const uint32_t count = record.last_call_chunks.Read(chunks);  // published with the state
+  out->last_calls_kept = count * kLastCallsPerChunk;
   const bool wants_calls = WantsLastCalls(*out);
   const bool wants_order = WantsCallOrder(*out);
   if (count == 0 || (!wants_calls && !wants_order)) return;
   std::vector<LastCallSnapshot> calls;
   for (uint32_t i = 0; i < count; ++i) {
-    const auto* page = ClaimPage<LastCallPage>(pages[i]);
-    if (page == nullptr) continue;
-    for (const LastCallEntry& entry : page->entries) {
+    const auto* chunk = ClaimChunk<LastCallChunk>(chunks[i]);
+    if (chunk == nullptr) continue;
+    for (const LastCallEntry& entry : chunk->entries) {
       LastCallEntry::Copy copy;
       const uint64_t sequence = entry.Read(&copy);
       if (sequence == 0) continue;
@@ -113,7 +113,7 @@ void RecordReader::ReadLastCalls(const CommunicatorRecord& record, CommunicatorS
       calls.push_back(std::move(call));
     }
   }
-  if (!record.last_call_pages.HasStill(pages[0])) {
+  if (!record.last_call_chunks.HasStill(chunks[0])) {
     out->last_calls_kept = 0;
     return;
   }

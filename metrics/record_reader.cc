@@ -65,7 +65,7 @@ RecordReader::RecordReader(const SegmentGeometry& geometry, int64_t realtime_off
       realtime_offset_ns_(realtime_offset_ns),
       most_bytes_(most_bytes),
       wish_(wish),
-      claimed_pages_(geometry.pages) {
+      claimed_chunks_(geometry.chunks) {
   const auto* entries = reinterpret_cast<const NameEntry*>(geometry.base + kHeaderBytes);
   for (int id = 0; id < kMaxNames; ++id) {
     NameText name;
@@ -74,7 +74,7 @@ RecordReader::RecordReader(const SegmentGeometry& geometry, int64_t realtime_off
 }
 
 void RecordReader::Restart() {
-  claimed_pages_.assign(geometry_.pages, false);
+  claimed_chunks_.assign(geometry_.chunks, false);
   bytes_ = 0;
 }
 
@@ -103,13 +103,13 @@ bool RecordReader::Take(uint64_t bytes) {
 }
 
 template <typename T>
-const T* RecordReader::ClaimPage(uint16_t page) {
-  const void* cells = geometry_.Page(page);
-  if (cells == nullptr || claimed_pages_[page]) return nullptr;
-  claimed_pages_[page] = true;
+const T* RecordReader::ClaimChunk(uint16_t chunk) {
+  const void* cells = geometry_.Chunk(chunk);
+  if (cells == nullptr || claimed_chunks_[chunk]) return nullptr;
+  claimed_chunks_[chunk] = true;
   return static_cast<const T*>(cells);
 }
-template const LastCallPage* RecordReader::ClaimPage(uint16_t page);  // last_calls_reader.cc
+template const LastCallChunk* RecordReader::ClaimChunk(uint16_t chunk);  // last_calls_reader.cc
 
 int64_t RecordReader::Realtime(uint64_t monotonic_ns) const {
   // Unsigned, so that values of a hostile segment cannot overflow.
@@ -240,7 +240,7 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
   out->graph_replays = record.graph_replays.acquire();
   out->graph_replays_in_flight = record.graph_replays_in_flight.acquire();
   const uint64_t captures = record.graph_captures.acquire();
-  out->graph_place = GraphPlace::Of(captures, record.graph_calls.acquire());
+  out->graph_position = GraphPosition::Of(captures, record.graph_calls.acquire());
   out->graph_moved_realtime_ns = Realtime(record.graph_moved_ns.load());
   const uint64_t work = record.work_status.acquire();
   if (WorkStatus::State(work) < kWorkStates && WorkStatus::Refutal(work) < kWorkRefutals) {
@@ -269,10 +269,10 @@ void RecordReader::ReadVisibility(const CommunicatorRecord& record,
 }
 
 void RecordReader::ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out) {
-  CounterPages counters;
+  CounterChunks counters;
   for (int lane = 0; lane < kLanes; ++lane) {
-    // Acquire: sees the page's zeros.
-    counters[lane] = ClaimPage<CounterPage>(record.lanes[lane].counter_page.acquire());
+    // Acquire: sees the chunk's zeros.
+    counters[lane] = ClaimChunk<CounterChunk>(record.lanes[lane].counter_chunk.acquire());
   }
   for (int i = 0; i < kSeriesPerCommunicator; ++i) {
     const SeriesEntry& entry = record.series[i];
@@ -296,30 +296,30 @@ void RecordReader::ReadLatency(const SeriesEntry& entry, uint64_t key, Communica
   latency.op = Name(SeriesKey::Op(key));
   latency.size_class = SeriesKey::SizeClass(key);
   bool any = false;
-  for (const auto& slot : entry.page) {
-    const auto* page = ClaimPage<HistogramPage>(slot.acquire());  // sees the page's zeros
-    if (page == nullptr) continue;
+  for (const auto& slot : entry.chunk) {
+    const auto* chunk = ClaimChunk<HistogramChunk>(slot.acquire());  // sees the chunk's zeros
+    if (chunk == nullptr) continue;
     any = true;
     for (int cell = 0; cell < kHistogramCells; ++cell) {
-      latency.histogram.cells[cell] += page->cells[cell].acquire();
+      latency.histogram.cells[cell] += chunk->cells[cell].acquire();
     }
-    // After the buckets, see RecordInPage.
-    latency.histogram.sum_ns += page->sum_ns.load();
-    latency.bytes += page->bytes.load();
-    latency.bus_bytes += page->bus_bytes.load();
+    // After the buckets, see RecordInChunk.
+    latency.histogram.sum_ns += chunk->sum_ns.load();
+    latency.bytes += chunk->bytes.load();
+    latency.bus_bytes += chunk->bus_bytes.load();
   }
   if (any && ReadUserTag(key, &latency.user_tag)) out->latencies.push_back(std::move(latency));
 }
 
-void RecordReader::ReadCounters(const CounterPages& pages, uint64_t key, int series,
+void RecordReader::ReadCounters(const CounterChunks& chunks, uint64_t key, int series,
                                 CommunicatorSnapshot* out) const {
   uint64_t a = 0;
   uint64_t b = 0;
   uint64_t largest_b = 0;
-  for (const CounterPage* page : pages) {
-    if (page == nullptr) continue;
-    a += page->series[series].a.acquire();
-    const uint64_t lane_b = page->series[series].b.load();  // after a, see LaneWriter::Count
+  for (const CounterChunk* chunk : chunks) {
+    if (chunk == nullptr) continue;
+    a += chunk->series[series].a.acquire();
+    const uint64_t lane_b = chunk->series[series].b.load();  // after a, see LaneWriter::Count
     b += lane_b;
     largest_b = std::max(largest_b, lane_b);
   }

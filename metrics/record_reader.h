@@ -37,7 +37,7 @@ class RecordReader {
   bool ReadCommunicator(uint32_t index, CallbackCounts* callbacks, CommunicatorSnapshot* out);
 
  private:
-  using CounterPages = std::array<const CounterPage*, kLanes>;
+  using CounterChunks = std::array<const CounterChunk*, kLanes>;
 
   const std::string& Name(uint32_t id) const { return names_[id % kMaxNames]; }
   // Returns the operation of a row, see OperationRowOf.
@@ -46,10 +46,10 @@ class RecordReader {
   bool ReadUserTag(uint64_t key, std::string* out) const;
   // Call before the snapshot grows by `bytes`. False if that exceeds the limit.
   bool Take(uint64_t bytes);
-  // Returns a page that belongs to one lane of one series. A second claim of the same page fails.
-  // So a segment whose entries all name one page cannot multiply its reader's memory.
+  // Returns a chunk that belongs to one lane of one series. A second claim of the same chunk fails.
+  // So a segment whose entries all name one chunk cannot multiply its reader's memory.
   template <typename T>
-  const T* ClaimPage(uint16_t page);
+  const T* ClaimChunk(uint16_t chunk);
   int64_t Realtime(uint64_t monotonic_ns) const;
 
   static void ReadIdentity(const CommunicatorRecord& record, CommunicatorSnapshot* out);
@@ -59,7 +59,7 @@ class RecordReader {
   void ReadVisibility(const CommunicatorRecord& record, CommunicatorSnapshot* out) const;
   void ReadSeries(const CommunicatorRecord& record, CommunicatorSnapshot* out);
   void ReadLatency(const SeriesEntry& entry, uint64_t key, CommunicatorSnapshot* out);
-  void ReadCounters(const CounterPages& pages, uint64_t key, int series,
+  void ReadCounters(const CounterChunks& chunks, uint64_t key, int series,
                     CommunicatorSnapshot* out) const;
   // False if the snapshot is full.
   bool ReadTimedCall(const TimedCall& call, std::map<uint64_t, TimedCallSnapshot>* by_sequence);
@@ -73,7 +73,7 @@ class RecordReader {
   uint64_t most_bytes_;
   ReadWish wish_;
   uint64_t bytes_ = 0;
-  std::vector<bool> claimed_pages_;
+  std::vector<bool> claimed_chunks_;
   std::array<std::string, kMaxNames> names_;
 };
 

@@ -21,25 +21,25 @@ uint32_t RecordWriter::Prepare(const Identity& identity) {
   CopyToShared(record_.gpu, identity.gpu);
   CopyToShared(record_.uuid, identity.uuid);
   CopyToShared(record_.pci_bus_id, identity.pci_bus_id);
-  TakeLastCallPages();
+  TakeLastCallChunks();
   return generation;
 }
 
-// Takes all pages or none: rings have the same size everywhere in the process. Does not use the
-// pages reserved for callbacks.
-void RecordWriter::TakeLastCallPages() {
+// Takes all chunks or none: rings have the same size everywhere in the process. Does not use the
+// chunks reserved for callbacks.
+void RecordWriter::TakeLastCallChunks() {
   SegmentHeader& header = segment_.WritableHeader();
-  const uint32_t wanted = header.last_calls / kLastCallsPerPage;
-  if (wanted == 0 || wanted > kLastCallPages || !HasRoomForLastCalls(segment_)) return;
-  uint16_t pages[kLastCallPages];
+  const uint32_t wanted = header.last_calls / kLastCallsPerChunk;
+  if (wanted == 0 || wanted > kLastCallChunks || !HasRoomForLastCalls(segment_)) return;
+  uint16_t chunks[kLastCallChunks];
   uint32_t taken = 0;
-  while (taken < wanted && (pages[taken] = segment_.TakeRingPage()) != kNoPage) ++taken;
+  while (taken < wanted && (chunks[taken] = segment_.TakeRingChunk()) != kNoChunk) ++taken;
   if (taken < wanted) {
-    while (taken > 0) segment_.GiveRingPageBack(pages[--taken]);
+    while (taken > 0) segment_.GiveRingChunkBack(chunks[--taken]);
     return;
   }
-  for (uint32_t i = 0; i < wanted; ++i) record_.last_call_pages.Set(i, pages[i]);
-  header.last_call_pages_used.add(wanted);
+  for (uint32_t i = 0; i < wanted; ++i) record_.last_call_chunks.Set(i, chunks[i]);
+  header.last_call_chunks_used.add(wanted);
 }
 
 void RecordWriter::Publish(CompletionSource source) {
@@ -59,7 +59,7 @@ bool RecordWriter::Recycle() {
     epoch.Begin();
     record_.life.End();
     KeepSums();
-    GiveBackPages();
+    GiveBackChunks();
     GiveBackSeries();
     record_.Reset();
     epoch.End();
@@ -96,9 +96,9 @@ void RecordWriter::KeepSums() {
       header.AddRecycledCallbacks(static_cast<CallbackKind>(kind), lane.callbacks[kind].load());
     }
     AddToSums(kOverflowName, lane.overflowed_calls.load(), lane.overflowed_bytes.load());
-    const uint16_t page = lane.counter_page.load();
-    if (page == kNoPage) continue;
-    const CounterPage& counters = segment_.counters(page);
+    const uint16_t chunk = lane.counter_chunk.load();
+    if (chunk == kNoChunk) continue;
+    const CounterChunk& counters = segment_.counters(chunk);
     for (int series = 0; series < kSeriesPerCommunicator; ++series) {
       const uint64_t key = record_.series[series].key.load();
       if (key == 0 || SeriesKey::Kind(key) != SeriesKind::kCalls) continue;
@@ -120,21 +120,21 @@ void RecordWriter::GiveUpLastCalls() {
 }
 
 void RecordWriter::GiveRingBack() {
-  uint16_t pages[kLastCallPages];
-  const uint32_t count = record_.last_call_pages.TakeAway(pages);
-  for (uint32_t i = 0; i < count; ++i) segment_.GiveRingPageBack(pages[i]);
-  segment_.WritableHeader().last_call_pages_used.fetch_sub(count);
+  uint16_t chunks[kLastCallChunks];
+  const uint32_t count = record_.last_call_chunks.TakeAway(chunks);
+  for (uint32_t i = 0; i < count; ++i) segment_.GiveRingChunkBack(chunks[i]);
+  segment_.WritableHeader().last_call_chunks_used.fetch_sub(count);
 }
 
-void RecordWriter::GiveBackPages() {
+void RecordWriter::GiveBackChunks() {
   const auto give_back = [this](Ordered<uint16_t>& slot) {
-    const uint16_t page = slot.exchange(kNoPage);
-    if (page != kNoPage) segment_.RecyclePage(page);
+    const uint16_t chunk = slot.exchange(kNoChunk);
+    if (chunk != kNoChunk) segment_.RecycleChunk(chunk);
   };
   GiveRingBack();
-  for (Lane& lane : record_.lanes) give_back(lane.counter_page);
+  for (Lane& lane : record_.lanes) give_back(lane.counter_chunk);
   for (SeriesEntry& series : record_.series) {
-    for (auto& slot : series.page) give_back(slot);
+    for (auto& slot : series.chunk) give_back(slot);
   }
 }
 
@@ -204,19 +204,19 @@ void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool 
 }
 
 void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns) {
-  // The place of the same kind; else a free one, or that of the shortest wait.
-  LongWait* place = &record_.long_waits[0];
+  // The slot of the same kind; else a free one, or that of the shortest wait.
+  LongWait* slot = &record_.long_waits[0];
   for (LongWait& each : record_.long_waits) {
     if (LongWait::Call(each.what.load()) == last_call) {
-      place = &each;
+      slot = &each;
       break;
     }
-    if (LongWait::LongestNs(each.what.load()) < LongWait::LongestNs(place->what.load())) {
-      place = &each;
+    if (LongWait::LongestNs(each.what.load()) < LongWait::LongestNs(slot->what.load())) {
+      slot = &each;
     }
   }
-  const uint64_t what = place->what.load();
-  const uint64_t when = place->when.load();
+  const uint64_t what = slot->what.load();
+  const uint64_t when = slot->when.load();
   const uint64_t made_ns = static_cast<uint64_t>(std::max(
       record_.init_realtime_ns.load() - segment_.header().realtime_offset_ns.load(), int64_t{0}));
   uint64_t longest_ns = LongWait::LongestNs(what);
@@ -229,9 +229,9 @@ void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now
   } else {
     longest_ns = waited_ns;
   }
-  place->when.store(
+  slot->when.store(
       LongWait::When(now_ns, LongWait::CountsUntilNs(before_ns, now_ns - waited_ns, now_ns)));
-  place->what.store(LongWait::What(last_call, longest_ns));
+  slot->what.store(LongWait::What(last_call, longest_ns));
 }
 
 void RecordWriter::NoteDriverError(uint32_t error, uint64_t now_ns) {
@@ -244,8 +244,8 @@ void RecordWriter::StoreGraphs(const Graphs& graphs) {
   record_.graph_moved_ns.store(graphs.moved_ns);
   record_.graph_replays_in_flight.publish(graphs.in_flight);
   record_.graph_replays.publish_sum(graphs.new_replays);
-  record_.graph_captures.publish(graphs.place.PackCaptures());
-  record_.graph_calls.publish(graphs.place.PackCalls());
+  record_.graph_captures.publish(graphs.position.PackCaptures());
+  record_.graph_calls.publish(graphs.position.PackCalls());
 }
 
 void RecordWriter::StoreWork(const Work& work) {

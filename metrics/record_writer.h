@@ -20,7 +20,7 @@
 #include <ctime>
 #include <string_view>
 
-#include "metrics/graph_place.h"
+#include "metrics/graph_position.h"
 #include "metrics/lane_writer.h"
 #include "metrics/name_table.h"
 #include "metrics/segment.h"
@@ -56,16 +56,16 @@ class RecordWriter {
   // True if the next communicator gets a ring of last calls, or rings are off.
   static bool HasRoomForLastCalls(Segment& segment) {
     const SegmentHeader& header = segment.header();
-    return header.last_call_pages_used.load() + header.last_calls / kLastCallsPerPage <=
-           kMostLastCallPages;
+    return header.last_call_chunks_used.load() + header.last_calls / kLastCallsPerChunk <=
+           kMostLastCallChunks;
   }
   void Finalize(uint64_t now_ns);
 
-  // Frees the pages of a finalized communicator's last calls for another one; the rest stays. Runs
+  // Frees the chunks of a finalized communicator's last calls for another one; the rest stays. Runs
   // in an epoch of its own, like Recycle.
   void GiveUpLastCalls();
 
-  // Frees a finalized record and its pages. Its calls and callbacks move to the process' sums
+  // Frees a finalized record and its chunks. Its calls and callbacks move to the process' sums
   // (recycled_*); readers in the middle of it drop it. False if a lane stayed busy: its holder
   // would write into the next communicator. The record is then unchanged; try again later.
   bool Recycle();
@@ -123,7 +123,7 @@ class RecordWriter {
     uint64_t new_replays = 0;
     uint64_t in_flight = 0;
     uint64_t moved_ns = 0;  // monotonic
-    GraphPlace place{};
+    GraphPosition position{};
   };
   void StoreGraphs(const Graphs& graphs);
   struct Work {
@@ -150,8 +150,8 @@ class RecordWriter {
   int ClaimLanes();
   void KeepSums();
   void AddToSums(uint32_t op, uint64_t calls, uint64_t bytes);
-  void TakeLastCallPages();
-  void GiveBackPages();
+  void TakeLastCallChunks();
+  void GiveBackChunks();
   void GiveBackSeries();
 
   Segment& segment_;

@@ -86,12 +86,13 @@ bool Reserve(int fd, uint64_t begin, uint64_t end) {
 }  // namespace
 
 std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* warning) {
-  const uint64_t wanted_pages = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators +
-                                (options.last_calls != 0 ? kMostLastCallPages : 0);
-  const auto page_count = static_cast<uint32_t>(std::min<uint64_t>(wanted_pages, kMaxSegmentPages));
-  const uint64_t pages_offset =
-      RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2);
-  const size_t bytes = RoundUp(pages_offset + uint64_t{page_count} * kPageBytes, 65536);
+  const uint64_t wanted_chunks = options.series_limit * 2 + uint64_t{kLanes} * kMaxCommunicators +
+                                 (options.last_calls != 0 ? kMostLastCallChunks : 0);
+  const auto chunk_count =
+      static_cast<uint32_t>(std::min<uint64_t>(wanted_chunks, kMaxSegmentChunks));
+  const uint64_t chunks_offset =
+      RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kChunkBytes} * 2);
+  const size_t bytes = RoundUp(chunks_offset + uint64_t{chunk_count} * kChunkBytes, 65536);
 
   std::string why = "switched off";
   SharedDescriptor memory;
@@ -104,7 +105,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
       memory.Close();
     } else {
       SealAgainstOtherWriters(fd);
-      segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, page_count));
+      segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, chunk_count));
       segment->memory_.TakeFrom(&memory);
     }
   }
@@ -122,7 +123,7 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
     *warning = "shared memory is not available (" + why +
                "): measurements are kept in private memory, which cannot be handed to the node's "
                "server; this process serves them itself, on the next free port if need be";
-    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, page_count));
+    segment.reset(new Segment(static_cast<uint8_t*>(base), bytes, chunk_count));
     if (!segment->Populate(0, kRecordsOffset)) {
       *warning = std::string("no memory for measurements (") + ErrorText() + ")";
       return nullptr;
@@ -135,11 +136,11 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   header.total_bytes = bytes;
   header.names_offset = kHeaderBytes;
   header.communicators_offset = kRecordsOffset;
-  header.pages_offset = pages_offset;
+  header.chunks_offset = chunks_offset;
   header.communicator_bytes = kRecordStride;
   header.communicator_count = kMaxCommunicators;
-  header.page_bytes = kPageBytes;
-  header.page_count = page_count;
+  header.chunk_bytes = kChunkBytes;
+  header.chunk_count = chunk_count;
   header.name_count = kMaxNames;
   header.shared_memory = segment->memory_.get() >= 0 ? 1 : 0;
   header.series_limit = options.series_limit;
@@ -150,13 +151,13 @@ std::unique_ptr<Segment> Segment::Create(const Options& options, std::string* wa
   return segment;
 }
 
-Segment::Segment(uint8_t* base, size_t bytes, uint32_t page_count)
+Segment::Segment(uint8_t* base, size_t bytes, uint32_t chunk_count)
     : base_(base),
       bytes_(bytes),
-      pages_offset_(
-          RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kPageBytes} * 2)),
-      links_(new PagePool::Link[page_count]()),
-      pool_(std::make_unique<PagePool>(links_.get(), page_count)) {}
+      chunks_offset_(
+          RoundUp(kRecordsOffset + kMaxCommunicators * kRecordStride, uint64_t{kChunkBytes} * 2)),
+      links_(new ChunkPool::Link[chunk_count]()),
+      pool_(std::make_unique<ChunkPool>(links_.get(), chunk_count)) {}
 
 Segment::~Segment() { AbandonAfterFork(); }
 
@@ -167,14 +168,14 @@ void Segment::AbandonAfterFork() {
 }
 
 bool Segment::Populate(uint64_t offset, uint64_t bytes) {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const uint64_t begin = offset / page * page;
-  const uint64_t end = RoundUp(offset + bytes, page);
+  const auto unit = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t begin = offset / unit * unit;
+  const uint64_t end = RoundUp(offset + bytes, unit);
   if (madvise(base_ + begin, end - begin, kMadvPopulateWrite) != 0) {
     if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
     if (memory_.is_open() && !Reserve(memory_.get(), begin, end)) return false;
-    for (uint64_t at = begin; at < end; at += page) {
-      // Maps the page without changing it: adds nothing to a byte that others may be using.
+    for (uint64_t at = begin; at < end; at += unit) {
+      // Maps the memory without changing it: adds nothing to a byte that others may be using.
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
@@ -195,40 +196,41 @@ bool Segment::PopulateRecord(uint32_t index) {
   return true;
 }
 
-bool Segment::PopulatePages(uint32_t reserve, uint32_t step) {
+bool Segment::PopulateChunks(uint32_t reserve, uint32_t step) {
   const std::lock_guard<std::mutex> lock(populate_mutex_);
-  const uint32_t free_pages = pool_->free_pages();
-  if (free_pages >= reserve) return true;
-  const uint32_t left = pool_->page_count() - next_unpopulated_page_;
-  const uint32_t count = std::min({reserve - free_pages, step, left});
+  const uint32_t free_chunks = pool_->free_chunks();
+  if (free_chunks >= reserve) return true;
+  const uint32_t left = pool_->chunk_count() - next_unpopulated_chunk_;
+  const uint32_t count = std::min({reserve - free_chunks, step, left});
   if (count == 0) return true;  // hard limit reached, which the budget reports; not a refusal
-  if (!Populate(pages_offset_ + uint64_t{next_unpopulated_page_} * kPageBytes,
-                uint64_t{count} * kPageBytes)) {
+  if (!Populate(chunks_offset_ + uint64_t{next_unpopulated_chunk_} * kChunkBytes,
+                uint64_t{count} * kChunkBytes)) {
     return false;
   }
-  for (uint32_t i = 0; i < count; ++i) pool_->Free(static_cast<uint16_t>(next_unpopulated_page_++));
+  for (uint32_t i = 0; i < count; ++i)
+    pool_->Free(static_cast<uint16_t>(next_unpopulated_chunk_++));
   return true;
 }
 
-void Segment::RecyclePage(uint16_t page) {
-  auto* cells = reinterpret_cast<Cell*>(PageAt(page));
-  for (size_t i = 0; i < kPageBytes / sizeof(Cell); ++i) {
-    cells[i].store(0);  // released by Free, which pushes the page
+void Segment::RecycleChunk(uint16_t chunk) {
+  auto* cells = reinterpret_cast<Cell*>(ChunkAt(chunk));
+  for (size_t i = 0; i < kChunkBytes / sizeof(Cell); ++i) {
+    cells[i].store(0);  // released by Free, which pushes the chunk
   }
-  pool_->Free(page);
+  pool_->Free(chunk);
 }
 
-uint16_t Segment::TakeRingPage() {
-  if (free_ring_pages_ > 0) return ring_pages_[--free_ring_pages_];
-  if (!PopulatePages(pool_->free_pages() + 1, 1)) return kNoPage;
+uint16_t Segment::TakeRingChunk() {
+  if (free_ring_chunks_ > 0) return ring_chunks_[--free_ring_chunks_];
+  if (!PopulateChunks(pool_->free_chunks() + 1, 1)) return kNoChunk;
   return pool_->Allocate();
 }
 
-void Segment::GiveRingPageBack(uint16_t page) {
-  // Never more than header().last_call_pages_used.
-  if (page == kNoPage || free_ring_pages_ == kMostLastCallPages) return;
-  for (LastCallEntry& entry : last_calls(page).entries) entry.Reset();
-  ring_pages_[free_ring_pages_++] = page;
+void Segment::GiveRingChunkBack(uint16_t chunk) {
+  // Never more than header().last_call_chunks_used.
+  if (chunk == kNoChunk || free_ring_chunks_ == kMostLastCallChunks) return;
+  for (LastCallEntry& entry : last_calls(chunk).entries) entry.Reset();
+  ring_chunks_[free_ring_chunks_++] = chunk;
 }
 
 }  // namespace nccl_pulse

@@ -2,7 +2,7 @@
 // demand, and gives access to its parts. Readers use segment_reader.h instead.
 //
 // Thread: the Populate functions from init, finalize and the background thread, which take turns (a
-// lock that no callback takes); RecyclePage likewise, without a lock; accessors and pages() any.
+// lock that no callback takes); RecycleChunk likewise, without a lock; accessors and chunks() any.
 #ifndef METRICS_SEGMENT_H_
 #define METRICS_SEGMENT_H_
 
@@ -12,8 +12,8 @@
 #include <mutex>
 #include <string>
 
+#include "metrics/chunk_pool.h"
 #include "metrics/name_table.h"
-#include "metrics/page_pool.h"
 #include "metrics/segment_layout.h"
 #include "metrics/shared_descriptor.h"
 
@@ -36,36 +36,40 @@ class Segment {
   Segment& operator=(const Segment&) = delete;
 
   const SegmentHeader& header() const { return *reinterpret_cast<SegmentHeader*>(base_); }
-  // For the owners of parts of the header: HeaderWriter, RecordWriter (the pages of last calls),
+  // For the owners of parts of the header: HeaderWriter, RecordWriter (the chunks of last calls),
   // UserTags, and tests that simulate another writer.
   SegmentHeader& WritableHeader() { return *reinterpret_cast<SegmentHeader*>(base_); }
   NameTable names() { return NameTable(reinterpret_cast<NameEntry*>(base_ + kHeaderBytes)); }
   CommunicatorRecord& record(uint32_t index) {
     return *reinterpret_cast<CommunicatorRecord*>(base_ + kRecordsOffset + index * kRecordStride);
   }
-  HistogramPage& histogram(uint16_t page) {
-    return *reinterpret_cast<HistogramPage*>(PageAt(page));
+  HistogramChunk& histogram(uint16_t chunk) {
+    return *reinterpret_cast<HistogramChunk*>(ChunkAt(chunk));
   }
-  CounterPage& counters(uint16_t page) { return *reinterpret_cast<CounterPage*>(PageAt(page)); }
-  LastCallPage& last_calls(uint16_t page) { return *reinterpret_cast<LastCallPage*>(PageAt(page)); }
-  PagePool& pages() { return *pool_; }
+  CounterChunk& counters(uint16_t chunk) {
+    return *reinterpret_cast<CounterChunk*>(ChunkAt(chunk));
+  }
+  LastCallChunk& last_calls(uint16_t chunk) {
+    return *reinterpret_cast<LastCallChunk*>(ChunkAt(chunk));
+  }
+  ChunkPool& chunks() { return *pool_; }
 
   // Populates the record's memory and that of all before it. False (less is measured) if the kernel
   // refuses. Records from header().records_present on must not even be read: a read can make the
   // kernel allocate, and a failed allocation is SIGBUS.
   bool PopulateRecord(uint32_t index);
 
-  // Refills the reserve of free pages to `reserve`, populating at most `step` now. False if the
-  // kernel refuses (a container's memory limit, for example); existing pages stay usable.
-  bool PopulatePages(uint32_t reserve, uint32_t step);
+  // Refills the reserve of free chunks to `reserve`, populating at most `step` now. False if the
+  // kernel refuses (a container's memory limit, for example); existing chunks stay usable.
+  bool PopulateChunks(uint32_t reserve, uint32_t step);
 
-  // Zeroes a page and frees it. The caller has made sure that no thread writes it any more.
-  void RecyclePage(uint16_t page);
-  // Returns a page for a ring of last calls; kNoPage if there is none. It does not come from the
-  // reserve. It stays a ring page for good: a thread may still write into the ring that gave it
+  // Zeroes a chunk and frees it. The caller has made sure that no thread writes it any more.
+  void RecycleChunk(uint16_t chunk);
+  // Returns a chunk for a ring of last calls; kNoChunk if there is none. It does not come from the
+  // reserve. It stays a ring chunk for good: a thread may still write into the ring that gave it
   // back. Both under the runtime's lock.
-  uint16_t TakeRingPage();
-  void GiveRingPageBack(uint16_t page);
+  uint16_t TakeRingChunk();
+  void GiveRingChunkBack(uint16_t chunk);
 
   const void* base() const { return base_; }
   size_t bytes() const { return bytes_; }
@@ -79,22 +83,24 @@ class Segment {
  private:
   static constexpr uint64_t kRecordsOffset = kHeaderBytes + kNamesBytes;
 
-  Segment(uint8_t* base, size_t bytes, uint32_t page_count);
-  uint8_t* PageAt(uint16_t page) { return base_ + pages_offset_ + uint64_t{page} * kPageBytes; }
+  Segment(uint8_t* base, size_t bytes, uint32_t chunk_count);
+  uint8_t* ChunkAt(uint16_t chunk) {
+    return base_ + chunks_offset_ + uint64_t{chunk} * kChunkBytes;
+  }
   bool Populate(uint64_t offset, uint64_t bytes);
 
   uint8_t* base_;
   size_t bytes_;
   SharedDescriptor memory_;
-  uint64_t pages_offset_;
+  uint64_t chunks_offset_;
   std::mutex populate_mutex_;
-  uint32_t next_unpopulated_page_ = 1;  // under populate_mutex_; page 0 is kNoPage
+  uint32_t next_unpopulated_chunk_ = 1;  // under populate_mutex_; chunk 0 is kNoChunk
   Relaxed<size_t> populated_bytes_{0};
-  std::unique_ptr<PagePool::Link[]> links_;
-  std::unique_ptr<PagePool> pool_;
-  // Ring pages without a ring. Under the runtime's lock.
-  uint16_t ring_pages_[kMostLastCallPages];
-  uint32_t free_ring_pages_ = 0;
+  std::unique_ptr<ChunkPool::Link[]> links_;
+  std::unique_ptr<ChunkPool> pool_;
+  // Ring chunks without a ring. Under the runtime's lock.
+  uint16_t ring_chunks_[kMostLastCallChunks];
+  uint32_t free_ring_chunks_ = 0;
 };
 
 }  // namespace nccl_pulse

@@ -18,10 +18,10 @@ const CommunicatorRecord* SegmentGeometry::Record(uint32_t index) const {
   return reinterpret_cast<const CommunicatorRecord*>(base + offset);
 }
 
-const void* SegmentGeometry::Page(uint16_t page) const {
-  if (page == kNoPage || page >= pages) return nullptr;
-  const uint64_t offset = pages_offset + uint64_t{page} * kPageBytes;
-  return HasMemory(extents, offset, kPageBytes) ? base + offset : nullptr;
+const void* SegmentGeometry::Chunk(uint16_t chunk) const {
+  if (chunk == kNoChunk || chunk >= chunks) return nullptr;
+  const uint64_t offset = chunks_offset + uint64_t{chunk} * kChunkBytes;
+  return HasMemory(extents, offset, kChunkBytes) ? base + offset : nullptr;
 }
 
 bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents,
@@ -42,16 +42,16 @@ bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents
     return false;
   }
   const uint64_t communicators = ReadOnce(header.communicator_count);
-  const uint64_t pages = ReadOnce(header.page_count);
-  const uint64_t pages_offset = ReadOnce(header.pages_offset);
+  const uint64_t chunks = ReadOnce(header.chunk_count);
+  const uint64_t chunks_offset = ReadOnce(header.chunks_offset);
   const uint64_t records_end = kHeaderBytes + kNamesBytes + communicators * kRecordStride;
   if (ReadOnce(header.communicators_offset) != kHeaderBytes + kNamesBytes ||
       ReadOnce(header.names_offset) != kHeaderBytes ||
       ReadOnce(header.communicator_bytes) != kRecordStride ||
-      ReadOnce(header.page_bytes) != kPageBytes || ReadOnce(header.name_count) != kMaxNames ||
-      communicators > kMaxCommunicators || pages > kMaxSegmentPages ||
-      pages_offset % kPageBytes != 0 || pages_offset < records_end || pages_offset > bytes ||
-      pages * kPageBytes > bytes - pages_offset) {
+      ReadOnce(header.chunk_bytes) != kChunkBytes || ReadOnce(header.name_count) != kMaxNames ||
+      communicators > kMaxCommunicators || chunks > kMaxSegmentChunks ||
+      chunks_offset % kChunkBytes != 0 || chunks_offset < records_end || chunks_offset > bytes ||
+      chunks * kChunkBytes > bytes - chunks_offset) {
     *error = "segment geometry does not fit its version or its " + std::to_string(bytes) + " bytes";
     return false;
   }
@@ -59,8 +59,8 @@ bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents
   *geometry = {static_cast<const uint8_t*>(base),
                static_cast<uint32_t>(communicators),
                static_cast<uint32_t>(std::min(present, communicators)),
-               static_cast<uint32_t>(pages),
-               pages_offset,
+               static_cast<uint32_t>(chunks),
+               chunks_offset,
                extents};
   return true;
 }

@@ -25,17 +25,17 @@ struct SegmentGeometry {
   const uint8_t* base;
   uint32_t communicators;    // capacity of the segment
   uint32_t records_present;  // records that may be touched
-  uint32_t pages;
-  uint64_t pages_offset;
+  uint32_t chunks;
+  uint64_t chunks_offset;
   SegmentExtents extents;
 
   // Null if no memory is behind it.
   const CommunicatorRecord* Record(uint32_t index) const;
-  // Null also if there is no such page.
-  const void* Page(uint16_t page) const;
+  // Null also if there is no such chunk.
+  const void* Chunk(uint16_t chunk) const;
 };
 
-// False unless the geometry is the only possible one of its version; only the number of pages
+// False unless the geometry is the only possible one of its version; only the number of chunks
 // varies.
 bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents,
                    SegmentGeometry* geometry, std::string* error);

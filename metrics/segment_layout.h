@@ -2,7 +2,7 @@
 //
 // WHY. Numbers must survive a reader that is slow, hostile or gone, and a writer that crashes. So
 // writers put plain 64-bit cells into memory that a reader can map read-only, and neither waits for
-// the other. The memory is a memfd, sealed against shrinking and growing: a mapped page cannot
+// the other. The memory is a memfd, sealed against shrinking and growing: a mapped chunk cannot
 // disappear under a reader (no SIGBUS). It holds offsets and indices, never pointers. All integers
 // are little-endian.
 //
@@ -10,18 +10,18 @@
 //   0        SegmentHeader         who wrote this, geometry, process-wide counters     4 KiB
 //   4 KiB    NameEntry[128]        strings that NCCL gave (op, datatype, algo, proto)  4 KiB
 //   8 KiB    CommunicatorRecord[]  identity, lanes, series, timed calls                6016 B each
-//   ...      Page[]                cells of histograms and counters, last calls        2 KiB each
+//   ...      Chunk[]                cells of histograms and counters, last calls        2 KiB each
 //
-//   CommunicatorRecord                       Page, as histogram (one lane's cells of one series)
+//   CommunicatorRecord                       Chunk, as histogram (one lane's cells of one series)
 //   +-------------------------------+        +-----------------------------------------------+
 //   | life, identity, heartbeat     |        | cell[0..241]  | sum_ns  | bytes  | bus_bytes  |
 //   +-------------------------------+   +--> +-----------------------------------------------+
 //   | FollowedLaunches              |   |
-//   +-------------------------------+   |    Page, as counters (one lane's, all its series)
+//   +-------------------------------+   |    Chunk, as counters (one lane's, all its series)
 //   | Lane[4]       claim, fixed    |   |    +-----------------------------------------------+
-//   |               counters, page -+---|--> | {a, b} of series 0  | ...  | of series 127     |
+//   |               counters, chunk -+---|--> | {a, b} of series 0  | ...  | of series 127     |
 //   +-------------------------------+   |    +-----------------------------------------------+
-//   | SeriesEntry[128]    key, page |   |
+//   | SeriesEntry[128]    key, chunk |   |
 //   |               of each lane ---+---+
 //   +-------------------------------+
 //   | TimedCall[32]     ring        |
@@ -34,7 +34,7 @@
 //   names                   init and callbacks, append only
 //   CommunicatorRecord      RecordWriter (record_writer.h): init, finalize and the background
 //                           thread; followed and captured: the launching thread
-//   Page of last calls      the calling and the launching thread, LastCalls (last_calls.h)
+//   Chunk of last calls      the calling and the launching thread, LastCalls (last_calls.h)
 //   Lane and its cells      the lane's holder, LaneWriter (lane_writer.h). A lane
 //                           (docs/architecture.md) has one writer at a time. One compare-and-swap
 //                           claims it for the length of one callback; one store releases it.
@@ -44,7 +44,7 @@
 //                           claim, each its own cells (visit.h)
 //   SeriesEntry.key         any lane's holder, once (compare-and-swap from 0); unchanged until the
 //                           record is recycled
-//   SeriesEntry.page[lane]  the holder of that lane, once
+//   SeriesEntry.chunk[lane]  the holder of that lane, once
 //
 // STATES of a record
 //   kFree ---> kLive ---> kFinalized ---> kFree ...
@@ -63,6 +63,7 @@
 
 #include "metrics/agreed_call.h"
 #include "metrics/atomic_cell.h"
+#include "metrics/chunk_pool.h"
 #include "metrics/heartbeat.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/kinds.h"
@@ -70,7 +71,6 @@
 #include "metrics/last_call_entry.h"
 #include "metrics/long_wait.h"
 #include "metrics/name_entry.h"
-#include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/series_key.h"
 #include "metrics/timed_call.h"
@@ -112,15 +112,15 @@ inline constexpr int kTimedCalls = 32;
 inline constexpr int kMaxNames = 128;
 inline constexpr int kOperationRows = 16;  // NCCL's operations; all others share the last row
 inline constexpr int kMaxUserTags = 64;
-inline constexpr uint32_t kPageBytes = 2048;
-inline constexpr uint32_t kLastCallsPerPage = kPageBytes / sizeof(LastCallEntry);
-inline constexpr uint32_t kLastCallPages = 8;  // per communicator, at most
-inline constexpr uint32_t kMostLastCalls = kLastCallPages * kLastCallsPerPage;
-inline constexpr uint32_t kMostLastCallPages = 256;      // per process
+inline constexpr uint32_t kChunkBytes = 2048;
+inline constexpr uint32_t kLastCallsPerChunk = kChunkBytes / sizeof(LastCallEntry);
+inline constexpr uint32_t kLastCallChunks = 8;  // per communicator, at most
+inline constexpr uint32_t kMostLastCalls = kLastCallChunks * kLastCallsPerChunk;
+inline constexpr uint32_t kMostLastCallChunks = 256;     // per process
 inline constexpr uint32_t kStaticLabelsBytes = 1024;     // including the terminating zero
 inline constexpr uint32_t kNcclEnvironmentBytes = 1024;  // likewise
 inline constexpr uint32_t kMaxCommunicators = 1024;
-inline constexpr uint32_t kMaxSegmentPages = 65535;
+inline constexpr uint32_t kMaxSegmentChunks = 65535;
 
 // ---- header -------------------------------------------------------------------------------------
 
@@ -131,11 +131,11 @@ struct SegmentHeader {
   uint64_t total_bytes;
   uint64_t names_offset;
   uint64_t communicators_offset;
-  uint64_t pages_offset;
+  uint64_t chunks_offset;
   uint32_t communicator_bytes;  // stride
   uint32_t communicator_count;
-  uint32_t page_bytes;
-  uint32_t page_count;
+  uint32_t chunk_bytes;
+  uint32_t chunk_count;
   uint32_t name_count;
   uint32_t shared_memory;  // 1: sealed memfd, 0: private memory
 
@@ -197,10 +197,10 @@ struct SegmentHeader {
   char static_labels[kStaticLabelsBytes];        // the user's, "name=value,name=value"
   char nccl_environment[kNcclEnvironmentBytes];  // plugin/runtime/nccl_environment.h
 
-  // Entries of each communicator's ring of last calls: 0, or a power of two of full pages. Then the
-  // pages that rings hold; init lock.
+  // Entries of each communicator's ring of last calls: 0, or a power of two of full chunks. Then the
+  // chunks that rings hold; init lock.
   uint32_t last_calls;
-  Relaxed<uint32_t> last_call_pages_used;
+  Relaxed<uint32_t> last_call_chunks_used;
 
   // Commands to the process, by CommandResult. Then the settings that differ from the start: bit n
   // is LiveSetting n. Background thread.
@@ -222,41 +222,41 @@ inline constexpr uint64_t kNamesBytes = kMaxNames * sizeof(NameEntry);
 // ---- series -------------------------------------------------------------------------------------
 
 struct SeriesEntry {
-  Relaxed<uint64_t> key;           // SeriesKey, 0: free. The key carries no other data
-  Ordered<uint16_t> page[kLanes];  // histogram page of each lane, kNoPage: none yet
+  Relaxed<uint64_t> key;            // SeriesKey, 0: free. The key carries no other data
+  Ordered<uint16_t> chunk[kLanes];  // histogram chunk of each lane, kNoChunk: none yet
 
-  void Reset() { ResetFields(key, page); }
+  void Reset() { ResetFields(key, chunk); }
 };
 static_assert(sizeof(SeriesEntry) == 16);
 
-// ---- pages --------------------------------------------------------------------------------------
+// ---- chunks --------------------------------------------------------------------------------------
 
-struct HistogramPage {
+struct HistogramChunk {
   Cell cells[kHistogramCells];
   Cell sum_ns;
   Cell bytes;
   Cell bus_bytes;
 };
-static_assert(sizeof(HistogramPage) <= kPageBytes);
+static_assert(sizeof(HistogramChunk) <= kChunkBytes);
 
 struct CounterPair {
   Cell a, b;
 };
-struct CounterPage {
+struct CounterChunk {
   CounterPair series[kSeriesPerCommunicator];
 };
-static_assert(sizeof(CounterPage) == kPageBytes);
+static_assert(sizeof(CounterChunk) == kChunkBytes);
 
-struct LastCallPage {
-  LastCallEntry entries[kLastCallsPerPage];
+struct LastCallChunk {
+  LastCallEntry entries[kLastCallsPerChunk];
 };
-static_assert(sizeof(LastCallPage) == kPageBytes);
+static_assert(sizeof(LastCallChunk) == kChunkBytes);
 
 // ---- communicators ------------------------------------------------------------------------------
 
 struct Lane {
   LaneClaim claim;
-  Ordered<uint16_t> counter_page;  // kNoPage: none yet
+  Ordered<uint16_t> counter_chunk;  // kNoChunk: none yet
   uint16_t reserved0;
   Cell callbacks[6];  // by CallbackKind
   Cell launches;
@@ -265,7 +265,7 @@ struct Lane {
   Cell overflowed_operations;  // operations without a series of their own
   Cell network_bytes[2];       // by NetworkDirection, of watched steps
   Cell network_wait_ns[6];     // by NetworkWait
-  // Calls without a kCalls series, and their bytes. This overflow needs no entry and no page. Also
+  // Calls without a kCalls series, and their bytes. This overflow needs no entry and no chunk. Also
   // part of overflowed_operations.
   Cell overflowed_calls;
   Cell overflowed_bytes;
@@ -274,7 +274,7 @@ struct Lane {
 
   // Zeroes everything but the claim. Caller holds the lane.
   void Reset() {
-    ResetFields(counter_page, callbacks, launches, last_launch_ns, last_completion_ns,
+    ResetFields(counter_chunk, callbacks, launches, last_launch_ns, last_completion_ns,
                 overflowed_operations, network_bytes, network_wait_ns, overflowed_calls,
                 overflowed_bytes, network_moved_ns);
   }
@@ -361,11 +361,11 @@ struct CommunicatorRecord {
   // read last: a reader that sees a new value of the others also sees a recent time.
   Cell graph_replays;
   Cell graph_replays_in_flight;
-  Cell graph_captures;  // GraphPlace, with graph_calls
+  Cell graph_captures;  // GraphPosition, with graph_calls
   Cell graph_calls;
   Relaxed<uint64_t> graph_moved_ns;  // monotonic
-  // Pages of the ring of last calls; kNoPage after the last one. Published with the state.
-  BasicLastCallPages<StdAtomics, kLastCallPages> last_call_pages;
+  // Chunks of the ring of last calls; kNoChunk after the last one. Published with the state.
+  BasicLastCallChunks<StdAtomics, kLastCallChunks> last_call_chunks;
   // The first driver error from which the context does not recover (driver_error.h), 0: none; and
   // when it was seen. Background thread.
   Cell driver_error;
@@ -393,7 +393,7 @@ struct CommunicatorRecord {
                 graph_captures, graph_calls, graph_moved_ns, driver_error, driver_error_ns,
                 work_status, work_operations, work_moved_ns, work_longest_pause_ns);
     for (LongWait& wait : long_waits) ResetFields(wait.what, wait.when);
-    for (uint32_t i = 0; i < kLastCallPages; ++i) last_call_pages.Set(i, kNoPage);
+    for (uint32_t i = 0; i < kLastCallChunks; ++i) last_call_chunks.Set(i, kNoChunk);
     heartbeat.Reset();
     followed.Reset();
     for (Lane& lane : lanes) lane.Reset();

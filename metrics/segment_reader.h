@@ -19,7 +19,7 @@
 namespace nccl_pulse {
 
 // Ranges of a segment that have memory behind them: reading a hole of a memfd would make the kernel
-// allocate it, charged to the reader. Writers populate records and pages from the front, so there
+// allocate it, charged to the reader. Writers populate records and chunks from the front, so there
 // are two ranges. Everything outside is left out.
 struct SegmentExtents {
   uint64_t first_end = UINT64_MAX;  // the first range begins at 0

@@ -6,7 +6,7 @@
 //              1  kCalls        op     size class      datatype     captured   calls, bytes
 //              1  kAlgorithm    op     untimed reason  algorithm    protocol   operations, last
 //                                                                              sequence number + 1
-//              1  kLatency      op     size class      LatencyKind  -          a histogram page
+//              1  kLatency      op     size class      LatencyKind  -          a histogram chunk
 //              1  kUntimed      op     untimed reason  -            -          operations
 //              1  kUncompleted  op     -               -            -          operations
 //              1  kReplayed     op     size class      -            -          operations, bytes

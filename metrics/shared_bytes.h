@@ -23,7 +23,7 @@ void CopyToShared(char (&field)[N], std::string_view text) {
 }
 
 // Reads up to the first zero. Replaces bytes that are neither printable ASCII nor part of
-// well-formed UTF-8 by '?': the text becomes a label value and must not break a page.
+// well-formed UTF-8 by '?': the text becomes a label value and must not break a chunk.
 std::string CopyFromShared(const char* field, size_t size);
 
 template <size_t N>

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/graph_place.h"
+#include "metrics/graph_position.h"
 #include "metrics/histogram_geometry.h"
 #include "metrics/kinds.h"
 
@@ -257,7 +257,7 @@ struct CommunicatorSnapshot {
   uint64_t graph_replays = 0;
   uint64_t graph_replays_in_flight = 0;
   int64_t graph_moved_realtime_ns = 0;
-  GraphPlace graph_place;
+  GraphPosition graph_position;
   WorkSnapshot work;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
   int64_t last_completion_realtime_ns = 0;  // 0: none yet
@@ -297,7 +297,7 @@ struct ReadWish {
   uint64_t comm_id = 0;  // kOfOne: the communicator
   // If work in flight has not progressed since this time, the communicator's order of calls and
   // peers are read; 0: never.
-  int64_t order_of_standing_since_ns = 0;
+  int64_t order_of_stalled_since_ns = 0;
 };
 
 // Calls of a process in a time window, and the time its streams spent in calls. A call includes its

@@ -8,12 +8,12 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr const char* kStandNames[] = {
+constexpr const char* kStateNames[] = {
     "mismatched",      "failed", "gone",    "stopped",  "left",   "exiting",
     "behind own work", "alone",  "in NCCL", "idle GPU", "behind", "not joined",
     "outside",         "unseen", "unknown", "inside",   "moving",
 };
-static_assert(std::size(kStandNames) == static_cast<std::size_t>(Stand::kMoving) + 1);
+static_assert(std::size(kStateNames) == static_cast<std::size_t>(ActorState::kMoving) + 1);
 constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "perhaps"};
 constexpr const char* kKindNames[] = {"host", "GPU",    "call",    "event",
                                       "left", "unseen", "unknown", "mismatch"};
@@ -41,7 +41,7 @@ std::string DescribeWaits(const std::vector<CommunicatorView>& views, const Wait
   for (const Actor& actor : graph.actors) {
     if (!actor.is_start && actor.arrows.empty() && actor.kind == ActorKind::kHost) continue;
     absl::StrAppend(&text, actor.is_start ? "* " : "  ", NameOf(views, actor), ": ",
-                    kStandNames[static_cast<std::size_t>(actor.stand)]);
+                    kStateNames[static_cast<std::size_t>(actor.state)]);
     const char* separator = " -> ";
     for (const Arrow& arrow : actor.arrows) {
       absl::StrAppend(&text, separator, NameOf(views, graph.actors[arrow.to]), " (",

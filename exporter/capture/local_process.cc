@@ -104,9 +104,9 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     return;
   }
   // Checked before opening: opening a device or a FIFO may have side effects.
-  const Descriptor place(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  const Descriptor found(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
-  if (place.get() < 0 || fstat(place.get(), &status) != 0) {
+  if (found.get() < 0 || fstat(found.get(), &status) != 0) {
     local->log_error = absl::StrCat("cannot read ", path);
     return;
   }
@@ -117,7 +117,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     return;
   }
   // Opens the checked file, whatever is at the path by now.
-  const Descriptor file(open(absl::StrCat("/proc/self/fd/", place.get()).c_str(),
+  const Descriptor file(open(absl::StrCat("/proc/self/fd/", found.get()).c_str(),
                              O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
   if (file.get() < 0) {
     local->log_error = absl::StrCat("cannot read ", path);

@@ -34,7 +34,7 @@
 #include "exporter/endpoint/server.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/node/listener.h"
-#include "exporter/outside/outside_watch.h"
+#include "exporter/outside/outside_monitor.h"
 #include "exporter/web/guard.h"
 
 namespace nccl_pulse {
@@ -164,7 +164,7 @@ struct OutsideThread : PatientThread {
         LogLine(LogLevel::kWarning,
                 absl::StrCat("cannot look for hangs of jobs without NCCL Pulse: ", problem.what()));
       }
-      next = std::chrono::steady_clock::now() + outside::OutsideWatch::kInterval;
+      next = std::chrono::steady_clock::now() + outside::OutsideMonitor::kInterval;
     }
   }
 
@@ -175,7 +175,7 @@ struct OutsideThread : PatientThread {
     LogLine(LogLevel::kInfo, "jobs without the plugin: " + note);
   }
 
-  outside::OutsideWatch watch;
+  outside::OutsideMonitor watch;
   std::set<std::string> said;
 };
 

@@ -14,10 +14,10 @@
 #include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/status/status_words.h"
 #include "exporter/cli/stop_signal.h"
+#include "exporter/timeline/call_poller.h"
 #include "exporter/timeline/captured.h"
 #include "exporter/timeline/timeline.h"
 #include "exporter/timeline/trace_file.h"
-#include "exporter/timeline/watch.h"
 
 namespace nccl_pulse {
 namespace {
@@ -93,7 +93,7 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, &error)) {
     return Fail(kUsageError, error);
   }
-  JobWatch watch(question.endpoints, options);
+  CallPoller watch(question.endpoints, options);
   watch.Begin();
   if (watch.heard() == 0) {
     for (const std::string& note : watch.Take().notes) Fail(0, note);

@@ -60,29 +60,29 @@ bool ControlSocket::Round(Time now) {
 
 void ControlSocket::Accept(Time now) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
-    Client* place = nullptr;
+    Client* slot = nullptr;
     for (Client& client : clients_) {
-      if (!client.connection.is_open()) place = &client;
+      if (!client.connection.is_open()) slot = &client;
     }
-    if (place == nullptr) return;
+    if (slot == nullptr) return;
     {
       const ForkGuard guard;
       const int fd = accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) return;
-      place->connection.Set(fd);
+      slot->connection.Set(fd);
     }
-    place->since = now;
-    const bool is_known = options_.credentials(place->connection.get(), &place->credentials);
-    const uid_t user = place->credentials.user;
+    slot->since = now;
+    const bool is_known = options_.credentials(slot->connection.get(), &slot->credentials);
+    const uid_t user = slot->credentials.user;
     if (is_known && (user == geteuid() || user == 0)) continue;
-    Reply(*place, MessageType::kRefused, "only its own user and root may change settings");
-    place->connection.Close();
+    Reply(*slot, MessageType::kRefused, "only its own user and root may change settings");
+    slot->connection.Close();
     Count(CommandResult::kForeignUser);
     // Logged once: any user could fill the log.
     if (!std::exchange(named_foreign_, true)) {
       Log(LogLevel::kWarning,
           is_known
-              ? absl::StrCat("user ", user, " (pid ", place->credentials.pid,
+              ? absl::StrCat("user ", user, " (pid ", slot->credentials.pid,
                              ") was refused: only its own user and root may change settings")
               : std::string(
                     "an unknown user was refused: only its own user and root may change settings"));

@@ -18,9 +18,9 @@ struct CircleStep {
   int32_t rank = 0;
 };
 
-// The place of a stalled replay of a CUDA graph: after the first `before` of the communicator's
+// The position of a stalled replay of a CUDA graph: after the first `before` of the communicator's
 // captured calls, and not after call number `until`.
-struct ReplayPlace {
+struct ReplayPosition {
   uint32_t graph = 0;  // number among the graphs with calls of this communicator; 0: no replay
   uint32_t before = 0, until = 0;
   uint32_t calls = 0;  // captured calls in total
@@ -49,7 +49,7 @@ struct Hang {
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
-  ReplayPlace replay{};            // place of the waiting ranks, if they are in a replay
+  ReplayPosition replay{};         // of the waiting ranks, if they are in a replay
 };
 
 // The ranks have launched, but no GPU has begun the launch: each is behind earlier work of its own

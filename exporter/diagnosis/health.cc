@@ -70,7 +70,7 @@ constexpr uint64_t kLeastCalls = 16;  // that tell how often it calls
 class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : now_ns_(now_ns), stands_after_ns_(snapshots.stands_after_ns), same_ids_(snapshots) {
+      : now_ns_(now_ns), stalled_after_ns_(snapshots.stalled_after_ns), same_ids_(snapshots) {
     for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
     for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
     FindLost(snapshots);
@@ -269,7 +269,7 @@ class Examiner {
       }
       Activities& activities = by_communicator_[IdOf(communicator)];
       activities.is_mixed = same_ids_.AreMixed(communicator);
-      const RankActivity activity = ActivityOf(process, communicator, now_ns_, stands_after_ns_);
+      const RankActivity activity = ActivityOf(process, communicator, now_ns_, stalled_after_ns_);
       ++activities.ranks;
       activities.may_wait |= !activity.is_idle();
       AddIdle(process, communicator, activity);
@@ -284,7 +284,7 @@ class Examiner {
       ++silent_;
       silent_since_ns_ = std::min(silent_since_ns_, process.heard_realtime_ns);
     }
-    if (is_in_use && IsStopped(process, now_ns_, stands_after_ns_))
+    if (is_in_use && IsStopped(process, now_ns_, stalled_after_ns_))
       stopped_.push_back(PidWords(process));
     health_.unmeasured_communicators += process.unmeasured_communicators;
     if (process.event_mask_changes != 0) {
@@ -435,7 +435,7 @@ class Examiner {
                         "AlltoAll.");
   }
 
-  const int64_t now_ns_, stands_after_ns_;
+  const int64_t now_ns_, stalled_after_ns_;
   std::vector<const ProcessSnapshot*> ended_;  // without goodbye
   // Ended processes that a rank may wait for, and the others; live ones that do not run.
   std::vector<std::string> lost_, left_, stopped_;

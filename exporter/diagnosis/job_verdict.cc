@@ -163,7 +163,7 @@ class JobJudge {
 
   // Adds a root for each finding of the job.
   void AddRoots(std::size_t job) {
-    std::map<int, std::vector<std::size_t>> hangs_of;  // places of communicators, by finding
+    std::map<int, std::vector<std::size_t>> hangs_of;  // indices of communicators, by finding
     for (const CommunicatorView* view : jobs_[job].views) {
       const auto index = static_cast<std::size_t>(view - views_.data());
       if (!diagnosis_[index].hang || diagnosis_[index].hang->finding < 0) continue;

@@ -28,19 +28,19 @@ std::string FirstStep(HangVerdict verdict, Situation situation, const ProcessSna
   if (words == nullptr) words = WordsOf(verdict, situation, &VerdictWords::first);
   const std::string on = OnHost(process);
   std::string pid = "PID";
-  std::string place = on;
+  std::string where = on;
   if (process != nullptr && !process->is_of_dump) {
     const int32_t host_pid = HostPid(*process);
     pid = absl::StrCat(host_pid > 0 ? host_pid : process->pid);
     if (host_pid <= 0) {
-      absl::StrAppend(&place, ", in its container (PID namespace ", process->pid_namespace, ")");
+      absl::StrAppend(&where, ", in its container (PID namespace ", process->pid_namespace, ")");
     }
   }
   const std::string gpu = communicator == nullptr || communicator->gpu.empty()
                               ? ""
                               : absl::StrCat(", GPU ", communicator->gpu);
   return absl::StrReplaceAll(words,
-                             {{"{pid}", pid}, {"{place}", place}, {"{on}", on}, {"{gpu}", gpu}});
+                             {{"{pid}", pid}, {"{where}", where}, {"{on}", on}, {"{gpu}", gpu}});
 }
 
 std::string FirstStepOfLate(const ProcessSnapshot* process) {

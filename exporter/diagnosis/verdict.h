@@ -40,14 +40,14 @@ enum class Situation : uint8_t {
   kQueued,       // waiting ranks are behind earlier work of their own GPUs
   kInReplay,     // waiting ranks are in a replay of a CUDA graph
   kInsideNccl,   // waiting ranks have launched nothing
-  kInGraphs,     // counters of finished work have stalled, at an unknown place in a graph
+  kInGraphs,     // counters of finished work have stalled, at an unknown position in a graph
   kOfDumps,      // the facts come from PyTorch's Flight Recorder, not from endpoints
   kFromOutside,  // the suspects run without the plugin
   kLeftBehind,   // the others have aborted the communicator, and the suspects have not
 };
 
 // Texts with placeholders. {has} and {is} agree with the number of named ranks. {call} and {op} are
-// the operations that the others wait in, {comm} is a communicator. {pid}, {place}, {on} and {gpu}
+// the operations that the others wait in, {comm} is a communicator. {pid}, {where}, {on} and {gpu}
 // locate the first named rank. Null: the text of the verdict without a situation.
 struct VerdictWords {
   const char* named;   // follows the ranks
@@ -63,7 +63,7 @@ struct VerdictEntry {
   VerdictWords words;
 };
 
-inline constexpr char kStackFirst[] = "py-spy dump --pid {pid}{place}";
+inline constexpr char kStackFirst[] = "py-spy dump --pid {pid}{where}";
 inline constexpr char kNobodyNamed[] = "{comm} makes no progress";
 
 inline constexpr VerdictEntry kVerdicts[] = {
@@ -75,7 +75,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
      "rank_not_launched",
      "a call has launched nothing",
      {"{has} called {op} and launched nothing", kNobodyNamed,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{place} (is the call still in NCCL?)",
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{where} (is the call still in NCCL?)",
       nullptr}},
     {HangVerdict::kRankNotBegun,
      "rank_not_begun",
@@ -103,7 +103,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
      "process_stopped",
      "a process does nothing",
      {"{has} done nothing", kNobodyNamed,
-      "cat /proc/{pid}/status /proc/{pid}/stack{place} (stopped? a debugger? a driver call?)",
+      "cat /proc/{pid}/status /proc/{pid}/stack{where} (stopped? a debugger? a driver call?)",
       nullptr}},
     {HangVerdict::kDriverError,
      "driver_error",
@@ -149,7 +149,7 @@ inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kRankNotCalled,
      Situation::kExiting,
      {"{is} in exit(), and {has} not called {call}", nullptr,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{place} (which thread does not end?)",
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{where} (which thread does not end?)",
       nullptr}},
     {HangVerdict::kRankNotCalled,
      Situation::kFromOutside,
@@ -161,7 +161,7 @@ inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kRankNotBegun,
      Situation::kInReplay,
      {"{is} behind the others in the replays of CUDA graphs", nullptr,
-      "py-spy dump --pid {pid}{place} (has it launched the replay?), then nvidia-smi and dmesg "
+      "py-spy dump --pid {pid}{where} (has it launched the replay?), then nvidia-smi and dmesg "
       "(Xid)",
       nullptr}},
     {HangVerdict::kRankNotBegun,

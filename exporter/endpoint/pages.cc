@@ -60,7 +60,7 @@ void SetThresholds(int64_t own_ns, SnapshotSet* set) {
       if (process.hang_after_ns == 0) process.hang_after_ns = kDefaultHangAfterNs;
     }
   }
-  set->stands_after_ns = StandsAfterNs(*set);
+  set->stalled_after_ns = StalledAfterNs(*set);
 }
 
 }  // namespace
@@ -126,14 +126,14 @@ int64_t Pages::HangAfterNs() const {
 
 SnapshotSet Pages::ReadAll(ReadWish wish) {
   // The diagnosis compares the order of calls only in a hang: reads none while there is progress.
-  wish.order_of_standing_since_ns = RealtimeNs() - kOrderAfterNs;
+  wish.order_of_stalled_since_ns = RealtimeNs() - kOrderAfterNs;
   const int64_t own_ns = HangAfterNs();
   SnapshotSet set = options_.source(wish);
   // A stopped process' data must count as outdated before a hang is reported.
-  if (own_ns != 0) set.stands_after_ns = std::min(kStoppedAfterNs, own_ns);
+  if (own_ns != 0) set.stalled_after_ns = std::min(kStoppedAfterNs, own_ns);
   for (ProcessSnapshot& process : set.processes) {
     if (process.pid == getpid()) {
-      AddRunState(process.pid, RealtimeNs(), set.stands_after_ns, &process);
+      AddRunState(process.pid, RealtimeNs(), set.stalled_after_ns, &process);
     }
   }
   node_.Read(&set, MonotonicNow(), wish);

@@ -12,10 +12,10 @@
 
 namespace nccl_pulse {
 
-// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stands_after_ns` decide which data
+// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stalled_after_ns` decide which data
 // is outdated; see ActivityOf (exporter/diagnosis/facts/rank_activity.h).
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
-                     int64_t now_ns, int64_t stands_after_ns, FamilySet* set);
+                     int64_t now_ns, int64_t stalled_after_ns, FamilySet* set);
 
 // Returns the label that distinguishes processes with equal pids; "" if unknown.
 std::string PidNamespace(const ProcessSnapshot& process);

@@ -65,9 +65,9 @@ class Look {
     look_.set = all_.Take();
     look_.endpoint_of = std::make_shared<const SnapshotUnion::EndpointOf>(all_.TakeEndpoints());
     look_.other_jobs = all_.other_jobs();
-    look_.set.stands_after_ns = options_.hang_after
-                                    ? std::min(kStoppedAfterNs, Nanoseconds(*options_.hang_after))
-                                    : StandsAfterNs(look_.set);
+    look_.set.stalled_after_ns = options_.hang_after
+                                     ? std::min(kStoppedAfterNs, Nanoseconds(*options_.hang_after))
+                                     : StalledAfterNs(look_.set);
     std::set<std::size_t> with_job;
     for (const auto* processes : {&look_.set.processes, &look_.set.ended}) {
       for (const ProcessSnapshot& process : *processes) {
@@ -241,10 +241,10 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
 std::vector<JobLook> SplitByJob(JobLook look) {
   Jobs jobs(look.set);
   std::map<std::size_t, JobLook> looks;
-  std::vector<std::size_t> places;  // of each communicator, in its job's diagnosis
+  std::vector<std::size_t> indices;  // of each communicator, in its job's diagnosis
   for (CommunicatorDiagnosis& each : look.diagnosis) {
     DiagnosisResult& of_job = looks[jobs.OfCommunicator(each.comm_id, each.number)].diagnosis;
-    places.push_back(of_job.size());
+    indices.push_back(of_job.size());
     of_job.push_back(std::move(each));
   }
   std::map<std::size_t, std::set<std::size_t>> endpoints;
@@ -259,8 +259,8 @@ std::vector<JobLook> SplitByJob(JobLook look) {
       if (endpoint != look.endpoint_of->end()) endpoints[job].insert(endpoint->second);
       if (job != first) {
         (looks[job].set.*field).push_back(std::move(process));
-      } else if (ProcessSnapshot& place = (*from)[kept++]; &place != &process) {
-        place = std::move(process);
+      } else if (ProcessSnapshot& free = (*from)[kept++]; &free != &process) {
+        free = std::move(process);
       }
     }
     from->resize(kept);
@@ -271,13 +271,13 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   std::vector<JobLook> split;
   for (auto& [job, part] : looks) {
     for (CommunicatorDiagnosis& each : part.diagnosis) {
-      if (each.hang && each.hang->absent_in) each.hang->absent_in = places[*each.hang->absent_in];
+      if (each.hang && each.hang->absent_in) each.hang->absent_in = indices[*each.hang->absent_in];
     }
     part.endpoints = part.heard = endpoints[job].size();
     part.endpoint_of = look.endpoint_of;
     part.now_realtime_ns = look.now_realtime_ns;
     part.set.is_of_all_nodes = look.set.is_of_all_nodes;
-    part.set.stands_after_ns = look.set.stands_after_ns;
+    part.set.stalled_after_ns = look.set.stalled_after_ns;
     part.looks = look.looks;
     part.seconds = look.seconds;
     part.verdict = JudgeJob(part.set, part.diagnosis, part.now_realtime_ns);

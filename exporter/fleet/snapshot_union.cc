@@ -130,8 +130,8 @@ void SnapshotUnion::Filter(SnapshotSet* set) {
     std::size_t kept = 0;
     for (ProcessSnapshot& process : *processes) {
       if (wanted.count(jobs.OfProcess(&process)) != 0) {
-        ProcessSnapshot& place = (*processes)[kept++];
-        if (&place != &process) place = std::move(process);
+        ProcessSnapshot& free = (*processes)[kept++];
+        if (&free != &process) free = std::move(process);
       } else if (!process.job_id.empty() && other_jobs_.size() < kMostOtherJobs) {
         other_jobs_.insert(process.job_id);
       }

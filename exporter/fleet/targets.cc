@@ -190,9 +190,9 @@ class Prometheus {
     std::set<std::string> seen;
     for (const Json& series : found) {
       const std::string instance = TextAt(At(series, "metric"), "instance");
-      std::set<std::string> places = scraped[{TextAt(At(series, "metric"), "job"), instance}];
-      if (places.empty()) places.insert(instance);
-      for (const std::string& where : places) {
+      std::set<std::string> instances = scraped[{TextAt(At(series, "metric"), "job"), instance}];
+      if (instances.empty()) instances.insert(instance);
+      for (const std::string& where : instances) {
         if (where.empty() || !seen.insert(where).second) continue;
         if (!AddTarget(where, question_.otherwise_https, targets, error)) {
           *error = absl::StrCat(

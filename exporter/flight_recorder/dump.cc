@@ -309,8 +309,8 @@ class Reader {
       names.emplace_back(number, i);
     }
     std::sort(names.begin(), names.end());
-    std::vector<std::size_t> place(names.size());  // position of each group among the names
-    for (std::size_t i = 0; i < names.size(); ++i) place[names[i].second] = i;
+    std::vector<std::size_t> position(names.size());  //  of each group among the names
+    for (std::size_t i = 0; i < names.size(); ++i) position[names[i].second] = i;
     std::size_t begin = 0;
     std::size_t begin_name = 0;
     for (std::size_t i = 0; i <= statuses.size(); ++i) {
@@ -319,7 +319,7 @@ class Reader {
         const auto known = group_of_status_.find(statuses[i].pg_id);
         if (known == group_of_status_.end()) continue;
         SetStatus(statuses[i].values, known->second);
-        end_name = place[known->second];
+        end_name = position[known->second];
       }
       if (are_numbers && end_name >= begin_name && end_name - begin_name == i - begin) {
         for (std::size_t j = begin; j < i; ++j) {

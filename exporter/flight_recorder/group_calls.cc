@@ -78,14 +78,14 @@ std::vector<GroupCalls> FindGroupCalls(const std::vector<Dump>& dumps) {
   for (const Dump& dump : dumps) {
     for (const Membership& membership : dump.groups) {
       const Group* group = membership.group;
-      const auto place = std::find(group->ranks.begin(), group->ranks.end(), dump.rank);
-      if (place == group->ranks.end()) continue;
+      const auto at = std::find(group->ranks.begin(), group->ranks.end(), dump.rank);
+      if (at == group->ranks.end()) continue;
       const auto [found, inserted] = index_of.try_emplace(group, groups.size());
       if (inserted) groups.push_back({group, {}});
       RankCalls& calls = groups[found->second].ranks.emplace_back();
       calls.dump = &dump;
       calls.membership = &membership;
-      calls.rank = static_cast<int32_t>(std::distance(group->ranks.begin(), place));
+      calls.rank = static_cast<int32_t>(std::distance(group->ranks.begin(), at));
     }
   }
   for (GroupCalls& group : groups) {

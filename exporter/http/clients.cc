@@ -77,7 +77,7 @@ bool Clients::CutOffSlowest(bool in_any_case) {
 
 void Clients::Accept(int listener, Time now) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
-    Connection* connection = PlaceForClient(now);
+    Connection* connection = SlotForClient(now);
     if (connection == nullptr) return;
     if (!AcceptInto(connection, listener, now)) {
       // Network errors of a pending client (accept(2)) are gone in the next round.
@@ -110,14 +110,14 @@ bool Clients::AcceptInto(Connection* connection, int listener, Time now) {
 
 // Returns a free connection, or one that a new client may replace. Returns null if there is none,
 // and stops accepting until the first becomes replaceable.
-Connection* Clients::PlaceForClient(Time now) {
-  Connection* place = &connections_[0];
+Connection* Clients::SlotForClient(Time now) {
+  Connection* slot = &connections_[0];
   for (Connection& connection : connections_) {
     if (!connection.in_use()) return &connection;
-    if (connection.replaceable_from() < place->replaceable_from()) place = &connection;
+    if (connection.replaceable_from() < slot->replaceable_from()) slot = &connection;
   }
-  if (place->replaceable_from() <= now) return place;
-  accept_from_ = place->replaceable_from();
+  if (slot->replaceable_from() <= now) return slot;
+  accept_from_ = slot->replaceable_from();
   return nullptr;
 }
 

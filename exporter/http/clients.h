@@ -51,7 +51,7 @@ class Clients {
  private:
   void Serve(Connection* connection, short events, Time now);
   bool AcceptInto(Connection* connection, int listener, Time now);
-  Connection* PlaceForClient(Time now);
+  Connection* SlotForClient(Time now);
 
   Guard* const guard_;
   Responder& responder_;

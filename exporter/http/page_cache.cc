@@ -48,7 +48,7 @@ PageCache::Answer PageCache::Get(std::size_t kind, const std::string& argument, 
   const Key key(kind, argument);
   const Time now = options_.clock();
   ForgetOthers(key, now);
-  Page& page = pages_[key];
+  Cached& page = pages_[key];
   const bool is_fresh = (gzip && page.packed != nullptr && IsFresh(page.packed_made, now)) ||
                         (page.body != nullptr && IsFresh(page.made, now));
   if (!is_fresh) {
@@ -66,7 +66,7 @@ PageCache::Answer PageCache::Get(std::size_t kind, const std::string& argument, 
   return answer;
 }
 
-PageCache::Answer PageCache::AnswerWith(std::size_t kind, Page* page, bool gzip, Time now) {
+PageCache::Answer PageCache::AnswerWith(std::size_t kind, Cached* page, bool gzip, Time now) {
   if (page->body != nullptr && page->status != 200) return Plain(*page, now);
   if (gzip) {
     const bool is_newer = page->packed == nullptr || page->packed_made < page->made;
@@ -100,12 +100,12 @@ void PageCache::ForgetOthers(const Key& key, Time now) {
   if (others >= kMostArguments) pages_.erase(oldest);
 }
 
-PageCache::Answer PageCache::Packed(const Page& page, Time now) const {
+PageCache::Answer PageCache::Packed(const Cached& page, Time now) const {
   const auto age = std::max(duration_cast<seconds>(now - page.packed_made), seconds(0));
   return {200, page.packed, true, age, seconds(0)};
 }
 
-PageCache::Answer PageCache::Plain(const Page& page, Time now) const {
+PageCache::Answer PageCache::Plain(const Cached& page, Time now) const {
   const auto age = std::max(duration_cast<seconds>(now - page.made), seconds(0));
   return {page.status, page.body, false, age, seconds(0)};
 }
@@ -120,7 +120,7 @@ CpuBudget* PageCache::WhoPays(std::size_t kind, Time now) {
 }
 
 // Returns false if there is no such page.
-bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
+bool PageCache::Make(const Key& key, Cached* page, CpuBudget* budget) {
   purses_[key.first].was_used = true;
   if (!MakeRoom(page, options_.clock())) return true;
   std::optional<std::string> text;
@@ -151,7 +151,7 @@ bool PageCache::Make(const Key& key, Page* page, CpuBudget* budget) {
 }
 
 // Compresses the page. Without memory for that, it is sent uncompressed.
-void PageCache::Pack(std::size_t kind, Page* page) {
+void PageCache::Pack(std::size_t kind, Cached* page) {
   const double took = Charge(&purses_[kind].budget, [&] {
     std::optional<std::string> packed = Gzip(*page->body);
     if (!packed.has_value()) return;
@@ -175,8 +175,8 @@ bool PageCache::HasRoom() {
 }
 
 // Returns the page with the oldest cached body, except `but`, that is not being sent.
-PageCache::Page* PageCache::OldestToForget(const Page* but) {
-  Page* oldest = nullptr;
+PageCache::Cached* PageCache::OldestToForget(const Cached* but) {
+  Cached* oldest = nullptr;
   for (auto& [key, page] : pages_) {
     if (&page == but || page.body == nullptr || page.body.use_count() > 1) continue;
     if (oldest == nullptr || page.made < oldest->made) oldest = &page;
@@ -186,11 +186,11 @@ PageCache::Page* PageCache::OldestToForget(const Page* but) {
 
 // Makes room for this page's body. Returns false if that would cut off a client within kPageGrace
 // and this page has a body that is recent enough to serve.
-bool PageCache::MakeRoom(Page* page, Time now) {
+bool PageCache::MakeRoom(Cached* page, Time now) {
   const bool has_answer = (page->body != nullptr && now - page->made < kPageGrace) ||
                           (page->packed != nullptr && now - page->packed_made < kPageGrace);
   while (!HasRoom()) {
-    Page* const oldest = OldestToForget(page);
+    Cached* const oldest = OldestToForget(page);
     if (oldest != nullptr && !IsFresh(oldest->made, now)) {
       oldest->body = nullptr;
     } else if (options_.cut_off_slowest(/*in_any_case=*/false)) {

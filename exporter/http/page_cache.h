@@ -88,7 +88,7 @@ class PageCache {
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }
 
  private:
-  struct Page {
+  struct Cached {
     int status = 0;
     Body body;
     Time made{};
@@ -105,20 +105,20 @@ class PageCache {
   bool IsFresh(Time made, Time now) const { return now - made < kPageLifetime; }
   CpuBudget* WhoPays(std::size_t kind, Time now);
   void ForgetOthers(const Key& key, Time now);
-  bool Make(const Key& key, Page* page, CpuBudget* budget);
-  void Pack(std::size_t kind, Page* page);
-  Answer Packed(const Page& page, Time now) const;
-  Answer Plain(const Page& page, Time now) const;
-  Answer AnswerWith(std::size_t kind, Page* page, bool gzip, Time now);
-  bool MakeRoom(Page* page, Time now);
-  Page* OldestToForget(const Page* but);
+  bool Make(const Key& key, Cached* page, CpuBudget* budget);
+  void Pack(std::size_t kind, Cached* page);
+  Answer Packed(const Cached& page, Time now) const;
+  Answer Plain(const Cached& page, Time now) const;
+  Answer AnswerWith(std::size_t kind, Cached* page, bool gzip, Time now);
+  bool MakeRoom(Cached* page, Time now);
+  Cached* OldestToForget(const Cached* but);
   bool HasRoom();
   template <typename Work>
   double Charge(CpuBudget* budget, Work work);
 
   const Options options_;
   std::vector<Purse> purses_;  // one for each kind
-  std::map<Key, Page> pages_;
+  std::map<Key, Cached> pages_;
   // Every body that may still be held.
   std::vector<std::weak_ptr<const std::string>> bodies_;
   CpuBudget shared_budget_;

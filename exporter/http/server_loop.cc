@@ -41,7 +41,7 @@ ServerLoop::ServerLoop(Options options, Entrance* entrance)
 bool ServerLoop::Wait(const Wake& wake) {
   // Only open connections: poll(2) refuses more entries than RLIMIT_NOFILE.
   polled_.clear();
-  places_ = Places();
+  indices_ = PollIndices();
   const Time start = MonotonicNow();
   Time next = entrance_.next();
   const bool may_serve = clients_budget_.Allows(start);
@@ -52,44 +52,44 @@ bool ServerLoop::Wait(const Wake& wake) {
     polled_.push_back({fd, POLLIN, 0});
     return polled_.size() - 1;
   };
-  places_.has_clients = may_serve;
+  indices_.has_clients = may_serve;
   if (may_serve) clients_.AppendPolled(&polled_, &next);
-  places_.wake = add(wake.fd());
-  if (may_serve && options_.guard != nullptr) places_.guard = add(options_.guard->verdicts().fd());
-  if (may_serve && options_.ready != nullptr) places_.ready = add(options_.ready->fd());
+  indices_.wake = add(wake.fd());
+  if (may_serve && options_.guard != nullptr) indices_.guard = add(options_.guard->verdicts().fd());
+  if (may_serve && options_.ready != nullptr) indices_.ready = add(options_.ready->fd());
   const Time accept_from = std::max(clients_.accept_from(), entrance_.accept_from());
-  places_.was_open = entrance_.listener() >= 0;
-  if (places_.was_open && may_serve) {
+  indices_.was_open = entrance_.listener() >= 0;
+  if (indices_.was_open && may_serve) {
     if (accept_from <= start) {
-      places_.listener = add(entrance_.listener());
+      indices_.listener = add(entrance_.listener());
     } else {
       next = std::min(next, accept_from);
     }
   }
-  places_.entrance = polled_.size();
+  indices_.entrance = polled_.size();
   entrance_.AppendPolled(&polled_, may_work);
   if (poll(polled_.data(), polled_.size(), TimeoutUntil(next, start)) < 0) {
     // RLIMIT_NOFILE was lowered below the open descriptors, or the kernel has no memory.
     if (errno != EINTR) Pause();
     return false;
   }
-  if (polled_[places_.wake].revents != 0) wake.Clear();
+  if (polled_[indices_.wake].revents != 0) wake.Clear();
   return true;
 }
 
 void ServerLoop::HandleRound() {
   const Time now = MonotonicNow();
-  const bool has_verdict = HasCome(places_.guard);
+  const bool has_verdict = HasCome(indices_.guard);
   if (has_verdict) options_.guard->verdicts().Clear();
-  const bool has_answer = HasCome(places_.ready);
+  const bool has_answer = HasCome(indices_.ready);
   if (has_answer) options_.ready->Clear();
   if (has_verdict || has_answer) clients_.AnswerParked(now);
   Spend(&clients_budget_, now);
-  entrance_.Handle(polled_.data() + places_.entrance, now);
+  entrance_.Handle(polled_.data() + indices_.entrance, now);
   Spend(&entrance_budget_, now);
-  if (places_.was_open && entrance_.listener() < 0) clients_.Leave();
-  if (places_.has_clients) clients_.Handle(polled_.data(), now);
-  if (HasCome(places_.listener) && entrance_.listener() >= 0) {
+  if (indices_.was_open && entrance_.listener() < 0) clients_.Leave();
+  if (indices_.has_clients) clients_.Handle(polled_.data(), now);
+  if (HasCome(indices_.listener) && entrance_.listener() >= 0) {
     clients_.Accept(entrance_.listener(), now);
   }
   Spend(&clients_budget_, now);

@@ -66,7 +66,7 @@ class ServerLoop {
 
  private:
   // Indices of one round's entries in polled_; 0: there is none.
-  struct Places {
+  struct PollIndices {
     std::size_t wake = 0;
     std::size_t guard = 0;
     std::size_t ready = 0;
@@ -78,7 +78,7 @@ class ServerLoop {
 
   bool Wait(const Wake& wake);
   void HandleRound();
-  bool HasCome(std::size_t place) const { return place != 0 && polled_[place].revents != 0; }
+  bool HasCome(std::size_t index) const { return index != 0 && polled_[index].revents != 0; }
   void Spend(CpuBudget* budget, Time now);
 
   const Options options_;
@@ -86,7 +86,7 @@ class ServerLoop {
   Responder responder_;
   Clients clients_;
   std::vector<pollfd> polled_;  // reused
-  Places places_;
+  PollIndices indices_;
   CpuBudget clients_budget_;
   CpuBudget entrance_budget_;
   std::chrono::nanoseconds cpu_accounted_{0};  // CPU time of the thread that was charged so far

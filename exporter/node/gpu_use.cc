@@ -216,31 +216,31 @@ void GpuUses::TakeAnswers() {
 
 void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
   std::map<std::string, int64_t> since_ns;
-  std::vector<std::pair<CommunicatorSnapshot*, int64_t>> standing;  // and their thresholds
+  std::vector<std::pair<CommunicatorSnapshot*, int64_t>> stalled;  // and their thresholds
   for (ProcessSnapshot& process : set->processes) {
-    const int64_t stands_after_ns = process.hang_after_ns;
+    const int64_t stalled_after_ns = process.hang_after_ns;
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
       // Also where no counter tells: then the GPU alone does.
       const bool is_asked =
           comm.work.state != WorkState::kOff && comm.work.state != WorkState::kGone;
       if (comm.finalized || !comm.captured || !is_asked || comm.uuid.empty() ||
-          ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stands_after_ns) {
+          ElapsedNs(now_realtime_ns, comm.work.moved_realtime_ns) < stalled_after_ns) {
         continue;
       }
       // An inference engine may have been idle for long before.
       since_ns.emplace(comm.uuid,
                        std::max(comm.work.moved_realtime_ns + kEndsNs,
-                                now_realtime_ns - std::max(stands_after_ns, kLeastWindowNs)));
-      standing.emplace_back(&comm, stands_after_ns);
+                                now_realtime_ns - std::max(stalled_after_ns, kLeastWindowNs)));
+      stalled.emplace_back(&comm, stalled_after_ns);
     }
   }
-  if (standing.empty()) return;
+  if (stalled.empty()) return;
   Renew(since_ns, now_realtime_ns);
-  for (const auto& [comm, stands_after_ns] : standing) {
+  for (const auto& [comm, stalled_after_ns] : stalled) {
     const Answer& answer = answers_[comm->uuid];
     if (answer.asked_ns == 0 || ElapsedNs(now_realtime_ns, answer.asked_ns) >= kStaleNs ||
-        ElapsedNs(now_realtime_ns, answer.since_ns) < stands_after_ns - kEndsNs) {
+        ElapsedNs(now_realtime_ns, answer.since_ns) < stalled_after_ns - kEndsNs) {
       continue;
     }
     comm->work.gpu_use = answer.use;

@@ -34,9 +34,9 @@ inline bool IsDead(RunState state) {
 // Returns words such as "is stopped"; "" for states not worth a mention.
 std::string RunStateWords(RunState state);
 
-// Sets the run state of a process whose background thread has been stalled for `stands_after_ns`.
+// Sets the run state of a process whose background thread has been stalled for `stalled_after_ns`.
 // Marks a dead process as ended.
-void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stands_after_ns,
+void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stalled_after_ns,
                  ProcessSnapshot* process);
 
 }  // namespace nccl_pulse

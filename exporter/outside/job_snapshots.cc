@@ -50,10 +50,10 @@ struct Group {
   RasCommunicator communicator;
   Motion motion{};
   bool has_counts = true;
-  std::vector<PlaceFacts*> facts;  // of each rank
-  Counts least{};                  // of the ranks that answered
-  bool is_unequal = false;         // some rank has launched more of what waits for all
-  bool is_unused = true;           // see Job::unused
+  std::vector<ProcessFacts*> facts;  // of each rank
+  Counts least{};                    // of the ranks that answered
+  bool is_unequal = false;           // some rank has launched more of what waits for all
+  bool is_unused = true;             // see Job::unused
   std::size_t busy = 0, idle = 0, mixed = 0;
   std::vector<const HostProcess*> unloaded;
   bool has_event = false;          // a rank is stopped, gone or missing
@@ -150,9 +150,9 @@ class Maker {
     return found != seen_.processes.end() && found->pid == pid ? &*found : nullptr;
   }
 
-  PlaceFacts* FactsOf(const RasRank& rank, const HostProcess* local) {
-    const auto [found, is_new] = facts_.try_emplace(PlaceOf(rank));
-    PlaceFacts& facts = found->second;
+  ProcessFacts* FactsOf(const RasRank& rank, const HostProcess* local) {
+    const auto [found, is_new] = facts_.try_emplace(KeyOf(rank));
+    ProcessFacts& facts = found->second;
     facts.is_missing |= rank.is_missing && (seen_.proves_absence || rank.is_dead);
     facts.is_dead |= rank.is_dead;
     if (!is_new) return &facts;
@@ -184,7 +184,7 @@ class Maker {
     for (const RasRank& rank : communicator.ranks) {
       group.is_unused &= rank.counts == Counts{};
       const HostProcess* const local = has_counts ? Local(rank) : ByPid(rank.pid);
-      PlaceFacts* const facts = FactsOf(rank, local);
+      ProcessFacts* const facts = FactsOf(rank, local);
       group.facts.push_back(facts);
       if (rank.pid != 0) {
         sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
@@ -207,7 +207,7 @@ class Maker {
     bool is_any_behind = false;
     for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
     // Stopped after it had launched what waits for the rank behind: by a debugger, say.
-    for (PlaceFacts* facts : group.facts) {
+    for (ProcessFacts* facts : group.facts) {
       facts->is_stopped_waiter |=
           is_any_behind && IsStopped(facts->state) && facts->gpu_use == GpuUse::kBusy;
     }
@@ -266,8 +266,8 @@ class Maker {
       for (const RasRank& rank : group->communicator.ranks) hosts.insert(rank.host);
       for (std::size_t i = 0; i < group->communicator.ranks.size(); ++i) {
         const RasRank& rank = group->communicator.ranks[i];
-        const PlaceFacts& facts = *group->facts[i];
-        job.places[PlaceOf(rank)] = facts;
+        const ProcessFacts& facts = *group->facts[i];
+        job.processes[KeyOf(rank)] = facts;
         if (IsDoubtful(rank, facts) || IsUnseen(facts)) continue;
         CommunicatorSnapshot communicator = SnapshotOf(*group, i);
         communicator.nnodes = static_cast<int32_t>(hosts.size());
@@ -277,7 +277,7 @@ class Maker {
       }
       job.communicators.emplace(group->communicator.id, group->communicator);
     }
-    for (const auto& [place, facts] : job.places) {
+    for (const auto& [key, facts] : job.processes) {
       if (facts.is_missing) continue;
       ++(facts.gpu_use == GpuUse::kBusy   ? job.busy
          : facts.gpu_use == GpuUse::kIdle ? job.idle
@@ -291,20 +291,20 @@ class Maker {
   int64_t LongAgo() const { return std::min(seen_.since_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
 
   // RAS misses it, and nothing says whether it is gone or stopped.
-  static bool IsUnseen(const PlaceFacts& facts) {
+  static bool IsUnseen(const ProcessFacts& facts) {
     return facts.is_missing && !facts.is_dead && facts.state != RunState::kEnded &&
            !IsStopped(facts.state);
   }
   // RAS misses it in an answer that proves no absence, doesn't know its process, or how many calls it
   // had made when it left.
-  static bool IsDoubtful(const RasRank& rank, const PlaceFacts& facts) {
+  static bool IsDoubtful(const RasRank& rank, const ProcessFacts& facts) {
     if (rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_stopped_waiter)
       return true;
     return rank.is_missing && !facts.is_missing && facts.state != RunState::kEnded &&
            !IsStopped(facts.state);
   }
 
-  ProcessSnapshot SnapshotOf(const RasRank& rank, const PlaceFacts& facts) const {
+  ProcessSnapshot SnapshotOf(const RasRank& rank, const ProcessFacts& facts) const {
     ProcessSnapshot process;
     process.is_from_outside = true;
     process.hostname = rank.host;
@@ -330,7 +330,7 @@ class Maker {
 
   CommunicatorSnapshot SnapshotOf(const Group& group, std::size_t at) const {
     const RasRank& rank = group.communicator.ranks[at];
-    const PlaceFacts& facts = *group.facts[at];
+    const ProcessFacts& facts = *group.facts[at];
     CommunicatorSnapshot made;
     made.comm_id = group.communicator.id;
     made.rank = rank.rank;
@@ -390,7 +390,7 @@ class Maker {
   std::map<std::pair<uint64_t, int32_t>, WithPid> by_own_pid_;
   std::set<std::string> hosts_;  // addresses of this host in whose namespace pids are known
   std::set<int32_t> covered_;    // pids that RAS knows
-  std::map<Place, PlaceFacts> facts_;
+  std::map<ProcessKey, ProcessFacts> facts_;
   std::map<std::pair<std::string, int32_t>, std::size_t> group_of_;
   std::vector<Group> groups_;
   DisjointSets sets_;

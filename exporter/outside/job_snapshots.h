@@ -64,7 +64,7 @@ struct Observation {
 // True if a count of this communicator decreased. One of the answers was wrong then; ask RAS again.
 bool WentBack(const RasCommunicator& before, const RasCommunicator& after);
 
-struct PlaceFacts {
+struct ProcessFacts {
   const HostProcess* local = nullptr;  // null: on another host
   RunState state{};                    // kUnknown: on another host
   int gpu = -1;                        // NVML's index
@@ -74,12 +74,12 @@ struct PlaceFacts {
 };
 
 // A process on one GPU, as RAS identifies it: host, pid in its own namespace, and NVML's index.
-using Place = std::tuple<std::string, int32_t, int>;
-inline Place PlaceOf(const RasRank& rank) { return {rank.host, rank.pid, rank.nvml_dev}; }
+using ProcessKey = std::tuple<std::string, int32_t, int>;
+inline ProcessKey KeyOf(const RasRank& rank) { return {rank.host, rank.pid, rank.nvml_dev}; }
 
 struct Job {
   SnapshotSet set;
-  std::map<Place, PlaceFacts> places;
+  std::map<ProcessKey, ProcessFacts> processes;
   Communicators communicators;
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
@@ -89,7 +89,7 @@ struct Job {
   bool is_creating = false;
   bool has_counts = false;                      // RAS knows the job
   bool is_endpoint_silent = false;              // see Options
-  std::size_t busy = 0, idle = 0, unclear = 0;  // numbers of places, by GPU use
+  std::size_t busy = 0, idle = 0, unclear = 0;  // numbers of processes, by GPU use
 };
 
 // Returns null if the job has no such rank.

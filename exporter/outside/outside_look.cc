@@ -98,12 +98,12 @@ class OutsideLook::Impl {
     for (Job& job : JobsOf(seen_)) {
       bool is_any_measured = false;  // an endpoint knows the process
       bool is_any_other = false;
-      for (const auto& [place, facts] : job.places) {
+      for (const auto& [key, facts] : job.processes) {
         if (facts.local != nullptr) {
           (facts.local->has_plugin ? is_any_measured : is_any_other) = true;
         }
       }
-      if (job.has_counts && job.places.size() < 2) continue;
+      if (job.has_counts && job.processes.size() < 2) continue;
       if (is_any_measured && !is_any_other) continue;
       looks.moved += job.moved;
       looks.jobs.push_back(Judge(std::move(job), seen_, after));
@@ -261,7 +261,7 @@ class OutsideLook::Impl {
     NameUnseen(job, &look);
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
-    look.health.ranks = job.places.size();
+    look.health.ranks = job.processes.size();
     const bool are_empty =
         job.has_counts && !job.is_creating && job.busy == 0 && job.unclear == 0 && job.unused == 0;
     const bool are_known = job.moved != 0 || are_empty;

@@ -26,20 +26,20 @@ const char* JobWords(const Job& job) {
 struct Named {
   const RasCommunicator* communicator = nullptr;
   const RasRank* rank = nullptr;
-  const PlaceFacts* facts = nullptr;
+  const ProcessFacts* facts = nullptr;
 };
 
 Named Find(const JobRank& named, const Job& job) {
   const RasRank* const rank = RankOf(job, named.comm_id, named.rank);
   if (rank == nullptr) return {};
-  const auto facts = job.places.find(PlaceOf(*rank));
-  if (facts == job.places.end()) return {};
+  const auto facts = job.processes.find(KeyOf(*rank));
+  if (facts == job.processes.end()) return {};
   return {&job.communicators.at(named.comm_id), rank, &facts->second};
 }
 
 // "rank 1 (10.0.3.7, GPU 1, pid 1018)"
 std::string Name(const Named& named) {
-  const PlaceFacts& facts = *named.facts;
+  const ProcessFacts& facts = *named.facts;
   const bool has_global = facts.local != nullptr && !facts.local->global_rank.empty();
   const int32_t pid = facts.local != nullptr ? facts.local->pid : named.rank->pid;
   return absl::StrCat(has_global ? absl::StrCat("global rank ", facts.local->global_rank)
@@ -104,7 +104,7 @@ std::string RanksHereWords(const Job& job) {
   std::set<int32_t> here;
   int32_t size = 0;
   int32_t of_host = 0;
-  for (const auto& [place, facts] : job.places) {
+  for (const auto& [key, facts] : job.processes) {
     int32_t rank = 0;
     if (facts.local == nullptr || !absl::SimpleAtoi(facts.local->global_rank, &rank)) return "";
     here.insert(rank);
@@ -154,10 +154,10 @@ std::string CreatingWords(const Job& job, const std::string& time) {
   }
   return absl::StrCat(
       "The ",
-      job.places.size() == 1 ? "GPU of a process"
-                             : absl::StrCat("GPUs of ", job.places.size(), " processes"),
-      " with NCCL ", job.places.size() == 1 ? "has" : "have", " run nothing for ", time,
-      ", and NCCL's RAS doesn't know ", job.places.size() == 1 ? "it" : "them",
+      job.processes.size() == 1 ? "GPU of a process"
+                                : absl::StrCat("GPUs of ", job.processes.size(), " processes"),
+      " with NCCL ", job.processes.size() == 1 ? "has" : "have", " run nothing for ", time,
+      ", and NCCL's RAS doesn't know ", job.processes.size() == 1 ? "it" : "them",
       ": creating the first communicator, probably.", RanksHereWords(job));
 }
 
@@ -249,7 +249,7 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   return absl::StrCat(
       Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",
       job.busy + job.idle == 0 ? "Whether its GPUs wait can't be seen here."
-      : job.busy == job.places.size()
+      : job.busy == job.processes.size()
           ? "Its GPUs are all busy: they wait for each other, or replay CUDA graphs, which aren't "
             "counted."
           : "Whether its GPUs wait isn't known: replays of CUDA graphs, Send and Recv aren't "

@@ -56,12 +56,12 @@ void CallIndex::FindNotCalled(const JobRecording& recording) {
                                              });
     const std::optional<int64_t> apart = ApartNs(rank, *first.rank);
     if (!apart || rank.looked_ns - KnownTime(*first.call) < kLeastLagNs + *apart) continue;
-    const std::size_t place = not_called_.size();
+    const std::size_t index = not_called_.size();
     not_called_.push_back({&rank, first, recording.IsSeenAtEnd(rank) ? 0 : rank.looked_ns});
     const auto [missing, is_new] =
-        missing_.emplace(std::make_pair(rank.comm, first.call->collective), place);
+        missing_.emplace(std::make_pair(rank.comm, first.call->collective), index);
     // The others wait for one rank: prefer one whose call is still missing when the trace ends.
-    if (!is_new && not_called_[place].end_ns == 0) missing->second = place;
+    if (!is_new && not_called_[index].end_ns == 0) missing->second = index;
   }
 }
 

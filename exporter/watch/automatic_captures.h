@@ -51,7 +51,7 @@ class Uncaptured {
 
  private:
   Times hangs_;       // time of each job's last capture
-  Times stragglers_;  // by place: when a captured straggler was last reported
+  Times stragglers_;  // by location: when a captured straggler was last reported
   std::vector<Trouble> fresh_;
 };
 

@@ -78,12 +78,12 @@ class Watcher {
     Time heard_at{};      // last answer; the clock's zero: never
     std::string problem;  // why it did not answer in this round; "": it did
   };
-  // A row of the page. Jobs without an ID are distinguished by their place.
+  // A row of the page. Jobs without an ID are distinguished by their location.
   struct Row {
     JobName name;
-    std::string place;  // of a job without an id
+    std::string location;  // of a job without an id
     bool operator<(const Row& other) const {
-      return name < other.name || (!(other.name < name) && place < other.place);
+      return name < other.name || (!(other.name < name) && location < other.location);
     }
   };
   using Group = std::vector<std::size_t>;  // of endpoints, in their order

@@ -5,13 +5,13 @@
 
 namespace nccl_pulse {
 
-TestSegment::TestSegment(uint64_t series_limit, uint32_t pages, uint32_t last_calls) {
+TestSegment::TestSegment(uint64_t series_limit, uint32_t chunks, uint32_t last_calls) {
   Segment::Options options;
   options.last_calls = last_calls;
   options.series_limit = series_limit;
   std::string warning;
   segment_ = Segment::Create(options, &warning);
-  if (segment_ == nullptr || !segment_->PopulatePages(pages, pages)) {
+  if (segment_ == nullptr || !segment_->PopulateChunks(chunks, chunks)) {
     fprintf(stderr, "no segment for the test: %s\n", warning.c_str());
     abort();
   }

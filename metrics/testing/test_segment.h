@@ -22,8 +22,9 @@ inline uint64_t LatencyKey(NameId op, uint32_t size_class, LatencyKind kind) {
 
 class TestSegment {
  public:
-  // Makes room for `series_limit` series, `pages` ready pages, and rings of `last_calls` entries.
-  explicit TestSegment(uint64_t series_limit = 2048, uint32_t pages = 256, uint32_t last_calls = 0);
+  // Makes room for `series_limit` series, `chunks` ready chunks, and rings of `last_calls` entries.
+  explicit TestSegment(uint64_t series_limit = 2048, uint32_t chunks = 256,
+                       uint32_t last_calls = 0);
 
   Segment& segment() { return *segment_; }
   NameId Intern(const char* name) { return segment_->names().Intern(name); }

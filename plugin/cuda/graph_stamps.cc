@@ -69,7 +69,7 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
     capture.touched.store(touch, std::memory_order_relaxed);
     return &capture;
   }
-  // Another thread has just opened its own capture in this place; there are other places.
+  // Another thread has just opened its own capture in this slot; there are other slots.
   for (uint32_t attempt = 0; attempt < 2 * kWays; ++attempt) {
     if (Capture* const capture = TryOpen(set, id, touch)) return capture;
   }
@@ -193,14 +193,14 @@ StampContext* GraphStamps::CurrentContext() {
 }
 
 int GraphStamps::Insert(const StampContext& context, CudaStream stream, CudaGraph graph,
-                        uint32_t place, Where* where) {
+                        uint32_t slot, Where* where) {
   if (*where == Where::kHead) {
     int error = kCudaSuccess;
-    const StampContext::Head head = context.AddAtHead(stamps_, graph, place, &error);
+    const StampContext::Head head = context.AddAtHead(stamps_, graph, slot, &error);
     if (head != StampContext::Head::kNotAdded) return error;
     *where = Where::kHere;
   }
-  return context.Launch(stamps_, stream, place);
+  return context.Launch(stamps_, stream, slot);
 }
 
 bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, Where where,
@@ -213,18 +213,18 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   const bool is_first = !capture.has_stamp.exchange(true, std::memory_order_relaxed);
   Record* record = known != 0 ? &tables_->records[known - 1] : nullptr;
   if (is_first) record = TakeRecord(capture, graph, *context);
-  uint32_t place = StampContext::kUnreadPlace;
+  uint32_t slot = StampContext::kUnreadSlot;
   uint32_t number = 0;
   if (record != nullptr) {
     number = record->stamps.load(std::memory_order_relaxed);
-    if (number < kMostStamps && record->context == context) place = context->TakePlace();
+    if (number < kMostStamps && record->context == context) slot = context->TakeSlot();
   }
-  if (is_first) Count(place != StampContext::kUnreadPlace ? followed_ : no_room_);
+  if (is_first) Count(slot != StampContext::kUnreadSlot ? followed_ : no_room_);
   const bool was_for_head = where == Where::kHead;
-  const int result = Insert(*context, stream, graph, place, &where);
+  const int result = Insert(*context, stream, graph, slot, &where);
   if (result != kCudaSuccess) {
-    // A node without its edges may be there, and write to the place.
-    if (!was_for_head) context->GiveBack(place);
+    // A node without its edges may be there, and write to the slot.
+    if (!was_for_head) context->GiveBack(slot);
     // Another thread has ended the capture meanwhile. Any other error would hit other captures,
     // too.
     if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return false;
@@ -232,8 +232,8 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
     Count(refused_);
     return false;
   }
-  if (place == StampContext::kUnreadPlace) return false;
-  record->stamp[number] = {place, context->Read(place).count, behind, 0, 0};
+  if (slot == StampContext::kUnreadSlot) return false;
+  record->stamp[number] = {slot, context->Read(slot).count, behind, 0, 0};
   if (number == 0) record->has_head = where == Where::kHead;
   for (CaptureMember& member : record->members) {
     if (member.communicator.load(std::memory_order_relaxed) == 0) break;

@@ -22,7 +22,7 @@
 // share its stamps, so counts are sums over them. Updating an executable with a later capture
 // switches it to the later capture's stamps.
 //
-// The position of stamps never depends on free records or places: a stamp without them is launched
+// The position of stamps never depends on free records or slots: a stamp without them is launched
 // but not read. Only kernel nodes are added to a user's graph, because other nodes are not allowed
 // in conditional bodies and in graphs for device launch (docs/cuda-graphs.md).
 //
@@ -89,7 +89,7 @@ class GraphStamps {
   struct Captures {
     uint64_t seen = 0;        // with calls or launches
     uint64_t followed = 0;    // with stamps that are read
-    uint64_t no_room = 0;     // with stamps that have no record or place, so are not read
+    uint64_t no_room = 0;     // with stamps that have no record or slot, so are not read
     uint64_t incomplete = 0;  // followed, but with more than kMostKinds kinds of calls
     uint64_t refused = 0;     // stamps that the driver refused to launch
   };
@@ -137,12 +137,12 @@ class GraphStamps {
       // Acquire: sees the record as the capturing thread made it.
       if (record.state.load(std::memory_order_acquire) != Record::kUsed) continue;
       const bool is_over = IsOver(record, now_ns);
-      Standing standing = Look(record, now_ns);
+      Progress progress = Look(record, now_ns);
       // The graph is gone, so no further passage can complete a replay.
-      if (is_over) standing.in_flight = 0;
-      moves |= standing.moved;
-      if (standing.moved) {
-        for (uint32_t k = 1; k < standing.stamps; ++k) {
+      if (is_over) progress.in_flight = 0;
+      moves |= progress.moved;
+      if (progress.moved) {
+        for (uint32_t k = 1; k < progress.stamps; ++k) {
           const uint64_t duration_ns = NewDuration(record, k);
           if (duration_ns != 0) timed(DescribeTimed(record, k, duration_ns));
         }
@@ -160,8 +160,8 @@ class GraphStamps {
           is_first &= communicators[k] != communicator;
         }
         if (is_first) communicators[seen_communicators++] = communicator;
-        if (count(Describe(record, standing, calls, kind, is_first))) {
-          calls.counted = standing.replays;
+        if (count(Describe(record, progress, calls, kind, is_first))) {
+          calls.counted = progress.replays;
         } else {
           all_counted = false;
         }
@@ -172,7 +172,7 @@ class GraphStamps {
   }
 
  private:
-  // An open capture, or an ended one whose place is not reused yet.
+  // An open capture, or an ended one whose slot is not reused yet.
   struct Capture {
     static constexpr uint64_t kBusy = ~uint64_t{0};
     std::atomic<uint64_t> id;       // 0: free
@@ -195,8 +195,8 @@ class GraphStamps {
     StampContext* context;
     std::atomic<uint32_t> stamps;
     struct Stamp {
-      uint32_t place;
-      uint64_t base;  // count of the place before this stamp used it
+      uint32_t slot;
+      uint64_t base;  // count of the slot before this stamp used it
       Launch launch;  // launch between the previous stamp and this one
                       // Background thread: passages seen, and the passage that was timed last.
       uint64_t seen, timed;
@@ -216,7 +216,7 @@ class GraphStamps {
     CommunicatorCaptures of_communicators[kMostCommunicators];
   };
   static_assert(sizeof(Tables) < 7 << 18, "docs/cuda-graphs.md says 1.7 MiB");
-  struct Standing {
+  struct Progress {
     uint32_t stamps;
     uint64_t replays;
     uint64_t in_flight;
@@ -238,7 +238,7 @@ class GraphStamps {
   bool AddStamp(Capture& capture, CudaStream stream, CudaGraph graph, Where where,
                 const Launch& behind);
   // Returns the driver's error.
-  int Insert(const StampContext& context, CudaStream stream, CudaGraph graph, uint32_t place,
+  int Insert(const StampContext& context, CudaStream stream, CudaGraph graph, uint32_t slot,
              Where* where);
   Record* TakeRecord(Capture& capture, CudaGraph graph, StampContext& context);
   bool RetainBy(CudaGraph graph, Record& record);
@@ -250,8 +250,8 @@ class GraphStamps {
   void CountFollowed(const CaptureMember& member, uint32_t change);
   static bool AddCall(CapturedCalls (&table)[kMostKinds], uint32_t kind, uint32_t owner,
                       uint64_t calls, uint64_t bytes);
-  static Standing Look(Record& record, uint64_t now_ns);
-  Replayed Describe(Record& record, const Standing& standing, const CapturedCalls& calls,
+  static Progress Look(Record& record, uint64_t now_ns);
+  Replayed Describe(Record& record, const Progress& progress, const CapturedCalls& calls,
                     uint32_t kind, bool is_first) const;
   // Returns the duration between stamp `number` and the previous stamp; 0: not new, or not known.
   static uint64_t NewDuration(Record& record, uint32_t number);

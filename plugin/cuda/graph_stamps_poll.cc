@@ -19,40 +19,40 @@ GraphStamps::Captures GraphStamps::captures() const {
           refused_.load(std::memory_order_relaxed)};
 }
 
-GraphStamps::Standing GraphStamps::Look(Record& record, uint64_t now_ns) {
+GraphStamps::Progress GraphStamps::Look(Record& record, uint64_t now_ns) {
   const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees them
-  Standing standing{stamps, 0, 0, false, 0, 0};
+  Progress progress{stamps, 0, 0, false, 0, 0};
   // The last one first: a replay that goes on meanwhile is in flight rather than ahead of itself.
   for (uint32_t i = stamps; i-- > 0;) {
     Record::Stamp& stamp = record.stamp[i];
-    const uint64_t passages = record.context->Read(stamp.place).count - stamp.base;
+    const uint64_t passages = record.context->Read(stamp.slot).count - stamp.base;
     // Less than before: see stamp_code.h.
     if (passages > stamp.seen && static_cast<int64_t>(passages) > 0) {
       stamp.seen = passages;
-      standing.moved = true;
+      progress.moved = true;
     }
   }
-  if (standing.moved) record.moved_ns = now_ns;
-  if (stamps == 0) return standing;
+  if (progress.moved) record.moved_ns = now_ns;
+  if (stamps == 0) return progress;
   const uint64_t last = record.stamp[stamps - 1].seen;
-  standing.replays = record.stamp[0].seen;
-  standing.in_flight = standing.replays > last ? standing.replays - last : 0;
-  if (standing.replays == 0) return standing;
-  while (standing.passed < stamps && record.stamp[standing.passed].seen >= standing.replays) {
-    ++standing.passed;
+  progress.replays = record.stamp[0].seen;
+  progress.in_flight = progress.replays > last ? progress.replays - last : 0;
+  if (progress.replays == 0) return progress;
+  while (progress.passed < stamps && record.stamp[progress.passed].seen >= progress.replays) {
+    ++progress.passed;
   }
-  record.is_passed_due |= standing.moved;
-  if (!record.is_passed_due) return standing;
-  standing.gpu_ns = record.context->Read(record.stamp[standing.passed - 1].place).gpu_ns;
-  record.is_passed_due = standing.gpu_ns == 0;
-  return standing;
+  record.is_passed_due |= progress.moved;
+  if (!record.is_passed_due) return progress;
+  progress.gpu_ns = record.context->Read(record.stamp[progress.passed - 1].slot).gpu_ns;
+  record.is_passed_due = progress.gpu_ns == 0;
+  return progress;
 }
 
 // Relaxed throughout: published by the kind, the communicator, or the stamps.
-GraphStamps::Replayed GraphStamps::Describe(Record& record, const Standing& standing,
+GraphStamps::Replayed GraphStamps::Describe(Record& record, const Progress& progress,
                                             const CapturedCalls& calls, uint32_t kind,
                                             bool is_first) const {
-  const uint64_t replays = standing.replays - calls.counted;
+  const uint64_t replays = progress.replays - calls.counted;
   Replayed replayed{};
   replayed.communicator = CapturedCalls::Communicator(kind);
   replayed.owner = calls.owner.load(std::memory_order_relaxed);
@@ -62,7 +62,7 @@ GraphStamps::Replayed GraphStamps::Describe(Record& record, const Standing& stan
   replayed.replays = replays;
   replayed.calls = replays * calls.calls.load(std::memory_order_relaxed);
   replayed.bytes = replays * calls.bytes.load(std::memory_order_relaxed);
-  replayed.in_flight = standing.in_flight;
+  replayed.in_flight = progress.in_flight;
   replayed.moved_ns = record.moved_ns;
   if (!is_first) return replayed;
   const CommunicatorCaptures& captures = tables_->of_communicators[replayed.communicator];
@@ -71,14 +71,14 @@ GraphStamps::Replayed GraphStamps::Describe(Record& record, const Standing& stan
     replayed.captures = captures.seen.load(std::memory_order_relaxed);
     replayed.followed = captures.followed.load(std::memory_order_relaxed);
   }
-  if (standing.gpu_ns == 0) return replayed;
+  if (progress.gpu_ns == 0) return replayed;
   for (const CaptureMember& member : record.members) {
     if (!member.Is(replayed.communicator, replayed.owner)) continue;
     Passed& last = replayed.last;
-    last.gpu_ns = standing.gpu_ns;
+    last.gpu_ns = progress.gpu_ns;
     last.graph = member.number.load(std::memory_order_relaxed);
-    last.passed = standing.passed;
-    last.stamps = standing.stamps;
+    last.passed = progress.passed;
+    last.stamps = progress.stamps;
     last.has_head = record.has_head;
     for (const CapturedCalls& each : record.calls) {
       const uint32_t other = each.kind.load(std::memory_order_acquire);  // sees its numbers
@@ -97,13 +97,13 @@ uint64_t GraphStamps::NewDuration(Record& record, uint32_t number) {
   Record::Stamp& end = record.stamp[number];
   const Record::Stamp& begin = record.stamp[number - 1];
   if (end.launch.kind == 0) return 0;
-  const StampContext::Passages last = record.context->Read(end.place);
-  const StampContext::Passages first = record.context->Read(begin.place);
+  const StampContext::Passages last = record.context->Read(end.slot);
+  const StampContext::Passages first = record.context->Read(begin.slot);
   // Both stamps must be of the same passage, with no newer passage while they were read. Otherwise
   // the next replay runs between the two stamps and has overwritten the first.
   const uint64_t passages = last.count - end.base;
   if (last.gpu_ns == 0 || first.gpu_ns == 0 || first.count - begin.base != passages ||
-      passages == end.timed || record.context->Read(end.place).count != last.count ||
+      passages == end.timed || record.context->Read(end.slot).count != last.count ||
       last.gpu_ns <= first.gpu_ns) {
     return 0;
   }
@@ -132,7 +132,7 @@ bool GraphStamps::IsOver(Record& record, uint64_t now_ns) {
 
 void GraphStamps::Free(Record& record) {
   const uint32_t stamps = record.stamps.load(std::memory_order_relaxed);  // seen by Look
-  for (uint32_t i = 0; i < stamps; ++i) record.context->GiveBack(record.stamp[i].place);
+  for (uint32_t i = 0; i < stamps; ++i) record.context->GiveBack(record.stamp[i].slot);
   record.state.store(Record::kFree, std::memory_order_release);  // hands it to the next capture
 }
 

@@ -1,7 +1,7 @@
 // The code of a stamp (graph_stamps.h), as PTX: building it needs no CUDA compiler, and it fits any
 // architecture. When it is loaded, the driver translates it for its GPU (Volta and newer).
 //
-//   stamp(place, number)   passages[number] += 1, then one store of {passages, time} to `place`
+//   stamp(slot, number)   passages[number] += 1, then one store of {passages, time} to `slot`
 //
 // The counter is in GPU memory, because an atomic add to host memory is a round trip over the bus,
 // and several executables of one capture may pass at the same time. The GPU does not wait for the
@@ -12,8 +12,8 @@
 
 namespace nccl_pulse {
 
-// Number of counters in `passages`, and of places in a context.
-inline constexpr int kStampPlaces = 4096;
+// Number of counters in `passages`, and of slots in a context.
+inline constexpr int kStampSlots = 4096;
 
 inline constexpr char kStampFunction[] = "nccl_pulse_stamp";
 inline constexpr char kStampPtx[] = R"(
@@ -23,7 +23,7 @@ inline constexpr char kStampPtx[] = R"(
 
 .global .align 8 .u64 passages[4096];
 
-.visible .entry nccl_pulse_stamp(.param .u64 place, .param .u32 number)
+.visible .entry nccl_pulse_stamp(.param .u64 slot, .param .u32 number)
 {
   .reg .b32 %index;
   .reg .b64 %address;
@@ -31,7 +31,7 @@ inline constexpr char kStampPtx[] = R"(
   .reg .b64 %count;
   .reg .b64 %now;
 
-  ld.param.u64 %address, [place];
+  ld.param.u64 %address, [slot];
   ld.param.u32 %index, [number];
   mov.u64 %counter, passages;
   mad.wide.u32 %counter, %index, 8, %counter;

@@ -7,7 +7,7 @@ namespace nccl_pulse {
 bool StampContext::Prepare(const StampDriver& driver, CudaContext context, uint64_t id) {
   context_ = context;
   id_ = id;
-  constexpr size_t kBytes = sizeof(StampPlace) * kStampPlaces;
+  constexpr size_t kBytes = sizeof(StampSlot) * kStampSlots;
   CudaModule module = nullptr;
   int registers = 0;
   // With lazy loading the code would reach the GPU with its first launch, during a capture. Asking
@@ -26,15 +26,15 @@ bool StampContext::Prepare(const StampDriver& driver, CudaContext context, uint6
     return false;
   }
   // From here on the GPU may know the memory: it is never unmapped.
-  if (driver.host_get_device_pointer(&gpu_places_, memory, 0) != kCudaSuccess) return false;
-  taken_[0].store(uint64_t{1} << kUnreadPlace, std::memory_order_relaxed);  // nobody reads it yet
-  places_ = static_cast<StampPlace*>(memory);  // zeroes: nothing has passed
+  if (driver.host_get_device_pointer(&gpu_slots_, memory, 0) != kCudaSuccess) return false;
+  taken_[0].store(uint64_t{1} << kUnreadSlot, std::memory_order_relaxed);  // nobody reads it yet
+  slots_ = static_cast<StampSlot*>(memory);  // zeroes: nothing has passed
   return true;
 }
 
-uint32_t StampContext::TakePlace() {
+uint32_t StampContext::TakeSlot() {
   for (uint32_t word = 0; word < kWords; ++word) {
-    // Relaxed: a place carries nothing over to its next owner.
+    // Relaxed: a slot carries nothing over to its next owner.
     uint64_t taken = taken_[word].load(std::memory_order_relaxed);
     while (taken != ~uint64_t{0}) {
       const auto bit = static_cast<uint32_t>(__builtin_ctzll(~taken));
@@ -44,31 +44,31 @@ uint32_t StampContext::TakePlace() {
       }
     }
   }
-  return kUnreadPlace;
+  return kUnreadSlot;
 }
 
-void StampContext::GiveBack(uint32_t place) {
-  if (place == kUnreadPlace) return;
-  taken_[place / 64].fetch_and(~(uint64_t{1} << place % 64), std::memory_order_relaxed);
+void StampContext::GiveBack(uint32_t slot) {
+  if (slot == kUnreadSlot) return;
+  taken_[slot / 64].fetch_and(~(uint64_t{1} << slot % 64), std::memory_order_relaxed);
 }
 
-int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const {
-  uint64_t address = gpu_places_ + sizeof(StampPlace) * place;
-  uint32_t number = place;
+int StampContext::Launch(const StampDriver& driver, CudaStream stream, uint32_t slot) const {
+  uint64_t address = gpu_slots_ + sizeof(StampSlot) * slot;
+  uint32_t number = slot;
   void* parameters[] = {&address, &number};  // copied into the node
   return driver.launch_kernel(function_, 1, 1, 1, 1, 1, 1, 0, stream, parameters, nullptr);
 }
 
 StampContext::Head StampContext::AddAtHead(const StampDriver& driver, CudaGraph graph,
-                                           uint32_t place, int* error) const {
+                                           uint32_t slot, int* error) const {
   // One more than allowed, to notice a graph with too many roots.
   CudaGraphNode roots[kMostRoots + 1];
   size_t count = kMostRoots + 1;
   *error = driver.graph_get_root_nodes(graph, roots, &count);
   if (*error != kCudaSuccess) return Head::kRefused;
   if (count == 0 || count > kMostRoots) return Head::kNotAdded;
-  uint64_t address = gpu_places_ + sizeof(StampPlace) * place;
-  uint32_t number = place;
+  uint64_t address = gpu_slots_ + sizeof(StampSlot) * slot;
+  uint32_t number = slot;
   void* parameters[] = {&address, &number};  // copied into the node
   CudaKernelNode kernel{};
   kernel.function = function_;
@@ -84,8 +84,8 @@ StampContext::Head StampContext::AddAtHead(const StampDriver& driver, CudaGraph 
   return *error == kCudaSuccess ? Head::kAdded : Head::kRefused;
 }
 
-StampContext::Passages StampContext::Read(uint32_t place) const {
-  const StampPlace& written = places_[place];
+StampContext::Passages StampContext::Read(uint32_t slot) const {
+  const StampSlot& written = slots_[slot];
   Passages passages;
   // The GPU's store is atomic, but we read twice, so the count is read again. A time that does not
   // belong to it is left out: the next look is 20 ms away. Acquire: keeps the reads in this order.

@@ -1,4 +1,4 @@
-// StampContext holds the stamps' code in one CUDA context, and places in host memory that the GPU
+// StampContext holds the stamps' code in one CUDA context, and slots in host memory that the GPU
 // writes.
 //
 // Prepare creates both during init of the context's first communicator. Its driver calls may wait
@@ -6,13 +6,13 @@
 // loads kernels there anyway, so this is no new kind of wait; on a background thread it would delay
 // the job's first collectives. The result is final, and known before the first capture can begin.
 //
-// The places are this process' own memory, registered with the driver, so they stay readable after
+// The slots are this process' own memory, registered with the driver, so they stay readable after
 // the context is destroyed. They are shared memory: after a fork, the GPU and this process still
 // use the same pages. Nothing is freed: 64 KiB of host memory and 32 KiB of GPU memory per context.
 //
 // Thread: Prepare by one thread at a time (the runtime's lock), before others see the context;
-// TakePlace, Launch and AddAtHead from callbacks, any thread; the rest by the background thread.
-// Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakePlace a
+// TakeSlot, Launch and AddAtHead from callbacks, any thread; the rest by the background thread.
+// Cost: Prepare what the driver needs to translate a kernel of ten instructions, once; TakeSlot a
 // compare-and-swap; Launch and AddAtHead what adding a node to a capture costs.
 #ifndef PLUGIN_CUDA_STAMP_CONTEXT_H_
 #define PLUGIN_CUDA_STAMP_CONTEXT_H_
@@ -26,50 +26,50 @@
 namespace nccl_pulse {
 
 // Written by a stamp when the GPU passes it: 16 bytes in one store.
-struct alignas(16) StampPlace {
+struct alignas(16) StampSlot {
   std::atomic<uint64_t> passages;
   std::atomic<uint64_t> gpu_ns;  // %globaltimer
 };
-static_assert(sizeof(StampPlace) == 16);
+static_assert(sizeof(StampSlot) == 16);
 
 class StampContext {
  public:
-  // Place of stamps that are not read. They keep a graph's nodes the same if no place is free.
-  static constexpr uint32_t kUnreadPlace = 0;
+  // Slot of stamps that are not read. They keep a graph's nodes the same if no slot is free.
+  static constexpr uint32_t kUnreadSlot = 0;
 
   // Call with `context` current on the calling thread. Returns false if the driver refuses; not
   // retried.
   bool Prepare(const StampDriver& driver, CudaContext context, uint64_t id);
   bool Is(CudaContext context, uint64_t id) const { return context_ == context && id_ == id; }
-  bool is_ready() const { return places_ != nullptr; }
+  bool is_ready() const { return slots_ != nullptr; }
 
-  // Takes a free place; return it with GiveBack. Returns kUnreadPlace if there is none.
-  uint32_t TakePlace();
-  void GiveBack(uint32_t place);
+  // Takes a free slot; return it with GiveBack. Returns kUnreadSlot if there is none.
+  uint32_t TakeSlot();
+  void GiveBack(uint32_t slot);
   // Adds a stamp to the capture on `stream`. Call with this context current. Returns the driver's
   // error.
-  int Launch(const StampDriver& driver, CudaStream stream, uint32_t place) const;
+  int Launch(const StampDriver& driver, CudaStream stream, uint32_t slot) const;
   // Adds a stamp as the new root of `graph`, before all nodes captured so far. Returns kNotAdded if
   // the graph has no root, or more than kMostRoots.
   enum class Head { kAdded, kNotAdded, kRefused };
   // NCCL adds a root of its own for each communicator.
   static constexpr size_t kMostRoots = 16;
-  Head AddAtHead(const StampDriver& driver, CudaGraph graph, uint32_t place, int* error) const;
+  Head AddAtHead(const StampDriver& driver, CudaGraph graph, uint32_t slot, int* error) const;
 
   struct Passages {
     uint64_t count = 0;
     uint64_t gpu_ns = 0;
   };
-  Passages Read(uint32_t place) const;
+  Passages Read(uint32_t slot) const;
 
  private:
-  static constexpr uint32_t kWords = kStampPlaces / 64;
+  static constexpr uint32_t kWords = kStampSlots / 64;
 
   CudaContext context_ = nullptr;
   uint64_t id_ = 0;
   CudaFunction function_ = nullptr;
-  StampPlace* places_ = nullptr;  // null: not ready
-  uint64_t gpu_places_ = 0;       // their address on the GPU
+  StampSlot* slots_ = nullptr;  // null: not ready
+  uint64_t gpu_slots_ = 0;      // their address on the GPU
   std::atomic<uint64_t> taken_[kWords]{};
 };
 

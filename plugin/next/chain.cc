@@ -18,7 +18,7 @@
 //
 // If it asks for network steps, NCCL makes all of them. Our window (runtime/network_window.h) then
 // switches an int of our own, which decides what we are given, and a change of NCCL's mask by
-// somebody else (runtime/mask_watch.h) is not noticed.
+// somebody else (runtime/mask_monitor.h) is not noticed.
 //
 // Thread: as NCCL's. init takes a lock to load the library; the callbacks take none. Cost of an
 // event: a copy of the descriptor, up to three look-ups, and each plugin's own.
@@ -74,7 +74,7 @@ std::mutex g_lock;
 NextLibrary g_library;
 bool g_was_loaded = false, g_is_good = false;
 std::array<bool, kMostContexts> g_is_used{};  // places of contexts
-uint32_t g_last_place = 0;
+uint32_t g_last_slot = 0;
 abi::ByVersion<const void*> g_own{};  // the structures that this library exports
 
 // Says what a handle from NCCL stands for. One that is not known is ours to count as such.
@@ -143,10 +143,10 @@ bool IsThere(abi::DebugLogger logger) {
 // NCCL's context for both. Without room it is ours alone. Under the lock.
 void* JoinContexts(const void* ours, const void* next) {
   for (uint32_t i = 0; i < kMostContexts; ++i) {
-    g_last_place = (g_last_place + 1) % kMostContexts;
-    if (g_is_used[g_last_place]) continue;
-    g_is_used[g_last_place] = true;
-    return PointerOf(g_contexts.PutAt(g_last_place, {TicketOf(ours), TicketOf(next), true}));
+    g_last_slot = (g_last_slot + 1) % kMostContexts;
+    if (g_is_used[g_last_slot]) continue;
+    g_is_used[g_last_slot] = true;
+    return PointerOf(g_contexts.PutAt(g_last_slot, {TicketOf(ours), TicketOf(next), true}));
   }
   return nullptr;
 }

@@ -6,14 +6,14 @@
 // is not an address.
 //
 //   bit  63        51 50  47 46           16 15     0
-//        | process   | kind | generation    | place |      a pair; tickets never have kind 14 or 15
+//        | process   | kind | generation    | slot |      a pair; tickets never have kind 14 or 15
 //
 // Places are used in turn. NCCL uses handles after their stop, so it is never known when one is
-// free: a pair is overwritten after kPlaces others, and its handle no longer matches. Its further
+// free: a pair is overwritten after kSlots others, and its handle no longer matches. Its further
 // events reach neither plugin.
 //
-// Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a place.
-// A place is written by one thread at a time, unless 65536 others are put during that.
+// Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a slot.
+// A slot is written by one thread at a time, unless 65536 others are put during that.
 #ifndef PLUGIN_NEXT_HANDLE_PAIRS_H_
 #define PLUGIN_NEXT_HANDLE_PAIRS_H_
 
@@ -31,40 +31,40 @@ struct HandlePair {
   bool has_next = false;  // needed because the next profiler's context may be null
 };
 
-template <uint32_t kKind, uint32_t kPlaces>
+template <uint32_t kKind, uint32_t kSlots>
 class HandlePairs {
-  static constexpr int kPlaceBits = 16;
+  static constexpr int kSlotBits = 16;
   static constexpr int kKindShift = 47;
-  static constexpr uint64_t kGenerationMask = (uint64_t{1} << (kKindShift - kPlaceBits)) - 1;
-  static_assert(kPlaces <= 1u << kPlaceBits && kKind > 9 && kKind < 16);
+  static constexpr uint64_t kGenerationMask = (uint64_t{1} << (kKindShift - kSlotBits)) - 1;
+  static_assert(kSlots <= 1u << kSlotBits && kKind > 9 && kKind < 16);
 
  public:
   static constexpr bool IsTicketOrPair(uint64_t handle) { return handle >> kKindShift != 0; }
 
   // Call first. `process`: 13 bits that differ between processes, so that another process' pairs
-  // are refused. Touches the memory, so that callbacks don't wait for pages.
+  // are refused. Touches the memory, so that callbacks never fault it in.
   void Begin(uint32_t process) {
     issuer_ = uint64_t{process} << Ticket::kKindBits | kKind;
-    for (Place& place : places_) place.has_next.store(false, std::memory_order_relaxed);
+    for (Slot& slot : slots_) slot.has_next.store(false, std::memory_order_relaxed);
   }
 
   bool IsIssuer(uint64_t handle) const { return handle >> kKindShift == issuer_; }
 
   uint64_t Put(const HandlePair& pair) {
     const uint64_t generation = NextGeneration();
-    return PutAt(generation % kPlaces, generation, pair);
+    return PutAt(generation % kSlots, generation, pair);
   }
-  // Puts a pair at a place that the caller has chosen.
-  uint64_t PutAt(uint32_t place, const HandlePair& pair) {
-    return PutAt(place, NextGeneration(), pair);
+  // Puts a pair at a slot that the caller has chosen.
+  uint64_t PutAt(uint32_t slot, const HandlePair& pair) {
+    return PutAt(slot, NextGeneration(), pair);
   }
 
   // Returns false if the pair was overwritten, or is another process'.
   bool Find(uint64_t handle, HandlePair* pair) const {
-    const uint32_t place = handle & ((1u << kPlaceBits) - 1);
-    if (!IsIssuer(handle) || place >= kPlaces) return false;
-    const Place& at = places_[place];
-    const uint64_t generation = handle >> kPlaceBits & kGenerationMask;
+    const uint32_t slot = handle & ((1u << kSlotBits) - 1);
+    if (!IsIssuer(handle) || slot >= kSlots) return false;
+    const Slot& at = slots_[slot];
+    const uint64_t generation = handle >> kSlotBits & kGenerationMask;
     // Acquire: sees the halves of this generation, or later ones.
     if (at.generation.load(std::memory_order_acquire) != generation) return false;
     pair->ours = at.ours.load(std::memory_order_relaxed);
@@ -76,7 +76,7 @@ class HandlePairs {
   }
 
  private:
-  struct Place {
+  struct Slot {
     std::atomic<uint64_t> generation{0};  // 0: being written
     std::atomic<uint64_t> ours{0}, next{0};
     std::atomic<bool> has_next{false};
@@ -88,8 +88,8 @@ class HandlePairs {
     return next != 0 ? next : NextGeneration();
   }
 
-  uint64_t PutAt(uint32_t place, uint64_t generation, const HandlePair& pair) {
-    Place& at = places_[place];
+  uint64_t PutAt(uint32_t slot, uint64_t generation, const HandlePair& pair) {
+    Slot& at = slots_[slot];
     // Relaxed, and the fence: a reader of a new half sees that the old generation is over.
     at.generation.store(0, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_release);
@@ -98,13 +98,13 @@ class HandlePairs {
     at.has_next.store(pair.has_next, std::memory_order_relaxed);
     // Release: a reader of the generation sees both halves.
     at.generation.store(generation, std::memory_order_release);
-    return issuer_ << kKindShift | generation << kPlaceBits | place;
+    return issuer_ << kKindShift | generation << kSlotBits | slot;
   }
 
-  // All zeros, so that the file of the library does not hold the places.
+  // All zeros, so that the file of the library does not hold the slots.
   uint64_t issuer_ = 0;
   std::atomic<uint64_t> next_{0};
-  std::array<Place, kPlaces> places_{};
+  std::array<Slot, kSlots> slots_{};
 };
 
 }  // namespace nccl_pulse

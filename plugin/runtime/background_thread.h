@@ -33,12 +33,12 @@ inline size_t StackBytesOfTheSystem(const pthread_attr_t& attributes) {
 
 inline bool StartBackgroundThread(const char* name, void* (*run)(void*), void* argument) {
   constexpr size_t kStackBytes = size_t{256} * 1024;
-  constexpr size_t kPage = 4096;
+  constexpr size_t kMemoryPage = 4096;
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   const size_t bytes = kStackBytes + StackBytesOfTheSystem(attributes);
-  pthread_attr_setstacksize(&attributes, (bytes + kPage - 1) / kPage * kPage);
+  pthread_attr_setstacksize(&attributes, (bytes + kMemoryPage - 1) / kMemoryPage * kMemoryPage);
   // A thread inherits its creator's mask. Blocking before its creation lets no signal in.
   sigset_t all, before;
   sigfillset(&all);

@@ -1,5 +1,5 @@
 // EventMasks holds the events that the plugin requests from each NCCL of the process. An NCCL has
-// one mask, shared by its communicators. NetworkWindow switches one bit of the masks; MaskWatch
+// one mask, shared by its communicators. NetworkWindow switches one bit of the masks; MaskMonitor
 // detects changes by other tools.
 //
 // Thread: Configure and WithoutSteps once, before all else. Write, Attach and Detach from init and
@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "plugin/runtime/api_version.h"
-#include "plugin/runtime/mask_watch.h"
+#include "plugin/runtime/mask_monitor.h"
 #include "plugin/runtime/network_window.h"
 #include "plugin/runtime/other_events.h"
 
@@ -57,7 +57,7 @@ class EventMasks {
   }
 
   NetworkWindow& window() { return window_; }
-  MaskWatch& watch() { return watch_; }
+  MaskMonitor& watch() { return watch_; }
 
  private:
   // Returns the events of this plugin and of other profilers.
@@ -67,7 +67,7 @@ class EventMasks {
 
   TimingMode timing_ = TimingMode::kAuto;
   NetworkWindow window_;
-  MaskWatch watch_;
+  MaskMonitor watch_;
 };
 
 }  // namespace nccl_pulse

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "plugin/abi/common.h"
-#include "plugin/runtime/mask_watch.h"
+#include "plugin/runtime/mask_monitor.h"
 
 namespace nccl_pulse {
 namespace {

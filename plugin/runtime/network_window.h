@@ -13,7 +13,7 @@
 //   overhead       Only for processes with network traffic.
 //   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
 //                  overrule a plugin's mask, and NCCL rewrites the int after each init.
-//   foreign masks  A mask that another tool has changed (in any bit: mask_watch.h) is not touched until
+//   foreign masks  A mask that another tool has changed (in any bit: mask_monitor.h) is not touched until
 //                  it is as before. Closing the window could undo the other tool's change.
 //
 // Two NCCLs in one process have a mask each, switched together. An NCCL without network steps is

@@ -70,7 +70,7 @@ int PollWork::Round() {
   const bool in_flight = process_.tracker->PollLaunches();
   process_.RenewTimes();
   const uint64_t now_ns = process_.clock.NowNs();
-  WatchMasks();
+  MonitorMasks();
   WatchNetwork(now_ns);
   WatchDescriptors();
   if (now_ns - housekeeping_ns_ >= kHousekeepingNs) {
@@ -78,10 +78,10 @@ int PollWork::Round() {
     process_.clock.Correct();
     process_.tracker->SettleIdle();
     process_.tracker->CountUnreported();
-    process_.tracker->ExpectPages();
+    process_.tracker->ExpectChunks();
     MakeRoom();
   }
-  process_.tracker->KeepPagesReady(0);
+  process_.tracker->KeepChunksReady(0);
   if (now_ns - adapted_ns_ >= kAdaptSamplingNs) {
     adapted_ns_ = now_ns;
     process_.tracker->AdaptSampling();
@@ -121,8 +121,8 @@ void PollWork::WatchNetwork(uint64_t now_ns) {
 }
 
 // Checks whether NCCL's masks are still as we wrote them.
-void PollWork::WatchMasks() {
-  const MaskWatch::State state = process_.masks.watch().Look();
+void PollWork::MonitorMasks() {
+  const MaskMonitor::State state = process_.masks.watch().Look();
   HeaderWriter(*process_.segment).StoreForeignMask(state.foreign, state.changes);
   if (!state.is_new || mask_warning_given_) return;
   mask_warning_given_ = true;

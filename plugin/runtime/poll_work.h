@@ -34,7 +34,7 @@ class PollWork {
   void LoseSight(PollerState why);
   void MakeRoom();
   void WatchNetwork(uint64_t now_ns);
-  void WatchMasks();
+  void MonitorMasks();
   void WarnOfRefuted();
   void WatchDescriptors();
   void RenewQueries();

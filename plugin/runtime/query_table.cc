@@ -35,22 +35,22 @@ uint64_t QueryTable::KeyOf(uint64_t comm_id, std::string_view op, int size_class
 int QueryTable::Ask(uint64_t key, ncclPulseDurations_v1_t* durations) {
   if (key == 0) return ncclPulseBadArgument;
   for (std::size_t i = 0; i < kProbes; ++i) {
-    Place& place = places_[(key / 2 + i) % kPlaces];
+    Slot& slot = slots_[(key / 2 + i) % kSlots];
     // Relaxed: the key alone; the sequence orders the fields.
-    uint64_t at = place.key.load(std::memory_order_relaxed);
-    if (at == 0 && place.key.compare_exchange_strong(at, key, std::memory_order_relaxed)) {
+    uint64_t at = slot.key.load(std::memory_order_relaxed);
+    if (at == 0 && slot.key.compare_exchange_strong(at, key, std::memory_order_relaxed)) {
       is_used_.store(true);
       return ncclPulseNotYet;
     }
     if (at != key) continue;
     // Acquire: the fields of this sequence, or later ones.
-    const uint32_t before = place.sequence.load(std::memory_order_acquire);
+    const uint32_t before = slot.sequence.load(std::memory_order_acquire);
     if (before == 0 || before % 2 != 0) return ncclPulseNotYet;
     std::array<uint64_t, kFields> fields;
-    for (std::size_t field = 0; field < kFields; ++field) fields[field] = place.fields[field];
+    for (std::size_t field = 0; field < kFields; ++field) fields[field] = slot.fields[field];
     // A field of a later answer would show behind this fence.
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (place.sequence.load(std::memory_order_relaxed) != before) return ncclPulseNotYet;
+    if (slot.sequence.load(std::memory_order_relaxed) != before) return ncclPulseNotYet;
     *durations = {fields[0],
                   fields[1],
                   fields[2],
@@ -64,17 +64,17 @@ int QueryTable::Ask(uint64_t key, ncclPulseDurations_v1_t* durations) {
   return ncclPulseNoRoom;
 }
 
-QueryTable::Place* QueryTable::Find(uint64_t key) {
+QueryTable::Slot* QueryTable::Find(uint64_t key) {
   for (std::size_t i = 0; i < kProbes; ++i) {
-    Place& place = places_[(key / 2 + i) % kPlaces];
-    if (place.key.load(std::memory_order_relaxed) == key) return &place;  // as in Ask
+    Slot& slot = slots_[(key / 2 + i) % kSlots];
+    if (slot.key.load(std::memory_order_relaxed) == key) return &slot;  // as in Ask
   }
   return nullptr;
 }
 
-void QueryTable::Write(const ncclPulseDurations_v1_t& durations, Place* place) {
-  const uint32_t sequence = place->sequence.load(std::memory_order_relaxed);  // its only writer
-  place->sequence.store(sequence + 1, std::memory_order_relaxed);
+void QueryTable::Write(const ncclPulseDurations_v1_t& durations, Slot* slot) {
+  const uint32_t sequence = slot->sequence.load(std::memory_order_relaxed);  // its only writer
+  slot->sequence.store(sequence + 1, std::memory_order_relaxed);
   // Release: whoever sees a new field sees that it is being written.
   std::atomic_thread_fence(std::memory_order_release);
   const uint64_t fields[kFields] = {durations.calls,
@@ -85,18 +85,18 @@ void QueryTable::Write(const ncclPulseDurations_v1_t& durations, Place* place) {
                                     durations.agreed_call,
                                     durations.agreed_ns,
                                     static_cast<uint64_t>(durations.agreed_end_ns)};
-  for (std::size_t field = 0; field < kFields; ++field) place->fields[field].store(fields[field]);
-  place->sequence.store(sequence + 2, std::memory_order_release);  // publishes the fields
+  for (std::size_t field = 0; field < kFields; ++field) slot->fields[field].store(fields[field]);
+  slot->sequence.store(sequence + 2, std::memory_order_release);  // publishes the fields
 }
 
 void QueryTable::Renew(const ProcessSnapshot& snapshot, int64_t now_realtime_ns) {
   const int64_t agreed_before_ns = (now_realtime_ns / kMomentNs - 1) * kMomentNs;
-  std::map<Place*, Sum> sums;
+  std::map<Slot*, Sum> sums;
   for (const CommunicatorSnapshot& communicator : snapshot.communicators) {
     const auto sum_of = [&](const std::string& op, int size_class) -> Sum* {
       const uint64_t key = KeyOf(communicator.comm_id, op, size_class);
-      Place* const place = key == 0 ? nullptr : Find(key);
-      return place == nullptr ? nullptr : &sums[place];
+      Slot* const slot = key == 0 ? nullptr : Find(key);
+      return slot == nullptr ? nullptr : &sums[slot];
     };
     for (const LatencySnapshot& latency : communicator.latencies) {
       if (!IsAgreedKind(latency.kind)) continue;
@@ -113,7 +113,7 @@ void QueryTable::Renew(const ProcessSnapshot& snapshot, int64_t now_realtime_ns)
       }
     }
   }
-  for (const auto& [place, sum] : sums) {
+  for (const auto& [slot, sum] : sums) {
     ncclPulseDurations_v1_t durations{};
     durations.calls = sum.histogram.Count();
     if (durations.calls == 0) continue;
@@ -126,7 +126,7 @@ void QueryTable::Renew(const ProcessSnapshot& snapshot, int64_t now_realtime_ns)
       durations.agreed_ns = sum.agreed->duration_ns;
       durations.agreed_end_ns = sum.agreed->end_realtime_ns;
     }
-    Write(durations, place);
+    Write(durations, slot);
   }
 }
 

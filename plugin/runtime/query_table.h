@@ -1,12 +1,12 @@
 // QueryTable holds the durations that ncclPulseQuery_v1 (plugin/abi/pulse_query.h) returns, by kind
-// of call. It is a hash table of fixed size with a sequence lock per place:
+// of call. It is a hash table of fixed size with a sequence lock per slot:
 //
-//   place     key       0: free; else the hash of communicator, operation and size class, never changed
+//   slot     key       0: free; else the hash of communicator, operation and size class, never changed
 //             sequence  odd while the background thread writes; 0: never written
 //             fields
 //
-// Thread: Ask any; Renew only the background thread. Cost of Ask: up to eight places, no retry.
-// Cost of Renew: a snapshot, and a histogram's quantiles per used place.
+// Thread: Ask any; Renew only the background thread. Cost of Ask: up to eight slots, no retry.
+// Cost of Renew: a snapshot, and a histogram's quantiles per used slot.
 #ifndef PLUGIN_RUNTIME_QUERY_TABLE_H_
 #define PLUGIN_RUNTIME_QUERY_TABLE_H_
 
@@ -24,7 +24,7 @@ namespace nccl_pulse {
 
 class QueryTable {
  public:
-  static constexpr std::size_t kPlaces = 256;
+  static constexpr std::size_t kSlots = 256;
 
   // Returns 0 if there is no such operation.
   static uint64_t KeyOf(uint64_t comm_id, std::string_view op, int size_class);
@@ -36,17 +36,17 @@ class QueryTable {
 
  private:
   static constexpr std::size_t kProbes = 8, kFields = 8;
-  struct Place {
+  struct Slot {
     std::atomic<uint64_t> key{0};
     std::atomic<uint32_t> sequence{0};
     std::array<Relaxed<uint64_t>, kFields> fields;
   };
 
-  Place* Find(uint64_t key);
-  static void Write(const ncclPulseDurations_v1_t& durations, Place* place);
+  Slot* Find(uint64_t key);
+  static void Write(const ncclPulseDurations_v1_t& durations, Slot* slot);
 
   Relaxed<bool> is_used_{false};
-  std::array<Place, kPlaces> places_;
+  std::array<Slot, kSlots> slots_;
 };
 
 // Returns the process' only table.

@@ -203,9 +203,9 @@ void Runtime::Init(const InitArguments& arguments, void** context, int* event_ma
     Process& process = *program.process;
     if ((program.versions >> arguments.api_version & 1) == 0) MeetVersion(program, arguments);
     process.masks.Write(arguments.api_version, event_mask);
-    process.tracker->ExpectPages();
+    process.tracker->ExpectChunks();
     PrepareGraphs(program, arguments);
-    bool memory = process.tracker->KeepPagesReady(1);
+    bool memory = process.tracker->KeepChunksReady(1);
     const uint64_t ticket = AddCommunicator(process, arguments, context, event_mask);
     memory &= ticket != 0;
     if (!memory) WarnOfMemory(program, arguments);

@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::string_view kPrefix = "NCCL_PULSE_";
 constexpr uint64_t kMinSeries = 16;
-constexpr uint64_t kMaxSeries = 30000;  // each takes up to two pages, and pages have 16-bit numbers
+constexpr uint64_t kMaxSeries =
+    30000;  // each takes up to two chunks, and chunks have 16-bit numbers
 constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
 constexpr std::size_t kMaxLabelValueBytes = 128;
 
@@ -91,7 +92,7 @@ bool ParseSeriesLimit(const std::string& value, Settings* settings) {
 bool ParseLastCalls(const std::string& value, Settings* settings) {
   uint32_t wanted = 0;
   if (!absl::SimpleAtoi(value, &wanted) || wanted > kMostLastCalls) return false;
-  uint32_t kept = wanted == 0 ? 0 : kLastCallsPerPage;
+  uint32_t kept = wanted == 0 ? 0 : kLastCallsPerChunk;
   while (kept < wanted) kept *= 2;
   settings->last_calls = kept;
   return true;

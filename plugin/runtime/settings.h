@@ -26,7 +26,7 @@ struct Settings {
   std::string file_sd_directory;
   std::string node_name;  // empty: the host's name
   uint64_t series_limit = 2048;
-  uint32_t last_calls = 256;                                 // 0, or a power of two of full pages
+  uint32_t last_calls = 256;                                 // 0, or a power of two of full chunks
   int timed_launches_per_second = Sampler::kTimedPerSecond;  // per GPU
   std::map<std::string, std::string> labels;
   std::string label_problems;  // labels that are changed or not used, and why

@@ -29,17 +29,17 @@ struct alignas(64) CallKind {
   Relaxed<CounterPair*> cells;      // counters of calls and bytes in lane kLaunch; null: none
   Relaxed<uint64_t> sampling_seed;  // KindSeed
   Relaxed<uint32_t> meta;           // lower half of the OperationMeta
-  Relaxed<uint32_t> bits;           // LastCallBits::What, and from kPlaceShift on its PlaceOfNumber
+  Relaxed<uint32_t> bits;           // LastCallBits::What, and from kIndexShift on its IndexOfNumber
 
-  static constexpr int kPlaceShift = 24;
+  static constexpr int kIndexShift = 24;
 
   void SetWhat(uint64_t what, uint32_t number_place) {
-    bits.store(static_cast<uint32_t>(what) | number_place << kPlaceShift);
+    bits.store(static_cast<uint32_t>(what) | number_place << kIndexShift);
   }
-  static constexpr uint64_t What(uint64_t bits) { return bits & ((1u << kPlaceShift) - 1); }
-  // LaunchFollower::PlaceOfNumber.
-  static constexpr uint32_t NumberPlace(uint64_t bits) {
-    return static_cast<uint32_t>(bits) >> kPlaceShift;
+  static constexpr uint64_t What(uint64_t bits) { return bits & ((1u << kIndexShift) - 1); }
+  // LaunchFollower::IndexOfNumber.
+  static constexpr uint32_t NumberIndex(uint64_t bits) {
+    return static_cast<uint32_t>(bits) >> kIndexShift;
   }
   uint64_t KeyOf(bool captured) const {
     const OperationMeta call = OperationMeta::Unpack(meta.load());
@@ -65,7 +65,7 @@ class CallKinds {
     for (CallKind& kind : kinds_) kind.Forget();
   }
   // Returns the entry of the call's kind. Another kind may have it.
-  CallKind& PlaceOf(const CallEvent& call) {
+  CallKind& SlotOf(const CallEvent& call) {
     // 32 bits: shorter code.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(call.func) + call.count);
     return kinds_[bits * 0x9e3779b1U >> (32 - kBits)];

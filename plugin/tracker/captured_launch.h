@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "metrics/atomic_cell.h"
-#include "metrics/graph_place.h"
+#include "metrics/graph_position.h"
 #include "plugin/cuda/cuda_driver.h"
 
 namespace nccl_pulse {
@@ -38,8 +38,8 @@ struct GraphReplays {
   uint64_t look;               // number of the poll; 0: no poll found a replay
   uint64_t in_flight;          // replays
   uint64_t moved_ns;           // when a stamp was last passed
-  GraphPlace place;
-  uint64_t place_gpu_ns;  // when the GPU reached `place`, by the GPU's clock
+  GraphPosition position;
+  uint64_t position_gpu_ns;  // when the GPU reached `position`, by the GPU's clock
 };
 
 }  // namespace nccl_pulse

@@ -30,7 +30,7 @@ class Clock {
   void Correct();
 
   // Stops the clock at that time. For tests.
-  void StandAt(uint64_t now_ns) { scales_.Store({0, now_ns, 0}); }
+  void FreezeAt(uint64_t now_ns) { scales_.Store({0, now_ns, 0}); }
 
   uint64_t NowNs() const {
     uint64_t now_ns;

@@ -17,7 +17,7 @@
 #include "metrics/segment.h"
 #include "plugin/tracker/awaited_ends.h"
 #include "plugin/tracker/inflight_operations.h"
-#include "plugin/tracker/launch_watch.h"
+#include "plugin/tracker/launch_poller.h"
 #include "plugin/tracker/operation_handles.h"
 #include "plugin/tracker/operation_slot.h"
 #include "plugin/tracker/unreported_calls.h"
@@ -57,8 +57,8 @@ struct alignas(64) Communicator {
   OperationHandles handles;
   // ---- next cache line: callbacks of an operation read only the fields above
   alignas(64) InflightOperations inflight;  // background thread, like the next two
-  StandingCalls standing;
-  LaunchWatch watch;
+  UnlaunchedCalls standing;
+  LaunchPoller watch;
   uint32_t context_generation;   // init lock
   uint64_t recycle_after_ns;     // init lock; a lane stayed busy at the last attempt
   Relaxed<bool> identity_known;  // v1 to v3 learn it with the first operation

@@ -19,7 +19,7 @@
 
 namespace nccl_pulse {
 
-struct WorkPlace;
+struct TrackedWork;
 
 // When each operation's first network step moved data: FirstMove. Only network steps write it, so
 // it costs nothing while none are watched.
@@ -37,7 +37,7 @@ struct CommunicatorParts {
   // Visits to the record by the threads that call, launch, and report operations.
   Visit calling, launching, reporting;
   // NCCL's counter of finished work (work_follower.h); null: not followed. Never reset to null.
-  Ordered<WorkPlace*> work;
+  Ordered<TrackedWork*> work;
   // ---- next cache line: each call writes the fields above
   CallKinds call_kinds;
   OperationKinds operation_kinds;

@@ -24,7 +24,7 @@ bool CommunicatorTable::WantsRoom() const {
   const uint64_t limit = header.series_limit;
   // Relaxed: a budget. A communicator that is finalized just now is found in the next round.
   return finalized_.load() != 0 &&
-         header.series_used.load() + RoomFor(limit) + PlacesForOverflow(limit) > limit;
+         header.series_used.load() + RoomFor(limit) + SeriesForOverflow(limit) > limit;
 }
 
 void CommunicatorTable::MakeRoom() {
@@ -58,13 +58,13 @@ Communicator* CommunicatorTable::OldestFinalized(bool with_last_calls) {
   const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
     // Only the holder of the lock changes states.
-    const CommunicatorRecord& record = *places_[i].record;
+    const CommunicatorRecord& record = *slots_[i].record;
     if (record.life.state() != CommunicatorState::kFinalized) continue;
-    if (with_last_calls && record.last_call_pages.page(0) == kNoPage) continue;
+    if (with_last_calls && record.last_call_chunks.chunk(0) == kNoChunk) continue;
     const int64_t finalized_ns = record.finalized_monotonic_ns.load();
-    if (finalized_ns >= oldest_ns || now_ns < places_[i].recycle_after_ns) continue;
+    if (finalized_ns >= oldest_ns || now_ns < slots_[i].recycle_after_ns) continue;
     oldest_ns = finalized_ns;
-    oldest = &places_[i];
+    oldest = &slots_[i];
   }
   return oldest;
 }
@@ -78,8 +78,8 @@ int CommunicatorTable::FindRecordToUse() {
   // Beyond these, records may lie where the kernel refused memory: not even reading them is safe.
   const uint32_t present = instruments_.segment.header().records_present.load();
   for (uint32_t i = 0; i < present; ++i) {
-    if (places_[i].record->life.state() != CommunicatorState::kFree) continue;
-    if (IsReadyForNext(places_[i])) return static_cast<int>(i);
+    if (slots_[i].record->life.state() != CommunicatorState::kFree) continue;
+    if (IsReadyForNext(slots_[i])) return static_cast<int>(i);
     if (not_ready < 0) not_ready = static_cast<int>(i);
   }
   if (present < kMaxCommunicators && instruments_.segment.PopulateRecord(present)) {

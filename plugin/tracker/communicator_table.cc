@@ -19,10 +19,10 @@ void* AllocatePopulated(size_t bytes) {
 CommunicatorTable::CommunicatorTable(Instruments& instruments)
     : instruments_(instruments), used_(0), finalized_(0) {
   for (uint32_t i = 0; i < kMaxCommunicators; ++i) {
-    places_[i].index = i;
-    places_[i].first_ticket =
+    slots_[i].index = i;
+    slots_[i].first_ticket =
         Ticket::Pack(instruments.process_tag, TicketKind::kOperation, 0, 0, 0, i);
-    places_[i].record = &instruments.segment.record(i);
+    slots_[i].record = &instruments.segment.record(i);
   }
 }
 
@@ -55,7 +55,7 @@ uint64_t CommunicatorTable::Add(const CommunicatorIdentity& identity, bool has_s
   MakeRoomForLastCalls();
   const int found = FindRecordToUse();
   if (found < 0) return 0;
-  Communicator& communicator = places_[found];
+  Communicator& communicator = slots_[found];
   if (!Allocate(communicator)) return 0;
 
   RecordWriter record = communicator.Writer(instruments_.segment);

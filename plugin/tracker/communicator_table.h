@@ -104,14 +104,14 @@ class CommunicatorTable {
     return __builtin_expect(is_sound, 1) ? parts : nullptr;
   }
   // Returns the place in a ticket, even of an invalid one: always within the table.
-  Communicator& At(uint64_t ticket) { return places_[Ticket::Communicator(ticket)]; }
-  const Communicator& At(uint64_t ticket) const { return places_[Ticket::Communicator(ticket)]; }
+  Communicator& At(uint64_t ticket) { return slots_[Ticket::Communicator(ticket)]; }
+  const Communicator& At(uint64_t ticket) const { return slots_[Ticket::Communicator(ticket)]; }
 
-  Communicator& place(uint32_t index) { return places_[index]; }  // within the table
+  Communicator& place(uint32_t index) { return slots_[index]; }  // within the table
 
   // All places that were ever used. Acquire: sees their content.
-  Communicator* begin() { return places_; }
-  Communicator* end() { return places_ + used_.acquire(); }
+  Communicator* begin() { return slots_; }
+  Communicator* end() { return slots_ + used_.acquire(); }
 
  private:
   // Counts the event as ignored, by reason.
@@ -124,7 +124,7 @@ class CommunicatorTable {
   void MakeRoomForLastCalls();
   bool Recycle(Communicator& communicator);
 
-  Communicator places_[kMaxCommunicators]{};
+  Communicator slots_[kMaxCommunicators]{};
   Instruments& instruments_;
   Ordered<uint32_t> used_;       // one past the highest place ever used
   Relaxed<uint32_t> finalized_;  // records that could be recycled; changed under init lock

@@ -51,14 +51,14 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   const uint64_t group = groups_.CurrentAtFirst();
   if (__builtin_expect(group == 0, 0) || __builtin_expect(launches.has_calls(), 0) ||
       __builtin_expect(parts.last_calls.IsOfGroup(group), 0) ||
-      __builtin_expect(parts.last_calls.ends_page(), 0)) {
+      __builtin_expect(parts.last_calls.ends_chunk(), 0)) {
     return false;
   }
-  const CallKind& kind = parts.call_kinds.PlaceOf(event);
+  const CallKind& kind = parts.call_kinds.SlotOf(event);
   if (__builtin_expect(!kind.Is(event), 0)) return false;
   CounterPair* const cells = kind.cells.load();
   if (__builtin_expect(cells == nullptr, 0)) return false;
-  Relaxed<uint32_t>& call_number = launches.CallNumber(CallKind::NumberPlace(kind.bits.load()));
+  Relaxed<uint32_t>& call_number = launches.CallNumber(CallKind::NumberIndex(kind.bits.load()));
   const uint64_t number = call_number.load();
   if (instruments_.samples() &&
       __builtin_expect(instruments_.sampler.MayTime(kind.sampling_seed.load(), number), 0)) {
@@ -146,7 +146,7 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   } else if (communicator.handles.are_given() || !parts.launches.is_followed()) {
     return false;
   }
-  const OperationKind& kind = parts.operation_kinds.PlaceOf(event);
+  const OperationKind& kind = parts.operation_kinds.SlotOf(event);
   if (__builtin_expect(!kind.Is(event, parts.launches.last_fate()), 0) ||
       __builtin_expect(IsMeasured(parts.ring.reported()) != is_measured, 0)) {
     return false;
@@ -176,7 +176,7 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
                                          const OperationEvent& event, uint64_t now_ns,
                                          uint64_t* handle) {
   CommunicatorParts& parts = *communicator.parts.load();
-  const OperationKind& kind = parts.operation_kinds.PlaceOf(event);
+  const OperationKind& kind = parts.operation_kinds.SlotOf(event);
   if (event.parent != 0 || instruments_.has_captured.load() ||
       !kind.Is(event, parts.launches.last_fate())) {
     return false;
@@ -193,7 +193,7 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
       parts.ring.TakeNumberAlone(), communicator.first_ticket, false,
       {meta.Pack(), bytes, now_ns, false}, [&](uint32_t place, uint64_t* claimed) {
         LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
-        return lane.ok() && ClaimUsedPlace(instruments_, communicator, place, lane, claimed);
+        return lane.ok() && ClaimUsedSlot(instruments_, communicator, place, lane, claimed);
       });
   communicator.handles.Note();
   if (__builtin_expect(*handle == 0, 0)) Ignore(IgnoredReason::kNoRoom);
@@ -206,7 +206,7 @@ inline uint64_t Tracker::ClaimOperation(Communicator& communicator, const Operat
   const uint64_t handle =
       ring.Claim(ring.TakeNumber(), communicator.first_ticket, instruments_.times_kernels(),
                  operation, [&](uint32_t place, uint64_t* claimed) {
-                   return ClaimUsedPlace(instruments_, communicator, place, writer, claimed);
+                   return ClaimUsedSlot(instruments_, communicator, place, writer, claimed);
                  });
   communicator.handles.Note();
   if (__builtin_expect(handle == 0, 0)) {

@@ -13,8 +13,8 @@ bool GraphFollower::Begin(const CudaDriver& driver) {
   const StampDriver* stamps = StampDriver::Load();
   if (stamps == nullptr || instruments_.stream_timer == nullptr) return false;
   // Written now, because a callback must not fault.
-  places_.reset(new (std::nothrow) Place[kMaxCommunicators]{});
-  if (places_ != nullptr) graphs_ = GraphStamps::Make(driver, *stamps);
+  slots_.reset(new (std::nothrow) Slot[kMaxCommunicators]{});
+  if (slots_ != nullptr) graphs_ = GraphStamps::Make(driver, *stamps);
   return is_on();
 }
 
@@ -22,7 +22,7 @@ void GraphFollower::NoteCall(Communicator& communicator, const Call& call) {
   const uint32_t kind = CapturedCalls::PackKind(communicator.index, call.op, call.size_class);
   const uint32_t owner = communicator.record_generation.load();
   graphs_->NoteCall(call.stream, kind, owner, call.bytes);
-  CapturedLaunch& captured = places_[communicator.index].captured;
+  CapturedLaunch& captured = slots_[communicator.index].captured;
   captured.Claim(owner);
   captured.kind.store(kind);
   captured.bytes.store(call.bytes);
@@ -33,7 +33,7 @@ void GraphFollower::NoteCall(Communicator& communicator, const Call& call) {
 uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEvent& event,
                                     uint64_t context) {
   const uint32_t owner = communicator.record_generation.load();
-  CapturedLaunch& captured = places_[communicator.index].captured;
+  CapturedLaunch& captured = slots_[communicator.index].captured;
   captured.Claim(owner);
   // The time of a launch with one call is that call's. The time of a group of several, or of a
   // launch that follows an unreported one, is nobody's.
@@ -54,7 +54,7 @@ void GraphFollower::StopLaunch(Communicator& communicator, uint64_t ticket) {
     return instruments_.Ignore(IgnoredReason::kStaleHandle);
   }
   // A stream may be destroyed once its launch has ended, so it is used only once.
-  CudaStream stream = places_[communicator.index].captured.stream.exchange(nullptr);
+  CudaStream stream = slots_[communicator.index].captured.stream.exchange(nullptr);
   if (stream == nullptr) return instruments_.Ignore(IgnoredReason::kRepeatedStop);
   graphs_->NoteLaunchEnd(stream);
 }
@@ -96,22 +96,22 @@ void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
 
 // Notes where the communicator's graphs are. If several graphs have moved, the one with the newest
 // stamp is kept.
-void GraphFollower::NotePlace(const GraphStamps::Replayed& replayed, GraphReplays* graphs) {
-  graphs->place.captures = replayed.captures;
-  graphs->place.followed = replayed.followed;
+void GraphFollower::NotePosition(const GraphStamps::Replayed& replayed, GraphReplays* graphs) {
+  graphs->position.captures = replayed.captures;
+  graphs->position.followed = replayed.followed;
   const GraphStamps::Passed& last = replayed.last;
-  if (last.gpu_ns == 0 || last.gpu_ns < graphs->place_gpu_ns) return;
+  if (last.gpu_ns == 0 || last.gpu_ns < graphs->position_gpu_ns) return;
   const auto calls = [](uint64_t count) {
-    return static_cast<uint32_t>(std::min<uint64_t>(count, GraphPlace::kMostCalls));
+    return static_cast<uint32_t>(std::min<uint64_t>(count, GraphPosition::kMostCalls));
   };
-  graphs->place_gpu_ns = last.gpu_ns;
-  graphs->place.graph = last.graph;
-  graphs->place.passed = last.passed;
-  graphs->place.stamps = last.stamps;
-  graphs->place.calls_before = calls(last.calls_before);
-  graphs->place.calls_until = calls(last.calls_until);
-  graphs->place.calls = calls(last.calls);
-  graphs->place.has_head = last.has_head;
+  graphs->position_gpu_ns = last.gpu_ns;
+  graphs->position.graph = last.graph;
+  graphs->position.passed = last.passed;
+  graphs->position.stamps = last.stamps;
+  graphs->position.calls_before = calls(last.calls_before);
+  graphs->position.calls_until = calls(last.calls_until);
+  graphs->position.calls = calls(last.calls);
+  graphs->position.has_head = last.has_head;
 }
 
 // Counts the replays of one graph. Returns false if the communicator's lanes are busy: the caller
@@ -122,7 +122,7 @@ bool GraphFollower::CountReplays(CommunicatorTable& communicators,
   CommunicatorRecord& record = *communicator.record;
   // Claiming the lane checks this again.
   if (!record.life.IsOf(replayed.owner)) return true;
-  GraphReplays& graphs = places_[communicator.index].replays;
+  GraphReplays& graphs = slots_[communicator.index].replays;
   if (graphs.record_generation != replayed.owner) {
     graphs = {};
     graphs.record_generation = replayed.owner;
@@ -134,13 +134,13 @@ bool GraphFollower::CountReplays(CommunicatorTable& communicators,
   graphs.moved_ns = std::max(graphs.moved_ns, replayed.moved_ns);
   if (replayed.is_first_of_communicator) {
     graphs.in_flight += replayed.in_flight;
-    NotePlace(replayed, &graphs);
+    NotePosition(replayed, &graphs);
   }
   LaneWriter lane(instruments_.segment, record, replayed.owner, LaneRole::kBackground);
   if (!lane.ok()) return !record.life.IsOf(replayed.owner);
   communicator.Writer(instruments_.segment)
       .StoreGraphs({replayed.is_first_of_communicator ? replayed.replays : 0, graphs.in_flight,
-                    graphs.moved_ns, graphs.place});
+                    graphs.moved_ns, graphs.position});
   if (replayed.replays != 0) {
     lane.Count(SeriesKey::Replayed(replayed.op, replayed.size_class), replayed.calls,
                replayed.bytes);

@@ -55,19 +55,19 @@ class GraphFollower {
 
  private:
   bool CountReplays(CommunicatorTable& communicators, const GraphStamps::Replayed& replayed);
-  static void NotePlace(const GraphStamps::Replayed& replayed, GraphReplays* graphs);
+  static void NotePosition(const GraphStamps::Replayed& replayed, GraphReplays* graphs);
   void CountTimedReplay(CommunicatorTable& communicators, const GraphStamps::Timed& timed,
                         uint64_t now_ns);
 
   // State of one place of the communicator table.
-  struct Place {
+  struct Slot {
     CapturedLaunch captured;
     GraphReplays replays;
   };
 
   Instruments& instruments_;
   std::unique_ptr<GraphStamps> graphs_;  // null: off
-  std::unique_ptr<Place[]> places_;      // kMaxCommunicators: 136 KiB, while it is on
+  std::unique_ptr<Slot[]> slots_;        // kMaxCommunicators: 136 KiB, while it is on
   uint64_t looks_ = 0;                   // background thread: number of the last poll
 };
 

@@ -37,7 +37,7 @@ class HiddenOperations {
   // Notes a reported launch.
   void Acquit(uint32_t row, uint64_t bytes) {
     Suspicion& suspected = suspected_[row];
-    if (suspected.bytes.load() == bytes) suspected.stands.store(false);
+    if (suspected.bytes.load() == bytes) suspected.is_active.store(false);
     suspected.reported_bytes.store(bytes);
   }
   // Notes a call, alone in its group, without a launch. `launches`: the communicator's launches
@@ -45,13 +45,13 @@ class HiddenOperations {
   bool Suspect(uint32_t row, uint64_t bytes, uint64_t launches) {
     if (IsFollowed(row)) return true;
     Suspicion& suspected = suspected_[row];
-    if (suspected.stands.load()) {
+    if (suspected.is_active.load()) {
       // If this size had a launch the last time, the call has more likely failed.
       return launches != suspected.launches.load() && bytes != suspected.reported_bytes.load();
     }
     suspected.bytes.store(bytes);
     suspected.launches.store(launches);
-    suspected.stands.store(true);
+    suspected.is_active.store(true);
     return false;
   }
 
@@ -60,10 +60,10 @@ class HiddenOperations {
 
   struct Suspicion {
     void Reset() {
-      stands.store(false);
+      is_active.store(false);
       reported_bytes.store(UINT64_MAX);
     }
-    Relaxed<bool> stands;
+    Relaxed<bool> is_active;
     Relaxed<uint64_t> bytes,
         launches;                      // size of the suspected call; reported launches at that time
     Relaxed<uint64_t> reported_bytes;  // size of the last call with a launch

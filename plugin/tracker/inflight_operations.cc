@@ -27,7 +27,7 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
   // ended.
   for (uint64_t number = end; number-- > begin;) {
     OperationState state;
-    const bool is_whole = ring.slot(OperationRing::PlaceOf(number)).Look(&state);
+    const bool is_whole = ring.slot(OperationRing::IndexOf(number)).Look(&state);
     // A newer operation may have taken the place by now, and then also the places of all operations
     // before this one. The newer one raised end() before it published its fields, which Look
     // acquires. A place that is only claimed does not show this; but the oldest operation was

@@ -28,7 +28,7 @@ uint32_t LaunchFollower::calls() const {
   uint32_t sum = 0;
   for (uint32_t row = 0; row < kOperationRows; ++row) {
     for (uint32_t size = 0; size < kSizeClasses; ++size) {
-      sum += call_numbers_[PlaceOfNumber(row, size)].load();
+      sum += call_numbers_[IndexOfNumber(row, size)].load();
     }
   }
   return sum;
@@ -84,7 +84,7 @@ uint64_t LaunchFollower::FinishComposite(Instruments& instruments, const Communi
     instruments.Ignore(IgnoredReason::kNoRoom);
   }
   if (captured) return kNoComposite;
-  Relaxed<uint32_t>& number = CallNumber(PlaceOfNumber(OperationRowOf(op), size_class));
+  Relaxed<uint32_t>& number = CallNumber(IndexOfNumber(OperationRowOf(op), size_class));
   // Every rank samples the same AlltoAlls, as with other collectives. All parts have the same tag.
   const OperationMeta meta{op,    size_class,    0,
                            false, number.load(), OperationMeta::Unpack(meta_.load()).user_tag};

@@ -112,7 +112,7 @@ class LaunchFollower {
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
   // Returns the place of a kind's call number. `row`: OperationRowOf.
-  static constexpr uint32_t PlaceOfNumber(uint32_t row, uint32_t size_class) {
+  static constexpr uint32_t IndexOfNumber(uint32_t row, uint32_t size_class) {
     return row * kCallColumns + size_class;
   }
   // Returns the number of the kind's next call, from 0.
@@ -156,7 +156,7 @@ class LaunchFollower {
   // Returns how many calls of an operation (OperationRowOf) were followed by the end of their
   // group, and are counted as timed or not sampled. Any thread.
   uint32_t followed_calls(uint32_t row) const {
-    return call_numbers_[PlaceOfNumber(row, kFollowedColumn)].load();
+    return call_numbers_[IndexOfNumber(row, kFollowedColumn)].load();
   }
   // True if there may be operations that NCCL did not report: a group had several calls, or a call
   // had no launch when the next call came. Any thread.
@@ -456,7 +456,7 @@ class LaunchFollower {
   Relaxed<uint64_t> reported_before_;  // operations reported when that call was made
   // ---- next cache line
   CommunicatorTimer timer_;
-  Relaxed<uint32_t> call_numbers_[kOperationRows * kCallColumns];  // PlaceOfNumber
+  Relaxed<uint32_t> call_numbers_[kOperationRows * kCallColumns];  // IndexOfNumber
   CompositeCall composite_;                                        // used only for groups
   HiddenOperations hidden_;
   Relaxed<uint64_t> unfollowed_launches_;

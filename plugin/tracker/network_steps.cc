@@ -91,7 +91,7 @@ uint64_t NetworkSteps::Start(uint64_t proxy_op) {
     return 0;
   }
   uint64_t word;
-  const uint32_t place = NextPlace(*steps, &word);
+  const uint32_t place = NextSlot(*steps, &word);
   StepSlot& slot = steps->slots[place];
   const uint32_t generation = (StepWord::Generation(word) + 1) & Ticket::kGenerationMask;
   // Tried once: on failure another thread is a whole ring behind or ahead and is here at this very
@@ -113,12 +113,12 @@ uint64_t NetworkSteps::Start(uint64_t proxy_op) {
   return Ticket::PackStep(instruments_.process_tag, generation, place);
 }
 
-uint32_t NetworkSteps::NextPlace(StepTable& steps, uint64_t* word) {
+uint32_t NetworkSteps::NextSlot(StepTable& steps, uint64_t* word) {
   uint32_t place;
   int probes = 0;
   do {
     // A running number: the word of the place orders everything else.
-    place = steps.next.fetch_add(1) % StepTable::kPlaces;
+    place = steps.next.fetch_add(1) % StepTable::kSlots;
     // Acquire: the ProxyOp that is read belongs to this generation or a later one. If it is a later
     // one, claiming the place fails.
     *word = steps.slots[place].word.load(std::memory_order_acquire);
@@ -129,7 +129,7 @@ uint32_t NetworkSteps::NextPlace(StepTable& steps, uint64_t* word) {
 bool NetworkSteps::IsNeeded(const StepSlot& slot, uint64_t word) {
   if (StepWord::Phase(word) == StepPhase::kFree) return false;
   if (StepWord::Phase(word) == StepPhase::kClaimed) return true;
-  // See NextPlace.
+  // See NextSlot.
   const OperationRef ref = communicators_.FindOperation(slot.proxy_op.load(), TicketKind::kProxyOp);
   return ref.communicator != nullptr && ref.slot().IsOpen(ref.generation);
 }
@@ -138,7 +138,7 @@ StepSlot* NetworkSteps::Find(uint64_t ticket, uint64_t* word) {
   StepTable* steps = steps_.acquire();
   const uint32_t place = Ticket::Step(ticket);
   if (!instruments_.IsOwn(ticket, TicketKind::kProxyStep) || steps == nullptr ||
-      place >= StepTable::kPlaces) {
+      place >= StepTable::kSlots) {
     instruments_.Ignore(IgnoredReason::kForeignHandle);
     return nullptr;
   }

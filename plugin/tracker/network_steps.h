@@ -52,7 +52,7 @@ class NetworkSteps {
 
  private:
   // Returns the next free place, or the last one of kStepProbes places in use.
-  uint32_t NextPlace(StepTable& steps, uint64_t* word);
+  uint32_t NextSlot(StepTable& steps, uint64_t* word);
   // True if the step may still be in progress. A step that NCCL left behind ends with its
   // operation.
   bool IsNeeded(const StepSlot& slot, uint64_t word);

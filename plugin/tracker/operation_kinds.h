@@ -56,7 +56,7 @@ class OperationKinds {
     for (OperationKind& kind : kinds_) kind.Forget();
   }
   // Returns the entry of the operation's kind. Another kind may have it.
-  OperationKind& PlaceOf(const OperationEvent& event) {
+  OperationKind& SlotOf(const OperationEvent& event) {
     // 32 bits: as CallKinds.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.func) +
                                             reinterpret_cast<uintptr_t>(event.proto));

@@ -32,7 +32,7 @@ class OperationRing {
   // `next_` and `unstopped_`. The neighbor in memory uses the rest of their cache line.
   static constexpr size_t kBytesOnLastLine = 16;
 
-  static constexpr uint32_t PlaceOf(uint64_t number) {
+  static constexpr uint32_t IndexOf(uint64_t number) {
     return static_cast<uint32_t>(number % kOperationSlots);
   }
   OperationSlot& slot(uint32_t place) { return slots_[place]; }
@@ -41,10 +41,10 @@ class OperationRing {
   // `first_ticket` gives process and communicator (Ticket::OfOperation). If the slot may hold an
   // unsettled operation, calls `claim_used(place, &claimed)`: see ClaimUsed. `by_kernel`:
   // operations without children are also settled.
-  template <typename ClaimUsedPlace>
+  template <typename ClaimUsedSlot>
   uint64_t Claim(uint64_t number, uint64_t first_ticket, bool by_kernel,
-                 const NewOperation& operation, ClaimUsedPlace claim_used) {
-    const uint32_t place = PlaceOf(number);
+                 const NewOperation& operation, ClaimUsedSlot claim_used) {
+    const uint32_t place = IndexOf(number);
     OperationSlot& slot = slots_[place];
     uint64_t claimed;
     if (__builtin_expect(by_kernel || !slot.ClaimUnused(&claimed), 0)) {
@@ -114,7 +114,7 @@ class OperationRing {
     const uint64_t last = end();
     for (uint64_t number = OldestOf(last); number < last; ++number) {
       OperationState state;
-      if (slots_[PlaceOf(number)].Close(&state)) settle(PlaceOf(number), state);
+      if (slots_[IndexOf(number)].Close(&state)) settle(IndexOf(number), state);
     }
   }
   // Background thread. Calls `is_settled(place)` for each operation that was not settled at the
@@ -125,7 +125,7 @@ class OperationRing {
     uint64_t begin = std::max(oldest_open_.load(), OldestOf(last));
     bool all_settled = true;
     for (uint64_t number = begin; number < last; ++number) {
-      if (!is_settled(PlaceOf(number))) all_settled = false;
+      if (!is_settled(IndexOf(number))) all_settled = false;
       if (all_settled) begin = number + 1;
     }
     oldest_open_.store(begin);

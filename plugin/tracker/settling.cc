@@ -96,8 +96,8 @@ void Settle(Instruments& instruments, Communicator& communicator, uint32_t place
   }
 }
 
-bool ClaimUsedPlace(Instruments& instruments, Communicator& communicator, uint32_t place,
-                    LaneWriter& lane, uint64_t* claimed) {
+bool ClaimUsedSlot(Instruments& instruments, Communicator& communicator, uint32_t place,
+                   LaneWriter& lane, uint64_t* claimed) {
   return communicator.parts.load()->ring.ClaimUsed(
       place, instruments.times_kernels(), claimed,
       [&](const OperationState& old) { Settle(instruments, communicator, place, old, lane); });
@@ -112,7 +112,7 @@ void SettleAll(Instruments& instruments, Communicator& communicator) {
   // Other threads may have been taken off the CPU within a callback while they hold all the lanes.
   // Finalize may wait for one of them.
   for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
-    // The progress thread's lane has the pages that its own settling needed.
+    // The progress thread's lane has the chunks that its own settling needed.
     LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kProgress);
     if (lane.ok()) {
       return communicator.parts.load()->ring.CloseAll(

@@ -28,8 +28,8 @@ inline constexpr uint64_t kQuietNs = 1000000000;
                               const OperationState& state, LaneWriter& lane);
 // Claims a place that may be in use, and settles its operation. Returns false if it cannot be
 // claimed. `claimed`: as OperationRing::ClaimUsed.
-[[gnu::noinline]] bool ClaimUsedPlace(Instruments& instruments, Communicator& communicator,
-                                      uint32_t place, LaneWriter& lane, uint64_t* claimed);
+[[gnu::noinline]] bool ClaimUsedSlot(Instruments& instruments, Communicator& communicator,
+                                     uint32_t place, LaneWriter& lane, uint64_t* claimed);
 // Settles all operations that have been quiet. Returns true while operations are open.
 bool SettleIdle(Instruments& instruments, Communicator& communicator, uint64_t now_ns);
 // Settles all open operations. Waits for a lane, some milliseconds at most.

@@ -87,10 +87,10 @@ struct StepTotals {
 inline constexpr int kStepProbes = 4;
 
 struct StepTable {
-  static constexpr uint32_t kPlaces = 4096;
-  static_assert(kPlaces <= Ticket::kStepMask + 1);
+  static constexpr uint32_t kSlots = 4096;
+  static_assert(kSlots <= Ticket::kStepMask + 1);
 
-  StepSlot slots[kPlaces];
+  StepSlot slots[kSlots];
   alignas(64) Relaxed<uint32_t> next;
 };
 

@@ -3,7 +3,7 @@
 // NCCL reports the begin of a group on the thread that makes its calls, once for all communicators.
 // The group is the application's own, or belongs to one call: ncclAlltoAll makes many calls of Send
 // and Recv in a group. The map is a table, because a library that is opened late may get no room
-// for a thread_local. A thread can use kPlaces entries and keeps the one that it took. If other
+// for a thread_local. A thread can use kEntries entries and keeps the one that it took. If other
 // threads have all of them, it takes one of theirs: that thread (it may have ended) has no group
 // until its next one begins.
 //
@@ -25,26 +25,26 @@ class ThreadGroups {
 
   // Begins a group on `thread`. `is_one_call`: the group belongs to one call of the application.
   void Begin(bool is_one_call, uintptr_t thread = ThisThread()) {
-    if (!BeginAtFirst(is_one_call, thread)) BeginIn(TakePlace(thread), is_one_call, thread);
+    if (!BeginAtFirst(is_one_call, thread)) BeginIn(TakeEntry(thread), is_one_call, thread);
   }
   // Fast path for a thread that has its first entry, as nearly every thread has. Returns false,
   // without effect, otherwise.
   bool BeginAtFirst(bool is_one_call, uintptr_t thread = ThisThread()) {
-    Entry& entry = entries_[PlaceOf(thread)];
+    Entry& entry = entries_[IndexOf(thread)];
     if (__builtin_expect(!IsOf(entry.thread.load(), thread), 0)) return false;
     BeginIn(entry, is_one_call, thread);
     return true;
   }
   // Returns a number that identifies the thread's group; 0: not known.
   uint64_t Current(uintptr_t thread = ThisThread()) const {
-    for (uint64_t i = 0; i < kPlaces; ++i) {
-      if (const uint64_t group = CurrentAt(PlaceOf(thread) ^ i, thread)) return group;
+    for (uint64_t i = 0; i < kEntries; ++i) {
+      if (const uint64_t group = CurrentAt(IndexOf(thread) ^ i, thread)) return group;
     }
     return 0;
   }
   // Looks only at the thread's first entry.
   uint64_t CurrentAtFirst(uintptr_t thread = ThisThread()) const {
-    return CurrentAt(PlaceOf(thread), thread);
+    return CurrentAt(IndexOf(thread), thread);
   }
   // True if `group`, from Current, belongs to one call. False for 0.
   static bool IsOneCall(uint64_t group) { return (group & kOneCall << 16) != 0; }
@@ -64,8 +64,8 @@ class ThreadGroups {
   };
   static constexpr int kBits = 7;
   // Entries that a thread can use: its first one, and its neighbors.
-  static constexpr uint64_t kPlaces = 4;
-  static uint64_t PlaceOf(uintptr_t thread) {
+  static constexpr uint64_t kEntries = 4;
+  static uint64_t IndexOf(uintptr_t thread) {
     return thread * 0x9e3779b97f4a7c15ULL >> (64 - kBits);
   }
   static bool IsOf(uintptr_t word, uintptr_t thread) { return (word ^ thread) <= kOneCall; }
@@ -79,17 +79,17 @@ class ThreadGroups {
     const uintptr_t word = entry.thread.load();
     return __builtin_expect(IsOf(word, thread), 1) ? word << 16 ^ entry.group.load() : 0;
   }
-  Entry& EntryOf(uintptr_t thread, uint64_t i) { return entries_[PlaceOf(thread) ^ i]; }
+  Entry& EntryOf(uintptr_t thread, uint64_t i) { return entries_[IndexOf(thread) ^ i]; }
 
-  [[gnu::cold, gnu::noinline]] Entry& TakePlace(uintptr_t thread) {
-    for (uint64_t i = 1; i < kPlaces; ++i) {
+  [[gnu::cold, gnu::noinline]] Entry& TakeEntry(uintptr_t thread) {
+    for (uint64_t i = 1; i < kEntries; ++i) {
       if (IsOf(EntryOf(thread, i).thread.load(), thread)) return EntryOf(thread, i);
     }
-    for (uint64_t i = 0; i < kPlaces; ++i) {
+    for (uint64_t i = 0; i < kEntries; ++i) {
       uintptr_t nobody = 0;
       if (EntryOf(thread, i).thread.replace(nobody, thread)) return EntryOf(thread, i);
     }
-    return EntryOf(thread, turns_.fetch_add(1) % kPlaces);
+    return EntryOf(thread, turns_.fetch_add(1) % kEntries);
   }
 
   Entry entries_[1 << kBits]{};

@@ -13,7 +13,7 @@ Tracker::Tracker(Segment& segment, Clock& clock, TimingMode timing, const CudaDr
       steps_(instruments_, communicators_),
       graphs_(instruments_),
       work_(instruments_),
-      pages_(instruments_),
+      chunks_(instruments_),
       network_seen_(false),
       has_sight_(true) {}
 
@@ -29,7 +29,7 @@ uint64_t Tracker::AddCommunicator(const CommunicatorIdentity& identity) {
 void Tracker::FinishCommunicator(uint64_t context) {
   Communicator* communicator = communicators_.Close(context);
   if (communicator == nullptr) return;
-  pages_.KeepToSettle();
+  chunks_.KeepToSettle();
   SettleAll(instruments_, *communicator);
   communicators_.Finish(*communicator);
 }

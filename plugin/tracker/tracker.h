@@ -8,7 +8,7 @@
 //     NetworkSteps        the steps of ProxyOps
 //     GraphFollower       replays of CUDA graphs
 //     WorkFollower        NCCL's own counters of finished work
-//     ReadyPages          memory that callbacks are about to need
+//     ReadyChunks          memory that callbacks are about to need
 //   one per communicator
 //     OperationRing       open operations; OperationSlot: one operation and its children
 //     LaunchFollower      calls and launches; CompositeCall: calls that form an AlltoAll;
@@ -16,7 +16,7 @@
 //                         UnreportedCalls: calls whose launch NCCL does not report;
 //                         UnreportedOperations: counts for such calls
 //     KernelChannels      GPU times
-//     LaunchWatch         progress of launches, for the background thread; InflightOperations
+//     LaunchPoller         progress of launches, for the background thread; InflightOperations
 //                         replaces it without CUDA events
 //
 // Thread: callbacks may come on any thread at any time, concurrently, also for communicators that
@@ -57,7 +57,7 @@
 #include "plugin/tracker/graph_follower.h"
 #include "plugin/tracker/instruments.h"
 #include "plugin/tracker/network_steps.h"
-#include "plugin/tracker/ready_pages.h"
+#include "plugin/tracker/ready_chunks.h"
 #include "plugin/tracker/thread_groups.h"
 #include "plugin/tracker/ticket.h"
 #include "plugin/tracker/work_follower.h"
@@ -94,10 +94,10 @@ class Tracker {
   // Sets how many user tags are distinguished; 0: none. Call before the first callback.
   void SetUserTagLimit(int limit) { instruments_.user_tags.SetLimit(limit); }
 
-  // ---- pages for callbacks: see ReadyPages ----
+  // ---- chunks for callbacks: see ReadyChunks ----
 
-  void ExpectPages() { pages_.Expect(communicators_); }
-  bool KeepPagesReady(uint32_t newcomers) { return pages_.Keep(newcomers); }
+  void ExpectChunks() { chunks_.Expect(communicators_); }
+  bool KeepChunksReady(uint32_t newcomers) { return chunks_.Keep(newcomers); }
 
   // ---- callbacks; eager_callbacks.h defines the inline ones of eager operations ----
 
@@ -275,11 +275,11 @@ class Tracker {
   NetworkSteps steps_;
   GraphFollower graphs_;
   WorkFollower work_;
-  ReadyPages pages_;
+  ReadyChunks chunks_;
   Relaxed<bool> network_seen_;
   Relaxed<bool> has_sight_;
   // Background thread only.
-  bool is_stalled_ = false;         // launches of a communicator are stalled (LaunchWatch)
+  bool is_stalled_ = false;         // launches of a communicator are stalled (LaunchPoller)
   uint64_t adapted_ns_ = 0;         // time of the last AdaptSampling
   double launches_per_second_ = 0;  // at that time
   int sampled_gpus_ = 0;            // at that time; 0: not known yet

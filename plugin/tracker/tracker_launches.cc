@@ -26,7 +26,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   Communicator* const communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
   CommunicatorParts& parts = *communicator->parts.load();
-  CallKind& kind = parts.call_kinds.PlaceOf(event);
+  CallKind& kind = parts.call_kinds.SlotOf(event);
   if (!kind.Is(event)) LearnCall(*communicator, event, kind);
   const uint64_t bytes = kind.bytes.load();
   if (!CountCall(*communicator, context, event, kind)) CountCallInLane(*communicator, event, kind);
@@ -37,7 +37,7 @@ uint64_t Tracker::StartCall(uint64_t context, const CallEvent& event) {
   uint32_t serial = 0;
   if (instruments_.stream_timer != nullptr) {
     Relaxed<uint32_t>& call_number =
-        parts.launches.CallNumber(CallKind::NumberPlace(kind.bits.load()));
+        parts.launches.CallNumber(CallKind::NumberIndex(kind.bits.load()));
     const uint64_t number = uint64_t{call_number.load()} << 32;
     call_number.add(1);
     if (meta.op == kBroadcastName) WorkFollower::NoteBroadcast(parts, bytes);
@@ -93,7 +93,7 @@ void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event
   last.datatype = datatype.id;
   last.flags = (instruments_.IsCollective(op.id) ? LastCallBits::kCollective : 0) |
                (instruments_.stream_timer != nullptr ? LastCallBits::kKindNumbered : 0);
-  kind.SetWhat(LastCallBits::What(last), LaunchFollower::PlaceOfNumber(row, size_class));
+  kind.SetWhat(LastCallBits::What(last), LaunchFollower::IndexOfNumber(row, size_class));
   kind.cells.store(nullptr);
   // A name that the table is just taking up has its own id next time. No call is that large.
   if (op.id == kOtherName || datatype.id == kOtherName || bytes > LastCallBits::kMostBytes) return;

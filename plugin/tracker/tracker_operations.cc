@@ -41,7 +41,7 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
     return;
   }
   const auto launch_fate = static_cast<uint8_t>(fate);
-  OperationKind& kind = parts.operation_kinds.PlaceOf(event);
+  OperationKind& kind = parts.operation_kinds.SlotOf(event);
   // Launches that are counted under another key have no cells of their own.
   if (kind.Is(event, launch_fate)) return;
   kind.Learn(event, launch_fate, SeriesKey::Op(key), writer.CellsOfLaunches(key));

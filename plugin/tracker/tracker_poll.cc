@@ -10,7 +10,7 @@ bool Tracker::SettleIdle() {
   bool any_open = false;
   for (Communicator& communicator : communicators_) {
     if (!communicator.is_live()) continue;  // settled by finalize
-    pages_.KeepToSettle();
+    chunks_.KeepToSettle();
     any_open |= nccl_pulse::SettleIdle(instruments_, communicator, now_ns);
   }
   return any_open;
@@ -23,7 +23,7 @@ bool Tracker::PollLaunches() {
   const bool may_destroy = !is_stalled_;
   is_stalled_ = false;
   for (Communicator& communicator : communicators_) {
-    pages_.KeepToSettle();
+    chunks_.KeepToSettle();
     if (instruments_.stream_timer != nullptr) {
       in_flight |= communicator.watch.Poll(instruments_, communicator, work_, now_ns, may_destroy,
                                            &is_stalled_);
@@ -42,7 +42,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
   const PendingCalls pending = parts->launches.pending();
   const uint32_t unfinished =
       communicator.is_live() ? work_.UnfinishedCalls(communicator, record_generation) : 0;
-  StandingCalls& standing = communicator.standing;
+  UnlaunchedCalls& standing = communicator.standing;
   if (!standing.Look(record_generation, unfinished, parts->launches.unreported(), pending,
                      parts->ring.reported(), communicator.awaited_ends.is_open(),
                      communicator.is_live() && parts->launches.is_launching(),

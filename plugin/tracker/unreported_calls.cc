@@ -4,10 +4,10 @@
 
 namespace nccl_pulse {
 
-bool StandingCalls::Look(uint32_t record_generation, uint32_t unfinished,
-                         const UnreportedCalls& unreported, const PendingCalls& pending,
-                         uint64_t operations, bool in_group, bool is_launching,
-                         const Clock& clock) {
+bool UnlaunchedCalls::Look(uint32_t record_generation, uint32_t unfinished,
+                           const UnreportedCalls& unreported, const PendingCalls& pending,
+                           uint64_t operations, bool in_group, bool is_launching,
+                           const Clock& clock) {
   if (record_generation_ != record_generation) {
     *this = {};
     record_generation_ = record_generation;
@@ -26,7 +26,7 @@ bool StandingCalls::Look(uint32_t record_generation, uint32_t unfinished,
   }
   const bool is_held = is_launching && now_ns - launching_since_ns_ >= kLongLaunchNs;
   const uint64_t standing =
-      unreported.Standing(pending) + unreported.LeftAt(pending.launch_number) + hidden;
+      unreported.Unlaunched(pending) + unreported.LeftAt(pending.launch_number) + hidden;
   const uint64_t calls = std::min<uint64_t>(unfinished, standing + (is_held ? 1 : 0));
   const bool are_new = calls != calls_ || launched;
   const uint64_t since_ns = calls == 0 ? 0

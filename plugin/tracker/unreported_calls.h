@@ -69,13 +69,14 @@ class UnreportedCalls {
   void AddCopy() { copies_.add(1); }
   // Call when a group begins while calls of another group are pending without a launch.
   void Leave(const PendingCalls& pending) {
-    const uint32_t left = LeftAt(pending.launch_number) + static_cast<uint32_t>(Standing(pending));
+    const uint32_t left =
+        LeftAt(pending.launch_number) + static_cast<uint32_t>(Unlaunched(pending));
     left_calls_.store(left);
     left_launch_.store(pending.launch_number);
   }
 
   // Returns the number of pending calls without a launch.
-  uint64_t Standing(const PendingCalls& pending) const {
+  uint64_t Unlaunched(const PendingCalls& pending) const {
     if (pending.calls < 2 || !IsLastGroup(pending)) return pending.calls;
     return Without(pending.calls, copies_.load());
   }
@@ -91,9 +92,9 @@ class UnreportedCalls {
     return std::min(Without(calls_.load(), reported), Without(collectives_.load(), copies));
   }
   // Returns the number of all calls without a reported launch, after `operations` reports.
-  uint64_t Standing(const PendingCalls& pending, uint64_t operations) const {
+  uint64_t Unlaunched(const PendingCalls& pending, uint64_t operations) const {
     const bool is_launched = pending.calls == 0 && IsLastGroup(pending);
-    return Standing(pending) + LeftAt(pending.launch_number) +
+    return Unlaunched(pending) + LeftAt(pending.launch_number) +
            (is_launched ? Hidden(operations) : 0);
   }
   // Returns the number of calls of the pending calls' group, launched or not.
@@ -123,10 +124,10 @@ class UnreportedCalls {
   Relaxed<uint32_t> copies_;           // among `collectives_`, run by copy engines
 };
 
-// StandingCalls holds the number of calls without a reported launch, and the time of the poll that
+// UnlaunchedCalls holds the number of calls without a reported launch, and the time of the poll that
 // found the last of them. A poll may fall between a call and its launch, or see a launch late; the
 // next poll corrects that. Background thread only.
-class StandingCalls {
+class UnlaunchedCalls {
  public:
   // Polls. Returns true if there is something to publish.
   //   record_generation  of the communicator; another generation starts anew

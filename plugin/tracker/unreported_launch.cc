@@ -151,7 +151,7 @@ void LaunchFollower::CountFollowedCall(Instruments& instruments, Communicator& c
     if (!instruments.samples()) return CountUntimed(lane, op, UntimedReason::kUnreported);
     CountUntimed(lane, op, UntimedReason::kNotSampled);
   }
-  call_numbers_[PlaceOfNumber(row, kFollowedColumn)].add(1);
+  call_numbers_[IndexOfNumber(row, kFollowedColumn)].add(1);
 }
 
 uint32_t LaunchFollower::TakeEarlyPair() {

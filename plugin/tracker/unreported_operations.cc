@@ -24,9 +24,9 @@ class LaneSums {
  public:
   LaneSums(Segment& segment, const CommunicatorRecord& record) : record_(record) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      // Acquire: sees the page's zeroes.
-      const uint16_t page = record.lanes[lane].counter_page.acquire();
-      pages_[lane] = page != kNoPage ? &segment.counters(page) : nullptr;
+      // Acquire: sees the chunk's zeroes.
+      const uint16_t chunk = record.lanes[lane].counter_chunk.acquire();
+      chunks_[lane] = chunk != kNoChunk ? &segment.counters(chunk) : nullptr;
       overflowed_ = overflowed_ || record.lanes[lane].overflowed_operations.load() != 0;
     }
   }
@@ -40,9 +40,9 @@ class LaneSums {
       const uint64_t key = record_.series[i].key.load();
       if (key == 0 || !wanted(key)) continue;
       int64_t sum = 0;
-      for (const CounterPage* page : pages_) {
+      for (const CounterChunk* chunk : chunks_) {
         // Acquire: an operation that is seen here has had its call counted.
-        if (page != nullptr) sum += static_cast<int64_t>(page->series[i].a.acquire());
+        if (chunk != nullptr) sum += static_cast<int64_t>(chunk->series[i].a.acquire());
       }
       sums->of[OperationRowOf(SeriesKey::Op(key))] += factor * sum;
     }
@@ -50,7 +50,7 @@ class LaneSums {
 
  private:
   const CommunicatorRecord& record_;
-  const CounterPage* pages_[kLanes];
+  const CounterChunk* chunks_[kLanes];
   bool overflowed_ = false;
 };
 

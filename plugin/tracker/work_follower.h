@@ -2,7 +2,7 @@
 // note the launches of each communicator. A thread, "pulse-work", finds the communicator's counter,
 // polls it, and publishes how much work is proven to be finished.
 //
-// A WorkPlace belongs to one communicator. Callbacks write `launched`, and the reading thread reads
+// A TrackedWork belongs to one communicator. Callbacks write `launched`, and the reading thread reads
 // it. The search for the counter has these phases:
 //
 //   kIdle ── init ──▶ kWanted ── first launch ──▶ kFound ── candidates taken ──▶ kIdle
@@ -36,7 +36,7 @@
 namespace nccl_pulse {
 
 // The work and the counter of one communicator.
-struct WorkPlace {
+struct TrackedWork {
   enum Phase : uint32_t { kIdle = 0, kWanted = 1, kFound = 2 };
 
   // Written by callbacks, one at a time; the phase also by others.
@@ -168,61 +168,61 @@ class WorkFollower {
   static constexpr uint64_t kPolledNs = 1000000000;
   static constexpr uint32_t kMostUntaken = 8;
 
-  using Place = WorkPlace;
-
   // Returns null if the communicator is not followed. Acquire, twice: sees the initialized parts
-  // and place.
-  static Place* PlaceOf(const Communicator& communicator) {
+  // and tracked.
+  static TrackedWork* WorkOf(const Communicator& communicator) {
     return communicator.parts.acquire()->work.acquire();
   }
-  void Find(const Communicator& communicator, Place& place);
+  void Find(const Communicator& communicator, TrackedWork& tracked);
 
-  void PollPlace(Communicator& communicator, Place& place, uint64_t now_ns);
-  // Cleans up after a communicator that has ended, or lost the place to another. Returns false if
+  void PollOne(Communicator& communicator, TrackedWork& tracked, uint64_t now_ns);
+  // Cleans up after a communicator that has ended, or lost the tracked to another. Returns false if
   // that is not possible yet.
-  bool Leave(Communicator& communicator, Place& place);
-  void Follow(Communicator& communicator, Place& place, uint64_t now_ns);
-  void TakeCandidates(Place& place);
-  void LookAt(Communicator& communicator, Place& place, WorkReader& reader, uint64_t now_ns);
+  bool Leave(Communicator& communicator, TrackedWork& tracked);
+  void Follow(Communicator& communicator, TrackedWork& tracked, uint64_t now_ns);
+  void TakeCandidates(TrackedWork& tracked);
+  void LookAt(Communicator& communicator, TrackedWork& tracked, WorkReader& reader,
+              uint64_t now_ns);
   // Maps the next candidate; without one the counter is refuted.
-  void MapNext(Place& place);
-  void Copied(Communicator& communicator, Place& place);
-  // Returns another communicator's place with its block at this address, or null.
-  Place* FindOther(const Place& place, CudaAddress at);
-  void Unmap(Place& place);
+  void MapNext(TrackedWork& tracked);
+  void Copied(Communicator& communicator, TrackedWork& tracked);
+  // Returns another communicator's tracked with its block at this address, or null.
+  TrackedWork* FindOther(const TrackedWork& tracked, CudaAddress at);
+  void Unmap(TrackedWork& tracked);
   // Releases the candidates from `first` on, none of them mapped.
-  void ReleaseFrom(Place& place, uint32_t first);
-  void Refute(Place& place, WorkRefutal refutal);
+  void ReleaseFrom(TrackedWork& tracked, uint32_t first);
+  void Refute(TrackedWork& tracked, WorkRefutal refutal);
   // Return the reader of the candidates' context, or null. ReaderOf: null if the reader has failed.
   WorkReader* FindReader(const WorkCandidates& candidates);
   WorkReader* ReaderOf(const WorkCandidates& candidates);
   // Creates a reader for their context, unless that was tried before.
   void OpenReader(const WorkCandidates& candidates);
-  bool IsStuck(const Place& place, uint64_t now_ns);
+  bool IsStuck(const TrackedWork& tracked, uint64_t now_ns);
   // True if calls were captured recently and the counter is neither proven nor refuted.
-  bool IsBeingProven(const Communicator& communicator, Place& place, uint64_t now_ns);
+  bool IsBeingProven(const Communicator& communicator, TrackedWork& tracked, uint64_t now_ns);
   // True if the next polls will prove or refute the counter while launches continue.
-  bool IsDeciding(const Communicator& communicator, const Place& place, uint64_t now_ns) const;
+  bool IsDeciding(const Communicator& communicator, const TrackedWork& tracked,
+                  uint64_t now_ns) const;
   bool IsContextGone(const WorkCandidates& candidates);
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
   // Returns the least work of the `completed` launches. `look`: its copy is complete.
-  static uint64_t CompletedWork(const Place& place, const WorkLook& look);
-  static LaunchedWork Read(const Communicator& communicator, const Place& place);
+  static uint64_t CompletedWork(const TrackedWork& tracked, const WorkLook& look);
+  static LaunchedWork Read(const Communicator& communicator, const TrackedWork& tracked);
   // Notes that the communicator's counter does not count its launches. Later launches are followed
   // by CUDA events instead.
   [[gnu::cold, gnu::noinline]] static void NoteRefuted(CommunicatorParts& parts,
                                                        WorkRefutal refutal);
-  [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(Place::Launched& launched,
+  [[gnu::cold, gnu::noinline]] static void NoteCapturedOperation(TrackedWork::Launched& launched,
                                                                  const OperationEvent& event);
   // True if NCCL will not report the launches of some captured calls.
-  static bool HasUnlaunched(Place& place, uint64_t now_ns);
+  static bool HasUnlaunched(TrackedWork& tracked, uint64_t now_ns);
   // Publishes which launches are complete, by the last poll of the counter.
-  void Count(const Communicator& communicator, Place& place, uint64_t now_ns);
+  void Count(const Communicator& communicator, TrackedWork& tracked, uint64_t now_ns);
   // Updates which calls have finished. Call after a copy.
-  static void FinishCalls(const Communicator& communicator, Place& place);
-  static uint64_t CompletedLaunches(const Place& place);
-  void Publish(Communicator& communicator, Place& place);
+  static void FinishCalls(const Communicator& communicator, TrackedWork& tracked);
+  static uint64_t CompletedLaunches(const TrackedWork& tracked);
+  void Publish(Communicator& communicator, TrackedWork& tracked);
 
   Instruments& instruments_;
   const CudaDriver* driver_ = nullptr;
@@ -242,9 +242,9 @@ class WorkFollower {
 // Inline: called for each operation, it would cost half as much again.
 inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launches,
                                         const OperationEvent& event, bool captured) {
-  WorkPlace* const place = parts.work.acquire();  // sees it made
-  if (__builtin_expect(place == nullptr, 0)) return;
-  WorkPlace::Launched& launched = place->launched;
+  TrackedWork* const tracked = parts.work.acquire();  // sees it made
+  if (__builtin_expect(tracked == nullptr, 0)) return;
+  TrackedWork::Launched& launched = tracked->launched;
   if (__builtin_expect(!event.is_collective, 0)) {
     return NoteRefuted(parts, WorkRefutal::kPointToPoint);
   }
@@ -262,7 +262,7 @@ inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launc
     launched.reported.publish(launches);  // its readers also see the sums of earlier launches
   }
   const uint64_t work = launched.work.load() + event.channels;
-  place->sums[launches % WorkPlace::kSums].store(static_cast<uint32_t>(work));
+  tracked->sums[launches % TrackedWork::kSums].store(static_cast<uint32_t>(work));
   launched.work.publish(work);  // with its sum
 }
 

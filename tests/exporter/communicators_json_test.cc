@@ -64,7 +64,7 @@ TEST(CommunicatorsJson, ReplaysOfGraphs) {
   comm.graph_replays = 1077;
   comm.graph_replays_in_flight = 1;
   comm.graph_moved_realtime_ns = 1760000002500000000;
-  comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
+  comm.graph_position = {5, 4, 3, 2, 7, 60, 61, 65, true};
   const Json replays = Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["replays"];
   EXPECT_EQ(replays, Json({{"graphs", 5},
                            {"followed", 4},
@@ -229,14 +229,14 @@ TEST(CommunicatorsJson, WhatIsUnknownAndWhy) {
 
 // State, health, verdict and metrics go by one time after which a background thread stands.
 TEST(CommunicatorsJson, WhenABackgroundThreadStands) {
-  for (const int64_t stands_after_ns : {kStoppedAfterNs, int64_t{2000000000}}) {
-    const bool stands = stands_after_ns != kStoppedAfterNs;
+  for (const int64_t stalled_after_ns : {kStoppedAfterNs, int64_t{2000000000}}) {
+    const bool stands = stalled_after_ns != kStoppedAfterNs;
     ProcessSnapshot process = ExampleProcess();
     process.poller = PollerState::kRunning;
     process.last_poll_realtime_ns = 1760000003000000000;
     const int64_t now_ns = process.last_poll_realtime_ns + 3000000000;
     SnapshotSet set({process});
-    set.stands_after_ns = stands_after_ns;
+    set.stalled_after_ns = stalled_after_ns;
     const Json json = Json::parse(CommunicatorsJson(set, now_ns, {}));
     EXPECT_EQ(json["communicators"][0]["ranks"][0]["state"], stands ? "stopped" : "in_flight");
     EXPECT_EQ(json["health"]["stopped_processes"], stands ? 1 : 0);

@@ -239,7 +239,7 @@ TEST(Series, TenThousandCombinationsStayWithinTheBudget) {
       << error;
   // With the overflow series of each communicator that had to have one, of durations.
   EXPECT_LE(processes[0].series_used, kLimit);
-  EXPECT_GT(processes[0].series_used, kLimit - PlacesForOverflow(kLimit));
+  EXPECT_GT(processes[0].series_used, kLimit - SeriesForOverflow(kLimit));
 
   const auto families = BuildFamilies(SnapshotSet(processes), {}, {});
   double calls = 0;

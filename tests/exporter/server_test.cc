@@ -94,7 +94,7 @@ TEST(Server, PagesAskForTheOrderOfCallsThatStand) {
   int64_t asked_ns = 0;
   ServerOptions options;
   options.source = [&asked_ns](const ReadWish& wish) {
-    asked_ns = wish.order_of_standing_since_ns;
+    asked_ns = wish.order_of_stalled_since_ns;
     return Example();
   };
   const auto server = StartServer(options);

@@ -362,7 +362,7 @@ TEST(JobVerdict, RankThatHasNotBegunAReplay) {
     comm.graph_replays = rank == 3 ? 100 : 101;
     comm.graph_replays_in_flight = rank == 3 ? 0 : 1;
     comm.graph_moved_realtime_ns = job.now();
-    comm.graph_place = {
+    comm.graph_position = {
         1, 1, 1, rank == 3 ? 3u : 1u, 3, rank == 3 ? 61u : 0u, rank == 3 ? 65u : 60u, 65, true};
   }
   job.Advance(kHangAfter);

@@ -117,7 +117,7 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   comm.work = {WorkState::kProven,  WorkRefutal::kAhead, true,         77,
                1760000002400000000, 12000000000,         GpuUse::kIdle};
   comm.work.is_being_proven = true;
-  comm.graph_place = {5, 4, 3, 2, 7, 60, 61, 65, true};
+  comm.graph_position = {5, 4, 3, 2, 7, 60, 61, 65, true};
   comm.timed_calls = {
       {"AllReduce", LatencyKind::kDurationStream, 4, 0, 17, 5000, 1760000002700000000, 3}};
   comm.picked_calls = {
@@ -134,14 +134,14 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   set.ended[0].end_realtime_ns = 1760000002800000000;
   set.rejected[2] = 5;
   set.unread_processes = 4;
-  set.stands_after_ns = 3;
+  set.stalled_after_ns = 3;
   const int64_t now = 1760000003000000000;
   const SnapshotMessage message = Reread(set, now);
   EXPECT_EQ(message.written_realtime_ns, now);
   EXPECT_EQ(message.hang_after_ns, kHangAfter);
   EXPECT_EQ(message.set.rejected, set.rejected);
   EXPECT_EQ(message.set.unread_processes, 4u);
-  EXPECT_EQ(message.set.stands_after_ns, 3);
+  EXPECT_EQ(message.set.stalled_after_ns, 3);
   EXPECT_EQ(message.set.processes[0].hang_after_ns, 7000000000);
   EXPECT_EQ(message.set.processes[0].unmeasured_communicators, 3u);
   ASSERT_EQ(message.set.ended.size(), 1u);
@@ -210,8 +210,8 @@ TEST(SnapshotMessage, KeepsWhatTheDiagnosisReads) {
   EXPECT_EQ(kept.work.gpu_use, GpuUse::kIdle);
   EXPECT_EQ(kept.graph_replays_in_flight, 1u);
   EXPECT_EQ(kept.graph_moved_realtime_ns, comm.graph_moved_realtime_ns);
-  EXPECT_EQ(kept.graph_place.PackCaptures(), comm.graph_place.PackCaptures());
-  EXPECT_EQ(kept.graph_place.PackCalls(), comm.graph_place.PackCalls());
+  EXPECT_EQ(kept.graph_position.PackCaptures(), comm.graph_position.PackCaptures());
+  EXPECT_EQ(kept.graph_position.PackCalls(), comm.graph_position.PackCalls());
   EXPECT_EQ(kept.call_order.first, 41u);
   EXPECT_EQ(kept.call_order.in_flight, 40u);
   EXPECT_EQ(kept.call_order.calls, comm.call_order.calls) << "bytes, not a text";

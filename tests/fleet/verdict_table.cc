@@ -71,14 +71,14 @@ SimulatedJob Replaying(int nnodes, int missing, uint64_t replays, uint32_t passe
     comm.graph_replays = begun;
     comm.graph_replays_in_flight = stamp < 3 ? 1 : 0;
     comm.graph_moved_realtime_ns = job.now();
-    GraphPlace& place = comm.graph_place;
-    place.captures = place.followed = place.graph = 1;
-    place.stamps = 3;
-    place.passed = stamp;
-    place.calls_before = before[stamp - 1];
-    place.calls_until = before[stamp];
-    place.calls = 65;
-    place.has_head = true;
+    GraphPosition& position = comm.graph_position;
+    position.captures = position.followed = position.graph = 1;
+    position.stamps = 3;
+    position.passed = stamp;
+    position.calls_before = before[stamp - 1];
+    position.calls_until = before[stamp];
+    position.calls = 65;
+    position.has_head = true;
   };
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank == missing) {

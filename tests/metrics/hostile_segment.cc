@@ -17,9 +17,9 @@
 namespace nccl_pulse {
 namespace {
 
-static_assert(kSmallPagesOffset >=
+static_assert(kSmallChunksOffset >=
                   kHeaderBytes + kNamesBytes + kSmallCommunicators * kRecordStride &&
-              kSmallPagesOffset % kPageBytes == 0);
+              kSmallChunksOffset % kChunkBytes == 0);
 
 // Cleaning what is clean changes nothing: the reader's own rule, applied to its result.
 bool IsClean(const std::string& text) {
@@ -77,8 +77,8 @@ std::string CheckCommunicator(const CommunicatorSnapshot& communicator) {
 }  // namespace
 
 std::vector<uint8_t> MakeSmallSegment() {
-  // A page more for each communicator's ring.
-  TestSegment test(2048, kSmallPages - 1 - kSmallCommunicators, kLastCallsPerPage);
+  // A chunk more for each communicator's ring.
+  TestSegment test(2048, kSmallChunks - 1 - kSmallCommunicators, kLastCallsPerChunk);
   HeaderWriter header(test.segment());
   HeaderWriter::Identity identity;
   identity.pid = 7;
@@ -126,16 +126,16 @@ std::vector<uint8_t> MakeSmallSegment() {
   // The same with fewer places: the geometry's numbers are the segment's own.
   const auto* from = static_cast<const uint8_t*>(test.segment().base());
   std::vector<uint8_t> bytes(kSmallBytes);
-  memcpy(bytes.data(), from, kSmallPagesOffset);
-  memcpy(bytes.data() + kSmallPagesOffset, from + test.segment().header().pages_offset,
-         kSmallBytes - kSmallPagesOffset);
+  memcpy(bytes.data(), from, kSmallChunksOffset);
+  memcpy(bytes.data() + kSmallChunksOffset, from + test.segment().header().chunks_offset,
+         kSmallBytes - kSmallChunksOffset);
   const auto set = [&bytes](size_t offset, auto value) {
     memcpy(bytes.data() + offset, &value, sizeof(value));
   };
   set(offsetof(SegmentHeader, total_bytes), uint64_t{kSmallBytes});
-  set(offsetof(SegmentHeader, pages_offset), uint64_t{kSmallPagesOffset});
+  set(offsetof(SegmentHeader, chunks_offset), uint64_t{kSmallChunksOffset});
   set(offsetof(SegmentHeader, communicator_count), kSmallCommunicators);
-  set(offsetof(SegmentHeader, page_count), kSmallPages);
+  set(offsetof(SegmentHeader, chunk_count), kSmallChunks);
   return bytes;
 }
 
@@ -175,7 +175,7 @@ std::string ReadAndCheck(const uint8_t* base, size_t bytes) {
     if (!wrong.empty()) return wrong;
     histograms += communicator.latencies.size();
   }
-  return histograms * kPageBytes > bytes ? "more histograms than the segment has room for" : "";
+  return histograms * kChunkBytes > bytes ? "more histograms than the segment has room for" : "";
 }
 
 }  // namespace nccl_pulse

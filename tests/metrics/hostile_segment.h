@@ -13,11 +13,11 @@
 namespace nccl_pulse {
 
 inline constexpr uint32_t kSmallCommunicators = 3;
-inline constexpr uint32_t kSmallPages = 24;
-inline constexpr size_t kSmallPagesOffset = 28672;  // after the records, a multiple of a page
-inline constexpr size_t kSmallBytes = kSmallPagesOffset + size_t{kSmallPages} * 2048;
+inline constexpr uint32_t kSmallChunks = 24;
+inline constexpr size_t kSmallChunksOffset = 28672;  // after the records, a multiple of a chunk
+inline constexpr size_t kSmallBytes = kSmallChunksOffset + size_t{kSmallChunks} * 2048;
 
-// An honest segment of three communicators and 24 pages with something in every part: 70 KiB, so
+// An honest segment of three communicators and 24 chunks with something in every part: 70 KiB, so
 // that tens of thousands of attacks take seconds.
 std::vector<uint8_t> MakeSmallSegment();
 

@@ -1,4 +1,4 @@
-// Past the limits of series and pages: overflow, and nothing is lost.
+// Past the limits of series and chunks: overflow, and nothing is lost.
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -18,8 +18,8 @@ namespace {
 TEST(LaneWriter, PastTheProcessBudgetIntoOverflow) {
   // Six, and four for overflow: two kinds of latency and two of algorithms, calls need none.
   constexpr uint64_t kLimit = 64;
-  constexpr uint64_t kTaken = kLimit - PlacesForOverflow(kLimit) - 6;
-  static_assert(PlacesForOverflow(kLimit) == 4);
+  constexpr uint64_t kTaken = kLimit - SeriesForOverflow(kLimit) - 6;
+  static_assert(SeriesForOverflow(kLimit) == 4);
   TestSegment test(kLimit);
   const uint32_t others = test.AddCommunicator(2, 3, 0, "others");
   {
@@ -149,7 +149,7 @@ TEST(LaneWriter, RoomThatComesIsUsed) {
 // Fills a communicator to its own limit with every kind of series, from as many threads as there
 // are lanes, and goes on: what can be counted at all must be counted somewhere.
 TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
-  TestSegment test(/*series_limit=*/100000, /*pages=*/1000);
+  TestSegment test(/*series_limit=*/100000, /*chunks=*/1000);
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   std::vector<NameId> ops;
   ops.reserve(12);
@@ -216,29 +216,29 @@ TEST(LaneWriter, PastTheCommunicatorsLimitNothingIsLost) {
   EXPECT_LE(test.segment().record(0).series_count, static_cast<uint32_t>(kSeriesPerCommunicator));
 }
 
-TEST(LaneWriter, WithoutPagesOperationsAreCountedAsOverflowed) {
-  TestSegment test(2048, /*pages=*/2);
+TEST(LaneWriter, WithoutChunksOperationsAreCountedAsOverflowed) {
+  TestSegment test(2048, /*chunks=*/2);
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
-    lane.Count(CallsKey(kAllReduceName, 1), 1, 10);                                      // page 1
-    lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kDurationKernel), 1, 1, 1);  // page 2
+    lane.Count(CallsKey(kAllReduceName, 1), 1, 10);                                      // chunk 1
+    lane.Observe(LatencyKey(kAllReduceName, 1, LatencyKind::kDurationKernel), 1, 1, 1);  // chunk 2
     lane.Observe(LatencyKey(kAllReduceName, 2, LatencyKind::kDurationKernel), 1, 1, 1);
-    lane.Count(CallsKey(kAllReduceName, 2), 1, 10);  // the page of counters is there
+    lane.Count(CallsKey(kAllReduceName, 2), 1, 10);  // the chunk of counters is there
   }
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kProgress);
     lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
   }
   CommunicatorSnapshot read = Read(test);
-  EXPECT_EQ(SumOfCalls(read), 3u) << "calls need no page to be counted";
+  EXPECT_EQ(SumOfCalls(read), 3u) << "calls need no chunk to be counted";
   EXPECT_EQ(read.latencies.size(), 1u);
   EXPECT_EQ(read.overflowed_operations, 2u);
   EXPECT_EQ(read.overflowed_calls, 1u);
-  EXPECT_EQ(test.segment().pages().missed(), 2u);
+  EXPECT_EQ(test.segment().chunks().missed(), 2u);
 
-  // The background thread brings new pages: everything is measured again.
-  ASSERT_TRUE(test.segment().PopulatePages(8, 8));
+  // The background thread brings new chunks: everything is measured again.
+  ASSERT_TRUE(test.segment().PopulateChunks(8, 8));
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kProgress);
     lane.Count(CallsKey(kAllReduceName, 1), 1, 10);
@@ -251,9 +251,9 @@ TEST(LaneWriter, WithoutPagesOperationsAreCountedAsOverflowed) {
   EXPECT_EQ(read.overflowed_calls, 1u);
 }
 
-// Whether calls were counted by operation is one thing, whether a histogram had a page another.
-TEST(LaneWriter, AMissingHistogramPageIsNoOverflowedCall) {
-  TestSegment test(2048, /*pages=*/1);
+// Whether calls were counted by operation is one thing, whether a histogram had a chunk another.
+TEST(LaneWriter, AMissingHistogramChunkIsNoOverflowedCall) {
+  TestSegment test(2048, /*chunks=*/1);
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
@@ -269,8 +269,8 @@ TEST(LaneWriter, AMissingHistogramPageIsNoOverflowedCall) {
   EXPECT_EQ(read.overflowed_calls, 0u);
   EXPECT_EQ(read.overflowed_operations, 8u);
 
-  // What had no page at that moment gets one later.
-  ASSERT_TRUE(test.segment().PopulatePages(8, 8));
+  // What had no chunk at that moment gets one later.
+  ASSERT_TRUE(test.segment().PopulateChunks(8, 8));
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);
     for (uint32_t i = 0; i < 8; ++i) {
@@ -282,8 +282,8 @@ TEST(LaneWriter, AMissingHistogramPageIsNoOverflowedCall) {
   EXPECT_EQ(read.overflowed_operations, 8u);
 }
 
-TEST(LaneWriter, OverflowWithoutPagesCountsOnce) {
-  TestSegment test(/*series_limit=*/0, /*pages=*/0);
+TEST(LaneWriter, OverflowWithoutChunksCountsOnce) {
+  TestSegment test(/*series_limit=*/0, /*chunks=*/0);
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   {
     LaneWriter lane = test.Writer(0, generation, LaneRole::kLaunch);

@@ -131,9 +131,9 @@ TEST(LastCalls, ALaunchCarriesTheLastGroup) {
   EXPECT_EQ(last[4].launch_realtime_ns, 0);
 }
 
-// The entry that waits is kept by its address: it may be the last one of a page, and a group may
-// begin on one page and end on the next.
-TEST(LastCalls, LaunchesAtTheEndOfAPage) {
+// The entry that waits is kept by its address: it may be the last one of a chunk, and a group may
+// begin on one chunk and end on the next.
+TEST(LastCalls, LaunchesAtTheEndOfAChunk) {
   Ring ring(256);
   ring.Add(0, 7);
   LastCalls& calls = ring.Writer(0);
@@ -186,7 +186,7 @@ TEST(LastCalls, TheirOrderWhereWorkStands) {
   RecordWriter record = ring.Record(0);
   const auto order_of = [&](int64_t standing_since_ns) {
     ReadWish wish;
-    wish.order_of_standing_since_ns = standing_since_ns;
+    wish.order_of_stalled_since_ns = standing_since_ns;
     const CommunicatorSnapshot read = ring.Read(7, wish);
     EXPECT_EQ(read.last_calls, nullptr) << "they are not asked for";
     return read.call_order;
@@ -222,7 +222,7 @@ TEST(LastCalls, TheirOrderWhereWorkStands) {
 // What rings take is bounded for the process. What is given back is used again, and is empty.
 TEST(LastCalls, CommunicatorsBeyondTheRoomHaveNone) {
   Ring ring(256);
-  constexpr uint32_t kRoom = kMostLastCallPages / (256 / kLastCallsPerPage);
+  constexpr uint32_t kRoom = kMostLastCallChunks / (256 / kLastCallsPerChunk);
   static_assert(kRoom * 256 * sizeof(LastCallEntry) == 512 << 10,
                 "what docs/compatibility.md says");
   for (uint32_t i = 0; i <= kRoom; ++i) {
@@ -245,8 +245,8 @@ TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
   Ring ring(64);
   ring.Add(0, 7);
   ring.Add(1, 8);
-  const uint16_t beside = ring.segment().pages().Allocate();
-  ASSERT_NE(beside, kNoPage);
+  const uint16_t beside = ring.segment().chunks().Allocate();
+  ASSERT_NE(beside, kNoChunk);
   LastCalls& calls = ring.Writer(0);
   std::atomic<bool> stop{false};
   Threads writers(3, [&](int) {
@@ -267,7 +267,7 @@ TEST(LastCalls, ThreadsAgainstTheRulesWriteIntoRingsAlone) {
   writers.Join();
   EXPECT_TRUE(ring.Read(8).last_calls->empty());
   const uint8_t* bytes = reinterpret_cast<const uint8_t*>(&ring.segment().counters(beside));
-  for (uint32_t i = 0; i < kPageBytes; ++i) ASSERT_EQ(bytes[i], 0) << i;
+  for (uint32_t i = 0; i < kChunkBytes; ++i) ASSERT_EQ(bytes[i], 0) << i;
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // What is promised: at most 66 KiB per communicator and 5 MiB per process at 64 communicators with
 // 4 series each, in the default configuration; with kernel timing the last calls come on top of
 // that, 8 KiB per communicator, and what is remembered of kinds of calls and operations. Computed
-// from the sizes of what is really allocated, with the pages that lanes really take; no resident
+// from the sizes of what is really allocated, with the chunks that lanes really take; no resident
 // set is looked at.
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 #include "metrics/snapshot.h"
 #include "metrics/testing/test_segment.h"
 #include "plugin/tracker/communicator_parts.h"
-#include "plugin/tracker/ready_pages.h"
+#include "plugin/tracker/ready_chunks.h"
 #include "plugin/tracker/step_table.h"
 #include "plugin/tracker/tracker.h"
 
@@ -28,9 +28,9 @@ constexpr uint32_t kLastCalls = 256;
 constexpr size_t kLastCallsBudget = 8192;
 constexpr size_t kKindsBudget = sizeof(CallKinds) + sizeof(OperationKinds);
 constexpr uint32_t kCommunicators = 64;
-// As many pages as the tracker has ready, when none is missed and nothing more is expected.
-constexpr uint32_t kReadyPages = ReadyPages::kLeast;
-constexpr uint32_t kReadyPagesAtInit = kReadyPages + 2 * ReadyPages::kOfNewcomer;
+// As many chunks as the tracker has ready, when none is missed and nothing more is expected.
+constexpr uint32_t kReadyChunks = ReadyChunks::kLeast;
+constexpr uint32_t kReadyChunksAtInit = kReadyChunks + 2 * ReadyChunks::kOfNewcomer;
 
 // Memory of one communicator outside the segment, but for its place in the tracker's table.
 size_t PrivateBytes(bool kernel_timing) { return CommunicatorParts::BytesFor(kernel_timing); }
@@ -62,14 +62,14 @@ void Drive(TestSegment& test, uint32_t index, uint32_t generation, bool kernel_t
   }
 }
 
-size_t PagesOf(const CommunicatorRecord& record) {
-  std::set<uint16_t> pages;
-  for (const Lane& lane : record.lanes) pages.insert(lane.counter_page.load());
+size_t ChunksOf(const CommunicatorRecord& record) {
+  std::set<uint16_t> chunks;
+  for (const Lane& lane : record.lanes) chunks.insert(lane.counter_chunk.load());
   for (const SeriesEntry& series : record.series) {
-    for (const auto& page : series.page) pages.insert(page.load());
+    for (const auto& chunk : series.chunk) chunks.insert(chunk.load());
   }
-  pages.erase(kNoPage);
-  return pages.size();
+  chunks.erase(kNoChunk);
+  return chunks.size();
 }
 
 size_t LatencySeriesOf(const CommunicatorRecord& record) {
@@ -88,35 +88,36 @@ TEST_P(MemoryBudget, CommunicatorAndProcess) {
   TestSegment test(2048, 0, kLastCalls);
   Segment& segment = test.segment();
   for (uint32_t index = 0; index < kCommunicators; ++index) {
-    ASSERT_TRUE(segment.PopulatePages(kReadyPagesAtInit, kReadyPagesAtInit));
+    ASSERT_TRUE(segment.PopulateChunks(kReadyChunksAtInit, kReadyChunksAtInit));
     const uint32_t generation = test.AddCommunicator(index, index + 1, 0, "c");
     Drive(test, index, generation, kernel_timing);
-    ASSERT_TRUE(segment.PopulatePages(kReadyPages, kReadyPages));
+    ASSERT_TRUE(segment.PopulateChunks(kReadyChunks, kReadyChunks));
   }
 
-  size_t pages = 0;
+  size_t chunks = 0;
   for (uint32_t index = 0; index < kCommunicators; ++index) {
     const CommunicatorRecord& record = segment.record(index);
     ASSERT_EQ(LatencySeriesOf(record), 4u);
     for (const Lane& lane : record.lanes) EXPECT_EQ(lane.overflowed_operations, 0u);
     // Four histograms, and the counters of two lanes.
-    EXPECT_EQ(PagesOf(record), 6u);
-    pages += PagesOf(record);
+    EXPECT_EQ(ChunksOf(record), 6u);
+    chunks += ChunksOf(record);
   }
-  EXPECT_EQ(segment.header().last_call_pages_used, kCommunicators * kLastCalls / kLastCallsPerPage);
-  const size_t last_calls = segment.header().last_call_pages_used * kPageBytes;
+  EXPECT_EQ(segment.header().last_call_chunks_used,
+            kCommunicators * kLastCalls / kLastCallsPerChunk);
+  const size_t last_calls = segment.header().last_call_chunks_used * kChunkBytes;
   EXPECT_EQ(last_calls, kCommunicators * kLastCallsBudget);
-  const size_t communicator = kRecordStride + PagesOf(segment.record(0)) * kPageBytes +
+  const size_t communicator = kRecordStride + ChunksOf(segment.record(0)) * kChunkBytes +
                               PrivateBytes(kernel_timing) + sizeof(Communicator) + kLastCallsBudget;
   RecordProperty("communicator_bytes", static_cast<int>(communicator));
   EXPECT_LE(communicator,
             kCommunicatorBudget + (kernel_timing ? kLastCallsBudget + kKindsBudget : 0));
 
-  // The segment is no larger than what is used of it, and the reserve of pages.
+  // The segment is no larger than what is used of it, and the reserve of chunks.
   const size_t used = kHeaderBytes + kNamesBytes + kCommunicators * kRecordStride +
-                      (pages + kReadyPagesAtInit) * kPageBytes + last_calls;
+                      (chunks + kReadyChunksAtInit) * kChunkBytes + last_calls;
   EXPECT_LE(segment.populated_bytes(), used);
-  const size_t links = segment.pages().page_count() * sizeof(std::atomic<uint32_t>);
+  const size_t links = segment.chunks().chunk_count() * sizeof(std::atomic<uint32_t>);
   const size_t process = segment.populated_bytes() + links + sizeof(Segment) + sizeof(Tracker) +
                          kCommunicators * PrivateBytes(kernel_timing) + sizeof(StepTable);
   RecordProperty("process_bytes", static_cast<int>(process));

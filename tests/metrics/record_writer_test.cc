@@ -180,7 +180,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
     EXPECT_NE(full.network_moved_realtime_ns, 0);
     EXPECT_EQ(full.kernel_trust, TrustState::kSelfSend);
   }
-  const uint32_t free_pages = test.segment().pages().free_pages();
+  const uint32_t free_chunks = test.segment().chunks().free_chunks();
   const uint32_t second = test.AddCommunicator(0, 2, 1, "second");
   EXPECT_NE(second, first);
   const CommunicatorSnapshot read = Read(test.segment()).communicators.at(0);
@@ -209,7 +209,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
   EXPECT_EQ(read.network_bytes, (std::array<uint64_t, kNetworkDirections>{}));
   EXPECT_EQ(read.network_wait_ns, (std::array<uint64_t, kNetworkWaits>{}));
   EXPECT_EQ(test.segment().header().series_used, 0u);
-  EXPECT_EQ(test.segment().pages().free_pages(), free_pages + 4) << "two of each lane";
+  EXPECT_EQ(test.segment().chunks().free_chunks(), free_chunks + 4) << "two of each lane";
   // And a number of its own.
   test.Record(0).AppendTimedCall({kAllGatherName, LatencyKind::kDurationStream, 1, 0, 10, 500, 9});
   ASSERT_EQ(Read(test.segment()).communicators.at(0).timed_calls.size(), 1u);

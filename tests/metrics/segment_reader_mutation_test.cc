@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kRecordsOffset = kHeaderBytes + kNamesBytes;
 
-// Where a wrong number could send the reader: the geometry, states, keys and page indices.
+// Where a wrong number could send the reader: the geometry, states, keys and chunk indices.
 std::vector<size_t> InterestingOffsets() {
   std::vector<size_t> offsets;
   for (size_t at = 0; at < offsetof(SegmentHeader, plugin_version); at += 4) offsets.push_back(at);
@@ -32,12 +32,12 @@ std::vector<size_t> InterestingOffsets() {
     for (size_t at = 0; at < offsetof(CommunicatorRecord, name); at += 4) {
       offsets.push_back(record + at);
     }
-    for (size_t page = 0; page < kLastCallPages; ++page) {
-      offsets.push_back(record + offsetof(CommunicatorRecord, last_call_pages) + page * 2);
+    for (size_t chunk = 0; chunk < kLastCallChunks; ++chunk) {
+      offsets.push_back(record + offsetof(CommunicatorRecord, last_call_chunks) + chunk * 2);
     }
     for (size_t lane = 0; lane < kLanes; ++lane) {
       offsets.push_back(record + offsetof(CommunicatorRecord, lanes) + lane * sizeof(Lane) +
-                        offsetof(Lane, counter_page));
+                        offsetof(Lane, counter_chunk));
     }
     for (size_t i = 0; i < kSeriesPerCommunicator; ++i) {
       const size_t series = record + offsetof(CommunicatorRecord, series) + i * sizeof(SeriesEntry);
@@ -84,7 +84,7 @@ class Mutator {
       case 2:
         return UINT64_MAX - Below(3);
       case 3:
-        return kSmallPages - 1 + Below(3);
+        return kSmallChunks - 1 + Below(3);
       case 4:
         return uint64_t{1} << Below(64);
       case 5:
@@ -171,7 +171,7 @@ TEST(SegmentReaderMutation, EveryInterestingPlaceWithEveryExtreme) {
   Mutator mutator;
   for (const size_t place : InterestingOffsets()) {
     if (place >= kRecordsOffset + kRecordStride) continue;  // the other records are alike
-    for (const uint64_t value : {uint64_t{0}, uint64_t{kSmallPages}, UINT64_MAX}) {
+    for (const uint64_t value : {uint64_t{0}, uint64_t{kSmallChunks}, UINT64_MAX}) {
       for (const size_t width : {2u, 8u}) {
         mutator.Fresh();
         mutator.Put(place, value, width);
@@ -224,7 +224,7 @@ TEST(SegmentReaderMutation, CutOff) {
   std::vector<size_t> sizes;
   for (size_t size = 0; size < 300; ++size) sizes.push_back(size);
   for (const size_t end : {kHeaderBytes, kRecordsOffset, kRecordsOffset + kRecordStride,
-                           kSmallPagesOffset, kSmallBytes - kPageBytes, kSmallBytes}) {
+                           kSmallChunksOffset, kSmallBytes - kChunkBytes, kSmallBytes}) {
     for (size_t size = end - 70; size <= std::min(end + 70, kSmallBytes); ++size) {
       sizes.push_back(size);
     }
@@ -234,9 +234,9 @@ TEST(SegmentReaderMutation, CutOff) {
     mutator.Fresh(size);
     ASSERT_EQ(mutator.Check(), "") << size;
     // The same with the header claiming that it all fits.
-    for (const uint32_t pages : {0u, 1u, kSmallPages}) {
+    for (const uint32_t chunks : {0u, 1u, kSmallChunks}) {
       for (const uint32_t communicators : {0u, 1u, kSmallCommunicators}) {
-        mutator.Put(offsetof(SegmentHeader, page_count), pages, 4);
+        mutator.Put(offsetof(SegmentHeader, chunk_count), chunks, 4);
         mutator.Put(offsetof(SegmentHeader, communicator_count), communicators, 4);
         ASSERT_EQ(mutator.Check(), "") << size;
       }

@@ -54,17 +54,17 @@ TEST(SegmentReader, SaysWhatIsWrong) {
   wrong(header.communicators_offset, 4096u);
   wrong(header.communicator_bytes, 64u);
   wrong(header.communicator_count, kMaxCommunicators + 1);
-  wrong(header.page_bytes, 4096u);
-  wrong(header.page_count, header.page_count + 100);
-  wrong(header.page_count, UINT32_MAX);
+  wrong(header.chunk_bytes, 4096u);
+  wrong(header.chunk_count, header.chunk_count + 100);
+  wrong(header.chunk_count, UINT32_MAX);
   wrong(header.name_count, 0u);
-  wrong(header.pages_offset, uint64_t{8192});
-  wrong(header.pages_offset, UINT64_MAX - 2047);
-  wrong(header.pages_offset, header.pages_offset + 8);
+  wrong(header.chunks_offset, uint64_t{8192});
+  wrong(header.chunks_offset, UINT64_MAX - 2047);
+  wrong(header.chunks_offset, header.chunks_offset + 8);
   Read(segment);  // right again
 }
 
-TEST(SegmentReader, APageBelongsToOneEntry) {
+TEST(SegmentReader, AChunkBelongsToOneEntry) {
   TestSegment test;
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "honest");
   {
@@ -72,17 +72,17 @@ TEST(SegmentReader, APageBelongsToOneEntry) {
     lane.Observe(LatencyKey(kAllReduceName, 0, LatencyKind::kDurationKernel), 5000, 1, 1);
   }
   CommunicatorRecord& honest = test.segment().record(0);
-  uint16_t page = kNoPage;
+  uint16_t chunk = kNoChunk;
   for (const SeriesEntry& series : honest.series) {
-    if (series.key.load() != 0) page = series.page[0].load();
+    if (series.key.load() != 0) chunk = series.chunk[0].load();
   }
-  ASSERT_NE(page, kNoPage);
+  ASSERT_NE(chunk, kNoChunk);
   for (uint32_t index = 1; index < 4; ++index) {
     test.AddCommunicator(index, index, 0, "greedy");
     for (uint32_t i = 0; i < kSeriesPerCommunicator; ++i) {
       SeriesEntry& series = test.segment().record(index).series[i];
       series.key.store(LatencyKey(static_cast<NameId>(i), i, LatencyKind::kDurationKernel));
-      for (auto& slot : series.page) slot.store(page);
+      for (auto& slot : series.chunk) slot.store(chunk);
     }
   }
   const ProcessSnapshot read = Read(test.segment());

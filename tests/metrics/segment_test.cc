@@ -32,7 +32,7 @@ std::unique_ptr<Segment> Make(std::string* warning, bool allow_shared = true) {
 
 // Whether one can measure with it: "usable", or what is wrong.
 std::string Use(Segment& segment) {
-  if (!segment.PopulatePages(8, 8)) return "no pages";
+  if (!segment.PopulateChunks(8, 8)) return "no chunks";
   if (!segment.PopulateRecord(0)) return "no record";
   CommunicatorRecord& record = segment.record(0);
   RecordWriter writer(segment, record);
@@ -74,10 +74,10 @@ TEST(Segment, HeaderSaysTheGeometry) {
   EXPECT_EQ(header.communicator_bytes, sizeof(CommunicatorRecord));
   EXPECT_EQ(header.communicator_count, kMaxCommunicators);
   EXPECT_EQ(header.name_count, static_cast<uint32_t>(kMaxNames));
-  EXPECT_EQ(header.page_bytes, kPageBytes);
-  EXPECT_GE(header.pages_offset,
+  EXPECT_EQ(header.chunk_bytes, kChunkBytes);
+  EXPECT_GE(header.chunks_offset,
             header.communicators_offset + kMaxCommunicators * sizeof(CommunicatorRecord));
-  EXPECT_LE(header.pages_offset + uint64_t{header.page_count} * kPageBytes, segment->bytes());
+  EXPECT_LE(header.chunks_offset + uint64_t{header.chunk_count} * kChunkBytes, segment->bytes());
   EXPECT_EQ(header.shared_memory, 1u);
   EXPECT_EQ(header.series_limit, 2048u);
   EXPECT_EQ(header.records_present, 0u);
@@ -85,7 +85,7 @@ TEST(Segment, HeaderSaysTheGeometry) {
   EXPECT_EQ(reinterpret_cast<const uint8_t*>(&segment->record(2)) - base,
             static_cast<ptrdiff_t>(8192 + 2 * sizeof(CommunicatorRecord)));
   EXPECT_EQ(reinterpret_cast<const uint8_t*>(&segment->histogram(7)) - base,
-            static_cast<ptrdiff_t>(header.pages_offset + uint64_t{7} * kPageBytes));
+            static_cast<ptrdiff_t>(header.chunks_offset + uint64_t{7} * kChunkBytes));
 }
 
 TEST(Segment, ASeriesLimitBeyondTheIndicesIsCut) {
@@ -94,7 +94,7 @@ TEST(Segment, ASeriesLimitBeyondTheIndicesIsCut) {
   std::string warning;
   const std::unique_ptr<Segment> segment = Segment::Create(options, &warning);
   ASSERT_NE(segment, nullptr);
-  EXPECT_EQ(segment->header().page_count, kMaxSegmentPages);
+  EXPECT_EQ(segment->header().chunk_count, kMaxSegmentChunks);
 }
 
 TEST(Segment, CanNeitherShrinkNorGrowNorBeWrittenByOthers) {
@@ -146,7 +146,7 @@ TEST(Segment, ReadingAllocatesNothing) {
   munmap(reading, segment.bytes());
   struct stat after {};
   ASSERT_EQ(fstat(fd, &after), 0);
-  // The emulator says that madvise has populated pages, and populates none.
+  // The emulator says that madvise has populated chunks, and populates none.
   if (getenv("TEST_EMULATOR") == nullptr) {
     EXPECT_EQ(after.st_blocks, before.st_blocks);
   }
@@ -156,64 +156,64 @@ TEST(Segment, PopulatesInSteps) {
   std::string warning;
   const std::unique_ptr<Segment> segment = Make(&warning);
   ASSERT_NE(segment, nullptr);
-  EXPECT_EQ(segment->pages().Allocate(), kNoPage) << "nothing is ready before it is populated";
-  EXPECT_TRUE(segment->PopulatePages(100, 30));
-  EXPECT_EQ(segment->pages().free_pages(), 30u);
+  EXPECT_EQ(segment->chunks().Allocate(), kNoChunk) << "nothing is ready before it is populated";
+  EXPECT_TRUE(segment->PopulateChunks(100, 30));
+  EXPECT_EQ(segment->chunks().free_chunks(), 30u);
   const size_t populated = segment->populated_bytes();
-  EXPECT_TRUE(segment->PopulatePages(20, 30)) << "there are enough";
+  EXPECT_TRUE(segment->PopulateChunks(20, 30)) << "there are enough";
   EXPECT_EQ(segment->populated_bytes(), populated);
-  for (int i = 0; i < 10; ++i) EXPECT_TRUE(segment->PopulatePages(100, 30));
-  EXPECT_EQ(segment->pages().free_pages(), 100u);
-  EXPECT_EQ(segment->populated_bytes(), populated + size_t{70} * kPageBytes);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(segment->PopulateChunks(100, 30));
+  EXPECT_EQ(segment->chunks().free_chunks(), 100u);
+  EXPECT_EQ(segment->populated_bytes(), populated + size_t{70} * kChunkBytes);
 }
 
-TEST(Segment, StopsAtItsLastPage) {
+TEST(Segment, StopsAtItsLastChunk) {
   Segment::Options options;
   options.series_limit = 1;
   std::string warning;
   const std::unique_ptr<Segment> segment = Segment::Create(options, &warning);
   ASSERT_NE(segment, nullptr);
-  EXPECT_TRUE(segment->PopulatePages(1000000, 1000000));
-  const uint32_t pages = segment->header().page_count - 1;  // page 0 is none
-  EXPECT_EQ(segment->pages().free_pages(), pages);
-  EXPECT_TRUE(segment->PopulatePages(1000000, 1000000));
-  EXPECT_EQ(segment->pages().free_pages(), pages);
+  EXPECT_TRUE(segment->PopulateChunks(1000000, 1000000));
+  const uint32_t chunks = segment->header().chunk_count - 1;  // chunk 0 is none
+  EXPECT_EQ(segment->chunks().free_chunks(), chunks);
+  EXPECT_TRUE(segment->PopulateChunks(1000000, 1000000));
+  EXPECT_EQ(segment->chunks().free_chunks(), chunks);
   uint16_t largest = 0;
-  for (uint32_t i = 0; i < pages; ++i) largest = std::max(largest, segment->pages().Allocate());
-  EXPECT_EQ(largest, pages);
+  for (uint32_t i = 0; i < chunks; ++i) largest = std::max(largest, segment->chunks().Allocate());
+  EXPECT_EQ(largest, chunks);
   segment->histogram(largest).bus_bytes.store(1);
-  EXPECT_EQ(segment->pages().Allocate(), kNoPage);
+  EXPECT_EQ(segment->chunks().Allocate(), kNoChunk);
 }
 
-// init and the background thread may both find that pages are missing.
-TEST(Segment, ThreadsPopulateWithoutHandingOutAPageTwice) {
+// init and the background thread may both find that chunks are missing.
+TEST(Segment, ThreadsPopulateWithoutHandingOutAChunkTwice) {
   std::string warning;
   const std::unique_ptr<Segment> segment = Make(&warning);
   ASSERT_NE(segment, nullptr);
   Threads(3, [&segment](uint32_t t) {
     for (uint32_t i = 1; i <= 50; ++i) {
-      EXPECT_TRUE(segment->PopulatePages(i * 8, 3));
+      EXPECT_TRUE(segment->PopulateChunks(i * 8, 3));
       EXPECT_TRUE(segment->PopulateRecord(i * 3 + t));
     }
   }).Join();
   EXPECT_EQ(segment->header().records_present, 153u);
-  std::vector<bool> seen(segment->header().page_count);
-  while (const uint16_t page = segment->pages().Allocate()) {
-    EXPECT_FALSE(seen[page]) << page;
-    seen[page] = true;
+  std::vector<bool> seen(segment->header().chunk_count);
+  while (const uint16_t chunk = segment->chunks().Allocate()) {
+    EXPECT_FALSE(seen[chunk]) << chunk;
+    seen[chunk] = true;
   }
 }
 
-TEST(Segment, RecycledPageIsZero) {
+TEST(Segment, RecycledChunkIsZero) {
   TestSegment test(2048, 1);
   Segment& segment = test.segment();
-  const uint16_t page = segment.pages().Allocate();
-  ASSERT_NE(page, kNoPage);
-  RecordInPage(segment.histogram(page), 5000, 1, 2);
-  for (auto& pair : segment.counters(page).series) pair.a.store(7);
-  segment.RecyclePage(page);
-  ASSERT_EQ(segment.pages().Allocate(), page);
-  for (auto& pair : segment.counters(page).series) {
+  const uint16_t chunk = segment.chunks().Allocate();
+  ASSERT_NE(chunk, kNoChunk);
+  RecordInChunk(segment.histogram(chunk), 5000, 1, 2);
+  for (auto& pair : segment.counters(chunk).series) pair.a.store(7);
+  segment.RecycleChunk(chunk);
+  ASSERT_EQ(segment.chunks().Allocate(), chunk);
+  for (auto& pair : segment.counters(chunk).series) {
     ASSERT_EQ(pair.a.load() + pair.b.load(), 0u);
   }
 }
@@ -256,7 +256,7 @@ std::string GrowWhereAFileIs(const std::vector<Refusal>& refusals) {
     FILE* file = tmpfile();
     if (number < 0 || dup2(fileno(file), number) != number) return "not replaced";
     if (write(number, "header\n", 7) != 7) return "not written";
-    const bool grows = segment->PopulatePages(100, 100) && segment->PopulateRecord(5);
+    const bool grows = segment->PopulateChunks(100, 100) && segment->PopulateRecord(5);
     const std::string use = grows ? Use(*segment) : "full";
     if (segment->memory().get() >= 0) return "would be handed over";
     segment.reset();
@@ -381,11 +381,11 @@ std::string RunOutOfMemory(const std::vector<Refusal>& refusals, bool allow_shar
       if (!Refuse(refusal)) return "no seccomp";
     }
     const size_t populated = segment->populated_bytes();
-    const uint32_t free_pages = segment->pages().free_pages();
-    if (segment->PopulatePages(1000, 1000)) return "pages were populated";
+    const uint32_t free_chunks = segment->chunks().free_chunks();
+    if (segment->PopulateChunks(1000, 1000)) return "chunks were populated";
     if (segment->PopulateRecord(1)) return "a record was populated";
     if (segment->populated_bytes() != populated) return "populated bytes grew";
-    if (segment->pages().free_pages() != free_pages) return "free pages changed";
+    if (segment->chunks().free_chunks() != free_chunks) return "free chunks changed";
     if (segment->header().records_present.load() != 1) return "records present changed";
     if (!segment->PopulateRecord(0)) return "the record that was there is gone";
     // "usable" prepared the record's first generation.
@@ -394,7 +394,7 @@ std::string RunOutOfMemory(const std::vector<Refusal>& refusals, bool allow_shar
       lane.Observe(SeriesKey::Latency(kAllGatherName, size_class, LatencyKind::kCompletionProxy),
                    1000, 1, 1);
     }
-    // Those that found no page.
+    // Those that found no chunk.
     const uint64_t overflowed = lane.lane().overflowed_operations.load();
     ProcessSnapshot snapshot;
     std::string error;
@@ -403,7 +403,7 @@ std::string RunOutOfMemory(const std::vector<Refusal>& refusals, bool allow_shar
     for (const LatencySnapshot& latency : snapshot.communicators.at(0).latencies) {
       if (latency.op == "AllGather") observed += latency.histogram.Count();
     }
-    if (observed != free_pages || observed + overflowed != 11) {
+    if (observed != free_chunks || observed + overflowed != 11) {
       return std::to_string(observed) + " observed, " + std::to_string(overflowed) + " overflowed";
     }
     return "went on";

@@ -16,11 +16,11 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "metrics/chunk_pool.h"
 #include "metrics/heartbeat.h"
 #include "metrics/lane_claim.h"
 #include "metrics/last_call_entry.h"
 #include "metrics/name_entry.h"
-#include "metrics/page_pool.h"
 #include "metrics/record_life.h"
 #include "metrics/timed_call.h"
 #include "metrics/visit.h"

@@ -58,13 +58,13 @@ TEST(LastCallEntry, WholeOrNotThere) {
   EachOrderingMatters<OneEntry>({"last_call_entry.h"}, 20000);
 }
 
-// A finalized communicator's page goes to another one, while a reader copies from it what it takes
+// A finalized communicator's chunk goes to another one, while a reader copies from it what it takes
 // for the first one's.
-struct PageHandedOver : rl::test_suite<PageHandedOver, 3> {
+struct ChunkHandedOver : rl::test_suite<ChunkHandedOver, 3> {
   ExecutionBegins begins;
-  BasicLastCallPages<CheckedAtomics, 1> first;
+  BasicLastCallChunks<CheckedAtomics, 1> first;
   BasicLastCallEntry<CheckedAtomics> entry;
-  Ordered<uint32_t, CheckedAtomics> owner;  // the page pool, and the next one's init
+  Ordered<uint32_t, CheckedAtomics> owner;  // the chunk pool, and the next one's init
 
   void before() {
     first.Set(0, 9);
@@ -72,26 +72,26 @@ struct PageHandedOver : rl::test_suite<PageHandedOver, 3> {
   }
   void thread(unsigned index) {
     if (index == 0) {
-      uint16_t pages[1];
-      RL_ASSERT(first.TakeAway(pages) == 1 && pages[0] == 9);
+      uint16_t chunks[1];
+      RL_ASSERT(first.TakeAway(chunks) == 1 && chunks[0] == 9);
       entry.Reset();
       owner.publish(2);
     } else if (index == 1) {
       if (owner.acquire() == 2) WriteCall(entry, 69);
     } else {
-      uint16_t pages[1];
-      if (first.Read(pages) == 0) return;
+      uint16_t chunks[1];
+      if (first.Read(chunks) == 0) return;
       BasicLastCallEntry<CheckedAtomics>::Copy copy;
       const uint64_t sequence = entry.Read(&copy);
       // A call that is being written is none, whoever writes it.
-      if (sequence == 0 || !first.HasStill(pages[0])) return;
+      if (sequence == 0 || !first.HasStill(chunks[0])) return;
       RL_ASSERT(LastCallBits::Number(sequence) == 5);
       AssertWhole(sequence, copy);
     }
   }
 };
 
-TEST(LastCallEntry, APageThatIsHandedOver) { EXPECT_EQ(Explore<PageHandedOver>(40000), ""); }
+TEST(LastCallEntry, AChunkThatIsHandedOver) { EXPECT_EQ(Explore<ChunkHandedOver>(40000), ""); }
 
 // As above, and the calls come from two threads that the program keeps apart.
 struct TwoCallers : rl::test_suite<TwoCallers, 3> {

@@ -4,7 +4,7 @@
 //   hostile_peer PORT SHAPE [COUNT]
 //
 //   labels      1024 communicators with 128 counters each, and as many static labels as fit
-//   histograms  every page a histogram, and the longest static labels
+//   histograms  every chunk a histogram, and the longest static labels
 //   calls       timed calls and long names in every place of 1024 communicators
 //   small N     N histograms, as an honest process has them: what is within all limits
 //
@@ -31,7 +31,7 @@ struct Shape {
   uint32_t communicators = kMaxCommunicators;
   uint32_t counters = 0;    // of each
   uint32_t histograms = 0;  // of each
-  uint32_t pages = 2;
+  uint32_t chunks = 2;
   bool timed_calls = false;
   std::string labels;
 };
@@ -55,11 +55,11 @@ std::string LongLabels() {
 bool Find(const std::string& name, uint32_t count, Shape* shape) {
   if (name == "labels") {
     shape->counters = kSeriesPerCommunicator;
-    shape->pages = kMaxCommunicators + 1;
+    shape->chunks = kMaxCommunicators + 1;
     shape->labels = ManyLabels();
   } else if (name == "histograms") {
     shape->histograms = 64;
-    shape->pages = kMaxSegmentPages;
+    shape->chunks = kMaxSegmentChunks;
     shape->labels = LongLabels();
   } else if (name == "calls") {
     shape->timed_calls = true;
@@ -67,7 +67,7 @@ bool Find(const std::string& name, uint32_t count, Shape* shape) {
   } else if (name == "small") {
     shape->communicators = std::max<uint32_t>(1, (count + 99) / 100);
     shape->histograms = std::min<uint32_t>(count, 100);
-    shape->pages = shape->communicators * 101 + 1;
+    shape->chunks = shape->communicators * 101 + 1;
   } else {
     return false;
   }
@@ -77,8 +77,9 @@ bool Find(const std::string& name, uint32_t count, Shape* shape) {
 uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
   const uint64_t records_end =
       kHeaderBytes + kNamesBytes + uint64_t{kRecordStride} * shape.communicators;
-  const uint64_t pages_offset = (records_end + kPageBytes - 1) / kPageBytes * kPageBytes;
-  const uint64_t bytes = (pages_offset + uint64_t{kPageBytes} * shape.pages + 4095) / 4096 * 4096;
+  const uint64_t chunks_offset = (records_end + kChunkBytes - 1) / kChunkBytes * kChunkBytes;
+  const uint64_t bytes =
+      (chunks_offset + uint64_t{kChunkBytes} * shape.chunks + 4095) / 4096 * 4096;
   *fd = memfd_create("hostile", MFD_ALLOW_SEALING | MFD_CLOEXEC);
   if (*fd < 0 || ftruncate(*fd, static_cast<off_t>(bytes)) != 0) abort();
   void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, *fd, 0);
@@ -91,11 +92,11 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
   header.total_bytes = bytes;
   header.names_offset = kHeaderBytes;
   header.communicators_offset = kHeaderBytes + kNamesBytes;
-  header.pages_offset = pages_offset;
+  header.chunks_offset = chunks_offset;
   header.communicator_bytes = kRecordStride;
   header.communicator_count = shape.communicators;
-  header.page_bytes = kPageBytes;
-  header.page_count = shape.pages;
+  header.chunk_bytes = kChunkBytes;
+  header.chunk_count = shape.chunks;
   header.name_count = kMaxNames;
   header.shared_memory = 1;
   header.pid = pid;
@@ -110,7 +111,7 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
     CopyToShared(name.text, std::string(23, 'n') + std::to_string(id));
     names[id].Fill(name);
   }
-  uint16_t page = 1;
+  uint16_t chunk = 1;
   for (uint32_t index = 0; index < shape.communicators; ++index) {
     auto& record = *reinterpret_cast<CommunicatorRecord*>(start + kHeaderBytes + kNamesBytes +
                                                           index * kRecordStride);
@@ -120,18 +121,18 @@ uint8_t* Make(const Shape& shape, int pid, uint64_t comm_id, int* fd) {
     CopyToShared(record.name, std::string(127, 'c').c_str());
     CopyToShared(record.uuid, std::string(47, 'u').c_str());
     record.life.Publish();
-    for (uint32_t i = 0; i < shape.histograms && page < shape.pages; ++i, ++page) {
+    for (uint32_t i = 0; i < shape.histograms && chunk < shape.chunks; ++i, ++chunk) {
       record.series[i].key.store(
           SeriesKey::Latency(i % kMaxNames, i / kMaxNames, LatencyKind::kDurationStream));
-      record.series[i].page[0].store(page);
+      record.series[i].chunk[0].store(chunk);
       auto& histogram =
-          *reinterpret_cast<HistogramPage*>(start + pages_offset + uint64_t{page} * kPageBytes);
+          *reinterpret_cast<HistogramChunk*>(start + chunks_offset + uint64_t{chunk} * kChunkBytes);
       for (int cell = 100; cell < 140; ++cell) histogram.cells[cell].store(1000000 + i);
     }
     if (shape.counters > 0) {
-      record.lanes[0].counter_page.store(page);
+      record.lanes[0].counter_chunk.store(chunk);
       auto& counters =
-          *reinterpret_cast<CounterPage*>(start + pages_offset + uint64_t{page++} * kPageBytes);
+          *reinterpret_cast<CounterChunk*>(start + chunks_offset + uint64_t{chunk++} * kChunkBytes);
       for (uint32_t i = 0; i < shape.counters; ++i) {
         record.series[i].key.store(SeriesKey::Calls(i % kMaxNames, i % 8, i % 7, false));
         counters.series[i].a.store(1000000 + i);

@@ -18,7 +18,7 @@
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/outside/outside_look.h"
-#include "exporter/outside/outside_watch.h"
+#include "exporter/outside/outside_monitor.h"
 #include "tests/outside/made_up_ras.h"
 
 namespace nccl_pulse::outside {
@@ -169,7 +169,7 @@ Said Ask(const Scenario& scenario, std::size_t here) {
     add(look.verdict, &said.named);
   }
   has_waited = false;
-  OutsideWatch watch([] { return std::chrono::seconds(10); }, sources);
+  OutsideMonitor watch([] { return std::chrono::seconds(10); }, sources);
   watch.Round();
   sources.wait(std::chrono::milliseconds(0));
   watch.Round();

@@ -261,12 +261,12 @@ TEST(LastCallsNumbersTest, EachNumberWrapsAlone) {
   LastCallFields send{};
   send.op = kSendName;
   for (int i = 0; i < 8; ++i) calls.Note(i % 2 == 0 ? send : collective, 0);
-  uint16_t pages[kLastCallPages];
-  ASSERT_NE(segment->record(0).last_call_pages.Read(pages), 0u);
-  // Behind the turn of the pages: the first entries of the first page.
+  uint16_t chunks[kLastCallChunks];
+  ASSERT_NE(segment->record(0).last_call_chunks.Read(chunks), 0u);
+  // Behind the turn of the chunks: the first entries of the first chunk.
   for (uint32_t i = 0; i < 5; ++i) {
     LastCallEntry::Copy copy;
-    const uint64_t numbers = segment->last_calls(pages[0]).entries[i].Read(&copy);
+    const uint64_t numbers = segment->last_calls(chunks[0]).entries[i].Read(&copy);
     EXPECT_EQ(LastCallBits::Number(numbers), i + 1) << i;
     EXPECT_EQ(LastCallBits::Collectives(numbers), 4 + i / 2) << i;
   }

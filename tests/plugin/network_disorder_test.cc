@@ -17,7 +17,7 @@ TEST_IN_CHILD(NetworkTest, PlacesAreTakenWhenAllAreNeeded, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   std::vector<void*> forgotten;
   for (int i = 0; i < kStepProbes; ++i) forgotten.push_back(StartStep(comm, proxy));
-  for (uint32_t i = 0; i < 2 * StepTable::kPlaces; ++i) {
+  for (uint32_t i = 0; i < 2 * StepTable::kSlots; ++i) {
     EXPECT_NE(StartStep(comm, proxy), nullptr);
   }
   RunSend(comm, proxy, 3);
@@ -42,7 +42,7 @@ TEST_IN_CHILD(NetworkTest, LongWaitKeepsItsPlace, kAlways) {
     RecordStep(steps.back(), abi::kStateProxyStepRecvWait, 0);
   }
   void* proxy = StartProxyOp(busy, busy.Enqueue());
-  for (uint32_t i = 0; i < 3 * StepTable::kPlaces; ++i) RunReceive(busy, proxy, 1);
+  for (uint32_t i = 0; i < 3 * StepTable::kSlots; ++i) RunReceive(busy, proxy, 1);
   for (void* step : steps) {
     RecordStep(step, abi::kStateProxyStepRecvFlushWait, 100);
     RecordStep(step, abi::kStateProxyStepRecvGpuWait, 0);
@@ -50,7 +50,7 @@ TEST_IN_CHILD(NetworkTest, LongWaitKeepsItsPlace, kAlways) {
   }
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(Find(snapshot, 1).network_bytes, (Directions{0, 300}));
-  EXPECT_EQ(Find(snapshot, 2).network_bytes, (Directions{0, 3 * StepTable::kPlaces}));
+  EXPECT_EQ(Find(snapshot, 2).network_bytes, (Directions{0, 3 * StepTable::kSlots}));
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
@@ -59,7 +59,7 @@ TEST_IN_CHILD(NetworkTest, LongWaitKeepsItsPlace, kAlways) {
 TEST_IN_CHILD(NetworkTest, LeftStepsEndWithTheirOperation, kAlways) {
   NcclCommunicator comm(1);
   void* proxy = StartProxyOp(comm, comm.Enqueue());
-  for (uint32_t i = 0; i < StepTable::kPlaces; ++i) StartStep(comm, proxy);
+  for (uint32_t i = 0; i < StepTable::kSlots; ++i) StartStep(comm, proxy);
   RunReceive(comm, proxy, 3);
   Stop(proxy);
   EXPECT_TRUE(
@@ -68,7 +68,7 @@ TEST_IN_CHILD(NetworkTest, LeftStepsEndWithTheirOperation, kAlways) {
   proxy = StartProxyOp(comm, comm.Enqueue());
   void* step = StartStep(comm, proxy);
   RecordStep(step, abi::kStateProxyStepRecvWait, 0);
-  for (uint32_t i = 1; i < StepTable::kPlaces; ++i) StartStep(comm, proxy);
+  for (uint32_t i = 1; i < StepTable::kSlots; ++i) StartStep(comm, proxy);
   RecordStep(step, abi::kStateProxyStepRecvFlushWait, 5);
   Stop(step);
   const ProcessSnapshot snapshot = ReadSnapshot();

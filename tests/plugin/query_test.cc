@@ -70,11 +70,11 @@ TEST(QueryTable, IsFullAtSomeTime) {
   QueryTable table;
   ncclPulseDurations_v1_t durations{};
   int without_room = 0;
-  for (uint64_t comm = 0; comm < 4 * QueryTable::kPlaces; ++comm) {
+  for (uint64_t comm = 0; comm < 4 * QueryTable::kSlots; ++comm) {
     const int result = table.Ask(QueryTable::KeyOf(comm, "Reduce", 0), &durations);
     without_room += result == ncclPulseNoRoom;
   }
-  EXPECT_GE(without_room, static_cast<int>(3 * QueryTable::kPlaces));
+  EXPECT_GE(without_room, static_cast<int>(3 * QueryTable::kSlots));
   EXPECT_EQ(table.Ask(QueryTable::KeyOf(0, "Reduce", 0), &durations), ncclPulseNotYet);
 }
 

@@ -15,8 +15,8 @@ namespace {
 
 bool IsFollowed(const RankView& rank) {
   const UnknownReason reason = rank.activity.reason;
-  return rank.communicator->graph_place.followed != 0 &&
-         reason != UnknownReason::kPollerNotStarted && reason != UnknownReason::kPollerStands;
+  return rank.communicator->graph_position.followed != 0 &&
+         reason != UnknownReason::kPollerNotStarted && reason != UnknownReason::kPollerStalled;
 }
 
 Calls CapturedCallsOf(const CommunicatorSnapshot& communicator) {
@@ -30,7 +30,7 @@ Calls CapturedCallsOf(const CommunicatorSnapshot& communicator) {
 // Tells how far a rank has come.
 using Progress = std::pair<uint64_t, uint32_t>;
 Progress ProgressOf(const RankView& rank) {
-  return {rank.communicator->graph_replays, rank.communicator->graph_place.passed};
+  return {rank.communicator->graph_replays, rank.communicator->graph_position.passed};
 }
 
 ReplaysKnown AreKnown(const Ranks& live) {
@@ -57,8 +57,8 @@ ReplaysKnown AreKnown(const Ranks& live) {
 bool AreInOneOrder(const Ranks& live) {
   std::map<uint64_t, std::pair<uint32_t, uint32_t>> graphs;
   return std::all_of(live.begin(), live.end(), [&graphs](const RankView* rank) {
-    const GraphPlace& place = rank->communicator->graph_place;
-    const std::pair graph(place.graph, place.stamps);
+    const GraphPosition& position = rank->communicator->graph_position;
+    const std::pair graph(position.graph, position.stamps);
     return graphs.try_emplace(rank->communicator->graph_replays, graph).first->second == graph;
   });
 }
@@ -104,7 +104,7 @@ ReplayFacts CompareReplays(const Ranks& live) {
   const bool is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
   // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
   // count of who seems not to have begun it is not right.
-  if (is_not_begun && first.communicator->graph_place.stamps > 1 &&
+  if (is_not_begun && first.communicator->graph_position.stamps > 1 &&
       std::none_of(ahead.begin(), ahead.end(), IsWithin)) {
     facts.behind.clear();
     return facts;

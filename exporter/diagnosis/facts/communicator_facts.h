@@ -45,7 +45,7 @@ struct ReplayFacts {
   // Live ranks; all empty unless they are compared.
   Ranks behind;                     // furthest behind; empty if all are equally far
   const RankView* ahead = nullptr;  // a rank that is furthest ahead
-  bool are_all_within = false;      // each has a replay in flight, at the same place
+  bool are_all_within = false;      // each has a replay in flight, at the same position
 };
 
 // Compares the live ranks of a view, given in its order.

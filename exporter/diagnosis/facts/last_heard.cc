@@ -27,7 +27,7 @@ bool IsLive(const ProcessSnapshot& process) {
 auto ProgressOf(const CommunicatorSnapshot& communicator) {
   const bool is_by_calls = !communicator.has_heartbeat || communicator.unreported_calls != 0;
   return std::tuple(communicator.launches_completed, communicator.graph_replays,
-                    communicator.graph_place.passed, communicator.finalized,
+                    communicator.graph_position.passed, communicator.finalized,
                     is_by_calls ? Total(CollectiveCalls(communicator)) : 0);
 }
 

@@ -9,7 +9,7 @@ namespace {
 // The activity when the background thread last looked: of a process that stands, now isn't known.
 RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   const ProcessSnapshot& process = *rank.process;
-  if (rank.activity.reason != UnknownReason::kPollerStands) return rank.activity;
+  if (rank.activity.reason != UnknownReason::kPollerStalled) return rank.activity;
   RankActivity last =
       ActivityOf(process, *rank.communicator,
                  std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));

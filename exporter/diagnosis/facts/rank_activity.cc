@@ -11,10 +11,10 @@ constexpr int64_t kQuietAfterNs = 2000000000;
 // A launch this young may be one that the background thread did not see before it stopped.
 constexpr int64_t kLaunchSlackNs = 1000000000;
 
-bool PollerStands(const ProcessSnapshot& process, int64_t now_ns, int64_t stands_after_ns) {
+bool IsPollerStalled(const ProcessSnapshot& process, int64_t now_ns, int64_t stalled_after_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
   if (polled == 0) return process.poller == PollerState::kRunning;  // it has never polled
-  return ElapsedNs(SeenUntil(process, now_ns), polled) >= stands_after_ns;
+  return ElapsedNs(SeenUntil(process, now_ns), polled) >= stalled_after_ns;
 }
 
 // Whether NCCL was asked for some of the events `wanted` and no longer reports them.
@@ -96,13 +96,13 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 }
 
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                        int64_t now_realtime_ns, int64_t stands_after_ns) {
+                        int64_t now_realtime_ns, int64_t stalled_after_ns) {
   if (process.poller == PollerState::kNotStarted) return Unknown(UnknownReason::kPollerNotStarted);
   if (process.poller == PollerState::kEnded) {
     return Unknown(UnknownReason::kPollerEnded, process.last_poll_realtime_ns);
   }
-  if (PollerStands(process, now_realtime_ns, stands_after_ns)) {
-    return Unknown(UnknownReason::kPollerStands, process.last_poll_realtime_ns);
+  if (IsPollerStalled(process, now_realtime_ns, stalled_after_ns)) {
+    return Unknown(UnknownReason::kPollerStalled, process.last_poll_realtime_ns);
   }
   if (communicator.driver_error != 0) {
     return Unknown(UnknownReason::kDriverError, communicator.driver_error_realtime_ns);
@@ -174,17 +174,17 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
                                                        : communicator.last_launch_realtime_ns;
 }
 
-bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {
+bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stalled_after_ns) {
   return process.run_state != RunState::kRunning &&
          process.run_state != RunState::kUninterruptible &&
-         Stands(process, now_realtime_ns, stands_after_ns);
+         IsStalled(process, now_realtime_ns, stalled_after_ns);
 }
 
-bool Stands(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stands_after_ns) {
+bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns, int64_t stalled_after_ns) {
   const int64_t polled = process.last_poll_realtime_ns;
   return process.end == ProcessEnd::kLive && process.poller != PollerState::kNotStarted &&
          process.poller != PollerState::kEnded && polled != 0 &&
-         PollerStands(process, now_realtime_ns, stands_after_ns) &&
+         IsPollerStalled(process, now_realtime_ns, stalled_after_ns) &&
          std::none_of(process.communicators.begin(), process.communicators.end(),
                       [polled](const CommunicatorSnapshot& communicator) {
                         return ElapsedNs(communicator.last_launch_realtime_ns, polled) >

@@ -34,7 +34,7 @@ enum class ActivityState : uint8_t { kUnknown, kIdle, kInFlight, kReplaying, kQu
 enum class UnknownReason : uint8_t {
   kNone,
   kPollerNotStarted,   // there is no background thread
-  kPollerStands,       // the background thread has not polled for kStoppedAfterNs
+  kPollerStalled,      // the background thread has not polled for kStoppedAfterNs
   kNoCompletions,      // the end of work is not visible: API before v5, no driver, timing off
   kEventMaskChanged,   // another tool has disabled events for calls or launches
   kCaptured,           // calls were captured into a CUDA graph whose replays are not seen
@@ -84,7 +84,7 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 
 // `now_realtime_ns`: time of the snapshot. For an ended process, returns its activity at its end.
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                        int64_t now_realtime_ns, int64_t stands_after_ns = kStoppedAfterNs);
+                        int64_t now_realtime_ns, int64_t stalled_after_ns = kStoppedAfterNs);
 
 // Returns until when a process' activity is known: its end, its endpoint's last answer, or now.
 int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns);
@@ -95,13 +95,13 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator);
 
 // True if the process shows no sign of life: its background thread is stalled, and no thread has
 // launched since.
-bool Stands(const ProcessSnapshot& process, int64_t now_realtime_ns,
-            int64_t stands_after_ns = kStoppedAfterNs);
+bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns,
+               int64_t stalled_after_ns = kStoppedAfterNs);
 
 // True if it shows no sign of life because it is stopped: by the kernel, or if the kernel was not
 // asked.
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
-               int64_t stands_after_ns = kStoppedAfterNs);
+               int64_t stalled_after_ns = kStoppedAfterNs);
 
 // Whether every call was counted under its operation, which comparing counts requires.
 enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };

@@ -48,7 +48,7 @@ std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
     Host& host = hosts[process.hostname];
     ++host.processes;
     host.has_resumed &=
-        process.run_state == RunState::kRunning && Stands(process, now_ns, set.stands_after_ns);
+        process.run_state == RunState::kRunning && IsStalled(process, now_ns, set.stalled_after_ns);
     host.first_ns = std::min(host.first_ns, process.last_poll_realtime_ns);
     host.last_ns = std::max(host.last_ns, process.last_poll_realtime_ns);
   }
@@ -105,9 +105,9 @@ void FindFailedByPeers(std::vector<CommunicatorView>* views) {
 void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const SameIds& same_ids,
                 int64_t now_ns, const std::set<std::string>& resumed,
                 std::map<std::pair<uint64_t, uint32_t>, CommunicatorView>* by_id) {
-  const int64_t stands_after_ns = set.stands_after_ns;
-  const bool stands =
-      Stands(process, now_ns, stands_after_ns) && resumed.count(process.hostname) == 0;
+  const int64_t stalled_after_ns = set.stalled_after_ns;
+  const bool is_stalled =
+      IsStalled(process, now_ns, stalled_after_ns) && resumed.count(process.hostname) == 0;
   constexpr std::size_t kMostFailed = 64;  // communicators; a process has them on a few GPUs
   std::vector<const CommunicatorSnapshot*> failed;
   for (const CommunicatorSnapshot& each : process.communicators) {
@@ -124,8 +124,9 @@ void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const Sa
                                   : process.end != ProcessEnd::kLive ? RankView::State::kGone
                                                                      : RankView::State::kLive;
     view.ranks.push_back({&process, &communicator, state,
-                          ActivityOf(process, communicator, now_ns, stands_after_ns),
-                          FailedOnGpuOf(failed, communicator), false, stands, set.is_of_all_nodes});
+                          ActivityOf(process, communicator, now_ns, stalled_after_ns),
+                          FailedOnGpuOf(failed, communicator), false, is_stalled,
+                          set.is_of_all_nodes});
   }
 }
 
@@ -213,11 +214,11 @@ bool HasPeer(const std::vector<uint64_t>& peers, int64_t rank) {
 }
 
 bool AreCapturedAlike(const Ranks& ranks) {
-  const GraphPlace& first = ranks.front()->communicator->graph_place;
+  const GraphPosition& first = ranks.front()->communicator->graph_position;
   return std::all_of(ranks.begin(), ranks.end(), [&first](const RankView* rank) {
-    const GraphPlace& place = rank->communicator->graph_place;
-    return place.captures == first.captures && place.followed == first.followed &&
-           place.captures < GraphPlace::kMost;
+    const GraphPosition& position = rank->communicator->graph_position;
+    return position.captures == first.captures && position.followed == first.followed &&
+           position.captures < GraphPosition::kMost;
   });
 }
 

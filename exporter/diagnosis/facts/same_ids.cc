@@ -159,14 +159,14 @@ void SameIds::Add(const Members& members) {
                    [&order_of](const Part& a, const Part& b) { return order_of(a) < order_of(b); });
   for (std::size_t i = 0; i < parts.size(); ++i) {
     for (const Member& member : parts[i].members) {
-      places_[member.communicator] = {static_cast<uint32_t>(i), parts[i].is_mixed};
+      numberings_[member.communicator] = {static_cast<uint32_t>(i), parts[i].is_mixed};
     }
   }
 }
 
-SameIds::Place SameIds::PlaceOf(const CommunicatorSnapshot& communicator) const {
-  const auto found = places_.find(&communicator);
-  return found == places_.end() ? Place() : found->second;
+SameIds::Numbering SameIds::NumberingOf(const CommunicatorSnapshot& communicator) const {
+  const auto found = numberings_.find(&communicator);
+  return found == numberings_.end() ? Numbering() : found->second;
 }
 
 void ForgetSharedRanks(SnapshotSet* set) {

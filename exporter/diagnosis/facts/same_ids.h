@@ -31,10 +31,10 @@ class SameIds {
   // Returns the number of a communicator among those with its ID: 0 for the only or first one. Live
   // communicators come before ended ones.
   uint32_t NumberOf(const CommunicatorSnapshot& communicator) const {
-    return PlaceOf(communicator).number;
+    return NumberingOf(communicator).number;
   }
   bool AreMixed(const CommunicatorSnapshot& communicator) const {
-    return PlaceOf(communicator).is_mixed;
+    return NumberingOf(communicator).is_mixed;
   }
 
  private:
@@ -45,7 +45,7 @@ class SameIds {
     bool is_live() const { return process->end == ProcessEnd::kLive && !communicator->finalized; }
   };
   using Members = std::vector<Member>;
-  struct Place {
+  struct Numbering {
     uint32_t number = 0;
     bool is_mixed = false;
   };
@@ -56,10 +56,10 @@ class SameIds {
   // Returns empty if no criterion separates them.
   static std::vector<Members> TellApart(const Members& members);
   void Add(const Members& members);
-  Place PlaceOf(const CommunicatorSnapshot& communicator) const;
+  Numbering NumberingOf(const CommunicatorSnapshot& communicator) const;
 
-  std::unordered_map<const CommunicatorSnapshot*, Place>
-      places_;  // for IDs of several communicators
+  std::unordered_map<const CommunicatorSnapshot*, Numbering>
+      numberings_;  // for IDs of several communicators
 };
 
 // Clears the global rank of processes that share it although they are different ranks of one

@@ -35,7 +35,7 @@ struct SnapshotSet {
   // True if all endpoints of a job were asked, so that all ranks of its communicators are expected.
   bool is_of_all_nodes = false;
   // Age from which a process' data is outdated; see rank_activity.h.
-  int64_t stands_after_ns = kStoppedAfterNs;
+  int64_t stalled_after_ns = kStoppedAfterNs;
 };
 
 // Thresholds for a hang (ProcessSnapshot::hang_after_ns), at least a second.
@@ -49,13 +49,14 @@ inline int64_t ShorterThreshold(int64_t a_ns, int64_t b_ns) {
 
 // Returns the age from which data is outdated: a stopped process must be known before a hang is
 // reported.
-inline int64_t StandsAfterNs(const SnapshotSet& set) {
-  int64_t stands_after_ns = kStoppedAfterNs;
+inline int64_t StalledAfterNs(const SnapshotSet& set) {
+  int64_t stalled_after_ns = kStoppedAfterNs;
   for (const ProcessSnapshot& process : set.processes) {
     if (process.hang_after_ns == 0) continue;
-    stands_after_ns = std::min(stands_after_ns, std::max(process.hang_after_ns, kLeastHangAfterNs));
+    stalled_after_ns =
+        std::min(stalled_after_ns, std::max(process.hang_after_ns, kLeastHangAfterNs));
   }
-  return stands_after_ns;
+  return stalled_after_ns;
 }
 
 }  // namespace nccl_pulse

@@ -36,7 +36,7 @@ struct WorkFacts {
   uint64_t longest_pause_ns = 0;  // longest earlier rest of a counter, of all ranks
   int64_t since_ns = 0;           // last poll that saw a counter change
 
-  bool stands() const { return !busy.empty(); }
+  bool is_stalled() const { return !busy.empty(); }
 };
 
 // True if some captured operation lets a rank leave before the others arrive.

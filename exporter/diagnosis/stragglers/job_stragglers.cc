@@ -210,7 +210,7 @@ class Examiner {
 
   // A process that waits for a late one in Send or Recv comes late elsewhere. Each stage of a
   // pipeline waits somewhat, so the measure is the wait of the processes that it is compared with:
-  // they have its place in other pipelines. Without that measure it is not known which process
+  // they have its position in other pipelines. Without that measure it is not known which process
   // began.
   //
   // A process upstream of a slow link leaves calls early and waits that much longer in its next

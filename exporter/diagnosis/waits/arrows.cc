@@ -12,7 +12,7 @@ namespace {
 // The calls that its ranks wait in can't be compared.
 void AddUnknown(GraphBuilder& graph, std::size_t i) {
   for (const uint32_t gpu : graph.waits(i).gpus) {
-    if (gpu != kNoActor && graph.actor(gpu).stand != Stand::kMoving) {
+    if (gpu != kNoActor && graph.actor(gpu).state != ActorState::kMoving) {
       graph.Point(gpu, graph.Unknown(i), Sure::kMust);
     }
   }
@@ -44,7 +44,7 @@ bool HaveMostLeft(GraphBuilder& graph, const ViewWaits& waits) {
   int gone_on = 0;
   int in_flight = 0;
   for (const Member& each : waits.members) {
-    gone_on += HasGoneOnSinceAbort(graph.PlaceOf(*each.rank), each) ? 1 : 0;
+    gone_on += HasGoneOnSinceAbort(graph.ThreadOf(*each.rank), each) ? 1 : 0;
     in_flight += each.is_live() && each.is_in_flight() ? 1 : 0;
   }
   return gone_on > in_flight;
@@ -68,7 +68,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (waits.gpus[at] == kNoActor) continue;
-    if (graph.actor(waits.gpus[at]).stand == Stand::kMoving) continue;
+    if (graph.actor(waits.gpus[at]).state == ActorState::kMoving) continue;
     if (waits.is_left) {
       graph.Point(waits.gpus[at], graph.Host(*each.rank), Sure::kMust);
     } else if (each.doing == Doing::kNotBegun && (is_begun_hidden || waits.mismatch)) {
@@ -80,7 +80,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
     } else if (each.doing == Doing::kNotBegun) {
       own_work.AddBehind(i, at);
     } else if (view.nranks == 1) {
-      graph.actor(waits.gpus[at]).stand = Stand::kAlone;
+      graph.actor(waits.gpus[at]).state = ActorState::kAlone;
     } else if (is_comparable && UsesCall(graph, i, each)) {
       graph.Point(waits.gpus[at], graph.Call(i, NumberOf(waits, each)), Sure::kMust);
     } else if (!is_comparable && graph.actor(waits.gpus[at]).arrows.empty()) {
@@ -99,9 +99,9 @@ Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t now_realtim
   OwnWork own_work(graph);
   for (std::size_t i = 0; i < views.size(); ++i) AddWaits(graph, own_work, i);
   AddCalls(graph);
-  for (const HostPlace& place : graph.places()) {
-    own_work.AddOfHost(place);
-    own_work.AddBeforeEvent(place);
+  for (const HostThread& thread : graph.threads()) {
+    own_work.AddOfHost(thread);
+    own_work.AddBeforeEvent(thread);
   }
   return graph.Take();
 }

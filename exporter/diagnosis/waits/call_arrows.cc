@@ -47,7 +47,7 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
   if (is_unseen && !IsExiting(rank) && !Contains(NamedByCounts(waits.facts), &rank)) {
     return graph.Point(call, graph.Unknown(i), Sure::kMust);
   }
-  if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).stand == Stand::kMoving) {
+  if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).state == ActorState::kMoving) {
     return graph.Point(call, waits.gpus[at], Sure::kMust);
   }
   // The rank is inside a call that others have gone beyond: a Broadcast's root can be. Only dumps know
@@ -101,7 +101,7 @@ bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
 
 void PointToMismatch(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
   const uint32_t differ =
-      graph.Add({ActorKind::kMismatch, Stand::kMismatched, 0, i, nullptr, number});
+      graph.Add({ActorKind::kMismatch, ActorState::kMismatched, 0, i, nullptr, number});
   graph.Point(call, differ, Sure::kMust);
 }
 
@@ -153,7 +153,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
                !facts.view->has_point_to_point &&
                each.rank->communicator->launches < most_launches &&
                each.rank->communicator->last_launch_realtime_ns < oldest_ns) {
-      graph.actor(graph.Host(*each.rank)).stand = Stand::kInsideNccl;
+      graph.actor(graph.Host(*each.rank)).state = ActorState::kInsideNccl;
       graph.Point(call, graph.Host(*each.rank), Sure::kMust);
     }
   }
@@ -166,7 +166,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
     graph.Point(call, graph.Unseen(i), Sure::kMust);
   }
   if (graph.actor(call).arrows.empty() && MayMove(graph, waits)) {
-    graph.actor(call).stand = Stand::kMoving;
+    graph.actor(call).state = ActorState::kMoving;
     waits.has_backlog = true;
   } else if (graph.actor(call).arrows.empty() && are_all_seen) {
     waits.mismatch = CompareCallOrder(facts, Compared::kAll);

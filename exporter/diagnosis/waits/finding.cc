@@ -15,19 +15,20 @@ constexpr int64_t kOtherHostNs = 1000000000;
 // Drivers' errors are noticed within a second, on clocks that differ.
 constexpr int64_t kSameErrorNs = 3000000000;
 
-bool IsEvent(Stand stand) {
-  return stand == Stand::kFailed || stand == Stand::kGone || stand == Stand::kStopped;
+bool IsEvent(ActorState state) {
+  return state == ActorState::kFailed || state == ActorState::kGone ||
+         state == ActorState::kStopped;
 }
 
 // A root that can be named, or a circle.
 struct Candidate {
-  Stand stand{};
+  ActorState state{};
   std::vector<uint32_t> actors;
   bool is_circle = false;
 };
 
 // A circle is named before a host that is outside NCCL.
-constexpr Stand kStandOfCircle = Stand::kInsideNccl;
+constexpr ActorState kStateOfCircle = ActorState::kInsideNccl;
 
 // The actors that point to each actor.
 using Before = std::vector<std::vector<uint32_t>>;
@@ -61,22 +62,22 @@ class Decision {
     if (root.actors.size() > 1) return SortCircle(root);
     const uint32_t id = root.actors.front();
     const Actor& actor = At(id);
-    switch (actor.stand) {
-      case Stand::kMoving:
+    switch (actor.state) {
+      case ActorState::kMoving:
         return;
-      case Stand::kInside:
+      case ActorState::kInside:
         inside_[actor.view] |= IsReplay(actor);
         return;
-      case Stand::kUnknown:
+      case ActorState::kUnknown:
         unknown_.insert(id);
         return;
-      case Stand::kBehindOwn:
+      case ActorState::kBehindOwn:
         if (!root.is_waited_for) {
           queued_.insert(actor.view);
           return;
         }
         break;
-      case Stand::kInsideNccl:
+      case ActorState::kInsideNccl:
         if (!root.is_waited_for) {
           inside_[actor.view] |= false;
           return;
@@ -86,7 +87,7 @@ class Decision {
         break;
     }
     if (root.is_perhaps) return AddPerhaps(id);
-    candidates_.push_back({actor.stand, {id}, false});
+    candidates_.push_back({actor.state, {id}, false});
   }
 
   bool IsReplay(const Actor& actor) const {
@@ -102,7 +103,7 @@ class Decision {
     // A circle that contains an ended process: the others wait for it in the call in which it waited.
     const std::size_t before = candidates_.size();
     for (const uint32_t id : root.actors) {
-      if (IsEvent(At(id).stand)) candidates_.push_back({At(id).stand, {id}, false});
+      if (IsEvent(At(id).state)) candidates_.push_back({At(id).state, {id}, false});
     }
     if (candidates_.size() != before) return;
     std::set<const ProcessSnapshot*> processes;
@@ -115,7 +116,7 @@ class Decision {
     if (processes.size() == 1 && hosts <= 1) {
       const uint32_t first =
           *std::min_element(root.actors.begin(), root.actors.end(), [this](uint32_t a, uint32_t b) {
-            return std::pair(At(a).stand, At(a).since_ns) < std::pair(At(b).stand, At(b).since_ns);
+            return std::pair(At(a).state, At(a).since_ns) < std::pair(At(b).state, At(b).since_ns);
           });
       Root one = root;
       one.actors = {first};
@@ -123,7 +124,7 @@ class Decision {
     }
     std::vector<uint32_t> circle = ShortestCircle(graph_, root.actors, Sure::kMay);
     if (!circle.empty()) {
-      candidates_.push_back({kStandOfCircle, std::move(circle), true});
+      candidates_.push_back({kStateOfCircle, std::move(circle), true});
       return;
     }
     const bool is_posted = !ShortestCircle(graph_, root.actors, Sure::kPosted).empty();
@@ -132,7 +133,7 @@ class Decision {
       const Actor& actor = At(id);
       // A call that some may have left closes the circle: that acquits no host.
       if (actor.kind == ActorKind::kHost && !is_posted && is_unsure) {
-        candidates_.push_back({actor.stand, {id}, false});
+        candidates_.push_back({actor.state, {id}, false});
       }
       if (actor.kind != ActorKind::kGpu) continue;
       if (is_posted) posted_.insert(actor.view);
@@ -141,15 +142,15 @@ class Decision {
   }
 
   std::vector<Finding> Name() {
-    Stand first = Stand::kMoving;
-    for (const Candidate& each : candidates_) first = std::min(first, each.stand);
-    if (first == Stand::kOutside) AddBehindOwn(&first);
+    ActorState first = ActorState::kMoving;
+    for (const Candidate& each : candidates_) first = std::min(first, each.state);
+    if (first == ActorState::kOutside) AddBehindOwn(&first);
     if (IsEvent(first)) return NameEvents();
     std::vector<Finding> findings;
     NamedRoots named;
-    named.stand = first;
+    named.state = first;
     for (const Candidate& each : candidates_) {
-      if (each.stand != first) continue;
+      if (each.state != first) continue;
       if (each.is_circle) {
         Add(CircleOfWaits{each.actors}, ViewsOf(each.actors), &findings);
       } else if (At(each.actors.front()).kind == ActorKind::kMismatch) {
@@ -172,19 +173,20 @@ class Decision {
 
   // A host that is outside NCCL may wait, unseen, for a GPU that has been behind its own work for longer
   // than anybody waits for the host.
-  void AddBehindOwn(Stand* first) {
+  void AddBehindOwn(ActorState* first) {
     int64_t oldest_ns = INT64_MAX;
     for (const uint32_t id : actors_) {
       if (At(id).is_start) oldest_ns = std::min(oldest_ns, At(id).since_ns);
     }
     for (const uint32_t id : actors_) {
       const Actor& actor = At(id);
-      const bool is_older = actor.kind == ActorKind::kGpu && actor.stand == Stand::kBehindOwn &&
-                            actor.arrows.empty() && actor.rank->state == RankView::State::kLive &&
+      const bool is_older = actor.kind == ActorKind::kGpu &&
+                            actor.state == ActorState::kBehindOwn && actor.arrows.empty() &&
+                            actor.rank->state == RankView::State::kLive &&
                             ElapsedNs(actor.since_ns, oldest_ns) < kOtherHostNs;
       if (!is_older) continue;
-      candidates_.push_back({actor.stand, {id}, false});
-      *first = actor.stand;
+      candidates_.push_back({actor.state, {id}, false});
+      *first = actor.state;
     }
   }
 
@@ -193,37 +195,37 @@ class Decision {
     std::vector<uint32_t> events;
     NamedRoots named;
     for (const Candidate& each : candidates_) {
-      if (!IsEvent(each.stand)) continue;
+      if (!IsEvent(each.state)) continue;
       events.push_back(each.actors.front());
     }
     std::sort(events.begin(), events.end(), [this](uint32_t a, uint32_t b) {
       return std::pair(At(a).since_ns, a) < std::pair(At(b).since_ns, b);
     });
     const Actor* first = &At(events.front());
-    for (const uint32_t id : events) {  // where times can't be told apart, by the order of stands
+    for (const uint32_t id : events) {  // where times can't be told apart, by the order of states
       const bool is_as_early = ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <=
                                Slack(At(events.front()), At(id));
-      if (is_as_early && At(id).stand < first->stand) first = &At(id);
+      if (is_as_early && At(id).state < first->state) first = &At(id);
     }
     for (const uint32_t id : events) {
-      if (At(id).stand == Stand::kFailed && !At(id).rank->is_failed_by_peer &&
+      if (At(id).state == ActorState::kFailed && !At(id).rank->is_failed_by_peer &&
           ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <= kSameErrorNs) {
         first = &At(id);
         break;
       }
     }
-    named.stand = first->stand;
+    named.state = first->state;
     for (const uint32_t id : events) {
       // An error that may have come over a link followed the one that did not.
       const bool is_victim = At(id).rank->is_failed_by_peer && !first->rank->is_failed_by_peer;
-      const bool is_same = At(id).stand == first->stand && !is_victim &&
+      const bool is_same = At(id).state == first->state && !is_victim &&
                            ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id));
       (is_same ? named.actors : named.followed).push_back(id);
     }
     for (const uint32_t id : named.actors) {
       for (const uint32_t from : before_[id]) {
         const bool is_known = std::find(events.begin(), events.end(), from) != events.end();
-        if (IsEvent(At(from).stand) && !is_known) named.followed.push_back(from);
+        if (IsEvent(At(from).state) && !is_known) named.followed.push_back(from);
       }
     }
     std::vector<Finding> findings;
@@ -233,7 +235,7 @@ class Decision {
   }
 
   static int64_t Slack(const Actor& a, const Actor& b) {
-    if (a.stand == Stand::kFailed) return kSameErrorNs;
+    if (a.state == ActorState::kFailed) return kSameErrorNs;
     return a.rank->process->hostname == b.rank->process->hostname ? kSameHostNs : kOtherHostNs;
   }
 

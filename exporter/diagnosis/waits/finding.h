@@ -18,9 +18,9 @@
 
 namespace nccl_pulse {
 
-// The job waits for these actors, or for one of them. All were last known to do the same (Stand).
+// The job waits for these actors, or for one of them. All were last known to do the same (ActorState).
 struct NamedRoots {
-  Stand stand{};
+  ActorState state{};
   std::vector<uint32_t> actors;
   std::vector<uint32_t> followed;  // later events of the same kind
 };

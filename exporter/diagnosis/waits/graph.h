@@ -2,12 +2,12 @@
 //
 //   actors   host threads (a process on one GPU), launches in flight on a GPU, calls in which ranks
 //            meet, and events after which a process does nothing more
-//   stands   what an actor was last known to do (enum Stand)
+//   states   what an actor was last known to do (enum ActorState)
 //   arrows   A ──► B: A can't continue before B does its part
 //   roots    actors without arrows, found by following the arrows from all actors that have waited
 //            for long
 //
-// The verdict is about the root. If several roots remain, the order of the enum Stand decides which
+// The verdict is about the root. If several roots remain, the order of the enum ActorState decides which
 // one the others may be waiting for.
 //
 //   GPU in AllReduce #106 ──► call #106 ──► host of rank 2, which has not called it
@@ -30,8 +30,8 @@
 namespace nccl_pulse {
 
 // The last known state of an actor. If there are several roots, the first in this order is named:
-// an actor may have an invisible wait for an actor with an earlier stand, but not with a later one.
-enum class Stand : uint8_t {
+// an actor may have an invisible wait for an actor with an earlier state, but not with a later one.
+enum class ActorState : uint8_t {
   kMismatched,    // ranks made different calls with the same number
   kFailed,        // the driver reports an error from which the context does not recover
   kGone,          // the process ended while others waited for it
@@ -71,8 +71,8 @@ inline constexpr std::size_t kNoView = SIZE_MAX;
 
 struct Actor {
   ActorKind kind{};
-  Stand stand{};
-  int64_t since_ns = 0;            // when it entered its stand; 0: not known
+  ActorState state{};
+  int64_t since_ns = 0;            // when it entered its state; 0: not known
   std::size_t view = kNoView;      // index; of hosts and events: none
   const RankView* rank = nullptr;  // of a host: one of its ranks; null: of calls and unseen ranks
   uint64_t number = 0;    // of a call, among the collectives; 0: Send and Recv, or a replay

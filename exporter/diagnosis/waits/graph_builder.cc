@@ -16,61 +16,62 @@ GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t n
       unknown_(views.size(), kNoActor) {
   waits_.views.reserve(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) AddActors(i);
-  for (HostPlace& place : places_) SumUp(&place);
+  for (HostThread& thread : threads_) SumUp(&thread);
 }
 
-std::size_t GraphBuilder::AddPlace(const RankView& rank) {
+std::size_t GraphBuilder::AddThread(const RankView& rank) {
   const CommunicatorSnapshot& of = *rank.communicator;
   // Communicators on unknown GPUs are taken to be on one.
   const std::tuple key(rank.process, of.uuid.empty() ? of.gpu : of.uuid, rank.thread);
-  const auto [found, is_new] = places_by_gpu_.try_emplace(key, places_.size());
+  const auto [found, is_new] = places_by_gpu_.try_emplace(key, threads_.size());
   if (is_new) {
-    places_of_[rank.process].push_back(places_.size());
-    HostPlace& place = places_.emplace_back();
-    place.host = Add({ActorKind::kHost, IsExiting(rank) ? Stand::kExiting : Stand::kOutside,
-                      IsExiting(rank) ? rank.process->last_poll_realtime_ns : 0, kNoView, &rank});
+    threads_of_[rank.process].push_back(threads_.size());
+    HostThread& thread = threads_.emplace_back();
+    thread.host =
+        Add({ActorKind::kHost, IsExiting(rank) ? ActorState::kExiting : ActorState::kOutside,
+             IsExiting(rank) ? rank.process->last_poll_realtime_ns : 0, kNoView, &rank});
   }
-  place_of_[&rank] = found->second;
+  thread_of_[&rank] = found->second;
   return found->second;
 }
 
 // Computes once what the rules below ask of all members: they stay linear in the communicators.
-void GraphBuilder::SumUp(HostPlace* place) {
-  for (const MemberPlace& at : place->members) {
+void GraphBuilder::SumUp(HostThread* thread) {
+  for (const MemberIndex& at : thread->members) {
     const Member& each = member(at);
     const CommunicatorSnapshot& communicator = *each.rank->communicator;
-    if (each.is_in_flight()) place->busy.push_back(at);
-    place->has_ended_wait |= each.is_in_flight() && !each.is_live();
+    if (each.is_in_flight()) thread->busy.push_back(at);
+    thread->has_ended_wait |= each.is_in_flight() && !each.is_live();
     if (!each.is_live()) continue;
-    place->last_live_ns = std::max(
-        {place->last_live_ns, communicator.last_launch_realtime_ns, communicator.init_realtime_ns});
+    thread->last_live_ns = std::max({thread->last_live_ns, communicator.last_launch_realtime_ns,
+                                     communicator.init_realtime_ns});
     const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported ||
                            each.rank->activity.is_quiet();
-    if (is_unseen && place->unseen.size() < kMostFollowed) place->unseen.push_back(at);
+    if (is_unseen && thread->unseen.size() < kMostFollowed) thread->unseen.push_back(at);
     const int64_t completed_ns = communicator.last_completion_realtime_ns;
     if (communicator.has_heartbeat && completed_ns != 0 &&
         ElapsedNs(now_ns_, completed_ns) < views_[at.view].hang_after_ns) {
-      place->first_moving_ns =
-          std::min(place->first_moving_ns,
+      thread->first_moving_ns =
+          std::min(thread->first_moving_ns,
                    each.launched_ns != 0 ? each.launched_ns : communicator.last_launch_realtime_ns);
     }
   }
-  std::stable_sort(place->busy.begin(), place->busy.end(), [this](const auto& a, const auto& b) {
+  std::stable_sort(thread->busy.begin(), thread->busy.end(), [this](const auto& a, const auto& b) {
     return member(a).launched_ns < member(b).launched_ns;
   });
-  if (place->busy.size() > kMostFollowed) {
-    for (auto at = place->busy.begin() + kMostFollowed; at != place->busy.end(); ++at) {
+  if (thread->busy.size() > kMostFollowed) {
+    for (auto at = thread->busy.begin() + kMostFollowed; at != thread->busy.end(); ++at) {
       waits_.views[at->view].is_beyond_limit = true;
     }
-    place->busy.resize(kMostFollowed);
+    thread->busy.resize(kMostFollowed);
   }
-  std::sort(place->busy.begin(), place->busy.end(), [](const auto& a, const auto& b) {
+  std::sort(thread->busy.begin(), thread->busy.end(), [](const auto& a, const auto& b) {
     return std::tie(a.view, a.at) < std::tie(b.view, b.at);
   });
 }
 
 void GraphBuilder::Owe(const RankView& rank, std::size_t view) {
-  std::vector<std::size_t>& owes_in = PlaceOf(rank).owes_in;
+  std::vector<std::size_t>& owes_in = ThreadOf(rank).owes_in;
   const bool is_known = std::find(owes_in.begin(), owes_in.end(), view) != owes_in.end();
   if (!is_known && owes_in.size() < kMostFollowed) owes_in.push_back(view);
 }
@@ -81,8 +82,8 @@ void GraphBuilder::AddActors(std::size_t i) {
   waits.facts = GatherFacts(view, now_ns_);
   const bool counts_launches = view.has_point_to_point && AreLaunchesExchanges(view);
   for (const RankView& rank : view.ranks) {
-    const std::size_t place = AddPlace(rank);
-    places_[place].members.push_back({i, waits.members.size()});
+    const std::size_t thread = AddThread(rank);
+    threads_[thread].members.push_back({i, waits.members.size()});
     waits.members.push_back(MemberOf(waits.facts, rank, counts_launches));
     waits.gpus.push_back(AddGpu(i, waits.members.back()));
   }
@@ -91,11 +92,11 @@ void GraphBuilder::AddActors(std::size_t i) {
 
 uint32_t GraphBuilder::AddGpu(std::size_t view, const Member& each) {
   if (!each.is_in_flight()) return kNoActor;
-  Actor gpu{ActorKind::kGpu, Stand::kInside, each.since_ns, view, each.rank};
+  Actor gpu{ActorKind::kGpu, ActorState::kInside, each.since_ns, view, each.rank};
   const bool is_not_begun = each.doing == Doing::kNotBegun;
-  if (is_not_begun) gpu.stand = Stand::kBehindOwn;
+  if (is_not_begun) gpu.state = ActorState::kBehindOwn;
   if (each.is_live()) {
-    if (!IsHalf(view, each.since_ns)) gpu.stand = Stand::kMoving;
+    if (!IsHalf(view, each.since_ns)) gpu.state = ActorState::kMoving;
     // Dumps are written in a hang, and tell no time.
     const bool is_queued = is_not_begun && !each.rank->process->is_of_dump;
     gpu.is_start = is_queued
@@ -108,42 +109,42 @@ uint32_t GraphBuilder::AddGpu(std::size_t view, const Member& each) {
 }
 
 uint32_t GraphBuilder::Event(const RankView& rank, const LastEvent& event, int64_t wait_began_ns) {
-  HostPlace& place = PlaceOf(rank);
-  place.awaited_ns = std::min(place.awaited_ns, wait_began_ns);
-  if (place.event == kNoActor) {
-    const Stand stand = event.kind == LastEvent::Kind::kFailed ? Stand::kFailed
-                        : event.kind == LastEvent::Kind::kGone ? Stand::kGone
-                                                               : Stand::kStopped;
-    place.event = Add({ActorKind::kEvent, stand, event.at_ns, kNoView, &rank});
+  HostThread& thread = ThreadOf(rank);
+  thread.awaited_ns = std::min(thread.awaited_ns, wait_began_ns);
+  if (thread.event == kNoActor) {
+    const ActorState state = event.kind == LastEvent::Kind::kFailed ? ActorState::kFailed
+                             : event.kind == LastEvent::Kind::kGone ? ActorState::kGone
+                                                                    : ActorState::kStopped;
+    thread.event = Add({ActorKind::kEvent, state, event.at_ns, kNoView, &rank});
   }
-  return place.event;
+  return thread.event;
 }
 
 uint32_t GraphBuilder::Left(std::size_t view, const RankView& rank) {
   const auto [found, is_new] = left_.try_emplace(&rank, 0);
   if (is_new) {
-    found->second = Add({ActorKind::kLeft, Stand::kLeft, 0, view, &rank});
+    found->second = Add({ActorKind::kLeft, ActorState::kLeft, 0, view, &rank});
   }
   return found->second;
 }
 
-uint32_t GraphBuilder::OfView(std::size_t view, ActorKind kind, Stand stand,
+uint32_t GraphBuilder::OfView(std::size_t view, ActorKind kind, ActorState state,
                               std::vector<uint32_t>* made) {
   uint32_t& id = (*made)[view];
-  if (id == kNoActor) id = Add({kind, stand, 0, view, nullptr});
+  if (id == kNoActor) id = Add({kind, state, 0, view, nullptr});
   return id;
 }
 
 uint32_t GraphBuilder::Call(std::size_t view, uint64_t number) {
   const auto [found, is_new] = calls_[view].try_emplace(number, 0);
   if (is_new) {
-    found->second = Add({ActorKind::kCall, Stand::kInside, 0, view, nullptr, number});
+    found->second = Add({ActorKind::kCall, ActorState::kInside, 0, view, nullptr, number});
   }
   return found->second;
 }
 
 void GraphBuilder::TakeForBegun(uint32_t gpu, const Member& each) {
-  actor(gpu).stand = Stand::kInside;
+  actor(gpu).state = ActorState::kInside;
   actor(gpu).is_start = each.is_live() && IsLong(actor(gpu).view, each.since_ns);
   actor(gpu).is_queued_start = false;
 }

@@ -23,20 +23,20 @@ namespace nccl_pulse {
 // few, but a hostile endpoint can report any number.
 inline constexpr std::size_t kMostFollowed = 32;
 
-struct MemberPlace {
+struct MemberIndex {
   std::size_t view, at;
 };
 
 // A host thread: a process on one GPU.
-struct HostPlace {
+struct HostThread {
   uint32_t host = kNoActor;
   uint32_t event = kNoActor;
   bool has_ended_wait = false;  // a member ended, or was aborted, during a wait
-  std::vector<MemberPlace> members;
+  std::vector<MemberIndex> members;
   std::vector<std::size_t> owes_in;  // views with calls in which others wait for this host
   // Members with work in flight, oldest first, and members with unseen work; at most kMostFollowed
   // of each.
-  std::vector<MemberPlace> busy, unseen;
+  std::vector<MemberIndex> busy, unseen;
   // The oldest launch of a member that has completed work recently.
   int64_t first_moving_ns = INT64_MAX;
   int64_t last_live_ns = 0;        // last launch, or creation, of a live member
@@ -66,36 +66,36 @@ class GraphBuilder {
   std::size_t view_count() const { return views_.size(); }
   const CommunicatorView& view(std::size_t i) const { return views_[i]; }
   ViewWaits& waits(std::size_t i) { return waits_.views[i]; }
-  const Member& member(const MemberPlace& at) const { return waits_.views[at.view].members[at.at]; }
+  const Member& member(const MemberIndex& at) const { return waits_.views[at.view].members[at.at]; }
   // True if each launch is one exchange of all ranks, so that launches are compared like
   // collectives.
   bool counts_launches(std::size_t i) const { return counts_launches_[i]; }
   // True if all seen ranks wait, and further ranks are expected.
   bool DoAllSeenWait(std::size_t i) const;
 
-  const std::vector<HostPlace>& places() const { return places_; }
-  HostPlace& PlaceOf(const RankView& rank) { return places_[place_of_.at(&rank)]; }
-  const std::vector<std::size_t>& PlacesOf(const ProcessSnapshot* process) const {
-    return places_of_.at(process);
+  const std::vector<HostThread>& threads() const { return threads_; }
+  HostThread& ThreadOf(const RankView& rank) { return threads_[thread_of_.at(&rank)]; }
+  const std::vector<std::size_t>& ThreadsOf(const ProcessSnapshot* process) const {
+    return threads_of_.at(process);
   }
   // True if the rank was waiting on another communicator when this one was aborted.
-  bool WaitedAnywhere(const RankView& rank) { return PlaceOf(rank).has_ended_wait; }
+  bool WaitedAnywhere(const RankView& rank) { return ThreadOf(rank).has_ended_wait; }
   // Notes that others wait for the rank's host in a call of this communicator.
   void Owe(const RankView& rank, std::size_t view);
 
   Actor& actor(uint32_t id) { return waits_.graph.actors[id]; }
   uint32_t Add(Actor actor) { return waits_.graph.Add(std::move(actor)); }
   void Point(uint32_t from, uint32_t to, Sure sure) { waits_.graph.Point(from, to, sure); }
-  uint32_t Host(const RankView& rank) { return PlaceOf(rank).host; }
+  uint32_t Host(const RankView& rank) { return ThreadOf(rank).host; }
   // `wait_began_ns`: begin of a wait for this rank.
   uint32_t Event(const RankView& rank, const LastEvent& event, int64_t wait_began_ns);
   uint32_t Left(std::size_t view, const RankView& rank);
   uint32_t Call(std::size_t view, uint64_t number);
   uint32_t Unknown(std::size_t view) {
-    return OfView(view, ActorKind::kUnknown, Stand::kUnknown, &unknown_);
+    return OfView(view, ActorKind::kUnknown, ActorState::kUnknown, &unknown_);
   }
   uint32_t Unseen(std::size_t view) {
-    return OfView(view, ActorKind::kUnseen, Stand::kUnseen, &unseen_);
+    return OfView(view, ActorKind::kUnseen, ActorState::kUnseen, &unseen_);
   }
   const std::map<uint64_t, uint32_t>& calls(std::size_t view) const { return calls_[view]; }
   // Treats a GPU as inside its call although it is not known to have begun.
@@ -103,18 +103,18 @@ class GraphBuilder {
 
  private:
   void AddActors(std::size_t i);
-  std::size_t AddPlace(const RankView& rank);
+  std::size_t AddThread(const RankView& rank);
   uint32_t AddGpu(std::size_t view, const Member& each);
-  uint32_t OfView(std::size_t view, ActorKind kind, Stand stand, std::vector<uint32_t>* made);
-  void SumUp(HostPlace* place);
+  uint32_t OfView(std::size_t view, ActorKind kind, ActorState state, std::vector<uint32_t>* made);
+  void SumUp(HostThread* thread);
 
   const std::vector<CommunicatorView>& views_;
   const int64_t now_ns_;
   Waits waits_;
-  std::vector<HostPlace> places_;
-  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> places_of_;
+  std::vector<HostThread> threads_;
+  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> threads_of_;
   std::map<std::tuple<const ProcessSnapshot*, std::string, uint32_t>, std::size_t> places_by_gpu_;
-  std::unordered_map<const RankView*, std::size_t> place_of_;
+  std::unordered_map<const RankView*, std::size_t> thread_of_;
   std::unordered_map<const RankView*, uint32_t> left_;
   // By view:
   std::vector<bool> counts_launches_;

@@ -62,7 +62,7 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
     if (!each.is_live() || each.doing == Doing::kIdle) continue;
     if (!waits.has_backlog) {
       if (each.doing != Doing::kNotBegun) return std::nullopt;
-      if (graph.actors[waits.gpus[at]].stand == Stand::kMoving) return std::nullopt;
+      if (graph.actors[waits.gpus[at]].state == ActorState::kMoving) return std::nullopt;
     }
     if (ElapsedNs(now_ns, each.since_ns) < view.hang_after_ns) continue;
     queued.waiting.push_back(each.rank);

@@ -66,10 +66,10 @@ Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
   constexpr std::size_t kLeastAlike = 2;  // two ranks may be the same two of several communicators
   const CommunicatorView& view = graph.view(i);
   if (view.ranks.size() < kLeastAlike) return {};
-  for (const std::size_t number : graph.PlacesOf(view.ranks.front().process)) {
-    const HostPlace& place = graph.places()[number];
-    if (place.members.size() > kMostFollowed * kMostFollowed) continue;
-    for (const MemberPlace& at : place.members) {
+  for (const std::size_t number : graph.ThreadsOf(view.ranks.front().process)) {
+    const HostThread& thread = graph.threads()[number];
+    if (thread.members.size() > kMostFollowed * kMostFollowed) continue;
+    for (const MemberIndex& at : thread.members) {
       if (at.view == i) continue;
       Ranks absent = AbsentIn(graph.view(at.view), view);
       if (!absent.empty()) return absent;
@@ -87,7 +87,7 @@ void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
     const Member& each = waits.members[at];
     if (!each.is_live() || !IsInsideNccl(*each.rank) || !graph.IsHalf(i, each.since_ns)) continue;
     Actor& host = graph.actor(graph.Host(*each.rank));
-    host.stand = Stand::kInsideNccl;
+    host.state = ActorState::kInsideNccl;
     host.since_ns = each.since_ns;
     host.view = i;
     host.is_start |= graph.IsLong(i, each.since_ns);
@@ -129,7 +129,7 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
     // It may have left a Broadcast.
     const bool is_inside = WaitsForAll(rank->communicator->last_call_op);
     Actor& host = graph.actor(graph.Host(*rank));
-    if (is_inside) host.stand = Stand::kInsideNccl;
+    if (is_inside) host.state = ActorState::kInsideNccl;
     host.since_ns = since_ns;
     host.view = i;
     host.is_start |= graph.IsLong(i, since_ns);
@@ -159,15 +159,15 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
   waits.is_being_made = true;
   for (const RankView* rank : facts.live) {
     Actor& host = graph.actor(graph.Host(*rank));
-    host.stand = Stand::kInsideNccl;
+    host.state = ActorState::kInsideNccl;
     host.since_ns = since_ns;
     host.view = i;
     host.is_start |= graph.IsLong(i, since_ns);
     const uint32_t id = graph.Host(*rank);
     if (waits.absent.empty()) graph.Point(id, graph.Unseen(i), Sure::kMust);
     for (const RankView* absent : waits.absent) {
-      if (graph.actor(graph.Host(*absent)).stand == Stand::kOutside) {
-        graph.actor(graph.Host(*absent)).stand = Stand::kNotJoined;
+      if (graph.actor(graph.Host(*absent)).state == ActorState::kOutside) {
+        graph.actor(graph.Host(*absent)).state = ActorState::kNotJoined;
       }
       graph.Point(id, graph.Host(*absent), Sure::kMust);
     }

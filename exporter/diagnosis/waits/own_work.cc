@@ -11,10 +11,10 @@ bool IsUnseen(const RankView& rank) {
   return rank.activity.is_unknown() || rank.activity.is_quiet();
 }
 
-// Two ranks have come to the same place of their program: in one communicator, or in two with Send
-// and Recv in which they have the same place.
-bool AreAtOnePlace(const CommunicatorView& a, const RankView& rank_a, const CommunicatorView& b,
-                   const RankView& rank_b) {
+// Two ranks have come to the same point of their program: in one communicator, or in two with Send
+// and Recv in which they have the same rank.
+bool AreAtOnePosition(const CommunicatorView& a, const RankView& rank_a, const CommunicatorView& b,
+                      const RankView& rank_b) {
   const bool are_places_alike =
       a.has_point_to_point
           ? b.has_point_to_point && a.nranks == b.nranks && rank_a.rank() == rank_b.rank()
@@ -34,7 +34,7 @@ bool IsBusyBefore(const Member& each, const Member& later) {
 }
 
 // Its host may wait for it: it is in flight, and not just since a moment ago.
-bool IsFollowed(const GraphBuilder& graph, const MemberPlace& at) {
+bool IsFollowed(const GraphBuilder& graph, const MemberIndex& at) {
   const Member& each = graph.member(at);
   return !each.is_live() ||
          graph.IsHalf(at.view, each.launched_ns != 0 ? each.launched_ns : each.since_ns);
@@ -42,27 +42,27 @@ bool IsFollowed(const GraphBuilder& graph, const MemberPlace& at) {
 
 }  // namespace
 
-bool HasGoneOnSinceAbort(const HostPlace& place, const Member& aborted) {
+bool HasGoneOnSinceAbort(const HostThread& thread, const Member& aborted) {
   constexpr int64_t kSeenAfterNs = 1000000000;  // the abort has completed what was in flight
   if (aborted.rank->state != RankView::State::kFinalized) return false;
-  return ElapsedNs(aborted.rank->communicator->last_completion_realtime_ns, place.last_live_ns) <
+  return ElapsedNs(aborted.rank->communicator->last_completion_realtime_ns, thread.last_live_ns) <
          kSeenAfterNs;
 }
 
 OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
-  for (const HostPlace& place : graph.places()) {
-    const RankView& rank = *graph.actor(place.host).rank;
-    if (rank.process->is_from_outside && place.busy.empty() &&
+  for (const HostThread& thread : graph.threads()) {
+    const RankView& rank = *graph.actor(thread.host).rank;
+    if (rank.process->is_from_outside && thread.busy.empty() &&
         rank.state != RankView::State::kFinalized) {
       ++without_work_[jobs_.OfProcess(rank.process)];
     }
-    for (const MemberPlace& at : place.busy) {
+    for (const MemberIndex& at : thread.busy) {
       const Member& each = graph.member(at);
       if (each.doing == Doing::kNotBegun && each.is_live() && !IsBehindNccl(each)) {
         behind_kernels_[jobs_.OfView(at.view)].insert(rank.process);
       }
     }
-    for (const MemberPlace& at : place.members) {
+    for (const MemberIndex& at : thread.members) {
       const Member& each = graph.member(at);
       if (each.rank->state != RankView::State::kGone) continue;
       const Ranks& owing = graph.waits(at.view).facts.ended_owing;
@@ -75,20 +75,20 @@ OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
   }
 }
 
-bool OwnWork::MayWaitUncounted(const HostPlace& place) {
-  const Member& each = graph_.member(place.members.front());
+bool OwnWork::MayWaitUncounted(const HostThread& thread) {
+  const Member& each = graph_.member(thread.members.front());
   if (!each.rank->process->is_from_outside || each.gpu_use == GpuUse::kIdle ||
       each.gpu_use == GpuUse::kMixed) {
     return false;
   }
-  const std::size_t own = place.busy.empty() ? 1 : 0;
+  const std::size_t own = thread.busy.empty() ? 1 : 0;
   return without_work_[jobs_.OfProcess(each.rank->process)] > own;
 }
 
-// Ranks may make that call at different places of their programs: a Recv is posted ahead of its
+// Ranks may make that call at different points of their programs: a Recv is posted ahead of its
 // Send, and a Broadcast ahead of its root's. What is inside NCCL holds its host there. A Broadcast
 // that another rank is beyond has begun at its root.
-bool OwnWork::MayBePostedAhead(const MemberPlace& at) {
+bool OwnWork::MayBePostedAhead(const MemberIndex& at) {
   const Member& each = graph_.member(at);
   if (IsInsideNccl(*each.rank) && !MayHaveReturned(*each.rank)) return false;
   if (graph_.view(at.view).has_point_to_point) return true;
@@ -100,8 +100,8 @@ bool OwnWork::MayBePostedAhead(const MemberPlace& at) {
 }
 
 bool OwnWork::IsBehindNccl(const Member& each) {
-  const std::vector<MemberPlace>& busy = graph_.PlaceOf(*each.rank).busy;
-  return std::any_of(busy.begin(), busy.end(), [&](const MemberPlace& other) {
+  const std::vector<MemberIndex>& busy = graph_.ThreadOf(*each.rank).busy;
+  return std::any_of(busy.begin(), busy.end(), [&](const MemberIndex& other) {
     return graph_.member(other).rank != each.rank && IsBusyBefore(graph_.member(other), each);
   });
 }
@@ -110,30 +110,30 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   ViewWaits& waits = graph_.waits(i);
   const Member& each = waits.members[at];
   const uint32_t gpu = waits.gpus[at];
-  const HostPlace& place = graph_.PlaceOf(*each.rank);
+  const HostThread& thread = graph_.ThreadOf(*each.rank);
   bool is_behind = false;
   // Its GPU has completed, a moment ago, some of what was launched before.
-  if (place.first_moving_ns <= each.launched_ns) {
-    graph_.actor(gpu).stand = Stand::kMoving;
+  if (thread.first_moving_ns <= each.launched_ns) {
+    graph_.actor(gpu).state = ActorState::kMoving;
     graph_.actor(gpu).is_start = false;
     return;
   }
-  for (const MemberPlace& other_at : place.busy) {
+  for (const MemberIndex& other_at : thread.busy) {
     const Member& other = graph_.member(other_at);
     if (other.rank == each.rank || !IsBusyBefore(other, each)) continue;
-    if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(place, other)) continue;
+    if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(thread, other)) continue;
     graph_.Point(gpu, graph_.waits(other_at.view).gpus[other_at.at],
                  MayBePostedAhead(other_at) ? Sure::kPosted : Sure::kMay);
     is_behind = true;
   }
   if (is_behind) return;
-  for (const MemberPlace& other_at : place.unseen) {
+  for (const MemberIndex& other_at : thread.unseen) {
     if (graph_.member(other_at).rank == each.rank) continue;
     graph_.Point(gpu, graph_.Unknown(other_at.view), Sure::kMay);
     is_behind = true;
   }
   if (is_behind) return;
-  for (const MemberPlace& queued : place.busy) {
+  for (const MemberIndex& queued : thread.busy) {
     if (graph_.member(queued).doing == Doing::kNotBegun) AddAwaitedByKernel(gpu, queued);
   }
 }
@@ -141,7 +141,7 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
 // A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where all
 // that have launched that call are behind own work, and few have not called. Kernels wait for each
 // other: a single one, of all GPUs of the job, is just stuck.
-void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued) {
+void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   if (behind_kernels_[jobs_.OfView(queued.view)].size() < 2) return;
   const ViewWaits& waits = graph_.waits(queued.view);
   const CommunicatorFacts& facts = waits.facts;
@@ -168,60 +168,61 @@ void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued) {
   }
 }
 
-void OwnWork::AddFirstEnded(const HostPlace& place) {
-  const RankView& rank = *graph_.actor(place.event).rank;
+void OwnWork::AddFirstEnded(const HostThread& thread) {
+  const RankView& rank = *graph_.actor(thread.event).rank;
   const auto found = first_ended_.find({jobs_.OfProcess(rank.process), rank.process->hostname});
-  if (graph_.actor(place.event).stand != Stand::kGone || found == first_ended_.end()) return;
+  if (graph_.actor(thread.event).state != ActorState::kGone || found == first_ended_.end()) return;
   const LastEvent first = *LastEventOf(*found->second);
-  const int64_t later_ns = ElapsedNs(graph_.actor(place.event).since_ns, first.at_ns);
+  const int64_t later_ns = ElapsedNs(graph_.actor(thread.event).since_ns, first.at_ns);
   if (later_ns <= kSameHostNs || later_ns > kCauseSlackNs) return;
-  if (ElapsedNs(first.at_ns, place.awaited_ns) > kWaitedNs) return;  // it owed a call before that
-  const HostPlace& of_first = graph_.PlaceOf(*found->second);
+  if (ElapsedNs(first.at_ns, thread.awaited_ns) > kWaitedNs) return;  // it owed a call before that
+  const HostThread& of_first = graph_.ThreadOf(*found->second);
   const bool is_new = of_first.event == kNoActor;
-  graph_.Point(place.event, graph_.Event(*found->second, first, place.awaited_ns), Sure::kMay);
+  graph_.Point(thread.event, graph_.Event(*found->second, first, thread.awaited_ns), Sure::kMay);
   if (is_new) AddBeforeEvent(of_first);
 }
 
-void OwnWork::AddBeforeEvent(const HostPlace& place) {
-  if (place.event == kNoActor || graph_.actor(place.event).stand == Stand::kFailed) return;
-  AddFirstEnded(place);
-  for (const MemberPlace& at : place.busy) {
+void OwnWork::AddBeforeEvent(const HostThread& thread) {
+  if (thread.event == kNoActor || graph_.actor(thread.event).state == ActorState::kFailed) return;
+  AddFirstEnded(thread);
+  for (const MemberIndex& at : thread.busy) {
     const Member& each = graph_.member(at);
     const uint32_t gpu = graph_.waits(at.view).gpus[at.at];
-    const bool is_victim = HadWaited(each, graph_.actor(place.event).since_ns);
+    const bool is_victim = HadWaited(each, graph_.actor(thread.event).since_ns);
     if (!is_victim || gpu == kNoActor || graph_.actor(gpu).arrows.empty()) continue;
-    graph_.Point(place.event, gpu, Sure::kMay);
+    graph_.Point(thread.event, gpu, Sure::kMay);
   }
 }
 
-void OwnWork::AddOfHost(const HostPlace& place) {
-  for (const MemberPlace& each_at : place.busy) {
+void OwnWork::AddOfHost(const HostThread& thread) {
+  for (const MemberIndex& each_at : thread.busy) {
     const Member& each = graph_.member(each_at);
     const uint32_t gpu = graph_.waits(each_at.view).gpus[each_at.at];
-    if (gpu == kNoActor || !IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(place, each))
+    if (gpu == kNoActor || !IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(thread, each))
       continue;
     // In the replay of a graph of several communicators it is behind in each of them.
     const ViewWaits& waits = graph_.waits(each_at.view);
     if (waits.has_known_replays && Contains(waits.facts.replays.behind, each.rank)) continue;
     const bool have_gone_on =
-        std::any_of(place.owes_in.begin(), place.owes_in.end(),
+        std::any_of(thread.owes_in.begin(), thread.owes_in.end(),
                     [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });
     if (have_gone_on) continue;
-    graph_.Point(place.host, gpu, MayBePostedAhead(each_at) ? Sure::kPosted : Sure::kMay);
+    graph_.Point(thread.host, gpu, MayBePostedAhead(each_at) ? Sure::kPosted : Sure::kMay);
   }
-  const Stand stand = graph_.actor(place.host).stand;
-  const std::vector<Arrow>& arrows = graph_.actor(place.host).arrows;
+  const ActorState state = graph_.actor(thread.host).state;
+  const std::vector<Arrow>& arrows = graph_.actor(thread.host).arrows;
   const bool is_in_call = std::any_of(arrows.begin(), arrows.end(), [this](const Arrow& arrow) {
     return graph_.actor(arrow.to).kind == ActorKind::kCall;
   });
-  if (!place.owes_in.empty() && MayWaitUncounted(place)) {
-    graph_.Point(place.host, graph_.Unknown(place.owes_in.front()), Sure::kMay);
+  if (!thread.owes_in.empty() && MayWaitUncounted(thread)) {
+    graph_.Point(thread.host, graph_.Unknown(thread.owes_in.front()), Sure::kMay);
   }
-  if (!place.owes_in.empty() && !is_in_call && stand != Stand::kInsideNccl) AddUnseenWork(place);
-  if (stand == Stand::kBehindReplay) AddUnseenReplays(place);
+  if (!thread.owes_in.empty() && !is_in_call && state != ActorState::kInsideNccl)
+    AddUnseenWork(thread);
+  if (state == ActorState::kBehindReplay) AddUnseenReplays(thread);
 }
 
-bool OwnWork::HaveOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) {
+bool OwnWork::HaveOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called) {
   const Member& own = graph_.member(work);
   const CommunicatorView& view = graph_.view(work.view);
   const auto [known, is_new] = have_gone_on_.try_emplace(
@@ -235,18 +236,18 @@ bool OwnWork::HaveOthersGoneOn(std::size_t here, const MemberPlace& work, bool i
   return known->second;
 }
 
-bool OwnWork::FindOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called) {
+bool OwnWork::FindOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called) {
   const Member& own = graph_.member(work);
   for (const Member& waits : graph_.waits(here).members) {
     if (!waits.is_in_flight() || !waits.is_live()) continue;
     const int64_t came = is_called        ? waits.rank->communicator->last_launch_realtime_ns
                          : waits.is_begun ? waits.launched_ns
                                           : 0;
-    for (const MemberPlace& other_at : graph_.PlaceOf(*waits.rank).busy) {
+    for (const MemberIndex& other_at : graph_.ThreadOf(*waits.rank).busy) {
       const Member& other = graph_.member(other_at);
       if (other.launched_ns != 0 && came > other.launched_ns &&
-          AreAtOnePlace(graph_.view(other_at.view), *other.rank, graph_.view(work.view),
-                        *own.rank)) {
+          AreAtOnePosition(graph_.view(other_at.view), *other.rank, graph_.view(work.view),
+                           *own.rank)) {
         return true;
       }
     }
@@ -255,33 +256,33 @@ bool OwnWork::FindOthersGoneOn(std::size_t here, const MemberPlace& work, bool i
 }
 
 // Its GPU may be behind work that is not seen, on a communicator whose graphs are not followed.
-void OwnWork::AddUnseenReplays(const HostPlace& place) {
-  for (const MemberPlace& each_at : place.members) {
+void OwnWork::AddUnseenReplays(const HostThread& thread) {
+  for (const MemberIndex& each_at : thread.members) {
     const RankView& rank = *graph_.member(each_at).rank;
-    const GraphPlace& graphs = rank.communicator->graph_place;
+    const GraphPosition& graphs = rank.communicator->graph_position;
     const bool are_followed = graphs.captures != 0 && graphs.captures == graphs.followed;
     const bool is_unseen = graph_.member(each_at).is_live() && IsUnseen(rank) && !are_followed;
-    if (is_unseen) graph_.Point(place.host, graph_.Unknown(each_at.view), Sure::kMay);
+    if (is_unseen) graph_.Point(thread.host, graph_.Unknown(each_at.view), Sure::kMay);
   }
 }
 
 // It may be in a call elsewhere whose launch NCCL does not report, or behind one.
-void OwnWork::AddUnseenWork(const HostPlace& place) {
-  for (const MemberPlace& each_at : place.unseen) {
+void OwnWork::AddUnseenWork(const HostThread& thread) {
+  for (const MemberIndex& each_at : thread.unseen) {
     const Member& each = graph_.member(each_at);
     if (each.doing != Doing::kUnreported || !graph_.IsLong(each_at.view, each.since_ns)) continue;
-    for (const std::size_t here : place.owes_in) {
+    for (const std::size_t here : thread.owes_in) {
       if (here == each_at.view) continue;
       const CommunicatorSnapshot* owed = nullptr;
-      for (const MemberPlace& own : place.members) {
+      for (const MemberIndex& own : thread.members) {
         if (own.view == here) owed = graph_.member(own).rank->communicator;
       }
       if (owed != nullptr &&
           ElapsedNs(owed->last_launch_realtime_ns, each.since_ns) <
               graph_.view(here).hang_after_ns &&
-          std::find(place.owes_in.begin(), place.owes_in.end(), each_at.view) ==
-              place.owes_in.end()) {
-        graph_.Point(place.host, graph_.Unknown(each_at.view), Sure::kMay);
+          std::find(thread.owes_in.begin(), thread.owes_in.end(), each_at.view) ==
+              thread.owes_in.end()) {
+        graph_.Point(thread.host, graph_.Unknown(each_at.view), Sure::kMay);
       }
     }
   }

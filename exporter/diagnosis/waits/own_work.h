@@ -21,7 +21,7 @@ namespace nccl_pulse {
 
 // True if the host has worked on another communicator since this one was aborted: the job shrank,
 // or was restarted.
-bool HasGoneOnSinceAbort(const HostPlace& place, const Member& aborted);
+bool HasGoneOnSinceAbort(const HostThread& thread, const Member& aborted);
 
 class OwnWork {
  public:
@@ -31,25 +31,25 @@ class OwnWork {
   void AddBehind(std::size_t i, std::size_t at);
   // Adds arrows from an event to what the process had waited in until then, and from an end to the
   // first end on its host: it may be a victim of a watchdog, or of the node's launcher.
-  void AddBeforeEvent(const HostPlace& place);
+  void AddBeforeEvent(const HostThread& thread);
   // Adds arrows from a host. Call when all calls in which others wait for it are known.
-  void AddOfHost(const HostPlace& place);
+  void AddOfHost(const HostThread& thread);
 
  private:
-  void AddFirstEnded(const HostPlace& place);
-  bool MayBePostedAhead(const MemberPlace& at);
+  void AddFirstEnded(const HostThread& thread);
+  bool MayBePostedAhead(const MemberIndex& at);
   bool IsBehindNccl(const Member& each);
-  void AddAwaitedByKernel(uint32_t gpu, const MemberPlace& queued);
+  void AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued);
   // True if `work` is no reason for not being here: another rank has the same work in flight, and
   // has nevertheless reached the call `here` that the rank of `work` has not called, or that its
-  // GPU has not begun. The result is equal for all ranks at the same place of their program.
-  bool HaveOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called);
-  bool FindOthersGoneOn(std::size_t here, const MemberPlace& work, bool is_called);
-  void AddUnseenReplays(const HostPlace& place);
-  void AddUnseenWork(const HostPlace& place);
+  // GPU has not begun. The result is equal for all ranks at the same point of their program.
+  bool HaveOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called);
+  bool FindOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called);
+  void AddUnseenReplays(const HostThread& thread);
+  void AddUnseenWork(const HostThread& thread);
   // True if a host that has launched fewer may wait in a call that RAS doesn't count. False if its
   // GPU has run nothing, or has computed, or if its job has no other rank left to wait for.
-  bool MayWaitUncounted(const HostPlace& place);
+  bool MayWaitUncounted(const HostThread& thread);
 
   GraphBuilder& graph_;
   Jobs jobs_;

@@ -154,7 +154,7 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (waits.gpus[at] == kNoActor || each.rank->state == RankView::State::kFinalized) continue;
-    if (graph.actor(waits.gpus[at]).stand == Stand::kMoving) continue;
+    if (graph.actor(waits.gpus[at]).state == ActorState::kMoving) continue;
     if (each.doing == Doing::kInside && UsesCall(graph, i, each)) continue;
     if (each.doing == Doing::kNotBegun) continue;  // it waits for its own GPU first
     const PeersSnapshot& peers = each.rank->communicator->peers;

@@ -85,7 +85,7 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
     for (std::size_t at = 0; at < waits.members.size(); ++at) {
       const Member& each = waits.members[at];
       if (waits.gpus[at] == kNoActor || Contains(replays.behind, each.rank)) continue;
-      if (graph.actor(waits.gpus[at]).stand == Stand::kMoving) continue;
+      if (graph.actor(waits.gpus[at]).state == ActorState::kMoving) continue;
       if (each.doing == Doing::kNotBegun && !replays.behind.empty()) {
         graph.TakeForBegun(waits.gpus[at], each);
       }
@@ -99,15 +99,15 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
       }
     }
     for (const RankView* rank : replays.behind) {
-      graph.actor(graph.Host(*rank)).stand =
-          std::min(graph.actor(graph.Host(*rank)).stand, Stand::kBehindReplay);
+      graph.actor(graph.Host(*rank)).state =
+          std::min(graph.actor(graph.Host(*rank)).state, ActorState::kBehindReplay);
       graph.Point(call, graph.Host(*rank), Sure::kMust);
     }
     return;
   }
   waits.facts.work = CompareWork(graph.view(i), graph.view(i).hang_after_ns, graph.now_ns());
   const WorkFacts& work = facts.work;
-  if (!work.stands()) return;
+  if (!work.is_stalled()) return;
   const uint32_t call = graph.Call(i, 0);
   for (const RankView* rank : work.busy) {
     const int64_t moved_ns = rank->communicator->work.moved_realtime_ns;
@@ -115,14 +115,14 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
     uint32_t& gpu = waits.gpus[rank - graph.view(i).ranks.data()];
     if (gpu == kNoActor) {
       gpu = graph.Add(
-          {ActorKind::kGpu, Stand::kInside, since_ns, i, rank, 0, graph.IsLong(i, since_ns)});
+          {ActorKind::kGpu, ActorState::kInside, since_ns, i, rank, 0, graph.IsLong(i, since_ns)});
     }
     graph.Point(gpu, call, Sure::kMust);
   }
   // If only a few GPUs are busy, these may run kernels of their own.
   if (work.idle.size() > work.busy.size()) return graph.Point(call, graph.Unknown(i), Sure::kMust);
   for (const RankView* rank : work.idle) {
-    const uint32_t idle = graph.Add({ActorKind::kGpu, Stand::kIdleGpu, 0, i, rank});
+    const uint32_t idle = graph.Add({ActorKind::kGpu, ActorState::kIdleGpu, 0, i, rank});
     graph.Point(call, idle, Sure::kMust);
   }
 }

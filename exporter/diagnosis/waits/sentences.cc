@@ -87,7 +87,7 @@ class Sentences {
                  {"op", Op("the same")},
                  {"all", stall_.are_all_seen() ? "All ranks" : "All ranks of this node"},
                  {"inside", WhyNotLaunched(who)},
-                 {"place", PlaceWords(stall_.replay)}});
+                 {"position", PositionWords(stall_.replay)}});
   }
 
   // The other sentences say themselves who waits.
@@ -127,9 +127,10 @@ class Sentences {
     }
     const bool is_unknown = stall_.op.empty() || stall_.op == kUnknownCollective;
     const std::string in = stall_.situation == Situation::kInGraphs ? " in a CUDA graph"
-                           : stall_.replay.graph != 0 ? absl::StrCat(" ", PlaceWords(stall_.replay))
-                           : is_unknown               ? ""
-                                                      : absl::StrCat(" in ", stall_.op);
+                           : stall_.replay.graph != 0
+                               ? absl::StrCat(" ", PositionWords(stall_.replay))
+                           : is_unknown ? ""
+                                        : absl::StrCat(" in ", stall_.op);
     return Fill(are_unreported ? " {Ranks} {waits|wait}{in}, not launched: {why}."
                                : " {Ranks} {waits|wait}{in}.",
                 waiting, {{"in", in}, {"why", WhyNotLaunched(waiting)}});
@@ -651,7 +652,7 @@ const Sentences::Row Sentences::kRows[] = {
     {HangVerdict::kRankNotSeen, Situation::kPlain, nullptr, &Sentences::NotSeen},
     {HangVerdict::kPointToPoint, Situation::kPlain, nullptr, &Sentences::PointToPoint},
     {HangVerdict::kNoProgress, Situation::kInReplay,
-     "{all} are stalled in a replay of a CUDA graph, {place}. Which of them blocks it is not "
+     "{all} are stalled in a replay of a CUDA graph, {position}. Which of them blocks it is not "
      "known.",
      nullptr},
     {HangVerdict::kNoProgress, Situation::kInsideNccl,

@@ -14,13 +14,13 @@
 namespace nccl_pulse {
 namespace {
 
-struct VerdictOfStand {
+struct VerdictOfState {
   HangVerdict verdict;
   Situation situation;
 };
 
-// In the order of Stand.
-constexpr VerdictOfStand kVerdictsOfStands[] = {
+// In the order of ActorState.
+constexpr VerdictOfState kVerdictsOfStates[] = {
     {HangVerdict::kMismatched, Situation::kPlain},
     {HangVerdict::kDriverError, Situation::kPlain},
     {HangVerdict::kProcessGone, Situation::kPlain},
@@ -39,8 +39,8 @@ constexpr VerdictOfStand kVerdictsOfStands[] = {
     {HangVerdict::kNoProgress, Situation::kPlain},
     {HangVerdict::kUnknown, Situation::kPlain},
 };
-static_assert(std::size(kVerdictsOfStands) == static_cast<std::size_t>(Stand::kMoving) + 1,
-              "a row for each stand, in their order");
+static_assert(std::size(kVerdictsOfStates) == static_cast<std::size_t>(ActorState::kMoving) + 1,
+              "a row for each state, in their order");
 
 void SortUnique(Ranks* ranks) {
   std::sort(ranks->begin(), ranks->end(), std::less<>());
@@ -158,9 +158,9 @@ class StallMaker {
 
   // It has waited for less than the threshold, and for long enough to be followed.
   static bool IsWait(const Actor& actor) {
-    if (actor.kind == ActorKind::kHost) return actor.stand == Stand::kInsideNccl;
+    if (actor.kind == ActorKind::kHost) return actor.state == ActorState::kInsideNccl;
     return actor.kind == ActorKind::kGpu && actor.rank->state == RankView::State::kLive &&
-           (actor.stand == Stand::kInside || actor.stand == Stand::kBehindOwn);
+           (actor.state == ActorState::kInside || actor.state == ActorState::kBehindOwn);
   }
 
   // A wait is usual if it can end, and no longer than waits that have ended before. Where ranks wait for
@@ -249,7 +249,8 @@ class StallMaker {
         const Actor& actor = At(id);
         if (actor.rank == nullptr || (!actor.is_start && !with_all)) continue;
         if (actor.kind != ActorKind::kGpu && (!actor.is_start || has_gpu)) continue;
-        if (actor.stand == Stand::kIdleGpu || actor.rank->state != RankView::State::kLive) continue;
+        if (actor.state == ActorState::kIdleGpu || actor.rank->state != RankView::State::kLive)
+          continue;
         const RankView* rank = InView(*actor.rank);
         if (rank == nullptr) continue;
         stall_.waiting.push_back(rank);
@@ -287,14 +288,14 @@ class StallMaker {
     if (const RankView* here = InView(*At(id).rank)) stall_.suspects.push_back(here);
   }
 
-  void Set(Stand stand) {
-    const VerdictOfStand& row = kVerdictsOfStands[static_cast<std::size_t>(stand)];
+  void Set(ActorState state) {
+    const VerdictOfState& row = kVerdictsOfStates[static_cast<std::size_t>(state)];
     stall_.verdict = row.verdict;
     stall_.situation = row.situation;
   }
 
   void Say(const NamedRoots& named) {
-    Set(named.stand);
+    Set(named.state);
     // Its own GPUs, and whom its ranks wait for: there may be as many roots as communicators.
     std::set<uint32_t> here;
     for (const uint32_t id : all_targets_) {
@@ -321,7 +322,7 @@ class StallMaker {
       stall_.situation = Situation::kBeingMade;
       SayAbsent();
     }
-    const bool are_gpus = named.stand == Stand::kBehindOwn;
+    const bool are_gpus = named.state == ActorState::kBehindOwn;
     for (const uint32_t id : targets_) {
       const Actor& target = At(id);
       const bool is_like_root = target.kind == (are_gpus ? ActorKind::kGpu : ActorKind::kHost);
@@ -336,7 +337,7 @@ class StallMaker {
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
                     [](const RankView* rank) { return rank->state == RankView::State::kGone; });
-    if (named.stand == Stand::kOutside && is_gone) stall_.verdict = HangVerdict::kProcessGone;
+    if (named.state == ActorState::kOutside && is_gone) stall_.verdict = HangVerdict::kProcessGone;
     const bool are_from_outside =
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
@@ -345,10 +346,10 @@ class StallMaker {
         stall_.situation == Situation::kPlain) {
       stall_.situation = Situation::kFromOutside;
     }
-    if (stall_.waits->is_left && named.stand == Stand::kOutside) {
+    if (stall_.waits->is_left && named.state == ActorState::kOutside) {
       stall_.situation = Situation::kLeftBehind;
     }
-    if (named.stand == Stand::kBehindReplay) SayReplay();
+    if (named.state == ActorState::kBehindReplay) SayReplay();
   }
 
   void SayAbsent() {
@@ -371,8 +372,8 @@ class StallMaker {
   void SayReplay() {
     const RankView* ahead = stall_.waits->facts.replays.ahead;
     if (ahead == nullptr) return;
-    const GraphPlace& place = ahead->communicator->graph_place;
-    stall_.replay = {place.graph, place.calls_before, place.calls_until, place.calls};
+    const GraphPosition& position = ahead->communicator->graph_position;
+    stall_.replay = {position.graph, position.calls_before, position.calls_until, position.calls};
   }
 
   void Say(const CircleOfWaits& circle) {
@@ -418,7 +419,7 @@ class StallMaker {
         });
     if (facts.view->has_point_to_point && IsPointToPointPossible(stall_.waiting)) {
       stall_.verdict = HangVerdict::kPointToPoint;
-    } else if (facts.work.stands() && facts.replays.known != ReplaysKnown::kYes) {
+    } else if (facts.work.is_stalled() && facts.replays.known != ReplaysKnown::kYes) {
       stall_.situation = Situation::kInGraphs;
     } else if (stalled.is_in_replay) {
       stall_.situation = Situation::kInReplay;
@@ -469,11 +470,11 @@ class StallMaker {
     bool is_any = false;
     for (const uint32_t id : targets_) {
       const Actor& target = At(id);
-      if (target.stand == Stand::kMoving) return false;
+      if (target.state == ActorState::kMoving) return false;
       is_unknown |= target.kind == ActorKind::kUnknown;
       if (target.rank == nullptr) continue;
       if (followed_.count(id) != 0) {  // another event of the same kind came first, elsewhere
-        Set(target.stand);
+        Set(target.state);
         stall_.suspects.clear();
         Suspect(id);
         return true;
@@ -520,7 +521,7 @@ class StallMaker {
       stall_.situation = Situation::kPlain;
       for (const uint32_t id : targets_) {
         Suspect(id);
-        if (followed_.count(id) != 0) Set(At(id).stand);
+        if (followed_.count(id) != 0) Set(At(id).state);
       }
       if (stall_.suspects.empty()) stall_.verdict = HangVerdict::kUnknown;
       stall_.finding = -1;

@@ -48,7 +48,7 @@ struct Stall {
 
   std::vector<int32_t> unseen;        // ranks
   std::size_t absent_in = 0;          // view with the ranks that have not joined
-  ReplayPlace replay;                 // place of the waiting ranks
+  ReplayPosition replay;              // of the waiting ranks
   std::optional<uint64_t> elsewhere;  // communicator in which the suspects may wait
   bool is_posted = false;             // if kUnknown: see CannotTell
   Ranks also_blocked;                 // further ranks that have not arrived, and may wait elsewhere

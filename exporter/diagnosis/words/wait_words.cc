@@ -40,7 +40,7 @@ std::string WhyUnseen(const RankView& rank) {
                         " is not launched: ", WhyNotLaunched({&rank}));
   }
   const char* why = UnknownReasonWords(rank.activity.reason);
-  if (rank.activity.reason != UnknownReason::kPollerStands) return why;
+  if (rank.activity.reason != UnknownReason::kPollerStalled) return why;
   switch (rank.process->run_state) {
     case RunState::kRunning:
       return absl::StrCat(why,
@@ -94,7 +94,7 @@ std::string MismatchWords(const Mismatch& mismatch) {
   return Fill(text, {}, {{"number", number}, {"sides", sides}});
 }
 
-std::string PlaceWords(const ReplayPlace& at) {
+std::string PositionWords(const ReplayPosition& at) {
   const std::string of = absl::StrCat(" of ", at.calls, " of graph ", at.graph);
   if (at.until <= at.before) {
     return at.before == 0 ? absl::StrCat("before captured call 1", of)

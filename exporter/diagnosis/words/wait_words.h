@@ -28,7 +28,7 @@ std::string WhyUnseen(const RankView& rank);
 // Returns "rank 1 waits in Send for rank 2".
 std::string PeerWaitWords(const RankView& rank, bool sends, uint64_t peer);
 // Returns "among captured calls 1 to 60 of 65 of graph 1".
-std::string PlaceWords(const ReplayPlace& at);
+std::string PositionWords(const ReplayPosition& at);
 // Returns "AllReduce (up to 64KiB)" if each rank has one launch in flight, all of one kind; else
 // "".
 std::string LaunchedWords(const Ranks& ranks);

@@ -68,14 +68,15 @@ const char* CallStateWord(const JudgedCall& call) {
 // The last calls of a communicator, oldest first; empty where they were not read.
 std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
                                    const CommunicatorSnapshot& communicator,
-                                   int64_t now_realtime_ns, int64_t stands_after_ns) {
+                                   int64_t now_realtime_ns, int64_t stalled_after_ns) {
   std::vector<JudgedCall> judged;
   if (communicator.last_calls == nullptr) return judged;
   const std::vector<LastCallSnapshot>& calls = *communicator.last_calls;
-  const RankActivity activity = ActivityOf(process, communicator, now_realtime_ns, stands_after_ns);
+  const RankActivity activity =
+      ActivityOf(process, communicator, now_realtime_ns, stalled_after_ns);
   const bool are_all_reported = AreAllReported(communicator);
   // Without a running poller, "in flight" could not be told from "completed but not yet seen".
-  const bool is_seen = activity.reason != UnknownReason::kPollerStands &&
+  const bool is_seen = activity.reason != UnknownReason::kPollerStalled &&
                        activity.reason != UnknownReason::kPollerNotStarted &&
                        activity.reason != UnknownReason::kNoCompletions &&
                        activity.reason != UnknownReason::kCounterLost;
@@ -190,7 +191,7 @@ const char* WhyMissing(const ProcessSnapshot& process, const CommunicatorSnapsho
 }
 
 void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
-                int64_t now_realtime_ns, int64_t stands_after_ns, std::string* out) {
+                int64_t now_realtime_ns, int64_t stalled_after_ns, std::string* out) {
   absl::StrAppend(
       out, "{\"rank\":", communicator.rank, ",\"pid\":", process.pid,
       ",\"pid_namespace\":", process.pid_namespace, ",\"hostname\":", TextOrNull(process.hostname),
@@ -206,7 +207,7 @@ void AppendRank(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
   uint64_t group = 0;
   bool is_first = true;
   for (const JudgedCall& judged :
-       JudgeCalls(process, communicator, now_realtime_ns, stands_after_ns)) {
+       JudgeCalls(process, communicator, now_realtime_ns, stalled_after_ns)) {
     if (is_first || !judged.call->is_of_group) group = judged.call->number;
     if (!is_first) absl::StrAppend(out, ",\n");
     is_first = false;
@@ -249,7 +250,8 @@ std::string CallsJson(const SnapshotSet& snapshots, uint64_t comm_id, int64_t no
   for (const Rank& rank : ranks) {
     if (!is_first) out += ",\n";
     is_first = false;
-    AppendRank(*rank.process, *rank.communicator, now_realtime_ns, snapshots.stands_after_ns, &out);
+    AppendRank(*rank.process, *rank.communicator, now_realtime_ns, snapshots.stalled_after_ns,
+               &out);
   }
   return out + "]}\n";
 }

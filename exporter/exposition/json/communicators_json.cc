@@ -96,20 +96,20 @@ Json BegunJson(const RankActivity& activity) {
 
 // Returns what stamps show of the communicator's graph replays.
 Json ReplaysJson(const CommunicatorSnapshot& comm) {
-  const GraphPlace& place = comm.graph_place;
-  if (place.followed == 0) return nullptr;
+  const GraphPosition& position = comm.graph_position;
+  if (position.followed == 0) return nullptr;
   Json last = nullptr;
-  if (place.graph != 0) {
-    last = {{"graph", place.graph},
-            {"stamp", place.passed},
-            {"stamps", place.stamps},
-            {"calls_before", place.calls_before},
-            {"calls_until", place.calls_until},
-            {"calls", place.calls},
+  if (position.graph != 0) {
+    last = {{"graph", position.graph},
+            {"stamp", position.passed},
+            {"stamps", position.stamps},
+            {"calls_before", position.calls_before},
+            {"calls_until", position.calls_until},
+            {"calls", position.calls},
             {"passed", TimeOrNull(comm.graph_moved_realtime_ns)}};
   }
-  return {{"graphs", place.captures},
-          {"followed", place.followed},
+  return {{"graphs", position.captures},
+          {"followed", position.followed},
           {"begun", comm.graph_replays},
           {"in_flight", comm.graph_replays_in_flight},
           {"last", std::move(last)}};
@@ -195,8 +195,8 @@ Json OperationsJson(const CommunicatorSnapshot& comm) {
 
 Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
               const CommunicatorDiagnosis* diagnosis, int64_t now_realtime_ns,
-              int64_t stands_after_ns) {
-  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns, stands_after_ns);
+              int64_t stalled_after_ns) {
+  const RankActivity activity = ActivityOf(process, comm, now_realtime_ns, stalled_after_ns);
   Json loss = nullptr;
   bool waits = false;
   if (diagnosis != nullptr) {
@@ -208,8 +208,8 @@ Json RankJson(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
       if (each.rank == comm.rank) loss = each.seconds;
     }
   }
-  const RankState state =
-      StateOf(process, comm, activity, IsStopped(process, now_realtime_ns, stands_after_ns), waits);
+  const RankState state = StateOf(process, comm, activity,
+                                  IsStopped(process, now_realtime_ns, stalled_after_ns), waits);
   Json latencies = Json::array();
   for (const LatencySnapshot& latency : comm.latencies) {
     if (latency.histogram.Count() == 0) continue;
@@ -398,7 +398,7 @@ std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime
     for (const Rank& rank : ranks) {
       snapshots_of_ranks.push_back(rank.communicator);
       list.push_back(RankJson(*rank.process, *rank.communicator, found, now_realtime_ns,
-                              snapshots.stands_after_ns));
+                              snapshots.stalled_after_ns));
     }
     communicators.push_back({{"comm", CommunicatorText(id.first)},
                              {"name", TextOrNull(first.name)},

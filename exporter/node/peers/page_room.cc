@@ -18,7 +18,7 @@ uint64_t Total(const Shares& shares) {
 
 }  // namespace
 
-PageRoom::PageRoom(const PeerOptions* options, PeerPlaces* peers, KeptProcesses* kept,
+PageRoom::PageRoom(const PeerOptions* options, PeerSlots* peers, KeptProcesses* kept,
                    LogFunction log)
     : options_(*options), peers_(*peers), kept_(*kept), log_(std::move(log)) {}
 

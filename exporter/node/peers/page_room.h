@@ -11,7 +11,7 @@
 #include "exporter/base/log_level.h"
 #include "exporter/node/peers/kept_processes.h"
 #include "exporter/node/peers/peer_options.h"
-#include "exporter/node/peers/peer_places.h"
+#include "exporter/node/peers/peer_slots.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
@@ -19,7 +19,7 @@ namespace nccl_pulse {
 class PageRoom {
  public:
   // The pointers must outlive this object.
-  PageRoom(const PeerOptions* options, PeerPlaces* peers, KeptProcesses* kept, LogFunction log);
+  PageRoom(const PeerOptions* options, PeerSlots* peers, KeptProcesses* kept, LogFunction log);
 
   // Stores in `peer` how much of a page its measurements take.
   static void Price(const ProcessSnapshot& process, Peer* peer);
@@ -34,7 +34,7 @@ class PageRoom {
   bool LeaveOutFinalizedOf(uid_t user);
 
   const PeerOptions& options_;
-  PeerPlaces& peers_;
+  PeerSlots& peers_;
   KeptProcesses& kept_;
   const LogFunction log_;
   bool logged_finalized_ = false;

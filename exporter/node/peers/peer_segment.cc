@@ -18,9 +18,9 @@ namespace nccl_pulse {
 namespace {
 
 // The largest segment that Segment::Create makes, including its rounding.
-constexpr uint64_t kMaxSegmentBytes = kHeaderBytes + kNamesBytes +
-                                      kMaxCommunicators * kRecordStride + uint64_t{2} * kPageBytes +
-                                      uint64_t{kMaxSegmentPages} * kPageBytes + 65536;
+constexpr uint64_t kMaxSegmentBytes =
+    kHeaderBytes + kNamesBytes + kMaxCommunicators * kRecordStride + uint64_t{2} * kChunkBytes +
+    uint64_t{kMaxSegmentChunks} * kChunkBytes + 65536;
 constexpr uint64_t kMinSegmentBytes = kHeaderBytes + kNamesBytes;
 
 uint64_t OffsetOrEnd(off_t offset, uint64_t end) {

@@ -168,7 +168,7 @@ void PeerTable::AskedToYield(Peer* peer) {
 }
 
 // Returns false if there is no slot. If a user has too many members, its newest one gives way.
-bool PeerTable::MakePlaceForMember(const Peer& newcomer) {
+bool PeerTable::MakeRoomForMember(const Peer& newcomer) {
   if (members_ < options_.max_members) return true;
   Peer* newest = peers_.MemberThatGivesWay(newcomer.credentials.user);
   if (newest == nullptr) return false;
@@ -200,7 +200,7 @@ void PeerTable::Welcome(Peer* peer) {
     if (asks_to_yield_ == &other) asks_to_yield_ = nullptr;
     Drop(&other);
   }
-  if (!MakePlaceForMember(*peer)) {
+  if (!MakeRoomForMember(*peer)) {
     Refuse(peer, Rejection::kNoRoom,
            absl::StrCat(options_.max_members, " processes have handed over already"));
     return;

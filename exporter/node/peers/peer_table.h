@@ -20,7 +20,7 @@
 // finalized communicators, then its largest member. Processes that claim to be another user's, and
 // communicators that another user owns, are left out (ownership.h).
 //
-// Parts: peer_places.h, kept_processes.h, page_room.h, rejection_log.h.
+// Parts: peer_slots.h, kept_processes.h, page_room.h, rejection_log.h.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_PEERS_PEER_TABLE_H_
@@ -44,7 +44,7 @@
 #include "exporter/node/peers/page_room.h"
 #include "exporter/node/peers/peer.h"
 #include "exporter/node/peers/peer_options.h"
-#include "exporter/node/peers/peer_places.h"
+#include "exporter/node/peers/peer_slots.h"
 #include "exporter/node/peers/rejection_log.h"
 #include "metrics/snapshot.h"
 
@@ -93,7 +93,7 @@ class PeerTable {
   bool TakesUser(uid_t user) const;
   void SetCredentials(const Peer& peer, ProcessSnapshot* process) const;
   bool IsItself(const ProcessSnapshot& process, const Credentials& credentials) const;
-  bool MakePlaceForMember(const Peer& newcomer);
+  bool MakeRoomForMember(const Peer& newcomer);
   void FitPage();
   static void RemoveRefused(std::vector<PageEntry>* entries);
   void LeaveOutForeignProcesses(std::vector<PageEntry>* entries);
@@ -112,7 +112,7 @@ class PeerTable {
   std::string address_;
   uint16_t port_ = 0;
   const SharedDescriptor* own_memory_ = nullptr;
-  PeerPlaces peers_;
+  PeerSlots peers_;
   std::vector<Peer*> polled_;
   Peer* asks_to_yield_ = nullptr;
   int members_ = 0;

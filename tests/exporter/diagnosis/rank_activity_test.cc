@@ -129,10 +129,10 @@ TEST(RankActivity, ABackgroundThreadThatStandsOrNeverRan) {
     if (in_flight) rank.SetInFlight();
     const int64_t polled = rank.process.last_poll_realtime_ns;
     EXPECT_FALSE(rank.Activity(polled + kStoppedAfterNs - 1).is_unknown());
-    ExpectUnknown(rank, UnknownReason::kPollerStands, polled + kStoppedAfterNs);
+    ExpectUnknown(rank, UnknownReason::kPollerStalled, polled + kStoppedAfterNs);
     EXPECT_EQ(rank.Activity(polled + kStoppedAfterNs).since_realtime_ns, polled);
     rank.process.last_poll_realtime_ns = 0;  // it runs, and has never looked
-    ExpectUnknown(rank, UnknownReason::kPollerStands);
+    ExpectUnknown(rank, UnknownReason::kPollerStalled);
     rank.process.poller = PollerState::kNotStarted;
     ExpectUnknown(rank, UnknownReason::kPollerNotStarted);
     rank.process.last_poll_realtime_ns = polled;
@@ -151,7 +151,7 @@ TEST(RankActivity, OfAProcessThatEnded) {
   rank.process.end_realtime_ns = kNow;
   EXPECT_TRUE(rank.Activity(kNow + 600 * kSecond).is_in_flight());
   rank.process.end_realtime_ns = kNow + 60 * kSecond;  // stopped, then killed
-  ExpectUnknown(rank, UnknownReason::kPollerStands, kNow + 600 * kSecond);
+  ExpectUnknown(rank, UnknownReason::kPollerStalled, kNow + 600 * kSecond);
 }
 
 TEST(RankActivity, AGpuThatCanDoNoMore) {

@@ -13,23 +13,23 @@ void Capture(SimulatedJob* job, int rank, const std::string& op, uint64_t id = k
   CommunicatorSnapshot& comm = job->Of(id, rank);
   comm.captured = true;
   comm.calls.push_back({op, 4, "ncclFloat32", true, kCalls, 0});
-  comm.graph_place.captures = comm.graph_place.followed = 1;
+  comm.graph_position.captures = comm.graph_position.followed = 1;
 }
 
 // The GPU has begun so many replays, and of the last one passed so many stamps, just now.
 void Stand(SimulatedJob* job, int rank, uint64_t replays, uint32_t passed, uint64_t id = kComm) {
   CommunicatorSnapshot& comm = job->Of(id, rank);
-  GraphPlace& place = comm.graph_place;
+  GraphPosition& position = comm.graph_position;
   comm.graph_replays = replays;
   comm.graph_replays_in_flight = passed < kStamps ? 1 : 0;
   comm.graph_moved_realtime_ns = job->now();
-  place.graph = 1;
-  place.stamps = kStamps;
-  place.passed = passed;
-  place.calls_before = kBefore[passed - 1];
-  place.calls_until = kBefore[passed];
-  place.calls = kCalls;
-  place.has_head = true;
+  position.graph = 1;
+  position.stamps = kStamps;
+  position.passed = passed;
+  position.calls_before = kBefore[passed - 1];
+  position.calls_until = kBefore[passed];
+  position.calls = kCalls;
+  position.has_head = true;
 }
 
 // Four ranks that have replayed a graph a hundred times.
@@ -73,9 +73,9 @@ void SetOneStamp(SimulatedJob* job) {
   for (int rank = 0; rank < 4; ++rank) {
     CommunicatorSnapshot& comm = job->Of(kComm, rank);
     comm.graph_replays_in_flight = 0;
-    comm.graph_place.passed = comm.graph_place.stamps = 1;
-    comm.graph_place.calls_before = 0;
-    comm.graph_place.calls_until = kCalls;
+    comm.graph_position.passed = comm.graph_position.stamps = 1;
+    comm.graph_position.calls_before = 0;
+    comm.graph_position.calls_until = kCalls;
   }
 }
 
@@ -183,9 +183,9 @@ TEST(ReplayVerdict, RankThatIsNotHereIsSaid) {
 
 TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
   SimulatedJob job = NotLaunchedJob();
-  job.Of(kComm, 2).graph_place.captures = 2;
+  job.Of(kComm, 2).graph_position.captures = 2;
   ExpectHang(&job, HangVerdict::kUnknown, {});
-  job.Of(kComm, 2).graph_place.captures = 1;
+  job.Of(kComm, 2).graph_position.captures = 1;
   job.Of(kComm, 2).calls.back().calls = kCalls - 1;
   ExpectHangNow(job, HangVerdict::kUnknown, {});
   job.Of(kComm, 2).calls.back().calls = kCalls;
@@ -194,13 +194,13 @@ TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
 
 TEST(ReplayVerdict, AnotherOrderOfGraphsCannotBeCompared) {
   SimulatedJob job = NotLaunchedJob();
-  job.Of(kComm, 3).graph_place.graph = 2;
+  job.Of(kComm, 3).graph_position.graph = 2;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 TEST(ReplayVerdict, RankWithoutStampsCannotBeCompared) {
   SimulatedJob job = NotLaunchedJob();
-  job.Of(kComm, 2).graph_place = {};
+  job.Of(kComm, 2).graph_position = {};
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
@@ -294,7 +294,7 @@ TEST(ReplayVerdict, RankThatMayWaitUnseenElsewhereIsNotNamed) {
   Capture(&job, 0, "AllReduce", kOther);
   Stand(&job, 0, 100, kStamps, kOther);
   ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
-  job.Of(kOther, 0).graph_place.captures = 2;
+  job.Of(kOther, 0).graph_position.captures = 2;
   ExpectHangNow(job, HangVerdict::kUnknown, {});
 }
 

@@ -28,8 +28,8 @@ CommunicatorDiagnosis DiagnoseMinute(
   SimulatedJob job(kRanks);
   job.AddCommunicator(kComm, {0, 1, 2, 3});
   for (int rank = 0; rank < kRanks; ++rank) {
-    GraphPlace& place = job.Of(kComm, rank).graph_place;
-    place.captures = place.followed = rank == kRanks - 1 ? captures_of_last : 3;
+    GraphPosition& position = job.Of(kComm, rank).graph_position;
+    position.captures = position.followed = rank == kRanks - 1 ? captures_of_last : 3;
   }
   Diagnosis diagnosis;
   CommunicatorDiagnosis found;

@@ -17,7 +17,7 @@ constexpr uint64_t kSecond = 1000000000;
 TEST(CommunicatorTable, OperationsThatWereLeftOpenAreNotTheNextOnes) {
   TestSegment segment;
   Clock clock;
-  clock.StandAt(1000 * kSecond);
+  clock.FreezeAt(1000 * kSecond);
   Instruments instruments(segment.segment(), clock, TimingMode::kAuto, nullptr, 4711, 77,
                           Sampler::kTimedPerSecond);
   CommunicatorTable table(instruments);
@@ -32,7 +32,7 @@ TEST(CommunicatorTable, OperationsThatWereLeftOpenAreNotTheNextOnes) {
   const OperationMeta meta{3, 1, 2, true, 0};
   const uint64_t late =
       ClaimPlace(ring, communicator->first_ticket, false, {meta.Pack(), 8, 0, false});
-  clock.StandAt(clock.NowNs() + 601 * kSecond);
+  clock.FreezeAt(clock.NowNs() + 601 * kSecond);
   ASSERT_EQ(Ticket::Communicator(add(2)), communicator->index);
   EXPECT_FALSE(ring.slot(Ticket::Operation(late)).IsOpen(Ticket::Generation(late)));
 }

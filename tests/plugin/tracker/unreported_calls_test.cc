@@ -12,7 +12,7 @@ constexpr uint64_t kGroup = 11;
 
 class UnreportedCallsTest : public ::testing::Test {
  protected:
-  UnreportedCallsTest() { clock_.StandAt(1000); }
+  UnreportedCallsTest() { clock_.FreezeAt(1000); }
   bool Look(const PendingCalls& pending, uint64_t operations = 0, uint32_t unfinished = UINT32_MAX,
             bool in_group = false, bool is_launching = false) {
     return standing_.Look(1, unfinished, unreported_, pending, operations, in_group, is_launching,
@@ -21,13 +21,13 @@ class UnreportedCallsTest : public ::testing::Test {
 
   Clock clock_;
   UnreportedCalls unreported_{};
-  StandingCalls standing_{};
+  UnlaunchedCalls standing_{};
 };
 
 // CUDA_LAUNCH_BLOCKING, or a full launch queue: NCCL's thread is held in cuLaunchKernel.
 TEST_F(UnreportedCallsTest, ALaunchThatLastsStandsInsideNccl) {
   const auto look = [this](uint64_t ns, uint32_t launch, bool is_launching) {
-    clock_.StandAt(ns);
+    clock_.FreezeAt(ns);
     return Look({0, launch, kGroup}, 0, UINT32_MAX, false, is_launching);
   };
   EXPECT_FALSE(look(1000, 1, true));

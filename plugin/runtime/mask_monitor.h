@@ -1,4 +1,4 @@
-// MaskWatch detects changes of NCCL's event mask by another tool. From 2.31 on NCCL's RAS can
+// MaskMonitor detects changes of NCCL's event mask by another tool. From 2.31 on NCCL's RAS can
 // change it for the whole job at any time ("CONTROL PROFILER_MASK", applied again after each init).
 // Events that the plugin relies on may then be missing, so their state is unknown. KernelCh may be
 // on, which slows a job down, and hangs it with CUDA graphs.
@@ -13,8 +13,8 @@
 //
 // Thread: Attach and Detach from init and finalize, Look from the background thread; they take a
 // lock that no callback takes. Cost: a load per mask. A forked child does not use it.
-#ifndef PLUGIN_RUNTIME_MASK_WATCH_H_
-#define PLUGIN_RUNTIME_MASK_WATCH_H_
+#ifndef PLUGIN_RUNTIME_MASK_MONITOR_H_
+#define PLUGIN_RUNTIME_MASK_MONITOR_H_
 
 #include <cstdint>
 #include <mutex>
@@ -27,7 +27,7 @@ namespace nccl_pulse {
 // could vanish before its communicator.
 bool LiesInALibrary(const int* mask);
 
-class MaskWatch {
+class MaskMonitor {
  public:
   // SegmentHeader::foreign_event_mask for a mask without events; 0 means unchanged.
   static constexpr uint32_t kNoEvents = 1u << 31;  // no event has this bit
@@ -68,4 +68,4 @@ std::string DescribeMaskChange(uint32_t ours, uint32_t now);
 
 }  // namespace nccl_pulse
 
-#endif  // PLUGIN_RUNTIME_MASK_WATCH_H_
+#endif  // PLUGIN_RUNTIME_MASK_MONITOR_H_

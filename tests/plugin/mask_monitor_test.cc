@@ -1,5 +1,5 @@
 // The event mask is NCCL's, and somebody else may change it.
-#include "plugin/runtime/mask_watch.h"
+#include "plugin/runtime/mask_monitor.h"
 
 #include <gtest/gtest.h>
 
@@ -18,15 +18,15 @@ int g_mask = 0;
 int g_other_mask = 0;
 void Set(int& mask, uint32_t value) { mask = static_cast<int>(value); }
 
-TEST(MaskWatchTest, ChangesAreCountedAndEnd) {
-  MaskWatch watch;
+TEST(MaskMonitorTest, ChangesAreCountedAndEnd) {
+  MaskMonitor watch;
   EXPECT_EQ(watch.Look().changes, 0u);
   Set(g_mask, kOurs);
   watch.Attach(1, &g_mask, kOurs, 0);
   watch.Attach(2, &g_mask, kOurs, 0);
   EXPECT_FALSE(watch.Look().is_new);
   Set(g_mask, abi::kEventColl);
-  MaskWatch::State state = watch.Look();
+  MaskMonitor::State state = watch.Look();
   EXPECT_TRUE(state.is_new);
   EXPECT_EQ(state.ours, kOurs);
   EXPECT_EQ(state.now, abi::kEventColl);
@@ -45,18 +45,18 @@ TEST(MaskWatchTest, ChangesAreCountedAndEnd) {
   EXPECT_EQ(static_cast<uint32_t>(g_mask), kOurs) << "only looked at";
 }
 
-TEST(MaskWatchTest, AMaskWithoutEventsIsNotOurs) {
-  MaskWatch watch;
+TEST(MaskMonitorTest, AMaskWithoutEventsIsNotOurs) {
+  MaskMonitor watch;
   Set(g_mask, kOurs);
   watch.Attach(1, &g_mask, kOurs, 0);
   Set(g_mask, 0);
-  const MaskWatch::State state = watch.Look();
+  const MaskMonitor::State state = watch.Look();
   EXPECT_EQ(state.now, 0u);
-  EXPECT_EQ(state.foreign, MaskWatch::kNoEvents);
+  EXPECT_EQ(state.foreign, MaskMonitor::kNoEvents);
 }
 
-TEST(MaskWatchTest, WhatWeSwitchIsNotForeign) {
-  MaskWatch watch;
+TEST(MaskMonitorTest, WhatWeSwitchIsNotForeign) {
+  MaskMonitor watch;
   Set(g_mask, kOurs);
   watch.Attach(1, &g_mask, kOurs, abi::kEventProxyStep);
   Set(g_mask, kOurs | abi::kEventProxyStep);
@@ -74,8 +74,8 @@ TEST(MaskWatchTest, WhatWeSwitchIsNotForeign) {
 }
 
 // Two NCCLs: what both still have. An event that one lacks may be missing.
-TEST(MaskWatchTest, SeveralMasks) {
-  MaskWatch watch;
+TEST(MaskMonitorTest, SeveralMasks) {
+  MaskMonitor watch;
   Set(g_mask, kOurs);
   Set(g_other_mask, abi::kEventColl);
   watch.Attach(1, &g_mask, kOurs, 0);
@@ -84,7 +84,7 @@ TEST(MaskWatchTest, SeveralMasks) {
   Set(g_mask, abi::kEventP2p);
   EXPECT_EQ(watch.Look().foreign, abi::kEventP2p);
   Set(g_other_mask, abi::kEventProxyOp);
-  EXPECT_EQ(watch.Look().foreign, MaskWatch::kNoEvents);
+  EXPECT_EQ(watch.Look().foreign, MaskMonitor::kNoEvents);
   Set(g_other_mask, abi::kEventProxyOp | abi::kEventP2p);
   EXPECT_EQ(watch.Look().foreign, abi::kEventP2p);
   Set(g_other_mask, abi::kEventColl);
@@ -93,8 +93,8 @@ TEST(MaskWatchTest, SeveralMasks) {
 }
 
 // NCCL's memory goes with its last communicator.
-TEST(MaskWatchTest, IsNotLookedAtWithoutACommunicator) {
-  MaskWatch watch;
+TEST(MaskMonitorTest, IsNotLookedAtWithoutACommunicator) {
+  MaskMonitor watch;
   Set(g_mask, kOurs);
   watch.Attach(1, &g_mask, kOurs, 0);
   watch.Attach(2, &g_mask, kOurs, 0);
@@ -112,7 +112,7 @@ TEST(MaskWatchTest, IsNotLookedAtWithoutACommunicator) {
   EXPECT_EQ(watch.Look().changes, 1u) << "could be gone before its communicator";
 }
 
-TEST(MaskWatchTest, SaysWhatFollows) {
+TEST(MaskMonitorTest, SaysWhatFollows) {
   const auto says = [](uint32_t now, const char* text) {
     return DescribeMaskChange(kOurs, now).find(text) != std::string::npos;
   };
@@ -130,7 +130,7 @@ TEST(MaskWatchTest, SaysWhatFollows) {
 }
 
 // The whole way, with the network's window open now and then.
-TEST_IN_CHILD(MaskWatchTest, SaidOnceCountedAndLeftAlone, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
+TEST_IN_CHILD(MaskMonitorTest, SaidOnceCountedAndLeftAlone, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
   NcclCommunicator comm(1);
   comm.RunWithProxy();
   const int ours = comm.event_mask() & ~static_cast<int>(abi::kEventProxyStep);

@@ -1,4 +1,4 @@
-#include "exporter/node/peers/peer_places.h"
+#include "exporter/node/peers/peer_slots.h"
 
 #include <cstdint>
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace nccl_pulse {
 
-PeerPlaces::PeerPlaces(int max_members) : peers_(max_members + kMaxSilent) {}
+PeerSlots::PeerSlots(int max_members) : peers_(max_members + kMaxSilent) {}
 
-Peer* PeerPlaces::ForNewcomer() {
+Peer* PeerSlots::ForNewcomer() {
   Peer* free = nullptr;
   Shares silent_of;
   int silent = 0;
@@ -30,7 +30,7 @@ Peer* PeerPlaces::ForNewcomer() {
   return oldest;
 }
 
-Peer* PeerPlaces::MemberThatGivesWay(uid_t newcomer) {
+Peer* PeerSlots::MemberThatGivesWay(uid_t newcomer) {
   Shares members_of;
   for (const Peer& peer : peers_) {
     if (peer.state == Peer::State::kMember) ++members_of[peer.credentials.user];

@@ -1,5 +1,5 @@
 // Hangs of made-up jobs without the plugin, as an agent finds them: what RAS, NVML and /proc say is given.
-#include "exporter/outside/outside_watch.h"
+#include "exporter/outside/outside_monitor.h"
 
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ namespace {
 constexpr int64_t kSecondNs = 1000000000;
 constexpr std::chrono::seconds kHangAfter{10};
 
-class OutsideWatchTest : public ::testing::Test {
+class OutsideMonitorTest : public ::testing::Test {
  public:
-  OutsideWatchTest() {
+  OutsideMonitorTest() {
     for (int i = 0; i < 4; ++i) {
       HostProcess process;
       process.pid = process.own_pid = 1000 + i;
@@ -75,10 +75,10 @@ class OutsideWatchTest : public ::testing::Test {
   std::atomic<int> asked{0};
   int64_t now_ns = int64_t{1760000000} * kSecondNs;
   DiagnosisResult result;
-  OutsideWatch watch{[] { return kHangAfter; }, SourcesHere()};
+  OutsideMonitor watch{[] { return kHangAfter; }, SourcesHere()};
 };
 
-TEST_F(OutsideWatchTest, AHealthyJobIsNeverAsked) {
+TEST_F(OutsideMonitorTest, AHealthyJobIsNeverAsked) {
   for (HostGpu& gpu : gpus) gpu.use = GpuUse::kMixed;
   EXPECT_TRUE(Go(300).processes.empty());
   for (HostGpu& gpu : gpus) gpu.use = GpuUse::kIdle;
@@ -87,7 +87,7 @@ TEST_F(OutsideWatchTest, AHealthyJobIsNeverAsked) {
 }
 
 // Reading /proc costs the job little, but not nothing.
-TEST_F(OutsideWatchTest, ProcessesAreListedAsTheyComeAndEachHalfMinute) {
+TEST_F(OutsideMonitorTest, ProcessesAreListedAsTheyComeAndEachHalfMinute) {
   for (HostGpu& gpu : gpus) gpu.use = GpuUse::kMixed;
   EXPECT_FALSE(watch.Processes().has_value());
   processes[3].has_plugin = true;
@@ -107,7 +107,7 @@ TEST_F(OutsideWatchTest, ProcessesAreListedAsTheyComeAndEachHalfMinute) {
   EXPECT_EQ(read, 2);
 }
 
-TEST_F(OutsideWatchTest, ARankThatHasLaunchedFewer) {
+TEST_F(OutsideMonitorTest, ARankThatHasLaunchedFewer) {
   world.ranks[1].all_reduces = 13990;
   gpus[1].use = GpuUse::kIdle;
   const SnapshotSet set = Go(10);
@@ -132,7 +132,7 @@ TEST_F(OutsideWatchTest, ARankThatHasLaunchedFewer) {
   EXPECT_LE(asked - so_far, 2 * 12);
 }
 
-TEST_F(OutsideWatchTest, AnIdleGpuAmongBusyOnes) {
+TEST_F(OutsideMonitorTest, AnIdleGpuAmongBusyOnes) {
   world = World(4, 0);
   gpus[2].use = GpuUse::kIdle;
   const JobVerdict verdict = Judge(Go(12));
@@ -142,7 +142,7 @@ TEST_F(OutsideWatchTest, AnIdleGpuAmongBusyOnes) {
             "others are busy, as NVML reports. Ranks 0, 1 and 3 wait.");
 }
 
-TEST_F(OutsideWatchTest, AStoppedProcess) {
+TEST_F(OutsideMonitorTest, AStoppedProcess) {
   world.ranks[2].is_missing = true;
   processes[2].state = RunState::kStopped;
   gpus[2].use = GpuUse::kIdle;
@@ -152,7 +152,7 @@ TEST_F(OutsideWatchTest, AStoppedProcess) {
   EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 1002);
 }
 
-TEST_F(OutsideWatchTest, AHangThatEndsIsWithdrawnAndTheNextOneOfItsKindIsUsual) {
+TEST_F(OutsideMonitorTest, AHangThatEndsIsWithdrawnAndTheNextOneOfItsKindIsUsual) {
   world.ranks[1].all_reduces = 13990;
   gpus[1].use = GpuUse::kIdle;
   EXPECT_FALSE(Judge(Go(30)).roots.empty());
@@ -170,7 +170,7 @@ TEST_F(OutsideWatchTest, AHangThatEndsIsWithdrawnAndTheNextOneOfItsKindIsUsual) 
 }
 
 // Its GPUs are busy and use no memory, and counts move: RAS is left alone.
-TEST_F(OutsideWatchTest, AJobThatMovesIsLeftAlone) {
+TEST_F(OutsideMonitorTest, AJobThatMovesIsLeftAlone) {
   for (int i = 0; i < 120; i += 2) {
     for (MadeUpRank& rank : world.ranks) rank.all_reduces += 100;
     EXPECT_TRUE(Go(2).processes.empty());
@@ -178,14 +178,14 @@ TEST_F(OutsideWatchTest, AJobThatMovesIsLeftAlone) {
   EXPECT_LE(asked, 16);
 }
 
-TEST_F(OutsideWatchTest, JobsWithThePluginAreNotAskedFor) {
+TEST_F(OutsideMonitorTest, JobsWithThePluginAreNotAskedFor) {
   for (HostProcess& process : processes) process.has_plugin = true;
   Go(60);
   EXPECT_EQ(asked, 0);
 }
 
 // Rank 0 has the plugin and the others have not. RAS has counted what it captured, too.
-class MixedJob : public OutsideWatchTest {
+class MixedJob : public OutsideMonitorTest {
  protected:
   MixedJob() {
     processes[0].has_plugin = true;

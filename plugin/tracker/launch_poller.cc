@@ -1,4 +1,4 @@
-#include "plugin/tracker/launch_watch.h"
+#include "plugin/tracker/launch_poller.h"
 
 #include <algorithm>
 
@@ -79,9 +79,9 @@ Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer:
   return {waited_ns, seen_ns_, last_call_};
 }
 
-bool LaunchWatch::Poll(Instruments& instruments, Communicator& communicator,
-                       const WorkFollower& work, uint64_t now_ns, bool may_destroy,
-                       bool* is_stalled) {
+bool LaunchPoller::Poll(Instruments& instruments, Communicator& communicator,
+                        const WorkFollower& work, uint64_t now_ns, bool may_destroy,
+                        bool* is_stalled) {
   constexpr uint64_t kStalledNs = 1000000000;
   CommunicatorParts* const parts = communicator.parts.acquire();
   if (parts == nullptr) return false;

@@ -1,4 +1,4 @@
-#include "exporter/outside/outside_watch.h"
+#include "exporter/outside/outside_monitor.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,14 +15,15 @@ constexpr std::size_t kMostWaits = 4096;
 
 }  // namespace
 
-OutsideWatch::OutsideWatch(std::function<std::chrono::milliseconds()> hang_after, Sources sources)
+OutsideMonitor::OutsideMonitor(std::function<std::chrono::milliseconds()> hang_after,
+                               Sources sources)
     : hang_after_(std::move(hang_after)),
       sources_(std::move(sources)),
       own_namespace_(OwnPidNamespace()) {}
 
-bool OutsideWatch::HasGpus() const { return !sources_.gpus(sources_.now_realtime_ns()).empty(); }
+bool OutsideMonitor::HasGpus() const { return !sources_.gpus(sources_.now_realtime_ns()).empty(); }
 
-std::vector<std::string> OutsideWatch::Round() {
+std::vector<std::string> OutsideMonitor::Round() {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_()).count();
   const int64_t window_ns = std::clamp(hang_after_ns / 2, kLeastGpuWindowNs, kMostGpuWindowNs);
   const int64_t now_ns = sources_.now_realtime_ns();
@@ -58,7 +59,7 @@ std::vector<std::string> OutsideWatch::Round() {
   return looks.notes;
 }
 
-void OutsideWatch::List(const std::vector<HostGpu>& gpus, int64_t now_ns) {
+void OutsideMonitor::List(const std::vector<HostGpu>& gpus, int64_t now_ns) {
   const std::vector<int32_t> pids = PidsOn(gpus);
   if (pids == listed_pids_ && now_ns < list_again_ns_) return;
   listed_pids_ = pids;
@@ -68,12 +69,12 @@ void OutsideWatch::List(const std::vector<HostGpu>& gpus, int64_t now_ns) {
   without_plugin_ = std::move(found);
 }
 
-std::optional<std::vector<ProcessWithoutPlugin>> OutsideWatch::Processes() const {
+std::optional<std::vector<ProcessWithoutPlugin>> OutsideMonitor::Processes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return without_plugin_;
 }
 
-void OutsideWatch::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
+void OutsideMonitor::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
   SnapshotSet found;
   for (JobLook& look : jobs) {
     if (look.verdict.roots.empty()) continue;
@@ -105,7 +106,7 @@ void OutsideWatch::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
 }
 
 // GPUs go on, or there are none of a job without the plugin.
-void OutsideWatch::Clear(int64_t now_ns) {
+void OutsideMonitor::Clear(int64_t now_ns) {
   look_.reset();
   const int64_t waited_ns = waits_since_ns_ == 0 ? 0 : now_ns - waits_since_ns_;
   waits_since_ns_ = next_ns_ = 0;
@@ -119,12 +120,12 @@ void OutsideWatch::Clear(int64_t now_ns) {
   found_ = SnapshotSet();
 }
 
-void OutsideWatch::LeaveAlone(int64_t now_ns) {
+void OutsideMonitor::LeaveAlone(int64_t now_ns) {
   Clear(now_ns);
   left_alone_until_ns_ = now_ns + std::chrono::nanoseconds(kLeftAlone).count();
 }
 
-SnapshotSet OutsideWatch::Snapshots(int64_t now_realtime_ns) const {
+SnapshotSet OutsideMonitor::Snapshots(int64_t now_realtime_ns) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   SnapshotSet found = found_;
   // Until the next round they are as they were.

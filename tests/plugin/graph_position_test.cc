@@ -17,59 +17,59 @@ constexpr uint64_t kHead = 1;
 constexpr uint64_t kFront = kHead + kPairSpacing + 1;
 constexpr uint64_t kRear = kFront + 2;
 
-GraphPlace PlaceOf(const StreamCommunicator& comm) {
+GraphPosition PositionOf(const StreamCommunicator& comm) {
   WaitForPoll();
-  return comm.Read().graph_place;
+  return comm.Read().graph_position;
 }
 
-void ExpectPlace(const GraphPlace& place, uint32_t graph, uint32_t passed, uint32_t before,
-                 uint32_t until, uint32_t calls = kCalls) {
-  EXPECT_EQ(place.graph, graph);
-  EXPECT_EQ(place.passed, passed);
-  EXPECT_EQ(place.calls_before, before);
-  EXPECT_EQ(place.calls_until, until);
-  EXPECT_EQ(place.calls, calls);
+void ExpectPosition(const GraphPosition& position, uint32_t graph, uint32_t passed, uint32_t before,
+                    uint32_t until, uint32_t calls = kCalls) {
+  EXPECT_EQ(position.graph, graph);
+  EXPECT_EQ(position.passed, passed);
+  EXPECT_EQ(position.calls_before, before);
+  EXPECT_EQ(position.calls_until, until);
+  EXPECT_EQ(position.calls, calls);
 }
 
-TEST_WITH_GPU(GraphPlace, IsBehindTheStampThatWasPassedLast) {
+TEST_WITH_GPU(GraphPosition, IsBehindTheStampThatWasPassedLast) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kCalls);
-  ExpectPlace(PlaceOf(comm), 0, 0, 0, 0, 0);
-  EXPECT_EQ(comm.Read().graph_place.captures, 1u);
-  EXPECT_EQ(comm.Read().graph_place.followed, 1u);
+  ExpectPosition(PositionOf(comm), 0, 0, 0, 0, 0);
+  EXPECT_EQ(comm.Read().graph_position.captures, 1u);
+  EXPECT_EQ(comm.Read().graph_position.followed, 1u);
   gpu.Replay(graph, 0, kHead);
-  ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
-  EXPECT_EQ(comm.Read().graph_place.stamps, 3u);
-  EXPECT_TRUE(comm.Read().graph_place.has_head);
+  ExpectPosition(PositionOf(comm), 1, 1, 0, kPairSpacing);
+  EXPECT_EQ(comm.Read().graph_position.stamps, 3u);
+  EXPECT_TRUE(comm.Read().graph_position.has_head);
   EXPECT_EQ(comm.Read().graph_replays, 1u);
   EXPECT_EQ(comm.Read().graph_replays_in_flight, 1u);
   gpu.Replay(graph, kHead, kFront - kHead);
-  ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 1);
+  ExpectPosition(PositionOf(comm), 1, 2, kPairSpacing, kPairSpacing + 1);
   gpu.Replay(graph, kFront, kRear - kFront);
-  ExpectPlace(PlaceOf(comm), 1, 3, kPairSpacing + 1, kCalls);
+  ExpectPosition(PositionOf(comm), 1, 3, kPairSpacing + 1, kCalls);
   EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
   gpu.Advance(1);
   gpu.Replay(graph, 0, kHead);
-  ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+  ExpectPosition(PositionOf(comm), 1, 1, 0, kPairSpacing);
   EXPECT_EQ(comm.Read().graph_replays, 2u);
 }
 
-TEST_WITH_GPU(GraphPlace, IsInTheGraphThatMovedLast) {
+TEST_WITH_GPU(GraphPosition, IsInTheGraphThatMovedLast) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph first = CaptureGraph(gpu, comm, kCalls);
   CaptureGraph(gpu, comm, kFirstStamp);  // too short for a stamp
   FakeCuda::Graph third = CaptureGraph(gpu, comm, kFirstStamp + 1);
   gpu.Replay(third);
-  ExpectPlace(PlaceOf(comm), 3, 1, 0, kFirstStamp + 1, kFirstStamp + 1);
-  EXPECT_EQ(comm.Read().graph_place.captures, 3u);
-  EXPECT_EQ(comm.Read().graph_place.followed, 2u);
+  ExpectPosition(PositionOf(comm), 3, 1, 0, kFirstStamp + 1, kFirstStamp + 1);
+  EXPECT_EQ(comm.Read().graph_position.captures, 3u);
+  EXPECT_EQ(comm.Read().graph_position.followed, 2u);
   gpu.Advance(kMs);
   gpu.Replay(first, 0, kHead);
-  ExpectPlace(PlaceOf(comm), 1, 1, 0, kPairSpacing);
+  ExpectPosition(PositionOf(comm), 1, 1, 0, kPairSpacing);
 }
 
 // Each communicator's calls are counted for themselves, where they are launched.
-TEST_WITH_GPU(GraphPlace, CountsTheCallsOfItsCommunicator) {
+TEST_WITH_GPU(GraphPosition, CountsTheCallsOfItsCommunicator) {
   StreamCommunicator a(gpu, 1);
   StreamCommunicator b(gpu, 2, a.gpu_context());
   b.UseStream(a.stream());
@@ -78,13 +78,13 @@ TEST_WITH_GPU(GraphPlace, CountsTheCallsOfItsCommunicator) {
   for (uint32_t i = 0; i < 25; ++i) CaptureCall(b);
   EXPECT_TRUE(gpu.EndCapture(a.stream()));
   gpu.Replay(gpu.CapturedGraph(a.stream()), 0, kFront);
-  ExpectPlace(PlaceOf(a), 1, 2, 40, 40, 40);
-  ExpectPlace(PlaceOf(b), 1, 2, 20, 21, 25);
-  EXPECT_EQ(b.Read().graph_place.captures, 1u);
+  ExpectPosition(PositionOf(a), 1, 2, 40, 40, 40);
+  ExpectPosition(PositionOf(b), 1, 2, 20, 21, 25);
+  EXPECT_EQ(b.Read().graph_position.captures, 1u);
 }
 
 // A launch of several calls: all of them are behind a stamp in front of it.
-TEST_WITH_GPU(GraphPlace, CallsOfAGroupAreLaunchedTogether) {
+TEST_WITH_GPU(GraphPosition, CallsOfAGroupAreLaunchedTogether) {
   StreamCommunicator comm(gpu, 1);
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
@@ -94,26 +94,26 @@ TEST_WITH_GPU(GraphPlace, CallsOfAGroupAreLaunchedTogether) {
   comm.StopGroup(group);
   EXPECT_TRUE(gpu.EndCapture(comm.stream()));
   gpu.Replay(gpu.CapturedGraph(comm.stream()), 0, kFront);
-  ExpectPlace(PlaceOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
+  ExpectPosition(PositionOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
 }
 
-TEST_WITH_GPU(GraphPlace, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
+TEST_WITH_GPU(GraphPosition, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots);
   EXPECT_EQ(gpu.Nodes(graph), "s" + std::string(kFirstStamp + 1, 'k'));
 }
 
-TEST_WITH_GPU(GraphPlace, GraphWithManyHeadsHasItsFirstStampWithin) {
+TEST_WITH_GPU(GraphPosition, GraphWithManyHeadsHasItsFirstStampWithin) {
   StreamCommunicator comm(gpu, 1);
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots + 1);
   EXPECT_EQ(gpu.Nodes(graph), std::string(kFirstStamp, 'k') + "sk");
   gpu.Replay(graph);
-  ExpectPlace(PlaceOf(comm), 1, 1, kFirstStamp, kFirstStamp + 1, kFirstStamp + 1);
-  EXPECT_FALSE(comm.Read().graph_place.has_head);
+  ExpectPosition(PositionOf(comm), 1, 1, kFirstStamp, kFirstStamp + 1, kFirstStamp + 1);
+  EXPECT_FALSE(comm.Read().graph_position.has_head);
 }
 
-// A stamp without its edges may count: nobody else is given its place.
-TEST_WITH_GPU(GraphPlace, HeadThatIsRefusedIsTheLast) {
+// A stamp without its edges may count: nobody else is given its position.
+TEST_WITH_GPU(GraphPosition, HeadThatIsRefusedIsTheLast) {
   StreamCommunicator comm(gpu, 1);
   gpu.Fail("cuGraphAddDependencies", 1);
   CaptureGraph(gpu, comm, kCalls);
@@ -121,20 +121,20 @@ TEST_WITH_GPU(GraphPlace, HeadThatIsRefusedIsTheLast) {
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kCalls)), std::string(kCalls, 'k'));
   WaitForPoll();
   EXPECT_EQ(ReadSnapshot().graph_captures[static_cast<int>(CaptureFate::kRefused)], 1u);
-  EXPECT_EQ(comm.Read().graph_place.followed, 0u);
+  EXPECT_EQ(comm.Read().graph_position.followed, 0u);
 }
 
 // The next communicator of the same place in the table begins anew.
-TEST_WITH_GPU(GraphPlace, IsOfOneCommunicator) {
+TEST_WITH_GPU(GraphPosition, IsOfOneCommunicator) {
   StreamCommunicator first(gpu, 1);
   gpu.Replay(CaptureGraph(gpu, first, kCalls));
-  EXPECT_EQ(PlaceOf(first).captures, 1u);
+  EXPECT_EQ(PositionOf(first).captures, 1u);
   first.Finalize();
   StreamCommunicator second(gpu, 2, first.gpu_context());
   gpu.Advance(kMs);
   gpu.Replay(CaptureGraph(gpu, second, kCalls), 0, kHead);
-  ExpectPlace(PlaceOf(second), 1, 1, 0, kPairSpacing);
-  EXPECT_EQ(second.Read().graph_place.captures, 1u);
+  ExpectPosition(PositionOf(second), 1, 1, 0, kPairSpacing);
+  EXPECT_EQ(second.Read().graph_position.captures, 1u);
 }
 
 }  // namespace

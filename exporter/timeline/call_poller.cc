@@ -1,4 +1,4 @@
-#include "exporter/timeline/watch.h"
+#include "exporter/timeline/call_poller.h"
 
 #include <algorithm>
 #include <map>
@@ -47,13 +47,13 @@ bool HasLiveRank(const Json& comm) {
 
 }  // namespace
 
-JobWatch::JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options)
+CallPoller::CallPoller(const std::vector<Address>& endpoints, const JobLookOptions& options)
     : addresses_(endpoints), options_(options), endpoints_(endpoints.size()) {
   for (const Address& each : endpoints) seen_.endpoints.push_back(each.name());
   seen_.communicators.resize(endpoints.size());
 }
 
-void JobWatch::Begin() {
+void CallPoller::Begin() {
   seen_.clocks = MeasureClocks(addresses_, options_.client);
   AskCommunicators();
   if (LiveUnseen() == 0) return;
@@ -62,7 +62,7 @@ void JobWatch::Begin() {
   }
 }
 
-void JobWatch::MeasureClocksAgain() {
+void CallPoller::MeasureClocksAgain() {
   const std::vector<std::optional<ClockOffset>> now = MeasureClocks(addresses_, options_.client);
   for (std::size_t i = 0; i < now.size(); ++i) {
     std::optional<ClockOffset>& clock = seen_.clocks[i];
@@ -73,19 +73,19 @@ void JobWatch::MeasureClocksAgain() {
   }
 }
 
-std::size_t JobWatch::heard() const {
+std::size_t CallPoller::heard() const {
   return static_cast<std::size_t>(
       std::count_if(endpoints_.begin(), endpoints_.end(),
                     [](const Endpoint& each) { return each.failure.empty(); }));
 }
 
-std::size_t JobWatch::communicators() const {
+std::size_t CallPoller::communicators() const {
   std::size_t count = 0;
   for (const Endpoint& each : endpoints_) count += each.communicators.size();
   return count;
 }
 
-std::vector<JobProcess> JobWatch::processes() const {
+std::vector<JobProcess> CallPoller::processes() const {
   std::map<std::tuple<std::string, int64_t, uint32_t>, std::size_t> found;
   for (std::size_t i = 0; i < seen_.communicators.size(); ++i) {
     for (const Json& comm : At(seen_.communicators[i], "communicators")) {
@@ -106,11 +106,11 @@ std::vector<JobProcess> JobWatch::processes() const {
   return processes;
 }
 
-void JobWatch::Note(std::string note) {
+void CallPoller::Note(std::string note) {
   if (seen_.notes.size() < kMostNotes) seen_.notes.push_back(std::move(note));
 }
 
-void JobWatch::NoteFailure(std::size_t endpoint, const std::string& reason) {
+void CallPoller::NoteFailure(std::size_t endpoint, const std::string& reason) {
   Endpoint& one = endpoints_[endpoint];
   one.due = steady_clock::now() + kAgainAfter;
   if (one.failure != reason)
@@ -118,7 +118,7 @@ void JobWatch::NoteFailure(std::size_t endpoint, const std::string& reason) {
   one.failure = reason;
 }
 
-void JobWatch::AskCommunicators() {
+void CallPoller::AskCommunicators() {
   std::vector<FleetRequest> requests;
   for (const Address& each : addresses_) requests.push_back({each, "/api/v1/communicators"});
   ranks_ = 0;
@@ -143,7 +143,7 @@ void JobWatch::AskCommunicators() {
   });
 }
 
-void JobWatch::NoteCommunicators(std::size_t endpoint, const Json& page) {
+void CallPoller::NoteCommunicators(std::size_t endpoint, const Json& page) {
   Endpoint& one = endpoints_[endpoint];
   std::map<std::string, Communicator> known;
   for (Communicator& each : one.communicators) known.emplace(each.id, std::move(each));
@@ -168,7 +168,7 @@ void JobWatch::NoteCommunicators(std::size_t endpoint, const Json& page) {
   one.communicators.resize(kMostCommunicators);
 }
 
-void JobWatch::Look(const std::vector<Question>& questions, const FleetClientOptions& client) {
+void CallPoller::Look(const std::vector<Question>& questions, const FleetClientOptions& client) {
   if (questions.empty()) return;
   std::vector<FleetRequest> requests;
   for (const Question& each : questions) {
@@ -204,7 +204,7 @@ void JobWatch::Look(const std::vector<Question>& questions, const FleetClientOpt
   });
 }
 
-void JobWatch::LookAtDue(Time now) {
+void CallPoller::LookAtDue(Time now) {
   std::vector<Question> questions;
   Time next = now + kLongestSleep;
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
@@ -233,7 +233,7 @@ void JobWatch::LookAtDue(Time now) {
   }
 }
 
-std::size_t JobWatch::LiveUnseen() const {
+std::size_t CallPoller::LiveUnseen() const {
   std::size_t unseen = 0;
   for (const Endpoint& endpoint : endpoints_) {
     for (const Communicator& each : endpoint.communicators) {
@@ -243,7 +243,7 @@ std::size_t JobWatch::LiveUnseen() const {
   return unseen;
 }
 
-void JobWatch::LookAtAll() {
+void CallPoller::LookAtAll() {
   enum { kUnseen, kSeen, kEnded, kKinds };
   std::vector<Question> questions[kKinds];
   for (std::size_t i = 0; i < endpoints_.size(); ++i) {
@@ -262,7 +262,7 @@ void JobWatch::LookAtAll() {
   }
 }
 
-void JobWatch::Watch(milliseconds window, const std::function<void(std::size_t)>& tell) {
+void CallPoller::Watch(milliseconds window, const std::function<void(std::size_t)>& tell) {
   const Time end = steady_clock::now() + window;
   Time communicators_due = steady_clock::now() + kCommunicatorsEvery;
   const auto is_stopped = [this] {

@@ -1,4 +1,4 @@
-// GraphPlace says how far the GPU was last seen in the replays of a communicator's CUDA graphs, and
+// GraphPosition says how far the GPU was last seen in the replays of a communicator's CUDA graphs, and
 // how many captures are followed. It is packed into two words of the communicator's record.
 //
 //   captures   bit  63      48 47      32 31    16 15     8 7      0
@@ -9,15 +9,15 @@
 // Values that do not fit are saturated.
 //
 // Thread: plain data.
-#ifndef METRICS_GRAPH_PLACE_H_
-#define METRICS_GRAPH_PLACE_H_
+#ifndef METRICS_GRAPH_POSITION_H_
+#define METRICS_GRAPH_POSITION_H_
 
 #include <algorithm>
 #include <cstdint>
 
 namespace nccl_pulse {
 
-struct GraphPlace {
+struct GraphPosition {
   static constexpr uint32_t kMost = 0xffff;  // captures
   static constexpr uint32_t kMostCalls = 0x1fffff;
 
@@ -40,24 +40,24 @@ struct GraphPlace {
     return uint64_t{has_head} << 63 | uint64_t{std::min(calls, kMostCalls)} << 42 |
            uint64_t{std::min(calls_until, kMostCalls)} << 21 | std::min(calls_before, kMostCalls);
   }
-  static GraphPlace Of(uint64_t captures, uint64_t calls) {
+  static GraphPosition Of(uint64_t captures, uint64_t calls) {
     const auto part = [](uint64_t bits, int shift, uint32_t mask) {
       return static_cast<uint32_t>(bits >> shift) & mask;
     };
-    GraphPlace place;
-    place.followed = part(captures, 48, kMost);
-    place.captures = part(captures, 32, kMost);
-    place.graph = part(captures, 16, kMost);
-    place.stamps = part(captures, 8, 0xff);
-    place.passed = part(captures, 0, 0xff);
-    place.has_head = calls >> 63 != 0;
-    place.calls = part(calls, 42, kMostCalls);
-    place.calls_until = part(calls, 21, kMostCalls);
-    place.calls_before = part(calls, 0, kMostCalls);
-    return place;
+    GraphPosition position;
+    position.followed = part(captures, 48, kMost);
+    position.captures = part(captures, 32, kMost);
+    position.graph = part(captures, 16, kMost);
+    position.stamps = part(captures, 8, 0xff);
+    position.passed = part(captures, 0, 0xff);
+    position.has_head = calls >> 63 != 0;
+    position.calls = part(calls, 42, kMostCalls);
+    position.calls_until = part(calls, 21, kMostCalls);
+    position.calls_before = part(calls, 0, kMostCalls);
+    return position;
   }
 };
 
 }  // namespace nccl_pulse
 
-#endif  // METRICS_GRAPH_PLACE_H_
+#endif  // METRICS_GRAPH_POSITION_H_

@@ -1,4 +1,4 @@
-#include "plugin/tracker/ready_pages.h"
+#include "plugin/tracker/ready_chunks.h"
 
 #include <algorithm>
 
@@ -6,18 +6,18 @@ namespace nccl_pulse {
 namespace {
 
 constexpr uint32_t kMostReserve = 1024;
-// Most pages that one communicator can use: one for each series, and one for each lane's counters.
-constexpr uint32_t kPagesToSettle = kSeriesPerCommunicator + kLanes;
-static_assert(ReadyPages::kLeast > kPagesToSettle);
+// Most chunks that one communicator can use: one for each series, and one for each lane's counters.
+constexpr uint32_t kChunksToSettle = kSeriesPerCommunicator + kLanes;
+static_assert(ReadyChunks::kLeast > kChunksToSettle);
 
 }  // namespace
 
-// Returns how many pages a live communicator is expected to need. Relaxed: an estimate.
-uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
+// Returns how many chunks a live communicator is expected to need. Relaxed: an estimate.
+uint32_t ReadyChunks::ExpectedOf(const Communicator& communicator) const {
   const CommunicatorRecord& record = *communicator.record;
   const bool unused =
       std::all_of(std::begin(record.lanes), std::end(record.lanes),
-                  [](const Lane& lane) { return lane.counter_page.load() == kNoPage; });
+                  [](const Lane& lane) { return lane.counter_chunk.load() == kNoChunk; });
   if (unused) return kOfNewcomer;
   uint32_t kinds = 0;
   uint32_t histograms = 0;
@@ -26,8 +26,8 @@ uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
     if (key == 0) continue;
     if (SeriesKey::Kind(key) == SeriesKind::kCalls) ++kinds;
     if (SeriesKey::Kind(key) != SeriesKind::kLatency) continue;
-    histograms += std::any_of(std::begin(series.page), std::end(series.page),
-                              [](const auto& page) { return page.load() != kNoPage; });
+    histograms += std::any_of(std::begin(series.chunk), std::end(series.chunk),
+                              [](const auto& chunk) { return chunk.load() != kNoChunk; });
   }
   const uint32_t wanted = instruments_.timing == TimingMode::kOff ? 0
                           : instruments_.times_kernels()          ? 2 * kinds
@@ -35,7 +35,7 @@ uint32_t ReadyPages::ExpectedOf(const Communicator& communicator) const {
   return wanted > histograms ? wanted - histograms : 0;
 }
 
-void ReadyPages::Expect(CommunicatorTable& communicators) {
+void ReadyChunks::Expect(CommunicatorTable& communicators) {
   uint32_t expected = 0;
   for (const Communicator& communicator : communicators) {
     if (communicator.is_live()) expected += ExpectedOf(communicator);  // live: its record is there
@@ -43,23 +43,23 @@ void ReadyPages::Expect(CommunicatorTable& communicators) {
   expected_.store(expected);
 }
 
-bool ReadyPages::Keep(uint32_t newcomers) {
-  // After the kernel has refused memory, ask again only after a pause, and for fewer pages.
+bool ReadyChunks::Keep(uint32_t newcomers) {
+  // After the kernel has refused memory, ask again only after a pause, and for fewer chunks.
   constexpr uint64_t kPauseNs = 1000000000;
-  constexpr uint32_t kLessPages = 64;
+  constexpr uint32_t kLessChunks = 64;
   const uint64_t now_ns = instruments_.clock.NowNs();
   if (newcomers == 0 && now_ns < refused_until_ns_.load()) return false;
   const uint64_t reserve =
-      std::min<uint64_t>(kLeast + instruments_.segment.pages().missed(), kMostReserve);
+      std::min<uint64_t>(kLeast + instruments_.segment.chunks().missed(), kMostReserve);
   const uint32_t wanted =
       static_cast<uint32_t>(reserve) + expected_.load() + newcomers * kOfNewcomer;
-  if (instruments_.segment.PopulatePages(wanted, wanted)) return true;
+  if (instruments_.segment.PopulateChunks(wanted, wanted)) return true;
   refused_until_ns_.store(now_ns + kPauseNs);
-  return instruments_.segment.PopulatePages(wanted, kLessPages);
+  return instruments_.segment.PopulateChunks(wanted, kLessChunks);
 }
 
-void ReadyPages::KeepToSettle() {
-  if (instruments_.segment.pages().free_pages() < kPagesToSettle) Keep(0);
+void ReadyChunks::KeepToSettle() {
+  if (instruments_.segment.chunks().free_chunks() < kChunksToSettle) Keep(0);
 }
 
 }  // namespace nccl_pulse

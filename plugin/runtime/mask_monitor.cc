@@ -1,4 +1,4 @@
-#include "plugin/runtime/mask_watch.h"
+#include "plugin/runtime/mask_monitor.h"
 
 #include <dlfcn.h>
 
@@ -23,7 +23,7 @@ bool LiesInALibrary(const int* mask) {
   return mask != nullptr && dladdr(mask, &info) != 0;
 }
 
-void MaskWatch::Attach(uint64_t context, const int* mask, uint32_t value, uint32_t switched) {
+void MaskMonitor::Attach(uint64_t context, const int* mask, uint32_t value, uint32_t switched) {
   if (!LiesInALibrary(mask)) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   attached_.push_back({context, mask});
@@ -32,7 +32,7 @@ void MaskWatch::Attach(uint64_t context, const int* mask, uint32_t value, uint32
   if (known == masks_.end()) masks_.push_back({mask, value, switched, value & ~switched, false});
 }
 
-void MaskWatch::Detach(uint64_t context) {
+void MaskMonitor::Detach(uint64_t context) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto at = std::find_if(attached_.begin(), attached_.end(),
                                [context](const Attached& a) { return a.context == context; });
@@ -46,7 +46,7 @@ void MaskWatch::Detach(uint64_t context) {
   masks_.erase(std::remove_if(masks_.begin(), masks_.end(), is_it), masks_.end());
 }
 
-MaskWatch::State MaskWatch::Look() {
+MaskMonitor::State MaskMonitor::Look() {
   const std::lock_guard<std::mutex> lock(mutex_);
   State state;
   bool is_foreign = false;

@@ -2,8 +2,8 @@
 // way (page_share.h).
 //
 // Thread: server thread only.
-#ifndef EXPORTER_NODE_PEERS_PEER_PLACES_H_
-#define EXPORTER_NODE_PEERS_PEER_PLACES_H_
+#ifndef EXPORTER_NODE_PEERS_PEER_SLOTS_H_
+#define EXPORTER_NODE_PEERS_PEER_SLOTS_H_
 
 #include <sys/types.h>
 
@@ -13,9 +13,9 @@
 
 namespace nccl_pulse {
 
-class PeerPlaces {
+class PeerSlots {
  public:
-  explicit PeerPlaces(int max_members);
+  explicit PeerSlots(int max_members);
 
   std::vector<Peer>::iterator begin() { return peers_.begin(); }
   std::vector<Peer>::iterator end() { return peers_.end(); }
@@ -35,4 +35,4 @@ class PeerPlaces {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_NODE_PEERS_PEER_PLACES_H_
+#endif  // EXPORTER_NODE_PEERS_PEER_SLOTS_H_

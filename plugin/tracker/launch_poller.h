@@ -1,9 +1,9 @@
-// LaunchWatch polls one communicator's launches: completed ones, ended timed ones, and how long the
+// LaunchPoller polls one communicator's launches: completed ones, ended timed ones, and how long the
 // oldest has made no progress.
 //
 // Thread: the background thread. Cost: the driver's calls, see stream_timer.h and bench/poll.cc.
-#ifndef PLUGIN_TRACKER_LAUNCH_WATCH_H_
-#define PLUGIN_TRACKER_LAUNCH_WATCH_H_
+#ifndef PLUGIN_TRACKER_LAUNCH_POLLER_H_
+#define PLUGIN_TRACKER_LAUNCH_POLLER_H_
 
 #include <cstdint>
 
@@ -39,7 +39,7 @@ class Standstill {
 };
 
 // One per communicator. All-zero memory is the initial state.
-class LaunchWatch {
+class LaunchPoller {
  public:
   // Polls the events and writes their state into the record. Returns true while launches are in
   // flight, or were until just now. `may_destroy`: destroys the events of an ended communicator.
@@ -53,4 +53,4 @@ class LaunchWatch {
 
 }  // namespace nccl_pulse
 
-#endif  // PLUGIN_TRACKER_LAUNCH_WATCH_H_
+#endif  // PLUGIN_TRACKER_LAUNCH_POLLER_H_

@@ -1,4 +1,4 @@
-// OutsideWatch watches this host for hangs of jobs that run without the plugin, for
+// OutsideMonitor watches this host for hangs of jobs that run without the plugin, for
 // `pulse agent --without-plugin=on`.
 //
 //   NVML    each round, all GPUs
@@ -13,8 +13,8 @@
 //
 // Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots and Processes
 // any. Cost without a hang: 2.5 ms of NVML per round.
-#ifndef EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
-#define EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
+#ifndef EXPORTER_OUTSIDE_OUTSIDE_MONITOR_H_
+#define EXPORTER_OUTSIDE_OUTSIDE_MONITOR_H_
 
 #include <chrono>
 #include <cstdint>
@@ -31,13 +31,13 @@
 
 namespace nccl_pulse::outside {
 
-class OutsideWatch {
+class OutsideMonitor {
  public:
   static constexpr std::chrono::seconds kInterval{2};  // between rounds
   static constexpr std::chrono::seconds kLeftAlone{30};
   static constexpr std::chrono::seconds kListAgain{30};
 
-  OutsideWatch(std::function<std::chrono::milliseconds()> hang_after, Sources sources);
+  OutsideMonitor(std::function<std::chrono::milliseconds()> hang_after, Sources sources);
 
   // Returns false if there is no NVML, or no GPU, so that nothing can be found.
   bool HasGpus() const;
@@ -74,4 +74,4 @@ class OutsideWatch {
 
 }  // namespace nccl_pulse::outside
 
-#endif  // EXPORTER_OUTSIDE_OUTSIDE_WATCH_H_
+#endif  // EXPORTER_OUTSIDE_OUTSIDE_MONITOR_H_

@@ -1,6 +1,6 @@
-// ReadyPages keeps pages of the segment populated, so that callbacks need no system call.
+// ReadyChunks keeps chunks of the segment populated, so that callbacks need no system call.
 //
-// A callback without a ready page loses its count, so pages are made ready in advance:
+// A callback without a ready chunk loses its count, so chunks are made ready in advance:
 //   - a reserve, larger than eight communicators with sixteen kinds of operations each need;
 //   - six for each unused communicator (the counters of two lanes and four histograms), because a job
 //     may create all communicators first and then use them at once;
@@ -10,9 +10,9 @@
 // The background thread and finalize settle whole communicators, and call KeepToSettle before each.
 //
 // Thread: init, finalize and the background thread; extra calls are harmless. Cost: Expect reads
-// every series of every communicator, some microseconds each; a new page takes one system call.
-#ifndef PLUGIN_TRACKER_READY_PAGES_H_
-#define PLUGIN_TRACKER_READY_PAGES_H_
+// every series of every communicator, some microseconds each; a new chunk takes one system call.
+#ifndef PLUGIN_TRACKER_READY_CHUNKS_H_
+#define PLUGIN_TRACKER_READY_CHUNKS_H_
 
 #include <cstdint>
 
@@ -23,21 +23,21 @@
 
 namespace nccl_pulse {
 
-class ReadyPages {
+class ReadyChunks {
  public:
-  // Pages that are ready at least, and further ones per unused communicator.
+  // Chunks that are ready at least, and further ones per unused communicator.
   static constexpr uint32_t kLeast = 192;
   static constexpr uint32_t kOfNewcomer = 6;
 
-  explicit ReadyPages(Instruments& instruments)
+  explicit ReadyChunks(Instruments& instruments)
       : instruments_(instruments), expected_(0), refused_until_ns_(0) {}
 
-  // Computes how many pages communicators will need.
+  // Computes how many chunks communicators will need.
   void Expect(CommunicatorTable& communicators);
-  // Makes these pages ready, and those of `newcomers` new communicators. Returns false if the
+  // Makes these chunks ready, and those of `newcomers` new communicators. Returns false if the
   // kernel refuses memory.
   bool Keep(uint32_t newcomers);
-  // Makes pages ready for settling a communicator.
+  // Makes chunks ready for settling a communicator.
   void KeepToSettle();
 
  private:
@@ -45,9 +45,9 @@ class ReadyPages {
 
   Instruments& instruments_;
   Relaxed<uint32_t> expected_;
-  Relaxed<uint64_t> refused_until_ns_;  // the kernel has no memory for further pages
+  Relaxed<uint64_t> refused_until_ns_;  // the kernel has no memory for further chunks
 };
 
 }  // namespace nccl_pulse
 
-#endif  // PLUGIN_TRACKER_READY_PAGES_H_
+#endif  // PLUGIN_TRACKER_READY_CHUNKS_H_

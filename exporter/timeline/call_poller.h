@@ -1,4 +1,4 @@
-// JobWatch watches a running job for a while: it polls the job's endpoints for their ranks' last
+// CallPoller watches a running job for a while: it polls the job's endpoints for their ranks' last
 // calls.
 //
 // Each endpoint gets one request at a time, and each live communicator one about every kLookEvery.
@@ -10,8 +10,8 @@
 //
 // Thread: the caller's; blocks until `options.client.stop` is set. Memory: the recording, and a
 // page per endpoint.
-#ifndef EXPORTER_TIMELINE_WATCH_H_
-#define EXPORTER_TIMELINE_WATCH_H_
+#ifndef EXPORTER_TIMELINE_CALL_POLLER_H_
+#define EXPORTER_TIMELINE_CALL_POLLER_H_
 
 #include <chrono>
 #include <cstddef>
@@ -31,10 +31,10 @@ namespace nccl_pulse {
 // How long an endpoint caches a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
 
-class JobWatch {
+class CallPoller {
  public:
   // `endpoints` and `options` must outlive this object.
-  JobWatch(const std::vector<Address>& endpoints, const JobLookOptions& options);
+  CallPoller(const std::vector<Address>& endpoints, const JobLookOptions& options);
 
   // Measures the clocks and reads which processes there are.
   void Begin();
@@ -93,4 +93,4 @@ class JobWatch {
 
 }  // namespace nccl_pulse
 
-#endif  // EXPORTER_TIMELINE_WATCH_H_
+#endif  // EXPORTER_TIMELINE_CALL_POLLER_H_

@@ -122,8 +122,8 @@ def heatmap(title, description, histogram, selected, unit="s"):
 
 # In pixels. A laptop has 1400 for all columns; those without a width share the rest.
 WIDTHS = {"alertname": 260, "severity": 100, "gpu": 60, "rank": 70, "comm": 165, "nranks": 90, "nnodes": 90,
-          "index": 80, "job_id": 110, "pid": 90, "instance": 180, "UUID": 320, "first_step": 420,
-          "global_rank": 100, "verdict": 140, "version": 70, "nccl_api_version": 145, "timing": 70, "completions": 105}
+          "index": 80, "job_id": 90, "workload": 120, "pid": 90, "instance": 180, "UUID": 320, "first_step": 420,
+          "global_rank": 90, "verdict": 130, "version": 70, "nccl_api_version": 145, "timing": 70, "completions": 105}
 
 
 def override(column, **properties):

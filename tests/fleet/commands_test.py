@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +19,128 @@ LIVE = ["%016x" % each for each in (0xa1, 0xa2)]
 ENDED = ["%016x" % each for each in range(0xe1, 0xe4)]
 # Of a command on a workstation; a page of a large node is some MiB.
 MOST_MEMORY = 1 << 30
+
+
+# (exit status, command line, words of its errors, or of its output if it is right). {node}: an endpoint; {idle}: one
+# without a job; {taken}: an address where somebody listens; {out}: a folder that exists; {new}: a file that doesn't; {secret} and {none}:
+# files of a password and of no target.
+USAGE = (
+    (0, "", "pulse demo"),
+    (0, "--version", "pulse "),
+    (0, "--help", "trace"),
+    (0, "help", "usage: pulse COMMAND"),
+    (0, "help help", "usage: pulse COMMAND"),
+    (0, "help trace", "--duration"),
+    (0, "help connect", "--credentials-file=FILE"),
+    (0, "demo --help", "Ctrl-C"),
+    (0, "status --help", "usage: pulse status"),
+    (1, "dance", "usage: pulse"),
+    (1, "help dance", "usage: pulse"),
+    (1, "stauts", 'did you mean "status"?'),
+    (1, "hepl", 'did you mean "help"?'),
+    (1, "settings x", "settings takes no argument"),
+    (1, "demo x", "takes no argument"),
+    (1, "install a b", "install takes one argument, the folder"),
+    (2, "install /proc/nowhere", "pulse: cannot write /proc/nowhere"),
+    (1, "status x y", "status takes one endpoint; `pulse diagnose` takes several"),
+    (1, "status x --endpoint=y", "takes one endpoint"),
+    (1, "status --interval=1ms", "--interval must be between"),
+    (1, "status --interval=5", "--interval=5 has no unit: write --interval=5s"),
+    (1, "status --interval 5", "write --interval=5s"),
+    (1, "status --watch 5", "--watch takes no time: write --watch --interval=5s"),
+    (1, "status --watch=5", "write --watch --interval=5s"),
+    (1, "status --watch 500ms", "write --watch --interval=500ms"),
+    (1, "status --watch 1024 x", "takes one endpoint"),  # a port
+    (1, "status --color=red", "--color=red"),
+    (1, "status --interval=soon", "--interval=soon: not a duration such as 5s"),
+    (1, "status --json=maybe", "--json=maybe: it takes no value, or true or false"),
+    (1, "status --all --endpoint", "--endpoint needs a value"),
+    (1, "status --endpoint=", "--endpoint= has no address: write --endpoint=HOST:PORT"),
+    (1, "status --endpont=x", "did you mean --endpoint?"),
+    (1, "status --web-config=x", "--web-config is not a flag of `pulse status`"),
+    (1, "status -w", "pulse: -w is not a flag of `pulse status`\npulse: `pulse help status` lists the flags\n"),
+    (1, "status a:b:c", '"a:b:c": write an IPv6 address in brackets'),
+    (1, "status host:99999", "the port is not between 1 and 65535: write HOST:PORT"),
+    (1, "status --credentials-file=x --bearer-file=y", "a password or a token for the endpoints, not both"),
+    (1, "status --timeout=1h", "--timeout is not between 100ms and 5m"),
+    (1, "status --cert=x localhost:1", "--cert and --key belong together"),
+    (1, "status --ca-cert=/nowhere", "--ca-cert=/nowhere"),
+    (1, "status --calls-of=12", "--calls-of"),
+    (1, "status --calls --json", "--calls"),
+    (1, "status --calls --watch", "--calls"),
+    (2, "status nowhere.invalid", "no answer from nowhere.invalid:9410"),
+    (1, "diagnose ftp://x", "neither http nor https"),
+    (1, "diagnose --endpoint=ftp://x", "neither http nor https"),
+    (1, "diagnose x:1 --comm=12", "16 hexadecimal digits"),
+    (1, "diagnose --targets={none}", "it names no target"),
+    (1, "diagnose --targets=/nope", "cannot read /nope: No such file or directory"),
+    (1, "diagnose x:1 --timeout=1ms", "--timeout"),
+    (1, "diagnose x:1 --ca-cert=/nowhere", "/nowhere"),
+    (1, "diagnose x:1 --ras=http://x/y", "host:port"),
+    (1, "diagnose x:1 --ras=x:y", "host:port"),
+    (2, "diagnose 127.0.0.1:1 --ras=", ""),
+    (2, "diagnose --flight-recorder=/nowhere", "no file or folder begins with /nowhere"),
+    (2, "diagnose --prometheus=http://{idle}", "; other ways: `pulse help connect`"),
+    (5, "capture {node} --out={out}", "exists already, and is kept; choose another --out"),
+    (5, "capture {node} --out=/nowhere/x", "there is no folder /nowhere; create it"),
+    (1, "capture --format=pdf", "must be bundle or flight-recorder"),
+    (1, "capture --stack-command=py-spy", "--stack-command needs {pid}"),
+    (1, "capture here.tar.gz", "here.tar.gz is not an address; a file to write goes to --out, addresses to --targets"),
+    (1, "capture 127.0.0.1:1 ./here", "./here is not an address"),
+    (1, "capture targets.json", "targets.json is not an address"),
+    (1, "capture --credentials-file={secret}", "need the endpoints' addresses"),
+    (1, "capture --time-limit=10ms", "--time-limit"),
+    (1, "capture --hang-after=500ms", "--hang-after"),
+    (1, "capture --stack-timeout=1h", "--stack-timeout"),
+    (2, "capture 127.0.0.1:1 --endpoint=127.0.0.1:2", "no endpoint answers; nothing is written"),
+    (1, "trace job.tar.gz", "goes to --out, a capture to --from"),
+    (1, "trace --duration=0s", "between 100ms and 10m"),
+    (1, "trace --duration=-1s", "between 100ms and 10m"),
+    (1, "trace --duration=601s", "between 100ms and 10m"),
+    (1, "trace --duration=2", "--duration=2 has no unit: write --duration=2s"),
+    (1, "trace --every=x", "--every=x: not a whole number"),
+    (1, "trace --every=-1", "--every is "),
+    (1, "trace --every=16777217", "--every is "),
+    (1, "trace --every=1 --from=/nowhere", "--every needs "),
+    (1, "trace --from=x --dns=localhost", "not both"),
+    (1, "trace --from=x --endpoint=localhost", "not both"),
+    (1, "trace --from=x localhost", "not both"),
+    (5, "trace {node} --out={secret}", "exists already, and is kept; choose another --out"),
+    (4, "trace {idle} --duration=100ms --out={new}", "no call was seen; does `pulse status` show the job?"),
+    (1, "watch", "no endpoint is given: use --prometheus"),
+    (1, "watch x:1 --hang-after=100ms", "1s and 1h"),
+    (1, "watch --targets=/nothing", "cannot read"),
+    (1, "watch x:1 --on-hang=sh", "not an absolute path"),
+    (1, "watch x:1 --on-hang=/no/such", "No such file"),
+    (1, "watch x:1 --on-hang=/etc/passwd", "not an executable file"),
+    (1, "watch x:1 --on-hang=/tmp", "not an executable file"),
+    (1, "watch x:1 --on-hang-pause=0", "--on-hang-pause is not between"),
+    (2, "watch x:1 --listen={taken}", "cannot serve on {taken}: Address already in use; `ss -lnp` names the program"),
+    (2, "watch x:1 --listen=nowhere", "nowhere"),
+    (2, "agent --listen={taken}", "; `ss -lnp` names the program"),
+    (1, "agent --listen=9601", "--listen: '9601' is not an address to listen on"),
+    (1, "agent --keep=-1s", "--keep is not"),
+    (1, "agent --keep_processes=-1", "--keep-proc"),
+    (1, "agent --keep-processes=-1", "--keep-proc"),
+    (1, "agent --file_sd_dir=x", "--file-sd-dir is no"),
+    (1, "agent --histograms=x", "--histograms is not both"),
+    (1, "agent --drop-families=nccl_x", "no metric family nccl_x"),
+    (1, "agent --web-config=/x", "web configuration /x: No such file"),
+    (1, "set", "set needs NAME=VALUE; `pulse help set` lists the names"),
+    (1, "set HANG_SECONDS", "no NAME=VALUE"),
+    (1, "set LABELS=a=b", "cannot be set while a job runs; `pulse help set` lists the names"),
+    (1, "set TIMED_LAUNCHES_PER_SECOND=0", "a number from 1 to 1000000"),
+    (1, "set HANG_SECOND=5", 'did you mean HANG_SECONDS? "HANG_SECOND" cannot be set'),
+    (1, "set nccl_pulse_hang_secnds=5", "did you mean NCCL_PULSE_HANG_SECONDS? "),
+    (1, "set LOG_LEVL", "did you mean LOG_LEVEL? "),
+    (1, "set HANG_SECONDS=ten", "a number from 1 to 86400"),
+    (1, "set NETWORK_WINDOW=nan", "0.01 to 100"),
+    (1, "set LOG_LEVEL=loud", "off, warn or info"),
+    (1, "set HANG_SECONDS=5 hang_seconds=6", "is given twice"),
+    (1, "set HANG_SECONDS=5 --for=50ms", "--for"),
+    (1, "set HANG_SECONDS=5 --for=1000h", "--for"),
+    (1, "set HANG_SECONDS=5 --pid=me", "--pid=me"),
+)
 
 
 def communicators():
@@ -131,6 +254,29 @@ class CommandsTest(DiagnoseCase):
     def remove_out(self):
         subprocess.run(["rm", "-rf", self.out], check=True)
 
+    def test_usage(self):
+        os.mkdir(self.out)
+        names = {"out": self.out, "node": self.node()[1].name, "pid": "{pid}", "new": self.out + ".pftrace"}
+        nobody = b'{"time":1,"health":{"status":"ok"},"communicators":[]}'
+        empty = self.pages("none")[0][0]
+        names["idle"] = self.endpoint(lambda handler: reply(
+            handler, empty if handler.path.startswith("/api/v1/snapshots") else nobody)).name
+        for name, text in (("secret", "user:password\n"), ("none", "[]")):
+            names[name] = os.path.join(self.out, name + ".json")
+            with open(names[name], "w", encoding="utf-8") as file:
+                file.write(text)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            names["taken"] = "127.0.0.1:%d" % taken.getsockname()[1]
+            for wanted, line, words in USAGE:
+                with self.subTest(line):
+                    status, output, errors = self.pulse(*shlex.split(line.format(**names)))
+                    self.assertEqual(status, wanted, output + errors)
+                    self.assertIn(words.format(**names), errors if wanted else output)
+                    self.assertEqual(output if wanted == 1 else "", "")
+                    self.assertLess(errors.count("\n"), 3 if "did you mean" in words else 25)
+        self.assertEqual(sorted(os.listdir(self.out)), ["none.json", "secret.json"])
+        self.assertEqual(sorted(os.listdir(os.path.dirname(self.out))), ["out", "out.pftrace"])
+
     def test_the_address_in_a_log(self):
         _, endpoint = self.node()
         for address in ("http://%s/metrics" % endpoint.name, "http://%s/" % endpoint.name, endpoint.name + "/metrics",
@@ -184,9 +330,6 @@ class CommandsTest(DiagnoseCase):
             status, _, errors = self.pulse("diagnose", url, "--prometheus-header=" + bad)
             self.assertEqual(status, 1, errors)
             self.assertIn("--prometheus-header is not NAME: VALUE", errors)
-
-    def test_targets(self):
-        self.assertIn("cannot read /nope: No such file or directory", self.pulse("diagnose", "--targets=/nope")[2])
 
     # Every byte may come from anybody.
 

@@ -295,23 +295,6 @@ class CredentialsTest(DiagnoseCase):
 
 class SourcesTest(DiagnoseCase):
 
-    def test_usage(self):
-        empty = tempfile.NamedTemporaryFile("w", suffix=".json", dir=self.folder)
-        self.addCleanup(empty.close)
-        empty.write("[]")
-        empty.flush()
-        for arguments, reason in (
-                (("--targets=" + empty.name,), "it names no target"),
-                (("ftp://x",), "neither http nor https"),
-                (("--endpoint=ftp://x",), "neither http nor https"),
-                (("--endpoint=x:1", "--comm=12"), "16 hexadecimal digits"),
-                (("--targets=/nowhere",), "/nowhere"),
-                (("--endpoint=x:1", "--timeout=1ms"), "--timeout"),
-                (("--endpoint=x:1", "--ca-cert=/nowhere"), "/nowhere")):
-            status, out, err = self.run_pulse(*arguments)
-            self.assertEqual((status, out), (1, ""), err)
-            self.assertIn(reason, err)
-
     def test_this_host_where_no_address_is_given(self):
         (page, *_), _ = self.pages("none")
         pages = {"/healthz": b"ok\n", "/api/v1/snapshots": page}

@@ -332,29 +332,6 @@ class WatchTest(DiagnoseCase):
             process.terminate()
             self.assertEqual(process.wait(PATIENCE_S), 0)
 
-    def test_bad_usage(self):
-        _, _, arguments = self.hung_job()
-
-        def run(*given):
-            done = subprocess.run([PULSE, "watch", *given], text=True, stderr=subprocess.PIPE, timeout=PATIENCE_S,
-                                  check=False)
-            return done.returncode, done.stderr
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            for address, text in (("127.0.0.1:%d" % taken.getsockname()[1], "in use"), ("nowhere", "nowhere")):
-                status, error = run("--listen=" + address, *arguments)
-                self.assertEqual(status, 2)
-                self.assertIn(text, error)
-        for given, text in (([], "no endpoint is given: use --prometheus"), (["--hang-after=100ms", *arguments], "1s and 1h"),
-                            (["--targets=/nothing"], "cannot read"),
-                            (["--on-hang=sh", *arguments], "not an absolute path"),
-                            (["--on-hang=/no/such", *arguments], "No such file"),
-                            (["--on-hang=/etc/passwd", *arguments], "not an executable file"),
-                            (["--on-hang=/tmp", *arguments], "not an executable file"),
-                            (["--on-hang-pause=0", *arguments], "--on-hang-pause is not between")):
-            status, error = run(*given)
-            self.assertEqual(status, 1)
-            self.assertIn(text, error)
-
     def program(self, lines):
         path = os.path.join(os.environ["TEST_TMPDIR"], self.id())
         with open(path, "w", encoding="utf-8") as file:

@@ -133,15 +133,6 @@ class CloserLookTest(NodeCase):
         self.assertRegex(said, r"watched as before of process %d: " % fixed.pid)
         self.assertEqual(self.set_values({process.pid for process in (stopped, other, fixed)}), {})
 
-    def test_usage(self):
-        for arguments in (["--every=-1"], ["--every=16777217"], ["--every=1", "--from=/nowhere"],
-                          ["--duration=0s"], ["--duration=-1s"], ["--duration=601s"]):
-            done = subprocess.run([cluster.PULSE, "trace", *arguments], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, check=False)
-            self.assertEqual(done.returncode, 1, done.stdout)
-            name = arguments[0].split("=")[0]
-            self.assertRegex(done.stdout, name + " (is|needs) ")
-
 
 if __name__ == "__main__":
     running.main(at_once=3)

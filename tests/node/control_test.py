@@ -56,26 +56,8 @@ class ControlTest(AgentCase):
         wait_until(lambda: not self.counts(first, "nccl_pulse_setting_changed", "setting"), "none is changed")
         self.assertEqual(self.settings(second)["TIMED_LAUNCHES_PER_SECOND"][0], "1000", "not the other one")
 
-    def test_bad_names_and_values(self):
+    def test_a_pid_of_another_program(self):
         process, = self.start_ranks(1)
-        for arguments, expected in (
-                (["LABELS=a=b"], "cannot be set while a job runs; `pulse help set` lists the names"),
-                (["TIMED_LAUNCHES_PER_SECOND=0"], "a number from 1 to 1000000"),
-                (["HANG_SECOND=5"], 'did you mean HANG_SECONDS? "HANG_SECOND" cannot be set'),
-                (["nccl_pulse_hang_secnds=5"], "did you mean NCCL_PULSE_HANG_SECONDS? "),
-                (["LOG_LEVL"], "did you mean LOG_LEVEL? "),
-                (["HANG_SECONDS=ten"], "a number from 1 to 86400"),
-                (["NETWORK_WINDOW=nan"], "0.01 to 100"),
-                (["LOG_LEVEL=loud"], "off, warn or info"),
-                (["HANG_SECONDS"], "no NAME=VALUE"),
-                ([], "needs NAME=VALUE"),
-                (["HANG_SECONDS=5", "hang_seconds=6"], "is given twice"),
-                (["HANG_SECONDS=5", "--for=50ms"], "--for"),
-                (["HANG_SECONDS=5", "--for=1000h"], "--for"),
-                (["HANG_SECONDS=5", "--pid=me"], "--pid=me")):
-            status, text = pulse("set", *arguments)
-            self.assertEqual(status, 1, text)
-            self.assertIn(expected, text)
         status, text = pulse("set", "HANG_SECONDS=5", "--pid=%d" % os.getpid())
         self.assertEqual(status, 2, text)
         self.assertIn("not an NCCL Pulse process", text)

@@ -237,52 +237,6 @@ class EndpointTest(unittest.TestCase):
             code, _, errors = status("--endpoint=" + listen)
             self.assertEqual(code, 2, errors)
 
-    def test_usage(self):
-        for arguments, expected in ((["x", "y"], "takes one endpoint"),
-                                    (["x", "--endpoint=y"], "takes one endpoint"),
-                                    (["--interval=1ms"], "--interval must be between"),
-                                    (["--interval=5"], "--interval=5 has no unit: write --interval=5s"),
-                                    (["--interval", "5"], "write --interval=5s"),
-                                    (["--watch", "5"], "--watch takes no time: write --watch --interval=5s"),
-                                    (["--watch=5"], "write --watch --interval=5s"),
-                                    (["--watch", "500ms"], "write --watch --interval=500ms"),
-                                    (["--watch", "1024", "x"], "takes one endpoint"),  # a port
-                                    (["--color=red"], "--color=red"),
-                                    (["--interval=soon"], "--interval=soon: not a duration such as 5s"),
-                                    (["--json=maybe"], "--json=maybe: it takes no value, or true or false"),
-                                    (["--all", "--endpoint"], "--endpoint needs a value"),
-                                    (["--endpoint="], "--endpoint= has no address: write --endpoint=HOST:PORT"),
-                                    (["--endpont=x"], "did you mean --endpoint?"),
-                                    (["--web-config=x"], "--web-config is not a flag of `pulse status`"),
-                                    (["-w"], "pulse: -w is not a flag of `pulse status`\npulse: `pulse help status` lists the flags\n"),
-                                    (["a:b:c"], '"a:b:c": write an IPv6 address in brackets'),
-                                    (["host:99999"], "the port is not between 1 and 65535: write HOST:PORT"),
-                                    (["--credentials-file=x", "--bearer-file=y"], "a password or a token for the endpoints, not both"),
-                                    (["--timeout=1h"], "--timeout is not between 100ms and 5m"),
-                                    (["--cert=x", "localhost:1"], "--cert and --key belong together"),
-                                    (["--ca-cert=/nowhere"], "--ca-cert=/nowhere")):
-            code, output, errors = status(*arguments)
-            self.assertEqual((code, output), (1, ""), errors)
-            self.assertIn(expected, errors)
-        self.assertIn("usage: pulse status", status("--help")[1])
-        for arguments, code, expected in (([], 0, "pulse demo"), (["help"], 0, "usage: pulse COMMAND"),
-                                          (["help", "help"], 0, "usage: pulse COMMAND"), (["--version"], 0, "pulse "),
-                                          (["--help"], 0, "trace"), (["help", "trace"], 0, "--duration"), (["help", "connect"], 0, "--credentials-file=FILE"),
-                                          (["settings", "x"], 1, "settings takes no argument"),
-                                          (["demo", "--help"], 0, "Ctrl-C"), (["dance"], 1, "usage: pulse"),
-                                          (["help", "dance"], 1, "usage: pulse"),
-                                          (["stauts"], 1, 'did you mean "status"?'), (["hepl"], 1, 'did you mean "help"?'),
-                                          (["trace", "--duration=2"], 1, "--duration=2 has no unit: write --duration=2s"),
-                                          (["trace", "--every=x"], 1, "--every=x: not a whole number")):
-            done = subprocess.run([cluster.PULSE, *arguments], text=True, capture_output=True, check=False)
-            self.assertEqual(done.returncode, code)
-            self.assertIn(expected, done.stderr if code else done.stdout)
-            self.assertLess(done.stderr.count("\n"), 3 if "did you mean" in expected else 25)
-        code, _, errors = status("nowhere.invalid")
-        self.assertEqual(code, 2)
-        self.assertIn("no answer from nowhere.invalid:9410", errors)
-        self.assertIn("usage: pulse status", status("--help")[1])
-
 
 if __name__ == "__main__":
     running.main(at_once=3)

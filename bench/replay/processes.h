@@ -1,13 +1,11 @@
 // ReplayProcesses replays a folder of traces, each file in its own process, like the recorded run.
 //
 // The parent forks the processes before any thread exists and waits until all have read their
-// traces. It starts them together, with the recorded offsets between their callbacks. It then shows
-// progress, prints the plugin's log, and reports the end of each. Ctrl-C or SIGTERM ends all of
-// them in order: communicators are finalized. If one fails, all end.
+// traces. It starts them together, with the recorded offsets between their callbacks. Ctrl-C or
+// SIGTERM ends all of them in order: communicators are finalized. If one fails, all end.
 //
-// Standard output gets the addresses that the plugin announces and a line per finished stage;
-// standard error gets progress and problems. On a terminal progress is one line that is updated;
-// else a line every five seconds.
+// Standard output gets the addresses that the plugin announces, and a line when all callbacks have
+// been made; standard error gets the plugin's log and problems.
 //
 // Thread: call before any thread was started. Cost: a process per file, each holding its trace.
 #ifndef BENCH_REPLAY_PROCESSES_H_

@@ -1,30 +1,82 @@
 #include "bench/replay/replay_child.h"
 
-#include <algorithm>
-#include <ctime>
-#include <optional>
-#include <string>
+#include <strings.h>
+#include <unistd.h>
 
-#include "bench/replay/child_messages.h"
+#include <algorithm>
+#include <csignal>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <set>
+
 #include "bench/replay/recorded_clock.h"
 #include "bench/replay/reduction.h"
-#include "bench/replay/stop_request.h"
 #include "bench/replay/trace_file.h"
 
 namespace nccl_pulse {
 namespace {
 
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler stores it");
+
+void RequestStop(int /*signal*/) { stop_requested.store(true, std::memory_order_relaxed); }
+
 int Fail(const ReplayError& error) {
-  SendMessage(kErrorMessage, error.text);
+  std::fprintf(stderr, "replay: %s\n", error.text.c_str());
   return error.exit;
+}
+
+// Prints each address once, so that the user knows where to connect.
+void PrintAddress(const std::string& address) {
+  // Never destroyed: the plugin's threads may outlive main.
+  static auto& mutex = *new std::mutex;
+  static auto& announced = *new std::set<std::string>;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!announced.insert(address).second) return;
+  std::printf("%d: %s\n", getpid(), address.c_str());
+  std::fflush(stdout);
+}
+
+// Stands in for NCCL's logger: prints warnings, and information if NCCL_DEBUG asks for it.
+__attribute__((format(printf, 5, 6))) void Log(int level, unsigned long /*flags*/,
+                                               const char* /*file*/, int /*line*/,
+                                               const char* format, ...) {
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  const char* url = std::strstr(text, "http://");
+  if (url != nullptr) PrintAddress(std::string(url, std::strcspn(url, " \t,;)\"'")));
+  // No thread of this process changes the environment.
+  const char* asked = std::getenv("NCCL_DEBUG");
+  const bool is_information_shown =
+      asked != nullptr && (strcasecmp(asked, "INFO") == 0 || strcasecmp(asked, "TRACE") == 0);
+  if (is_information_shown || (level <= abi::kLogWarn && url == nullptr)) {
+    std::fprintf(stderr, "%d: %s\n", getpid(), text);
+  }
+}
+
+}  // namespace
+
+std::atomic<bool> stop_requested{false};
+
+void HandleStopSignals() {
+  struct sigaction action = {};
+  action.sa_handler = RequestStop;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 void SleepMs(int64_t ms) {
   const timespec pause = {ms / 1000, (ms % 1000) * 1'000'000};
   nanosleep(&pause, nullptr);
 }
-
-}  // namespace
 
 int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun& shared) {
   ReplayError error;
@@ -41,7 +93,6 @@ int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun
       std::minmax_element(trace->events.begin(), trace->events.end(), by_time);
   shared.first_ns = first->t_ns;
   shared.last_ns = last->t_ns;
-  shared.callbacks_in_trace = trace->events.size();
   shared.phase.store(Phase::kReady, std::memory_order_release);
   while (shared.start_ns.load(std::memory_order_acquire) == 0) {
     if (stop_requested.load(std::memory_order_relaxed)) return kReplayInterrupted;
@@ -49,7 +100,7 @@ int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun
   }
 
   ReplayOptions replay = options.replay;
-  replay.logger = LogToParent;
+  replay.logger = Log;
   replay.first_ns = shared.run_first_ns;
   replay.start_ns = shared.start_ns.load(std::memory_order_relaxed);
   replay.period_ns = shared.period_ns;

@@ -5,15 +5,40 @@
 #ifndef BENCH_REPLAY_REPLAY_CHILD_H_
 #define BENCH_REPLAY_REPLAY_CHILD_H_
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "bench/replay/processes.h"
-#include "bench/replay/shared_run.h"
 
 namespace nccl_pulse {
 
-// Main function of a child. Returns its exit status; the reason of a failure was sent to the
-// parent.
+enum class Phase : int { kLoading, kReady, kReplaying, kReplayed };
+
+// Memory that the parent and one child share.
+//
+//   child     kLoading --trace is read--> kReady ---start_ns---> kReplaying --> kReplayed
+//   parent                                  when all are ready: run_first_ns, period_ns, start_ns
+//
+// Accesses are relaxed except for `phase` and `start_ns`, which publish the fields written before
+// them.
+struct SharedRun {
+  std::atomic<Phase> phase{Phase::kLoading};
+  int64_t first_ns = 0;  // by the child, before kReady
+  int64_t last_ns = 0;
+  std::atomic<int64_t> start_ns{0};  // by the parent, after the values below
+  int64_t run_first_ns = 0;
+  int64_t period_ns = 0;
+  ReplayProgress progress;
+};
+
+// Set by HandleStopSignals' handler of SIGINT and SIGTERM; parent and children each have their own.
+extern std::atomic<bool> stop_requested;
+void HandleStopSignals();
+
+void SleepMs(int64_t ms);
+
+// Main function of a child, which prints why it fails. Returns its exit status.
 int RunChild(const std::string& file, const ProcessesOptions& options, SharedRun& shared);
 
 }  // namespace nccl_pulse

@@ -190,6 +190,9 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(45, process.unmeasured_communicators);
 }
 
+// Not in the message: an older endpoint wrote it.
+constexpr uint64_t kUnreadUnknown = UINT64_MAX;
+
 template <typename Set>
 struct Top {
   uint64_t mark = 0;
@@ -211,7 +214,7 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Numbers(7, top.rejected);
   fields.Messages(8, top.set->processes);
   fields.Messages(9, top.set->ended);
-  fields.Number(10, top.set->unread_processes);
+  fields.Number(10, top.set->unread_processes, kUnreadUnknown);
 }
 
 // Safe for hostile numbers: the other side adds modulo 2^64 what this subtracts.
@@ -444,10 +447,14 @@ bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns
     }
     Top<SnapshotSet> top;
     top.set = &message->set;
+    message->set.unread_processes = kUnreadUnknown;
     Reader(data, now_realtime_ns.value_or(start.written_realtime_ns), &room).Read(top);
+    uint64_t unread = 0;  // at most: they may have ended
     for (std::size_t i = 0; i < message->set.rejected.size() && i < top.rejected.size(); ++i) {
       message->set.rejected[i] = top.rejected[i];
+      if (LeavesUnread(static_cast<Rejection>(i))) unread += top.rejected[i];
     }
+    if (message->set.unread_processes == kUnreadUnknown) message->set.unread_processes = unread;
     message->written_realtime_ns = top.written_realtime_ns;
     message->hang_after_ns = top.hang_after_ns;
     message->bytes = most_bytes - room.left();

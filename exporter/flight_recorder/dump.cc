@@ -197,6 +197,9 @@ class Reader {
     if (dump_->oldest_call_ns == 0) dump_->oldest_call_ns = entry.created;
     dump_->has_started |= entry.started != 0 || entry.state == "started";
     has_completed_ |= entry.state == "completed";
+    if (entry.state != "completed" && entry.timeout_ms > 0) {
+      dump_->timeout_ns = std::min(dump_->timeout_ns / 1'000'000, entry.timeout_ms) * 1'000'000;
+    }
     if (!entry.record) return;
     if (!first_record_) first_record_ = entry.record;
     has_gaps_ |= last_record_ && *entry.record != *last_record_ + 1;

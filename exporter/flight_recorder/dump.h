@@ -109,6 +109,8 @@ struct Dump {
   bool is_only_open = false;   // completed calls were left out
   bool is_from_first = false;  // includes the rank's first call, or there was none
   int64_t newest_ns = 0;       // newest time in the dump, 0: none
+  // The shortest timeout of a call that had not completed, at most the usual threshold of a hang.
+  int64_t timeout_ns = kDefaultHangAfterNs;
   int64_t oldest_call_ns = 0;  // when the oldest call in the dump was made, 0: not known
   // When `pulse capture` read the calls, or when the file was written, if that was within seconds of
   // `newest_ns`; 0: not known.

@@ -111,7 +111,7 @@ std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* 
   *is_dump = ParseDump(bytes, common, dump, &error) != Parsed::kSomethingElse;
   // Otherwise the rank had stalled, or the file is a later copy.
   const bool is_of_moving_rank =
-      modified_ns >= dump->newest_ns && modified_ns - dump->newest_ns < kDefaultHangAfterNs;
+      modified_ns >= dump->newest_ns && modified_ns - dump->newest_ns < dump->timeout_ns;
   if (dump->written_ns == 0 && is_of_moving_rank) dump->written_ns = modified_ns;
   return error;
 }

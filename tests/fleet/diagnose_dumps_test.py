@@ -172,6 +172,16 @@ class DiagnoseDumpsTest(unittest.TestCase):
             for rank in ranks:
                 os.utime(self.path(rank.rank), ns=(0, called + age * 10**9))
             self.assertEqual(self.named(self.ask(status)), {3: "rank_not_called"} if status == HANG else {})
+        # PyTorch's watchdog wrote them, whose patience was shorter than ours.
+        for timeout, status in ((600000, 0), (5000, HANG)):
+            for rank in ranks:
+                for entry in rank.entries:
+                    entry["timeout_ms"] = timeout
+            self.write_all(ranks)
+            for rank in ranks:
+                os.utime(self.path(rank.rank), ns=(0, called + 6 * 10**9))
+            self.assertEqual(self.named(self.ask(status)), {3: "rank_not_called"} if status == HANG else {})
+        self.write_all(ranks)
         # One rank had stalled before.
         for rank in ranks:
             os.utime(self.path(rank.rank), ns=(0, called + (60 if rank.rank == 3 else 1) * 10**9))

@@ -18,7 +18,8 @@ void RejectionLog::Count(const Peer& peer, Rejection reason, const std::string& 
   ++counts_[index];
   if (LeavesUnread(reason)) {
     Forget(peer.credentials.pid);
-    if (CountUnread() < kMostUnread) unread_.push_back(ProcessIdOf(peer.credentials.pid));
+    if (unread_.size() == kMostUnread) unread_.erase(unread_.begin());
+    unread_.push_back(ProcessIdOf(peer.credentials.pid));
   }
   const Peer::Time now = MonotonicNow();
   if (!log_ || now < silent_until_[index]) {

@@ -31,8 +31,8 @@ class RejectionLog {
   const RejectionCounts& counts() const { return counts_; }
   // A rejected process was read after all.
   void Forget(pid_t pid);
-  // Returns the number of live rejected processes (LeavesUnread), at most kMostUnread. A process that
-  // is not visible here counts forever.
+  // Returns how many of the last kMostUnread rejected processes (LeavesUnread) live. One that is not
+  // visible here counts until then. Reads /proc for each.
   uint64_t CountUnread();
 
  private:

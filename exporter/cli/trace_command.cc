@@ -93,10 +93,10 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, &error)) {
     return Fail(kUsageError, error);
   }
-  CallPoller watch(question.endpoints, options);
-  watch.Begin();
-  if (watch.heard() == 0) {
-    for (const std::string& note : watch.Take().notes) Fail(0, note);
+  CallPoller poller(question.endpoints, options);
+  poller.Begin();
+  if (poller.heard() == 0) {
+    for (const std::string& note : poller.Take().notes) Fail(0, note);
     Fail(0, "no endpoint answers; nothing is written");
     return FailUnheard(kNothingRead, question.is_nobody_here);
   }
@@ -108,22 +108,23 @@ int Watch(int every, std::FILE* said, Observation* seen) {
       "each live one. Reading all of them once takes the serving processes about %.1f ms of CPU\n"
       "time. A process of a job spends at most 2 %% of a core on all clients, an agent 25 %%.\n"
       "NCCL calls don't get slower.\n",
-      watch.heard(), question.endpoints.size(), absl::FormatDuration(duration).c_str(),
-      watch.communicators(), watch.ranks(), static_cast<int>(std::chrono::seconds(1) / kLookEvery),
-      static_cast<double>(watch.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
+      poller.heard(), question.endpoints.size(), absl::FormatDuration(duration).c_str(),
+      poller.communicators(), poller.ranks(),
+      static_cast<int>(std::chrono::seconds(1) / kLookEvery),
+      static_cast<double>(poller.ranks()) * kCallsOfRank * kSecondsPerCall * 1e3);
   if (every != 0) CloserLook::PrintCost(said);
   std::fflush(said);
   const std::chrono::milliseconds window = absl::ToChronoMilliseconds(duration);
   CloserLook closer(every, question.client.patience);
-  if (every != 0) closer.Begin(watch.processes(), question.endpoints, window, said);
+  if (every != 0) closer.Begin(poller.processes(), question.endpoints, window, said);
   std::fflush(said);
-  watch.Watch(window, [said](std::size_t unread) {
+  poller.Poll(window, [said](std::size_t unread) {
     std::fprintf(said, "Reading the calls of %s more: endpoints are busy. Ctrl-C skips them.\n",
                  Plural(unread, "live communicator").c_str());
     std::fflush(said);
   });
   if (every != 0) closer.End();
-  *seen = watch.Take();
+  *seen = poller.Take();
   seen->notes.insert(seen->notes.end(), closer.notes().begin(), closer.notes().end());
   return 0;
 }

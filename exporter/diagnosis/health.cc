@@ -203,7 +203,7 @@ class Examiner {
     return process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
   }
 
-  // Nothing finishes in CUDA graphs, and what the GPU runs is not known: a replay may stand.
+  // Nothing finishes in CUDA graphs, and what the GPU runs is not known: a replay may stall.
   bool IsQuietUnseen(const ProcessSnapshot& process, const CommunicatorSnapshot& each,
                      const RankActivity& activity) const {
     const GpuUse use = each.work.gpu_use;

@@ -262,7 +262,7 @@ void CallPoller::LookAtAll() {
   }
 }
 
-void CallPoller::Watch(milliseconds window, const std::function<void(std::size_t)>& tell) {
+void CallPoller::Poll(milliseconds window, const std::function<void(std::size_t)>& tell) {
   const Time end = steady_clock::now() + window;
   Time communicators_due = steady_clock::now() + kCommunicatorsEvery;
   const auto is_stopped = [this] {

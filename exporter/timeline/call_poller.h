@@ -1,5 +1,4 @@
-// CallPoller watches a running job for a while: it polls the job's endpoints for their ranks' last
-// calls.
+// CallPoller polls the endpoints of a running job for their ranks' last calls, for a while.
 //
 // Each endpoint gets one request at a time, and each live communicator one about every kLookEvery.
 // An endpoint makes no newer page in between, and keeps timed calls for about as long. It gives
@@ -47,7 +46,7 @@ class CallPoller {
 
   // Polls until the time is over, then reads live communicators not read so far, and takes the
   // verdict on the job. Calls `tell` with their number if there are any.
-  void Watch(std::chrono::milliseconds window, const std::function<void(std::size_t unread)>& tell);
+  void Poll(std::chrono::milliseconds window, const std::function<void(std::size_t unread)>& tell);
   Observation Take() { return std::move(seen_); }
 
  private:

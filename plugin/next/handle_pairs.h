@@ -8,7 +8,7 @@
 //   bit  63        51 50  47 46           16 15     0
 //        | process   | kind | generation    | slot |      a pair; tickets never have kind 14 or 15
 //
-// Places are used in turn. NCCL uses handles after their stop, so it is never known when one is
+// Slots are used in turn. NCCL uses handles after their stop, so it is never known when one is
 // free: a pair is overwritten after kSlots others, and its handle no longer matches. Its further
 // events reach neither plugin.
 //

@@ -6,7 +6,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The activity when the background thread last looked: of a process that stands, now isn't known.
+// The activity at the background thread's last poll: of a stalled process, no later one is known.
 RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   const ProcessSnapshot& process = *rank.process;
   if (rank.activity.reason != UnknownReason::kPollerStalled) return rank.activity;

@@ -109,7 +109,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
   }
   const bool is_in_replay = communicator.graph_replays_in_flight != 0;
   if (const int64_t since = SeenInFlightSince(communicator); since != 0 || is_in_replay) {
-    // A launch that has not begun may stand behind the replay.
+    // A launch that has not begun may be queued behind the replay.
     const bool is_told = communicator.has_heartbeat && !is_in_replay;
     return {ActivityState::kInFlight, UnknownReason::kNone,
             since != 0 ? since : communicator.graph_moved_realtime_ns,
@@ -121,7 +121,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
-  // A call that stands behind such launches tells more than they do.
+  // A call that is queued behind such launches tells more than they do.
   if (communicator.oldest_launch == OldestLaunch::kUntold &&
       communicator.launches > communicator.launches_completed &&
       communicator.unreported_calls == 0) {
@@ -132,7 +132,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     if (communicator.work.state == WorkState::kStuck) {
       return Unknown(UnknownReason::kCounterStuck, moved);
     }
-    // Whichever word is the counter, it moves or stands as its block does.
+    // Whichever word is the counter, it moves or stalls as its block does.
     const bool is_seen = communicator.work.state == WorkState::kCalibrating && moved != 0;
     if (communicator.work.state != WorkState::kProven && !is_seen) {
       return Unknown(communicator.work.is_being_proven ? UnknownReason::kCalibrating

@@ -5,7 +5,7 @@
 namespace nccl_pulse {
 namespace {
 
-// It is known since when the counter stands, or would be, had it moved.
+// It is known since when the counter has stalled, or would be, had it moved.
 bool IsFollowed(WorkState state) {
   return state == WorkState::kProven || state == WorkState::kCalibrating;
 }
@@ -17,7 +17,7 @@ bool IsUncounted(const WorkSnapshot& work) {
          (work.state == WorkState::kCalibrating && work.moved_realtime_ns == 0);
 }
 
-// A thread of ours stands in the driver, and the process runs.
+// A thread of ours is stuck in the driver, and the process runs.
 bool IsUnread(const RankView& rank) {
   const RunState run_state = rank.process->run_state;
   const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;

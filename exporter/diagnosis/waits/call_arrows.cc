@@ -19,7 +19,7 @@ bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_l
   return false;
 }
 
-// Ranks that have called least. A rank whose own calls stand unreported is named only if no call of
+// Ranks that have called least. A rank whose own calls are unreported is named only if no call of
 // another rank can be what it waits for.
 Ranks NamedByCounts(const CommunicatorFacts& facts) {
   Ranks named;

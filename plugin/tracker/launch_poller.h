@@ -1,7 +1,8 @@
 // LaunchPoller polls one communicator's launches: completed ones, ended timed ones, and how long the
 // oldest has made no progress.
 //
-// Thread: the background thread. Cost: the driver's calls, see stream_timer.h and bench/poll.cc.
+// Thread: the background thread. Cost: the driver's calls, see stream_timer.h; 0.31 % of a core at
+// 10,000 launches a second (tests/gpu/node_load.py).
 #ifndef PLUGIN_TRACKER_LAUNCH_POLLER_H_
 #define PLUGIN_TRACKER_LAUNCH_POLLER_H_
 

@@ -50,49 +50,62 @@ TEST_WITH_JOB(WorkCounterTest, NothingIsCopiedWhileNothingIsNew) {
   EXPECT_EQ(gpu.Calls("cuMemcpyDtoHAsync_v2"), copies);
 }
 
-TEST_WITH_JOB(WorkCounterTest, NotFoundWithoutItsHead) {
-  job.block().SetHead(1, 2);
-  job.Run();
-  job.ExpectRefuted(WorkRefutal::kNotFound);
+TEST(WorkCounterTest, IsRefuted) {
+  const struct {
+    WorkRefutal refutal;
+    bool is_proven;
+    std::function<void(FakeCuda&, Job&)> contradict;  // before a collective
+    int64_t more;                                     // what it counts beside
+  } kAll[] = {
+      {WorkRefutal::kNotFound, false, [](FakeCuda&, Job& job) { job.block().SetHead(1, 2); }, 0},
+      {WorkRefutal::kNotMapped, false,
+       [](FakeCuda& gpu, Job&) { gpu.Fail("cuMemAddressReserve", 801); }, 0},
+      {WorkRefutal::kNotMapped, false, [](FakeCuda& gpu, Job&) { gpu.Fail("cuMemMap", 801); }, 0},
+      {WorkRefutal::kNotMapped, false, [](FakeCuda& gpu, Job&) { gpu.Fail("cuMemSetAccess", 801); },
+       0},
+      {WorkRefutal::kDiffers, false, [](FakeCuda&, Job& job) { job.Run(); }, -1},
+      {WorkRefutal::kDiffers, true, [](FakeCuda&, Job&) {}, 1},
+      {WorkRefutal::kSteppedBack, true, [](FakeCuda&, Job&) {}, -3},
+      {WorkRefutal::kMoved, true, [](FakeCuda&, Job& job) { job.block().SetHead(0, 3); }, 0},
+      {WorkRefutal::kCopyFailed, true,
+       [](FakeCuda& gpu, Job&) { gpu.Fail("cuMemcpyDtoHAsync_v2", 1); }, 0},
+      {WorkRefutal::kPointToPoint, true,
+       [](FakeCuda&, Job& job) {
+         job.comm().Run(0, "Send");
+         job.See();
+       },
+       0},
+      {WorkRefutal::kBehind, true,  // it does not count what is complete
+       [](FakeCuda& gpu, Job& job) {
+         job.comm().Run(0);
+         gpu.Advance(kMs);
+         job.See();
+       },
+       0},
+  };
+  for (const auto& each : kAll) {
+    RunJob([&each](FakeCuda& gpu, Job& job) {
+      if (each.is_proven) job.Prove();
+      const std::string said = CaptureStandardError([&] {
+        each.contradict(gpu, job);
+        job.Run(each.more);
+      });
+      gpu.StopFailing();
+      job.ExpectRefuted(each.refutal);
+      const bool is_usual = each.refutal == WorkRefutal::kNotFound ||
+                            each.refutal == WorkRefutal::kNotMapped ||
+                            each.refutal == WorkRefutal::kPointToPoint;
+      const std::string warning =
+          std::string("communicator 0000000000000001, rank 0: ") + WorkRefutalName(each.refutal);
+      EXPECT_EQ(said.find(warning) == said.npos, is_usual) << said;
+    });
+  }
 }
 
 TEST_WITH_GPU(WorkCounterTest, NotMappedWhereItIsNoAllocationOfItsOwn) {
   Job job(gpu, /*can_map=*/false);
   job.Run();
   job.ExpectRefuted(WorkRefutal::kNotMapped);
-}
-
-TEST(WorkCounterTest, NotMappedWhereTheDriverRefuses) {
-  for (const char* function : {"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
-    RunJob([function](FakeCuda& gpu, Job& job) {
-      gpu.Fail(function, 801);
-      job.Run();
-      job.ExpectRefuted(WorkRefutal::kNotMapped);
-    });
-  }
-}
-
-TEST_WITH_JOB(WorkCounterTest, DiffersWhereTheCounterSkipsWhileCalibrating) {
-  const std::string said = CaptureStandardError([&] {
-    job.Run();
-    job.Run(-1);
-  });
-  job.ExpectRefuted(WorkRefutal::kDiffers);
-  EXPECT_NE(said.find("communicator 0000000000000001, rank 0: differs"), said.npos) << said;
-}
-
-TEST_WITH_JOB(WorkCounterTest, BehindWhereItDoesNotCountWhatIsComplete) {
-  job.Prove();
-  job.comm().Run(0);
-  gpu.Advance(kMs);
-  job.See();
-  job.ExpectRefuted(WorkRefutal::kBehind);
-}
-
-TEST_WITH_JOB(WorkCounterTest, RunsAhead) {
-  job.Prove();
-  job.Run(1);
-  job.ExpectRefuted(WorkRefutal::kDiffers);
 }
 
 TEST_WITH_JOB(WorkCounterTest, RunsAheadBehindWorkThatDoesNotEnd) {
@@ -106,35 +119,6 @@ TEST_WITH_JOB(WorkCounterTest, RunsAheadBehindWorkThatDoesNotEnd) {
   job.See();
   job.ExpectRefuted(WorkRefutal::kAhead);
   gpu.Release(job.comm().stream());
-}
-
-TEST_WITH_JOB(WorkCounterTest, StepsBack) {
-  job.Prove();
-  job.Run(-3);
-  job.ExpectRefuted(WorkRefutal::kSteppedBack);
-}
-
-TEST_WITH_JOB(WorkCounterTest, Moves) {
-  job.Prove();
-  job.block().SetHead(0, 3);
-  job.Run();
-  job.ExpectRefuted(WorkRefutal::kMoved);
-}
-
-TEST_WITH_JOB(WorkCounterTest, CopyFails) {
-  job.Prove();
-  gpu.Fail("cuMemcpyDtoHAsync_v2", 1);
-  const std::string said = CaptureStandardError([&] { job.Run(); });
-  gpu.StopFailing();
-  job.ExpectRefuted(WorkRefutal::kCopyFailed);
-  EXPECT_NE(said.find("copy_failed"), said.npos) << said;
-}
-
-TEST_WITH_JOB(WorkCounterTest, PointToPointIsNotUnderstood) {
-  job.Prove();
-  job.comm().Run(0, "Send");
-  job.See();
-  job.ExpectRefuted(WorkRefutal::kPointToPoint);
 }
 
 TEST_WITH_JOB(WorkCounterTest, WorkInFlightContradictsNothing) {

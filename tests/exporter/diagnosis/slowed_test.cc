@@ -1,5 +1,6 @@
 // Who of a job has become slower, by what each rank did before.
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,9 +29,10 @@ PaceWindow Window(double step_seconds, double busy_seconds, double error_seconds
 
 // Each step took 1 s, and takes 1.3 s now; each rank was busy for 0.5 s of it, and is for so much
 // now.
-std::vector<PaceWindow> Slower(double busy_now, double step_now = 1.3, double error = 0.01) {
+std::vector<PaceWindow> Slower(double busy_now, double step_now = 1.3, double error = 0.01,
+                               double busy_before = 0.5) {
   const PaceWindow now = Window(step_now, busy_now, error);
-  return {Window(1, 0.5, error), now, now, now, now};
+  return {Window(1, busy_before, error), now, now, now, now};
 }
 
 // Four nodes of two GPUs, a stage on each.
@@ -76,62 +78,49 @@ TEST_F(SlowedTest, OneRank) {
   EXPECT_FALSE(stragglers[0].is_whole_host);
 }
 
-TEST_F(SlowedTest, NobodyWhereAllWaitMoreOrAllDoMore) {
-  EXPECT_THAT(Judge(), IsEmpty());  // the network
-  for (int i = 0; i < 8; ++i) job_.process(i).pace = Slower(0.65);
-  EXPECT_THAT(Judge(), IsEmpty());  // longer sequences
-}
-
-TEST_F(SlowedTest, NobodyOfTwoHosts) {
-  for (const int i : {2, 3, 6, 7}) job_.process(i).pace = Slower(0.8);
-  EXPECT_THAT(Judge(), IsEmpty());
-}
-
-// A step that takes hardly longer says nothing, and so does what was different all the time.
-TEST_F(SlowedTest, NobodyWhoWasAlwaysSlower) {
-  for (int i = 0; i < 8; ++i) job_.process(i).pace = Slower(0.5, 1.01);
-  for (const int i : {4, 5}) job_.process(i).pace = Slower(0.8, 1.01);
-  EXPECT_THAT(Judge(), IsEmpty());
-  for (int i = 0; i < 8; ++i) job_.process(i).pace = Slower(0.5);
-  for (const int i : {4, 5}) {
-    const PaceWindow now = Window(1.3, 0.9);
-    job_.process(i).pace = {Window(1, 0.9), now, now, now, now};
+TEST_F(SlowedTest, Nobody) {
+  const struct {
+    const char* why;
+    std::function<std::vector<PaceWindow>(bool)> pace;  // of a rank of node-2, or of another node
+  } kAll[] = {
+      {"all wait more: the network", [](bool) { return Slower(0.5); }},
+      {"all do more: longer sequences", [](bool) { return Slower(0.65); }},
+      {"a step takes hardly longer", [](bool it) { return Slower(it ? 0.8 : 0.5, 1.01); }},
+      {"it was always slower",
+       [](bool it) { return it ? Slower(0.9, 1.3, 0.01, 0.9) : Slower(0.5); }},
+      {"it may be chance", [](bool it) { return Slower(it ? 0.8 : 0.5, 1.3, 0.08); }},
+      {"a pause of that host: the last window is as fast as before",
+       [](bool it) {
+         std::vector<PaceWindow> pace = Slower(it ? 0.8 : 0.5);
+         pace.back() = Window(1, 0.5);
+         return pace;
+       }},
+      // One stage had three times as much to do before: it does most more, and is not slower.
+      {"all work grew by 30 %",
+       [](bool it) {
+         return it ? Slower(1.3 * 0.9, 1.3, 0.01, 0.9) : Slower(1.3 * 0.3, 1.3, 0.01, 0.3);
+       }},
+      {"collectives alone are training or evaluation",
+       [](bool it) {
+         std::vector<PaceWindow> pace = Slower(it ? 0.8 : 0.5);
+         for (PaceWindow& window : pace) window.others = 0;
+         return pace;
+       }},
+      {"hosts remember different things: one of an hour ago, another of yesterday",
+       [](bool it) { return it ? Slower(0.8, 1.9) : Slower(0.5); }},
+  };
+  for (const auto& each : kAll) {
+    for (int i = 0; i < 8; ++i) job_.process(i).pace = each.pace(i / 2 == 2);
+    EXPECT_THAT(Judge(), IsEmpty()) << each.why;
   }
-  EXPECT_THAT(Judge(), IsEmpty());
+  for (int i = 0; i < 8; ++i) job_.process(i).pace = Slower(i / 2 % 2 == 1 ? 0.8 : 0.5);
+  EXPECT_THAT(Judge(), IsEmpty()) << "two hosts";
 }
 
-TEST_F(SlowedTest, NobodyWhereItMayBeChance) {
-  for (int i = 0; i < 8; ++i) job_.process(i).pace = Slower(0.5, 1.3, 0.08);
-  for (const int i : {4, 5}) job_.process(i).pace = Slower(0.8, 1.3, 0.08);
-  EXPECT_THAT(Judge(), IsEmpty());
-}
-
-// A pause of that host: the last window is as fast as before.
-TEST_F(SlowedTest, NobodyForAPause) {
-  for (int i = 0; i < 8; ++i) {
-    job_.process(i).pace = Slower(i / 2 == 2 ? 0.8 : 0.5);
-    job_.process(i).pace.back() = Window(1, 0.5);
-  }
-  EXPECT_THAT(Judge(), IsEmpty());
-}
-
-// All work grew by 30 %, and one stage had three times as much to do before: it does most more, and
-// is not slower than the others.
-TEST_F(SlowedTest, NobodyWhereAllWorkGrowsAlike) {
-  for (int i = 0; i < 8; ++i) {
-    const double busy = i / 2 == 2 ? 0.9 : 0.3;
-    const PaceWindow now = Window(1.3, 1.3 * busy);
-    job_.process(i).pace = {Window(1, busy), now, now, now, now};
-  }
-  EXPECT_THAT(Judge(), IsEmpty());
-}
-
-// That stage alone has become slower.
+// One stage had more to do than the others before, and alone has become slower.
 TEST_F(SlowedTest, TheHostThatHadMostToDoBefore) {
   for (int i = 0; i < 8; ++i) {
-    const double busy = i / 2 == 2 ? 0.8 : 0.4;
-    const PaceWindow now = Window(1.3, i / 2 == 2 ? 1.1 : busy);
-    job_.process(i).pace = {Window(1, busy), now, now, now, now};
+    job_.process(i).pace = i / 2 == 2 ? Slower(1.1, 1.3, 0.01, 0.8) : Slower(0.4, 1.3, 0.01, 0.4);
   }
   ASSERT_THAT(Judge(), SizeIs(1));
   EXPECT_EQ(Judge()[0].ranks[0].process->hostname, "node-2");
@@ -153,21 +142,6 @@ TEST_F(SlowedTest, WhoIsNotKnown) {
 TEST_F(SlowedTest, NobodyWhereARankIsNotSeen) {
   for (const int i : {4, 5}) job_.process(i).pace = Slower(0.8);
   job_.AddCommunicator(kWorld + 1, {0, 1, 2, 3, 4, 5, 6, 7}, 9, 5);
-  EXPECT_THAT(Judge(), IsEmpty());
-}
-
-// Collectives alone are training or evaluation: who knows.
-TEST_F(SlowedTest, NobodyWithoutSendAndRecv) {
-  for (int i = 0; i < 8; ++i) {
-    job_.process(i).pace = Slower(i / 2 == 2 ? 0.8 : 0.5);
-    for (PaceWindow& window : job_.process(i).pace) window.others = 0;
-  }
-  EXPECT_THAT(Judge(), IsEmpty());
-}
-
-// Hosts remember different things: one of an hour ago, another of yesterday.
-TEST_F(SlowedTest, NobodyWithAnotherPast) {
-  for (const int i : {4, 5}) job_.process(i).pace = Slower(0.8, 1.9);
   EXPECT_THAT(Judge(), IsEmpty());
 }
 

@@ -335,13 +335,14 @@ class Capturer {
     return ::nccl_pulse::WhyNotHere(process);
   }
 
-  // Finds RAS of the job's processes without the plugin, or else where the options say.
+  // Finds RAS of the job's processes on this host, or else where the options say.
   outside::RasListeners FindRas() const {
-    if (options_.asks_ras_of_processes && !outside_pids_.empty()) {
+    if (options_.asks_ras_of_processes && !ras_pids_.empty()) {
+      auto here = outside::FindNcclProcesses(milliseconds(2000), &ras_pids_).processes;
+      for (outside::HostProcess& each : here) each.has_plugin = false;
       const outside::OpenNetwork open =
           options_.enters_namespaces ? outside::Network::Open : outside::OpenNetwork();
-      return outside::FindRas(
-          outside::FindNcclProcesses(milliseconds(2000), &outside_pids_).processes, open);
+      if (!here.empty()) return outside::FindRas(here, open);
     }
     outside::RasListeners found;
     const std::optional<Address>& ras = options_.look.ras;
@@ -408,7 +409,7 @@ class Capturer {
         Miss(absl::StrCat("settings and log of pid ", PidWords(process)), why);
         continue;
       }
-      if (process.is_from_outside) outside_pids_.push_back(LocalPid(process));
+      if (process.is_from_outside || options_.look.ras) ras_pids_.push_back(LocalPid(process));
       // Limited per process: a driver may hold its memory, and a log's file system may hang.
       std::string state = ReadLocalState(process, milliseconds(1000), &why);
       if (!why.empty()) Miss(absl::StrCat(folder, "/state.txt"), why);
@@ -462,7 +463,7 @@ class Capturer {
     bool is_live;
   };
   std::map<std::size_t, std::vector<Communicator>> communicators_;  // by endpoint
-  std::vector<int32_t> outside_pids_;  // processes without the plugin, on this host
+  std::vector<int32_t> ras_pids_;  // processes on this host whose RAS may be asked
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;

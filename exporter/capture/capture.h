@@ -27,9 +27,10 @@ struct CaptureOptions {
   std::chrono::milliseconds program_patience{15000};
   // Half of it is for requests beyond the verdict, the rest for programs.
   std::chrono::milliseconds time_limit{60000};
-  bool is_flight_recorder = false;    // only dumps for torchfrtrace
-  bool asks_ras_of_processes = true;  // of those on this host without the plugin
-  bool enters_namespaces = false;     // for RAS
+  bool is_flight_recorder = false;  // only dumps for torchfrtrace
+  // Of those on this host; without `look.ras`, of those without the plugin.
+  bool asks_ras_of_processes = true;
+  bool enters_namespaces = false;  // for RAS
   // Called when endpoints are too busy to answer at once, and are asked again.
   std::function<void()> on_busy;
   std::size_t most_bytes = std::size_t{512} << 20;  // of all files together

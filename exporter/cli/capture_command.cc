@@ -54,7 +54,7 @@ Addresses of endpoints, TLS and passwords: `pulse help connect`.
   --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
                         NCCL_PULSE_HANG_SECONDS, the shortest of the job)
   --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows. off: don't ask
-                        (default: NCCL_RAS_ADDR of processes without NCCL Pulse or of this shell, or localhost:28028)
+                        (default: NCCL_RAS_ADDR of its processes here, else of this shell, or localhost:28028)
   --enter-namespaces    also ask RAS in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
 
 Examples:

@@ -4,6 +4,7 @@ tests/gpu/proof_program on the stand-in for NCCL, with a shared endpoint."""
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -36,7 +37,13 @@ class CaptureTest(unittest.TestCase):
         cls.endpoint = "127.0.0.1:%d" % cls.port
         # Short: an NCCL unique id holds the name of a file in it.
         cls.folder = tempfile.TemporaryDirectory(prefix="ca", dir="/tmp")
-        cls.job = Job(cls.folder.name, cls.endpoint, "warm", "hang")
+        cls.ras = Ras()
+        # By its name the stand-in for NCCL isn't one. What has the name may be any library.
+        nccl = os.path.join(cls.folder.name, "libnccl.so.2.28.9")
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            shutil.copy(next(line.split()[-1] for line in maps if "/libm.so" in line), nccl)
+        cls.job = Job(cls.folder.name, cls.endpoint, "warm", "hang", LD_PRELOAD=nccl,
+                      NCCL_RAS_ADDR=cls.ras.flag.split("=")[1])
         cls.job.report()
         cls.job.go_on()
         cluster.wait_until(lambda: cls.find_hang() is not None, "it hangs")
@@ -44,6 +51,7 @@ class CaptureTest(unittest.TestCase):
     @classmethod
     def tearDownClass(cls):
         cls.job.close()
+        cls.ras.server.close()
         cls.folder.cleanup()
 
     @classmethod
@@ -136,13 +144,15 @@ class CaptureTest(unittest.TestCase):
         self.assertIn("it was ended after 500 ms", missing)
         self.assertIn("endpoint 127.0.0.1:1: ", missing)
 
-    def test_what_ras_says_is_kept(self):
-        ras = Ras()
-        self.addCleanup(ras.server.close)
-        status, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + self.out, ras.flag)
-        self.assertEqual(status, 0, errors)
-        with open(os.path.join(self.out, "ras.json"), encoding="utf-8") as file:
-            self.assertEqual(file.read(), REPORT)
+    def test_what_ras_of_the_processes_says_is_kept_or_of_the_flag(self):
+        other = Ras("{}")
+        self.addCleanup(other.server.close)
+        for flags, report in (((), REPORT), ((other.flag,), "{}")):
+            out = self.out + str(len(flags))
+            status, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--out=" + out, *flags)
+            self.assertEqual(status, 0, errors)
+            with open(os.path.join(out, "ras.json"), encoding="utf-8") as file:
+                self.assertEqual(file.read(), report)
 
     def test_endpoints_of_a_prometheus_and_a_token(self):
         asked = []

@@ -17,7 +17,7 @@ def runfile(path):
 class Job:
     """proof_program's ranks, which go on to the next phase when they are told so."""
 
-    def __init__(self, folder, listen, *phases, delays="20", repeats="1000", hang_seconds="2"):
+    def __init__(self, folder, listen, *phases, delays="20", repeats="1000", hang_seconds="2", **variables):
         self.ranks = []
         libraries = os.path.join(folder, "lib")
         os.mkdir(libraries)
@@ -25,7 +25,7 @@ class Job:
             os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"), os.path.join(libraries, name))
         environment = dict(os.environ, LD_LIBRARY_PATH=libraries, NCCL_PULSE_LISTEN=listen,
                            NCCL_PROFILER_PLUGIN=runfile("plugin/libnccl-profiler-pulse.so"),
-                           NCCL_PULSE_HANG_SECONDS=hang_seconds)
+                           NCCL_PULSE_HANG_SECONDS=hang_seconds, **variables)
         for rank in range(RANKS):
             self.ranks.append(subprocess.Popen(
                 [runfile("tests/gpu/proof_program"), "--rank=%d" % rank, "--nranks=%d" % RANKS,

@@ -8,8 +8,8 @@
 #   BINARIES/proof_program                  //tests/gpu:proof_program
 #   BINARIES/nccl_program                   //tests/gpu:nccl_program
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,stamps_torch.py,
-#   graph_accuracy.py}, all in one folder
+#   tests/gpu/{prove.sh,machine.sh,prove*.py,check*.py,nccl_versions.py,ddp.py,endpoint.py,
+#   work_counters.py,graph_accuracy.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, and the
 # table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.
@@ -88,7 +88,7 @@ part coverage 40 prove.py "${PROOF}" coverage "${RANKS}" --limit=35 "${SIZES[@]}
 part hang 30 prove.py "${PROOF}" hang "${RANKS}" --limit=25
 part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
 if has_torch; then
-  part replays 90 stamps_torch.py ""
+  part replays 90 work_counters.py "" --cases=one,compiled,beside
   part graph-accuracy 150 graph_accuracy.py ""
 elif [[ "${PARTS}" == *' replays '* || "${PARTS}" == *' graph-accuracy '* || "${PARTS}" == *' ddp'* ]]; then
   echo 'no PyTorch here: replays, graph-accuracy and ddp are left out' | tee -a "${REPORT}"

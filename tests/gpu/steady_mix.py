@@ -2,7 +2,7 @@
 """Replays of short CUDA graphs without a pause, with an eager call between them, as a serving engine makes them.
 
     steady_mix.py --library libnccl-profiler-pulse.so [--gpus 2] [--ops none,all_reduce,...] [--every 1,32,...]
-    steady_mix.py ... --cases mix,cost,stops,quiet
+    steady_mix.py ... --cases mix,stops,quiet
 
 A process for each GPU, on PyTorch. A line for each mix. Of mix and quiet the first mix is on the job's first
 communicator, each other one on a new one.
@@ -10,8 +10,6 @@ communicator, each other one on a new one.
     case    what the job does                                        what must be said
     mix     replays, an eager call after each --every of them, for   proven within 3 s; all all_reduces of the replays
             --seconds; then it reads its counts                      and no other; `replaying` or `in_flight`; no hang
-    cost    the same for a fixed number of replays, without the      times of fresh processes in turn
-            plugin, with it, and with parts of it off, --turns each
     stops   as mix; the host of rank 1 stops at once, while the      rank_not_begun, rank 1, within 15 s
             counter is being proven
     quiet   as mix; then nothing for --quiet seconds                 nothing
@@ -21,7 +19,6 @@ import argparse
 import datetime
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -92,16 +89,6 @@ def run_rank(options):
 
     for number, (op, every) in enumerate(options.mixes):
         replay = mix(op, every, dist.group.WORLD if number == 0 else dist.new_group())
-        if options.case == "cost":
-            count = ROUND // options.layers
-            replay(10 * count)  # the counter is proven
-            times = []
-            for _ in range(20):
-                begin = time.perf_counter()
-                replay(count)
-                times.append((time.perf_counter() - begin) / count * 1e6)
-            print(json.dumps({"us": statistics.median(times)}), flush=True)
-            os._exit(0)
         print(json.dumps({"event": "begins"}), flush=True)
         if options.case == "stops":
             replay(640)
@@ -125,13 +112,11 @@ def run_rank(options):
 
 
 class Job:
-    def __init__(self, options, case, mixes, with_plugin=True, **settings):
+    def __init__(self, options, case, mixes):
         self.folder = tempfile.TemporaryDirectory()
-        environment = dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
+        environment = dict(os.environ, NCCL_PROFILER_PLUGIN=os.path.abspath(options.library),
+                           NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
                            TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
-        environment.pop("NCCL_PROFILER_PLUGIN", None)
-        if with_plugin:
-            environment.update(settings, NCCL_PROFILER_PLUGIN=os.path.abspath(options.library))
         self.ranks = [subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--cases=" + case,
              "--mixes=" + json.dumps(mixes), "--exchange=" + os.path.join(self.folder.name, "store"),
@@ -260,20 +245,6 @@ def run_stops(options, case, mixes):
                    "%s %s" % (watch.hangs, "" if right else watch.headline))
 
 
-def run_cost(options, case, mixes):
-    settings = {"without": {"with_plugin": False}, "with": {}, "counters off": {"NCCL_PULSE_WORK_COUNTERS": "off"},
-                "stamps off": {"NCCL_PULSE_GRAPHS": "off"}}
-    for op, every in mixes:
-        times = {name: [] for name in settings}
-        for turn in range(options.turns):
-            for number in range(len(settings)):
-                name = list(settings)[(number + turn) % len(settings)]
-                with Job(options, case, [(op, every)], **settings[name]) as job:
-                    times[name].append(round(max(line["us"] for line in job.lines()), 2))
-        middle = {name: statistics.median(each) for name, each in times.items()}
-        report(case, op, every, "%+.1f %%" % (100 * (middle["with"] / middle["without"] - 1)), "us a replay", middle, times)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--library")
@@ -283,7 +254,6 @@ def main():
     parser.add_argument("--every", default="1,32,640,6400", help="numbers of replays, with commas between")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--quiet", type=float, default=120)
-    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--layers", type=int, default=1, help="layers in a graph, two all_reduces each")
     parser.add_argument("--exchange", help=argparse.SUPPRESS)
     parser.add_argument("--mixes", type=json.loads, help=argparse.SUPPRESS)
@@ -294,7 +264,7 @@ def main():
         return run_rank(options)
     mixes = [(op, int(every)) for op in options.ops.split(",")
              for every in (options.every.split(",") if op != "none" else ["0"])]
-    runs = {"mix": run_mix, "quiet": run_mix, "stops": run_stops, "cost": run_cost}
+    runs = {"mix": run_mix, "quiet": run_mix, "stops": run_stops}
     report("case", "op", "every", "", "", "counted of replayed")
     for case in options.cases.split(","):
         try:

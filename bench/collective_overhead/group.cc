@@ -129,8 +129,6 @@ Error Group::ReceiveFrom(std::size_t rank, Reply* reply) {
     size = recv(sockets_[rank], reply, sizeof(*reply), 0);
   } while (size < 0 && errno == EINTR);
   if (size != static_cast<ssize_t>(sizeof(*reply))) return absl::StrCat("rank ", rank, " ended");
-  idle_.cpu_us += reply->idle_cpu_us;
-  idle_.wall_us += reply->idle_us;
   return reply->ok ? Error() : Error(reply->text);
 }
 
@@ -198,10 +196,7 @@ Error Group::SendUniqueIdAndConnect() {
   request.kind = RequestKind::kConnect;
   request.unique_id = replies[0].unique_id;
   snprintf(request.plugin, sizeof(request.plugin), "%s", configuration_.plugin.c_str());
-  error = Send(request);
-  // Earlier time is unrelated to waiting for another group.
-  idle_ = {};
-  return error;
+  return Send(request);
 }
 
 void Group::AskToQuit() {

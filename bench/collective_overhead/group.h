@@ -17,12 +17,6 @@
 
 namespace nccl_pulse::overhead {
 
-// Share of one processor that the group's busiest process takes while another group works.
-struct IdleCost {
-  double cpu_us = 0;
-  double wall_us = 0;
-};
-
 class Group {
  public:
   // `options` must outlive the group, with its devices filled in.
@@ -47,7 +41,6 @@ class Group {
   void Kill();
 
   const Configuration& configuration() const { return configuration_; }
-  const IdleCost& idle() const { return idle_; }
 
  private:
   Error SendTo(std::size_t rank, const Request& request);
@@ -60,7 +53,6 @@ class Group {
   const Launch launch_;
   std::vector<int> sockets_;  // by rank
   std::vector<pid_t> processes_;
-  IdleCost idle_;
 };
 
 // Makes SIGINT and SIGTERM end the program, keeping the results so far.

@@ -262,7 +262,7 @@ def summary(rows, run, limits):
             "each round's median, with Student's %g %% interval. Passes: its upper end is below %g %% or\nbelow %g us.\n" %
             (run["gpus"], run["gpu"], nccl // 10000, nccl // 100 % 100, nccl % 100, driver // 1000, driver % 1000 // 10,
              limits.confidence * 100, limits.relative * 100, limits.absolute_us))
-    for i, configuration in enumerate(run["configurations"]):
+    for configuration in run["configurations"]:
         if not configuration["has_plugin"]:
             continue
         places = {word: [] for word in ("passed", "failed", "undecided", "suspect", "not measured")}
@@ -277,8 +277,6 @@ def summary(rows, run, limits):
                 place_of(row), ratio_text(row.comparison), *row.comparison.difference_us,
                 "; " + row.reason if row.reason else ""))
         text += configuration["name"] + ": " + ", ".join("%d %s" % (len(each), word) for word, each in places.items())
-        if run["idle_cpu"] and run["idle_cpu"][i] >= 0:
-            text += "; a process took %.2f %% of a processor while it waited" % (run["idle_cpu"][i] * 100)
         text += "\n" + "".join("  %s: %s\n" % (word, place) for word, each in places.items() if word != "passed"
                                for place in each)
     return text

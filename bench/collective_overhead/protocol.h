@@ -51,9 +51,6 @@ struct Reply {
   // stream has finished too.
   double operations_us;
   double total_us;
-  // Processor time of this process since its last reply, and the time since then.
-  double idle_cpu_us;
-  double idle_us;
 };
 
 }  // namespace nccl_pulse::overhead

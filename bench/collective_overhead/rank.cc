@@ -29,9 +29,9 @@ constexpr uint64_t kElementBytes = 4;
 // Elements copied and compared at a time: whole periods, about a megabyte.
 constexpr uint64_t kChunkCount = kValuePeriod * 4096;
 
-double ClockUs(clockid_t clock) {
+double NowUs() {
   timespec now;
-  clock_gettime(clock, &now);
+  clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
@@ -283,7 +283,7 @@ class Rank {
     RETURN_IF_CUDA(cuStreamSynchronize(compute_stream_));
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
 
-    const double begin_us = ClockUs(CLOCK_MONOTONIC);
+    const double begin_us = NowUs();
     uint64_t launched = 0;
     const auto compute_until = [&](uint64_t kernels) -> Error {
       for (; launched < kernels; ++launched) RETURN_IF_ERROR(compute_once());
@@ -297,9 +297,9 @@ class Rank {
     }
     RETURN_IF_ERROR(compute_until(request.compute_kernels));
     RETURN_IF_CUDA(cuStreamSynchronize(stream_));
-    reply->operations_us = ClockUs(CLOCK_MONOTONIC) - begin_us;
+    reply->operations_us = NowUs() - begin_us;
     RETURN_IF_CUDA(cuStreamSynchronize(compute_stream_));
-    reply->total_us = ClockUs(CLOCK_MONOTONIC) - begin_us;
+    reply->total_us = NowUs() - begin_us;
     return {};
   }
 
@@ -337,20 +337,14 @@ void Serve(const Driver& driver, const Nccl& nccl, const Error& load_error, cons
            int nranks) {
   Rank rank(driver, nccl, seat, nranks);
   Request request;
-  double replied_us = ClockUs(CLOCK_MONOTONIC);
-  double replied_cpu_us = ClockUs(CLOCK_PROCESS_CPUTIME_ID);
   while (true) {
     const ssize_t size = recv(seat.socket, &request, sizeof(request), 0);
     if (size < 0 && errno == EINTR) continue;
     if (size != static_cast<ssize_t>(sizeof(request))) return;
     Reply reply{};
-    reply.idle_cpu_us = ClockUs(CLOCK_PROCESS_CPUTIME_ID) - replied_cpu_us;
-    reply.idle_us = ClockUs(CLOCK_MONOTONIC) - replied_us;
     const Error error = load_error.empty() ? rank.Handle(request, &reply) : load_error;
     reply.ok = error.empty();
     if (!reply.ok) snprintf(reply.text, sizeof(reply.text), "%s", error.c_str());
-    replied_us = ClockUs(CLOCK_MONOTONIC);
-    replied_cpu_us = ClockUs(CLOCK_PROCESS_CPUTIME_ID);
     if (send(seat.socket, &reply, sizeof(reply), MSG_NOSIGNAL) < 0) return;
     if (request.kind == RequestKind::kQuit) return;
   }

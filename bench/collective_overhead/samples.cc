@@ -56,7 +56,6 @@ std::string WriteSamples(const std::string& path, const Options& options, const 
              return absl::StrCat("{\"name\":", Quoted(each.name),
                                  ",\"has_plugin\":", IsWithoutPlugin(each) ? "false" : "true", "}");
            }),
-      ",\"idle_cpu\":", List(machine.idle_cpu, [](double each) { return absl::StrCat(each); }),
       "}\n");
   for (const PointResult& result : results) text += LineOf(result);
   const std::string next = path + ".new";

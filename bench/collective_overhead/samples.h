@@ -35,9 +35,6 @@ struct Machine {
   std::string gpu;
   int nccl_version = 0;    // 22809: 2.28.9
   int driver_version = 0;  // 13000: 13.0
-  // Per configuration: processor share of a process while others were measured. Negative: not
-  // known.
-  std::vector<double> idle_cpu;
 };
 
 // Writes a line of JSON for the run and one for each point. A reader never sees a partial file.

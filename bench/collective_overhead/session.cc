@@ -194,8 +194,7 @@ void Session::Progress(std::size_t index, int round) const {
 }
 
 void Session::Write() const {
-  const std::string error =
-      WriteSamples(options_.samples, options_, sets_.DescribeMachine(), results_);
+  const std::string error = WriteSamples(options_.samples, options_, sets_.machine(), results_);
   if (!error.empty()) fprintf(stderr, "%s\n", error.c_str());
 }
 

@@ -19,8 +19,7 @@ Sets::Sets(const Options& options, Schedule* schedule)
       schedule_(schedule),
       groups_(options.configurations.size()),
       reasons_(options.configurations.size()),
-      failures_(options.configurations.size()),
-      idle_(options.configurations.size()) {}
+      failures_(options.configurations.size()) {}
 
 Error Sets::Start(Launch launch) {
   std::vector<int> members;
@@ -62,7 +61,6 @@ Error Sets::Start(Launch launch) {
 }
 
 void Sets::Quit() {
-  CollectIdle();
   for (const std::unique_ptr<Group>& group : groups_) {
     if (group != nullptr) group->AskToQuit();
   }
@@ -99,22 +97,6 @@ void Sets::Drop(int member, const Error& error) {
   reasons_[i] = failures_[i] < kMostFailures ? error : absl::StrCat("given up after: ", error);
   fprintf(stderr, "%s: %s\n", options_.configurations[i].name.c_str(), reasons_[i].c_str());
   groups_[i].reset();
-}
-
-void Sets::CollectIdle() {
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i] == nullptr) continue;
-    idle_[i].cpu_us += groups_[i]->idle().cpu_us;
-    idle_[i].wall_us += groups_[i]->idle().wall_us;
-  }
-}
-
-Machine Sets::DescribeMachine() const {
-  Machine machine = machine_;
-  for (const IdleCost& idle : idle_) {
-    machine.idle_cpu.push_back(idle.wall_us > 0 ? idle.cpu_us / idle.wall_us : -1);
-  }
-  return machine;
 }
 
 }  // namespace nccl_pulse::overhead

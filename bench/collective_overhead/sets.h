@@ -40,20 +40,17 @@ class Sets {
   // Sends a request to all ranks of one set and receives their replies. An error ends the set.
   Error Call(int member, const Request& request, std::vector<Reply>* replies);
 
-  // Describes the GPUs, and the processor time of waiting processes so far.
-  Machine DescribeMachine() const;
+  const Machine& machine() const { return machine_; }
 
  private:
   static std::size_t Index(int member) { return static_cast<std::size_t>(member); }
   void Drop(int member, const Error& error);
-  void CollectIdle();
 
   const Options& options_;
   Schedule* const schedule_;
   std::vector<std::unique_ptr<Group>> groups_;  // null: not running
   std::vector<std::string> reasons_;
   std::vector<int> failures_;
-  std::vector<IdleCost> idle_;  // of earlier rounds
   Machine machine_;
 };
 

@@ -38,29 +38,12 @@ namespace {
 constexpr std::size_t kMostEnvironment = 4 << 20;
 constexpr std::size_t kMostLog = 1 << 20;
 
-std::string ReadUpTo(int fd, std::size_t most) {
-  std::string text;
-  char buffer[65536];
-  while (text.size() < most) {
-    const ssize_t n = read(fd, buffer, std::min(sizeof(buffer), most - text.size()));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    text.append(buffer, static_cast<std::size_t>(n));
-  }
-  return text;
-}
-
-std::string ReadAt(int folder, const char* name, std::size_t most) {
-  const Descriptor file(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  return file.get() < 0 ? "" : ReadUpTo(file.get(), most);
-}
-
 // Finds the user of a process, unless it has several. A set-user-ID program's environment comes
 // from another user than the one whose files it can read.
 bool FindUser(int folder, uid_t* user) {
   struct stat status {};
   if (fstat(folder, &status) != 0) return false;
-  for (const std::string_view line : absl::StrSplit(ReadAt(folder, "status", 16384), '\n')) {
+  for (const std::string_view line : absl::StrSplit(ReadFileAt(folder, "status", 16384), '\n')) {
     if (!absl::StartsWith(line, "Uid:")) continue;
     const std::vector<std::string_view> ids =
         absl::StrSplit(line.substr(4), absl::ByAnyChar(" \t"), absl::SkipEmpty());
@@ -77,7 +60,7 @@ bool FindUser(int folder, uid_t* user) {
 std::string WhyNotThisOne(int folder, const ProcessSnapshot& process) {
   constexpr int64_t kClockSlackNs = 2000000000;
   if (folder < 0) return "there is no process of that pid";
-  const int64_t start = ProcStat(ReadAt(folder, "stat", 4096)).StartRealtimeNs();
+  const int64_t start = ProcStat(ReadFileAt(folder, "stat", 4096)).StartRealtimeNs();
   if (start == 0) return "its start in /proc cannot be read";
   return start - kClockSlackNs > process.start_realtime_ns
              ? "the process of that pid began later: it is another one"
@@ -141,7 +124,7 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
   local.settings_error = WhyNotThisOne(folder.get(), process);
   if (!local.settings_error.empty()) return local;
   uid_t user = 0;
-  const std::string environment = ReadAt(folder.get(), "environ", kMostEnvironment);
+  const std::string environment = ReadFileAt(folder.get(), "environ", kMostEnvironment);
   if (environment.empty() || !FindUser(folder.get(), &user)) {
     local.settings_error = "its environment may not be read: another user's process";
     return local;
@@ -164,7 +147,7 @@ constexpr std::size_t kMostStack = 16384, kMostThreads = 256;
 
 // The kernel names the cgroup, and cgroup2 has no links.
 std::string CgroupOf(int folder, const std::string& cgroup_root) {
-  const std::string cgroups = ReadAt(folder, "cgroup", 4096);
+  const std::string cgroups = ReadFileAt(folder, "cgroup", 4096);
   for (std::string_view line : absl::StrSplit(cgroups, '\n')) {
     if (!absl::ConsumePrefix(&line, "0::") || absl::StrContains(line, "..")) continue;
     return absl::StrCat(cgroups, ReadFile(absl::StrCat(cgroup_root, line, "/cgroup.events")));
@@ -250,7 +233,7 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
 }
 
 std::string LocalStateText(int folder, const std::string& cgroup_root) {
-  std::string text = absl::StrCat(ReadAt(folder, "status", 16384), "\ncgroup:\n",
+  std::string text = absl::StrCat(ReadFileAt(folder, "status", 16384), "\ncgroup:\n",
                                   CgroupOf(folder, cgroup_root), "\nthreads:\n");
   const int tasks = openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   DIR* const list = tasks < 0 ? nullptr : fdopendir(tasks);
@@ -260,9 +243,10 @@ std::string LocalStateText(int folder, const std::string& cgroup_root) {
     if (++threads > kMostThreads) continue;
     const Descriptor task(
         openat(tasks, entry->d_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-    absl::StrAppend(&text, entry->d_name, " ", ProcStat(ReadAt(task.get(), "stat", 4096)).Field(3),
-                    " ", ReadAt(task.get(), "wchan", 256), " ", ReadAt(task.get(), "comm", 64),
-                    ReadAt(task.get(), "stack", kMostStack));
+    absl::StrAppend(&text, entry->d_name, " ",
+                    ProcStat(ReadFileAt(task.get(), "stat", 4096)).Field(3), " ",
+                    ReadFileAt(task.get(), "wchan", 256), " ", ReadFileAt(task.get(), "comm", 64),
+                    ReadFileAt(task.get(), "stack", kMostStack));
   }
   if (list != nullptr) closedir(list);
   if (threads > kMostThreads) absl::StrAppend(&text, "and ", threads - kMostThreads, " more\n");

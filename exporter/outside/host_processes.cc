@@ -24,6 +24,7 @@
 #include "exporter/base/descriptor.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
+#include "exporter/base/read_file.h"
 
 namespace nccl_pulse::outside {
 namespace {
@@ -31,34 +32,9 @@ namespace {
 constexpr std::size_t kMostPids = 65536;
 constexpr std::size_t kMostValueBytes = 256;
 
-// Passes up to `limit` bytes of the file on in pieces, until `take` returns false. Returns the error of
-// open(2), or 0.
-template <typename Take>
-int ReadPieces(int folder, const char* name, std::size_t limit, const Take& take) {
-  const Descriptor file(openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (file.get() < 0) return errno;
-  char buffer[16384];
-  for (std::size_t done = 0; done < limit;) {
-    const ssize_t n = read(file.get(), buffer, std::min(sizeof(buffer), limit - done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 || !take(std::string_view(buffer, static_cast<std::size_t>(n)))) break;
-    done += static_cast<std::size_t>(n);
-  }
-  return 0;
-}
-
-std::string ReadWhole(int folder, const char* name, std::size_t limit) {
-  std::string text;
-  ReadPieces(folder, name, limit, [&text](std::string_view piece) {
-    text.append(piece);
-    return true;
-  });
-  return text;
-}
-
 constexpr std::string_view kNccl = "/libnccl.so", kPlugin = "libnccl-profiler-pulse";
 
-// Returns "2.28.9" for "/libnccl.so.2.28.9"; "": the name has no version, or isn't whole.
+// Returns "2.28.9" for "/libnccl.so.2.28.9"; "": the name has no version.
 std::string VersionIn(std::string_view text) {
   const std::size_t at = text.find(kNccl);
   if (at == text.npos) return "";
@@ -71,29 +47,23 @@ std::string VersionIn(std::string_view text) {
 
 // True if it has NCCL loaded; `otherwise` if only its user may read its maps.
 bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
-  bool has_nccl = false;
-  std::string text;  // the last piece, and the end of the one before
-  const int error = ReadPieces(folder, "maps", kMostMapsBytes, [&](std::string_view piece) {
-    text.erase(0, text.size() - std::min(text.size(), kPlugin.size() - 1));
-    text.append(piece);
-    has_nccl |= absl::StrContains(text, kNccl);
-    process->has_plugin |= absl::StrContains(text, kPlugin);
-    if (process->nccl_version.empty()) process->nccl_version = VersionIn(text);
-    return !(has_nccl && process->has_plugin);
-  });
-  process->is_guess = otherwise && (error == EACCES || error == EPERM);
-  return has_nccl || process->is_guess;
+  errno = 0;
+  const std::string maps = ReadFileAt(folder, "maps", kMostMapsBytes);
+  process->is_guess = otherwise && maps.empty() && (errno == EACCES || errno == EPERM);
+  process->has_plugin = absl::StrContains(maps, kPlugin);
+  process->nccl_version = VersionIn(maps);
+  return process->is_guess || absl::StrContains(maps, kNccl);
 }
 
 RunState StateOf(int folder, int64_t* start_realtime_ns) {
-  const ProcStat stat(ReadWhole(folder, "stat", 4096));
+  const ProcStat stat(ReadFileAt(folder, "stat", 4096));
   *start_realtime_ns = stat.StartRealtimeNs();
   return stat.State() == RunState::kUnknown ? RunState::kEnded : stat.State();
 }
 
 // The last number of the line NSpid: the pid in the innermost namespace.
 int32_t OwnPid(int folder, int32_t pid) {
-  for (const std::string_view line : absl::StrSplit(ReadWhole(folder, "status", 16384), '\n')) {
+  for (const std::string_view line : absl::StrSplit(ReadFileAt(folder, "status", 16384), '\n')) {
     if (!absl::StartsWith(line, "NSpid:")) continue;
     int32_t own = 0;
     const std::vector<std::string_view> pids =
@@ -123,7 +93,7 @@ void ReadEnvironment(int folder, HostProcess* process) {
       {"NCCL_RAS_ADDR=", &process->ras_address},
       {"NCCL_RAS_ENABLE=", &enabled},
   };
-  const std::string environment = ReadWhole(folder, "environ", kMostEnvironBytes);
+  const std::string environment = ReadFileAt(folder, "environ", kMostEnvironBytes);
   for (const std::string_view variable : absl::StrSplit(environment, '\0')) {
     for (const auto& [prefix, value] : wanted) {
       if (!absl::StartsWith(variable, prefix)) continue;

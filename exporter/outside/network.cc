@@ -21,10 +21,10 @@ namespace nccl_pulse::outside {
 
 std::shared_ptr<const Network> Network::Open(const HostProcess& process, std::string* error) {
   const std::string path = absl::StrCat("/proc/", process.pid, "/ns/net");
-  const std::shared_ptr<Network> network(
-      new Network(process, open(path.c_str(), O_RDONLY | O_CLOEXEC)));
+  const std::shared_ptr<Network> network(new Network{
+      process.pid, process.network, Descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC)), {}});
   struct stat status {};
-  if (network->fd_.get() < 0 || fstat(network->fd_.get(), &status) != 0) {
+  if (network->fd.get() < 0 || fstat(network->fd.get(), &status) != 0) {
     *error = ErrorText(errno);
     return nullptr;
   }
@@ -35,7 +35,7 @@ std::shared_ptr<const Network> Network::Open(const HostProcess& process, std::st
   try {
     const bool has_entered = std::async(std::launch::async, [&] {
                                if (!network->Enter(error)) return false;
-                               network->addresses_ = OwnAddresses();
+                               network->addresses = OwnAddresses();
                                return true;
                              }).get();
     if (has_entered) return network;
@@ -46,7 +46,7 @@ std::shared_ptr<const Network> Network::Open(const HostProcess& process, std::st
 }
 
 bool Network::Enter(std::string* error) const {
-  if (setns(fd_.get(), CLONE_NEWNET) == 0) return true;
+  if (setns(fd.get(), CLONE_NEWNET) == 0) return true;
   *error = ErrorText(errno);
   return false;
 }

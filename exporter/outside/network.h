@@ -19,8 +19,7 @@
 
 namespace nccl_pulse::outside {
 
-class Network {
- public:
+struct Network {
   // Opens the namespace that FindNcclProcesses saw; fails if the pid now is another process'. On
   // failure returns null, and sets `error`.
   static std::shared_ptr<const Network> Open(const HostProcess& process, std::string* error);
@@ -28,18 +27,10 @@ class Network {
   // Moves the calling thread. On failure returns false, and sets `error`.
   bool Enter(std::string* error) const;
 
-  int32_t pid() const { return pid_; }  // a process in it
-  uint64_t inode() const { return inode_; }
-  const std::set<std::string>& addresses() const { return addresses_; }
-
- private:
-  Network(const HostProcess& process, int fd)
-      : pid_(process.pid), inode_(process.network), fd_(fd) {}
-
-  const int32_t pid_;
-  const uint64_t inode_;
-  const Descriptor fd_;  // keeps the namespace, whatever becomes of the process
-  std::set<std::string> addresses_;
+  int32_t pid;  // a process in it
+  uint64_t inode;
+  Descriptor fd;  // keeps the namespace, whatever becomes of the process
+  std::set<std::string> addresses;
 };
 
 // Returns false, with the reason in `error`, unless the calling thread has CAP_SYS_ADMIN.

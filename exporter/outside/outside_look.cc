@@ -144,7 +144,7 @@ class OutsideLook::Impl {
     looks->notes.insert(looks->notes.end(), listeners_.notes.begin(), listeners_.notes.end());
     for (const auto& [inode, network] : listeners_.networks) {
       if (!network) continue;
-      for (const auto& each : network->addresses()) {
+      for (const auto& each : network->addresses) {
         seen_.addresses.emplace(HostIn(*network, each), inode);
       }
     }
@@ -153,9 +153,9 @@ class OutsideLook::Impl {
   // Namespaces may have addresses in common, such as the loopback. Then a process tells them apart.
   std::string HostIn(const Network& network, const std::string& host) const {
     const auto found = seen_.addresses.find(host);
-    const bool is_elsewhere = found != seen_.addresses.end() && found->second != network.inode();
-    return is_elsewhere && network.addresses().count(host) != 0
-               ? absl::StrCat(host, " in the network of pid ", network.pid())
+    const bool is_elsewhere = found != seen_.addresses.end() && found->second != network.inode;
+    return is_elsewhere && network.addresses.count(host) != 0
+               ? absl::StrCat(host, " in the network of pid ", network.pid)
                : host;
   }
 

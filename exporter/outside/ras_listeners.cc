@@ -49,7 +49,7 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const OpenNetwor
       }
       network = known->second;
       if (!network) continue;
-      absl::StrAppend(&name, " in the network namespace of pid ", network->pid());
+      absl::StrAppend(&name, " in the network namespace of pid ", network->pid);
     } else if (process.network != 0 && is_loopback) {
       ++elsewhere;
       continue;

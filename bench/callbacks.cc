@@ -1,17 +1,10 @@
 // Cost of one operation's callbacks, each beside the same calls into an empty plugin.
 // ./bazelw run -c opt //bench:callbacks
-#include <arpa/inet.h>
 #include <benchmark/benchmark.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -258,77 +251,6 @@ void Query(benchmark::State& state) {
   PulseWithKernelTiming().Finalize(context);
 }
 BENCHMARK(Query);
-
-// Starts a process that scrapes `per_second` times a second until it is killed. Each request has a
-// scheduled time, so a slow one does not lower the rate. `requests` (shared memory) counts them.
-pid_t StartScraper(int port, int per_second, std::atomic<uint64_t>* requests) {
-  const pid_t child = fork();
-  if (child != 0) return child;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  auto next = std::chrono::steady_clock::now();
-  while (true) {
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
-      constexpr char kRequest[] =
-          "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-      if (write(fd, kRequest, sizeof(kRequest) - 1) > 0) {
-        char buffer[65536];
-        while (read(fd, buffer, sizeof(buffer)) > 0) {
-        }
-      }
-    }
-    close(fd);
-    requests->fetch_add(1, std::memory_order_relaxed);
-    next += std::chrono::nanoseconds(1000000000 / per_second);
-    std::this_thread::sleep_until(next);
-  }
-}
-
-// The 99.9th percentile of an operation's callbacks, with one operation every 20 us, with or
-// without scrapes.
-void CollectiveTail(benchmark::State& state, int scrapes_per_second) {
-  void* context = Pulse().Init(0x6000);
-  auto* requests = static_cast<std::atomic<uint64_t>*>(
-      mmap(nullptr, sizeof(uint64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  const pid_t scraper =
-      scrapes_per_second > 0 ? StartScraper(MetricsPort(), scrapes_per_second, requests) : 0;
-  const auto started = std::chrono::steady_clock::now();
-  std::vector<double> took_ns;
-  took_ns.reserve(1 << 22);
-  uint64_t sequence = 0;
-  for (auto _ : state) {
-    const auto begin = std::chrono::steady_clock::now();
-    Pulse().EagerCollective(context, sequence++, 24);
-    const auto end = std::chrono::steady_clock::now();
-    took_ns.push_back(std::chrono::duration<double, std::nano>(end - begin).count());
-    while (std::chrono::steady_clock::now() - begin < std::chrono::microseconds(20)) {
-    }
-  }
-  const auto percentile = [&](double share) {
-    const auto at = took_ns.begin() +
-                    static_cast<std::ptrdiff_t>(share * static_cast<double>(took_ns.size() - 1));
-    std::nth_element(took_ns.begin(), at, took_ns.end());
-    return *at;
-  };
-  state.counters["p50_ns"] = percentile(0.5);
-  state.counters["p99_ns"] = percentile(0.99);
-  state.counters["p999_ns"] = percentile(0.999);
-  if (scraper > 0) {
-    const std::chrono::duration<double> ran_s = std::chrono::steady_clock::now() - started;
-    state.counters["scrapes_per_s"] = static_cast<double>(*requests) / ran_s.count();
-    kill(scraper, SIGKILL);
-    waitpid(scraper, nullptr, 0);
-  }
-  munmap(requests, sizeof(uint64_t));
-  Pulse().Finalize(context);
-}
-BENCHMARK_CAPTURE(CollectiveTail, Alone, 0)->Iterations(200000);
-BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt100Hz, 100)->Iterations(200000);
-BENCHMARK_CAPTURE(CollectiveTail, ScrapedAt1000Hz, 1000)->Iterations(200000);
 
 }  // namespace
 }  // namespace nccl_pulse::bench

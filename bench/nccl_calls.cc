@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,27 +10,6 @@
 #include "plugin/cuda/work_proof.h"
 
 namespace nccl_pulse::bench {
-namespace {
-
-int metrics_port = 0;
-
-}  // namespace
-
-// The line is "... http://host:PORT/metrics".
-void KeepPort(int /*level*/, unsigned long /*flags*/, const char* /*file*/, int /*line*/,
-              const char* format, ...) {
-  char text[1024];
-  va_list arguments;
-  va_start(arguments, format);
-  vsnprintf(text, sizeof(text), format, arguments);
-  va_end(arguments);
-  const char* path = strstr(text, "/metrics");
-  if (strstr(text, "http://") == nullptr || path == nullptr) return;
-  while (path > text && *path != ':') --path;
-  metrics_port = atoi(path + 1);
-}
-
-int MetricsPort() { return metrics_port; }
 
 const void* FindProfiler(const std::string& library, const char* symbol) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);

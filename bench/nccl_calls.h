@@ -36,11 +36,10 @@ struct ApiV7 {
 
 // Returns the plugin's export of that name. Exits with a message if it cannot be used.
 const void* FindProfiler(const std::string& library, const char* symbol);
-// Replaces NCCL's logger, and keeps the port that the plugin's endpoint logs.
-[[gnu::format(printf, 5, 6)]] void KeepPort(int level, unsigned long flags, const char* file,
-                                            int line, const char* format, ...);
-// Returns that port, 0: none.
-int MetricsPort();
+// Replaces NCCL's logger.
+[[gnu::format(printf, 5, 6)]] inline void IgnoreLog(int /*level*/, unsigned long /*flags*/,
+                                                    const char* /*file*/, int /*line*/,
+                                                    const char* /*format*/, ...) {}
 // Returns Bazel's path of a library of this package ("bench/libempty_plugin.so"), or of the plugin.
 std::string FindLibrary(const std::string& name);
 
@@ -61,7 +60,7 @@ class NcclCalls {
   // Initializes a communicator; NCCL keeps its context in `context`.
   void* Init(uint64_t comm_id, void** context) {
     int mask = 0;
-    profiler_->init(context, comm_id, &mask, "bench", 1, kRanks, 0, KeepPort);
+    profiler_->init(context, comm_id, &mask, "bench", 1, kRanks, 0, IgnoreLog);
     return *context;
   }
   void* Init(uint64_t comm_id) {

@@ -4,7 +4,6 @@
     prove.py accuracy  --library ... --program proof_program --out FOLDER [--compare stream,kernel]
     prove.py straggler --library ... --program proof_program --out FOLDER
     prove.py coverage  --library ... --program proof_program --out FOLDER
-    prove.py hang      --library ... --program proof_program --out FOLDER
     prove.py capture   --library ... --program proof_program --out FOLDER
 
 accuracy   The same AllReduces, once for each of two timings, in processes of their own because a
@@ -18,8 +17,6 @@ straggler  The last rank calls late by a known time: the others' durations grow 
            own do not.
 coverage   Under load, all ranks time the same calls; every launch completes and every operation has
            a duration or a reason.
-hang       The last rank never calls: on the others the oldest launch in flight stands still, pages
-           are still served, and the plugin's thread goes on.
 capture    Graphs captured in global mode while a collective is in flight and the plugin's thread
            looks at it: none may be invalidated, and what they compute must be right.
 
@@ -40,11 +37,9 @@ import check_rank  # noqa: E402
 from prove_accuracy import accuracy, straggler  # noqa: E402
 from prove_coverage import coverage  # noqa: E402
 from prove_capture import capture  # noqa: E402
-from prove_hang import hang  # noqa: E402
 from prove_job import Results, TIMINGS  # noqa: E402
 
-PARTS = {"accuracy": accuracy, "straggler": straggler, "coverage": coverage, "hang": hang,
-         "capture": capture}
+PARTS = {"accuracy": accuracy, "straggler": straggler, "coverage": coverage, "capture": capture}
 SIZES = {"accuracy": [64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 128 << 20,
                       256 << 20],
          "coverage": [64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20]}

@@ -15,7 +15,7 @@
 # table) and logs.tar.gz (NCCL's logs and pages). GPUS: how many to use, one rank each; else all.
 # Exit status: 0 when all parts were right.
 #
-#   PULSE_PARTS      some of: accuracy straggler coverage hang capture replays graph-accuracy check
+#   PULSE_PARTS      some of: accuracy straggler coverage capture replays graph-accuracy check
 #                    ddp accuracy-network; else all of them, in this order. Only if named:
 #                    check-network check-kernel check-network-kernel check-off ddp-exit ddp-kernel
 #   PULSE_COMPARE    what accuracy-network compares, stream,kernel; network,kernel where there is
@@ -33,7 +33,7 @@ look_around 2 "${3:-}" libnccl-profiler-pulse.so proof_program nccl_program
 
 readonly BUDGET_S="${PULSE_BUDGET_S:-280}"
 
-PARTS=" ${PULSE_PARTS:-accuracy straggler coverage hang capture replays graph-accuracy check ddp accuracy-network} "
+PARTS=" ${PULSE_PARTS:-accuracy straggler coverage capture replays graph-accuracy check ddp accuracy-network} "
 readonly PARTS
 
 wanted() { [[ "${PARTS}" == *" $1 "* ]]; }
@@ -85,7 +85,6 @@ readonly SIZES
 part accuracy 75 prove.py "${PROOF}" accuracy "${RANKS}" --limit=70 "${SIZES[@]}"
 part straggler 35 prove.py "${PROOF}" straggler "${RANKS}" --limit=30
 part coverage 40 prove.py "${PROOF}" coverage "${RANKS}" --limit=35 "${SIZES[@]}"
-part hang 30 prove.py "${PROOF}" hang "${RANKS}" --limit=25
 part capture 35 prove.py "${PROOF}" capture "${RANKS}" --limit=30
 if has_torch; then
   part replays 90 work_counters.py "" --cases=one,compiled,beside

@@ -1,12 +1,14 @@
 #include "bench/replay/trace.h"
 
 #include <limits>
+#include <mutex>
 #include <stdexcept>
+#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "bench/replay/intern.h"
 #include "nlohmann/json.hpp"
 #include "plugin/abi/common.h"
 
@@ -20,6 +22,16 @@ class BrokenLine : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+// Returns one pointer for equal strings, valid until the process ends. NCCL passes literals of libnccl as names of
+// functions, data types, algorithms and protocols: a plugin may rely on one pointer for each.
+const char* Intern(std::string_view text) {
+  // Never destroyed: the plugin's threads may outlive main.
+  static auto& mutex = *new std::mutex;
+  static auto& strings = *new std::unordered_set<std::string>;  // nodes never move
+  std::lock_guard<std::mutex> lock(mutex);
+  return strings.emplace(text).first->c_str();
+}
 
 const Json& Field(const Json& line, const char* key) {
   const auto it = line.find(key);

@@ -54,6 +54,12 @@ class WatcherTest : public testing::Test {
     return std::make_unique<Watcher>(std::move(options));
   }
 
+  // Made at its first use.
+  Watcher& watcher() {
+    if (watcher_ == nullptr) watcher_ = MakeWatcher();
+    return *watcher_;
+  }
+
   void Pass(milliseconds time) {
     now_ += time;
     job_.Advance(std::chrono::nanoseconds(time).count());
@@ -65,35 +71,35 @@ class WatcherTest : public testing::Test {
   }
 
   // Rounds every 2 s, and when something is due.
-  void RunFor(Watcher* watcher, seconds time) {
+  void RunFor(seconds time) {
     const Watcher::Time end = now_ + time;
     while (now_ < end) {
-      watcher->Round();
-      const Watcher::Time next = std::min(watcher->NextRound(now_ + seconds(2)), end);
+      watcher().Round();
+      const Watcher::Time next = std::min(watcher().NextRound(now_ + seconds(2)), end);
       Pass(std::chrono::duration_cast<milliseconds>(next - now_) + milliseconds(1));
     }
   }
 
-  std::string Metrics(const Watcher& watcher) const { return WatchMetrics(*watcher.state()); }
+  std::string Metrics() { return WatchMetrics(*watcher().state()); }
 
   SimulatedJob job_;
   std::optional<JobEndpoints> endpoints_;
   std::optional<milliseconds> hang_after_;
   Watcher::Time now_{seconds(1000)};
+  std::unique_ptr<Watcher> watcher_;
 };
 
 constexpr char kNamed[] = R"(nccl_job_hang_start_timestamp_seconds{job_id="4711",workload="4711",)"
                           R"(comm="00000000000000c0",rank="2",global_rank="2",Hostname="node-2",)";
 
 TEST_F(WatcherTest, NamesTheRankWhenItsTimeIsOver) {
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(5));
+  RunFor(seconds(5));
   Hang();
   const Watcher::Time began = now_;
-  while (Metrics(*watcher).find(kNamed) == std::string::npos) {
+  while (Metrics().find(kNamed) == std::string::npos) {
     ASSERT_LT(now_ - began, seconds(15));
-    watcher->Round();
-    Pass(std::chrono::duration_cast<milliseconds>(watcher->NextRound(now_ + seconds(2)) - now_));
+    watcher().Round();
+    Pass(std::chrono::duration_cast<milliseconds>(watcher().NextRound(now_ + seconds(2)) - now_));
   }
   // A round is made for it, not when the next one would be.
   EXPECT_GE(now_ - began, seconds(10));
@@ -102,55 +108,50 @@ TEST_F(WatcherTest, NamesTheRankWhenItsTimeIsOver) {
 
 TEST_F(WatcherTest, GivesTheTextsOfAnAlert) {
   Hang();
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(14));
+  RunFor(seconds(14));
   EXPECT_THAT(
-      WatchMetrics(*watcher->state(), "https://watch/"),
+      WatchMetrics(*watcher().state(), "https://watch/"),
       HasSubstr(R"(nccl_job_hang_info{job_id="4711",workload="4711",comm="00000000000000c0",)"
                 R"(rank="2",text="rank 2 (node-2, GPU 2) has not called AllReduce #21 (up to )"
                 R"(1MiB); 3 processes wait",first_step="py-spy dump --pid 102 on node-2",)"
                 R"(report="https://watch/?job_id=4711"} 1)"));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("report=")));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("report=")));
 }
 
 // All nodes of the job lost their network: nothing says that it goes on.
 TEST_F(WatcherTest, AHangStaysWhileItsEndpointsAreSilent) {
   Hang();
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(14));
+  RunFor(seconds(14));
   endpoints_->silent = {0, 1, 2, 3};
   for (int i = 0; i < 5; ++i) {
-    RunFor(watcher.get(), seconds(100));
-    EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+    RunFor(seconds(100));
+    EXPECT_THAT(Metrics(), HasSubstr(kNamed));
   }
-  EXPECT_THAT(Metrics(*watcher), HasSubstr("; its endpoints are silent since "));
+  EXPECT_THAT(Metrics(), HasSubstr("; its endpoints are silent since "));
   // They answer, and the job goes on.
   endpoints_->silent.clear();
   for (int rank = 0; rank < 4; ++rank) job_.Complete(kComm, rank);
-  RunFor(watcher.get(), seconds(4));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("nccl_job_hang_info{")));
+  RunFor(seconds(4));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("nccl_job_hang_info{")));
 }
 
 TEST_F(WatcherTest, SaysSinceWhenAJobIsIdle) {
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(200));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_jobs{state=\"idle\"} 2"));
-  EXPECT_THAT(Metrics(*watcher),
-              HasSubstr("nccl_job_idle_start_timestamp_seconds{job_id=\"4711\""));
+  RunFor(seconds(200));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"idle\"} 2"));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_job_idle_start_timestamp_seconds{job_id=\"4711\""));
   for (int i = 0; i < 20; ++i) {
     job_.Collective(kComm, "AllReduce", {0, 0, 0, 0}, kMs);
-    RunFor(watcher.get(), seconds(2));
+    RunFor(seconds(2));
   }
-  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_jobs{state=\"idle\"} 1"));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"idle\"} 1"));
 }
 
 TEST_F(WatcherTest, AsksTheEndpointsOfThatJobAlone) {
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(4));
+  RunFor(seconds(4));
   Hang();
-  RunFor(watcher.get(), seconds(9));
+  RunFor(seconds(9));
   endpoints_->asked.clear();
-  RunFor(watcher.get(), seconds(4));
+  RunFor(seconds(4));
   const std::set<std::string> asked(endpoints_->asked.begin(), endpoints_->asked.end());
   EXPECT_THAT(asked, testing::ElementsAre("node-0", "node-1", "node-2", "node-3"));
 }
@@ -159,10 +160,10 @@ TEST_F(WatcherTest, AsksTheEndpointsOfThatJobAlone) {
 TEST_F(WatcherTest, AJobWithoutAnIdIsOneToo) {
   for (const char* id : {"", "none"}) {
     for (int i = 0; i < 6; ++i) job_.process(i).job_id = id;
-    const auto watcher = MakeWatcher();
-    watcher->Round();
+    watcher_ = MakeWatcher();
+    watcher().Round();
     std::vector<std::size_t> endpoints;
-    for (const WatchedJob& job : watcher->state()->jobs) endpoints.push_back(job.endpoints.size());
+    for (const WatchedJob& job : watcher().state()->jobs) endpoints.push_back(job.endpoints.size());
     EXPECT_THAT(endpoints, testing::UnorderedElementsAre(2, 4)) << id;
   }
 }
@@ -172,54 +173,50 @@ TEST_F(WatcherTest, ACommunicatorThatStandsIsNeverLeftOut) {
   for (int i = 0; i < 6; ++i) job_.process(i).job_id = "";
   for (uint64_t id = 1; id <= 200; ++id) job_.AddCommunicator(id << 8, {0}, 8, 8);
   Hang();
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(14));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr("Hostname=\"node-2\""));
-  EXPECT_EQ(watcher->state()->jobs.size(), 2u);
+  RunFor(seconds(14));
+  EXPECT_THAT(Metrics(), HasSubstr("Hostname=\"node-2\""));
+  EXPECT_EQ(watcher().state()->jobs.size(), 2u);
 }
 
 // Graphs are replayed no more, and NVML isn't there.
 TEST_F(WatcherTest, AJobOfWhichNothingIsSeenAnyMoreIsNotOk) {
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(4));
+  RunFor(seconds(4));
   for (const int rank : {0, 1}) {
     CommunicatorSnapshot& comm = job_.Of(kOther, rank);
     comm.captured = true;
     comm.work.state = WorkState::kProven;
     comm.work.moved_realtime_ns = job_.now();
   }
-  RunFor(watcher.get(), seconds(36));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_jobs{state=\"incomplete\"} 1"));
+  RunFor(seconds(36));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"incomplete\"} 1"));
 }
 
 // A heterogeneous Slurm job has an ID for each of its parts.
 TEST_F(WatcherTest, AJobWithTwoIdsIsOne) {
   job_.process(2).job_id = job_.process(3).job_id = "4713";
   Hang();
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(14));
-  const auto state = watcher->state();
+  RunFor(seconds(14));
+  const auto state = watcher().state();
   ASSERT_EQ(state->jobs.size(), 2u);
   EXPECT_EQ(state->jobs[0].job_id, "4711");
   EXPECT_THAT(state->jobs[0].other_ids, testing::ElementsAre("4713"));
   EXPECT_EQ(state->jobs[0].processes, 4);
   EXPECT_EQ(state->jobs[0].endpoints.size(), 4u);
   EXPECT_EQ(state->jobs[1].job_id, "4712");
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
   JobFilter filter;
   filter.job_id = "4713";
-  EXPECT_EQ(watcher->Ask(filter).set.processes.size(), 4u);
+  EXPECT_EQ(watcher().Ask(filter).set.processes.size(), 4u);
 }
 
 TEST_F(WatcherTest, GoesByTheEndpointsOwnTime) {
   endpoints_->hang_after_ns = 30 * kSecond;
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(3));
+  RunFor(seconds(3));
   Hang();
-  RunFor(watcher.get(), seconds(25));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
-  RunFor(watcher.get(), seconds(8));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  RunFor(seconds(25));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("hang_start_timestamp_seconds{")));
+  RunFor(seconds(8));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
 }
 
 // Any endpoint can claim a job's ID, or many of them.
@@ -236,11 +233,11 @@ TEST_F(WatcherTest, AnotherJobsEndpointsSilenceNothing) {
     } else {
       job_.process(4).job_id = job_.process(5).job_id = "4711";
     }
-    const auto watcher = MakeWatcher();
-    RunFor(watcher.get(), seconds(3));
+    watcher_ = MakeWatcher();
+    RunFor(seconds(3));
     Hang();
-    RunFor(watcher.get(), seconds(14));
-    EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed)) << is_in_summary_alone;
+    RunFor(seconds(14));
+    EXPECT_THAT(Metrics(), HasSubstr(kNamed)) << is_in_summary_alone;
     job_.Launch(kComm, 2, "AllReduce");
     for (const int rank : {0, 1, 2, 3}) job_.Complete(kComm, rank);
   }
@@ -251,46 +248,42 @@ TEST_F(WatcherTest, JobsWithDifferentTimesDoNotMix) {
   endpoints_->hang_after_of = {{0, 40 * kSecond}, {1, 40 * kSecond}, {2, 40 * kSecond},
                                {3, 40 * kSecond}, {4, 10 * kSecond}, {5, 10 * kSecond}};
   for (const int process : {4, 5}) job_.process(process).job_id = "4711";
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(3));
+  RunFor(seconds(3));
   Hang();
   job_.Launch(kOther, 0, "AllReduce");
-  RunFor(watcher.get(), seconds(20));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(comm="00000000000000d0",rank="1")"));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr(R"(comm="00000000000000c0")")));
-  RunFor(watcher.get(), seconds(40));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(comm="00000000000000d0",rank="1")"));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(comm="00000000000000c0",rank="2")"));
+  RunFor(seconds(20));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(comm="00000000000000d0",rank="1")"));
+  EXPECT_THAT(Metrics(), Not(HasSubstr(R"(comm="00000000000000c0")")));
+  RunFor(seconds(40));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(comm="00000000000000d0",rank="1")"));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(comm="00000000000000c0",rank="2")"));
 }
 
 // One node's agent has a longer time, for another job.
 TEST_F(WatcherTest, OfAJobsEndpointsTheShortestTimeCounts) {
   endpoints_->hang_after_of = {{1, 3600 * kSecond}, {2, 3600 * kSecond}};
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(3));
+  RunFor(seconds(3));
   Hang();
-  RunFor(watcher.get(), seconds(14));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  RunFor(seconds(14));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
 }
 
 TEST_F(WatcherTest, UnlessItIsToldAnother) {
   endpoints_->hang_after_ns = 30 * kSecond;
   hang_after_ = seconds(8);
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(11));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  RunFor(seconds(11));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
 }
 
 TEST_F(WatcherTest, SaysNothingMoreWhenTheJobGoesOn) {
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(14));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  RunFor(seconds(14));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
   job_.Launch(kComm, 2, "AllReduce");
   for (const int rank : {0, 1, 2, 3}) job_.Complete(kComm, rank);
-  RunFor(watcher.get(), seconds(3));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+  RunFor(seconds(3));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
 // Lines on hangs, without their values.
@@ -312,12 +305,11 @@ std::vector<std::string> Hangs(const std::string& text) {
 }
 
 TEST_F(WatcherTest, SaysThatAJobEndedOrIsUnreachable) {
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(5));
-  EXPECT_THAT(WatchPage(*watcher->state(), ""), Not(HasSubstr("Ended or unreachable")));
+  RunFor(seconds(5));
+  EXPECT_THAT(WatchPage(*watcher().state(), ""), Not(HasSubstr("Ended or unreachable")));
   endpoints_->silent = {0, 1, 2, 3};
-  RunFor(watcher.get(), seconds(60));
-  const std::string page = WatchPage(*watcher->state(), "");
+  RunFor(seconds(60));
+  const std::string page = WatchPage(*watcher().state(), "");
   const auto row_of = [&page](const std::string& job) {
     const std::size_t begin = page.find("<td>" + job + "<td>");
     return page.substr(begin, page.find("\n<tr", begin) - begin);
@@ -328,68 +320,61 @@ TEST_F(WatcherTest, SaysThatAJobEndedOrIsUnreachable) {
 
 // Lost answers end no alert; endpoints that are gone hold none up.
 TEST_F(WatcherTest, BelievesASilentEndpointForAWhile) {
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(14));
+  RunFor(seconds(14));
   endpoints_->silent = {0, 1, 3};
-  RunFor(watcher.get(), seconds(10));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr("nccl_watch_endpoints{state=\"silent\"} 3"));
-  RunFor(watcher.get(), seconds(660));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
+  RunFor(seconds(10));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
+  EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_endpoints{state=\"silent\"} 3"));
+  RunFor(seconds(660));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
 // Its word stands while the same launches wait, with the same labels. Other ranks' silence accuses nobody.
 TEST_F(WatcherTest, NamesTheRankWhileItsEndpointIsSilent) {
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(14));
-  const std::vector<std::string> before = Hangs(Metrics(*watcher));
+  RunFor(seconds(14));
+  const std::vector<std::string> before = Hangs(Metrics());
   EXPECT_THAT(before, testing::ElementsAre(HasSubstr(kNamed)));
   endpoints_->silent = {1, 2};
-  RunFor(watcher.get(), seconds(300));
-  EXPECT_EQ(Hangs(Metrics(*watcher)), before);
-  EXPECT_THAT(watcher->state()->jobs.front().findings.text, HasSubstr("its endpoint is silent"));
+  RunFor(seconds(300));
+  EXPECT_EQ(Hangs(Metrics()), before);
+  EXPECT_THAT(watcher().state()->jobs.front().findings.text, HasSubstr("its endpoint is silent"));
   // They go on, and wait again.
   job_.Launch(kComm, 2, "AllReduce");
   for (const int rank : {0, 1, 2, 3}) job_.Complete(kComm, rank);
   Hang();
-  RunFor(watcher.get(), seconds(60));
-  EXPECT_THAT(Hangs(Metrics(*watcher)), testing::ElementsAre(HasSubstr("rank_not_seen")));
+  RunFor(seconds(60));
+  EXPECT_THAT(Hangs(Metrics()), testing::ElementsAre(HasSubstr("rank_not_seen")));
 }
 
 TEST_F(WatcherTest, AnEndpointThatIsGoneDelaysNoVerdictOnItsJob) {
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(5));  // the job is well when it is looked at
+  RunFor(seconds(5));  // the job is well when it is looked at
   Hang();
   endpoints_->silent = {2};
-  RunFor(watcher.get(), seconds(12));
-  EXPECT_THAT(Metrics(*watcher),
-              HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4711",)"));
+  RunFor(seconds(12));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4711",)"));
 }
 
 // The jobs share node 3, so they are looked at together.
 TEST_F(WatcherTest, ASilentEndpointOfOneJobDelaysNoVerdictOnAnother) {
   endpoints_.emplace(&job_, std::vector<int>{0, 1, 2, 3, 3, 4});
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(60));
+  RunFor(seconds(60));
   endpoints_->silent = {2};
   job_.Launch(kOther, 0, "AllReduce");  // rank 1 does not come
-  RunFor(watcher.get(), seconds(12));
-  EXPECT_THAT(Metrics(*watcher),
-              HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4712",)"));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(kNamed));
+  RunFor(seconds(12));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(nccl_job_hang_start_timestamp_seconds{job_id="4712",)"));
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
 }
 
 TEST_F(WatcherTest, ASecondOneAndANewOneSayTheSame) {
-  const auto first = MakeWatcher();
   Hang();
-  RunFor(first.get(), seconds(40));
+  RunFor(seconds(40));
   const auto second = MakeWatcher();
   second->Round();
-  EXPECT_THAT(Series(Metrics(*first)), Not(IsEmpty()));
-  EXPECT_EQ(Series(Metrics(*second)), Series(Metrics(*first)));
+  EXPECT_THAT(Series(Metrics()), Not(IsEmpty()));
+  EXPECT_EQ(Series(WatchMetrics(*second->state())), Series(Metrics()));
 }
 
 TEST_F(WatcherTest, NamesWhoComesLateOverNodes) {
@@ -397,30 +382,26 @@ TEST_F(WatcherTest, NamesWhoComesLateOverNodes) {
     job_.Collective(kComm, "AllReduce", {0, 40 * kMs, 0, 0}, kMs);
     job_.Advance(50 * kMs);
   }
-  const auto watcher = MakeWatcher();
-  RunFor(watcher.get(), seconds(8));  // one job a round
-  EXPECT_THAT(Metrics(*watcher),
-              HasSubstr(R"(nccl_job_straggler_ratio{job_id="4711",workload="4711",)"
-                        R"(global_rank="1",Hostname="node-1",gpu="1",pid="101",)"));
+  RunFor(seconds(8));  // one job a round
+  EXPECT_THAT(Metrics(), HasSubstr(R"(nccl_job_straggler_ratio{job_id="4711",workload="4711",)"
+                                   R"(global_rank="1",Hostname="node-1",gpu="1",pid="101",)"));
 }
 
 TEST_F(WatcherTest, JobsThatHangOnPurposeGiveNoSeries) {
   for (int i = 0; i < 4; ++i) job_.process(i).static_labels = "hang_alert=off";
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(14));
-  EXPECT_THAT(Metrics(*watcher), Not(HasSubstr("hang_start_timestamp_seconds{")));
-  EXPECT_EQ(watcher->state()->jobs.front().findings.state, JobState::kHang);
+  RunFor(seconds(14));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("hang_start_timestamp_seconds{")));
+  EXPECT_EQ(watcher().state()->jobs.front().findings.state, JobState::kHang);
 }
 
 TEST_F(WatcherTest, LabelsOfTheUserAreThoseOfTheAlert) {
   job_.process(2).static_labels = "workload=llama,team=a";
   for (const int rank : {0, 1, 3}) job_.process(rank).static_labels = "workload=llama,team=b";
-  const auto watcher = MakeWatcher();
   Hang();
-  RunFor(watcher.get(), seconds(14));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(job_id="4711",workload="llama",)"));
-  EXPECT_THAT(Metrics(*watcher), HasSubstr(R"(team="a")"));
+  RunFor(seconds(14));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(job_id="4711",workload="llama",)"));
+  EXPECT_THAT(Metrics(), HasSubstr(R"(team="a")"));
 }
 
 TEST_F(WatcherTest, WhatIsNoSummaryIsNoAnswer) {
@@ -429,9 +410,9 @@ TEST_F(WatcherTest, WhatIsNoSummaryIsNoAnswer) {
         "{\"time\":1,\"stands\":7,\"jobs\":[7,{}],\"communicators\":{}}",
         "{\"time\":1e308,\"hang_after\":-1e308,\"stands\":[{\"since\":-1e308}],\"late\":[[]]}"}) {
     endpoints_->garbage[0] = text;
-    const auto watcher = MakeWatcher();
-    RunFor(watcher.get(), seconds(5));
-    EXPECT_EQ(watcher->state()->answered + watcher->state()->silent.size(), 6u) << text;
+    watcher_ = MakeWatcher();
+    RunFor(seconds(5));
+    EXPECT_EQ(watcher().state()->answered + watcher().state()->silent.size(), 6u) << text;
   }
 }
 
@@ -445,7 +426,7 @@ TEST_F(WatcherTest, SaysWhyNoEndpointCouldBeFound) {
   Watcher watcher(std::move(options));
   watcher.Round();
   EXPECT_EQ(watcher.state()->find_error, "targets.json is not there");
-  EXPECT_THAT(Metrics(watcher), HasSubstr("nccl_watch_find_failed 1"));
+  EXPECT_THAT(WatchMetrics(*watcher.state()), HasSubstr("nccl_watch_find_failed 1"));
 }
 
 }  // namespace

@@ -117,19 +117,14 @@ namespace {
 // Counts that moved so recently may be from different moments.
 constexpr int64_t kQuietNs = 1000000000;
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
-  const auto is_long = [facts](int64_t since) {
-    return since != 0 && ElapsedNs(facts->now_ns, since) >= facts->view->hang_after_ns / 2;
-  };
-  const CommunicatorSnapshot& communicator = *rank.communicator;
   facts->live.push_back(&rank);
-  if (rank.is_stopped) facts->stopped.push_back(&rank);
-  if (IsInsideNccl(rank) && is_long(rank.activity.since_realtime_ns)) {
-    facts->inside.push_back(&rank);
+  if (rank.activity.reason != UnknownReason::kLaunchNotReported ||
+      !IsCollective(rank.communicator->last_call_op)) {
+    return;
   }
-  if (rank.activity.reason == UnknownReason::kLaunchNotReported &&
-      IsCollective(communicator.last_call_op) && is_long(UnreportedSince(*facts->view, rank))) {
-    facts->unreported.push_back(&rank);
-  }
+  const int64_t since_ns = UnreportedSince(*facts->view, rank);
+  const bool is_long = ElapsedNs(facts->now_ns, since_ns) >= facts->view->hang_after_ns / 2;
+  if (since_ns != 0 && is_long) facts->unreported.push_back(&rank);
 }
 
 void CompareCalls(CommunicatorFacts* facts) {
@@ -226,7 +221,7 @@ bool IsBehindOwnWork(const CommunicatorFacts& facts) {
 Ranks BehindUnseen(const CommunicatorFacts& facts) {
   Ranks unseen;
   for (const RankView* rank : facts.behind) {
-    const bool is_said = Contains(facts.stopped, rank) || Contains(facts.owing, rank);
+    const bool is_said = rank->is_stopped || Contains(facts.owing, rank);
     if (rank->activity.is_unknown() && !is_said) unseen.push_back(rank);
   }
   return unseen;
@@ -259,9 +254,6 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns) {
   facts.now_ns = now_ns;
   for (const RankView& rank : view.ranks) {
     if (rank.state == RankView::State::kLive) AddLive(rank, &facts);
-    if (rank.failed != nullptr && rank.state != RankView::State::kFinalized) {
-      facts.failed.push_back(&rank);
-    }
   }
   for (const RankView* rank : facts.live) {
     const CallsKnown known = AreCallsKnown(*rank->process, *rank->communicator);

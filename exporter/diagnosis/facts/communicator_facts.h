@@ -76,11 +76,8 @@ struct CommunicatorFacts {
   int64_t now_ns;
 
   Ranks live;
-  Ranks failed;  // live or gone; the driver of their GPU reports an error
-  // Live ranks.
-  Ranks stopped;     // the process does not run
-  Ranks inside;      // IsInsideNccl, for half of the threshold
-  Ranks unreported;  // their last call is a collective without a reported launch, for as long
+  // Live ranks whose last call is a collective without a reported launch, for half of the threshold.
+  Ranks unreported;
 
   // Comparison of the live ranks' calls; empty if they cannot be compared.
   AbandonedCalls abandoned;                   // not included in `calls`

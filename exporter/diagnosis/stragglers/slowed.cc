@@ -237,22 +237,12 @@ namespace {
 constexpr double kMinLess = 0.1;  // seconds per second
 
 struct BusyHost {
-  // Each process spends this in calls, waiting for others included.
-  std::map<const ProcessSnapshot*, double> inside;
-  // Of which it is known on a communicator of the pipeline, where a stage waits.
-  std::set<const ProcessSnapshot*> known;
+  double inside = 0;  // what its processes spend in calls, waiting for others included
+  // Those of which it is known are of a communicator of the pipeline, where a stage waits.
+  std::set<const ProcessSnapshot*> processes, known;
   bool has_peers = false;
   bool shares_stages = false;  // with another host
 };
-
-bool IsCounted(const TimedCallSnapshot& /*call*/) { return true; }
-
-// Of the host's processes on average.
-double InsideOf(const BusyHost& host) {
-  double sum = 0;
-  for (const auto& [process, inside] : host.inside) sum += inside;
-  return sum / static_cast<double>(host.inside.size());
-}
 
 std::map<std::string, BusyHost> BusyHostsOf(const JobProcesses& job) {
   std::map<std::string, BusyHost> hosts;
@@ -265,11 +255,12 @@ std::map<std::string, BusyHost> BusyHostsOf(const JobProcesses& job) {
       names.insert(rank.process->hostname);
       BusyHost& host = hosts[rank.process->hostname];
       host.has_peers |= has_peers;
-      double& sum = host.inside[rank.process];
-      const std::optional<double> share = ShareInCalls(rank, IsCounted);
+      host.processes.insert(rank.process);
+      const std::optional<double> share =
+          ShareInCalls(rank, [](const TimedCallSnapshot& /*call*/) { return true; });
       if (share && has_peers) host.known.insert(rank.process);
       // Elsewhere, a communicator with hardly any timed calls takes hardly any time.
-      sum += share.value_or(0);
+      host.inside += share.value_or(0);
     }
     // Ranks that do the same: of others one may wait for another by right.
     if (view.spans_pipeline || has_peers) continue;
@@ -287,8 +278,8 @@ std::string DoubtOfBusiestHost(const JobProcesses& job) {
   std::vector<std::pair<double, std::string>> order;
   for (const auto& [name, host] : hosts) {
     if (!host.has_peers || host.shares_stages || name.empty()) return "";
-    if (host.known.size() != host.inside.size()) return "";
-    order.emplace_back(InsideOf(host), name);
+    if (host.known.size() != host.processes.size()) return "";
+    order.emplace_back(host.inside / static_cast<double>(host.processes.size()), name);
   }
   std::sort(order.begin(), order.end());
   const double less = order[1].first - order[0].first;

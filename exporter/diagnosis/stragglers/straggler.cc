@@ -65,15 +65,6 @@ double HostsOfRanks::SumOfSquares(const std::vector<double>& of_ranks) const {
   return nccl_pulse::SumOfSquares(means);
 }
 
-// The new calls of one kind.
-struct StragglerState::Seen {
-  const TimedCallSnapshot* call;  // one of this kind
-  OfKind* of;
-  uint64_t matched = 0;
-  uint32_t oldest = 0, newest = 0;
-  int64_t oldest_end_ns = 0, newest_end_ns = 0;
-};
-
 // A call that all ranks have timed.
 struct StragglerState::Match {
   EntryIterator first, behind;
@@ -112,24 +103,27 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     kinds_.clear();
     last_late_ns_ = 0;
   }
-  std::vector<Seen> seen;
-  const std::vector<Entry> entries = NewCalls(view, ranks, &seen);
+  const std::vector<Entry> entries = NewCalls(view, ranks);
   const HostsOfRanks hosts(ranks);
-  std::vector<Match> matches = MatchCalls(ranks, hosts, entries, &seen);
+  std::vector<Match> matches = MatchCalls(ranks.size(), hosts, entries);
   if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
-  Weigh(*ranks.front()->communicator, seen, &matches);
-  const double interval = Interval(now_realtime_ns, is_new, matches);
+  Weigh(*ranks.front()->communicator, &matches);
+  int64_t first_ns = now_realtime_ns;
+  int64_t last_ns = 0;
+  for (const Match& match : matches) {
+    first_ns = std::min(first_ns, match.first_end_ns);
+    last_ns = std::max(last_ns, match.last_end_ns);
+  }
+  // At the first update the calls themselves show how much time they cover.
+  const int64_t passed_ns =
+      is_new ? ElapsedNs(last_ns, first_ns) : ElapsedNs(now_realtime_ns, updated_realtime_ns_);
+  const double interval = std::clamp(static_cast<double>(passed_ns) / kSecond, 0.0, 3600.0);
   if (ElapsedNs(updated_realtime_ns_, now_realtime_ns) > kSecondNs) {  // the clock was set back
     window_begin_ns_ = now_realtime_ns;
     last_late_ns_ = 0;
     for (auto& [rank, of] : ranks_) of.lost_in.clear();
   }
-  if (updated_realtime_ns_ == 0) {
-    window_begin_ns_ = now_realtime_ns;
-    for (const Match& match : matches) {
-      window_begin_ns_ = std::min(window_begin_ns_, match.first_end_ns);
-    }
-  }
+  if (updated_realtime_ns_ == 0) window_begin_ns_ = first_ns;
   updated_realtime_ns_ = now_realtime_ns;
   window_length_ = is_new ? WindowSeconds(interval, static_cast<double>(matches.size()))
                           : WindowSeconds(window_.observed, window_.matched);
@@ -153,10 +147,10 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
 }
 
 std::vector<StragglerState::Entry> StragglerState::NewCalls(
-    const CommunicatorView& view, const std::vector<const RankView*>& ranks,
-    std::vector<Seen>* seen) {
+    const CommunicatorView& view, const std::vector<const RankView*>& ranks) {
   std::vector<Entry> entries;
-  if (kinds_.size() > kMostKinds) kinds_.clear();
+  if (kinds_.size() >= kMostKinds) kinds_.clear();
+  for (OfKind& kind : kinds_) kind.matched = 0;
   const bool captured_alike = AreCapturedAlike(ranks);
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
   const auto add = [&](const TimedCallSnapshot& call, uint32_t rank) {
@@ -168,19 +162,15 @@ std::vector<StragglerState::Entry> StragglerState::NewCalls(
       return;
     }
     if (call.kind == LatencyKind::kDurationGraph && !captured_alike) return;
-    std::size_t kind = 0;
-    while (kind < seen->size() &&
-           (ComparedClass(*(*seen)[kind].call) != ComparedClass(call) ||
-            (*seen)[kind].call->kind != call.kind || (*seen)[kind].call->graph != call.graph ||
-            (*seen)[kind].call->op != call.op)) {
-      ++kind;
-    }
-    if (kind == seen->size()) {
-      if (kind == kMostKinds) return;
-      seen->push_back({&call, &kinds_[Kind(call.op, ComparedClass(call), call.kind, call.graph)]});
-    }
+    const auto found = std::find_if(kinds_.begin(), kinds_.end(), [&call](const OfKind& each) {
+      return ComparedClass(each.call) == ComparedClass(call) && each.call.kind == call.kind &&
+             each.call.graph == call.graph && each.call.op == call.op;
+    });
+    const auto kind = static_cast<std::size_t>(found - kinds_.begin());
+    if (kind == kMostKinds) return;
+    if (found == kinds_.end()) kinds_.push_back({call});
     const auto number = static_cast<uint32_t>(call.call_number);
-    const OfKind& of = *(*seen)[kind].of;
+    const OfKind& of = kinds_[kind];
     // By difference: call numbers have 32 bits and wrap around.
     if (of.has_last && static_cast<int32_t>(number - of.last_call) <= 0) return;
     entries.push_back(
@@ -204,9 +194,9 @@ std::vector<StragglerState::Entry> StragglerState::NewCalls(
   return entries;
 }
 
-std::vector<StragglerState::Match> StragglerState::MatchCalls(
-    const std::vector<const RankView*>& ranks, const HostsOfRanks& hosts,
-    const std::vector<Entry>& entries, std::vector<Seen>* seen) {
+std::vector<StragglerState::Match> StragglerState::MatchCalls(std::size_t ranks,
+                                                              const HostsOfRanks& hosts,
+                                                              const std::vector<Entry>& entries) {
   std::vector<Match> matches;
   for (auto first = entries.begin(); first != entries.end();) {
     auto behind = first + 1;
@@ -215,9 +205,9 @@ std::vector<StragglerState::Match> StragglerState::MatchCalls(
       once &= behind->rank != (behind - 1)->rank;
       ++behind;
     }
-    if (once && static_cast<std::size_t>(behind - first) == ranks.size()) {
+    if (once && static_cast<std::size_t>(behind - first) == ranks) {
       matches.push_back(MatchOf(hosts, first, behind));
-      Seen& found = (*seen)[matches.back().kind()];
+      OfKind& found = kinds_[matches.back().kind()];
       const uint32_t number = matches.back().number();
       if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
         found.newest = number;
@@ -270,47 +260,31 @@ StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIt
 }
 
 // Each match also stands for the calls before it that were not timed, or that the ring has lost.
-void StragglerState::Weigh(const CommunicatorSnapshot& communicator, const std::vector<Seen>& seen,
-                           std::vector<Match>* matches) {
+void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches) {
   int64_t longest_ns = 0;
-  for (const Seen& found : seen) {
-    if (found.matched == 0) continue;
-    const OfKind& of = *found.of;
-    const uint32_t oldest = of.has_last ? of.last_call : found.oldest;
+  for (const OfKind& of : kinds_) {
+    if (of.matched == 0) continue;
+    const uint32_t oldest = of.has_last ? of.last_call : of.oldest;
     // The kind that covers the longest time tells best how long a round takes.
-    const int64_t covered_ns =
-        found.newest_end_ns - (of.has_last ? of.last_end_ns : found.oldest_end_ns);
+    const int64_t covered_ns = of.newest_end_ns - (of.has_last ? of.last_end_ns : of.oldest_end_ns);
     if (covered_ns <= longest_ns) continue;
     longest_ns = covered_ns;
     const double round_ns = static_cast<double>(covered_ns) /
-                            static_cast<double>(found.newest - oldest) *
-                            CallsOfRound(communicator, *found.call, rounds_);
+                            static_cast<double>(of.newest - oldest) *
+                            CallsOfRound(communicator, of.call, rounds_);
     round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
   }
   // Calls of a kind are together, in order. The first one ever only begins the time that is covered.
   for (Match& match : *matches) {
-    OfKind& of = *seen[match.kind()].of;
+    OfKind& of = kinds_[match.kind()];
     const auto since = static_cast<int32_t>(match.number() - of.last_call);
     match.calls = of.has_last ? std::max(since, 1) : 0;
     match.from_ns = of.last_end_ns;
-    if (!of.has_last || since > 0) of = {match.number(), match.end_ns, true};
+    if (of.has_last && since <= 0) continue;
+    of.last_call = match.number();
+    of.last_end_ns = match.end_ns;
+    of.has_last = true;
   }
-}
-
-double StragglerState::Interval(int64_t now_realtime_ns, bool is_new,
-                                const std::vector<Match>& matches) const {
-  double interval = static_cast<double>(ElapsedNs(now_realtime_ns, updated_realtime_ns_)) / kSecond;
-  // At the first update the calls themselves show how much time they cover.
-  if (is_new) {
-    int64_t first_ns = INT64_MAX;
-    int64_t last_ns = 0;
-    for (const Match& match : matches) {
-      first_ns = std::min(first_ns, match.first_end_ns);
-      last_ns = std::max(last_ns, match.last_end_ns);
-    }
-    interval = last_ns > first_ns ? static_cast<double>(ElapsedNs(last_ns, first_ns)) / kSecond : 0;
-  }
-  return std::clamp(interval, 0.0, 3600.0);
 }
 
 double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,

@@ -52,7 +52,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "exporter/diagnosis/diagnosis_result.h"
@@ -154,12 +153,16 @@ class StragglerState {
   void Forgive(int32_t rank);
 
  private:
-  // Operation, size class, way of timing, and the graph if it is a launch in a CUDA graph.
-  using Kind = std::tuple<std::string, int, LatencyKind, uint32_t>;
+  // Calls of one operation, size class, way of timing and, in a CUDA graph, graph.
   struct OfKind {
+    TimedCallSnapshot call;  // one of them
     uint32_t last_call = 0;
     int64_t last_end_ns = 0;
     bool has_last = false;
+    // Matched in this update:
+    uint64_t matched = 0;
+    uint32_t oldest = 0, newest = 0;
+    int64_t oldest_end_ns = 0, newest_end_ns = 0;
   };
   struct OfRank {
     double total_seconds = 0;   // ever
@@ -204,21 +207,16 @@ class StragglerState {
     int64_t end_ns;
   };
   using EntryIterator = std::vector<Entry>::const_iterator;
-  struct Seen;
   struct Match;
 
   // Calls that have not been counted yet, in order.
   std::vector<Entry> NewCalls(const CommunicatorView& view,
-                              const std::vector<const RankView*>& ranks, std::vector<Seen>* seen);
-  static std::vector<Match> MatchCalls(const std::vector<const RankView*>& ranks,
-                                       const HostsOfRanks& hosts, const std::vector<Entry>& entries,
-                                       std::vector<Seen>* seen);
+                              const std::vector<const RankView*>& ranks);
+  std::vector<Match> MatchCalls(std::size_t ranks, const HostsOfRanks& hosts,
+                                const std::vector<Entry>& entries);
   static Match MatchOf(const HostsOfRanks& hosts, EntryIterator first, EntryIterator behind);
   // Sets what each match stands for, and how long a round takes.
-  void Weigh(const CommunicatorSnapshot& communicator, const std::vector<Seen>& seen,
-             std::vector<Match>* matches);
-  // Returns the seconds that passed.
-  double Interval(int64_t now_realtime_ns, bool is_new, const std::vector<Match>& matches) const;
+  void Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches);
   // Adds losses to the window. Returns the factor by which they must shrink to fit the interval.
   double AddLosses(const std::vector<const RankView*>& ranks, const std::vector<Match>& matches,
                    double interval);
@@ -269,7 +267,7 @@ class StragglerState {
 
   uint64_t matches_ = 0;           // calls compared so far
   int64_t last_match_end_ns_ = 0;  // when the last compared call ended
-  std::map<Kind, OfKind> kinds_;
+  std::vector<OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;
   Window window_;

@@ -159,7 +159,9 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   }
   // A rank that nobody sees is an explanation only where the ranks that are seen give none.
   const bool are_all_seen = static_cast<int32_t>(waits.members.size()) >= graph.view(i).nranks;
-  const bool do_all_live = facts.are_all_live() || facts.stopped.size() == facts.live.size();
+  const bool do_all_live =
+      facts.are_all_live() || std::all_of(facts.live.begin(), facts.live.end(),
+                                          [](const RankView* rank) { return rank->is_stopped; });
   if (graph.actor(call).arrows.empty() && do_all_live) AddStopped(graph, i, call, began_ns);
   if (number != 0 && graph.actor(call).arrows.empty()) AddUnknownMembers(graph, i, call, began_ns);
   if (!are_all_seen && graph.view(i).are_all_expected && graph.actor(call).arrows.empty()) {

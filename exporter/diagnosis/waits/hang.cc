@@ -1,6 +1,8 @@
 #include "exporter/diagnosis/waits/hang.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "exporter/diagnosis/waits/sentences.h"
@@ -17,33 +19,92 @@ std::vector<int32_t> RankNumbers(const Ranks& ranks) {
   return numbers;
 }
 
+// Of the last call of this kind. 0: there is none, or some were captured, which tables count and the
+// comparison of ranks does not.
+uint64_t NumberOf(const std::pair<std::string, int>& kind,
+                  const CommunicatorSnapshot& communicator) {
+  uint64_t calls = 0;
+  for (const CallCountSnapshot& call : communicator.calls) {
+    if (call.op != kind.first || call.size_class != kind.second) continue;
+    if (call.captured && call.calls != 0) return 0;
+    calls += call.calls;
+  }
+  return calls;
+}
+
+// Says how often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
+// not called, or not equally often, or captured, are left out.
+Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
+  Calls before;
+  for (const auto& [kind, count] : owed) {
+    std::set<uint64_t> each;
+    for (const RankView* rank : ranks) each.insert(NumberOf(kind, *rank->communicator));
+    if (each.size() == 1 && *each.begin() != 0) before[kind] = *each.begin();
+  }
+  return before;
+}
+
+void FindPeers(const Ranks& suspects, Stall* stall) {
+  if (!stall->view->has_point_to_point) return;
+  for (const RankView* rank : stall->waiting) {
+    const PeersSnapshot& peers = rank->communicator->peers;
+    for (const RankView* suspect : suspects) {
+      const int32_t number = suspect->rank();
+      if (HasPeer(peers.sends_to, number)) stall->peers.push_back({rank, suspect, true});
+      if (HasPeer(peers.receives_from, number)) stall->peers.push_back({rank, suspect, false});
+    }
+  }
+  if (!stall->peers.empty() || stall->view->nranks != 2 || stall->waiting.size() != 1) return;
+  const RankView& waits = *stall->waiting.front();
+  const RankView& other = *suspects.front();
+  if (waits.CallsOf("Send") > other.CallsOf("Recv")) {
+    stall->peer_op = "Recv";
+    stall->hang.op = "Send";
+  } else if (waits.CallsOf("Recv") > other.CallsOf("Send")) {
+    stall->peer_op = "Send";
+    stall->hang.op = "Recv";
+  }
+}
+
+// Finds the calls that the suspects have not made: by operation and size, or by peer. Of an unknown
+// cause, the calls of ranks that may wait elsewhere.
+void FindOwed(Stall* stall) {
+  const CommunicatorFacts& facts = stall->waits->facts;
+  const HangVerdict verdict = stall->hang.verdict;
+  const bool is_unknown = verdict == HangVerdict::kUnknown;
+  const Ranks& suspects = is_unknown ? stall->also_blocked : stall->suspects;
+  const bool is_told = is_unknown || verdict == HangVerdict::kRankNotCalled ||
+                       verdict == HangVerdict::kBlockedElsewhere;
+  if (!is_told || facts.calls_known != CallsKnown::kYes || suspects.empty()) return;
+  FindPeers(suspects, stall);
+  if (!stall->peers.empty() || !stall->peer_op.empty()) return;
+  if (suspects == facts.owing) {
+    stall->owed = facts.owed;
+  } else if (!facts.calls.empty()) {
+    stall->owed = CallsOwedBy(facts, suspects);
+  }
+  stall->before = CallsBefore(stall->owed, suspects);
+  if (!stall->owed.empty()) stall->hang.op = OnlyOperation(stall->owed);
+  stall->is_exchange = stall->owed.empty() && stall->view->has_point_to_point;
+}
+
 Hang ToHang(const Stall& stall) {
-  Hang hang;
-  hang.verdict = stall.verdict;
-  hang.finding = stall.finding;
-  hang.since_realtime_ns = stall.since_ns;
-  hang.op = stall.op;
-  hang.situation = stall.situation;
+  Hang hang = stall.hang;
   hang.suspects =
-      stall.verdict == HangVerdict::kRankNotSeen ? stall.unseen : RankNumbers(stall.suspects);
+      hang.verdict == HangVerdict::kRankNotSeen ? stall.unseen : RankNumbers(stall.suspects);
   hang.waiting = RankNumbers(stall.waiting);
   hang.text = StallWords(stall);
-  hang.longest_wait_before_ns = stall.longest_wait_before_ns;
-  hang.is_usual = stall.is_usual;
-  hang.replay = stall.replay;
   for (const auto& [view, rank] : stall.circle) {
     hang.circle.push_back({view->comm_id, rank->rank()});
   }
-  const bool is_absent = stall.situation == Situation::kBeingMade && !stall.suspects.empty();
-  if (is_absent) hang.absent_in = stall.absent_in;
-  if (stall.verdict == HangVerdict::kRankNotCalled) {
+  if (hang.verdict == HangVerdict::kRankNotCalled) {
     hang.missing_call = !stall.peer_op.empty()   ? stall.peer_op
                         : !stall.peers.empty()   ? MissingPeerCall(stall)
                         : stall.owed.size() == 1 ? NumberedCallWords(stall.owed, stall.before)
                                                  : "";
   }
   const RankView* named = stall.suspects.empty() ? nullptr : stall.suspects.front();
-  hang.first_step = FirstStep(stall.verdict, stall.situation, named ? named->process : nullptr,
+  hang.first_step = FirstStep(hang.verdict, hang.situation, named ? named->process : nullptr,
                               named ? named->communicator : nullptr);
   return hang;
 }
@@ -56,7 +117,7 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
   Stall queued;
   queued.view = &view;
   queued.waits = &waits;
-  queued.since_ns = INT64_MAX;
+  queued.hang.since_realtime_ns = INT64_MAX;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (!each.is_live() || each.doing == Doing::kIdle) continue;
@@ -66,11 +127,12 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
     }
     if (ElapsedNs(now_ns, each.since_ns) < view.hang_after_ns) continue;
     queued.waiting.push_back(each.rank);
-    queued.since_ns = std::min(queued.since_ns, each.since_ns);
+    queued.hang.since_realtime_ns = std::min(queued.hang.since_realtime_ns, each.since_ns);
   }
   if (queued.waiting.empty()) return std::nullopt;
-  queued.op = LastCalled(queued.waiting);
-  return Queued{queued.since_ns, queued.op, RankNumbers(queued.waiting), QueuedWords(queued, true)};
+  queued.hang.op = LastCalled(queued.waiting);
+  return Queued{queued.hang.since_realtime_ns, queued.hang.op, RankNumbers(queued.waiting),
+                QueuedWords(queued, true)};
 }
 
 }  // namespace
@@ -79,10 +141,11 @@ std::vector<WaitsOfCommunicator> FindHangs(const std::vector<CommunicatorView>& 
                                            int64_t now_realtime_ns) {
   const Waits waits = BuildWaits(views, now_realtime_ns);
   const std::vector<JobFindings> jobs = FindWaits(views, waits);
-  const std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
+  std::vector<std::optional<Stall>> stalls = StallsOf(views, waits, jobs, now_realtime_ns);
   std::vector<WaitsOfCommunicator> result(views.size());
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (stalls[i]) {
+      FindOwed(&*stalls[i]);
       result[i].hang = ToHang(*stalls[i]);
     } else {
       result[i].queued = QueuedOf(views[i], waits.views[i], waits.graph, now_realtime_ns);

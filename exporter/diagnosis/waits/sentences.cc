@@ -73,7 +73,9 @@ class Sentences {
 
   const CommunicatorFacts& facts() const { return stall_.waits->facts; }
   bool IsOfDump() const { return stall_.view->ranks.front().process->is_of_dump; }
-  std::string Op(const char* otherwise) const { return stall_.op.empty() ? otherwise : stall_.op; }
+  std::string Op(const char* otherwise) const {
+    return stall_.hang.op.empty() ? otherwise : stall_.hang.op;
+  }
   const RankView& Ahead() const { return *facts().live[facts().most]; }
 
   std::string Verdict() const;
@@ -83,19 +85,20 @@ class Sentences {
     return Fill(text, who,
                 {{"launched", LaunchedWords(who)},
                  {"ended", EndedWords(who)},
-                 {"since", ClockWords(stall_.since_ns)},
+                 {"since", ClockWords(stall_.hang.since_realtime_ns)},
                  {"op", Op("the same")},
                  {"all", stall_.are_all_seen() ? "All ranks" : "All ranks of this node"},
                  {"inside", WhyNotLaunched(who)},
-                 {"position", PositionWords(stall_.replay)}});
+                 {"place", PlaceWords(stall_.hang.replay)}});
   }
 
   // The other sentences say themselves who waits.
   bool HasWaiters() const {
-    return stall_.verdict != HangVerdict::kMismatched &&
-           stall_.verdict != HangVerdict::kNoProgress &&
-           stall_.verdict != HangVerdict::kPointToPoint &&
-           stall_.verdict != HangVerdict::kUnknown && stall_.situation != Situation::kBeingMade;
+    return stall_.hang.verdict != HangVerdict::kMismatched &&
+           stall_.hang.verdict != HangVerdict::kNoProgress &&
+           stall_.hang.verdict != HangVerdict::kPointToPoint &&
+           stall_.hang.verdict != HangVerdict::kUnknown &&
+           stall_.hang.situation != Situation::kBeingMade;
   }
 
   // " Ranks 1 and 2 wait in AllReduce."
@@ -123,14 +126,16 @@ class Sentences {
           " {Ranks} {has|have} launched {op}, but earlier work of {its GPU|their GPUs} has "
           "not ended since {since}: probably a {earlier}",
           waiting,
-          {{"op", Op("it")}, {"since", ClockWords(stall_.since_ns)}, {"earlier", EarlierWork()}});
+          {{"op", Op("it")},
+           {"since", ClockWords(stall_.hang.since_realtime_ns)},
+           {"earlier", EarlierWork()}});
     }
-    const bool is_unknown = stall_.op.empty() || stall_.op == kUnknownCollective;
-    const std::string in = stall_.situation == Situation::kInGraphs ? " in a CUDA graph"
-                           : stall_.replay.graph != 0
-                               ? absl::StrCat(" ", PositionWords(stall_.replay))
+    const bool is_unknown = stall_.hang.op.empty() || stall_.hang.op == kUnknownCollective;
+    const std::string in = stall_.hang.situation == Situation::kInGraphs ? " in a CUDA graph"
+                           : stall_.hang.replay.graph != 0
+                               ? absl::StrCat(" ", PlaceWords(stall_.hang.replay))
                            : is_unknown ? ""
-                                        : absl::StrCat(" in ", stall_.op);
+                                        : absl::StrCat(" in ", stall_.hang.op);
     return Fill(are_unreported ? " {Ranks} {waits|wait}{in}, not launched: {why}."
                                : " {Ranks} {waits|wait}{in}.",
                 waiting, {{"in", in}, {"why", WhyNotLaunched(waiting)}});
@@ -151,7 +156,7 @@ class Sentences {
 
   // Ranks that the verdict does not speak of.
   std::string NotRunning() const {
-    const bool are_said = stall_.verdict == HangVerdict::kProcessStopped;
+    const bool are_said = stall_.hang.verdict == HangVerdict::kProcessStopped;
     const Ranks stopped = Where(facts().live, [&](const RankView* rank) {
       return rank->is_stopped && !(are_said && Contains(stall_.suspects, rank));
     });
@@ -166,8 +171,8 @@ class Sentences {
 
   // Where an event is the verdict: who has not called either.
   std::string AlsoOwing() const {
-    const bool is_event = stall_.verdict == HangVerdict::kProcessGone ||
-                          stall_.verdict == HangVerdict::kProcessStopped;
+    const bool is_event = stall_.hang.verdict == HangVerdict::kProcessGone ||
+                          stall_.hang.verdict == HangVerdict::kProcessStopped;
     if (!is_event || facts().is_mismatched) return "";
     Ranks others = Without(facts().owing, stall_.suspects);
     if (stall_.elsewhere) others = Without(others, stall_.also_blocked);  // Elsewhere() has these
@@ -176,7 +181,7 @@ class Sentences {
   }
 
   std::string Unseen() const {
-    if (stall_.verdict != HangVerdict::kRankNotCalled || stall_.owed.empty()) return "";
+    if (stall_.hang.verdict != HangVerdict::kRankNotCalled || stall_.owed.empty()) return "";
     std::string text = Behind(" {Who} {has|have} also", stall_.suspects);
     if (!text.empty()) text += ".";
     const RankView& first = *stall_.suspects.front();
@@ -241,7 +246,7 @@ class Sentences {
           who);
     }
     if (stall_.owed.empty()) {
-      return Fill(stall_.verdict == HangVerdict::kBlockedElsewhere
+      return Fill(stall_.hang.verdict == HangVerdict::kBlockedElsewhere
                       ? "{Who} {has|have} not come to what the others wait in."
                       : "{Who} {has|have} not called what the others wait in.",
                   who);
@@ -259,12 +264,12 @@ class Sentences {
 
   std::string Elsewhere() const {
     const Ranks& blocked = stall_.also_blocked;
-    const bool is_not_begun = stall_.verdict == HangVerdict::kRankNotBegun;
+    const bool is_not_begun = stall_.hang.verdict == HangVerdict::kRankNotBegun;
     if (!stall_.elsewhere) {
       return is_not_begun ? FillIfAny(" {Ranks} {has|have} not begun it either.", blocked) : "";
     }
     const char* text = "";
-    if (stall_.verdict == HangVerdict::kUnknown) {
+    if (stall_.hang.verdict == HangVerdict::kUnknown) {
       text =
           stall_.is_posted
               ? " It has work in flight in communicator {where}, which it may have posted ahead: "
@@ -274,7 +279,7 @@ class Sentences {
       text =
           " {Ranks} {has|have} not {done} it either, but may wait in communicator {where} "
           "meanwhile.";
-    } else if (stall_.verdict == HangVerdict::kBlockedElsewhere) {
+    } else if (stall_.hang.verdict == HangVerdict::kBlockedElsewhere) {
       text = stall_.suspects.front()->state != RankView::State::kLive
                  ? " It ended while it waited in communicator {where}: look there first."
                  : " Its process may wait in communicator {where} meanwhile: look there first.";
@@ -295,10 +300,11 @@ class Sentences {
   }
 
   std::string Usual() const {
-    if (!stall_.is_usual) return "";
-    if (stall_.verdict == HangVerdict::kBlockedElsewhere) return " The wait there is expected.";
+    if (!stall_.hang.is_usual) return "";
+    if (stall_.hang.verdict == HangVerdict::kBlockedElsewhere)
+      return " The wait there is expected.";
     return absl::StrCat(" It has waited up to ",
-                        DurationWords(static_cast<int64_t>(stall_.longest_wait_before_ns)),
+                        DurationWords(static_cast<int64_t>(stall_.hang.longest_wait_before_ns)),
                         " here before, and then resumed.");
   }
 
@@ -392,7 +398,11 @@ class Sentences {
       });
     };
     const Ranks& first = stall_.suspects;
-    const Ranks later = Without(facts().failed, first);
+    Ranks later;
+    for (const RankView& rank : stall_.view->ranks) {
+      const bool has_failed = rank.failed != nullptr && rank.state != RankView::State::kFinalized;
+      if (has_failed && !Contains(first, &rank)) later.push_back(&rank);
+    }
     return Fill(
         "The driver reports that {a GPU|GPUs} can do no more work for this process. {first}."
         "{later}",
@@ -436,7 +446,9 @@ class Sentences {
   }
 
   std::string PointToPoint() const {
-    const Ranks inside = Without(facts().inside, stall_.waiting);
+    const Ranks inside =
+        Without(Where(facts().live, [](const RankView* rank) { return IsInsideNccl(*rank); }),
+                stall_.waiting);
     const Ranks idle =
         Where(facts().live, [](const RankView* rank) { return rank->activity.is_idle(); });
     return absl::StrCat(absl::StripLeadingAsciiWhitespace(Waiters()), ForWhom(),
@@ -500,7 +512,7 @@ class Sentences {
     return absl::StrCat(
         "The GPUs of all ranks are busy, and no collective ",
         work.unread.empty() ? "has" : "was seen to have", " finished here since ",
-        ClockWords(stall_.since_ns), ", longer than ever before in CUDA graphs",
+        ClockWords(stall_.hang.since_realtime_ns), ", longer than ever before in CUDA graphs",
         work.longest_pause_ns < kShortPauseNs
             ? ""
             : absl::StrCat(" (", DurationWords(static_cast<int64_t>(work.longest_pause_ns)), ")"),
@@ -523,7 +535,7 @@ class Sentences {
         Where(facts().live, [](const RankView* rank) {
           return rank->activity.oldest_launch == OldestLaunch::kNotBegun;
         }));
-    const std::string op = stall_.op.empty() ? "" : absl::StrCat(" (", stall_.op, ")");
+    const std::string op = stall_.hang.op.empty() ? "" : absl::StrCat(" (", stall_.hang.op, ")");
     const bool are_all_seen = stall_.are_all_seen();
     const std::string all = are_all_seen ? "All ranks have" : "All ranks of this node have";
     if (!completed.empty()) {
@@ -666,12 +678,12 @@ const Sentences::Row Sentences::kRows[] = {
 };
 
 std::string Sentences::Verdict() const {
-  if (stall_.situation == Situation::kFromOutside) return LaunchedLess();
-  const bool is_owed = stall_.verdict == HangVerdict::kRankNotCalled && !stall_.owed.empty();
-  if (is_owed && stall_.situation != Situation::kFinalized) return NotCalled();
+  if (stall_.hang.situation == Situation::kFromOutside) return LaunchedLess();
+  const bool is_owed = stall_.hang.verdict == HangVerdict::kRankNotCalled && !stall_.owed.empty();
+  if (is_owed && stall_.hang.situation != Situation::kFinalized) return NotCalled();
   for (const Row& each : kRows) {
-    if (each.verdict != stall_.verdict) continue;
-    if (each.situation != stall_.situation && each.situation != Situation::kPlain) continue;
+    if (each.verdict != stall_.hang.verdict) continue;
+    if (each.situation != stall_.hang.situation && each.situation != Situation::kPlain) continue;
     return each.make != nullptr ? (this->*each.make)() : Suspects(each.text);
   }
   return "";
@@ -700,8 +712,8 @@ std::string QueuedWords(const Stall& queued, bool with_elsewhere) {
       "GPUs were} far behind before, and may go on unseen.";
   return absl::StrCat(
       Fill(queued.waits->has_backlog ? kBacklog : kNotBegun, queued.waiting,
-           {{"op", queued.op.empty() ? "" : absl::StrCat(" ", queued.op)},
-            {"since", ClockWords(queued.since_ns)}}),
+           {{"op", queued.hang.op.empty() ? "" : absl::StrCat(" ", queued.hang.op)},
+            {"since", ClockWords(queued.hang.since_realtime_ns)}}),
       unseen ? absl::StrCat(" It may wait in communicator ", CommunicatorText(*unseen),
                             ", whose work cannot be seen.")
              : "",

@@ -8,7 +8,6 @@
 #include <unordered_set>
 
 #include "absl/strings/str_join.h"
-#include "exporter/diagnosis/waits/owed.h"
 #include "exporter/diagnosis/waits/usual_wait.h"
 
 namespace nccl_pulse {
@@ -141,10 +140,10 @@ class StallMaker {
   static void NumberIfNone(const std::vector<std::size_t>& views, int number,
                            std::vector<std::optional<Stall>>* stalls) {
     for (const std::size_t view : views) {
-      if ((*stalls)[view] && (*stalls)[view]->finding >= 0) return;
+      if ((*stalls)[view] && (*stalls)[view]->hang.finding >= 0) return;
     }
     for (const std::size_t view : views) {
-      if ((*stalls)[view]) (*stalls)[view]->finding = number;
+      if ((*stalls)[view]) (*stalls)[view]->hang.finding = number;
     }
   }
 
@@ -171,39 +170,41 @@ class StallMaker {
     for (const std::size_t view : job.views) {
       if (!(*stalls)[view]) continue;
       Stall& stall = *(*stalls)[view];
-      stall.is_usual = CanEnd(stall) &&
-                       IsUsual(ElapsedNs(now_ns_, stall.since_ns), stall.longest_wait_before_ns);
-      if (stall.finding < 0 || !stall.has_start) continue;
-      const auto [found, is_new] = is_finding_usual.try_emplace(stall.finding, stall.is_usual);
-      found->second &= stall.is_usual;
-      are_all_usual &= stall.is_usual;
+      stall.hang.is_usual =
+          CanEnd(stall) && IsUsual(ElapsedNs(now_ns_, stall.hang.since_realtime_ns),
+                                   stall.hang.longest_wait_before_ns);
+      if (stall.hang.finding < 0 || !stall.has_start) continue;
+      const auto [found, is_new] =
+          is_finding_usual.try_emplace(stall.hang.finding, stall.hang.is_usual);
+      found->second &= stall.hang.is_usual;
+      are_all_usual &= stall.hang.is_usual;
     }
     are_all_usual &= !is_finding_usual.empty();
     for (const std::size_t view : job.views) {
       if (!(*stalls)[view]) continue;
       Stall& stall = *(*stalls)[view];
-      if (stall.verdict == HangVerdict::kBlockedElsewhere) {
-        stall.is_usual = are_all_usual;
+      if (stall.hang.verdict == HangVerdict::kBlockedElsewhere) {
+        stall.hang.is_usual = are_all_usual;
       } else if (!stall.has_start) {
-        const auto found = is_finding_usual.find(stall.finding);
-        stall.is_usual = found != is_finding_usual.end() && found->second;
+        const auto found = is_finding_usual.find(stall.hang.finding);
+        stall.hang.is_usual = found != is_finding_usual.end() && found->second;
       }
     }
   }
 
   // False of a death, a mismatch and the like, and if somebody has not survived the wait.
   static bool CanEnd(const Stall& stall) {
-    switch (stall.verdict) {
+    switch (stall.hang.verdict) {
       case HangVerdict::kMismatched:
       case HangVerdict::kProcessGone:
       case HangVerdict::kProcessStopped:
       case HangVerdict::kDriverError:
         return false;
       case HangVerdict::kRankNotBegun:
-        return stall.victims.empty() && stall.situation == Situation::kPlain;
+        return stall.victims.empty() && stall.hang.situation == Situation::kPlain;
       default:
-        return stall.victims.empty() && stall.situation != Situation::kFinalized &&
-               stall.situation != Situation::kExiting;
+        return stall.victims.empty() && stall.hang.situation != Situation::kFinalized &&
+               stall.hang.situation != Situation::kExiting;
     }
   }
 
@@ -233,13 +234,13 @@ class StallMaker {
     stall_ = Stall();
     stall_.view = &views_[view];
     stall_.waits = &waits_.views[view];
-    stall_.finding = number;
+    stall_.hang.finding = number;
     stall_.has_start = has_start_;
     FindWaiting();
   }
 
   void FindWaiting() {
-    stall_.since_ns = INT64_MAX;
+    stall_.hang.since_realtime_ns = INT64_MAX;
     uint64_t before_ns = UINT64_MAX;
     const bool has_gpu = std::any_of(
         of_view_[view_].begin(), of_view_[view_].end(),
@@ -254,17 +255,17 @@ class StallMaker {
         const RankView* rank = InView(*actor.rank);
         if (rank == nullptr) continue;
         stall_.waiting.push_back(rank);
-        stall_.since_ns = std::min(stall_.since_ns, actor.since_ns);
+        stall_.hang.since_realtime_ns = std::min(stall_.hang.since_realtime_ns, actor.since_ns);
       }
       if (!stall_.waiting.empty()) break;
     }
-    if (stall_.since_ns == INT64_MAX) stall_.since_ns = now_ns_;
+    if (stall_.hang.since_realtime_ns == INT64_MAX) stall_.hang.since_realtime_ns = now_ns_;
     SortUnique(&stall_.waiting);
     for (const RankView* rank : stall_.waiting) {
-      before_ns = std::min(before_ns, LongestWaitBefore(*rank, stall_.since_ns));
+      before_ns = std::min(before_ns, LongestWaitBefore(*rank, stall_.hang.since_realtime_ns));
     }
-    stall_.longest_wait_before_ns = before_ns == UINT64_MAX ? 0 : before_ns;
-    stall_.op = LastCalled(stall_.waiting);
+    stall_.hang.longest_wait_before_ns = before_ns == UINT64_MAX ? 0 : before_ns;
+    stall_.hang.op = LastCalled(stall_.waiting);
     for (const Member& each : stall_.waits->members) {
       if (!each.is_live() && each.is_in_flight()) stall_.victims.push_back(each.rank);
     }
@@ -288,10 +289,10 @@ class StallMaker {
     if (const RankView* here = InView(*At(id).rank)) stall_.suspects.push_back(here);
   }
 
-  void Set(ActorState state) {
-    const VerdictOfState& row = kVerdictsOfStates[static_cast<std::size_t>(state)];
-    stall_.verdict = row.verdict;
-    stall_.situation = row.situation;
+  void Set(Stand stand) {
+    const VerdictOfStand& row = kVerdictsOfStands[static_cast<std::size_t>(stand)];
+    stall_.hang.verdict = row.verdict;
+    stall_.hang.situation = row.situation;
   }
 
   void Say(const NamedRoots& named) {
@@ -319,7 +320,7 @@ class StallMaker {
       }
     }
     if (stall_.waits->is_being_made) {
-      stall_.situation = Situation::kBeingMade;
+      stall_.hang.situation = Situation::kBeingMade;
       SayAbsent();
     }
     const bool are_gpus = named.state == ActorState::kBehindOwn;
@@ -337,23 +338,23 @@ class StallMaker {
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
                     [](const RankView* rank) { return rank->state == RankView::State::kGone; });
-    if (named.state == ActorState::kOutside && is_gone) stall_.verdict = HangVerdict::kProcessGone;
+    if (named.stand == Stand::kOutside && is_gone) stall_.hang.verdict = HangVerdict::kProcessGone;
     const bool are_from_outside =
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
                     [](const RankView* rank) { return rank->process->is_from_outside; });
-    if (are_from_outside && stall_.verdict == HangVerdict::kRankNotCalled &&
-        stall_.situation == Situation::kPlain) {
-      stall_.situation = Situation::kFromOutside;
+    if (are_from_outside && stall_.hang.verdict == HangVerdict::kRankNotCalled &&
+        stall_.hang.situation == Situation::kPlain) {
+      stall_.hang.situation = Situation::kFromOutside;
     }
-    if (stall_.waits->is_left && named.state == ActorState::kOutside) {
-      stall_.situation = Situation::kLeftBehind;
+    if (stall_.waits->is_left && named.stand == Stand::kOutside) {
+      stall_.hang.situation = Situation::kLeftBehind;
     }
     if (named.state == ActorState::kBehindReplay) SayReplay();
   }
 
   void SayAbsent() {
-    stall_.verdict = HangVerdict::kRankNotSeen;
+    stall_.hang.verdict = HangVerdict::kRankNotSeen;
     stall_.suspects = stall_.waits->absent;
     if (stall_.suspects.empty()) {
       stall_.unseen = UnseenRanks(stall_.waits->facts);
@@ -364,7 +365,7 @@ class StallMaker {
       const auto& ranks = views_[i].ranks;
       if (!ranks.empty() && stall_.suspects.front() >= &ranks.front() &&
           stall_.suspects.front() <= &ranks.back()) {
-        stall_.absent_in = i;
+        stall_.hang.absent_in = i;
       }
     }
   }
@@ -372,12 +373,12 @@ class StallMaker {
   void SayReplay() {
     const RankView* ahead = stall_.waits->facts.replays.ahead;
     if (ahead == nullptr) return;
-    const GraphPosition& position = ahead->communicator->graph_position;
-    stall_.replay = {position.graph, position.calls_before, position.calls_until, position.calls};
+    const GraphPlace& place = ahead->communicator->graph_place;
+    stall_.hang.replay = {place.graph, place.calls_before, place.calls_until, place.calls};
   }
 
   void Say(const CircleOfWaits& circle) {
-    stall_.verdict = HangVerdict::kCircularWait;
+    stall_.hang.verdict = HangVerdict::kCircularWait;
     const std::size_t count = circle.actors.size();
     for (std::size_t i = 0; i < count; ++i) {
       const Actor& actor = At(circle.actors[i]);
@@ -402,15 +403,15 @@ class StallMaker {
 
   void Say(const DifferentCalls& /*different*/) {
     const Mismatch& mismatch = *stall_.waits->mismatch;
-    stall_.verdict = HangVerdict::kMismatched;
+    stall_.hang.verdict = HangVerdict::kMismatched;
     stall_.suspects = OddOnes(mismatch);
     if (stall_.suspects.empty()) stall_.suspects = stall_.waits->facts.live;
-    stall_.op = absl::StrJoin(mismatch.operations, ",");
+    stall_.hang.op = absl::StrJoin(mismatch.operations, ",");
   }
 
   void Say(const NoProgress& stalled) {
     const CommunicatorFacts& facts = stall_.waits->facts;
-    stall_.verdict = HangVerdict::kNoProgress;
+    stall_.hang.verdict = HangVerdict::kNoProgress;
     stall_.suspects = NotCompleted();
     const bool are_inside =
         !facts.live.empty() &&
@@ -418,14 +419,14 @@ class StallMaker {
           return rank->activity.reason == UnknownReason::kLaunchNotReported;
         });
     if (facts.view->has_point_to_point && IsPointToPointPossible(stall_.waiting)) {
-      stall_.verdict = HangVerdict::kPointToPoint;
-    } else if (facts.work.is_stalled() && facts.replays.known != ReplaysKnown::kYes) {
-      stall_.situation = Situation::kInGraphs;
+      stall_.hang.verdict = HangVerdict::kPointToPoint;
+    } else if (facts.work.stands() && facts.replays.known != ReplaysKnown::kYes) {
+      stall_.hang.situation = Situation::kInGraphs;
     } else if (stalled.is_in_replay) {
-      stall_.situation = Situation::kInReplay;
+      stall_.hang.situation = Situation::kInReplay;
       SayReplay();
     } else if (are_inside) {
-      stall_.situation = Situation::kInsideNccl;
+      stall_.hang.situation = Situation::kInsideNccl;
     }
   }
 
@@ -447,12 +448,12 @@ class StallMaker {
   }
 
   void Say(const QueuedWaits& /*queued*/) {
-    stall_.verdict = HangVerdict::kNoProgress;
-    stall_.situation = Situation::kQueued;
+    stall_.hang.verdict = HangVerdict::kNoProgress;
+    stall_.hang.situation = Situation::kQueued;
   }
 
   void Say(const CannotTell& unknown) {
-    stall_.verdict = HangVerdict::kUnknown;
+    stall_.hang.verdict = HangVerdict::kUnknown;
     stall_.is_posted = unknown.is_posted;
     for (const uint32_t id : targets_) {
       if (At(id).rank == nullptr) continue;
@@ -489,7 +490,7 @@ class StallMaker {
       return true;
     }
     if (is_any) {
-      stall_.verdict = HangVerdict::kBlockedElsewhere;
+      stall_.hang.verdict = HangVerdict::kBlockedElsewhere;
       return !stall_.suspects.empty();
     }
     if (is_unknown) {
@@ -516,29 +517,21 @@ class StallMaker {
 
   Stall Finish() {
     // Whoever is named is not of this communicator, and its ranks wait for one that waits for it.
-    if (stall_.suspects.empty() && stall_.unseen.empty() && NeedsSuspects(stall_.verdict)) {
-      stall_.verdict = HangVerdict::kBlockedElsewhere;
-      stall_.situation = Situation::kPlain;
+    if (stall_.suspects.empty() && stall_.unseen.empty() && NeedsSuspects(stall_.hang.verdict)) {
+      stall_.hang.verdict = HangVerdict::kBlockedElsewhere;
+      stall_.hang.situation = Situation::kPlain;
       for (const uint32_t id : targets_) {
         Suspect(id);
         if (followed_.count(id) != 0) Set(At(id).state);
       }
-      if (stall_.suspects.empty()) stall_.verdict = HangVerdict::kUnknown;
-      stall_.finding = -1;
+      if (stall_.suspects.empty()) stall_.hang.verdict = HangVerdict::kUnknown;
+      stall_.hang.finding = -1;
     }
     SortUnique(&stall_.suspects);
-    if (stall_.verdict != HangVerdict::kMismatched) {
+    if (stall_.hang.verdict != HangVerdict::kMismatched) {
       stall_.waiting = Without(stall_.waiting, stall_.suspects);
     }
     stall_.victims = Without(stall_.victims, stall_.suspects);
-    if (stall_.verdict == HangVerdict::kRankNotCalled ||
-        stall_.verdict == HangVerdict::kBlockedElsewhere) {
-      FindOwed(&stall_);
-    } else if (stall_.verdict == HangVerdict::kUnknown) {
-      stall_.suspects = stall_.also_blocked;  // the sentence says what they owe; nobody is named
-      FindOwed(&stall_);
-      stall_.suspects.clear();
-    }
     return std::move(stall_);
   }
 

@@ -28,18 +28,12 @@ struct PeerOwes {
 struct Stall {
   const CommunicatorView* view = nullptr;
   const ViewWaits* waits = nullptr;
-  HangVerdict verdict = HangVerdict::kUnknown;
-  Situation situation = Situation::kPlain;
-  int finding = -1;  // see Hang::finding
-  int64_t since_ns = 0;
-  std::string op;
-  Ranks suspects;  // in the order of the view
-  Ranks waiting;   // not including suspects
-  Ranks victims;   // waiting ranks that ended, or aborted
-  Ranks followed;  // ranks with a later event of the same kind as the suspects'
-  uint64_t longest_wait_before_ns = 0;
+  Hang hang;               // ranks and words are added last
+  Ranks suspects;          // in the order of the view
+  Ranks waiting;           // not including suspects
+  Ranks victims;           // waiting ranks that ended, or aborted
+  Ranks followed;          // ranks with a later event of the same kind as the suspects'
   bool has_start = false;  // a rank here has waited for longer than the threshold
-  bool is_usual = false;
 
   Calls owed;                   // calls that the suspects have not made, if calls are compared
   Calls before;                 // the suspects' earlier calls of these kinds
@@ -47,8 +41,6 @@ struct Stall {
   bool is_exchange = false;     // the missing call is a whole exchange of all ranks
 
   std::vector<int32_t> unseen;        // ranks
-  std::size_t absent_in = 0;          // view with the ranks that have not joined
-  ReplayPosition replay;              // of the waiting ranks
   std::optional<uint64_t> elsewhere;  // communicator in which the suspects may wait
   bool is_posted = false;             // if kUnknown: see CannotTell
   Ranks also_blocked;                 // further ranks that have not arrived, and may wait elsewhere

@@ -47,7 +47,9 @@ std::string Who(const std::vector<JobRank>& ranks) {
 std::string What(const JobLook& look, const JobRoot& root) {
   const bool is_named = !root.ranks.empty();
   const bool is_one = root.ranks.size() == 1;
-  const std::string op = !root.op.empty() ? root.op : is_named ? "the others' operations" : "it";
+  // Several calls of others may be missing, of which each Send owes a Recv.
+  const char* const others = "the others' operations";
+  const std::string op = !root.op.empty() ? root.op : is_named ? others : "it";
   const std::size_t more = root.communicators.empty() ? 0 : root.communicators.size() - 1;
   const std::string comm = absl::StrCat(
       "communicator ", root.communicators.empty() ? "" : CommunicatorText(root.communicators[0]),
@@ -59,7 +61,9 @@ std::string What(const JobLook& look, const JobRoot& root) {
   }
   return absl::StrReplaceAll(words, {{"{has}", is_one ? "has" : "have"},
                                      {"{is}", is_one ? "is" : "are"},
-                                     {"{call}", root.missing_call.empty() ? op : root.missing_call},
+                                     {"{call}", !root.missing_call.empty() ? root.missing_call
+                                                : IsPointToPoint(op)       ? others
+                                                                           : op},
                                      {"{op}", op},
                                      {"{comm}", comm}});
 }

@@ -58,6 +58,10 @@ void FindFront(const CommunicatorFacts& facts, bool counts_launches, Member* mem
 
 }  // namespace
 
+int64_t ClockSlackNs(const RankView& a, const RankView& b) {
+  return a.process->hostname == b.process->hostname ? kSameHostNs : kOtherHostNs;
+}
+
 Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool counts_launches) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   const RankActivity activity = LastKnownActivity(rank, facts.now_ns);

@@ -50,8 +50,10 @@ inline constexpr int64_t kCauseSlackNs = 5000000000;
 // A call in flight for this long before the end of a process, or before an abort, was waiting.
 // Shorter waits are usual in a step.
 inline constexpr int64_t kWaitedNs = 2000000000;
-// An endpoint notes an end within milliseconds, so the order of ends on one host is known.
-inline constexpr int64_t kSameHostNs = 50000000;
+// An endpoint notes an end within milliseconds, so the order of ends on one host is known. Several
+// hosts have different clocks.
+inline constexpr int64_t kSameHostNs = 50000000, kOtherHostNs = 1000000000;
+int64_t ClockSlackNs(const RankView& a, const RankView& b);
 
 // `counts_launches`: each launch is one whole exchange (exchange.h), so launches are compared like
 // collectives.

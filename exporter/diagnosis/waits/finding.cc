@@ -10,8 +10,6 @@
 namespace nccl_pulse {
 namespace {
 
-// Events of several hosts are seen by different clocks.
-constexpr int64_t kOtherHostNs = 1000000000;
 // Drivers' errors are noticed within a second, on clocks that differ.
 constexpr int64_t kSameErrorNs = 3000000000;
 
@@ -141,10 +139,36 @@ class Decision {
     }
   }
 
+  // Hosts are not alike: one alone may wait for work, to log a loss. If that work waits for another root,
+  // this host is not named.
+  void DropVictims() {
+    for (std::size_t i = 0; i < candidates_.size();) {
+      const uint32_t id = candidates_[i].actors.front();
+      const bool is_victim = candidates_[i].stand == Stand::kOutside && LeadsToAnother(id);
+      if (is_victim) candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
+      i += is_victim ? 0 : 1;
+    }
+  }
+
+  bool LeadsToAnother(uint32_t host) const {
+    std::vector<uint32_t> next = At(host).hardly;
+    std::set<uint32_t> seen(next.begin(), next.end());
+    for (std::size_t at = 0; at < next.size(); ++at) {
+      for (const Arrow& arrow : At(next[at]).arrows) {
+        if (seen.insert(arrow.to).second) next.push_back(arrow.to);
+      }
+    }
+    return seen.count(host) == 0 &&
+           std::any_of(candidates_.begin(), candidates_.end(), [&seen](const Candidate& each) {
+             return seen.count(each.actors.front()) != 0;
+           });
+  }
+
   std::vector<Finding> Name() {
-    ActorState first = ActorState::kMoving;
-    for (const Candidate& each : candidates_) first = std::min(first, each.state);
-    if (first == ActorState::kOutside) AddBehindOwn(&first);
+    DropVictims();
+    Stand first = Stand::kMoving;
+    for (const Candidate& each : candidates_) first = std::min(first, each.stand);
+    if (first == Stand::kOutside) AddBehindOwn(&first);
     if (IsEvent(first)) return NameEvents();
     std::vector<Finding> findings;
     NamedRoots named;
@@ -235,8 +259,8 @@ class Decision {
   }
 
   static int64_t Slack(const Actor& a, const Actor& b) {
-    if (a.state == ActorState::kFailed) return kSameErrorNs;
-    return a.rank->process->hostname == b.rank->process->hostname ? kSameHostNs : kOtherHostNs;
+    if (a.stand == Stand::kFailed) return kSameErrorNs;
+    return ClockSlackNs(*a.rank, *b.rank);
   }
 
   // Communicators whose ranks wait directly for one of these: on a GPU its own, else those in which

@@ -78,6 +78,17 @@ Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
   return {};
 }
 
+// A host that connects waits for one of the ranks that have not come. Which one is not reported.
+void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
+  const ViewWaits& waits = graph.waits(i);
+  for (std::size_t at = 0; at < waits.members.size(); ++at) {
+    const Member& each = waits.members[at];
+    if (!each.is_live()) continue;
+    if (each.doing == Doing::kIdle) graph.Point(host, graph.Host(*each.rank), Sure::kPerhaps);
+    if (each.doing == Doing::kNotBegun) graph.Point(host, waits.gpus[at], Sure::kPerhaps);
+  }
+}
+
 }  // namespace
 
 // A Send or Recv that was called and not launched.
@@ -93,6 +104,7 @@ void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
     host.is_start |= graph.IsLong(i, each.since_ns);
     if (!MayHaveReturned(*each.rank)) AddPeerByCounts(graph, i, at);
     const uint32_t id = graph.Host(*each.rank);
+    if (graph.actor(id).arrows.empty()) AddNotCome(graph, i, id);
     if (graph.DoAllSeenWait(i) && graph.actor(id).arrows.empty())
       graph.Point(id, graph.Unseen(i), Sure::kMay);
   }

@@ -272,8 +272,8 @@ class Sentences {
     if (stall_.hang.verdict == HangVerdict::kUnknown) {
       text =
           stall_.is_posted
-              ? " It has work in flight in communicator {where}, which it may have posted ahead: "
-                "its stack shows whether it waits there."
+              ? " A rank that others wait for has work in flight in communicator {where}, which it "
+                "may have posted ahead: its stack shows whether it waits there."
               : " Whether it waits in communicator {where} meanwhile cannot be seen.";
     } else if (!blocked.empty()) {
       text =
@@ -332,10 +332,10 @@ class Sentences {
     }
     return absl::StrCat("Ranks seem to wait for each other in a circle: ",
                         is_of_peers ? JoinFirst(steps, "; ") : absl::StrJoin(steps, "; "), ".",
-                        is_of_peers
-                            ? ""
-                            : " They use the communicators in different orders. Their stacks "
-                              "show whether they wait for that work.");
+                        is_of_peers ? ""
+                                    : " They use the communicators in different orders, or one has "
+                                      "left out a call. Their stacks "
+                                      "show whether they wait for that work.");
   }
 
   // All ranks of a host whose processes were last seen to run at the same moment.
@@ -640,7 +640,7 @@ const Sentences::Row Sentences::kRows[] = {
      "{Who} {is|are} still in this communicator. The others have aborted it and gone on.", nullptr},
     {HangVerdict::kRankNotCalled, Situation::kPlain, nullptr, &Sentences::NotCalled},
     {HangVerdict::kRankNotLaunched, Situation::kPlain,
-     "{Who} {has|have} called {op} and launched nothing: {inside}.", nullptr},
+     "{Who} {has|have} made a call that has launched nothing: {inside}.", nullptr},
     {HangVerdict::kRankNotBegun, Situation::kInGraphs,
      "The {GPU|GPUs} of {who} {runs|run} nothing, while every other GPU is busy and no collective "
      "has finished here since {since}: {its program has|their programs have} not launched what the "

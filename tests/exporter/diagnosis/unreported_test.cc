@@ -1,6 +1,7 @@
 // Calls whose launch NCCL does not report: Broadcast from 2.29.2 on, symmetric-memory kernels.
 #include <vector>
 
+#include "exporter/diagnosis/job_verdict.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/exporter/diagnosis/hang_job.h"
@@ -309,6 +310,30 @@ TEST(Unreported, OneThatConnectsBesideOneThatWaitsOnItsGpu) {
   const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
   EXPECT_THAT(hang.text, HasSubstr("Rank 0 (pid 100, GPU 0) has called Send or Recv but not "
                                    "launched: inside NCCL"));
+}
+
+// Rank 3 has not come to its pipeline, nor to what rank 4 waits in. Its neighbors connect to it.
+TEST(Unreported, OneThatConnectsIsNotNamedForOneThatHasNotCome) {
+  SimulatedJob job(5);
+  job.AddCommunicator(kComm, {0, 1, 2, 3});
+  for (const uint64_t other : {1, 2}) {
+    job.AddCommunicator(other, {other == 1 ? 2 : 3, 4});
+    for (const int rank : {0, 1}) {
+      job.Launch(other, rank, "AllReduce");
+      job.Complete(other, rank);
+    }
+  }
+  for (const int rank : {0, 1, 2}) {
+    job.Call(kComm, rank, "Send");
+    job.Of(kComm, rank).are_unreported_in_group = true;
+  }
+  for (const uint64_t other : {1, 2}) job.Launch(other, 1, "AllReduce");
+  job.Advance(kHangAfter);
+  const SnapshotSet set = job.Set();
+  const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  ASSERT_EQ(verdict.roots[0].ranks.size(), 1U);
+  EXPECT_EQ(verdict.roots[0].ranks[0].process->global_rank, "3");
 }
 
 TEST(Unreported, ThePeerOfOneThatConnectsIsNotSeen) {

@@ -179,6 +179,33 @@ TEST(Precedence, ADeathOutranksAHostThatWaitsOutsideOfNccl) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"2"}}));
 }
 
+// All have launched the first call but rank 4, and the second but rank 0, which reads the result of the
+// first. Rank 1 did not wait for it.
+TEST(OnlyWhoOwes, AHostThatAloneWaitsForItsWorkIsNotNamed) {
+  SimulatedJob job = TwoHosts();
+  job.AddCommunicator(kOther, {0, 1, 4});
+  for (const int rank : {0, 1}) job.Launch(kOther, rank, "AllReduce");
+  job.Advance(kMs);
+  LaunchOn(&job, {1, 2, 3, 5, 6, 7}, "AllReduce");
+  job.Of(kComm, 1).oldest_launch = kNotBegun;
+  for (const int rank : {2, 3, 5, 6, 7}) job.Of(kComm, rank).oldest_launch = kBegun;
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"4"}}));
+}
+
+// Rank 0 has called and gone, after an error of its own, before rank 1 has called.
+TEST(OnlyWhoOwes, ARankThatAbortedTheCallAtOnceIsNamed) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(500 * kMs);
+  job.Complete(kComm, 0);
+  job.Of(kComm, 0).finalized = true;
+  job.Advance(200 * kMs);
+  LaunchOn(&job, {1}, "AllReduce");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"0"}}));
+}
+
 TEST(OnlyWhoOwes, ARankThatHasLeftAfterAllItOwedIsNotNamed) {
   SimulatedJob job = TwoHosts();
   LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "Broadcast");

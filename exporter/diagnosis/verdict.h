@@ -54,6 +54,9 @@ struct VerdictWords {
   const char* nobody;  // if no rank can be named
   const char* first;   // next step
   const char* unseen;  // next step if nothing is known of the process
+  // First sentence about a communicator's ranks, in the placeholders of waits/sentences.cc. Null:
+  // it takes more than a template.
+  const char* sentence = nullptr;
 };
 
 struct VerdictEntry {
@@ -75,13 +78,15 @@ inline constexpr VerdictEntry kVerdicts[] = {
      "rank_not_launched",
      "a call has launched nothing",
      {"{has} made a call that has launched nothing", kNobodyNamed,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{place} (is the call still in NCCL?)",
-      nullptr}},
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{where} (is the call still in NCCL?)", nullptr,
+      "{Who} {has|have} made a call that has launched nothing: {inside}."}},
     {HangVerdict::kRankNotBegun,
      "rank_not_begun",
      "a GPU has not begun its launch",
      {"{has} launched {op}, but the GPU has not begun it", kNobodyNamed,
-      "nvidia-smi and dmesg (Xid){on}{gpu} (does an earlier kernel not end?)", nullptr}},
+      "nvidia-smi and dmesg (Xid){on}{gpu} (does an earlier kernel not end?)", nullptr,
+      "{Who} {has|have} launched {launched}, but {its GPU has|their GPUs have} not begun it: work "
+      "before it on the {stream|streams} has not ended."}},
     {HangVerdict::kMismatched,
      "mismatched_operations",
      "ranks have called different operations",
@@ -98,7 +103,7 @@ inline constexpr VerdictEntry kVerdicts[] = {
      "process_gone",
      "a process has ended",
      {"ended without finalizing its communicators", kNobodyNamed,
-      "its log, and dmesg{on} (killed? out of memory?)", nullptr}},
+      "its log, and dmesg{on} (killed? out of memory?)", nullptr, "{ended}."}},
     {HangVerdict::kProcessStopped,
      "process_stopped",
      "a process does nothing",
@@ -145,29 +150,36 @@ struct SituationEntry {
 inline constexpr SituationEntry kSituations[] = {
     {HangVerdict::kRankNotCalled,
      Situation::kFinalized,
-     {"{has} finalized or aborted a communicator in which others wait", nullptr, nullptr, nullptr}},
+     {"{has} finalized or aborted a communicator in which others wait", nullptr, nullptr, nullptr,
+      "{Who} {has|have} finalized this communicator."}},
     {HangVerdict::kRankNotCalled,
      Situation::kExiting,
      {"{is} in exit(), and {has} not called {call}", nullptr,
-      "gdb -p {pid} -batch -ex 'thread apply all bt'{where} (which thread does not end?)",
-      nullptr}},
+      "gdb -p {pid} -batch -ex 'thread apply all bt'{where} (which thread does not end?)", nullptr,
+      "{Who} will make no further call."}},
     {HangVerdict::kRankNotCalled,
      Situation::kFromOutside,
      {"{has} launched less than the others, as NCCL's RAS or NVML reports", nullptr, nullptr,
       nullptr}},
     {HangVerdict::kRankNotCalled,
      Situation::kLeftBehind,
-     {"{is} still in a communicator that the others have aborted", nullptr, nullptr, nullptr}},
+     {"{is} still in a communicator that the others have aborted", nullptr, nullptr, nullptr,
+      "{Who} {is|are} still in this communicator. The others have aborted it and gone on."}},
     {HangVerdict::kRankNotBegun,
      Situation::kInReplay,
      {"{is} behind the others in the replays of CUDA graphs", nullptr,
       "py-spy dump --pid {pid}{where} (has it launched the replay?), then nvidia-smi and dmesg "
       "(Xid)",
-      nullptr}},
+      nullptr,
+      "{Who} {is|are} behind the others in replays of CUDA graphs: {its program has|their programs "
+      "have} not launched it, or earlier work of {its GPU has|their GPUs have} not ended."}},
     {HangVerdict::kRankNotBegun,
      Situation::kInGraphs,
      {"{has} a GPU that runs nothing while the others are busy in CUDA graphs", nullptr,
-      kStackFirst, nullptr}},
+      kStackFirst, nullptr,
+      "The {GPU|GPUs} of {who} {runs|run} nothing, while every other GPU is busy and no collective "
+      "has finished here since {since}: {its program has|their programs have} not launched what "
+      "the others wait for."}},
     {HangVerdict::kRankNotSeen,
      Situation::kBeingMade,
      {"{has} not joined {comm}, which others are creating", nullptr, kStackFirst, nullptr}},
@@ -182,7 +194,9 @@ inline constexpr SituationEntry kSituations[] = {
      {nullptr,
       "all ranks of {comm} are in the same part of a CUDA graph's replay, and it makes no "
       "progress",
-      nullptr, nullptr}},
+      nullptr, nullptr,
+      "{all} are stalled in a replay of a CUDA graph, {position}. Which of them blocks it is not "
+      "known."}},
     {HangVerdict::kNoProgress,
      Situation::kInGraphs,
      {nullptr, "all GPUs of {comm} are busy in CUDA graphs, and no collective is seen to finish",
@@ -191,7 +205,9 @@ inline constexpr SituationEntry kSituations[] = {
      Situation::kInsideNccl,
      {nullptr, "all ranks of {comm} have called {op} and are inside NCCL",
       "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts",
-      "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts"}},
+      "check NCCL's log (NCCL_DEBUG=INFO) and the network between the hosts",
+      "All ranks have called {op}, and for minutes no rank has launched it: inside NCCL (setting "
+      "up a connection, or a group that was not ended). Which ranks block it is not known."}},
     {HangVerdict::kNoProgress,
      Situation::kQueued,
      {nullptr, "the GPUs of {comm} are behind earlier work of their own, which has not ended",

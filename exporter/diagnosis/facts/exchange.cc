@@ -6,8 +6,10 @@
 #include <cstdint>
 
 namespace nccl_pulse {
-
 namespace {
+
+constexpr std::size_t kLeastTimed = 8;
+constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message says anything
 
 // Whether that rank's launches have `parts` Sends and as many Recvs each. Exactly: a rank that is
 // just calling looks like one that has made a launch less, whose numbers are off for good.
@@ -35,13 +37,6 @@ bool AreLaunchesExchanges(const CommunicatorView& view) {
   }
   return false;
 }
-
-namespace {
-
-constexpr std::size_t kLeastTimed = 8;
-constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message says anything
-
-}  // namespace
 
 std::optional<double> ShareInCalls(const RankView& rank,
                                    bool (*is_counted)(const TimedCallSnapshot& call)) {

@@ -57,12 +57,12 @@ HostsOfRanks::HostsOfRanks(const std::vector<const RankView*>& ranks) {
   }
 }
 
-double HostsOfRanks::SumOfSquares(const std::vector<double>& of_ranks) const {
+std::vector<double> HostsOfRanks::Means(const std::vector<double>& of_ranks) const {
   std::vector<double> means(size());
   for (std::size_t i = 0; i < host_.size(); ++i) {
     means[host_[i]] += of_ranks[i] / ranks_[host_[i]];
   }
-  return nccl_pulse::SumOfSquares(means);
+  return means;
 }
 
 // A call that all ranks have timed.
@@ -253,7 +253,7 @@ StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIt
           std::move(last),
           loss_ns / kSecond,
           SumOfSquares(of_ranks),
-          hosts.SumOfSquares(of_ranks),
+          SumOfSquares(hosts.Means(of_ranks)),
           first->end_ns,
           first_end_ns,
           last_end_ns};

@@ -71,8 +71,9 @@ class HostsOfRanks {
   explicit HostsOfRanks(const std::vector<const RankView*>& ranks);
 
   std::size_t size() const { return ranks_.size(); }
-  // Sums the squares of the hosts' means.
-  double SumOfSquares(const std::vector<double>& of_ranks) const;
+  std::size_t Of(std::size_t rank) const { return host_[rank]; }
+  // Returns the hosts' means.
+  std::vector<double> Means(const std::vector<double>& of_ranks) const;
 
  private:
   std::vector<std::size_t> host_;  // by rank

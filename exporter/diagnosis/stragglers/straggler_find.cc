@@ -39,22 +39,14 @@ double Choices(std::size_t candidates, std::size_t together) {
 
 // Returns the largest lateness besides that of `these`: a rank's, or a host's if these are a
 // host's.
-double NextInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
+double NextInMean(const MeanLateness& mean, const HostsOfRanks& hosts,
                   const std::vector<std::size_t>& these) {
-  struct Sum {
-    double ns = 0, ranks = 0;
-  };
-  std::map<std::string, Sum> of_hosts;
+  const std::vector<double> of_hosts = hosts.Means(mean.of_rank);
   double next_ns = 0;
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
+  for (std::size_t i = 0; i < mean.of_rank.size(); ++i) {
     if (std::find(these.begin(), these.end(), i) != these.end()) continue;
-    Sum& sum = of_hosts[ranks[i]->process->hostname];
-    sum.ns += mean.of_rank[i];
-    ++sum.ranks;
-    if (these.size() == 1) next_ns = std::max(next_ns, mean.of_rank[i]);
+    next_ns = std::max(next_ns, these.size() == 1 ? mean.of_rank[i] : of_hosts[hosts.Of(i)]);
   }
-  if (these.size() == 1) return next_ns;
-  for (const auto& [host, sum] : of_hosts) next_ns = std::max(next_ns, sum.ns / sum.ranks);
   return next_ns;
 }
 
@@ -276,7 +268,7 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
   for (const std::size_t i : these) late_ns += mean.of_rank[i] / static_cast<double>(these.size());
   const HostsOfRanks hosts(ranks);
   const auto square_of = [&](const std::vector<double>& of_ranks) {
-    return are_hosts ? hosts.SumOfSquares(of_ranks) / static_cast<double>(hosts.size())
+    return are_hosts ? SumOfSquares(hosts.Means(of_ranks)) / static_cast<double>(hosts.size())
                      : SumOfSquares(of_ranks) / static_cast<double>(ranks.size());
   };
   const double square =
@@ -295,7 +287,7 @@ bool StragglerState::AreLateInMean(const MeanLateness& mean,
     // Ranks differ more in the mean than now. Long waits of the past make up that mean, and they do
     // not show how far ranks differ.
     if (constant > kMostOfPast * square) return false;
-    const double next_ns = NextInMean(mean, ranks, these);
+    const double next_ns = NextInMean(mean, hosts, these);
     if (next_ns > kMostOfNext * late_ns ||
         late_ns - next_ns < errors * std::sqrt(2 * variance / mean.rounds)) {
       return false;

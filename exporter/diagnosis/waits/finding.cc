@@ -144,7 +144,7 @@ class Decision {
   void DropVictims() {
     for (std::size_t i = 0; i < candidates_.size();) {
       const uint32_t id = candidates_[i].actors.front();
-      const bool is_victim = candidates_[i].stand == Stand::kOutside && LeadsToAnother(id);
+      const bool is_victim = candidates_[i].state == ActorState::kOutside && LeadsToAnother(id);
       if (is_victim) candidates_.erase(candidates_.begin() + static_cast<std::ptrdiff_t>(i));
       i += is_victim ? 0 : 1;
     }
@@ -166,9 +166,9 @@ class Decision {
 
   std::vector<Finding> Name() {
     DropVictims();
-    Stand first = Stand::kMoving;
-    for (const Candidate& each : candidates_) first = std::min(first, each.stand);
-    if (first == Stand::kOutside) AddBehindOwn(&first);
+    ActorState first = ActorState::kMoving;
+    for (const Candidate& each : candidates_) first = std::min(first, each.state);
+    if (first == ActorState::kOutside) AddBehindOwn(&first);
     if (IsEvent(first)) return NameEvents();
     std::vector<Finding> findings;
     NamedRoots named;
@@ -259,7 +259,7 @@ class Decision {
   }
 
   static int64_t Slack(const Actor& a, const Actor& b) {
-    if (a.stand == Stand::kFailed) return kSameErrorNs;
+    if (a.state == ActorState::kFailed) return kSameErrorNs;
     return ClockSlackNs(*a.rank, *b.rank);
   }
 

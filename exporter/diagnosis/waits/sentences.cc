@@ -62,15 +62,6 @@ class Sentences {
   }
 
  private:
-  // The sentence of each verdict and situation: a template, or what makes one. The first row counts.
-  struct Row {
-    HangVerdict verdict;
-    Situation situation;  // kPlain: any other one, too
-    const char* text;
-    std::string (Sentences::*make)() const;
-  };
-  static const Row kRows[];
-
   const CommunicatorFacts& facts() const { return stall_.waits->facts; }
   bool IsOfDump() const { return stall_.view->ranks.front().process->is_of_dump; }
   std::string Op(const char* otherwise) const {
@@ -89,7 +80,7 @@ class Sentences {
                  {"op", Op("the same")},
                  {"all", stall_.are_all_seen() ? "All ranks" : "All ranks of this node"},
                  {"inside", WhyNotLaunched(who)},
-                 {"place", PlaceWords(stall_.hang.replay)}});
+                 {"position", PositionWords(stall_.hang.replay)}});
   }
 
   // The other sentences say themselves who waits.
@@ -133,7 +124,7 @@ class Sentences {
     const bool is_unknown = stall_.hang.op.empty() || stall_.hang.op == kUnknownCollective;
     const std::string in = stall_.hang.situation == Situation::kInGraphs ? " in a CUDA graph"
                            : stall_.hang.replay.graph != 0
-                               ? absl::StrCat(" ", PlaceWords(stall_.hang.replay))
+                               ? absl::StrCat(" ", PositionWords(stall_.hang.replay))
                            : is_unknown ? ""
                                         : absl::StrCat(" in ", stall_.hang.op);
     return Fill(are_unreported ? " {Ranks} {waits|wait}{in}, not launched: {why}."
@@ -354,8 +345,6 @@ class Sentences {
     }
     return of_host > 1 && of_host == stopped.size();
   }
-
-  std::string Different() const { return MismatchWords(*stall_.waits->mismatch); }
 
   std::string Stopped() const {
     const Ranks& stopped = stall_.suspects;
@@ -632,61 +621,35 @@ class Sentences {
   const Stall& stall_;
 };
 
-const Sentences::Row Sentences::kRows[] = {
-    {HangVerdict::kRankNotCalled, Situation::kFinalized,
-     "{Who} {has|have} finalized this communicator.", nullptr},
-    {HangVerdict::kRankNotCalled, Situation::kExiting, "{Who} will make no further call.", nullptr},
-    {HangVerdict::kRankNotCalled, Situation::kLeftBehind,
-     "{Who} {is|are} still in this communicator. The others have aborted it and gone on.", nullptr},
-    {HangVerdict::kRankNotCalled, Situation::kPlain, nullptr, &Sentences::NotCalled},
-    {HangVerdict::kRankNotLaunched, Situation::kPlain,
-     "{Who} {has|have} made a call that has launched nothing: {inside}.", nullptr},
-    {HangVerdict::kRankNotBegun, Situation::kInGraphs,
-     "The {GPU|GPUs} of {who} {runs|run} nothing, while every other GPU is busy and no collective "
-     "has finished here since {since}: {its program has|their programs have} not launched what the "
-     "others wait for.",
-     nullptr},
-    {HangVerdict::kRankNotBegun, Situation::kInReplay,
-     "{Who} {is|are} behind the others in replays of CUDA graphs: {its program has|their programs "
-     "have} not launched it, or earlier work of {its GPU has|their GPUs have} not ended.",
-     nullptr},
-    {HangVerdict::kRankNotBegun, Situation::kPlain,
-     "{Who} {has|have} launched {launched}, but {its GPU has|their GPUs have} not begun it: work "
-     "before it on the {stream|streams} has not ended.",
-     nullptr},
-    {HangVerdict::kMismatched, Situation::kPlain, nullptr, &Sentences::Different},
-    {HangVerdict::kBlockedElsewhere, Situation::kPlain, nullptr, &Sentences::NotCalled},
-    {HangVerdict::kCircularWait, Situation::kPlain, nullptr, &Sentences::Circle},
-    {HangVerdict::kProcessGone, Situation::kPlain, "{ended}.", nullptr},
-    {HangVerdict::kProcessStopped, Situation::kPlain, nullptr, &Sentences::Stopped},
-    {HangVerdict::kDriverError, Situation::kPlain, nullptr, &Sentences::Failed},
-    {HangVerdict::kRankNotSeen, Situation::kBeingMade, nullptr, &Sentences::BeingMade},
-    {HangVerdict::kRankNotSeen, Situation::kPlain, nullptr, &Sentences::NotSeen},
-    {HangVerdict::kPointToPoint, Situation::kPlain, nullptr, &Sentences::PointToPoint},
-    {HangVerdict::kNoProgress, Situation::kInReplay,
-     "{all} are stalled in a replay of a CUDA graph, {position}. Which of them blocks it is not "
-     "known.",
-     nullptr},
-    {HangVerdict::kNoProgress, Situation::kInsideNccl,
-     "All ranks have called {op}, and for minutes no rank has launched it: inside NCCL (setting up "
-     "a connection, or a group that was not ended). Which ranks block it is not known.",
-     nullptr},
-    {HangVerdict::kNoProgress, Situation::kQueued, nullptr, &Sentences::Queued},
-    {HangVerdict::kNoProgress, Situation::kInGraphs, nullptr, &Sentences::BusyInGraphs},
-    {HangVerdict::kNoProgress, Situation::kPlain, nullptr, &Sentences::NoProgress},
-    {HangVerdict::kUnknown, Situation::kPlain, nullptr, &Sentences::CannotTell},
-};
-
 std::string Sentences::Verdict() const {
-  if (stall_.hang.situation == Situation::kFromOutside) return LaunchedLess();
+  const Situation situation = stall_.hang.situation;
+  if (situation == Situation::kFromOutside) return LaunchedLess();
   const bool is_owed = stall_.hang.verdict == HangVerdict::kRankNotCalled && !stall_.owed.empty();
-  if (is_owed && stall_.hang.situation != Situation::kFinalized) return NotCalled();
-  for (const Row& each : kRows) {
-    if (each.verdict != stall_.hang.verdict) continue;
-    if (each.situation != stall_.hang.situation && each.situation != Situation::kPlain) continue;
-    return each.make != nullptr ? (this->*each.make)() : Suspects(each.text);
+  if (is_owed && situation != Situation::kFinalized) return NotCalled();
+  const char* text = WordsOf(stall_.hang.verdict, situation, &VerdictWords::sentence);
+  if (text != nullptr) return Suspects(text);
+  switch (stall_.hang.verdict) {
+    case HangVerdict::kMismatched:
+      return MismatchWords(*stall_.waits->mismatch);
+    case HangVerdict::kCircularWait:
+      return Circle();
+    case HangVerdict::kProcessStopped:
+      return Stopped();
+    case HangVerdict::kDriverError:
+      return Failed();
+    case HangVerdict::kRankNotSeen:
+      return situation == Situation::kBeingMade ? BeingMade() : NotSeen();
+    case HangVerdict::kPointToPoint:
+      return PointToPoint();
+    case HangVerdict::kNoProgress:
+      return situation == Situation::kQueued     ? Queued()
+             : situation == Situation::kInGraphs ? BusyInGraphs()
+                                                 : NoProgress();
+    case HangVerdict::kUnknown:
+      return CannotTell();
+    default:
+      return NotCalled();
   }
-  return "";
 }
 
 }  // namespace

@@ -289,8 +289,8 @@ class StallMaker {
     if (const RankView* here = InView(*At(id).rank)) stall_.suspects.push_back(here);
   }
 
-  void Set(Stand stand) {
-    const VerdictOfStand& row = kVerdictsOfStands[static_cast<std::size_t>(stand)];
+  void Set(ActorState state) {
+    const VerdictOfState& row = kVerdictsOfStates[static_cast<std::size_t>(state)];
     stall_.hang.verdict = row.verdict;
     stall_.hang.situation = row.situation;
   }
@@ -338,7 +338,8 @@ class StallMaker {
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
                     [](const RankView* rank) { return rank->state == RankView::State::kGone; });
-    if (named.stand == Stand::kOutside && is_gone) stall_.hang.verdict = HangVerdict::kProcessGone;
+    if (named.state == ActorState::kOutside && is_gone)
+      stall_.hang.verdict = HangVerdict::kProcessGone;
     const bool are_from_outside =
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
@@ -347,7 +348,7 @@ class StallMaker {
         stall_.hang.situation == Situation::kPlain) {
       stall_.hang.situation = Situation::kFromOutside;
     }
-    if (stall_.waits->is_left && named.stand == Stand::kOutside) {
+    if (stall_.waits->is_left && named.state == ActorState::kOutside) {
       stall_.hang.situation = Situation::kLeftBehind;
     }
     if (named.state == ActorState::kBehindReplay) SayReplay();
@@ -373,8 +374,9 @@ class StallMaker {
   void SayReplay() {
     const RankView* ahead = stall_.waits->facts.replays.ahead;
     if (ahead == nullptr) return;
-    const GraphPlace& place = ahead->communicator->graph_place;
-    stall_.hang.replay = {place.graph, place.calls_before, place.calls_until, place.calls};
+    const GraphPosition& position = ahead->communicator->graph_position;
+    stall_.hang.replay = {position.graph, position.calls_before, position.calls_until,
+                          position.calls};
   }
 
   void Say(const CircleOfWaits& circle) {
@@ -420,7 +422,7 @@ class StallMaker {
         });
     if (facts.view->has_point_to_point && IsPointToPointPossible(stall_.waiting)) {
       stall_.hang.verdict = HangVerdict::kPointToPoint;
-    } else if (facts.work.stands() && facts.replays.known != ReplaysKnown::kYes) {
+    } else if (facts.work.is_stalled() && facts.replays.known != ReplaysKnown::kYes) {
       stall_.hang.situation = Situation::kInGraphs;
     } else if (stalled.is_in_replay) {
       stall_.hang.situation = Situation::kInReplay;

@@ -2,8 +2,6 @@
 // /proc say is given, and a clock that only waits.
 #include "exporter/outside/outside_look.h"
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <atomic>
 #include <mutex>
@@ -13,12 +11,27 @@
 #include "exporter/fleet/job_report.h"
 #include "exporter/outside/known_faults.h"
 #include "exporter/outside/ras_answer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "tests/outside/made_up_ras.h"
 
 namespace nccl_pulse::outside {
 namespace {
 
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
 constexpr char kHere[] = "10.0.3.7";
+
+std::vector<int32_t> Named(const JobLook& look) {
+  std::vector<int32_t> ranks;
+  for (const JobRoot& root : look.verdict.roots) {
+    for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
 
 // Four ranks on this host, whose processes and GPUs are numbered alike, unless a test changes it.
 struct Host {
@@ -83,17 +96,12 @@ struct Host {
     EXPECT_EQ(looks.jobs.size(), 1U);
     return looks.jobs.empty() ? "" : JobSentence(looks.jobs.front());
   }
+  std::vector<int32_t> NamedRanks() {
+    Sentence();
+    return Named(looks.jobs.at(0));
+  }
   Looks looks;
 };
-
-std::vector<int32_t> Named(const JobLook& look) {
-  std::vector<int32_t> ranks;
-  for (const JobRoot& root : look.verdict.roots) {
-    for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
-}
 
 TEST(OutsideLook, ARankThatHasLaunchedFewer) {
   Host host;
@@ -107,13 +115,12 @@ TEST(OutsideLook, ARankThatHasLaunchedFewer) {
       "others "
       "are busy. Next: py-spy dump --pid 1001 on 10.0.3.7.");
   const std::string text = JobText(host.looks.jobs[0]);
-  EXPECT_NE(
-      text.find(
+  EXPECT_THAT(
+      text,
+      HasSubstr(
           "\n      From NCCL's RAS (2.28.9), NVML and /proc. Sizes, times and calls in graphs "
-          "need the plugin: NCCL_PROFILER_PLUGIN=pulse.\n"),
-      text.npos)
-      << text;
-  EXPECT_NE(text.find("Known bug of NCCL 2.28.9: replays of CUDA graphs"), text.npos) << text;
+          "need the plugin: NCCL_PROFILER_PLUGIN=pulse.\n"));
+  EXPECT_THAT(text, HasSubstr("Known bug of NCCL 2.28.9: replays of CUDA graphs"));
   EXPECT_EQ(FindingOfJob(host.looks.jobs[0]), JobFinding::kHang);
 }
 
@@ -134,8 +141,7 @@ TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
 TEST(OutsideLook, OfTwoRanksTheIdleOne) {
   Host host(2, 0);
   host.gpus[0].use = GpuUse::kIdle;
-  host.Sentence();
-  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{0}));
+  EXPECT_THAT(host.NamedRanks(), ElementsAre(0));
 }
 
 TEST(OutsideLook, MostIdleNamesNobody) {
@@ -197,10 +203,9 @@ TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
   host.Stand();
   host.processes.pop_back();
   host.gpus.pop_back();
-  EXPECT_NE(host.Sentence().find(
-                "rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse has ended "
-                "(NCCL's RAS considers it dead)"),
-            std::string::npos);
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse has ended "
+                        "(NCCL's RAS considers it dead)"));
 }
 
 TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
@@ -211,9 +216,8 @@ TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
   for (const bool is_missing : {true, false}) {
     host.Rank(2).is_missing = is_missing;
     host.Stand();
-    EXPECT_NE(host.Sentence().find("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002)"), std::string::npos)
-        << host.Sentence();
-    EXPECT_NE(host.Sentence().find("is stopped by a signal"), std::string::npos);
+    EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002)"));
+    EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
   }
 }
 
@@ -224,11 +228,9 @@ TEST(OutsideLook, AStoppedProcessWithoutNvml) {
   host.Stand();
   host.processes[2].state = RunState::kStopped;
   host.gpus.clear();
-  EXPECT_NE(host.Sentence().find(
-                "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is "
-                "stopped by a signal"),
-            std::string::npos)
-      << host.Sentence();
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is "
+                        "stopped by a signal"));
 }
 
 // The others still compute: whether they come to wait for it isn't known.
@@ -239,8 +241,7 @@ TEST(OutsideLook, AProcessThatIsGoneWhileOthersComputeIsNoHang) {
   host.processes.erase(host.processes.begin() + 2);
   for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
   host.gpus[2] = {2, GpuUse::kUnknown, {}};
-  host.Sentence();
-  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+  EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
 // A rank of a job that does nothing was stopped.
@@ -248,8 +249,7 @@ TEST(OutsideLook, AStoppedProcessOfAnIdleJobIsNoHang) {
   Host host;
   host.processes[2].state = RunState::kStopped;
   for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
-  host.Sentence();
-  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+  EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
 // It may be stopped, gone, or cut off: nothing here tells.
@@ -260,11 +260,9 @@ TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
   host.Stand();
   host.processes.pop_back();
   host.gpus.pop_back();
-  EXPECT_NE(host.Sentence().find(
-                "HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse does "
-                "not answer NCCL's RAS (stopped, gone or unreachable)"),
-            std::string::npos)
-      << host.Sentence();
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse does "
+                        "not answer NCCL's RAS (stopped, gone or unreachable)"));
 }
 
 // The rank's process is stopped between RAS' two answers.
@@ -275,15 +273,13 @@ TEST(OutsideLook, ARankThatStopsAnswering) {
   host.processes.pop_back();
   host.gpus.pop_back();
   host.after[0].ranks[3].is_missing = true;
-  EXPECT_NE(host.Sentence().find("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
-                                 "Pulse does not answer NCCL's RAS"),
-            std::string::npos)
-      << host.Sentence();
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
+                        "Pulse does not answer NCCL's RAS"));
   // The rank answers again.
   std::swap(host.before, host.after);
   host.has_waited = false;
-  host.Sentence();
-  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+  EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
 // Its process answers, and has destroyed the communicator: how many calls it had made isn't known.
@@ -291,13 +287,11 @@ TEST(OutsideLook, ARankThatHasLeftIsNotMissing) {
   Host host;
   host.Rank(2).is_missing = host.Rank(2).has_left = true;
   host.Stand();
-  host.Sentence();
-  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+  EXPECT_THAT(host.NamedRanks(), IsEmpty());
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   host.has_waited = false;
-  host.Sentence();
-  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{1}));
+  EXPECT_THAT(host.NamedRanks(), ElementsAre(1));
 }
 
 // While a communicator is created, RAS blames ranks that are there.
@@ -308,8 +302,7 @@ TEST(OutsideLook, ACommunicatorThatIsBeingCreatedAccusesNobody) {
   created.hash = "0x0";
   host.before.push_back(created);
   host.Stand();
-  host.Sentence();
-  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+  EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
 TEST(OutsideLook, AJobThatMoves) {
@@ -339,7 +332,7 @@ TEST(OutsideLook, AnIdleJobWithAnUnusedCommunicatorIsNotOk) {
   host.before.push_back(unused);
   host.Stand();
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
-  EXPECT_NE(host.Sentence().find("1 has launched no collective"), std::string::npos);
+  EXPECT_THAT(host.Sentence(), HasSubstr("1 has launched no collective"));
 }
 
 // Idle GPUs are no proof while a communicator is being created, or where RAS knows nothing.
@@ -446,8 +439,7 @@ TEST(OutsideLook, WithoutNvmlCountsStillTell) {
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   host.gpus.clear();
-  EXPECT_NE(host.Sentence().find("has launched 13,990 AllReduce, the others 14,000"),
-            std::string::npos);
+  EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,990 AllReduce, the others 14,000"));
   EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{1}));
   Host alike(4, 0);
   alike.gpus.clear();
@@ -474,8 +466,7 @@ TEST(OutsideLook, OverCommunicatorsTheRootIsNamed) {
   pair("0xc", 2, 3, 91, 90);
   host.Stand();
   host.gpus[3].use = GpuUse::kIdle;
-  EXPECT_NE(host.Sentence().find("HANG  rank 1 (10.0.3.7, GPU 3, pid 1003)"), std::string::npos)
-      << host.Sentence();
+  EXPECT_THAT(host.Sentence(), HasSubstr("HANG  rank 1 (10.0.3.7, GPU 3, pid 1003)"));
 }
 
 // All processes of a user share the port: a stopped one accepts, and does not answer.
@@ -487,7 +478,7 @@ TEST(OutsideLook, AProcessThatDoesNotAnswerIsAskedAgain) {
   host.answer = [honest](int number) {
     return number < 2 ? RasReport{"", "", true} : honest(number);
   };
-  EXPECT_NE(host.Sentence().find("has launched 13,990"), std::string::npos);
+  EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,990"));
   EXPECT_TRUE(host.looks.notes.empty());
 }
 
@@ -502,7 +493,7 @@ TEST(OutsideLook, CountsThatStepBackAreAskedForAgain) {
     ++wrong;
     return RasReport{RasText({World(4, 0)}), "", true};
   };
-  EXPECT_NE(host.Sentence().find("has launched 13,990"), std::string::npos);
+  EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,990"));
   // One that stays wrong proves nothing.
   Host zero;
   zero.after = {World(4, 0)};
@@ -540,16 +531,14 @@ TEST(OutsideLook, BeforeNccl2287NvmlAndProcTell) {
   host.answer = [](int) { return RasReport{"", "NCCL is older than 2.28.7", true}; };
   for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
   host.gpus[3].use = GpuUse::kIdle;
-  EXPECT_NE(host.Sentence().find(
-                "HANG  global rank 3 (node-7, GPU 3, pid 1003) of a job without NCCL Pulse "
-                "has a GPU that runs nothing"),
-            std::string::npos)
-      << host.Sentence();
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("HANG  global rank 3 (node-7, GPU 3, pid 1003) of a job without NCCL Pulse "
+                        "has a GPU that runs nothing"));
   ASSERT_EQ(host.looks.notes.size(), 1U);
   EXPECT_EQ(host.looks.notes[0], "NCCL's RAS at localhost:28028: NCCL is older than 2.28.7.");
   EXPECT_EQ(host.looks.jobs[0].outside.substr(0, 20), "From NVML and /proc.");
   host.processes[3].state = RunState::kStopped;
-  EXPECT_NE(host.Sentence().find("is stopped by a signal"), std::string::npos);
+  EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
 }
 
 // A launcher and PyTorch's workers for data have NCCL loaded, and no context on a GPU.
@@ -575,7 +564,7 @@ TEST(OutsideLook, ProcessesWithThePluginAreLeftToTheirEndpoint) {
   host.processes[1].has_plugin = false;
   host.Rank(1).all_reduces = 13990;
   host.Stand();
-  EXPECT_NE(host.Sentence().find("rank 1 "), std::string::npos);
+  EXPECT_THAT(host.Sentence(), HasSubstr("rank 1 "));
 }
 
 // The process that serves the endpoint is stopped.
@@ -587,11 +576,11 @@ TEST(OutsideLook, ProcessesWhoseEndpointIsSilentAreLookedAt) {
   host.Stand();
   host.processes[2].state = RunState::kStopped;
   host.gpus[2].use = GpuUse::kIdle;
-  EXPECT_NE(host.Sentence().find("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job whose endpoint "
-                                 "gave no data is stopped by a signal (state T)"),
-            std::string::npos);
-  EXPECT_NE(JobText(host.looks.jobs[0]).find("NVML and /proc: the job's endpoint gave no data.\n"),
-            std::string::npos);
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job whose endpoint "
+                        "gave no data is stopped by a signal (state T)"));
+  EXPECT_THAT(JobText(host.looks.jobs[0]),
+              HasSubstr("NVML and /proc: the job's endpoint gave no data.\n"));
 }
 
 TEST(OutsideLook, AJobOfOneGpuIsNotMentioned) {
@@ -644,8 +633,7 @@ TEST(OutsideLook, ManyRanks) {
   for (int i = 4; i < 4096; ++i) host.Rank(i).host = absl::StrCat("10.1.", i / 256, ".", i % 256);
   host.Rank(3000).all_reduces = 499;
   host.Stand();
-  host.Sentence();
-  EXPECT_EQ(Named(host.looks.jobs[0]), (std::vector<int32_t>{3000}));
+  EXPECT_THAT(host.NamedRanks(), ElementsAre(3000));
 }
 
 // Numbers, ranks and states of an honest report replaced: whatever it says, a verdict comes out, and

@@ -1,12 +1,15 @@
 // The variables NCCL_PULSE_*: what they do, and what is said of those that are wrong.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "plugin/abi/profiler_v3.h"
 #include "tests/plugin/harness.h"
 
 namespace nccl_pulse {
 namespace {
+
+using testing::HasSubstr;
 
 std::vector<std::string> TakeWarnings() {
   std::vector<std::string> warnings;
@@ -35,10 +38,9 @@ TEST_P(BadValueTest, IsNamedInOneWarning) {
     NcclCommunicator second(2);
     const std::vector<std::string> warnings = TakeWarnings();
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_NE(warnings[0].find(bad.variable), std::string::npos) << warnings[0];
-    EXPECT_NE(warnings[0].find(std::string(bad.value).substr(0, 64)), std::string::npos)
-        << warnings[0];
-    EXPECT_NE(warnings[0].find(std::string("using ") + bad.used), std::string::npos) << warnings[0];
+    EXPECT_THAT(warnings[0], HasSubstr(bad.variable));
+    EXPECT_THAT(warnings[0], HasSubstr(std::string(bad.value).substr(0, 64)));
+    EXPECT_THAT(warnings[0], HasSubstr(std::string("using ") + bad.used));
     comm.RunWithProxy();
     comm.Finalize();
     if (listens) return;
@@ -155,7 +157,7 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
         if (line.find("NCCL_PULSE_LABELS") != std::string::npos) warnings.push_back(line);
       }
       ASSERT_EQ(warnings.size(), 1u) << each.value;
-      EXPECT_NE(warnings[0].find(each.what), std::string::npos) << warnings[0];
+      EXPECT_THAT(warnings[0], HasSubstr(each.what));
       EXPECT_EQ(ReadSnapshot().static_labels, each.labels);
     });
   }
@@ -186,16 +188,15 @@ TEST(SettingsTest, NcclsVariablesArePublished) {
              [] {
                NcclCommunicator comm(1);
                const std::string text = ReadSnapshot().nccl_environment;
-               EXPECT_NE(text.find("NCCL_IB_HCA=mlx5_0_mlx5_1"), std::string::npos) << text;
-               EXPECT_NE(text.find(" TORCHCOMM_TIMEOUT_SECONDS=30 TORCH_DIST_INIT_BARRIER=1 "
-                                   "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_USE_COMM_NONBLOCKING=1"),
-                         std::string::npos)
-                   << text;
+               EXPECT_THAT(text, HasSubstr("NCCL_IB_HCA=mlx5_0_mlx5_1"));
+               EXPECT_THAT(
+                   text, HasSubstr(" TORCHCOMM_TIMEOUT_SECONDS=30 TORCH_DIST_INIT_BARRIER=1 "
+                                   "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_USE_COMM_NONBLOCKING=1"));
                EXPECT_EQ(text.find("RANK"), std::string::npos) << text;
                EXPECT_EQ(text.find("TORCH_HOME"), std::string::npos) << text;
-               EXPECT_NE(text.find("NCCL_MY_API_KEY=(withheld)"), std::string::npos) << text;
-               EXPECT_NE(text.find("NCCL_TOPO_FILE=/xxx"), std::string::npos) << text;
-               EXPECT_NE(text.find("x~"), std::string::npos) << text;
+               EXPECT_THAT(text, HasSubstr("NCCL_MY_API_KEY=(withheld)"));
+               EXPECT_THAT(text, HasSubstr("NCCL_TOPO_FILE=/xxx"));
+               EXPECT_THAT(text, HasSubstr("x~"));
                EXPECT_EQ(text.find("hunter2"), std::string::npos);
                EXPECT_EQ(text.find("NCCL_PULSE"), std::string::npos);
              });
@@ -237,8 +238,8 @@ TEST(SettingsTest, NetworkWindowThatCanNotBe) {
     NcclCommunicator comm(1);
     const std::vector<std::string> warnings = TakeWarnings();
     ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_NE(warnings[0].find("NCCL_PULSE_NETWORK_WINDOW"), std::string::npos) << warnings[0];
-    EXPECT_NE(warnings[0].find("using off"), std::string::npos) << warnings[0];
+    EXPECT_THAT(warnings[0], HasSubstr("NCCL_PULSE_NETWORK_WINDOW"));
+    EXPECT_THAT(warnings[0], HasSubstr("using off"));
     EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyStep), 0);
   });
   RunInChild({{"NCCL_PULSE_TIMING", "off"}}, [] {
@@ -272,12 +273,12 @@ std::string SaidByV3() {
 
 TEST_IN_CHILD(SettingsTest, WithoutLoggerWarningsGoToStandardError, {"NCCL_PULSE_TIMING", "fast"}) {
   const std::string said = SaidByV3();
-  EXPECT_NE(said.find("NCCL_PULSE_TIMING=\"fast\""), std::string::npos) << said;
+  EXPECT_THAT(said, HasSubstr("NCCL_PULSE_TIMING=\"fast\""));
 }
 
 TEST_IN_CHILD(SettingsTest, NetworkWindowNeedsNewerNccl, {"NCCL_PULSE_NETWORK_WINDOW", "2"}) {
   const std::string said = SaidByV3();
-  EXPECT_NE(said.find("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3"), std::string::npos) << said;
+  EXPECT_THAT(said, HasSubstr("NCCL_PULSE_NETWORK_WINDOW needs NCCL 2.28.3"));
 }
 
 TEST_IN_CHILD(SettingsTest, LogLevelOffIsSilent, {"NCCL_PULSE_TIMING", "fast"},
@@ -289,8 +290,8 @@ TEST_IN_CHILD(SettingsTest, LogLevelWarnSaysNothingWhenAllIsWell) { EXPECT_EQ(Sa
 
 TEST_IN_CHILD(SettingsTest, LogLevelInfoSaysWhatIsActive, {"NCCL_PULSE_LOG_LEVEL", "info"}) {
   const std::string said = SaidByV3();
-  EXPECT_NE(said.find("timing auto"), std::string::npos) << said;
-  EXPECT_NE(said.find("API v3"), std::string::npos) << said;
+  EXPECT_THAT(said, HasSubstr("timing auto"));
+  EXPECT_THAT(said, HasSubstr("API v3"));
 }
 
 TEST(SettingsTest, RestrictionsAreUnderstood) {

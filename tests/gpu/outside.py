@@ -4,7 +4,8 @@
                               [--gpus=4] [CASE ...]
 
 Needs 2 GPUs or more, and PyTorch. Rank 1 is the culprit. compare_tools.py has more faults, each also without the
-plugin. 25 s a case, in the order of their worth. Each sentence is printed. Exits with 1 if a rank is named that isn't the culprit, or none where the cause can be seen from outside.
+plugin. 25 s a case, in the order of their worth. Each sentence is printed. Exits with 1 if a rank is named that isn't
+the culprit, or none where the cause can be seen from outside.
 """
 
 import argparse

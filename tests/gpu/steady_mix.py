@@ -71,8 +71,7 @@ def run_rank(options):
         for _ in range(8):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
-                for _ in range(options.layers):
-                    layer()
+                layer()
             graphs.append(graph)
         torch.cuda.synchronize()
 
@@ -104,7 +103,7 @@ def run_rank(options):
                 store.set(flag, "end" if time.time() - begin > options.seconds else "go on")
             ends = store.get(flag) == b"end"
         version = ".".join(map(str, torch.cuda.nccl.version()))
-        print(json.dumps({"event": "ended", "replayed": 2 * options.layers * replays, "nccl": version}), flush=True)
+        print(json.dumps({"event": "ended", "replayed": 2 * replays, "nccl": version}), flush=True)
         sys.stdin.readline()
 
 
@@ -120,7 +119,7 @@ class Job:
         self.ranks = [subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--rank=%d" % rank, "--cases=" + case,
              "--mixes=" + json.dumps(mixes), "--exchange=" + os.path.join(self.folder.name, "store"),
-             "--gpus=%d" % options.gpus, "--seconds=%g" % options.seconds, "--layers=%d" % options.layers],
+             "--gpus=%d" % options.gpus, "--seconds=%g" % options.seconds],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for rank in range(options.gpus)]
 
     def lines(self):
@@ -254,7 +253,6 @@ def main():
     parser.add_argument("--every", default="1,32,640,6400", help="numbers of replays, with commas between")
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--quiet", type=float, default=120)
-    parser.add_argument("--layers", type=int, default=1, help="layers in a graph, two all_reduces each")
     parser.add_argument("--exchange", help=argparse.SUPPRESS)
     parser.add_argument("--mixes", type=json.loads, help=argparse.SUPPRESS)
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)

@@ -59,10 +59,6 @@ class TlsTest(WebCase):
                    "the client does not trust the certificate" in agent.log(), "it says why")
         self.assertEqual(self.get()[0], 200)
 
-    def test_rsa(self):
-        self.agent(TLS.replace("server.", "rsa."))
-        self.assertEqual(self.get()[0], 200)
-
     def test_expired(self):
         agent = self.agent(TLS.replace("server.", "expired."))
         self.assertIn("the certificate in %s/expired.pem has expired" % self.folder, agent.log())
@@ -104,7 +100,6 @@ class ClientCertificateTest(WebCase):
         self.assertEqual(self.get(context=self.context("client"))[0], 200)
         self.assert_refused(self.context())
         wait_until(lambda: "PEER_DID_NOT_RETURN_A_CERTIFICATE" in agent.log(), "it says why")
-        self.assert_refused(self.context("stranger"))
         self.assertEqual(self.get(context=self.context("client"))[0], 200)
 
     def test_why_a_certificate_was_refused(self):
@@ -112,6 +107,7 @@ class ClientCertificateTest(WebCase):
         self.assert_refused(self.context("stranger"))
         wait_until(lambda: "CERTIFICATE_VERIFY_FAILED (unable to get local issuer certificate)"
                    in agent.log(), "it says why")
+        self.assertEqual(self.get(context=self.context("client"))[0], 200)
 
     def test_below_tls_13(self):
         self.agent(VERIFY + "  max_version: TLS12\n")
@@ -275,13 +271,6 @@ class BadConfigurationTest(WebCase):
             self.assertEqual(self.refused(text), message)
         self.assertIn("damaged has a damaged certificate: ",
                       self.refused(TLS.replace("server.pem", "damaged")))
-
-    def test_the_file_itself(self):
-        self.assertIn("the file is empty; there may be tls_server_config", self.refused(""))
-        self.assertIn("line 2: unknown key basic_auth; there may be",
-                      self.refused("\nbasic_auth: {}\n"))
-        self.assertIn("line 3: basic_auth_users.\"ann\": not a bcrypt hash: one begins with $2a$",
-                      self.refused(USERS.replace(ABC, "abc")))
 
 
 @unittest.skipUnless(shutil.which("prometheus"), "takes Prometheus")

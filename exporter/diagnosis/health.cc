@@ -337,9 +337,10 @@ class Examiner {
     constexpr char kEnded[] = "process ended without finalizing";
     constexpr char kSeveralEnded[] = "processes ended without finalizing";
     NoteProcesses(lost_, kEnded, kSeveralEnded, "", "", &missing_);
-    NoteProcesses(left_, kEnded, kSeveralEnded, "",
-                  left_.size() == 1 ? " No rank waits for it." : " No rank waits for them.",
-                  nullptr);
+    NoteProcesses(
+        left_, kEnded, kSeveralEnded, "",
+        left_.size() == 1 ? " No rank waits for it in NCCL." : " No rank waits for them in NCCL.",
+        nullptr);
     NoteProcesses(stopped_, "process is not running", "processes are not running",
                   " (stopped, held by a debugger, or paused)", "", &missing_);
     if (silent_ != 0) {

@@ -47,9 +47,15 @@ std::string Who(const std::vector<JobRank>& ranks) {
 std::string What(const JobLook& look, const JobRoot& root) {
   const bool is_named = !root.ranks.empty();
   const bool is_one = root.ranks.size() == 1;
-  // Several calls of others may be missing, of which each Send owes a Recv.
   const char* const others = "the others' operations";
   const std::string op = !root.op.empty() ? root.op : is_named ? others : "it";
+  // Ranks of several communicators owe several calls, and a Send of others is a Recv that is owed.
+  const bool is_of_many = std::any_of(
+      root.ranks.begin(), root.ranks.end(),
+      [&root](const JobRank& rank) { return rank.comm_id != root.ranks.front().comm_id; });
+  std::string call = root.missing_call;
+  if (is_of_many || (call.empty() && IsPointToPoint(op))) call = others;
+  if (call.empty()) call = op;
   const std::size_t more = root.communicators.empty() ? 0 : root.communicators.size() - 1;
   const std::string comm = absl::StrCat(
       "communicator ", root.communicators.empty() ? "" : CommunicatorText(root.communicators[0]),
@@ -61,9 +67,7 @@ std::string What(const JobLook& look, const JobRoot& root) {
   }
   return absl::StrReplaceAll(words, {{"{has}", is_one ? "has" : "have"},
                                      {"{is}", is_one ? "is" : "are"},
-                                     {"{call}", !root.missing_call.empty() ? root.missing_call
-                                                : IsPointToPoint(op)       ? others
-                                                                           : op},
+                                     {"{call}", call},
                                      {"{op}", op},
                                      {"{comm}", comm}});
 }

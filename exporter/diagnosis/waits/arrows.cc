@@ -80,7 +80,9 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
     } else if (each.doing == Doing::kNotBegun) {
       own_work.AddBehind(i, at);
     } else if (view.nranks == 1) {
-      graph.actor(waits.gpus[at]).state = ActorState::kAlone;
+      if (!each.is_begun) own_work.AddBehind(i, at);
+      Actor& gpu = graph.actor(waits.gpus[at]);
+      if (gpu.arrows.empty() && gpu.state != ActorState::kMoving) gpu.state = ActorState::kAlone;
     } else if (is_comparable && UsesCall(graph, i, each)) {
       graph.Point(waits.gpus[at], graph.Call(i, NumberOf(waits, each)), Sure::kMust);
     } else if (!is_comparable && graph.actor(waits.gpus[at]).arrows.empty()) {

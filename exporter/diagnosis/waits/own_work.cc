@@ -138,14 +138,13 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   }
 }
 
-// A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where all
-// that have launched that call are behind own work, and few have not called. Kernels wait for each
-// other: a single one, of all GPUs of the job, is just stuck.
+// A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where few
+// have not called. Kernels wait for each other: a single one, of all GPUs of the job, is just stuck.
 void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   if (behind_kernels_[jobs_.OfView(queued.view)].size() < 2) return;
   const ViewWaits& waits = graph_.waits(queued.view);
   const CommunicatorFacts& facts = waits.facts;
-  if (facts.calls_known != CallsKnown::kYes || !IsBehindOwnWork(facts)) return;
+  if (facts.calls_known != CallsKnown::kYes) return;
   if (graph_.view(queued.view).has_point_to_point && !graph_.counts_launches(queued.view) &&
       !IsOwedProven(facts)) {
     return;

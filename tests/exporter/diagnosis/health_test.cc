@@ -51,7 +51,7 @@ TEST(Health, LostProcessesOfWhichNothingIsInUse) {
   EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
   EXPECT_THAT(Of(job).notes,
               ElementsAre("4 processes ended without finalizing: pids 100, 101, 102, 103. No rank "
-                          "waits for them."));
+                          "waits for them in NCCL."));
   job.Launch(kComm, 0, "AllReduce");
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_THAT(Of(job).summary, HasSubstr("4 processes ended without finalizing"));
@@ -66,7 +66,7 @@ TEST(Health, ALostProcessIsMissedWhileARankMayWaitForIt) {
   SimulatedJob job = RunningJob();
   job.process(3).end = ProcessEnd::kLost;
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
-  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("No rank waits for it.")));
+  EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("No rank waits for it in NCCL.")));
   job.Launch(kComm, 0, "AllReduce");
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_EQ(Of(job).summary, "No hang is suspected, but 1 process ended without finalizing.");

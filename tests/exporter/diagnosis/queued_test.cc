@@ -65,6 +65,13 @@ TEST(Queued, ForLongWhileOneRankHasNotCalled) {
                         "has not ended since 08:53:20 UTC: probably a kernel outside of NCCL."));
 }
 
+// Rank 0 is inside already. That changes nothing of the kernels in front of ranks 1 and 2.
+TEST(Queued, KernelsThatMayWaitForOneThatHasNotCalledAcquitTheirGpus) {
+  SimulatedJob job = Behind({3});
+  job.Of(kComm, 0).oldest_launch = kBegun;
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+}
+
 // It is rather the GPU of the one that has called which is in the way.
 TEST(Queued, ForLongWhileMostHaveNotCalled) {
   SimulatedJob job = Behind({0, 1, 3});

@@ -436,6 +436,18 @@ TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNamed) {
   ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
 }
 
+// Its call there is behind what it waits in with the others.
+TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNotNamedForWorkBeforeIt) {
+  SimulatedJob job = RunningJob();
+  job.AddCommunicator(kOther, {2});
+  LaunchOn(&job, {0, 1, 2}, "AllReduce");
+  job.Advance(kMs);
+  job.Launch(kOther, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
+  ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {0}, kOther);
+}
+
 // One GPU is behind a kernel, and rank 1, which waits for that outside of NCCL, has not called.
 TEST(GpuBeforeHost, OneKernelWaitsForNobody) {
   SimulatedJob job = RunningJob();

@@ -7,11 +7,8 @@
 // buckets, which is the default; ...Native has them natively only. ...Gzip also compresses the
 // page. ScrapeNode64x16 is the page of a node with 64 processes, each with 16 communicators of two
 // histograms. StatusPage... is the compressed JSON for the status page; Node8x16 has 8 processes.
-// ScrapeTextSerializer1000 writes the same page with prometheus-cpp's own serializer: the reason for
-// exporter/exposition/text_format.h.
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,7 +27,6 @@
 #include "metrics/size_class.h"
 #include "metrics/snapshot.h"
 #include "metrics/testing/test_segment.h"
-#include "prometheus/text_serializer.h"
 
 namespace nccl_pulse {
 namespace {
@@ -153,18 +149,6 @@ void Scrape(benchmark::State& state, const Segments& segments, std::size_t histo
   }
   state.counters["page_bytes"] = static_cast<double>(bytes);
 }
-
-void ScrapeTextSerializer1000(benchmark::State& state) {
-  const Segments segments = OneProcess(1000);
-  for ([[maybe_unused]] auto _ : state) {
-    std::ostringstream out;
-    const auto families = BuildFamilies(Read(segments, 1000), kStaticLabels, {});
-    prometheus::TextSerializer().Serialize(
-        out, std::vector<prometheus::MetricFamily>(families.begin(), families.end()));
-    benchmark::DoNotOptimize(out.str().data());
-  }
-}
-BENCHMARK(ScrapeTextSerializer1000)->Unit(benchmark::kMillisecond);
 
 // The request that an open status page makes every two seconds, as a browser sends it.
 void StatusPage(benchmark::State& state, const Segments& segments, std::size_t histograms) {

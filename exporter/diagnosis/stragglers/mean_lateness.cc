@@ -23,6 +23,28 @@ const UsualDurationSnapshot* Find(const std::vector<UsualDurationSnapshot>& all,
   return found == all.end() || found->calls == 0 ? nullptr : &*found;
 }
 
+constexpr double kUsualShare = 0.98;
+
+// In the middle of a cell, where a call of it is taken to be.
+double MiddleNs(int cell) {
+  const double upper = CellUpperBoundSeconds(std::min(cell, kOverflowCell - 1)) * 1e9;
+  return cell == kZeroCell ? upper / 2 : upper * 0.96;  // a cell is 9 % wide
+}
+
+double UsualNs(const HistogramSnapshot& histogram, uint64_t calls) {
+  double ns = 0;
+  double counted = 0;
+  double last_ns = 0;
+  const double usual = kUsualShare * static_cast<double>(calls);
+  for (int cell = 0; cell < kHistogramCells && counted < usual; ++cell) {
+    if (histogram.cells[cell] == 0) continue;
+    last_ns = MiddleNs(cell);
+    counted += static_cast<double>(histogram.cells[cell]);
+    ns += static_cast<double>(histogram.cells[cell]) * last_ns;
+  }
+  return ns + (static_cast<double>(calls) - counted) * last_ns;
+}
+
 }  // namespace
 
 MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with_groups,
@@ -67,32 +89,6 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
   lateness.rounds = std::min(calls, static_cast<double>(rounds));
   return lateness;
 }
-
-namespace {
-
-constexpr double kUsualShare = 0.98;
-
-// In the middle of a cell, where a call of it is taken to be.
-double MiddleNs(int cell) {
-  const double upper = CellUpperBoundSeconds(std::min(cell, kOverflowCell - 1)) * 1e9;
-  return cell == kZeroCell ? upper / 2 : upper * 0.96;  // a cell is 9 % wide
-}
-
-double UsualNs(const HistogramSnapshot& histogram, uint64_t calls) {
-  double ns = 0;
-  double counted = 0;
-  double last_ns = 0;
-  const double usual = kUsualShare * static_cast<double>(calls);
-  for (int cell = 0; cell < kHistogramCells && counted < usual; ++cell) {
-    if (histogram.cells[cell] == 0) continue;
-    last_ns = MiddleNs(cell);
-    counted += static_cast<double>(histogram.cells[cell]);
-    ns += static_cast<double>(histogram.cells[cell]) * last_ns;
-  }
-  return ns + (static_cast<double>(calls) - counted) * last_ns;
-}
-
-}  // namespace
 
 std::vector<UsualDurationSnapshot> UsualDurationsOf(const CommunicatorSnapshot& communicator) {
   if (!communicator.usual_durations.empty()) return communicator.usual_durations;

@@ -19,28 +19,6 @@
 
 namespace nccl_pulse {
 
-std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
-  Jobs numbers(views);
-  std::map<std::size_t, JobProcesses> jobs;
-  for (const CommunicatorView& view : views) {
-    bool is_in_use = false;
-    for (const RankView& rank : view.ranks) {
-      JobProcesses& job = jobs[numbers.OfProcess(rank.process)];
-      if (job.views.empty() || job.views.back() != &view) job.views.push_back(&view);
-      if (rank.state != RankView::State::kLive) continue;
-      is_in_use = true;
-      job.ranks.try_emplace(rank.process,
-                            JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
-    }
-    if (!is_in_use) continue;
-    jobs[numbers.OfProcess(view.ranks.front().process)].are_all_seen &=
-        view.ranks.size() == static_cast<std::size_t>(view.nranks);
-  }
-  std::vector<JobProcesses> list;
-  for (auto& [number, job] : jobs) list.push_back(std::move(job));
-  return list;
-}
-
 namespace {
 
 // Of two errors that do not depend on each other. std::hypot would need glibc 2.35.
@@ -203,37 +181,6 @@ std::vector<const Change*> Slowest(const Groups& groups, double least) {
   return longest.changes;
 }
 
-}  // namespace
-
-std::optional<JobStraggler> FindSlowed(const JobProcesses& job) {
-  const std::vector<Change> changes = ChangesOf(job);
-  if (changes.empty()) return std::nullopt;
-  const double slower = Median(changes, &Change::slower);
-  const double least = std::max(kMinLonger, kMinShare * (slower - 1));
-  const Groups hosts = GroupBy(changes, true);
-  const bool has_names = hosts.size() > 1 && !hosts.begin()->first.empty();
-  std::vector<const Change*> named;
-  if (has_names) named = Slowest(hosts, least);
-  if (named.empty()) named = Slowest(GroupBy(changes, false), least);
-  if (named.empty()) return std::nullopt;
-  JobStraggler straggler;
-  for (const Change* change : named) straggler.ranks.push_back(change->rank);
-  std::sort(straggler.ranks.begin(), straggler.ranks.end(),
-            [](const auto& a, const auto& b) { return a.process->pid < b.process->pid; });
-  straggler.is_whole_host = named.size() > 1;
-  straggler.seconds_per_second = (slower - 1) / slower;
-  straggler.text = absl::StrFormat(
-      "%s become slower, and the others have not: a step of the job takes %.0f %% longer than "
-      "before, and the others spend that time waiting. (More work on it would look the same.)",
-      straggler.is_whole_host ? absl::StrFormat("All %d ranks of %s have", named.size(),
-                                                named.front()->rank.process->hostname)
-                              : "It has",
-      (slower - 1) * 100);
-  return straggler;
-}
-
-namespace {
-
 constexpr double kMinLess = 0.1;  // seconds per second
 
 struct BusyHost {
@@ -270,6 +217,55 @@ std::map<std::string, BusyHost> BusyHostsOf(const JobProcesses& job) {
 }
 
 }  // namespace
+
+std::vector<JobProcesses> JobsOf(const std::vector<CommunicatorView>& views) {
+  Jobs numbers(views);
+  std::map<std::size_t, JobProcesses> jobs;
+  for (const CommunicatorView& view : views) {
+    bool is_in_use = false;
+    for (const RankView& rank : view.ranks) {
+      JobProcesses& job = jobs[numbers.OfProcess(rank.process)];
+      if (job.views.empty() || job.views.back() != &view) job.views.push_back(&view);
+      if (rank.state != RankView::State::kLive) continue;
+      is_in_use = true;
+      job.ranks.try_emplace(rank.process,
+                            JobRank{view.comm_id, rank.rank(), rank.process, rank.communicator});
+    }
+    if (!is_in_use) continue;
+    jobs[numbers.OfProcess(view.ranks.front().process)].are_all_seen &=
+        view.ranks.size() == static_cast<std::size_t>(view.nranks);
+  }
+  std::vector<JobProcesses> list;
+  for (auto& [number, job] : jobs) list.push_back(std::move(job));
+  return list;
+}
+
+std::optional<JobStraggler> FindSlowed(const JobProcesses& job) {
+  const std::vector<Change> changes = ChangesOf(job);
+  if (changes.empty()) return std::nullopt;
+  const double slower = Median(changes, &Change::slower);
+  const double least = std::max(kMinLonger, kMinShare * (slower - 1));
+  const Groups hosts = GroupBy(changes, true);
+  const bool has_names = hosts.size() > 1 && !hosts.begin()->first.empty();
+  std::vector<const Change*> named;
+  if (has_names) named = Slowest(hosts, least);
+  if (named.empty()) named = Slowest(GroupBy(changes, false), least);
+  if (named.empty()) return std::nullopt;
+  JobStraggler straggler;
+  for (const Change* change : named) straggler.ranks.push_back(change->rank);
+  std::sort(straggler.ranks.begin(), straggler.ranks.end(),
+            [](const auto& a, const auto& b) { return a.process->pid < b.process->pid; });
+  straggler.is_whole_host = named.size() > 1;
+  straggler.seconds_per_second = (slower - 1) / slower;
+  straggler.text = absl::StrFormat(
+      "%s become slower, and the others have not: a step of the job takes %.0f %% longer than "
+      "before, and the others spend that time waiting. (More work on it would look the same.)",
+      straggler.is_whole_host ? absl::StrFormat("All %d ranks of %s have", named.size(),
+                                                named.front()->rank.process->hostname)
+                              : "It has",
+      (slower - 1) * 100);
+  return straggler;
+}
 
 std::string DoubtOfBusiestHost(const JobProcesses& job) {
   if (!job.are_all_seen) return "";

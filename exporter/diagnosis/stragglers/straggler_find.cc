@@ -24,10 +24,6 @@ constexpr double kSecond = 1e9;
 // By chance one of about eight may have this much more than its part.
 constexpr double kMostErrors = 3.2;
 
-double ChanceOf(const std::vector<std::size_t>& these, const std::vector<const RankView*>& ranks) {
-  return static_cast<double>(these.size()) / static_cast<double>(ranks.size());
-}
-
 // Returns in how many ways `together` can be chosen.
 double Choices(std::size_t candidates, std::size_t together) {
   double choices = 1;
@@ -252,8 +248,8 @@ bool StragglerState::AreLate(double share, double candidates, const Communicator
   const bool are_most = share >= kMinLateShare;
   // With two ranks, chance gives each a half; the share is at least that.
   if (!are_most && candidates < 3) return false;
-  if (are_most && IsBeyondChance(share, ChanceOf(these, ranks), Rounds(view), candidates))
-    return true;
+  const double chance = static_cast<double>(these.size()) / static_cast<double>(ranks.size());
+  if (are_most && IsBeyondChance(share, chance, Rounds(view), candidates)) return true;
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
   return AreLateInMean(MeanLatenessOf(ranks, are_exchanges, rounds_), ranks, these, are_hosts,
                        late_seconds, !are_most);

@@ -231,7 +231,7 @@ bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each) {
 
 // Calls gain arrows while hosts are found to owe them, so this goes on until nothing is added.
 void AddCalls(GraphBuilder& graph) {
-  for (std::size_t i = 0; i < graph.view_count(); ++i) {
+  for (std::size_t i = 0; i < graph.views().size(); ++i) {
     for (const auto& [number, call] : graph.calls(i)) AddArrowsOfCall(graph, i, number, call);
   }
 }

@@ -64,7 +64,7 @@ class Decision {
       case ActorState::kMoving:
         return;
       case ActorState::kInside:
-        inside_[actor.view] |= IsReplay(actor);
+        inside_[actor.view] |= actor.kind == ActorKind::kCall && actor.number == 0;  // a replay
         return;
       case ActorState::kUnknown:
         unknown_.insert(id);
@@ -86,10 +86,6 @@ class Decision {
     }
     if (root.is_perhaps) return AddPerhaps(id);
     candidates_.push_back({actor.state, {id}, false});
-  }
-
-  bool IsReplay(const Actor& actor) const {
-    return actor.kind == ActorKind::kCall && actor.number == 0;
   }
 
   // Nobody is named: the ranks that may wait for it wait for one of several.
@@ -252,10 +248,8 @@ class Decision {
         if (IsEvent(At(from).state) && !is_known) named.followed.push_back(from);
       }
     }
-    std::vector<Finding> findings;
     std::vector<std::size_t> before = ViewsBefore(named.actors);
-    Add(std::move(named), std::move(before), &findings);
-    return findings;
+    return {Finding{std::move(named), std::move(before)}};
   }
 
   static int64_t Slack(const Actor& a, const Actor& b) {

@@ -63,7 +63,6 @@ class GraphBuilder {
   }
 
   const std::vector<CommunicatorView>& views() const { return views_; }
-  std::size_t view_count() const { return views_.size(); }
   const CommunicatorView& view(std::size_t i) const { return views_[i]; }
   ViewWaits& waits(std::size_t i) { return waits_.views[i]; }
   const Member& member(const MemberIndex& at) const { return waits_.views[at.view].members[at.at]; }

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "exporter/diagnosis/waits/sentences.h"
 #include "exporter/diagnosis/waits/stall.h"
 #include "exporter/diagnosis/words/rank_words.h"
 

@@ -3,7 +3,7 @@
 //   facts      facts/communicator_facts.h: what each rank is known to have done
 //   waits      waits/arrows.h, graph.h: the graph of waits over all communicators
 //   findings   waits/finding.h: the roots of each job; waits/stall.h: the finding of each communicator
-//   words      waits/sentences.h: the findings as sentences
+//   words      waits/sentences.cc: the findings as sentences
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_HANG_H_

@@ -229,7 +229,7 @@ bool OwnWork::HaveOthersGoneOn(std::size_t here, const MemberIndex& work, bool i
   const CommunicatorView& view = graph_.view(work.view);
   const auto [known, is_new] = have_gone_on_.try_emplace(
       {here,
-       view.has_point_to_point ? graph_.view_count() + static_cast<std::size_t>(view.nranks)
+       view.has_point_to_point ? graph_.views().size() + static_cast<std::size_t>(view.nranks)
                                : work.view,
        view.has_point_to_point ? own.rank->rank() : 0, own.rank->communicator->launches_completed,
        own.rank->communicator->last_call_op, is_called},

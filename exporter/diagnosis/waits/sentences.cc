@@ -1,5 +1,3 @@
-#include "exporter/diagnosis/waits/sentences.h"
-
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -9,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "exporter/base/communicator_id.h"
 #include "exporter/diagnosis/facts/abandoned_calls.h"
+#include "exporter/diagnosis/waits/stall.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"

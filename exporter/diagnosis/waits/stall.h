@@ -1,4 +1,4 @@
-// Stall holds what a job's finding means for one communicator. sentences.h describes it in words.
+// Stall holds what a job's finding means for one communicator.
 //
 // Thread: plain data; points into the views.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_STALL_H_
@@ -54,6 +54,18 @@ struct Stall {
 std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& views,
                                            const Waits& waits, const std::vector<JobFindings>& jobs,
                                            int64_t now_realtime_ns);
+
+// Functions of sentences.cc, which describe a stall to an engineer at three in the morning. Each
+// clause states a checked fact.
+
+std::string StallWords(const Stall& stall);
+
+// Returns the call that the suspects have not made, such as "Recv from rank 1". "": several calls.
+std::string MissingPeerCall(const Stall& stall);
+
+// Returns sentences about GPUs that have not begun their launches, if no rank is known to wait for
+// them. `with_elsewhere`: also names the communicator in which they may wait, unseen.
+std::string QueuedWords(const Stall& queued, bool with_elsewhere);
 
 }  // namespace nccl_pulse
 

@@ -37,7 +37,7 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
   ViewWaits& waits = graph.waits(i);
   const Member& each = waits.members[at];
   const RankView& rank = *each.rank;
-  if (rank.state == RankView::State::kFinalized && !graph.WaitedAnywhere(rank)) {
+  if (rank.state == RankView::State::kFinalized && !graph.LeftWaiting(rank, began_ns)) {
     return graph.Point(call, graph.Left(i, rank), Sure::kMust);
   }
   const std::optional<LastEvent> cause = CauseOf(rank, began_ns);

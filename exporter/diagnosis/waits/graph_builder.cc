@@ -41,7 +41,12 @@ void GraphBuilder::SumUp(HostThread* thread) {
     const Member& each = member(at);
     const CommunicatorSnapshot& communicator = *each.rank->communicator;
     if (each.is_in_flight()) thread->busy.push_back(at);
-    thread->has_ended_wait |= each.is_in_flight() && !each.is_live();
+    if (each.is_in_flight() && !each.is_live()) {
+      const bool is_gone = each.rank->state == RankView::State::kGone;
+      const int64_t ended_ns = is_gone ? SeenUntil(*each.rank->process, now_ns_)
+                                       : communicator.last_completion_realtime_ns;
+      thread->ended_wait_ns = std::max(thread->ended_wait_ns, ended_ns);
+    }
     if (!each.is_live()) continue;
     thread->last_live_ns = std::max({thread->last_live_ns, communicator.last_launch_realtime_ns,
                                      communicator.init_realtime_ns});

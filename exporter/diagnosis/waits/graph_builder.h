@@ -31,7 +31,7 @@ struct MemberIndex {
 struct HostThread {
   uint32_t host = kNoActor;
   uint32_t event = kNoActor;
-  bool has_ended_wait = false;  // a member ended, or was aborted, during a wait
+  int64_t ended_wait_ns = 0;  // when a member ended, or was aborted, during a wait; 0: none
   std::vector<MemberIndex> members;
   std::vector<std::size_t> owes_in;  // views with calls in which others wait for this host
   // Members with work in flight, oldest first, and members with unseen work; at most kMostFollowed
@@ -77,8 +77,12 @@ class GraphBuilder {
   const std::vector<std::size_t>& ThreadsOf(const ProcessSnapshot* process) const {
     return threads_of_.at(process);
   }
-  // True if the rank was waiting on another communicator when this one was aborted.
-  bool WaitedAnywhere(const RankView& rank) { return ThreadOf(rank).has_ended_wait; }
+  // True if the rank left a communicator while it waited, after others had begun to wait for it. One
+  // that left before may be why they wait.
+  bool LeftWaiting(const RankView& rank, int64_t wait_began_ns) {
+    const int64_t ended_ns = ThreadOf(rank).ended_wait_ns;
+    return ended_ns != 0 && ended_ns >= wait_began_ns;
+  }
   // Notes that others wait for the rank's host in a call of this communicator.
   void Owe(const RankView& rank, std::size_t view);
 

@@ -67,7 +67,8 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_o
     }
     return;
   }
-  if (peer.rank->state == RankView::State::kFinalized && !graph.WaitedAnywhere(*peer.rank)) {
+  if (peer.rank->state == RankView::State::kFinalized &&
+      !graph.LeftWaiting(*peer.rank, each.since_ns)) {
     return graph.Point(gpu, graph.Left(i, *peer.rank), Sure::kMay);
   }
   const bool is_seen = peer.doing == Doing::kIdle || IsExiting(*peer.rank) || !peer.is_live();

@@ -193,6 +193,21 @@ TEST(OnlyWhoOwes, AHostThatAloneWaitsForItsWorkIsNotNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"4"}}));
 }
 
+// Rank 3 came late to the call before, for which rank 0 had not the patience.
+TEST(OnlyWhoOwes, ARankThatAbortedBeforeTheOthersWaitedIsNamed) {
+  SimulatedJob job = TwoHosts();
+  LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(3 * kSecond);
+  job.Complete(kComm, 0);
+  job.Of(kComm, 0).finalized = true;
+  job.Advance(3 * kSecond);
+  LaunchOn(&job, {3}, "AllReduce");
+  for (const int rank : {1, 2, 3, 4, 5, 6, 7}) job.Complete(kComm, rank);
+  LaunchOn(&job, {1, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"0"}}));
+}
+
 // Rank 0 has called and gone, after an error of its own, before rank 1 has called.
 TEST(OnlyWhoOwes, ARankThatAbortedTheCallAtOnceIsNamed) {
   SimulatedJob job = TwoHosts();

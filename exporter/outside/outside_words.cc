@@ -178,11 +178,13 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   const std::string tail =
       absl::StrCat(", and nothing has moved for ", DurationWords(stood_ns), ".");
   std::vector<Named> named;
-  for (const JobRank& rank : root.ranks) {
+  for (const JobRank& rank : root.ranks.empty() ? root.perhaps : root.ranks) {
     const Named found = Find(rank, job);
     if (found.rank != nullptr) named.push_back(found);
   }
-  if (named.empty()) {
+  const std::string counts =
+      named.empty() ? "" : CountWords(*named.front().communicator, *named.front().rank);
+  if (named.empty() || (root.ranks.empty() && counts.empty())) {
     return absl::StrCat(
         "no rank of ", JobWords(job),
         " is named: its ranks wait, and which rank they wait for can't be seen from outside", tail);
@@ -219,9 +221,10 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
     return absl::StrCat(who, has, " finalized or aborted a communicator in which others wait",
                         tail);
   }
-  const std::string counts = CountWords(*first.communicator, *first.rank);
   if (!counts.empty()) {
-    return absl::StrCat(who, has, " launched ", counts, tail, GpuWords(named, job));
+    return absl::StrCat(who, has, " launched ", counts, tail,
+                        root.ranks.empty() ? " Which of them waits for another can't be seen."
+                                           : GpuWords(named, job));
   }
   return absl::StrCat(who, is_one ? "has a GPU that runs" : "have GPUs that run",
                       " nothing, while ", job.busy, job.busy == 1 ? " other is" : " others are",

@@ -4,9 +4,10 @@
   compare_tools.py --plugin libnccl-profiler-pulse.so --pulse pulse --out FOLDER [--gpus 2] [--rounds 1] [CASE ...]
 
 Each case runs twice: a job with the plugin and PyTorch's Flight Recorder, and the same job with neither, which NCCL's
-RAS, NVML and /proc describe. Rank 1 is at fault at a random step. FOLDER gets each tool's output, and table.md:
+RAS, NVML and /proc describe. Rank 1 (of two ranks at fault: 2, too) is at fault at a random step. FOLDER gets each tool's output, and table.md:
 
-  right N s    the rank at fault and no other, N seconds after the fault
+  right N s    the ranks at fault and no other, N seconds after the fault
+  right for one  one of the two ranks at fault
   among N      ranks of which one is at fault; two ranks that differ can't be told apart
   wrong        another rank
   nobody       something is wrong, and no rank is named
@@ -31,14 +32,16 @@ import time
 
 PORT = 9410  # the default: pulse diagnose finds it
 CULPRIT = 1
+SECOND_CULPRIT = 2
 # How long tools are asked for a name.
 PATIENCE_S = {"straggler": 40, "healthy: checkpoint": 60}
 PATIENCE_ELSE_S = 16
 STEP_S, LATE = 0.02, 0.05  # a step of a job with a straggler, and the part by which one rank is late
 RAS_EVERY_S = 12  # between two answers of RAS
 # Faults by name, and whether a rank is at fault.
-FAULTS = ("host stops", "host stops, short graphs", "host stops, graph of 64", "host stops, Send/Recv pipeline",
-          "host stops, all_to_all", "SIGSTOP", "SIGKILL", "SIGKILL, the launcher ends the others", "wrong order", "wrong size", "wrong root", "endless kernel",
+FAULTS = ("host stops", "two hosts stop", "host stops, short graphs", "host stops, graph of 64",
+          "host stops, Send/Recv pipeline", "host stops, all_to_all", "SIGSTOP", "SIGKILL",
+          "SIGKILL, the launcher ends the others", "wrong order", "wrong size", "wrong root", "endless kernel",
           "Broadcast not joined", "communicator not joined", "exit handler", "GPU error", "straggler: host 5 % late",
           "straggler: GPU 5 % late")
 HEALTHY = ("healthy: checkpoint of 60 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
@@ -53,12 +56,12 @@ class Rank:
         import torch  # pylint: disable=import-outside-toplevel
         import torch.distributed as dist  # pylint: disable=import-outside-toplevel
         self.torch, self.dist, self.case, self.rank, self.gpus, self.out = torch, dist, case, rank, gpus, out
-        self.at_fault = rank == CULPRIT
+        self.at_fault = rank in culprits(case)
         if case == "exit handler" and self.at_fault:  # registered before the plugin's handler, so it runs after it
             libc = ctypes.CDLL(None)
             getattr(libc, "__cxa_atexit")(ctypes.cast(libc.pause, ctypes.c_void_p), None, None)
-        torch.cuda.set_device(rank)
-        self.device = torch.device("cuda", rank)
+        self.device = torch.device("cuda", rank % torch.cuda.device_count())
+        torch.cuda.set_device(self.device)
         dist.init_process_group("nccl", rank=rank, world_size=gpus, init_method="file://" + os.path.join(out, "store"),
                                 device_id=self.device)
         self.data = torch.ones(1 << 20, device=self.device)
@@ -272,11 +275,17 @@ def goes_on(out):
     return bool(steps) and all(time.time() - os.path.getmtime(step) < 3 for step in steps)
 
 
-def verdict(ranks, said, begin):
+def culprits(case):
+    return [CULPRIT, SECOND_CULPRIT] if case.startswith("two") else [CULPRIT]
+
+
+def verdict(case, ranks, said, begin):
     """A cell: `ranks` that a tool names, and what it says where it names none (or whether it says anything)."""
     if ranks:
-        if ranks == [CULPRIT]:
+        if ranks == culprits(case):
             return "right %.0f s" % (time.time() - begin)
+        if set(ranks) < set(culprits(case)):
+            return "right for one, %.0f s" % (time.time() - begin)
         return "among %d, %.0f s" % (len(ranks), time.time() - begin) if CULPRIT in ranks else "wrong (%s)" % ranks
     return said if isinstance(said, str) else "nobody" if said else "silent"
 
@@ -377,8 +386,8 @@ def with_plugin(options, case, out):
         patience = [seconds for name, seconds in PATIENCE_S.items() if case.startswith(name)] or [PATIENCE_ELSE_S]
         while time.time() - begin < patience[0]:
             named, said = pulse(options, out, "pulse.json", [])
-            cells[TOOLS[0]] = verdict(named, said, begin)
-            if named:
+            cells[TOOLS[0]] = verdict(case, named, said, begin)
+            if len(named) >= len(culprits(case)):
                 break
             time.sleep(0.5)
         keep(out, "dump", "")
@@ -386,9 +395,9 @@ def with_plugin(options, case, out):
         wait_for(5, lambda: len(os.listdir(os.path.join(out, "dumps"))) >= expected)
         cells["goes on"] = goes_on(out)
         found = fr_trace(out)
-        cells[TOOLS[4]] = "not installed" if found is None else verdict(*found, begin)
+        cells[TOOLS[4]] = "not installed" if found is None else verdict(case, *found, begin)
         flags = ["--flight-recorder=" + os.path.join(out, "dumps")]
-        cells[TOOLS[5]] = verdict(*pulse(options, out, "pulse-dumps.json", flags), begin)
+        cells[TOOLS[5]] = verdict(case, *pulse(options, out, "pulse-dumps.json", flags), begin)
         return cells
     finally:
         end_all(ranks)
@@ -406,9 +415,9 @@ def without_plugin(options, case, out):
         time.sleep(1)
         first = ras("VERBOSE STATUS", is_json=True)
         asked = time.time()
-        cells = {TOOLS[1]: verdict(*pulse(options, out, "pulse.json", []), begin)}
+        cells = {TOOLS[1]: verdict(case, *pulse(options, out, "pulse.json", []), begin)}
         text = ras("VERBOSE STATUS", is_json=False)
-        cells[TOOLS[2]] = verdict(*ranks_in_ras_text(text), begin)
+        cells[TOOLS[2]] = verdict(case, *ranks_in_ras_text(text), begin)
         time.sleep(max(0.0, asked + RAS_EVERY_S - time.time()))
         second = ras("VERBOSE STATUS", is_json=True)
         for name, answer in (("ras.txt", text), ("ras-1.json", first), ("ras-2.json", second)):

@@ -104,6 +104,7 @@ inline constexpr int kCaptureModeGlobal = 0;       // the strictest
 
 #define NCCL_PULSE_CUDA_FUNCTIONS(X)                                                          \
   X(cudaSetDevice, (int device))                                                              \
+  X(cudaGetDeviceCount, (int* count))                                                         \
   X(cudaMalloc, (void** memory, size_t bytes))                                                \
   X(cudaFree, (void* memory))                                                                 \
   X(cudaMemcpyAsync, (void* to, const void* from, size_t bytes, int kind, CudaStream stream)) \

@@ -28,7 +28,7 @@ JOB = r"""
 import datetime, os, sys, time, torch, torch.distributed as dist
 rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 mode, act, gpu, exchange = sys.argv[1], sys.argv[2] if rank == 1 else "-", int(sys.argv[3]), sys.argv[4]
-device = torch.device("cuda", gpu)
+device = torch.device("cuda", gpu % torch.cuda.device_count())
 torch.cuda.set_device(device)
 data, weights = torch.ones(1 << 20, device=device), torch.randn(2048, 2048, device=device)
 

@@ -75,7 +75,9 @@ int Begin(const RankFlags& flags, unsigned life_seconds) {
   alarm(life_seconds);
   std::string error;
   if (!LoadApi(flags.library_path, &g_api, &error)) Die(kExitApi, error);
-  CheckCuda(g_api.cudaSetDevice(flags.gpu), "cudaSetDevice");
+  int gpus = 1;
+  CheckCuda(g_api.cudaGetDeviceCount(&gpus), "cudaGetDeviceCount");
+  CheckCuda(g_api.cudaSetDevice(flags.gpu % gpus), "cudaSetDevice");
   int version = 0;
   CheckNccl(g_api.ncclGetVersion(&version), "ncclGetVersion");
   return version;

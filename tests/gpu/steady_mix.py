@@ -37,8 +37,8 @@ def run_rank(options):
     import torch.distributed as dist
 
     rank, world = options.rank, options.gpus
-    torch.cuda.set_device(rank)
-    device = torch.device("cuda", rank)
+    device = torch.device("cuda", rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
     # Not over NCCL: op none has no eager call at all.
     store = dist.FileStore(options.exchange + ".flags", world)
     dist.init_process_group("nccl", rank=rank, world_size=world, init_method="file://" + options.exchange,
@@ -137,6 +137,7 @@ class Job:
     def __exit__(self, *_):
         for rank in self.ranks:
             rank.kill()
+        for rank in self.ranks:
             rank.wait()
         self.folder.cleanup()
 

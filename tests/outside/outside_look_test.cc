@@ -124,6 +124,20 @@ TEST(OutsideLook, ARankThatHasLaunchedFewer) {
   EXPECT_EQ(FindingOfJob(host.looks.jobs[0]), JobFinding::kHang);
 }
 
+// One of them may wait for the other in a Recv, which RAS doesn't count.
+TEST(OutsideLook, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
+  Host host;
+  for (const int rank : {1, 2}) host.Rank(rank).all_reduces = 13990;
+  host.Stand();
+  host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
+  EXPECT_EQ(host.Sentence(),
+            "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001); rank 2 (10.0.3.7, GPU 2, pid 1002) of a job "
+            "without NCCL Pulse have launched 13,990 AllReduce, the others 14,000, and nothing has "
+            "moved for 10 s. Which of them waits for another can't be seen. Next: compare the "
+            "stacks of its ranks (py-spy dump).");
+  EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
+}
+
 // RAS counts neither Send and Recv nor replays of graphs: NVML tells.
 TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
   for (const uint64_t counts : {uint64_t{0}, uint64_t{14000}}) {

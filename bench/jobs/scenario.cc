@@ -488,7 +488,7 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Hea
     return AreAllUsual(verdict) ? Outcome::kRight : Outcome::kWrong;
   }
   if (scenario.options.fault == Fault::kStageGrows) {
-    // It looks like a slow node, and the text says so.
+    // The stage looks like a slow node, and the text says so.
     const std::set<int> stage = StageOf(scenario.layout, scenario.options.rank);
     return std::includes(stage.begin(), stage.end(), named.begin(), named.end()) ? Outcome::kRight
                                                                                  : Outcome::kWrong;

@@ -28,7 +28,7 @@ struct CaptureOptions {
   // Half of it is for requests beyond the verdict, the rest for programs.
   std::chrono::milliseconds time_limit{60000};
   bool is_flight_recorder = false;  // only dumps for torchfrtrace
-  // Of those on this host; without `look.ras`, of those without the plugin.
+  // Processes on this host; without `look.ras`, only those without the plugin.
   bool asks_ras_of_processes = true;
   bool enters_namespaces = false;  // for RAS
   // Called when endpoints are too busy to answer at once, and are asked again.

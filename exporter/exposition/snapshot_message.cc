@@ -190,7 +190,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(45, process.unmeasured_communicators);
 }
 
-// Not in the message: an older endpoint wrote it.
+// The field is absent: an older endpoint wrote the message.
 constexpr uint64_t kUnreadUnknown = UINT64_MAX;
 
 template <typename Set>

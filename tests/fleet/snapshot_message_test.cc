@@ -81,7 +81,7 @@ TEST(SnapshotMessage, DiagnosisIsTheSame) {
   EXPECT_GT(hangs, 10);  // else this compares nothing with nothing
 }
 
-// It did not write how many of the rejected live.
+// The older endpoint did not write how many rejected processes live.
 TEST(SnapshotMessage, OfAnOlderEndpointAllThatWereRejectedAreUnread) {
   SnapshotSet set;
   set.rejected[static_cast<std::size_t>(Rejection::kNoRoom)] = 2;

@@ -53,7 +53,7 @@ ReplaysKnown AreKnown(const Ranks& live) {
                                                       : ReplaysKnown::kYes;
 }
 
-// Not if ranks have begun as many replays, and the last one of another graph.
+// False if ranks have begun as many replays, but the last one of different graphs.
 bool AreInOneOrder(const Ranks& live) {
   std::map<uint64_t, std::pair<uint32_t, uint32_t>> graphs;
   return std::all_of(live.begin(), live.end(), [&graphs](const RankView* rank) {

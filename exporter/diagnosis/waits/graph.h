@@ -80,7 +80,7 @@ struct Actor {
   bool is_queued_start =
       false;  // a GPU waiting that long to begin: is_start after kQueuedFactor times that
   std::vector<Arrow> arrows{};
-  // Of a host: its work in flight that a host at the same point of its program does not wait for.
+  // A host's work in flight that a host at the same point of its program does not wait for.
   std::vector<uint32_t> hardly{};
 };
 

@@ -56,7 +56,7 @@ class OwnWork {
   std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
-  // By job and host: the process that ended first of all that waited or owed a call.
+  // The process that ended first among those that waited or owed a call, by job and host.
   std::map<std::pair<std::size_t, std::string>, const RankView*> first_ended_;
   std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>
       have_gone_on_;

@@ -71,7 +71,7 @@ TEST(CauseBeforeEffect, OfSeveralDeathsTheFirstIsNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kProcessGone, {"0"}}));
 }
 
-// Nobody that lives waits for the rank that died first.
+// No living rank waits for the rank that died first.
 TEST(CauseBeforeEffect, OfDeathsOnOneHostTheFirstIsNamedEvenIfNobodyWaitsForIt) {
   for (const bool is_of_other : {true, false}) {
     SimulatedJob job = TwoHosts();
@@ -193,7 +193,7 @@ TEST(OnlyWhoOwes, AHostThatAloneWaitsForItsWorkIsNotNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"4"}}));
 }
 
-// Rank 3 came late to the call before, for which rank 0 had not the patience.
+// Rank 3 was late to the previous call, and rank 0 gave up before.
 TEST(OnlyWhoOwes, ARankThatAbortedBeforeTheOthersWaitedIsNamed) {
   SimulatedJob job = TwoHosts();
   LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");
@@ -451,7 +451,7 @@ TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNamed) {
   ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
 }
 
-// Its call there is behind what it waits in with the others.
+// The rank's call there is behind the one in which it waits with the others.
 TEST(Waits, AGpuInACommunicatorWithoutOtherRanksIsNotNamedForWorkBeforeIt) {
   SimulatedJob job = RunningJob();
   job.AddCommunicator(kOther, {2});

@@ -8,6 +8,7 @@ The commands are Bazel's, with the flags left out that only GCC knows.
 
 import json
 import os
+import re
 import subprocess
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -43,14 +44,19 @@ def main():
             at = arguments.index(TRANSLATED[1]) - 1
             assert arguments[at : at + 2] == TRANSLATED, arguments
             del arguments[at : at + 2]
-        source = arguments[arguments.index("-c") + 1]
-        if source.startswith(("external/", "bazel-out/")):
-            continue
-        commands[source] = {
-            "directory": execution_root,
-            "file": os.path.join(ROOT, source),
-            "arguments": [os.path.join(ROOT, f) if f == source else f for f in arguments],
-        }
+        compiled = arguments[arguments.index("-c") + 1]
+        sources = [compiled]
+        if compiled.endswith("_in_one_piece.cc") and compiled.startswith("bazel-out/"):
+            with open(os.path.join(execution_root, compiled), encoding="utf-8") as piece:
+                sources = re.findall('"(.*)"', piece.read())
+        for source in sources:
+            if source.startswith(("external/", "bazel-out/")):
+                continue
+            commands[source] = {
+                "directory": execution_root,
+                "file": os.path.join(ROOT, source),
+                "arguments": [os.path.join(ROOT, source) if f == compiled else f for f in arguments],
+            }
     print(json.dumps(list(commands.values()), indent=1))
 
 

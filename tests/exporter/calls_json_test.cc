@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr uint64_t kComm = 0x00ab12cd34ef5678;
+constexpr uint64_t kExampleComm = 0x00ab12cd34ef5678;
 
 LastCallSnapshot CallOf(uint64_t number, uint64_t launch, bool is_of_group = false) {
   LastCallSnapshot call;
@@ -26,14 +26,14 @@ LastCallSnapshot CallOf(uint64_t number, uint64_t launch, bool is_of_group = fal
 }
 
 void Give(SimulatedJob& job, int rank, std::vector<LastCallSnapshot> calls) {
-  CommunicatorSnapshot& comm = job.Of(kComm, rank);
+  CommunicatorSnapshot& comm = job.Of(kExampleComm, rank);
   comm.last_calls_kept = 256;
   comm.last_calls = std::make_shared<const std::vector<LastCallSnapshot>>(std::move(calls));
   job.process(rank).last_calls_wanted = 256;
 }
 
 Json CallsOf(const SimulatedJob& job) {
-  return Json::parse(CallsJson(job.Set(), kComm, job.now()));
+  return Json::parse(CallsJson(job.Set(), kExampleComm, job.now()));
 }
 
 std::vector<std::string> StatesOf(const Json& rank) {
@@ -44,7 +44,7 @@ std::vector<std::string> StatesOf(const Json& rank) {
 
 TEST(CallsJson, RootAndPeer) {
   SimulatedJob job(2);
-  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kExampleComm, {0, 1});
   LastCallSnapshot broadcast = CallOf(17, 5);
   broadcast.root = 0;
   LastCallSnapshot send = CallOf(18, 6);
@@ -59,12 +59,12 @@ TEST(CallsJson, RootAndPeer) {
 
 TEST(CallsJson, ACallWithAllThatIsKnownOfIt) {
   SimulatedJob job(2);
-  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kExampleComm, {0, 1});
   LastCallSnapshot call = CallOf(17, 5);
   call.stream_tag = 0x9f;
   call.kind_number = 12;
   Give(job, 0, {call});
-  CommunicatorSnapshot& comm = job.Of(kComm, 0);
+  CommunicatorSnapshot& comm = job.Of(kExampleComm, 0);
   comm.launches = comm.launches_completed = 5;
   comm.timed_calls = {{"AllReduce", LatencyKind::kCompletionProxy, 0, 4096, 12, 9, 1},
                       {"AllReduce", LatencyKind::kDurationStream, 0, 4096, 12, 72000, 1}};
@@ -89,8 +89,8 @@ TEST(CallsJson, ACallWithAllThatIsKnownOfIt) {
 
 TEST(CallsJson, WhatHasCompletedAndWhatHasNot) {
   SimulatedJob job(1);
-  job.AddCommunicator(kComm, {0}, 2);
-  CommunicatorSnapshot& comm = job.Of(kComm, 0);
+  job.AddCommunicator(kExampleComm, {0}, 2);
+  CommunicatorSnapshot& comm = job.Of(kExampleComm, 0);
   LastCallSnapshot captured = CallOf(3, 0);
   captured.captured = true;
   Give(job, 0, {CallOf(1, 1), CallOf(2, 0), captured, CallOf(4, 2), CallOf(5, 3), CallOf(6, 0)});
@@ -114,8 +114,8 @@ TEST(CallsJson, WhatHasCompletedAndWhatHasNot) {
 // Of a group that NCCL cuts into launches 2, 3 and 4, the calls have the first.
 TEST(CallsJson, AGroupHasCompletedWithItsLastLaunch) {
   SimulatedJob job(1);
-  job.AddCommunicator(kComm, {0}, 2);
-  CommunicatorSnapshot& comm = job.Of(kComm, 0);
+  job.AddCommunicator(kExampleComm, {0}, 2);
+  CommunicatorSnapshot& comm = job.Of(kExampleComm, 0);
   Give(job, 0, {CallOf(1, 1), CallOf(2, 2), CallOf(3, 2, true), CallOf(4, 5)});
   comm.launches = 5;
   comm.launches_completed = 3;
@@ -133,8 +133,8 @@ TEST(CallsJson, AGroupHasCompletedWithItsLastLaunch) {
 // Of a group of several, one call's launch may be hidden.
 TEST(CallsJson, AMixedGroupHasCompletedOnceALaterLaunchHas) {
   SimulatedJob job(1);
-  job.AddCommunicator(kComm, {0}, 2);
-  CommunicatorSnapshot& comm = job.Of(kComm, 0);
+  job.AddCommunicator(kExampleComm, {0}, 2);
+  CommunicatorSnapshot& comm = job.Of(kExampleComm, 0);
   std::vector<LastCallSnapshot> calls = {CallOf(1, 1), CallOf(2, 2), CallOf(3, 2, true)};
   Give(job, 0, calls);
   comm.launches = comm.launches_completed = 2;
@@ -153,7 +153,7 @@ TEST(CallsJson, AMixedGroupHasCompletedOnceALaterLaunchHas) {
 
 TEST(CallsJson, WhoHasNoRingSaysWhy) {
   SimulatedJob job(2);
-  job.AddCommunicator(kComm, {0, 1});
+  job.AddCommunicator(kExampleComm, {0, 1});
   job.process(0).last_calls_wanted = 256;
   const Json json = CallsOf(job);
   EXPECT_EQ(json["ranks"][0]["missing"], "no_room");

@@ -42,7 +42,7 @@ TEST(Families, WhatHasNotHappenedIsAbsent) {
   }
   process.communicators[0].finalized = true;
   EXPECT_THAT(Page({process}),
-              HasSubstr("nccl_communicator_finalized" + std::string(kComm) + "} 1\n"));
+              HasSubstr("nccl_communicator_finalized" + std::string(kCommLabels) + "} 1\n"));
 }
 
 TEST(Families, ReplaysOfGraphs) {
@@ -51,7 +51,7 @@ TEST(Families, ReplaysOfGraphs) {
   EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_pulse_graph_")));
   AddReplays(&process);
   const std::string page = Page({process});
-  const std::string comm = kComm;
+  const std::string comm = kCommLabels;
   EXPECT_THAT(page, HasSubstr("nccl_graph_replays_total" + comm + "} 1077\n"));
   EXPECT_THAT(page, HasSubstr("nccl_graph_inflight_replays" + comm + "} 1\n"));
   EXPECT_THAT(page, HasSubstr("nccl_graph_finished_operations_total" + comm +
@@ -74,8 +74,8 @@ TEST(Families, ReplayedOperationsByKind) {
   AddReplays(&process);
   CommunicatorSnapshot& comm = process.communicators[0];
   const auto expect = [&](const std::string& labels) {
-    EXPECT_THAT(Page({process}),
-                HasSubstr("nccl_graph_finished_operations_total" + std::string(kComm) + labels));
+    EXPECT_THAT(Page({process}), HasSubstr("nccl_graph_finished_operations_total" +
+                                           std::string(kCommLabels) + labels));
   };
   const int size_class = SizeClassOf(4096);
   comm.calls.clear();
@@ -115,7 +115,7 @@ TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
   process.communicators[0].has_heartbeat = false;
   process.sampling_exponent = -1;
   const std::string page = Page({process});
-  EXPECT_THAT(page, HasSubstr("nccl_launches_total" + std::string(kComm) + "} 111\n"));
+  EXPECT_THAT(page, HasSubstr("nccl_launches_total" + std::string(kCommLabels) + "} 111\n"));
   EXPECT_THAT(Lines(page, "nccl_launches_completed_total"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_inflight_launches"), testing::IsEmpty());
   EXPECT_THAT(Lines(page, "nccl_oldest_inflight_launch_timestamp_seconds"), testing::IsEmpty());
@@ -142,7 +142,7 @@ TEST(Families, WithoutAHeartbeatOperationsMayBeKnownToBeInFlight) {
 TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
   ProcessSnapshot process = ExampleProcess();
   CommunicatorSnapshot& comm = process.communicators[0];
-  const std::string labels = std::string(kComm) + "} ";
+  const std::string labels = std::string(kCommLabels) + "} ";
   comm.launches_completed = comm.launches;
   comm.oldest_inflight_realtime_ns = 0;
   std::string page = Page({process});

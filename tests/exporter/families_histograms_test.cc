@@ -20,7 +20,7 @@ using testing::Not;
 TEST(Families, HistogramHasAllBucketsWithExactBoundsAndIsCumulative) {
   const std::string page = Page({ExampleProcess()});
   const auto lines = Lines(page, "nccl_operation_duration_seconds_bucket");
-  const std::string head = "nccl_operation_duration_seconds_bucket" + std::string(kComm) +
+  const std::string head = "nccl_operation_duration_seconds_bucket" + std::string(kCommLabels) +
                            R"(,op="AllReduce",size="le_1MiB",timing="kernel",le=")";
   // Up to 2^-18 s are 1 + 2 + 4; 8 and 16 past the last bound.
   const std::vector<std::string> bounds = {"3.814697265625e-06",
@@ -47,7 +47,7 @@ TEST(Families, HistogramHasAllBucketsWithExactBoundsAndIsCumulative) {
     EXPECT_EQ(lines[i], head + bounds[i] + "\"} " + std::to_string(count));
   }
   const std::string labels =
-      std::string(kComm) + R"(,op="AllReduce",size="le_1MiB",timing="kernel"})";
+      std::string(kCommLabels) + R"(,op="AllReduce",size="le_1MiB",timing="kernel"})";
   EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_count"),
               testing::ElementsAre("nccl_operation_duration_seconds_count" + labels + " 31"));
   EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_sum"),
@@ -127,7 +127,7 @@ TEST(Families, DurationSaysItsTiming) {
   stream.op = "Grouped";
   process.communicators[0].latencies.push_back(stream);
   const std::string page = Page({process});
-  const std::string head = std::string(kComm);
+  const std::string head = std::string(kCommLabels);
   const std::string kernel = head + R"(,op="AllReduce",size="le_1MiB",timing="kernel"} )";
   const std::string grouped = head + R"(,op="Grouped",size="le_1MiB",timing="stream"} )";
   EXPECT_THAT(
@@ -141,7 +141,7 @@ TEST(Families, DurationSaysItsTiming) {
 
 TEST(Families, CompletionSaysItsSource) {
   const auto counts = Lines(Page({ExampleProcess()}), "nccl_operation_completion_seconds_count");
-  const std::string head = "nccl_operation_completion_seconds_count" + std::string(kComm);
+  const std::string head = "nccl_operation_completion_seconds_count" + std::string(kCommLabels);
   EXPECT_THAT(counts, testing::ElementsAre(
                           head + R"(,op="AllReduce",size="le_1MiB",source="proxy"} 31)",
                           head + R"(,op="AllReduce",size="overflow",source="kernel"} 31)"));
@@ -153,7 +153,7 @@ TEST(Families, DurationsByNetworkStepsHaveNoClassicBucketsByDefault) {
   process.communicators[0].latencies[0].kind = LatencyKind::kDurationNetwork;
   const std::string page = Page({process});
   const std::string labels =
-      std::string(kComm) + R"(,op="AllReduce",size="le_1MiB",timing="network")";
+      std::string(kCommLabels) + R"(,op="AllReduce",size="le_1MiB",timing="network")";
   EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_count" + labels + "} 31\n"));
   EXPECT_THAT(page, HasSubstr("nccl_operation_duration_seconds_sum" + labels + "} 2.5\n"));
   EXPECT_THAT(Lines(page, "nccl_operation_duration_seconds_bucket"),

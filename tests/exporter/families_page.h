@@ -15,7 +15,7 @@
 
 namespace nccl_pulse {
 
-inline constexpr char kComm[] = "{comm=\"00ab12cd34ef5678\",rank=\"3\"";
+inline constexpr char kCommLabels[] = "{comm=\"00ab12cd34ef5678\",rank=\"3\"";
 
 inline std::string Page(std::vector<ProcessSnapshot> processes, const StaticLabels& labels = {}) {
   return TextFormat(BuildFamilies(SnapshotSet(std::move(processes)), labels, {}));

@@ -28,7 +28,7 @@ TEST(Families, SameCommunicatorTwiceIsAddedUp) {
   process.communicators.push_back(old);
   const std::string page = Page({process});
   ExpectNoSeriesTwice(page);
-  const std::string comm = kComm;
+  const std::string comm = kCommLabels;
   EXPECT_THAT(page, HasSubstr("nccl_launches_total" + comm + "} 222\n"));
   EXPECT_THAT(page, HasSubstr("nccl_operation_bytes_total" + comm +
                               R"(,op="AllReduce",size="le_1MiB"} 211812400)"));

@@ -122,7 +122,7 @@ TEST(Families, ATagIsALabelOfCallsAndDurations) {
   tagged.bus_bytes = 5;
   comm.latencies.push_back(tagged);
   const std::string page = Page({process});
-  const std::string labels = std::string(kComm) + R"(,op="AllReduce",size="le_1MiB",)";
+  const std::string labels = std::string(kCommLabels) + R"(,op="AllReduce",size="le_1MiB",)";
   for (const char* line : {
            R"(datatype="ncclFloat32",captured="false"} 100)",
            R"(datatype="ncclFloat32",captured="false",user_tag="17"} 3)",
@@ -134,7 +134,7 @@ TEST(Families, ATagIsALabelOfCallsAndDurations) {
   EXPECT_THAT(page, testing::HasSubstr("\nnccl_timed_bus_bytes_total" + labels +
                                        R"(timing="kernel",user_tag="17"} 5)" + "\n"));
   // Not of the bytes, nor where there is none.
-  EXPECT_THAT(page, testing::HasSubstr("\nnccl_operation_bytes_total" + std::string(kComm) +
+  EXPECT_THAT(page, testing::HasSubstr("\nnccl_operation_bytes_total" + std::string(kCommLabels) +
                                        R"(,op="AllReduce",size="le_1MiB"} 105906272)" + "\n"));
   EXPECT_THAT(page, testing::HasSubstr("\nnccl_timed_bus_bytes_total" + labels +
                                        R"(timing="kernel"} 7168)" + "\n"));
@@ -143,7 +143,7 @@ TEST(Families, ATagIsALabelOfCallsAndDurations) {
 
 TEST(Families, Values) {
   const std::string page = Page({ExampleProcess()});
-  const std::string comm = kComm;
+  const std::string comm = kCommLabels;
   for (
       const std::string& line : std::vector<std::string>{
           "nccl_communicator_info" + comm +

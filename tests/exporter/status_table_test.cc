@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/exporter/diagnosis/hang_job.h"
 #include "tests/exporter/example_snapshots.h"
 
 namespace nccl_pulse {
@@ -16,14 +17,12 @@ using Json = nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr uint64_t kComm = 0xc0;
-
 Json Page(const SimulatedJob& job) {
   return Json::parse(
       CommunicatorsJson(job.Set(), job.now(), Diagnosis().Update(job.Set(), job.now())));
 }
 
-SimulatedJob RunningJob() {
+SimulatedJob JobOfThree() {
   SimulatedJob job(3);
   job.AddCommunicator(kComm, {0, 1, 2});
   for (int i = 0; i < 100; ++i) job.Collective(kComm, "AllReduce", {0, 0, 0}, kMs);
@@ -31,7 +30,7 @@ SimulatedJob RunningJob() {
 }
 
 TEST(StatusTable, AHealthyJob) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   const Json before = Page(job);
   for (int i = 0; i < 50; ++i) job.Collective(kComm, "AllReduce", {0, 0, 0}, kMs);
   job.Advance(950 * kMs);
@@ -49,7 +48,7 @@ TEST(StatusTable, AHealthyJob) {
 
 // Two containers, each with a process 1.
 TEST(StatusTable, ProcessesAreToldApartByMoreThanTheirPids) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   for (int i = 0; i < 3; ++i) {
     job.process(i).pid = 1;
     job.process(i).pid_namespace = 4026532000 + i;
@@ -62,7 +61,7 @@ TEST(StatusTable, ProcessesAreToldApartByMoreThanTheirPids) {
 }
 
 TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
-  Json page = Page(RunningJob());
+  Json page = Page(JobOfThree());
   EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));
   page["age_seconds"] = 2;
   EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));
@@ -72,7 +71,7 @@ TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
 }
 
 TEST(StatusTable, AHangStandsFirstAndIsMarked) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   job.AddCommunicator(1, {0, 1, 2});  // a lower id, and nothing wrong
   job.Launch(kComm, 0, "AllReduce");
   job.Launch(kComm, 2, "AllReduce");
@@ -129,7 +128,7 @@ TEST(StatusTable, MarksEachStragglerOfSeveralByTurns) {
 }
 
 TEST(StatusTable, CollectivesOfReplaysCountWithTheCalls) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   for (int rank = 0; rank < 3; ++rank) {
     CommunicatorSnapshot& comm = job.Of(kComm, rank);
     comm.captured = true;
@@ -152,7 +151,7 @@ TEST(StatusTable, CollectivesOfReplaysCountWithTheCalls) {
 }
 
 TEST(StatusTable, DeadStoppedEndedAndInvisible) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   job.Launch(kComm, 0, "AllReduce");
   job.process(1).end = ProcessEnd::kLost;
   job.process(1).end_realtime_ns = job.now();
@@ -185,7 +184,7 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   EXPECT_THAT(table, HasSubstr("  stopped  60 s"));
   EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
   // Nothing tells what is in flight, on any rank.
-  SimulatedJob blind = RunningJob();
+  SimulatedJob blind = JobOfThree();
   for (int rank = 0; rank < 3; ++rank) blind.Of(kComm, rank).has_heartbeat = false;
   const std::string blind_table = StatusTable(Page(blind), nullptr, {});
   EXPECT_THAT(blind_table, Not(HasSubstr("No hang")));
@@ -196,7 +195,7 @@ TEST(StatusTable, NoAllClearWhileBlind) {
 }
 
 TEST(StatusTable, AnHourIsStillSaidInMinutes) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   for (const int rank : {0, 2}) job.Launch(kComm, rank, "AllReduce");
   job.Advance(6000 * kSecond);
   EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("no progress for 100 min 0 s"));
@@ -205,7 +204,7 @@ TEST(StatusTable, AnHourIsStillSaidInMinutes) {
 }
 
 TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   for (const int rank : {0, 2}) {
     job.Launch(kComm, rank, "AllReduce");
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
@@ -224,7 +223,7 @@ TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
 }
 
 TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   for (int rank = 0; rank < 3; ++rank) {
     job.Launch(kComm, rank, "AllReduce");
     job.Of(kComm, rank).oldest_launch = OldestLaunch::kNotBegun;
@@ -237,7 +236,7 @@ TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
 }
 
 TEST(StatusTable, ACallThatIsNotReported) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   job.Call(kComm, 1, "Broadcast");
   job.Advance(4 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
@@ -249,7 +248,7 @@ TEST(StatusTable, ACallThatIsNotReported) {
 }
 
 TEST(StatusTable, NarrowScreensLoseColumnsOnTheRight) {
-  SimulatedJob job = RunningJob();
+  SimulatedJob job = JobOfThree();
   StatusOptions narrow;
   narrow.table_width = 80;
   const std::string table = StatusTable(Page(job), nullptr, narrow);

@@ -11,7 +11,7 @@
 namespace nccl_pulse {
 namespace {
 
-std::set<int> OpenDescriptors() {
+std::set<int> Descriptors() {
   std::set<int> descriptors;
   DIR* folder = opendir("/proc/self/fd");
   while (const dirent* entry = readdir(folder)) descriptors.insert(std::atoi(entry->d_name));
@@ -36,10 +36,10 @@ TEST(Wake, IsReadableFromSignalToClear) {
 
 // Else the thread that waits for it would take all of a core.
 TEST(Wake, ItsEndIsNothingToWakeFor) {
-  const std::set<int> before = OpenDescriptors();
+  const std::set<int> before = Descriptors();
   Wake wake;
   ASSERT_TRUE(wake.Open());
-  for (const int fd : OpenDescriptors()) {
+  for (const int fd : Descriptors()) {
     if (before.count(fd) == 0 && fd != wake.fd()) close(fd);
   }
   EXPECT_FALSE(IsReadable(wake));

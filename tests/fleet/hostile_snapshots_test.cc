@@ -16,7 +16,7 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kRoom = uint64_t{8} << 20;
+constexpr uint64_t kSmallRoom = uint64_t{8} << 20;
 constexpr int kRounds = 300;
 
 class Vandal {
@@ -116,8 +116,8 @@ void JudgeWhatIsHostile(int round, std::vector<NodeSnapshot> nodes, int* read) {
     SnapshotMessage message;
     std::string error;
     ++look.endpoints;
-    if (!ReadSnapshots(text, node.asked_realtime_ns, kRoom, &message, &error)) continue;
-    EXPECT_LE(message.bytes, kRoom);
+    if (!ReadSnapshots(text, node.asked_realtime_ns, kSmallRoom, &message, &error)) continue;
+    EXPECT_LE(message.bytes, kSmallRoom);
     ++look.heard;
     ++*read;
     all.Add(std::move(message));
@@ -154,7 +154,7 @@ TEST(HostileSnapshots, AreReadWithinTheirShareOfTheTime) {
   std::string error;
   WorkBudget budget(std::chrono::nanoseconds(0));
   const WorkBudget::Share share(&budget);
-  EXPECT_FALSE(ReadSnapshots(text, 1, kRoom, &message, &error, &share));
+  EXPECT_FALSE(ReadSnapshots(text, 1, kSmallRoom, &message, &error, &share));
   EXPECT_EQ(error, "snapshots that take too long to read");
 }
 

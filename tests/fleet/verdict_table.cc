@@ -38,7 +38,6 @@ struct Row {
 };
 
 constexpr int kRanks = 4;
-constexpr uint64_t kOther = 0xd0;
 
 void WaitFor(SimulatedJob* job, int missing) {
   for (int rank = 0; rank < kRanks; ++rank) {

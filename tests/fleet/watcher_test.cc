@@ -22,8 +22,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr uint64_t kOther = 0xd0;
-
 class WatcherTest : public testing::Test {
  protected:
   // Processes 0 to 3 are a job, each on a node of its own, and 4 and 5 another one on nodes 4 and

@@ -14,7 +14,7 @@
 namespace nccl_pulse {
 namespace {
 
-CommunicatorSnapshot Read(TestSegment& test) {
+CommunicatorSnapshot ReadFirst(TestSegment& test) {
   const ProcessSnapshot snapshot = Read(test.segment());
   return snapshot.communicators.empty() ? CommunicatorSnapshot{} : snapshot.communicators[0];
 }
@@ -84,7 +84,7 @@ TEST(UserTags, AReaderSaysTheirNumbers) {
     const uint64_t latency = LatencyKey(kAllReduceName, 2, LatencyKind::kDurationStream);
     lane.Observe(SeriesKey::WithTag(latency, tags.IdOf(41)), 1000, 8, 8);
   }
-  const CommunicatorSnapshot read = Read(test);
+  const CommunicatorSnapshot read = ReadFirst(test);
   EXPECT_EQ(TagsOfCalls(read), (std::set<std::string>{"", "41", "other"}));
   ASSERT_EQ(read.latencies.size(), 1u);
   EXPECT_EQ(read.latencies[0].user_tag, "41");
@@ -101,11 +101,11 @@ TEST(UserTags, ASeriesWhoseTagIsNotThereIsLeftOut) {
     lane.Count(TaggedCalls(kOtherUserTag), 1, 8);
     lane.Count(TaggedCalls(255), 1, 8);
   }
-  EXPECT_EQ(TagsOfCalls(Read(test)), (std::set<std::string>{"other"}));
+  EXPECT_EQ(TagsOfCalls(ReadFirst(test)), (std::set<std::string>{"other"}));
   UserTags tags(test.segment().WritableHeader());
   tags.SetLimit(1);
   tags.IdOf(41);
-  EXPECT_EQ(TagsOfCalls(Read(test)), (std::set<std::string>{"41", "other"}));
+  EXPECT_EQ(TagsOfCalls(ReadFirst(test)), (std::set<std::string>{"41", "other"}));
 }
 
 TEST(UserTags, PastTheLimitOfSeriesTheyAreLostAndTheCallsAreNot) {
@@ -120,7 +120,7 @@ TEST(UserTags, PastTheLimitOfSeriesTheyAreLostAndTheCallsAreNot) {
     // What is counted by its parts anyway takes no place that is kept for others.
     lane.Count(SeriesKey::Composite(kAlltoAllName, 2, false), 1, 0);
   }
-  const CommunicatorSnapshot read = Read(test);
+  const CommunicatorSnapshot read = ReadFirst(test);
   uint64_t calls = 0;
   for (const CallCountSnapshot& call : read.calls) calls += call.calls;
   EXPECT_EQ(calls, 40u);

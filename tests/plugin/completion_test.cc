@@ -10,14 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 const Environment kOff{{"NCCL_PULSE_TIMING", "off"}};
-
-uint64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 uint64_t ByProxy(uint64_t comm_id) {
   return Timed(Find(ReadSnapshot(), comm_id), LatencyKind::kCompletionProxy);

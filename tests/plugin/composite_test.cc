@@ -9,14 +9,14 @@
 namespace nccl_pulse {
 namespace {
 
-using Calls = std::vector<StreamCommunicator::Call>;
+using CallList = std::vector<StreamCommunicator::Call>;
 
 // As NCCL makes them on two ranks (taskAppend in src/enqueue.cc).
-Calls AlltoAll(uint64_t bytes) {
+CallList AlltoAll(uint64_t bytes) {
   return {{"Send", bytes}, {"Recv", bytes}, {"Send", bytes}, {"Recv", bytes}};
 }
-Calls Gather(uint64_t bytes) { return {{"Send", bytes}, {"Recv", bytes}, {"Recv", bytes}}; }
-Calls Scatter(uint64_t bytes) { return {{"Send", bytes}, {"Send", bytes}, {"Recv", bytes}}; }
+CallList Gather(uint64_t bytes) { return {{"Send", bytes}, {"Recv", bytes}, {"Recv", bytes}}; }
+CallList Scatter(uint64_t bytes) { return {{"Send", bytes}, {"Send", bytes}, {"Recv", bytes}}; }
 
 constexpr int kOneCall = 1;
 constexpr int kOwnGroup = 2;
@@ -105,7 +105,7 @@ TEST_WITH_GPU(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGrou
   TimeEveryCall();
   for (int i = 0; i < 4; ++i) {
     void* group = comm.StartGroup(false, kOneCall);
-    Calls made;
+    CallList made;
     for (const auto& call : AlltoAll(1000)) {
       made.push_back(comm.MakeCall(group, call.op, call.bytes));
     }

@@ -13,8 +13,6 @@ namespace {
 
 using NameCounts = std::map<std::string, uint64_t>;
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
-
 // An address that ends the process when it is read.
 void* PoisonedPointer() {
   void* page = mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -13,8 +13,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
-
 // Runs `body` in a fork of this process and ends it; what it finds wrong fails the caller.
 void InFork(const std::function<void()>& body) {
   fflush(nullptr);

@@ -7,11 +7,11 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint32_t kCalls = kPairSpacing + 1;  // with several stamps
+constexpr uint32_t kCallsOfGraph = kPairSpacing + 1;  // with several stamps
 
 FakeCuda::Graph Capture(FakeCuda& gpu, StreamCommunicator& comm, const char* op, uint64_t bytes) {
   gpu.BeginCapture(comm.stream());
-  for (uint32_t i = 0; i < kCalls; ++i) CaptureCall(comm, op, bytes);
+  for (uint32_t i = 0; i < kCallsOfGraph; ++i) CaptureCall(comm, op, bytes);
   EXPECT_TRUE(gpu.EndCapture(comm.stream()));
   return gpu.CapturedGraph(comm.stream());
 }
@@ -32,12 +32,12 @@ TEST_WITH_GPU(GraphUpdate, ReplaysAreThoseOfTheLaterCapture) {
     for (int i = 0; i < 5; ++i) gpu.Replay(executable);
     WaitForPoll();
     replays += 5;
-    gathered += 5 * kCalls * bytes;
+    gathered += 5 * kCallsOfGraph * bytes;
     const CommunicatorSnapshot read = comm.Read();
     EXPECT_EQ(read.graph_replays, replays);
     EXPECT_EQ(read.graph_replays_in_flight, 0u);
-    EXPECT_EQ(Replayed(read, "AllReduce").operations, 3u * kCalls);
-    EXPECT_EQ(Replayed(read, "AllReduce").bytes, 3u * kCalls * kBytes);
+    EXPECT_EQ(Replayed(read, "AllReduce").operations, 3u * kCallsOfGraph);
+    EXPECT_EQ(Replayed(read, "AllReduce").bytes, 3u * kCallsOfGraph * kBytes);
   }
   uint64_t operations = 0;
   uint64_t bytes = 0;
@@ -46,7 +46,7 @@ TEST_WITH_GPU(GraphUpdate, ReplaysAreThoseOfTheLaterCapture) {
     operations += replayed.operations;
     bytes += replayed.bytes;
   }
-  EXPECT_EQ(operations, 15u * kCalls);
+  EXPECT_EQ(operations, 15u * kCallsOfGraph);
   EXPECT_EQ(bytes, gathered);
   gpu.DestroyGraph(executable);
 }
@@ -64,7 +64,7 @@ TEST_WITH_GPU(GraphUpdate, ExecutablesOfOneCaptureAreCountedTogether) {
   gpu.DestroyGraph(updated);
   gpu.Replay(other);
   WaitForPoll();
-  EXPECT_EQ(Replayed(comm.Read(), "AllGather").operations, 3u * kCalls);
+  EXPECT_EQ(Replayed(comm.Read(), "AllGather").operations, 3u * kCallsOfGraph);
   EXPECT_EQ(Replayed(comm.Read(), "AllReduce").operations, 0u);
   EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
 }
@@ -87,8 +87,8 @@ TEST_WITH_GPU(GraphUpdate, AReplayInFlightIsThatOfTheEarlierCapture) {
   WaitForPoll();
   EXPECT_EQ(comm.Read().graph_replays, 3u);
   EXPECT_EQ(comm.Read().graph_replays_in_flight, 0u);
-  EXPECT_EQ(Replayed(comm.Read(), "AllReduce").operations, 2u * kCalls);
-  EXPECT_EQ(Replayed(comm.Read(), "AllGather").operations, kCalls);
+  EXPECT_EQ(Replayed(comm.Read(), "AllReduce").operations, 2u * kCallsOfGraph);
+  EXPECT_EQ(Replayed(comm.Read(), "AllGather").operations, kCallsOfGraph);
 }
 
 // Short graphs have no stamps. Which capture an executable runs, the counter does not tell, and need not.

@@ -12,7 +12,6 @@ using ::testing::Test;
 using NameCounts = std::map<std::string, uint64_t>;
 
 const Environment kAuto;
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 
 TEST_IN_CHILD(HandlesTest, NullIsCounted, kAuto) {
   NcclCommunicator comm(1);

@@ -8,6 +8,7 @@
 #define TESTS_PLUGIN_HARNESS_H_
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <string>
@@ -33,6 +34,7 @@ inline constexpr bool kThreadSanitized = false;
 // ---- processes ----------------------------------------------------------------------------------
 
 using Environment = std::map<std::string, std::string>;
+inline const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 
 // Runs `scenario` in a forked child with these variables set (and no endpoint, unless they say
 // otherwise). Failed expectations of the child are printed by it and fail the caller's test, and so
@@ -50,6 +52,13 @@ void RunInChild(const Environment& environment, const std::function<void()>& sce
 
 // Runs `action` with standard error going to a file, and returns what was written.
 std::string CaptureStandardError(const std::function<void()>& action);
+
+// Of CLOCK_MONOTONIC.
+inline uint64_t NowNs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
+}
 
 // Until `condition` holds. The limit is for a broken build to end, not for a slow machine.
 bool WaitUntil(const std::function<bool()>& condition);

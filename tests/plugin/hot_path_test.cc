@@ -32,7 +32,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 constexpr uint64_t kCollectives = 1 << 20;
 
 // What stands where EXPECT stands elsewhere: under a filter there is no way back to gtest.

@@ -9,8 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
-
 CommunicatorSnapshot Look(uint64_t comm_id = 1) {
   WaitForPoll();
   return Find(ReadSnapshot(), comm_id);

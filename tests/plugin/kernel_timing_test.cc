@@ -8,7 +8,6 @@ namespace {
 
 using NameCounts = std::map<std::string, uint64_t>;
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 // As NCCL has them: the GPU's clock counts from 1970.
 constexpr uint64_t kEpochNs = 1795251885379854240;
 

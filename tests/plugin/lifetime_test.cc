@@ -13,8 +13,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
-
 TEST_IN_CHILD(LifetimeTest, ThreeHundredInTurnWhileOthersRun) {
   constexpr uint64_t kTurns = 300;
   constexpr uint64_t kOthers = 2;

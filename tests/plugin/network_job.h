@@ -19,12 +19,6 @@ inline const Environment kAlways{{"NCCL_PULSE_NETWORK_WINDOW", "100"},
                                  {"NCCL_PULSE_CLOCK", "monotonic"}};
 inline const Environment kHalf{{"NCCL_PULSE_NETWORK_WINDOW", "50"}};
 
-inline uint64_t NowNs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000000000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 inline void Pause() {
   const timespec pause{0, 3000000};
   nanosleep(&pause, nullptr);

@@ -10,7 +10,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
 constexpr int kRounds = 4000;
 // So many random tickets at most are taken for real: one in 2^17 has this process and a kind that
 // is passed over.

@@ -11,8 +11,6 @@
 namespace nccl_pulse {
 namespace {
 
-const Environment kKernel{{"NCCL_PULSE_TIMING", "kernel"}};
-
 // A non-blocking communicator launches every group from a thread of its own.
 TEST_IN_CHILD(ThreadsTest, FreshThreadForEveryGroup) {
   NcclCommunicator comm(1);

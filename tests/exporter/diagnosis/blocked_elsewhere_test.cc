@@ -33,12 +33,12 @@ TEST(Hang, WhoWaitsElsewhereIsNotTheCulprit) {
 }
 
 constexpr uint64_t kOne = 1;
-constexpr uint64_t kOther = 2;
+constexpr uint64_t kTwo = 2;
 
 SimulatedJob TwoCommunicators() {
   SimulatedJob job(2);
   job.AddCommunicator(kOne, {0, 1});
-  job.AddCommunicator(kOther, {0, 1});
+  job.AddCommunicator(kTwo, {0, 1});
   return job;
 }
 
@@ -48,10 +48,10 @@ TEST(Hang, TwoThatWaitForEachOther) {
   SimulatedJob job = TwoCommunicators();
   job.Launch(kOne, 0, "AllReduce");
   job.Advance(kSecond);
-  job.Launch(kOther, 1, "AllReduce");
+  job.Launch(kTwo, 1, "AllReduce");
   job.Advance(kHangAfter - kSecond);
   const Hang one = ExpectHangNow(job, HangVerdict::kCircularWait, {1}, kOne);
-  EXPECT_THAT(Steps(one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
+  EXPECT_THAT(Steps(one), ElementsAre(Pair(kOne, 1), Pair(kTwo, 0)));
   EXPECT_EQ(
       one.text,
       "Ranks seem to wait for each other in a circle: rank 1 (pid 101, GPU 1) is missing on "
@@ -62,8 +62,8 @@ TEST(Hang, TwoThatWaitForEachOther) {
       "they wait for that work. Rank 0 waits in AllReduce.");
   for (const int64_t later_ns : {int64_t{0}, kSecond}) {
     job.Advance(later_ns);
-    const Hang other = ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kOther);
-    EXPECT_THAT(Steps(other), ElementsAre(Pair(kOther, 0), Pair(kOne, 1)));
+    const Hang other = ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kTwo);
+    EXPECT_THAT(Steps(other), ElementsAre(Pair(kTwo, 0), Pair(kOne, 1)));
   }
 }
 
@@ -72,9 +72,9 @@ TEST(Hang, PostedAheadIsNoCircle) {
   for (const char* op : {"Recv", "Broadcast"}) {
     SimulatedJob job = TwoCommunicators();
     job.Launch(kOne, 0, op);
-    job.Launch(kOther, 1, op);
+    job.Launch(kTwo, 1, op);
     job.Advance(kHangAfter);
-    for (const uint64_t id : {kOne, kOther}) {
+    for (const uint64_t id : {kOne, kTwo}) {
       const Hang hang = ExpectHangNow(job, HangVerdict::kUnknown, {}, id);
       EXPECT_THAT(hang.text, HasSubstr("which it may have posted ahead: its stack shows whether "
                                        "it waits there."));
@@ -85,14 +85,14 @@ TEST(Hang, PostedAheadIsNoCircle) {
 // Nor is it if one of them has posted its Recv ahead, and its GPU is behind other work.
 TEST(Hang, ReceivedAheadOnAnotherStreamIsNoCircle) {
   SimulatedJob job = TwoCommunicators();
-  job.Launch(kOther, 1, "Recv");
+  job.Launch(kTwo, 1, "Recv");
   job.Advance(kMs);
   job.Launch(kOne, 0, "AllReduce");
   job.Launch(kOne, 1, "AllReduce");
   SetBegun(&job, kOne, {kBegun, kNotBegun});
-  SetBegun(&job, kOther, {OldestLaunch::kUnknown, kBegun});
+  SetBegun(&job, kTwo, {OldestLaunch::kUnknown, kBegun});
   ExpectHang(&job, HangVerdict::kUnknown, {}, kOne);
-  ExpectHangNow(job, HangVerdict::kUnknown, {}, kOther);
+  ExpectHangNow(job, HangVerdict::kUnknown, {}, kTwo);
 }
 
 // A circle may end: its hosts may have posted their calls ahead.
@@ -100,7 +100,7 @@ TEST(Hang, ACircleMayBeUsual) {
   SimulatedJob job = TwoCommunicators();
   job.Of(kOne, 0).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
   job.Launch(kOne, 0, "AllReduce");
-  job.Launch(kOther, 1, "AllReduce");
+  job.Launch(kTwo, 1, "AllReduce");
   EXPECT_TRUE(ExpectHang(&job, HangVerdict::kCircularWait, {1}, kOne).is_usual);
 }
 
@@ -410,15 +410,15 @@ TEST_F(NotCalledBesideABroadcast, IsNamedBesideAGraph) {
 TEST(Hang, TwoThatStandBeforeEachOther) {
   SimulatedJob job = TwoCommunicators();
   job.Launch(kOne, 0, "AllReduce");
-  job.Launch(kOther, 1, "AllReduce");
+  job.Launch(kTwo, 1, "AllReduce");
   job.Advance(kMs);
-  job.Launch(kOther, 0, "AllReduce");
+  job.Launch(kTwo, 0, "AllReduce");
   job.Launch(kOne, 1, "AllReduce");
   SetBegun(&job, kOne, {kBegun, kNotBegun});
-  SetBegun(&job, kOther, {kNotBegun, kBegun});
+  SetBegun(&job, kTwo, {kNotBegun, kBegun});
   const Hang one = ExpectHang(&job, HangVerdict::kCircularWait, {1}, kOne);
-  EXPECT_THAT(Steps(one), ElementsAre(Pair(kOne, 1), Pair(kOther, 0)));
-  ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kOther);
+  EXPECT_THAT(Steps(one), ElementsAre(Pair(kOne, 1), Pair(kTwo, 0)));
+  ExpectHangNow(job, HangVerdict::kCircularWait, {0}, kTwo);
 }
 
 }  // namespace

@@ -9,11 +9,6 @@
 namespace nccl_pulse {
 namespace {
 
-void End(SimulatedJob* job, int process) {
-  job->process(process).end = ProcessEnd::kLost;
-  job->process(process).end_realtime_ns = job->now();
-}
-
 // As an abort does: the kernel leaves, and the communicator is finalized.
 void Abort(SimulatedJob* job, uint64_t comm, int rank) {
   job->Complete(comm, rank);

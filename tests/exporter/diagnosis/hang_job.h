@@ -23,8 +23,14 @@ using testing::Not;
 using testing::SizeIs;
 
 inline constexpr uint64_t kComm = 0xc0;
+inline constexpr uint64_t kOther = 0xd0;
 inline constexpr int64_t kHangAfter = 10 * kSecond;
 inline const std::vector<int64_t> kTogether(4, 0);
+
+inline void End(SimulatedJob* job, int process) {
+  job->process(process).end = ProcessEnd::kLost;
+  job->process(process).end_realtime_ns = job->now();
+}
 
 // What is said of communicator `id`.
 inline CommunicatorDiagnosis DiagnosisOf(const SimulatedJob& job, uint64_t id = kComm) {

@@ -5,15 +5,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {
-
-using testing::IsEmpty;
-using testing::SizeIs;
 
 // A process whose steps have two Sends and one AllReduce, on one communicator.
 class Trainer {

@@ -12,8 +12,6 @@ namespace {
 
 using Numbers = std::vector<uint64_t>;
 
-constexpr uint64_t kOther = 0xd0;
-
 SimulatedJob JobOf(int ranks) {
   SimulatedJob job(ranks);
   std::vector<int> all;

@@ -5,14 +5,12 @@
 #include <vector>
 
 #include "exporter/diagnosis/stragglers/mean_lateness.h"
+#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gtest/gtest.h"
 #include "metrics/histogram_geometry.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr uint64_t kMs = 1000000;
-constexpr int64_t kSecond = 1000000000;
 
 ProcessSnapshot ProcessWith(std::vector<CallCountSnapshot> calls) {
   ProcessSnapshot process;

@@ -5,13 +5,12 @@
 #include <optional>
 
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kComm = 0xc0;
 constexpr int kRanks = 4;
 constexpr int64_t kReplay = 20 * kMs;
 

@@ -1,13 +1,12 @@
 // What makes a late rank a straggler: a threshold is met on one side and missed on the other.
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kComm = 0xc0;
-constexpr int kRanks = 8;
+constexpr int kNodeRanks = 8;
 constexpr int kLateRank = 5;
 
 struct Lateness {
@@ -20,13 +19,13 @@ struct Lateness {
 
 // What is said of a job in which nobody else is ever late.
 std::optional<Straggler> StragglerOf(const Lateness& lateness) {
-  SimulatedJob job(kRanks);
+  SimulatedJob job(kNodeRanks);
   job.AddCommunicator(kComm, {0, 1, 2, 3, 4, 5, 6, 7});
   Diagnosis diagnosis;
   std::optional<Straggler> found;
   const auto look = [&] { found = diagnosis.Update(job.Set(), job.now()).at(0).straggler; };
   for (int i = 0; i < lateness.calls; ++i) {
-    std::vector<int64_t> arrivals(kRanks, 0);
+    std::vector<int64_t> arrivals(kNodeRanks, 0);
     // Spread evenly, so that any stretch of calls has the same share.
     const bool late = (i + 1) * lateness.late_of_100 / 100 != i * lateness.late_of_100 / 100;
     if (late) arrivals[kLateRank] = lateness.late_ns;
@@ -77,7 +76,7 @@ TEST(StragglerShare, LateInTheMeanFarMoreThanAnyOtherIsEnough) {
 // do in this step.
 class SteppedJob {
  public:
-  explicit SteppedJob(int ranks = kRanks, int steps_of_barrier = 1)
+  explicit SteppedJob(int ranks = kNodeRanks, int steps_of_barrier = 1)
       : job_(ranks), ranks_(ranks), steps_of_barrier_(steps_of_barrier) {
     std::vector<int> members;
     for (int i = 0; i < ranks; ++i) members.push_back(i);
@@ -136,7 +135,7 @@ TEST(StragglerRounds, StepsThatFollowEachOtherAreEnoughIfTheyAreMany) {
 // In one look, which knows the calls of less than two steps.
 TEST(StragglerRounds, OneLookIsEnoughWhereItWasLateInTheMeanOfAllCalls) {
   SteppedJob job;
-  for (int i = 0; i < 30; ++i) job.Step(i % 4 == 0 ? i % kRanks : kLateRank);
+  for (int i = 0; i < 30; ++i) job.Step(i % 4 == 0 ? i % kNodeRanks : kLateRank);
   const std::optional<Straggler> straggler = job.Look();
   ASSERT_TRUE(straggler);
   EXPECT_EQ(straggler->rank, kLateRank);
@@ -146,7 +145,7 @@ TEST(StragglerRounds, OneLookIsEnoughWhereItWasLateInTheMeanOfAllCalls) {
 TEST(StragglerRounds, AThirdOfAFewStepsIsNotEnough) {
   for (const int steps : {18, 180}) {
     SteppedJob job;
-    for (int i = 0; i < steps; ++i) job.Step(i % 3 == 2 ? kLateRank : i % kRanks);
+    for (int i = 0; i < steps; ++i) job.Step(i % 3 == 2 ? kLateRank : i % kNodeRanks);
     EXPECT_EQ(job.Look().has_value(), steps == 180) << steps;
   }
 }
@@ -165,7 +164,7 @@ TEST(StragglerRounds, RareBarriersDoNotHideAStraggler) {
 // So small a difference may have another cause than what is seen now.
 TEST(StragglerRounds, LittleInTheMeanOfVeryManyCallsIsNotEnough) {
   SteppedJob job;
-  for (int i = 0; i < 3000; ++i) job.Step(i % 8 == 0 ? kLateRank : (i / 8 + i) % kRanks, 8);
+  for (int i = 0; i < 3000; ++i) job.Step(i % 8 == 0 ? kLateRank : (i / 8 + i) % kNodeRanks, 8);
   job.Step(kLateRank);
   EXPECT_FALSE(job.Look());
 }

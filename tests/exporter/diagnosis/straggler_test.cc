@@ -5,17 +5,12 @@
 #include <random>
 
 #include "exporter/diagnosis/diagnosis.h"
-#include "exporter/diagnosis/testing/simulated_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/exporter/diagnosis/hang_job.h"
 
 namespace nccl_pulse {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-constexpr uint64_t kComm = 0xc0;
 
 // A job that is looked at now and then, as Prometheus does.
 class Watched {

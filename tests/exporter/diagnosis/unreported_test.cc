@@ -355,7 +355,6 @@ TEST(Unreported, ARankWithoutOthersConnectsToNobody) {
 
 // The peer waits in another communicator, for the one that connects.
 TEST(Unreported, ACircleOverOneThatConnects) {
-  constexpr uint64_t kOther = 0xd0;
   SimulatedJob job = PairInsideNccl();
   job.AddCommunicator(kOther, {0, 1});
   job.Launch(kOther, 1, "AllReduce");

@@ -16,8 +16,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kOther = 0xd0;
-
 struct Named {
   HangVerdict verdict;
   std::set<std::string> global_ranks;
@@ -41,11 +39,6 @@ std::vector<Named> NamedNow(const SimulatedJob& job) {
     all.push_back(std::move(named));
   }
   return all;
-}
-
-void End(SimulatedJob* job, int process) {
-  job->process(process).end = ProcessEnd::kLost;
-  job->process(process).end_realtime_ns = job->now();
 }
 
 // Eight ranks, four on each of two hosts.

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-constexpr char kHash[] = "$2b$04$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2";
+constexpr char kHashOfAnn[] = "$2b$04$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2";
 
 std::string Path() { return testing::TempDir() + "/web.yml"; }
 
@@ -68,7 +68,7 @@ TEST(WebConfig, ReadsAll) {
                                     "    Strict-Transport-Security: max-age=1\n"
                                     "basic_auth_users:\n"
                                     "  ann: ") +
-                                kHash + "\n  '': " + kHash + "\n");
+                                kHashOfAnn + "\n  '': " + kHashOfAnn + "\n");
   ASSERT_TRUE(config.tls.has_value());
   EXPECT_EQ(config.tls->cert_file, testing::TempDir() + "/c.pem");
   EXPECT_EQ(config.tls->key_file, "/k.pem");
@@ -82,7 +82,7 @@ TEST(WebConfig, ReadsAll) {
   EXPECT_FALSE(config.tls->prefer_server_cipher_suites);
   EXPECT_EQ(config.headers, "X-Frame-Options: deny\r\nStrict-Transport-Security: max-age=1\r\n");
   EXPECT_EQ(config.users.size(), 2U);
-  EXPECT_EQ(config.users.at("ann"), kHash);
+  EXPECT_EQ(config.users.at("ann"), kHashOfAnn);
   EXPECT_THAT(config.notes, IsEmpty());
 }
 
@@ -193,7 +193,7 @@ TEST(WebConfig, Users) {
   const std::string message = Bad("basic_auth_users:\n  ann: secret\n");
   EXPECT_THAT(message, StartsWith("line 2: basic_auth_users.\"ann\": not a bcrypt hash"));
   EXPECT_EQ(message.find("secret"), message.npos);
-  EXPECT_THAT(Bad(std::string("basic_auth_users: {'a:b': ") + kHash + "}\n"),
+  EXPECT_THAT(Bad(std::string("basic_auth_users: {'a:b': ") + kHashOfAnn + "}\n"),
               HasSubstr("no client can send a name with a colon"));
 }
 

@@ -12,8 +12,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kSecond = 1000000000;
-
 TEST(CommunicatorTable, OperationsThatWereLeftOpenAreNotTheNextOnes) {
   TestSegment segment;
   Clock clock;

@@ -13,8 +13,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr uint64_t kSecond = 1000000000;
-
 class InflightOperationsTest : public ::testing::Test {
  protected:
   uint64_t Enqueue(uint64_t ns, uint8_t channels = 2) {

@@ -8,6 +8,8 @@
 
 namespace nccl_pulse {
 
+inline constexpr uint64_t kSecond = 1000000000;
+
 // Claims a place for an operation, settles nothing, and returns the ticket.
 inline uint64_t ClaimPlace(OperationRing& ring, uint64_t first_ticket, bool by_kernel,
                            const NewOperation& operation) {

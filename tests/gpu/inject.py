@@ -42,11 +42,18 @@ from inject_stragglers import stragglers  # noqa: E402
 
 
 def inject(job, case, rank):
+    another = next((i for i in range(len(job.ranks)) if i not in (rank, job.server())), None)
     if case.name in inject_cases.SIGNALS:
         os.kill(job.ranks[rank].pid,
                 signal.SIGSTOP if case.name == "stopped" else signal.SIGKILL)
     elif case.fault != "none":
         job.ranks[rank].tell(case.fault or case.name)
+    if case.name == "killed-node":
+        job.options.limit.sleep(0.4)
+        os.kill(job.ranks[another].pid, signal.SIGKILL)
+    if case.name == "watchdog":
+        job.options.limit.sleep(6)  # an end within 5 s of the wait's begin may be its cause
+        job.ranks[another].tell("abort")
 
 
 def warm_up(options, job):
@@ -107,7 +114,7 @@ def run_hang(options, results, case, variant, wanted):
                 said, status = "watched for %.1f s" % seconds, job.status()[1]
                 record.update(seconds=round(seconds, 2), verdict="", suspects=[])
             elif case.named == inject_cases.NOBODY and not case.verdict:
-                wrong, said, status = stay_silent(options, job, scrapes, train, record)
+                wrong, said, status = stay_silent(options, job, case, scrapes, train, record)
             else:
                 # A signal may come while it calls on the other one.
                 signalled = case.name in inject_cases.SIGNALS
@@ -148,9 +155,12 @@ def await_hang(options, job, scrapes, case, comm_ids, record):
         hang["verdict"], hang["suspects"] or "nobody", hang["op"], seconds), status
 
 
-def stay_silent(options, job, scrapes, train, record):
+def stay_silent(options, job, case, scrapes, train, record):
     """As await_hang, of a job that is well; it is let go on, and must."""
-    wrong, seconds = inject_watch.while_queued(options, scrapes, train["comm"])
+    if case.name == "run-ahead":
+        wrong, seconds = inject_watch.while_queued(options, scrapes, train["comm"])
+    else:
+        wrong, seconds = inject_graphs.stay_silent(options, scrapes)
     code, status = job.status()
     job.keep("status.txt", status)
     if not wrong and code not in (0, 4):  # 4: no hang, and not known to be well

@@ -13,6 +13,8 @@ is the expected one, names the expected ranks on the page and in the JSON, and c
     crossed        two communicators in another  circular_wait          that rank, which waits in the
                    order                                                other communicator
     killed         SIGKILL, it does not serve    process_gone           that rank
+    killed-node    the same, and 0.4 s later       process_gone           that rank alone
+                   another rank, as by a launcher
     killed-server  SIGKILL, it serves the page   rank_not_seen          that rank
     stopped        SIGSTOP                       process_stopped        that rank
     kernel         a GPU kernel of its own that  rank_not_begun         that rank
@@ -27,6 +29,13 @@ is the expected one, names the expected ranks on the page and in the JSON, and c
                    the ranks before it in the                           wait in the Broadcast
                    ring are in the AllReduce
                    behind the Broadcast
+    watchdog       calls nothing any more; another rank_not_called        that rank alone
+                   rank aborts and ends while it
+                   waits
+    kernel-alone   none: a GPU runs a long kernel  none                   nobody
+                   while no rank has work to do
+    finalized      none: rank 0 finalizes after a  none                   nobody
+                   Broadcast, and the others not
     run-ahead      none: all ranks have queued   none                   nobody; `pulse status` ends
                    an AllReduce behind work of                          with 4: no claim
                    their own GPUs that takes
@@ -76,6 +85,8 @@ CASES = {case.name: case for case in (
     Case("size", "mismatched_operations", FEWER, "AllReduce",
          _SIDE + r"AllReduce (of 1024 bytes|\(up to 4KiB\))"),
     Case("killed", "process_gone", RANK),
+    Case("killed-node", "process_gone", RANK, variants=("agent",), gpus=3),
+    Case("watchdog", "rank_not_called", RANK, "AllReduce", fault="never", gpus=3),
     # Its work stands from the same moment on as its threads, so for a look it may be the work alone.
     Case("stopped", "process_stopped", RANK, at_first="no_progress"),
     Case("kernel", "rank_not_begun", RANK, "AllReduce"),
@@ -92,9 +103,11 @@ CASES = {case.name: case for case in (
     Case("broadcast-held", "rank_not_called", RANK, "", _WAITS, fault="never", arguments=("--broadcast=0",),
          variants=("server",), rank_from_end=2, gpus=3),
     Case("run-ahead", "", NOBODY, arguments=("--together=1",), variants=("server",), root=True),
+    Case("kernel-alone", "", NOBODY, arguments=("--together=1",), root=True),
+    Case("finalized", "", NOBODY, arguments=("--together=1",), root=True),
 )}
 
-SIGNALS = ("killed", "killed-server", "stopped")
+SIGNALS = ("killed", "killed-node", "killed-server", "stopped")
 
 
 def victim(case, wanted, server, gpus):

@@ -86,7 +86,7 @@ def stay_silent(options, scrapes):
     """(what is wrong with the scrapes until a hang would have been seen thrice, seconds)"""
     seconds = 0
     while True:
-        scrape = scrapes.next(scrapes.begin + options.hang_after + 3 * options.scrape + options.late)
+        scrape = scrapes.next(scrapes.begin + options.hang_after + 3 * options.scrape)
         if scrape is None:
             break
         seconds, _, comms = scrape

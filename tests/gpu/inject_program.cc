@@ -20,9 +20,14 @@
 //   crossed        it calls on "other" before it calls on "train"
 //   kernel         a kernel of its own that does not end is queued before the AllReduce
 //   kernel-waited  the same, and it waits for that kernel before it calls
-//   run-ahead      no fault, for rank 0 with --together=1: in one and the same step all ranks queue
-//                  such a kernel and the AllReduce behind it. "release" ends a rank's kernel, and
-//                  it trains on.
+//   abort          at once, what a watchdog does: it aborts "train" and ends the process
+//
+// These are no faults. With --together=1 rank 0 reads them, all ranks follow in one and the same
+// step, and "release" lets a rank go on:
+//
+//   run-ahead      all ranks queue such a kernel and the AllReduce behind it
+//   kernel-alone   rank 0 runs such a kernel; no rank calls anything meanwhile
+//   finalized      rank 0 finalizes "train" after a Broadcast from it; no rank calls anything meanwhile
 //
 // With --control it has no faults, but is late. The file's one line, written by rename, is "CASE
 // RANK MILLISECONDS": the AllReduces of a case are made on a communicator of their own, and RANK
@@ -47,6 +52,8 @@
 // the GPU has come to where it is held; "went_on" when the step of the fault has ended; "error"
 // with its text, after which the process waits as a program does whose watchdog has not noticed
 // yet. It ends itself after four minutes.
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -74,6 +81,8 @@ constexpr uint64_t kSmallBytes = 1 << 10;  // LL
 constexpr uint64_t kMediumBytes = 64 << 10;
 constexpr uint64_t kSpinNs = 40'000'000'000;
 constexpr std::chrono::milliseconds kPause(2);
+constexpr const char* kShared[] = {"run-ahead", "kernel-alone", "finalized"};
+enum { kRunAhead = 1, kKernelAlone, kFinalized };  // as in kShared
 
 struct Options : RankFlags {
   bool queued = false;
@@ -100,10 +109,10 @@ class Job {
     Say("running", ",\"nccl\":" + std::to_string(version));
     std::thread([this, &spinner] { ReadFaults(&spinner); }).detach();
     while (true) {
-      if (options_.together && Share({runs_ahead_.exchange(false) ? 1.0F : 0})[0] > 0) {
-        spinner.Launch(buffers_.stream(), kSpinNs);
-        Step("");
+      if (const int shared = options_.together ? static_cast<int>(Share({shared_.exchange(0)})[0]) : 0; shared > 0) {
+        RunTogether(shared, &spinner);
         Say("went_on");
+        if (shared == kFinalized) WaitForEver();
         continue;
       }
       if (!has_fault_.load()) {
@@ -175,8 +184,12 @@ class Job {
     for (std::string line; std::getline(std::cin, line);) {
       if (line == "release") {
         spinner->End();
-      } else if (line == "run-ahead" && options_.together && options_.rank == 0) {
-        runs_ahead_.store(true);
+      } else if (line == "abort") {
+        g_api.ncclCommAbort(Communicator("train"));
+        _exit(kExitApi);
+      } else if (const auto* shared = std::find(std::begin(kShared), std::end(kShared), line);
+                 shared != std::end(kShared) && options_.together && options_.rank == 0) {
+        shared_.store(static_cast<float>(1 + shared - std::begin(kShared)));
       } else {
         SetFault(line);
       }
@@ -192,10 +205,32 @@ class Job {
     has_fault_.store(true);
   }
 
+  void RunTogether(int shared, Spinner* spinner) {
+    NcclComm train = Communicator("train");
+    if (shared == kRunAhead || (shared == kKernelAlone && options_.rank == 0)) {
+      spinner->Launch(buffers_.stream(), kSpinNs);
+    }
+    if (shared == kRunAhead) return Step("");
+    if (shared == kFinalized) {
+      Broadcast(train, 0);
+      Synchronize();
+      if (options_.rank == 0) {
+        CheckNccl(g_api.ncclCommFinalize(train), "ncclCommFinalize");
+        CheckNccl(g_api.ncclCommDestroy(train), "ncclCommDestroy");
+      }
+    }
+    while (!spinner->IsEnded()) std::this_thread::sleep_for(kPause);
+  }
+
   NcclComm Communicator(const std::string& name) { return communicators_.Get(name); }
 
   void Synchronize() const { buffers_.Synchronize(); }
   void AllReduce(NcclComm comm, uint64_t bytes) const { buffers_.AllReduce(comm, bytes); }
+  void Broadcast(NcclComm comm, int root) const {
+    CheckNccl(g_api.ncclBroadcast(buffers_.send(), buffers_.recv(), kSmallBytes / 4, kFloat32, root,
+                                  comm, buffers_.stream()),
+              "ncclBroadcast");
+  }
 
   void Step(const std::string& fault) {
     NcclComm train = Communicator("train");
@@ -218,9 +253,7 @@ class Job {
       wait();
     };
     if (options_.broadcast_root >= 0) {
-      CheckNccl(g_api.ncclBroadcast(buffers_.send(), buffers_.recv(), kSmallBytes / 4, kFloat32,
-                                    options_.broadcast_root, train, buffers_.stream()),
-                "ncclBroadcast");
+      Broadcast(train, options_.broadcast_root);
       wait();
     }
     if (fault == "crossed") reduce_other();
@@ -253,7 +286,7 @@ class Job {
   NamedCommunicators communicators_{options_};
   std::string fault_;  // written before has_fault_
   std::atomic<bool> has_fault_{false};
-  std::atomic<bool> runs_ahead_{false};
+  std::atomic<float> shared_{0};  // from 1 on, what of kShared comes next
 };
 
 [[noreturn]] void RunGraphs(const Options& options) {

@@ -13,8 +13,8 @@ from tests import running
 from tests.kit import RUNFILES
 
 RANKS = 3
-CASES = "never,order,size,killed,stopped"
-OTHER_CASES = "kernel,kernel-waited,killed-server,crossed,order-queued"
+CASES = "watchdog,never,order,size,killed,stopped"
+OTHER_CASES = "kernel-alone,finalized,kernel,kernel-waited,killed-server,crossed,order-queued"
 BROADCASTS = "broadcast-root,broadcast-held"
 
 
@@ -77,7 +77,7 @@ class InjectTest(Injected):
         self.check_hangs(OTHER_CASES)
 
     def test_hangs_with_an_agent(self):
-        self.check_hangs("killed,stopped", variant="agent")
+        self.check_hangs("killed,killed-node,stopped,finalized", variant="agent")
 
     def test_page_and_json_may_differ_at_first(self):
         sys.path.insert(0, runfile("tests/gpu"))

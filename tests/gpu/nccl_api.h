@@ -85,6 +85,7 @@ inline constexpr int kCaptureModeGlobal = 0;       // the strictest
   X(ncclCommCount, (NcclComm comm, int* count))                                                   \
   X(ncclCommFinalize, (NcclComm comm))                                                            \
   X(ncclCommDestroy, (NcclComm comm))                                                             \
+  X(ncclCommAbort, (NcclComm comm))                                                               \
   X(ncclCommGetAsyncError, (NcclComm comm, NcclResult * result))                                  \
   X(ncclGroupStart, ())                                                                           \
   X(ncclGroupEnd, ())                                                                             \

@@ -40,6 +40,7 @@ class Spinner {
 
   // All of them, and those that are launched later, until Hold.
   void End() { Word(0).store(1); }
+  bool IsEnded() const { return Word(0).load() != 0; }
   // Those that begin from now on do not end before End.
   void Hold() {
     Word(1).store(0);

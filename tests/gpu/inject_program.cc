@@ -109,7 +109,9 @@ class Job {
     Say("running", ",\"nccl\":" + std::to_string(version));
     std::thread([this, &spinner] { ReadFaults(&spinner); }).detach();
     while (true) {
-      if (const int shared = options_.together ? static_cast<int>(Share({shared_.exchange(0)})[0]) : 0; shared > 0) {
+      if (const int shared =
+              options_.together ? static_cast<int>(Share({shared_.exchange(0)})[0]) : 0;
+          shared > 0) {
         RunTogether(shared, &spinner);
         Say("went_on");
         if (shared == kFinalized) WaitForEver();

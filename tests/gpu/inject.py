@@ -105,8 +105,8 @@ def run_hang(options, results, case, variant, wanted):
             record.update(rank=rank, serves=job.server(), pid=job.ranks[rank].pid,
                           nccl=job.ranks[0].event("running")["nccl"],
                           start_s=round(time.monotonic() - started, 1))
-            scrapes = inject_watch.Scrapes(options, job, time.monotonic())
             inject(job, case, rank)
+            scrapes = inject_watch.Scrapes(options, job, time.monotonic())
             if case.name in inject_graphs.CASES and case.fault != "none":
                 record["set_s"] = inject_graphs.await_fault(job, job.ranks[rank], case.fault, scrapes)
             if not case.verdict and case.name in inject_graphs.CASES:

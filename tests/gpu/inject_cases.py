@@ -86,7 +86,7 @@ CASES = {case.name: case for case in (
          _SIDE + r"AllReduce (of 1024 bytes|\(up to 4KiB\))"),
     Case("killed", "process_gone", RANK),
     Case("killed-node", "process_gone", RANK, variants=("agent",), gpus=3),
-    Case("watchdog", "rank_not_called", RANK, "AllReduce", fault="never", gpus=3),
+    Case("watchdog", "rank_not_called", RANK, fault="never", gpus=3),
     # Its work stands from the same moment on as its threads, so for a look it may be the work alone.
     Case("stopped", "process_stopped", RANK, at_first="no_progress"),
     Case("kernel", "rank_not_begun", RANK, "AllReduce"),

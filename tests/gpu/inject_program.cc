@@ -187,7 +187,8 @@ class Job {
       if (line == "release") {
         spinner->End();
       } else if (line == "abort") {
-        g_api.ncclCommAbort(Communicator("train"));
+        std::thread(g_api.ncclCommAbort, Communicator("train")).detach();  // may never return
+        std::this_thread::sleep_for(50 * kPause);
         _exit(kExitApi);
       } else if (const auto* shared = std::find(std::begin(kShared), std::end(kShared), line);
                  shared != std::end(kShared) && options_.together && options_.rank == 0) {
@@ -216,12 +217,13 @@ class Job {
     if (shared == kFinalized) {
       Broadcast(train, 0);
       Synchronize();
-      if (options_.rank == 0) {
-        CheckNccl(g_api.ncclCommFinalize(train), "ncclCommFinalize");
-        CheckNccl(g_api.ncclCommDestroy(train), "ncclCommDestroy");
-      }
+      // NCCL keeps rank 0 in here until the others finalize, too.
+      if (options_.rank == 0) CheckNccl(g_api.ncclCommFinalize(train), "ncclCommFinalize");
     }
     while (!spinner->IsEnded()) std::this_thread::sleep_for(kPause);
+    if (shared == kFinalized && options_.rank != 0) {
+      CheckNccl(g_api.ncclCommFinalize(train), "ncclCommFinalize");
+    }
   }
 
   NcclComm Communicator(const std::string& name) { return communicators_.Get(name); }

@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
+#include "exporter/base/cgroup.h"
 #include "exporter/base/descriptor.h"
 #include "exporter/base/error_text.h"
 #include "exporter/base/nccl_variables.h"
@@ -145,16 +145,6 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
 // The number of frames is the kernel's to bound.
 constexpr std::size_t kMostStack = 16384, kMostThreads = 256;
 
-// The kernel names the cgroup, and cgroup2 has no links.
-std::string CgroupOf(int folder, const std::string& cgroup_root) {
-  const std::string cgroups = ReadFileAt(folder, "cgroup", 4096);
-  for (std::string_view line : absl::StrSplit(cgroups, '\n')) {
-    if (!absl::ConsumePrefix(&line, "0::") || absl::StrContains(line, "..")) continue;
-    return absl::StrCat(cgroups, ReadFile(absl::StrCat(cgroup_root, line, "/cgroup.events")));
-  }
-  return cgroups;
-}
-
 // Without communicators.
 ProcessSnapshot IdentityOf(const ProcessSnapshot& process) {
   ProcessSnapshot who;
@@ -234,7 +224,7 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
 
 std::string LocalStateText(int folder, const std::string& cgroup_root) {
   std::string text = absl::StrCat(ReadFileAt(folder, "status", 16384), "\ncgroup:\n",
-                                  CgroupOf(folder, cgroup_root), "\nthreads:\n");
+                                  CgroupText(folder, cgroup_root), "\nthreads:\n");
   const int tasks = openat(folder, "task", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   DIR* const list = tasks < 0 ? nullptr : fdopendir(tasks);
   std::size_t threads = 0;

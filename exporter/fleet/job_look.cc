@@ -92,9 +92,10 @@ class Look {
     SnapshotMessage message;
     message.set.processes = options_.outside;
     for (ProcessSnapshot& process : message.set.processes) {
-      const bool is_stopped =
-          process.run_state == RunState::kStopped || process.run_state == RunState::kTraced;
-      if (!is_stopped) process.last_poll_realtime_ns = look_.now_realtime_ns;
+      const RunState state = process.run_state;
+      const bool may_run = state == RunState::kRunning || state == RunState::kUninterruptible ||
+                           process.seen_pid == 0;  // on another host
+      if (may_run) process.last_poll_realtime_ns = look_.now_realtime_ns;
     }
     all_.Add(std::move(message));
   }

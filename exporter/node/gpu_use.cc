@@ -75,14 +75,14 @@ struct GpuUses::Nvml {
   GpuUse Ask(const std::string& uuid, int64_t since_ns) const {
     Device device = nullptr;
     if (!is_there || get_handle(uuid.c_str(), &device) != kSuccess) return GpuUse::kUnknown;
-    return Ask(device, since_ns);
-  }
-
-  GpuUse Ask(Device device, int64_t since_ns) const {
     unsigned processes = 0;  // room in the result; NVML returns the actual number
     const int result = get_processes(device, &processes, nullptr);
     if (result != kSuccess && result != kInsufficientSize) return GpuUse::kUnknown;
-    if (processes > 1) return GpuUse::kShared;
+    return processes > 1 ? GpuUse::kShared : UseOf(device, since_ns);
+  }
+
+  // Of all processes together.
+  GpuUse UseOf(Device device, int64_t since_ns) const {
     const Range kernels = RangeOf(device, kOfKernels, since_ns);
     if (kernels.count < kLeastSamples) return GpuUse::kUnknown;
     if (kernels.most <= kIdlePercent) return GpuUse::kIdle;
@@ -251,7 +251,7 @@ std::vector<HostGpu> GpuUses::OfHost(int64_t since_realtime_ns) {
   const auto found = std::make_shared<std::vector<HostGpu>>();
   const bool has_asked = Ask(kHostPatience, [found, since_realtime_ns](const Nvml& nvml) {
     for (const auto& [index, device] : nvml.Devices()) {
-      found->push_back({index, nvml.Ask(device, since_realtime_ns), nvml.PidsOn(device)});
+      found->push_back({index, nvml.UseOf(device, since_realtime_ns), nvml.PidsOn(device)});
     }
   });
   // Acquire: sees the GPUs that the thread found. It writes no more.

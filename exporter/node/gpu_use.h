@@ -31,8 +31,8 @@ namespace nccl_pulse {
 
 // A GPU of this host, by NVML.
 struct HostGpu {
-  int index = 0;  // NVML's index
-  GpuUse use{};
+  int index = 0;              // NVML's index
+  GpuUse use{};               // of all its processes together: never kShared
   std::vector<int32_t> pids;  // processes with a context on it, in this host's PID namespace
 };
 

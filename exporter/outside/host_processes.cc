@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "exporter/base/cgroup.h"
 #include "exporter/base/descriptor.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
@@ -74,10 +75,11 @@ int32_t OwnPid(int folder, int32_t pid) {
 }
 
 // 0: that of this program, or not readable.
-uint64_t NetworkOf(int proc, int folder) {
+uint64_t NetworkOf(int folder, const std::string& proc) {
   struct stat own {
   }, its{};
-  if (fstatat(folder, "ns/net", &its, 0) != 0 || fstatat(proc, "self/ns/net", &own, 0) != 0) {
+  if (fstatat(folder, "ns/net", &its, 0) != 0 ||
+      stat(absl::StrCat(proc, "/self/ns/net").c_str(), &own) != 0) {
     return 0;
   }
   return its.st_ino == own.st_ino ? 0 : its.st_ino;
@@ -106,9 +108,9 @@ void ReadEnvironment(int folder, HostProcess* process) {
 enum class Found { kNothing, kNccl, kRankWithoutNccl };
 
 // `is_on_gpu`: it may have NCCL loaded even if its maps can't be read.
-Found ReadProcess(int proc, int32_t pid, bool is_on_gpu, HostProcess* process) {
+Found ReadProcess(const std::string& proc, int32_t pid, bool is_on_gpu, HostProcess* process) {
   const Descriptor folder(
-      openat(proc, absl::StrCat(pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+      open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status {};
   if (folder.get() < 0 || fstat(folder.get(), &status) != 0) return Found::kNothing;
   process->pid = pid;
@@ -118,8 +120,10 @@ Found ReadProcess(int proc, int32_t pid, bool is_on_gpu, HostProcess* process) {
   const bool is_rank = !process->global_rank.empty() && !process->world_size.empty();
   if (!has_nccl && !is_rank) return Found::kNothing;
   process->state = StateOf(folder.get(), &process->start_realtime_ns);
+  process->is_frozen = absl::StrContains(
+      CgroupText(folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup")), "\nfrozen 1\n");
   process->own_pid = OwnPid(folder.get(), pid);
-  process->network = NetworkOf(proc, folder.get());
+  process->network = NetworkOf(folder.get(), proc);
   if (process->state == RunState::kEnded) return Found::kNothing;
   return has_nccl ? Found::kNccl : Found::kRankWithoutNccl;
 }
@@ -143,6 +147,7 @@ std::vector<int32_t> PidsIn(const std::string& proc) {
 struct Scan {
   std::mutex mutex;
   std::condition_variable has_news;
+  std::string proc;
   std::vector<int32_t> pids;
   bool are_on_gpus = false;
   std::size_t next = 0;  // among the pids
@@ -152,14 +157,13 @@ struct Scan {
 
 std::atomic<int> g_readers{0};
 
-void ReadOn(const std::shared_ptr<Scan>& scan, int proc) {
-  const Descriptor folder(proc);
+void ReadOn(const std::shared_ptr<Scan>& scan) {
   std::unique_lock<std::mutex> lock(scan->mutex);
   while (scan->next < scan->pids.size() && scan->found.size() < kMostProcesses) {
     const int32_t pid = scan->pids[scan->next++];
     lock.unlock();
     HostProcess process;
-    const Found found = ReadProcess(folder.get(), pid, scan->are_on_gpus, &process);
+    const Found found = ReadProcess(scan->proc, pid, scan->are_on_gpus, &process);
     lock.lock();
     ++scan->read;
     if (found == Found::kNccl) {
@@ -172,15 +176,13 @@ void ReadOn(const std::shared_ptr<Scan>& scan, int proc) {
   g_readers.fetch_sub(1);
 }
 
-bool StartReader(const std::shared_ptr<Scan>& scan, const std::string& proc) {
-  if (g_readers.fetch_add(1) < kMostLost) {
-    const int folder = open(proc.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    try {
-      if (folder >= 0) std::thread([scan, folder] { ReadOn(scan, folder); }).detach();
-      if (folder >= 0) return true;
-    } catch (const std::system_error&) {
-      close(folder);
+bool StartReader(const std::shared_ptr<Scan>& scan) {
+  try {
+    if (g_readers.fetch_add(1) < kMostLost) {
+      std::thread([scan] { ReadOn(scan); }).detach();
+      return true;
     }
+  } catch (const std::system_error&) {
   }
   g_readers.fetch_sub(1);
   return false;
@@ -188,14 +190,21 @@ bool StartReader(const std::shared_ptr<Scan>& scan, const std::string& proc) {
 
 }  // namespace
 
+std::string WhyStopped(const HostProcess& process) {
+  if (process.state == RunState::kStopped) return "stopped by a signal (state T)";
+  if (process.state == RunState::kTraced) return "held by a debugger (state t)";
+  return process.is_frozen ? "frozen by its cgroup" : "";
+}
+
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids, const std::string& proc) {
   constexpr std::chrono::milliseconds kPatienceOfOne{500};
   const auto end = std::chrono::steady_clock::now() + patience;
   const auto scan = std::make_shared<Scan>();
+  scan->proc = proc;
   scan->are_on_gpus = pids != nullptr;
   scan->pids = pids != nullptr ? *pids : PidsIn(proc);
-  bool is_reading = StartReader(scan, proc);
+  bool is_reading = StartReader(scan);
   std::unique_lock<std::mutex> lock(scan->mutex);
   const auto is_done = [&scan] {
     return scan->read == scan->pids.size() || scan->found.size() >= kMostProcesses;
@@ -208,7 +217,7 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
     // One that doesn't return is left behind, and another thread goes on with the next pid.
     if (scan->read == read && !is_done()) {
       if (scan->next == scan->pids.size()) break;
-      is_reading = StartReader(scan, proc);
+      is_reading = StartReader(scan);
     }
   }
   HostProcesses result;

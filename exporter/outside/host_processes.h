@@ -3,6 +3,7 @@
 //   maps      libnccl, and NCCL Pulse's plugin
 //   stat      run state
 //   status    pid in the process' own PID namespace
+//   cgroup    whether cgroup2 has frozen it
 //   ns/net    network namespace; only readable for the same user, or root
 //   environ   the variables below; only readable for the same user, or root
 //
@@ -39,6 +40,7 @@ struct HostProcess {
   uint64_t network = 0;  // inode of its network namespace; 0: that of this program, or not readable
   int64_t start_realtime_ns = 0;
   RunState state{};
+  bool is_frozen = false;
   bool has_plugin = false;
   bool is_guess = false;     // on a GPU, and its maps can't be read
   std::string nccl_version;  // "2.28.9", if the library's file name has it
@@ -47,6 +49,9 @@ struct HostProcess {
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
 };
+
+// Returns "stopped by a signal (state T)", for example; "" if the process runs.
+std::string WhyStopped(const HostProcess& process);
 
 struct HostProcesses {
   std::vector<HostProcess> processes;  // in the order of their pids

@@ -37,13 +37,22 @@ Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
   return is_any_known ? Motion::kStood : Motion::kUnclear;
 }
 
+// Ranks that RAS misses keep the counts of their last answer.
+RasCommunicator WithLastCounts(RasCommunicator communicator, const RasCommunicator* before) {
+  for (RasRank& rank : communicator.ranks) {
+    const RasRank* const was = before == nullptr ? nullptr : RankIn(*before, rank.rank);
+    if (!rank.is_missing || was == nullptr || !was->has_counts) continue;
+    rank.counts = was->counts;
+    rank.has_counts = true;
+  }
+  return communicator;
+}
+
 uint64_t Total(const Counts& counts) {
   uint64_t total = 0;
   for (const uint64_t count : counts) total += std::min(count, UINT64_MAX - total);
   return total;
 }
-
-bool IsStopped(RunState state) { return state == RunState::kStopped || state == RunState::kTraced; }
 
 // One communicator of a job, and what its ranks are known to do.
 struct Group {
@@ -55,8 +64,9 @@ struct Group {
   bool is_unequal = false;           // some rank has launched more of what waits for all
   bool is_unused = true;             // see Job::unused
   std::size_t busy = 0, idle = 0, mixed = 0;
+  bool is_shared_busy = false;  // a GPU that only its ranks share
   std::vector<const HostProcess*> unloaded;
-  bool has_event = false;          // a rank is stopped, gone or missing
+  Condition worst{};               // of its ranks
   bool is_no_gpu_waiting = false;  // the job's known GPUs all work or run nothing
 
   bool IsAhead(const RasRank& rank) const {
@@ -71,14 +81,14 @@ struct Group {
   }
   // A GPU that works or runs nothing shows that its rank waits for no other.
   bool IsHeldUpByEvent() const {
-    return has_event &&
-           (busy != 0 || (idle == 0 && mixed == 0 && has_counts && !is_no_gpu_waiting));
+    if (busy != 0 || is_shared_busy) return worst != Condition::kFine;
+    return worst >= Condition::kDead && idle == 0 && mixed == 0 && has_counts && !is_no_gpu_waiting;
   }
   // True if this rank runs, and others wait until it launches.
   bool IsBehind(std::size_t at) const {
     const RasRank& rank = communicator.ranks[at];
-    return rank.has_counts && !rank.has_left && !IsAhead(rank) && !IsStopped(facts[at]->state) &&
-           facts[at]->gpu_use == GpuUse::kIdle;
+    return rank.has_counts && !rank.has_left && !IsAhead(rank) &&
+           facts[at]->condition != Condition::kStopped && facts[at]->gpu_use == GpuUse::kIdle;
   }
   bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
 };
@@ -103,9 +113,9 @@ class Maker {
 
   std::vector<Job> Make() {
     for (const auto& [id, communicator] : seen_.after) {
-      const auto before = seen_.before.find(id);
-      Add(communicator,
-          MotionOf(before == seen_.before.end() ? nullptr : &before->second, communicator), true);
+      const auto found = seen_.before.find(id);
+      const RasCommunicator* const before = found == seen_.before.end() ? nullptr : &found->second;
+      Add(WithLastCounts(communicator, before), MotionOf(before, communicator), true);
     }
     AddUnknownToRas();
     std::map<std::size_t, std::vector<Group*>> jobs;
@@ -150,37 +160,62 @@ class Maker {
     return found != seen_.processes.end() && found->pid == pid ? &*found : nullptr;
   }
 
+  // In this answer.
+  Condition ConditionOf(const RasRank& rank, const HostProcess* local) const {
+    if (local != nullptr && !WhyStopped(*local).empty()) return Condition::kStopped;
+    if (!rank.is_missing) return Condition::kFine;
+    if (hosts_.count(rank.host) != 0 && WithPidOf(rank).count == 0) return Condition::kGone;
+    if (rank.is_dead && local == nullptr) return Condition::kDead;
+    return seen_.proves_absence || rank.is_dead ? Condition::kSilent : Condition::kFine;
+  }
+
+  // RAS' index is valid in the rank's container, which may have other GPUs than this host.
+  const HostGpu* GpuOf(const RasRank& rank, const HostProcess& local) const {
+    const HostGpu* of_index = nullptr;
+    const HostGpu* of_pid = nullptr;
+    int with_pid = 0;
+    for (const HostGpu& gpu : seen_.gpus) {
+      if (gpu.index == rank.nvml_dev) of_index = &gpu;
+      if (!IsOn(gpu, local.pid)) continue;
+      of_pid = &gpu;
+      ++with_pid;
+    }
+    return with_pid == 1 || of_index == nullptr ? of_pid : of_index;
+  }
+
   ProcessFacts* FactsOf(const RasRank& rank, const HostProcess* local) {
-    const auto [found, is_new] = facts_.try_emplace(KeyOf(rank));
-    ProcessFacts& facts = found->second;
-    facts.is_missing |= rank.is_missing && (seen_.proves_absence || rank.is_dead);
-    facts.is_dead |= rank.is_dead;
-    if (!is_new) return &facts;
+    ProcessFacts& facts = facts_[KeyOf(rank)];
+    facts.condition = std::max(facts.condition, ConditionOf(rank, local));
     facts.gpu = rank.nvml_dev;
     facts.local = local;
-    if (local == nullptr) {
-      if (rank.is_missing && hosts_.count(rank.host) != 0 && WithPidOf(rank).count == 0) {
-        facts.state = RunState::kEnded;
-      }
-      return &facts;
-    }
-    facts.state = local->state;
-    for (const HostGpu& gpu : seen_.gpus) {
-      const bool is_its = rank.nvml_dev >= 0 ? gpu.index == rank.nvml_dev : IsOn(gpu, local->pid);
-      if (!is_its) continue;
-      facts.gpu = gpu.index;
-      facts.gpu_use = gpu.use;
+    if (const HostGpu* gpu = local == nullptr ? nullptr : GpuOf(rank, *local)) {
+      facts.gpu = gpu->index;
+      const bool is_shared = gpu->pids.size() > 1 && gpu->use != GpuUse::kIdle;
+      facts.gpu_use = is_shared ? GpuUse::kShared : gpu->use;
     }
     return &facts;
   }
 
-  void Add(const RasCommunicator& communicator, Motion motion, bool has_counts) {
+  // True if some kernel of these ranks, whose pids are given, waits on this GPU.
+  bool IsSharedAndBusy(const HostGpu& gpu, const std::set<int32_t>& running,
+                       const std::set<int32_t>& others) const {
+    return gpu.use == GpuUse::kBusy && gpu.pids.size() > 1 &&
+           std::any_of(gpu.pids.begin(), gpu.pids.end(),
+                       [&](int32_t pid) { return running.count(pid) != 0; }) &&
+           std::all_of(gpu.pids.begin(), gpu.pids.end(), [&](int32_t pid) {
+             return running.count(pid) != 0 || others.count(pid) != 0 || ByPid(pid) == nullptr;
+           });
+  }
+
+  void Add(RasCommunicator added, Motion motion, bool has_counts) {
     const std::size_t own = sets_.Add();
     Group& group = groups_.emplace_back();
-    group.communicator = communicator;
+    group.communicator = std::move(added);
+    const RasCommunicator& communicator = group.communicator;
     group.motion = motion;
     group.has_counts = has_counts;
     bool is_first = true;
+    std::set<int32_t> running, stopped;  // pids
     for (const RasRank& rank : communicator.ranks) {
       group.is_unused &= rank.counts == Counts{};
       const HostProcess* const local = has_counts ? Local(rank) : ByPid(rank.pid);
@@ -189,27 +224,33 @@ class Maker {
       if (rank.pid != 0) {
         sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
       }
-      group.has_event |= rank.is_missing || IsStopped(facts->state);
-      if (!rank.has_counts || rank.has_left || IsStopped(facts->state)) continue;
-      group.busy += facts->gpu_use == GpuUse::kBusy ? 1 : 0;
-      group.idle += facts->gpu_use == GpuUse::kIdle ? 1 : 0;
-      group.mixed += facts->gpu_use == GpuUse::kMixed ? 1 : 0;
+      group.worst = std::max(group.worst, facts->condition);
+      const bool is_stopped = facts->condition == Condition::kStopped;
+      if (local != nullptr) (is_stopped ? stopped : running).insert(local->pid);
+      if (!rank.has_counts || rank.has_left) continue;
+      group.busy += !is_stopped && facts->gpu_use == GpuUse::kBusy ? 1 : 0;
+      group.idle += !is_stopped && facts->gpu_use == GpuUse::kIdle ? 1 : 0;
+      group.mixed += !is_stopped && facts->gpu_use == GpuUse::kMixed ? 1 : 0;
       for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
         group.least[op] = is_first ? rank.counts[op] : std::min(group.least[op], rank.counts[op]);
       }
       is_first = false;
     }
+    for (const HostGpu& gpu : seen_.gpus) {
+      group.is_shared_busy |= IsSharedAndBusy(gpu, running, stopped);
+    }
     for (std::size_t i = 0; i < communicator.ranks.size(); ++i) {
       const RasRank& rank = communicator.ranks[i];
-      group.is_unequal |= rank.has_counts && !rank.has_left && group.IsWaiting(i);
+      group.is_unequal |=
+          rank.has_counts && !rank.is_missing && !rank.has_left && group.IsWaiting(i);
     }
     if (motion != Motion::kStood || !group.is_unequal) return;
     bool is_any_behind = false;
     for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
     // Stopped after it had launched what waits for the rank behind: by a debugger, say.
     for (ProcessFacts* facts : group.facts) {
-      facts->is_stopped_waiter |=
-          is_any_behind && IsStopped(facts->state) && facts->gpu_use == GpuUse::kBusy;
+      facts->is_stopped_waiter |= is_any_behind && facts->condition == Condition::kStopped &&
+                                  facts->gpu_use == GpuUse::kBusy;
     }
   }
 
@@ -268,7 +309,7 @@ class Maker {
         const RasRank& rank = group->communicator.ranks[i];
         const ProcessFacts& facts = *group->facts[i];
         job.processes[KeyOf(rank)] = facts;
-        if (IsDoubtful(rank, facts) || IsUnseen(facts)) continue;
+        if (IsDoubtful(rank, facts) || facts.condition == Condition::kSilent) continue;
         CommunicatorSnapshot communicator = SnapshotOf(*group, i);
         communicator.nnodes = static_cast<int32_t>(hosts.size());
         const auto [found, is_new] = processes.try_emplace({rank.host, rank.pid});
@@ -278,7 +319,9 @@ class Maker {
       job.communicators.emplace(group->communicator.id, group->communicator);
     }
     for (const auto& [key, facts] : job.processes) {
-      if (facts.is_missing) continue;
+      job.not_fine += facts.condition == Condition::kFine ? 0 : 1;
+      job.shared += facts.gpu_use == GpuUse::kShared ? 1 : 0;
+      if (facts.condition != Condition::kFine && facts.condition != Condition::kStopped) continue;
       ++(facts.gpu_use == GpuUse::kBusy   ? job.busy
          : facts.gpu_use == GpuUse::kIdle ? job.idle
                                           : job.unclear);
@@ -290,18 +333,11 @@ class Maker {
   // Before the first answer, and long enough for a process to count as stopped.
   int64_t LongAgo() const { return std::min(seen_.since_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
 
-  // RAS misses it, and nothing says whether it is gone or stopped.
-  static bool IsUnseen(const ProcessFacts& facts) {
-    return facts.is_missing && !facts.is_dead && facts.state != RunState::kEnded &&
-           !IsStopped(facts.state);
-  }
   // RAS misses it in an answer that proves no absence, doesn't know its process, or how many calls it
   // had made when it left.
   static bool IsDoubtful(const RasRank& rank, const ProcessFacts& facts) {
-    if (rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_stopped_waiter)
-      return true;
-    return rank.is_missing && !facts.is_missing && facts.state != RunState::kEnded &&
-           !IsStopped(facts.state);
+    return rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_stopped_waiter ||
+           (rank.is_missing && facts.condition == Condition::kFine);
   }
 
   ProcessSnapshot SnapshotOf(const RasRank& rank, const ProcessFacts& facts) const {
@@ -311,18 +347,18 @@ class Maker {
     process.pid = rank.pid;
     process.poller = PollerState::kRunning;
     process.last_poll_realtime_ns = seen_.now_ns;
-    process.run_state = facts.state;
     if (facts.local != nullptr) {
+      if (!facts.local->is_frozen) process.run_state = facts.local->state;
       process.seen_pid = facts.local->pid;
       process.user = facts.local->user;
       process.start_realtime_ns = facts.local->start_realtime_ns;
       process.global_rank = facts.local->global_rank;
       process.job_id = facts.local->slurm_job_id;
     }
-    if (facts.is_dead || facts.state == RunState::kEnded) {
+    if (facts.condition >= Condition::kDead) {
       process.end = ProcessEnd::kLost;
       process.end_realtime_ns = seen_.since_ns;
-    } else if (IsStopped(facts.state)) {
+    } else if (facts.condition == Condition::kStopped) {
       process.last_poll_realtime_ns = LongAgo();
     }
     return process;
@@ -361,11 +397,13 @@ class Maker {
       }
       return made;
     }
-    const bool is_told = group.HasIdleFew() || group.IsHeldUpByEvent();
-    const bool may_wait =
-        facts.gpu_use == GpuUse::kBusy ||
-        (facts.gpu_use == GpuUse::kUnknown && group.IsHeldUpByEvent() && group.idle == 0);
-    if (group.motion == Motion::kStood && is_told && may_wait && !IsStopped(facts.state)) {
+    const bool is_held_up = group.IsHeldUpByEvent();
+    const bool is_unclear = facts.gpu_use == GpuUse::kUnknown || facts.gpu_use == GpuUse::kShared;
+    const bool waits =
+        facts.condition != Condition::kStopped &&
+        (facts.gpu_use == GpuUse::kBusy ? is_held_up || group.HasIdleFew()
+                                        : is_unclear && is_held_up && group.idle == 0);
+    if (group.motion == Motion::kStood && waits) {
       // Some work that its rank has launched and the idle ones have not.
       made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
       made.last_call_op = kUnknownCollective;

@@ -7,18 +7,21 @@
 //                                             GPU has run nothing; ranks with the lowest count have not
 //                                             called the next collective
 //           counts at rest, equal             decided by the GPUs
-//           rank missing, considered dead     its process has ended
-//           rank missing otherwise            it is not seen
+//           rank missing                      see Condition
 //   NVML    a GPU was always busy, without    its rank has work in flight
 //           memory traffic
 //           a GPU has run nothing             its rank has not called the operation in which the busy
 //                                             ones wait, if at most half of the known GPUs are idle
 //           any                               a fact of its rank in the graph of waits
-//   /proc   state T or t                      its process is stopped
+//   /proc   stopped or frozen; no such pid    see Condition
 //
-// A stopped, ended or missing rank blocks the others if a GPU of theirs is busy. If the use of none is
-// known, it does unless the job's other GPUs are known, and none is busy. A stopped rank whose GPU is
-// busy waits like the others if a rank of its communicator has launched fewer, and its GPU is idle.
+// A stopped, ended or silent rank blocks the others if a GPU of theirs is busy, or if it launched fewer
+// when it last answered. An ended one can't come back: it also blocks them if the use of no GPU of the
+// job is known. A stopped one may belong to an idle job: then nothing follows. A stopped rank whose GPU
+// is busy waits like the others if a rank of its communicator has launched fewer, and its GPU is idle.
+//
+// A GPU that several processes share is idle if it runs nothing. If it is busy, and all its processes
+// with NCCL are ranks of one communicator, some rank of it waits.
 //
 // If all GPUs are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
 //
@@ -64,13 +67,21 @@ struct Observation {
 // True if a count of this communicator decreased. One of the answers was wrong then; ask RAS again.
 bool WentBack(const RasCommunicator& before, const RasCommunicator& after);
 
+// What a rank's process does: by /proc of its own host, else by RAS.
+enum class Condition {
+  kFine,     // runs, as far as known
+  kSilent,   // doesn't answer RAS; on another host it may be stopped, gone or unreachable
+  kStopped,  // see WhyStopped
+  kDead,     // on another host, and RAS considers it dead
+  kGone,     // RAS gets no answer, and this host has no such pid
+};
+
 struct ProcessFacts {
   const HostProcess* local = nullptr;  // null: on another host
-  RunState state{};                    // kUnknown: on another host
-  int gpu = -1;                        // NVML's index
-  GpuUse gpu_use{};
-  bool is_missing = false, is_dead = false;  // see RasRank
-  bool is_stopped_waiter = false;            // stopped, and waits for a rank that runs
+  Condition condition{};
+  int gpu = -1;                    // NVML's index
+  GpuUse gpu_use{};                // kShared: several processes use it, and it isn't idle
+  bool is_stopped_waiter = false;  // stopped, and waits for a rank that runs
 };
 
 // A process on one GPU, as RAS identifies it: host, pid in its own namespace, and NVML's index.
@@ -87,9 +98,10 @@ struct Job {
   // all GPUs are idle: NCCL connects its ranks in that call.
   std::size_t unused = 0;
   bool is_creating = false;
-  bool has_counts = false;                      // RAS knows the job
-  bool is_endpoint_silent = false;              // see Options
-  std::size_t busy = 0, idle = 0, unclear = 0;  // numbers of processes, by GPU use
+  bool has_counts = false;          // RAS knows the job
+  bool is_endpoint_silent = false;  // see Options
+  // Numbers of processes: by GPU use, with kShared as unclear; and not kFine.
+  std::size_t busy = 0, idle = 0, unclear = 0, shared = 0, not_fine = 0;
 };
 
 // Returns null if the job has no such rank.

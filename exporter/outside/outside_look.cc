@@ -264,14 +264,14 @@ class OutsideLook::Impl {
     look.health.ranks = job.processes.size();
     const bool are_empty =
         job.has_counts && !job.is_creating && job.busy == 0 && job.unclear == 0 && job.unused == 0;
-    const bool are_known = job.moved != 0 || are_empty;
+    const bool are_known = (job.moved != 0 || are_empty) && job.not_fine == 0;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;
     look.health.summary = SummaryWords(job, stood_ns);
     const std::string version = job.has_counts ? heard.nccl_version : "";
     look.outside = SourceWords(job, version, !seen.gpus.empty());
-    look.health.notes = ErrorWords(job);
+    look.health.notes = NoteWords(job, look.verdict);
     if (!look.verdict.roots.empty()) {
       for (std::string& fault : KnownFaults(version)) look.health.notes.push_back(std::move(fault));
     }
@@ -329,8 +329,13 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
   std::vector<ProcessWithoutPlugin> found;
   for (const HostProcess& each : processes) {
     if (each.has_plugin || each.is_guess || !MayBeRank(each, gpus)) continue;
-    found.push_back(
-        {each.pid, each.user, each.global_rank, each.nccl_version, {}, each.start_realtime_ns});
+    found.push_back({each.pid,
+                     each.user,
+                     each.global_rank,
+                     each.nccl_version,
+                     WhyStopped(each),
+                     {},
+                     each.start_realtime_ns});
     for (const HostGpu& gpu : gpus) {
       if (IsOn(gpu, each.pid)) found.back().gpus.push_back(gpu.index);
     }

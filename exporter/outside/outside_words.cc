@@ -161,9 +161,53 @@ std::string CreatingWords(const Job& job, const std::string& time) {
       ": creating the first communicator, probably.", RanksHereWords(job));
 }
 
-std::string StoppedWords(const Named& named) {
-  return named.facts->state == RunState::kTraced ? "held by a debugger (state t)"
-                                                 : "stopped by a signal (state T)";
+// "is stopped by a signal (state T)". Not for kFine.
+std::string ConditionWords(const ProcessFacts& facts, bool is_one) {
+  switch (facts.condition) {
+    case Condition::kFine:
+      break;
+    case Condition::kStopped:
+      return absl::StrCat(is_one ? "is " : "are ", WhyStopped(*facts.local));
+    case Condition::kDead:
+      return absl::StrCat(is_one ? "has" : "have", " ended (NCCL's RAS considers it dead)");
+    case Condition::kGone:
+      return absl::StrCat(is_one ? "has" : "have",
+                          " ended (its pid is gone, and NCCL's RAS gets no answer)");
+    case Condition::kSilent:
+      const char* why = " (stopped, gone or unreachable)";
+      if (facts.local != nullptr) {
+        why = facts.local->state == RunState::kUninterruptible
+                  ? ", and is in a driver call or I/O (state D)"
+                  : ", though its process runs";
+      }
+      return absl::StrCat(is_one ? "does" : "do", " not answer NCCL's RAS", why);
+  }
+  return "";
+}
+
+// The first operation in which ranks differ: "Ranks 1 and 2 have launched 0 Broadcast, the others 10."
+std::string FewerWords(const RasCommunicator& communicator) {
+  for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+    uint64_t least = UINT64_MAX;
+    for (const RasRank& rank : communicator.ranks) {
+      if (rank.has_counts) least = std::min(least, rank.counts[op]);
+    }
+    std::vector<const RasRank*> behind;
+    const RasRank* ahead = nullptr;
+    for (const RasRank& rank : communicator.ranks) {
+      if (!rank.has_counts) continue;
+      if (rank.counts[op] != least) ahead = &rank;
+      if (rank.counts[op] == least) behind.push_back(&rank);
+    }
+    if (ahead == nullptr) continue;
+    return absl::StrCat(behind.size() == 1 ? "Rank " : "Ranks ",
+                        Enumerate(behind, kMostListed,
+                                  [](const RasRank* rank) { return absl::StrCat(rank->rank); }),
+                        behind.size() == 1 ? " has launched " : " have launched ", Grouped(least),
+                        " ", kCountedOps[op], ", another one ", Grouped(ahead->counts[op]), ".",
+                        WaitsForAll(kCountedOps[op]) ? "" : " Its root needn't wait for them.");
+  }
+  return "";
 }
 
 }  // namespace
@@ -198,16 +242,9 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   const Named& first = named.front();
   switch (root.verdict) {
     case HangVerdict::kProcessStopped:
-      return absl::StrCat(who, is_one ? "is " : "are ", StoppedWords(first), tail);
     case HangVerdict::kProcessGone:
-      return absl::StrCat(who, has, " ended",
-                          first.facts->is_dead
-                              ? " (NCCL's RAS considers it dead)"
-                              : " (its pid is gone, and NCCL's RAS gets no answer)",
-                          tail);
     case HangVerdict::kRankNotSeen:
-      return absl::StrCat(who, is_one ? "does" : "do",
-                          " not answer NCCL's RAS (stopped, gone or unreachable)", tail);
+      return absl::StrCat(who, ConditionWords(*first.facts, is_one), tail);
     case HangVerdict::kCircularWait:
       return absl::StrCat(who, "seem to wait for each other in a circle", tail);
     case HangVerdict::kMismatched:
@@ -251,7 +288,10 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   }
   return absl::StrCat(
       Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",
-      job.busy + job.idle == 0 ? "Whether its GPUs wait can't be seen here."
+      job.shared != 0
+          ? "Which ranks wait isn't known: they share GPUs, which NVML doesn't tell apart."
+      : job.busy + job.idle + job.unclear == 0 ? "Whether its GPUs wait can't be seen here: there "
+                                                 "is no NVML, or they are on other hosts."
       : job.busy == job.processes.size()
           ? "Its GPUs are all busy: they wait for each other, or replay CUDA graphs, which aren't "
             "counted."
@@ -259,19 +299,37 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
             "counted.");
 }
 
-std::vector<std::string> ErrorWords(const Job& job) {
+std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
   constexpr int kInProgress = 7;  // ncclInProgress
-  std::vector<std::string> words;
-  for (const auto& [id, communicator] : job.communicators) {
-    for (const RasRank& rank : communicator.ranks) {
-      if (rank.async_error == 0 || rank.async_error == kInProgress) continue;
-      if (words.size() == kMostNamed) return words;
-      words.push_back(absl::StrCat("Rank ", rank.rank, " (", rank.host, ", pid ", rank.pid,
-                                   ") reports an asynchronous error of NCCL: ncclResult_t ",
-                                   rank.async_error, "."));
+  std::set<ProcessKey> said;
+  for (const JobRoot& root : verdict.roots) {
+    for (const JobRank& each : root.ranks) {
+      if (const RasRank* rank = RankOf(job, each.comm_id, each.rank)) said.insert(KeyOf(*rank));
     }
   }
-  return words;
+  std::vector<std::string> notes;
+  std::string fewer;
+  for (const auto& [id, communicator] : job.communicators) {
+    for (const RasRank& rank : communicator.ranks) {
+      const ProcessFacts& facts = job.processes.at(KeyOf(rank));
+      const std::string who = Capital(Name({&communicator, &rank, &facts}));
+      if (rank.async_error != 0 && rank.async_error != kInProgress) {
+        notes.push_back(absl::StrCat(who, " reports an asynchronous error of NCCL: ncclResult_t ",
+                                     rank.async_error, "."));
+      }
+      if (facts.condition != Condition::kFine && rank.pid != 0 && said.insert(KeyOf(rank)).second) {
+        notes.push_back(absl::StrCat(who, " ", ConditionWords(facts, true), "."));
+      }
+    }
+    if (fewer.empty()) fewer = FewerWords(communicator);
+  }
+  if (notes.size() > kMostListed) {
+    const std::size_t more = notes.size() - kMostListed;
+    notes.resize(kMostListed);
+    notes.push_back(absl::StrCat(more, " more facts of this kind."));
+  }
+  if (verdict.roots.empty() && job.moved == 0 && !fewer.empty()) notes.push_back(std::move(fewer));
+  return notes;
 }
 
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml) {

@@ -22,8 +22,9 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 // Returns sentences for a job in which no rank is named.
 std::string SummaryWords(const Job& job, int64_t stood_ns);
 
-// Returns a sentence for each of the first ranks whose communicator reports an error.
-std::vector<std::string> ErrorWords(const Job& job);
+// Returns the facts that `verdict` does not use, a sentence each: ranks that are stopped, gone or
+// silent, or report an error, and ranks that have launched fewer collectives.
+std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict);
 
 // Returns "From NCCL's RAS (2.28.9), NVML and /proc. ..."
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml);

@@ -129,7 +129,8 @@ class OperationTable {
 // Processes that use NCCL without the plugin.
 class WithoutPluginTable {
   constructor(section) {
-    this.columns = [{title: 'Pid'}, {title: 'Rank'}, {title: 'GPU'}, {title: 'NCCL', left: true}, {title: 'Since', left: true}];
+    this.columns = [{title: 'Pid'}, {title: 'Rank'}, {title: 'GPU'}, {title: 'NCCL', left: true}, {title: 'Since', left: true},
+      {title: 'State', left: true}];
     const {node, body} = table('Without the plugin', this.columns);
     Object.assign(this, {section, body});
     section.prepend(node);
@@ -140,7 +141,7 @@ class WithoutPluginTable {
     this.section.hidden = processes.length === 0;
     reconcile(this.body, processes.slice(0, MOST_ROWS), (each) => text(each.pid), () => makeRow(this.columns, 0), ({cells}, each) => {
       [text(each.pid), text(each.global_rank), list(each.gpus).map((gpu) => text(gpu)).join(', '), text(each.nccl),
-        isNumber(each.since) ? since(each.since, number(page.time)) : '']
+        isNumber(each.since) ? since(each.since, number(page.time)) : '', text(each.stopped)]
           .forEach((content, i) => putName(cells[i], content || '–'));
     });
   }

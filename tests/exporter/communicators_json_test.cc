@@ -248,19 +248,22 @@ TEST(CommunicatorsJson, WhenABackgroundThreadStands) {
 TEST(CommunicatorsJson, ProcessesWithoutThePlugin) {
   EXPECT_EQ(Json::parse(CommunicatorsJson({}, 0))["without_plugin"], nullptr);
   const std::vector<ProcessWithoutPlugin> found = {
-      {1018, 77, "3", "2.28.9", {0, 1}, 1760000000500000000}, {1019, -1, "", "", {}, 0}};
+      {1018, 77, "3", "2.28.9", "frozen by its cgroup", {0, 1}, 1760000000500000000},
+      {1019, -1, "", "", "", {}, 0}};
   EXPECT_EQ(Json::parse(CommunicatorsJson({}, 0, {}, &found))["without_plugin"],
             Json::array({{{"pid", 1018},
                           {"user", 77},
                           {"global_rank", "3"},
                           {"gpus", {0, 1}},
                           {"nccl", "2.28.9"},
+                          {"stopped", "frozen by its cgroup"},
                           {"since", 1760000000.5}},
                          {{"pid", 1019},
                           {"user", nullptr},
                           {"global_rank", nullptr},
                           {"gpus", Json::array()},
                           {"nccl", nullptr},
+                          {"stopped", nullptr},
                           {"since", nullptr}}}));
 }
 

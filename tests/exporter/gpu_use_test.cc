@@ -134,7 +134,7 @@ TEST(GpuUse, OfAllGpusOfTheHost) {
   EXPECT_EQ(gpus[0].use, GpuUse::kBusy);
   EXPECT_EQ(gpus[0].pids, (std::vector<int32_t>{1000}));
   Nvml().processes = 2;
-  EXPECT_EQ(GpuUses().OfHost(kMoved)[0].use, GpuUse::kShared);
+  EXPECT_EQ(GpuUses().OfHost(kMoved + 2 * kSecond)[0].use, GpuUse::kBusy);  // of both together
   EXPECT_EQ(GpuUses().OfHost(kMoved)[0].pids, (std::vector<int32_t>{1000, 1001}));
   Nvml().processes = 0;  // it was killed
   EXPECT_TRUE(GpuUses().OfHost(kMoved)[0].pids.empty());

@@ -279,11 +279,12 @@ TEST(StatusTable, OtherVersionsAndHostileText) {
 TEST(StatusTable, ProcessesWithoutThePlugin) {
   const Json page = Json::parse(R"({"time": 1000, "communicators": [], "without_plugin": [
       {"pid": 1018, "global_rank": "3", "gpus": [0, 1], "nccl": "2.28.9", "since": 400},
-      {"pid": 1019, "global_rank": "\u001b[2J", "gpus": [], "nccl": null, "since": null}]})");
+      {"pid": 1019, "global_rank": "\u001b[2J", "gpus": [], "nccl": null, "since": null,
+       "stopped": "frozen by its cgroup"}]})");
   EXPECT_THAT(StatusTable(page, nullptr, {}),
               HasSubstr("\n\nWithout the plugin (if they hang: pulse diagnose):\n"
                         "   pid 1018, rank 3, GPU 0, GPU 1, NCCL 2.28.9, for 10 min 0 s\n"
-                        "   pid 1019, rank ?[2J\n"));
+                        "   pid 1019, rank ?[2J, is frozen by its cgroup\n"));
   for (const char* text : {"null", "7", "[]"}) {
     EXPECT_EQ(WithoutPluginLines(Json::parse(text), 1000), "");
   }

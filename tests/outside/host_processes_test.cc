@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -128,6 +129,24 @@ TEST_F(HostProcessesTest, RunStates) {
   for (std::size_t i = 0; i < std::size(kStates); ++i) {
     EXPECT_EQ(found.processes[i].state, kStates[i].second) << kStates[i].first;
   }
+}
+
+TEST_F(HostProcessesTest, WhyAProcessDoesNotRun) {
+  Add(80, kNccl, 'T');
+  Add(81, kNccl, 't');
+  Add(82, kNccl);
+  Add(83, kNccl);
+  for (const char* name : {"82", "83"}) {
+    const std::string cgroup = absl::StrCat(root_, "/../sys/fs/cgroup/", name);
+    std::filesystem::create_directories(cgroup);
+    std::ofstream(cgroup + "/cgroup.events") << "populated 1\nfrozen " << (name[1] == '2') << "\n";
+    std::ofstream(absl::StrCat(root_, "/", name, "/cgroup")) << "0::/" << name << "\n";
+  }
+  std::vector<std::string> why;
+  for (const HostProcess& each : Find().processes) why.push_back(WhyStopped(each));
+  EXPECT_EQ(why,
+            (std::vector<std::string>{"stopped by a signal (state T)",
+                                      "held by a debugger (state t)", "frozen by its cgroup", ""}));
 }
 
 // A launched rank that is not as far.

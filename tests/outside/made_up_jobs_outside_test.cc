@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Kind{"host stuck", 8}, Kind{"GPU stuck", 0}, Kind{"process gone", 8},
         Kind{"process stopped", 7}, Kind{"network stuck", 0}, Kind{"process gone, not known", 0},
-        Kind{"wrong size", 0}, Kind{"host paused", 8}, Kind{"driver call", 6},
+        Kind{"wrong size", 0}, Kind{"host paused", 6}, Kind{"driver call", 6},
         Kind{"GPU stuck, large messages", 0}, Kind{"dead link of a pipeline", 0},
         Kind{"network slow", -1}, Kind{"host stuck, large messages", 8},
         Kind{"host pauses, calls posted ahead", 8}, Kind{"wrong order", 8},

@@ -131,7 +131,7 @@ TEST(OutsideLook, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
   host.Stand();
   host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
   EXPECT_EQ(host.Sentence(),
-            "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001); rank 2 (10.0.3.7, GPU 2, pid 1002) of a job "
+            "HANG  rank 1 (10.0.3.7, GPU 0, pid 1001); rank 2 (10.0.3.7, GPU 0, pid 1002) of a job "
             "without NCCL Pulse have launched 13,990 AllReduce, the others 14,000, and nothing has "
             "moved for 10 s. Which of them waits for another can't be seen. Next: compare the "
             "stacks of its ranks (py-spy dump).");
@@ -235,16 +235,132 @@ TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
   }
 }
 
-// Nothing says that the others wait, and nothing says that they don't.
-TEST(OutsideLook, AStoppedProcessWithoutNvml) {
+// What is known of rank 2 is in the verdict, or in the notes, whatever else is known.
+TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
+  enum class Ras { kAnswers, kSilent, kDead };
+  enum class Gpus { kBusy, kSharedBusy, kSharedWithOthers, kCompute, kIdle, kNone };
+  constexpr char kStopped[] = "is stopped by a signal (state T)";
+  constexpr char kTraced[] = "is held by a debugger (state t)";
+  constexpr char kFrozen[] = "is frozen by its cgroup";
+  constexpr char kGone[] = "has ended (its pid is gone, and NCCL's RAS gets no answer)";
+  constexpr char kDead[] = "has ended (NCCL's RAS considers it dead)";
+  constexpr char kRuns[] = "does not answer NCCL's RAS, though its process runs";
+  constexpr char kInDriver[] =
+      "does not answer NCCL's RAS, and is in a driver call or I/O (state D)";
+  constexpr char kElsewhere[] = "does not answer NCCL's RAS (stopped, gone or unreachable)";
+  enum class Place { kHere, kGone, kElsewhere };
+  struct Row {
+    const char* name;
+    Place place;
+    RunState state;
+    bool is_frozen;
+    const char* said[3];  // by what RAS says
+    bool can_end[3];      // named without a word of GPUs
+  };
+  const Row rows[] = {
+      {"runs", Place::kHere, RunState::kRunning, false, {"", kRuns, kRuns}, {}},
+      {"D", Place::kHere, RunState::kUninterruptible, false, {"", kInDriver, kInDriver}, {}},
+      {"T", Place::kHere, RunState::kStopped, false, {kStopped, kStopped, kStopped}, {}},
+      {"t", Place::kHere, RunState::kTraced, false, {kTraced, kTraced, kTraced}, {}},
+      {"frozen", Place::kHere, RunState::kRunning, true, {kFrozen, kFrozen, kFrozen}, {}},
+      {"gone", Place::kGone, RunState::kEnded, false, {"", kGone, kGone}, {false, true, true}},
+      {"on another host",
+       Place::kElsewhere,
+       RunState::kUnknown,
+       false,
+       {"", kElsewhere, kDead},
+       {false, false, true}},
+  };
+  for (const Row& row : rows) {
+    for (const Ras ras : {Ras::kAnswers, Ras::kSilent, Ras::kDead}) {
+      for (const Gpus gpus : {Gpus::kBusy, Gpus::kSharedBusy, Gpus::kSharedWithOthers,
+                              Gpus::kCompute, Gpus::kIdle, Gpus::kNone}) {
+        SCOPED_TRACE(absl::StrCat(row.name, ", RAS ", static_cast<int>(ras), ", GPUs ",
+                                  static_cast<int>(gpus)));
+        Host host;
+        const bool is_shared = gpus == Gpus::kSharedBusy || gpus == Gpus::kSharedWithOthers;
+        if (row.place == Place::kElsewhere) host.Rank(2).host = "10.0.3.8";
+        for (int i = 0; i < 4; ++i) host.Rank(i).gpu = is_shared ? 0 : i;
+        host.Rank(2).is_missing = ras != Ras::kAnswers;
+        host.Rank(2).is_dead = ras == Ras::kDead;
+        host.Stand();
+        host.processes[2].state = row.state;
+        host.processes[2].is_frozen = row.is_frozen;
+        const std::string said = row.said[static_cast<int>(ras)];
+        for (HostGpu& gpu : host.gpus) {
+          if (gpus == Gpus::kCompute) gpu.use = GpuUse::kMixed;
+          if (gpus == Gpus::kIdle) gpu.use = GpuUse::kIdle;
+        }
+        if (gpus == Gpus::kBusy && !said.empty()) host.gpus[2].use = GpuUse::kIdle;
+        if (is_shared) host.gpus = {{0, GpuUse::kBusy, {999, 1000, 1001, 1002, 1003}}};
+        if (gpus == Gpus::kSharedWithOthers) {
+          host.gpus[0].pids.push_back(1004);
+          HostProcess other = host.processes[0];
+          other.pid = other.own_pid = 1004;
+          other.world_size.clear();
+          host.processes.push_back(other);
+        }
+        if (gpus == Gpus::kNone) host.gpus.clear();
+        if (row.place != Place::kHere) host.processes.erase(host.processes.begin() + 2);
+        const std::string sentence = host.Sentence();
+        const JobLook& look = host.looks.jobs.at(0);
+        const bool is_named =
+            !said.empty() &&
+            (gpus == Gpus::kBusy || gpus == Gpus::kSharedBusy ||
+             (row.can_end[static_cast<int>(ras)] && gpus != Gpus::kCompute && gpus != Gpus::kIdle));
+        const std::string who =
+            absl::StrCat("ank 2 (", host.Rank(2).host, ", GPU ", is_shared ? 0 : 2, ", pid 1002) ");
+        const std::string note = absl::StrCat("R", who, said, ".");
+        if (is_named) {
+          EXPECT_EQ(Named(look), std::vector<int32_t>{2});
+          EXPECT_EQ(sentence.substr(0, sentence.find(", and nothing has moved for 10 s.")),
+                    absl::StrCat("HANG  r", who, "of a job without NCCL Pulse ", said));
+        } else {
+          EXPECT_THAT(Named(look), IsEmpty());
+          const bool is_ok = gpus == Gpus::kIdle && said.empty() && row.place == Place::kHere;
+          EXPECT_EQ(sentence.substr(0, 4), is_ok ? "OK  " : "INCO");
+        }
+        EXPECT_EQ(std::count(look.health.notes.begin(), look.health.notes.end(), note),
+                  is_named || said.empty() ? 0 : 1);
+        if (said.empty()) {
+          EXPECT_THAT(look.health.notes, IsEmpty());
+        }
+      }
+    }
+  }
+}
+
+// When it last answered, it had launched less than the others: they wait for it.
+TEST(OutsideLook, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
   Host host;
-  host.Rank(2).is_missing = true;
-  host.Stand();
-  host.processes[2].state = RunState::kStopped;
   host.gpus.clear();
-  EXPECT_THAT(host.Sentence(),
-              HasSubstr("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is "
-                        "stopped by a signal"));
+  host.processes[2].state = RunState::kStopped;
+  host.Rank(2).all_reduces = 13999;
+  host.Stand();
+  host.after[0].ranks[2].is_missing = true;
+  EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal (state T)"));
+  EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
+}
+
+// In a container NVML's indices begin with its own GPUs.
+TEST(OutsideLook, GpusAreFoundByPid) {
+  Host host(2, 0);
+  for (MadeUpRank& rank : host.before[0].ranks) rank.gpu = 0;
+  host.Stand();
+  host.gpus[0].use = GpuUse::kIdle;
+  EXPECT_THAT(host.Sentence(), HasSubstr("rank 0 (10.0.3.7, GPU 0, pid 1000)"));
+  EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(0));
+}
+
+TEST(OutsideLook, CountsThatProveNoWaitAreNoted) {
+  Host host;
+  host.Rank(0).broadcasts = 10;
+  host.Stand();
+  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+  EXPECT_THAT(host.looks.jobs[0].health.notes,
+              ElementsAre("Ranks 1, 2 and 3 have launched 0 Broadcast, another one 10. Its root "
+                          "needn't wait for them."));
 }
 
 // The others still compute: whether they come to wait for it isn't known.

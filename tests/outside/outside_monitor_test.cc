@@ -152,6 +152,18 @@ TEST_F(OutsideMonitorTest, AStoppedProcess) {
   EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 1002);
 }
 
+TEST_F(OutsideMonitorTest, AStoppedProcessOfRanksThatShareAGpu) {
+  for (MadeUpRank& rank : world.ranks) rank.gpu = 0;
+  world.ranks[2].is_missing = true;
+  processes[2].is_frozen = true;
+  gpus = {{0, GpuUse::kBusy, {999, 1000, 1001, 1002, 1003}}};  // and a server of MPS
+  const JobVerdict verdict = Judge(Go(12));
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  EXPECT_EQ(verdict.roots[0].verdict, HangVerdict::kProcessStopped);
+  EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 1002);
+  EXPECT_EQ(watch.Processes()->at(2).stopped, "frozen by its cgroup");
+}
+
 TEST_F(OutsideMonitorTest, AHangThatEndsIsWithdrawnAndTheNextOneOfItsKindIsUsual) {
   world.ranks[1].all_reduces = 13990;
   gpus[1].use = GpuUse::kIdle;

@@ -44,13 +44,15 @@ class PageTest(PageCase):
     def test_processes_without_the_plugin(self):
         processes = [{"pid": 1018 + i, "user": 7, "global_rank": str(i), "gpus": [i], "nccl": "2.28.9",
                       "since": made_up.NOW - 600} for i in range(3)]
+        processes[2]["stopped"] = "stopped by a signal (state T)"
         processes.append({"pid": 1021, "global_rank": "<img src=x>", "gpus": None, "nccl": None, "since": "x"})
         for width, height in ((1280, 720), (390, 844)):
             shown = self.look(page(communicator(), without_plugin=processes), width=width, height=height)
             rows = shown.evaluate("[...document.querySelectorAll('#without tbody tr')]"
                                   ".map((row) => [...row.cells].map((cell) => cell.innerText))")
-            self.assertEqual(rows[0], ["1018", "0", "0", "2.28.9", "08:43:20 UTC (10 min 0 s)"])
-            self.assertEqual(rows[3], ["1021", "<img src=x>", "–", "–", "–"])
+            self.assertEqual(rows[0], ["1018", "0", "0", "2.28.9", "08:43:20 UTC (10 min 0 s)", "–"])
+            self.assertEqual(rows[2][5], "stopped by a signal (state T)")
+            self.assertEqual(rows[3], ["1021", "<img src=x>", "–", "–", "–", "–"])
             self.assertTrue(shown.evaluate("document.documentElement.scrollWidth <= innerWidth"))
             self.picture(shown, "without-the-plugin-%d" % width)
             self.assert_clean(shown)

@@ -387,6 +387,7 @@ std::string WithoutPluginLines(const Json& processes, double now) {
     add(", NCCL ", Text(At(all[i], "nccl")));
     const Json& since = At(all[i], "since");
     if (since.is_number()) add(", for ", SecondsWords(now - Number(since)));
+    add(", is ", Text(At(all[i], "stopped")));
     lines += "\n";
   }
   if (all.size() > kMostLines)

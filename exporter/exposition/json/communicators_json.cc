@@ -369,6 +369,7 @@ Json WithoutPluginJson(const std::vector<ProcessWithoutPlugin>& processes) {
                     {"global_rank", TextOrNull(each.global_rank)},
                     {"gpus", each.gpus},
                     {"nccl", TextOrNull(each.nccl_version)},
+                    {"stopped", TextOrNull(each.stopped)},
                     {"since", TimeOrNull(each.start_realtime_ns)}});
   }
   return json;

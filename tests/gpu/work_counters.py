@@ -62,9 +62,10 @@ class Rank:
         import torch.distributed as dist
 
         self.torch, self.dist, self.rank, self.ranks = torch, dist, rank, ranks
-        torch.cuda.set_device(rank)
+        gpu = rank % torch.cuda.device_count()
+        torch.cuda.set_device(gpu)
         dist.init_process_group("nccl", rank=rank, world_size=ranks, init_method="file://" + exchange,
-                                timeout=datetime.timedelta(seconds=600), device_id=torch.device("cuda", rank))
+                                timeout=datetime.timedelta(seconds=600), device_id=torch.device("cuda", gpu))
         self.replayed = 0
         # Not torch.cuda.nccl.version(), which says with what PyTorch was built.
         version = ctypes.c_int()

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "exporter/diagnosis/jobs.h"
+#include "metrics/driver_error.h"
 
 namespace nccl_pulse {
 namespace {
@@ -225,10 +226,13 @@ class Decision {
     for (const uint32_t id : events) {  // where times can't be told apart, by the order of states
       const bool is_as_early = ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <=
                                Slack(At(events.front()), At(id));
-      if (is_as_early && At(id).state < first->state) first = &At(id);
+      const bool is_error = At(id).state == ActorState::kFailed;  // noticed late
+      if (is_as_early && !is_error && At(id).state < first->state) first = &At(id);
     }
     for (const uint32_t id : events) {
-      if (At(id).state == ActorState::kFailed && !At(id).rank->is_failed_by_peer &&
+      // Any other error may follow the end of the process whose memory it reached.
+      if (At(id).state == ActorState::kFailed &&
+          !MayBePeersError(At(id).rank->failed->driver_error) &&
           ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <= kSameErrorNs) {
         first = &At(id);
         break;

@@ -89,6 +89,19 @@ TEST(DriverError, OfAProcessThatEnded) {
   ExpectHang(&job, HangVerdict::kDriverError, {2});
 }
 
+// The end of a process takes away memory that kernels of its peers use.
+TEST(DriverError, AfterTheEndOfAPeer) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  job.process(2).end = ProcessEnd::kLost;
+  job.process(2).end_realtime_ns = job.now();
+  job.Advance(20 * kMs);
+  Fail(&job, 0, kIllegalAddress);
+  Fail(&job, 3, kIllegalAddress);
+  ExpectHang(&job, HangVerdict::kProcessGone, {2});
+  job.Of(kComm, 3).driver_error = kEcc;
+  ExpectHangNow(job, HangVerdict::kDriverError, {3});
+}
+
 // Calls of different sizes end in errors like this.
 TEST(DriverError, CallsThatDifferComeFirst) {
   SimulatedJob job = LaunchingJob({0, 1, 3});

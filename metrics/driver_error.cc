@@ -38,7 +38,9 @@ const char* DriverErrorName(uint32_t error) {
 }
 
 bool MayBePeersError(uint32_t error) {
-  return error == 220 || error == 226 || error == 700 || error == 719 || error == 999;
+  return error == 220 || error == 226 || error == 719 || error == 999;
 }
+
+bool MayFollowPeersEnd(uint32_t error) { return error == 700 || MayBePeersError(error); }
 
 }  // namespace nccl_pulse

@@ -13,9 +13,12 @@ namespace nccl_pulse {
 // Returns, for example, "CUDA_ERROR_ECC_UNCORRECTABLE"; null for any other number.
 const char* DriverErrorName(uint32_t error);
 
-// True if another GPU may have caused the error: by a fault, through a link between the two, or by the
-// end of its process, whose memory a kernel used (700, seen with four ranks on one GPU under MPS).
+// True if a fault of another GPU may have caused the error, through a link between the two.
 bool MayBePeersError(uint32_t error);
+
+// True if the end of another process may have caused the error, because a kernel used its memory. Seen
+// with four ranks on one GPU under MPS.
+bool MayFollowPeersEnd(uint32_t error);
 
 }  // namespace nccl_pulse
 

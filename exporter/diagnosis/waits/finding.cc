@@ -230,10 +230,11 @@ class Decision {
       if (is_as_early && !is_error && At(id).state < first->state) first = &At(id);
     }
     for (const uint32_t id : events) {
-      // Any other error may follow the end of the process whose memory it reached.
-      if (At(id).state == ActorState::kFailed &&
-          !MayBePeersError(At(id).rank->failed->driver_error) &&
-          ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <= kSameErrorNs) {
+      if (At(id).state != ActorState::kFailed || At(id).rank->is_failed_by_peer) continue;
+      // The first event may be the end of a process whose memory kernels of its peers used.
+      const bool may_follow = At(events.front()).state == ActorState::kGone &&
+                              MayFollowPeersEnd(At(id).rank->failed->driver_error);
+      if (!may_follow && ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <= kSameErrorNs) {
         first = &At(id);
         break;
       }

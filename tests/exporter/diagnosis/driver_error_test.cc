@@ -95,7 +95,7 @@ TEST(DriverError, AfterTheEndOfAPeer) {
   job.process(2).end = ProcessEnd::kLost;
   job.process(2).end_realtime_ns = job.now();
   job.Advance(20 * kMs);
-  Fail(&job, 0, kIllegalAddress);
+  Fail(&job, 0, kLaunchFailed);
   Fail(&job, 3, kIllegalAddress);
   ExpectHang(&job, HangVerdict::kProcessGone, {2});
   job.Of(kComm, 3).driver_error = kEcc;

@@ -21,6 +21,7 @@
 #include "exporter/base/patient_thread.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/seconds.h"
+#include "exporter/capture/job_ras.h"
 #include "exporter/capture/local_process.h"
 #include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/clock_offset.h"
@@ -29,7 +30,6 @@
 #include "exporter/fleet/run_program.h"
 #include "exporter/flight_recorder/writer.h"
 #include "exporter/node/gpu_use.h"
-#include "exporter/outside/ras_listeners.h"
 #include "nlohmann/json.hpp"
 
 namespace nccl_pulse {
@@ -67,10 +67,10 @@ class Capturer {
       AskCalls(/*live=*/false);
       Guard("dumps and verdict", [this] {
         if (options_.is_flight_recorder) return AddDumps();
+        Guard("ras.json", [this] { AddRas(); });
         Add("verdict.txt", JobText(capture_.look));
         Add("verdict.json", JobJson(capture_.look));
         AddProcesses();
-        Guard("ras.json", [this] { AddRas(); });
         AddGpus();
         AddProgram("nvidia-smi.txt", {"nvidia-smi", "-q"});
       });
@@ -324,53 +324,16 @@ class Capturer {
                     std::chrono::duration_cast<milliseconds>(end_ - steady_clock::now()));
   }
 
-  // Another host's claim is no reason to inspect a process of this host.
-  std::string WhyNotHere(const ProcessSnapshot& process) const {
-    for (const auto& endpoint : endpoints_) {
-      if (!IsThisHost(endpoint)) {
-        return "an endpoint that was asked is on another host; on the process' own host ask that "
-               "host's alone";
-      }
-    }
-    return ::nccl_pulse::WhyNotHere(process);
-  }
-
-  // Finds RAS of the job's processes on this host, or else where the options say.
-  outside::RasListeners FindRas() const {
-    if (options_.asks_ras_of_processes && !ras_pids_.empty()) {
-      auto here = outside::FindNcclProcesses(milliseconds(2000), &ras_pids_).processes;
-      for (outside::HostProcess& each : here) each.has_plugin = false;
-      const outside::OpenNetwork open =
-          options_.enters_namespaces ? outside::Network::Open : outside::OpenNetwork();
-      if (!here.empty()) return outside::FindRas(here, open);
-    }
-    outside::RasListeners found;
-    const std::optional<Address>& ras = options_.look.ras;
-    // If no endpoint of this host is queried, its RAS may serve another job.
-    const bool is_of_job =
-        ras.has_value() &&
-        (!IsThisHost(*ras) || std::any_of(endpoints_.begin(), endpoints_.end(), IsThisHost));
-    if (is_of_job) found.by_name = {{ras->name(), {*ras, nullptr}}};
-    return found;
-  }
-
-  // Each listener may know the whole job: the first report is kept.
   void AddRas() {
-    constexpr int kTries = 3;  // a stopped process may be picked
-    const outside::RasListeners found = FindRas();
-    for (const std::string& note : found.notes) Miss("ras.json", note);
-    RasReport report;
-    for (const auto& [name, listener] : found.by_name) {
-      if (name == capture_.look.ras_address) report = capture_.look.ras;
-      for (int i = 0; i < kTries && report.json.empty() && steady_clock::now() < end_; ++i) {
-        report = std::async(std::launch::async, [&each = listener, this] {
-                   return each.Ask(options_.look.client.patience, kMostRasBytes);
-                 }).get();
-        if (!report.is_connected) break;
-      }
-    }
-    if (!report.error.empty()) Miss("ras.json", report.error);
-    if (!report.json.empty()) Add("ras.json", std::move(report.json));
+    JobLook& look = capture_.look;
+    JobRas ras =
+        AskRasOfJob(endpoints_, look.set, options_.ras, options_.look.client.patience, end_);
+    for (const std::string& note : ras.notes) Miss("ras.json", note);
+    if (!ras.report.error.empty()) Miss("ras.json", ras.report.error);
+    if (!ras.report.json.empty()) Add("ras.json", ras.report.json);
+    if (look.health.missing_ranks == 0) return;
+    look.ras = std::move(ras.report);
+    look.ras_address = std::move(ras.address);
   }
 
   // NVML waits for a driver that hangs.
@@ -401,7 +364,7 @@ class Capturer {
     // Processes on other hosts may have the same pid.
     std::set<std::pair<std::string, std::string>> seen;
     for (const ProcessSnapshot& process : capture_.look.set.processes) {
-      std::string why = WhyNotHere(process);
+      std::string why = WhyNotHere(process, endpoints_);
       if (!seen.emplace(PidCell(process), why).second) continue;
       const std::string folder = absl::StrCat("processes/", LocalPid(process));
       if (why.empty() && steady_clock::now() >= end_) why = "there was no time left (--time-limit)";
@@ -409,7 +372,6 @@ class Capturer {
         Miss(absl::StrCat("settings and log of pid ", PidWords(process)), why);
         continue;
       }
-      if (process.is_from_outside || options_.look.ras) ras_pids_.push_back(LocalPid(process));
       // Limited per process: a driver may hold its memory, and a log's file system may hang.
       std::string state = ReadLocalState(process, milliseconds(1000), &why);
       if (!why.empty()) Miss(absl::StrCat(folder, "/state.txt"), why);
@@ -441,7 +403,7 @@ class Capturer {
     }
     if (suspects.empty()) return Miss("stacks", "no rank is suspected");
     for (const ProcessSnapshot* process : suspects) {
-      const std::string why = WhyNotHere(*process);
+      const std::string why = WhyNotHere(*process, endpoints_);
       const std::string file = absl::StrCat("stacks/", LocalPid(*process), ".txt");
       if (!why.empty()) {
         Miss(absl::StrCat("stack of pid ", PidWords(*process)), why);
@@ -463,7 +425,6 @@ class Capturer {
     bool is_live;
   };
   std::map<std::size_t, std::vector<Communicator>> communicators_;  // by endpoint
-  std::vector<int32_t> ras_pids_;  // processes on this host whose RAS may be asked
   std::vector<Json> pages_;
   std::size_t page_bytes_ = 0;
   std::size_t missing_bytes_ = 0, more_missing_ = 0;

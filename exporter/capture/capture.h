@@ -18,6 +18,7 @@
 #include "exporter/capture/bundle.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
+#include "exporter/outside/ras_listeners.h"
 
 namespace nccl_pulse {
 
@@ -28,9 +29,7 @@ struct CaptureOptions {
   // Half of it is for requests beyond the verdict, the rest for programs.
   std::chrono::milliseconds time_limit{60000};
   bool is_flight_recorder = false;  // only dumps for torchfrtrace
-  // Processes on this host; without `look.ras`, only those without the plugin.
-  bool asks_ras_of_processes = true;
-  bool enters_namespaces = false;  // for RAS
+  outside::RasChoice ras;
   // Called when endpoints are too busy to answer at once, and are asked again.
   std::function<void()> on_busy;
   std::size_t most_bytes = std::size_t{512} << 20;  // of all files together

@@ -195,7 +195,11 @@ int32_t LocalPid(const ProcessSnapshot& process) {
   return process.seen_in == own ? process.seen_pid : 0;
 }
 
-std::string WhyNotHere(const ProcessSnapshot& process) {
+std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address>& endpoints) {
+  if (!std::all_of(endpoints.begin(), endpoints.end(), IsThisHost)) {
+    return "an endpoint that was asked is on another host; on the process' own host ask that "
+           "host's alone";
+  }
   if (process.end != ProcessEnd::kLive) return "it has ended";
   if (!IsOwnName(process.hostname)) {
     return absl::StrCat("it is on ", process.hostname, "; run this there, too");

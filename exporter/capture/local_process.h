@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "exporter/fleet/address.h"
 #include "metrics/snapshot.h"
@@ -28,8 +29,9 @@ bool IsThisHost(const Address& address);
 
 // Returns the process' pid in this PID namespace; 0 if it is not visible.
 int32_t LocalPid(const ProcessSnapshot& process);
-// Returns "" if the process runs here under that pid; else why not.
-std::string WhyNotHere(const ProcessSnapshot& process);
+// Returns "" if the process runs here under that pid, and only endpoints of this host are asked;
+// else why not. Another host's claim is no reason to inspect a process of this host.
+std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address>& endpoints = {});
 
 // True for a variable (NAME=VALUE) that configures NCCL, PyTorch or the job. No other variables of
 // an environment are kept.

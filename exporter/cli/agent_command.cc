@@ -148,8 +148,9 @@ int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
 
 // Looks for hangs of jobs without the plugin, on a thread of its own: RAS may take seconds to answer.
 struct OutsideThread : PatientThread {
-  OutsideThread(std::function<std::chrono::milliseconds()> hang_after, outside::Sources sources)
-      : watch(std::move(hang_after), std::move(sources)) {}
+  OutsideThread(std::function<std::chrono::milliseconds()> hang_after, outside::Sources sources,
+                outside::RasChoice ras)
+      : watch(std::move(hang_after), std::move(sources), std::move(ras)) {}
 
   void Run() {
     if (!watch.HasGpus()) {
@@ -252,7 +253,6 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
 }
 
 bool ReadFlags(Wanted* wanted, std::string* wrong) {
-  wanted->captures.capture.enters_namespaces = fleet_flags.enter_namespaces;
   if (!ReadServerFlags(&wanted->server, wrong) ||
       !ReadCaptureFlags(flags.captures, flags.listen, &wanted->captures, wrong) ||
       !ReadHangFlags(flags.hang, &wanted->on_hang, wrong) ||
@@ -278,9 +278,13 @@ int Run(const std::vector<std::string>& arguments) {
   Wanted wanted;
   std::string error;
   if (!ReadFlags(&wanted, &error) ||
-      (fleet_flags.enter_namespaces && !outside::MayEnterNetworks(&error))) {
+      !outside::ReadRasChoice("", fleet_flags.enter_namespaces, &wanted.captures.capture.ras,
+                              &error)) {
     return BadFlag(error.c_str());
   }
+  // Captures keep RAS of processes without the plugin.
+  outside::RasChoice& ras = wanted.captures.capture.ras;
+  ras.address.reset();
   LiveValues values;
   AddHangSeconds(&values);
   const bool is_https = wanted.guard != nullptr && wanted.guard->is_https();
@@ -290,9 +294,9 @@ int Run(const std::vector<std::string>& arguments) {
   // The TLS library may write to connections that clients have closed.
   std::signal(SIGPIPE, SIG_IGN);
 
-  auto sources = outside::SourcesOfThisHost(fleet_flags.enter_namespaces);
+  auto sources = outside::SourcesOfThisHost();
   sources.hostname = NodeName();
-  const auto rest = std::make_shared<OutsideThread>(OutsideHangAfter, std::move(sources));
+  const auto rest = std::make_shared<OutsideThread>(OutsideHangAfter, std::move(sources), ras);
   wanted.server.source = [rest](const ReadWish&) { return rest->watch.Snapshots(RealtimeNs()); };
   wanted.server.without_plugin = [rest] { return rest->watch.Processes(); };
 

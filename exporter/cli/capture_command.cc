@@ -17,7 +17,7 @@
 #include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/stop_signal.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/outside/network.h"
+#include "exporter/outside/ras_listeners.h"
 
 namespace nccl_pulse {
 namespace {
@@ -147,12 +147,10 @@ int Run(const std::vector<std::string>& arguments) {
   }
   FleetQuestion question;
   if (!ReadFilter(&options.look.filter, &error) || !ReadFleetFlags(&question, &error) ||
-      !RasFromFlag(fleet_flags.ras, &options.look.ras, &error) ||
-      (fleet_flags.enter_namespaces && !outside::MayEnterNetworks(&error))) {
+      !outside::ReadRasChoice(fleet_flags.ras, fleet_flags.enter_namespaces, &options.ras,
+                              &error)) {
     return Fail(kUsageError, error);
   }
-  options.asks_ras_of_processes = fleet_flags.ras.empty();
-  options.enters_namespaces = fleet_flags.enter_namespaces;
   // Before querying endpoints: a hang may not last long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   if (!FindEndpoints(options.look.filter, &question, &error)) {

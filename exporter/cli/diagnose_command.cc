@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/capture/job_ras.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/fleet/dump_look.h"
@@ -68,6 +69,7 @@ run, or a communicator's work can't be seen. More: docs/debug-a-hang.md.
 struct Question {
   FleetQuestion fleet;
   JobLookOptions options;
+  outside::RasChoice ras;
 };
 
 // On failure returns false and sets `error`.
@@ -76,8 +78,9 @@ bool ReadQuestion(Question* question, std::string* error) {
   if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, error)) {
     return false;
   }
-  if (!RasFromFlag(fleet_flags.ras, &options.ras, error) || !ReadFilter(&options.filter, error) ||
-      !ReadFleetFlags(&question->fleet, error)) {
+  if (!outside::ReadRasChoice(fleet_flags.ras, fleet_flags.enter_namespaces, &question->ras,
+                              error) ||
+      !ReadFilter(&options.filter, error) || !ReadFleetFlags(&question->fleet, error)) {
     return false;
   }
   options.client = question->fleet.client;
@@ -104,11 +107,19 @@ int FindEndpoints(Question* question, std::string* error) {
 outside::Looks LookAtRest(const Question& question, bool is_endpoint_silent) {
   outside::Options options;
   options.is_endpoint_silent = is_endpoint_silent;
-  options.asks_ras = question.options.ras.has_value();
-  if (!fleet_flags.ras.empty()) options.ras = question.options.ras;
+  options.ras = question.ras;
   options.hang_after = question.options.hang_after.value_or(options.hang_after);
-  return outside::LookFromOutside(options,
-                                  outside::SourcesOfThisHost(fleet_flags.enter_namespaces));
+  return outside::LookFromOutside(options, outside::SourcesOfThisHost());
+}
+
+// Asks RAS about ranks that no endpoint reports.
+void AddRas(const Question& question, JobLook* look) {
+  const std::chrono::milliseconds patience = question.options.client.patience;
+  JobRas ras = AskRasOfJob(question.fleet.endpoints, look->set, question.ras, patience,
+                           std::chrono::steady_clock::now() + 2 * patience);
+  look->ras = std::move(ras.report);
+  look->ras_address = std::move(ras.address);
+  look->health.notes.insert(look->health.notes.end(), ras.notes.begin(), ras.notes.end());
 }
 
 // Drops jobs that an agent, or the endpoint of a job's other ranks, has reported.
@@ -182,10 +193,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (!flight_recorder.empty()) return RunOnDumps();
   Question question;
   std::string error;
-  if (!ReadQuestion(&question, &error) ||
-      (fleet_flags.enter_namespaces && !outside::MayEnterNetworks(&error))) {
-    return Fail(kUsageError, error);
-  }
+  if (!ReadQuestion(&question, &error)) return Fail(kUsageError, error);
   if (const int status = FindEndpoints(&question, &error); status != 0) return Fail(status, error);
   const bool is_here = !IsAnyNamed();
   const bool is_silent = question.fleet.is_all_silent;
@@ -196,7 +204,8 @@ int Run(const std::vector<std::string>& arguments) {
     question.options.outside.insert(question.options.outside.end(), processes.begin(),
                                     processes.end());
   }
-  const JobLook look = LookAtJob(question.fleet.endpoints, question.options);
+  JobLook look = LookAtJob(question.fleet.endpoints, question.options);
+  if (look.health.missing_ranks != 0) AddRas(question, &look);
   // The endpoints answered a moment ago.
   const bool has_ceased = look.heard == 0 && !is_silent && !question.fleet.is_nobody_here;
   if (is_here && has_ceased) rest = LookAtRest(question, true);

@@ -231,10 +231,6 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   if (before.empty() && options.hang_after) {
     NoteEarlyHangs(Nanoseconds(*options.hang_after), &look);
   }
-  if (options.ras.has_value() && look.health.missing_ranks != 0) {
-    look.ras_address = options.ras->name();
-    look.ras = AskRas(*options.ras, options.client.patience);
-  }
   look.seconds = std::chrono::duration<double>(steady_clock::now() - start).count();
   return look;
 }

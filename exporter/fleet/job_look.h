@@ -69,8 +69,9 @@ struct JobLook {
   int looks = 0;            // number of polls
   double seconds = 0;       // duration of all polls
 
-  RasReport ras;            // NCCL's RAS, asked if no endpoint reports some ranks
-  std::string ras_address;  // for people; "": RAS was not asked
+  // Of NCCL's RAS, for people: set by commands that ask it about ranks that no endpoint reports.
+  RasReport ras;
+  std::string ras_address;
 };
 
 struct JobLookOptions {
@@ -82,7 +83,6 @@ struct JobLookOptions {
   int most_looks = 1;                     // without a hang; or kLooksForStragglers
   uint64_t most_bytes = kMostMemoryBytes;
   std::chrono::milliseconds most_time{10000};
-  std::optional<Address> ras;  // of NCCL's RAS, asked once for ranks that no endpoint knows
   AskFunction ask = AskAll;
   // Ranks without the plugin (exporter/outside), added to the reported ranks.
   std::vector<ProcessSnapshot> outside;

@@ -66,7 +66,7 @@ class OutsideLook::Impl {
       looks->notes.push_back(
           absl::StrCat(here.unread, " processes' files in /proc did not answer."));
     }
-    if (processes_ == 0 && !options_.ras) return false;
+    if (processes_ == 0 && options_.ras.asks_processes) return false;
     FindListeners(looks);
     before_ = Ask(seen_);
     seen_.before_ns = sources_.now_realtime_ns();
@@ -135,12 +135,7 @@ class OutsideLook::Impl {
   }
 
   void FindListeners(Looks* looks) {
-    if (!options_.asks_ras) return;
-    if (options_.ras) {
-      listeners_.by_name = {{options_.ras->name(), {*options_.ras, nullptr}}};
-      return;
-    }
-    listeners_ = FindRas(seen_.processes, sources_.open_network);
+    listeners_ = FindRas(seen_.processes, options_.ras);
     looks->notes.insert(looks->notes.end(), listeners_.notes.begin(), listeners_.notes.end());
     for (const auto& [inode, network] : listeners_.networks) {
       if (!network) continue;
@@ -343,14 +338,13 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
   return found;
 }
 
-Sources SourcesOfThisHost(bool enters_networks) {
+Sources SourcesOfThisHost() {
   Sources sources;
   const auto gpus = std::make_shared<GpuUses>();
   sources.processes = [](const std::vector<int32_t>* pids) {
     return FindNcclProcesses(std::chrono::seconds(3), pids);
   };
   sources.gpus = [gpus](int64_t since_ns) { return gpus->OfHost(since_ns); };
-  if (enters_networks) sources.open_network = Network::Open;
   sources.ask_ras = [](const RasListener& each) {
     return each.Ask(kRasPatience, kMostAnswerBytes);
   };

@@ -17,13 +17,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "exporter/exposition/json/communicators_json.h"
-#include "exporter/fleet/address.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/node/gpu_use.h"
 #include "exporter/outside/host_processes.h"
@@ -42,7 +40,6 @@ struct Sources {
   // Finds processes with NCCL among `pids`; null: among all.
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
-  OpenNetwork open_network;
   // Called on a thread of its own, which it may leave in the listener's network.
   std::function<RasReport(const RasListener&)> ask_ras;
   std::function<void(std::chrono::milliseconds)> wait;
@@ -50,11 +47,10 @@ struct Sources {
   std::set<std::string> addresses;  // of this host
   std::string hostname;
 };
-Sources SourcesOfThisHost(bool enters_networks = false);
+Sources SourcesOfThisHost();
 
 struct Options {
-  bool asks_ras = true;
-  std::optional<Address> ras;  // none: the addresses of this host's processes, and the default
+  RasChoice ras;
   std::chrono::milliseconds hang_after{10000};
   // True if this host's endpoints gave no data. Processes with the plugin are then included.
   bool is_endpoint_silent = false;

@@ -16,9 +16,10 @@ constexpr std::size_t kMostWaits = 4096;
 }  // namespace
 
 OutsideMonitor::OutsideMonitor(std::function<std::chrono::milliseconds()> hang_after,
-                               Sources sources)
+                               Sources sources, RasChoice ras)
     : hang_after_(std::move(hang_after)),
       sources_(std::move(sources)),
+      ras_(std::move(ras)),
       own_namespace_(OwnPidNamespace()) {}
 
 bool OutsideMonitor::HasGpus() const { return !sources_.gpus(sources_.now_realtime_ns()).empty(); }
@@ -41,6 +42,7 @@ std::vector<std::string> OutsideMonitor::Round() {
   Looks looks;
   if (!look_) {
     Options options;
+    options.ras = ras_;
     options.hang_after = hang_after_();
     options.is_of_gpus = true;
     options.since_ns = waits_since_ns_;

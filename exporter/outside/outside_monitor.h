@@ -37,7 +37,8 @@ class OutsideMonitor {
   static constexpr std::chrono::seconds kLeftAlone{30};
   static constexpr std::chrono::seconds kListAgain{30};
 
-  OutsideMonitor(std::function<std::chrono::milliseconds()> hang_after, Sources sources);
+  OutsideMonitor(std::function<std::chrono::milliseconds()> hang_after, Sources sources,
+                 RasChoice ras = {});
 
   // Returns false if there is no NVML, or no GPU, so that nothing can be found.
   bool HasGpus() const;
@@ -57,6 +58,7 @@ class OutsideMonitor {
 
   const std::function<std::chrono::milliseconds()> hang_after_;
   const Sources sources_;
+  const RasChoice ras_;
   const uint32_t own_namespace_;  // PID namespace of the pids in /proc and NVML
   std::optional<OutsideLook> look_;
   int64_t waits_since_ns_ = 0;

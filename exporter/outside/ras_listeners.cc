@@ -20,9 +20,20 @@ RasReport RasListener::Ask(std::chrono::milliseconds patience, std::size_t most_
   return AskRas(address, patience, most_bytes);
 }
 
+bool ReadRasChoice(const std::string& ras, bool enters_networks, RasChoice* choice,
+                   std::string* error) {
+  choice->asks_processes = ras.empty();
+  if (enters_networks) choice->open_network = Network::Open;
+  return RasFromFlag(ras, &choice->address, error) && (!enters_networks || MayEnterNetworks(error));
+}
+
 // The variable is another user's text: root connects to no address of another host for it.
-RasListeners FindRas(const std::vector<HostProcess>& processes, const OpenNetwork& open_network) {
+RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice& choice) {
   RasListeners found;
+  if (!choice.asks_processes || processes.empty()) {
+    if (choice.address) found.by_name = {{choice.address->name(), {*choice.address, nullptr}}};
+    return found;
+  }
   std::size_t elsewhere = 0;
   std::size_t beyond = 0;
   for (const HostProcess& process : processes) {
@@ -36,13 +47,13 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const OpenNetwor
     if (process.user != geteuid() && !is_loopback) continue;
     std::string name = address->name();
     std::shared_ptr<const Network> network;
-    if (process.network != 0 && open_network) {
+    if (process.network != 0 && choice.open_network) {
       if (found.networks.size() >= kMostAddresses && found.networks.count(process.network) == 0) {
         ++beyond;
         continue;
       }
       const auto [known, is_new] = found.networks.try_emplace(process.network);
-      if (is_new) known->second = open_network(process, &error);
+      if (is_new) known->second = choice.open_network(process, &error);
       if (is_new && !known->second) {
         found.notes.push_back(absl::StrCat("The network namespace of pid ", process.pid,
                                            " can't be entered: ", error, "."));

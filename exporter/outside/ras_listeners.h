@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,19 @@ struct RasListeners {
 using OpenNetwork =
     std::function<std::shared_ptr<const Network>(const HostProcess&, std::string* error)>;
 
-RasListeners FindRas(const std::vector<HostProcess>& processes, const OpenNetwork& open_network);
+// Where RAS is asked.
+struct RasChoice {
+  std::optional<Address> address;  // used without processes; none: RAS isn't asked then
+  bool asks_processes = true;      // at the addresses that their variables give
+  OpenNetwork open_network;
+};
+
+// Reads the values of --ras and --enter-namespaces. Returns false, with the reason in `error`, on
+// failure.
+bool ReadRasChoice(const std::string& ras, bool enters_networks, RasChoice* choice,
+                   std::string* error);
+
+RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice& choice);
 
 }  // namespace nccl_pulse::outside
 

@@ -25,9 +25,9 @@ class AgentOutsideTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder, self.nvml = folder.name, os.path.join(folder.name, "nvml")
 
-    def begin(self, ras, host="127.0.0.1", **options):
+    def begin(self, ras, host="127.0.0.1", missing=(), **options):
         """Three ranks of a job that moves. `options`: of Popen."""
-        self.ras, self.counts, self.host = ras, [500, 499, 500], host
+        self.ras, self.counts, self.host, self.missing = ras, [500, 499, 500], host, list(missing)
         self.addCleanup(self.ras.server.close)
         environment = dict(os.environ, NCCL_RAS_ADDR=self.ras.flag.split("=")[1], WORLD_SIZE="3")
         self.ranks = [rank_without_plugin.start(self, rank, environment, **options) for rank in range(3)]
@@ -46,7 +46,8 @@ class AgentOutsideTest(unittest.TestCase):
                   "collective_counts": {"Broadcast": 0, "AllReduce": count}}
                  for rank, (process, count) in enumerate(zip(self.ranks, self.counts))]
         self.ras.answers["STATUS"] = json.dumps({"nccl_version": "2.28.9", "communicators": [
-            {"hash": "0x51", "secondary_hash": "0x1", "size": 3, "ranks": ranks, "missing_ranks": []}]}).encode()
+            {"hash": "0x51", "secondary_hash": "0x1", "size": 3 + len(self.missing), "ranks": ranks,
+             "missing_ranks": self.missing}]}).encode()
 
     def set_gpus(self, uses):
         with open(self.nvml + ".new", "w", encoding="utf-8") as file:
@@ -147,7 +148,9 @@ class AgentOutsideTest(unittest.TestCase):
         other = Ras()
         self.addCleanup(other.server.close)
         ras, enter = pod.start(self, other.server.getsockname()[1])
-        self.begin(ras, pod.ADDRESS, preexec_fn=enter)
+        silent = {"rank": 3, "host": "192.0.2.8", "pid": 7, "cuda_dev": 0, "nvml_dev": 0,
+                  "status": {"unresponsive": True, "considered_dead": False}}
+        self.begin(ras, pod.ADDRESS, [silent], preexec_fn=enter)
         self.set_gpus([(100, 0), (0, 0), (100, 0)])
         captures, port = self.capturing_agent("--enter-namespaces")
         self.check_capture(captures)
@@ -168,6 +171,17 @@ class AgentOutsideTest(unittest.TestCase):
         self.assertEqual(report, None)
         self.assertIn("ras.json: " + elsewhere, missing)
         self.assertEqual(capture("inside", "--enter-namespaces")[0], ras.answers["STATUS"].decode())
+
+        def diagnose(*flags):
+            run = subprocess.run([PULSE, "diagnose", "127.0.0.1:%d" % port, "--json", *flags], check=False, timeout=100,
+                                 env=dict(os.environ, NCCL_RAS_ADDR=other.flag.split("=")[1]), stdout=subprocess.PIPE)
+            verdict = json.loads(run.stdout)
+            return verdict["ras"], [note for note in verdict["notes"] if elsewhere in note]
+
+        found, notes = diagnose()
+        self.assertEqual((found, len(notes)), (None, 1))
+        found, notes = diagnose("--enter-namespaces")
+        self.assertEqual((found["report"].strip(), notes), (ras.answers["STATUS"].decode(), []))
         log = os.path.join(self.folder, "log")
         with open(log, "w", encoding="utf-8") as file:
             self.agent(stderr=file)

@@ -41,7 +41,6 @@ struct Host {
   Options options;
   // Called for each question, by number from 0.
   std::function<RasReport(int)> answer;
-  OpenNetwork open_network;
   std::atomic<int> asked{0};
   std::atomic<int64_t> now_ns{int64_t{1760000000} * 1000000000};
   std::atomic<bool> has_waited{false};
@@ -74,7 +73,6 @@ struct Host {
       return HostProcesses{processes, unloaded, 0};
     };
     sources.gpus = [this](int64_t) { return gpus; };
-    sources.open_network = open_network;
     sources.ask_ras = [this](const RasListener& listener) {
       const std::lock_guard<std::mutex> lock(mutex);
       addresses_asked.insert(listener.address.name());
@@ -732,7 +730,7 @@ TEST(OutsideLook, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
   host.Look();
   EXPECT_EQ(host.addresses_asked, (std::set<std::string>{"127.0.0.1:29000", "10.0.3.7:29001"}));
   host.addresses_asked.clear();
-  host.options.asks_ras = false;
+  host.options.ras.asks_processes = false;
   host.Look();
   EXPECT_TRUE(host.addresses_asked.empty());
 }
@@ -749,7 +747,7 @@ TEST(OutsideLook, MoreAddressesOrNamespacesThanAreAsked) {
   EXPECT_EQ(host.Look().notes, std::vector<std::string>{said});
   EXPECT_EQ(host.addresses_asked.size(), 16U);
   for (int i = 0; i < 20; ++i) host.processes[i].network = 1 + i;
-  host.open_network = [](const HostProcess&, std::string* error) {
+  host.options.ras.open_network = [](const HostProcess&, std::string* error) {
     *error = "it has ended";
     return nullptr;
   };

@@ -1,0 +1,34 @@
+// AskRasOfJob asks NCCL's RAS about a job that endpoints report: a second source, for people.
+//
+// RAS of the job's processes on this host comes first, as found for jobs without the plugin
+// (exporter/outside/ras_listeners.h). The first report is kept: each listener may know the whole job.
+//
+// Thread: any; blocks until `end`, and then for `patience` at most.
+#ifndef EXPORTER_CAPTURE_JOB_RAS_H_
+#define EXPORTER_CAPTURE_JOB_RAS_H_
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "exporter/diagnosis/facts/snapshot_set.h"
+#include "exporter/fleet/address.h"
+#include "exporter/fleet/ras_report.h"
+#include "exporter/outside/ras_listeners.h"
+
+namespace nccl_pulse {
+
+struct JobRas {
+  RasReport report;
+  std::string address;             // of the listener, for people
+  std::vector<std::string> notes;  // processes whose RAS isn't asked, and why
+};
+
+// `choice.address`: none: only RAS of processes without the plugin is asked.
+JobRas AskRasOfJob(const std::vector<Address>& endpoints, const SnapshotSet& set,
+                   const outside::RasChoice& choice, std::chrono::milliseconds patience,
+                   std::chrono::steady_clock::time_point end);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_CAPTURE_JOB_RAS_H_

@@ -156,8 +156,8 @@ class Servers(unittest.TestCase):
 
     def differences(self, prometheus, server, queries):
         """A function: {key: what differs between their answers} of now. Once all are the same it counts the answers."""
-        # Each server's topk() takes its own of equal values.
-        lines = [[key, re.sub(r"\btopk\(\d+, ", "(", expression)]
+        # Each server's topk() and bottomk() take their own of equal values.
+        lines = [[key, re.sub(r"\b(top|bottom)k\(\d+, ", "(", expression)]
                  for key, expressions in queries.items() for expression in expressions]
         # One sed for all.
         theirs = [json.loads(line) for line in victoria.adapted(

@@ -3,7 +3,7 @@
 gtest's header is given before the first line, translated already: half a second less for each.
 """
 
-load(":in_one_piece.bzl", "in_one_piece")
+load("//tools:in_one_piece.bzl", "in_one_piece")
 
 def cc_test(name, srcs = None, size = "small", deps = [], copts = [], optimised = False, gtest_first = True, **kwargs):
     """A test of one or more files, which are compiled as one.

@@ -15,8 +15,7 @@ void WriteCall(Entry& entry, uint32_t number) {
   entry.Write(NumbersOf(number), WhatOf(number), BytesOf(number));
 }
 
-template <typename Entry>
-void AssertWhole(uint64_t sequence, const Entry& copy) {
+void AssertWhole(uint64_t sequence, const BasicLastCallEntry<CheckedAtomics>::Copy& copy) {
   const uint32_t number = LastCallBits::Number(sequence);
   RL_ASSERT(sequence == NumbersOf(number));
   RL_ASSERT(copy.what == WhatOf(number) || copy.what == (WhatOf(number) | kPeer));
@@ -24,7 +23,7 @@ void AssertWhole(uint64_t sequence, const Entry& copy) {
   RL_ASSERT(copy.launch == 0 || copy.launch == number);
 }
 
-struct OneEntry : rl::test_suite<OneEntry, 2> {
+struct OneLastCall : rl::test_suite<OneLastCall, 2> {
   ExecutionBegins begins;
   using Entry = BasicLastCallEntry<CheckedAtomics>;
   Entry entry;
@@ -55,7 +54,7 @@ struct OneEntry : rl::test_suite<OneEntry, 2> {
 };
 
 TEST(LastCallEntry, WholeOrNotThere) {
-  EachOrderingMatters<OneEntry>({"last_call_entry.h"}, 20000);
+  EachOrderingMatters<OneLastCall>({"last_call_entry.h"}, 20000);
 }
 
 // A finalized communicator's chunk goes to another one, while a reader copies from it what it takes

@@ -10,8 +10,7 @@ TimedCallFields CallNumber(uint64_t number) {
   return {low, LatencyKind::kDurationStream, low, low, 10 * number, 20 * number, 30 * number};
 }
 
-template <typename Entry>
-void AssertWhole(uint64_t sequence, const Entry& copy) {
+void AssertWhole(uint64_t sequence, const BasicTimedCall<CheckedAtomics>::Copy& copy) {
   const uint64_t number = sequence - 1;
   RL_ASSERT(copy.key == TimedCallKey::Pack(CallNumber(number)));
   RL_ASSERT(copy.bytes == 10 * number);
@@ -19,7 +18,7 @@ void AssertWhole(uint64_t sequence, const Entry& copy) {
   RL_ASSERT(copy.end_monotonic_ns == 30 * number);
 }
 
-struct OneEntry : rl::test_suite<OneEntry, 3> {
+struct OneTimedCall : rl::test_suite<OneTimedCall, 3> {
   ExecutionBegins begins;
   using Entry = BasicTimedCall<CheckedAtomics>;
   Entry entry;
@@ -49,7 +48,7 @@ struct OneEntry : rl::test_suite<OneEntry, 3> {
 TEST(TimedCall, WholeOrNotThere) {
   // The swap's acquire puts one writer's stores behind those of the writer before. The checker
   // orders stores to one cell as they were executed, so it cannot show them the other way round.
-  EachOrderingMatters<OneEntry>({"timed_call.h"}, 20000, {"timed_call.h: swap"});
+  EachOrderingMatters<OneTimedCall>({"timed_call.h"}, 20000, {"timed_call.h: swap"});
 }
 
 }  // namespace

@@ -7,21 +7,17 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "bench/jobs/scenario.h"
+#include "exporter/cli/flags/flags.h"
 #include "exporter/exposition/json/communicators_json.h"
 #include "nlohmann/json.hpp"
-
-ABSL_FLAG(std::string, folder, "corpus", "where the files go; it is made");
-ABSL_FLAG(int, jobs, 2, "of each fault");
-ABSL_FLAG(uint64_t, from, 20000000, "the first seed");
-ABSL_FLAG(int, most_ranks, 8, "larger jobs are left out");
 
 namespace nccl_pulse {
 namespace {
@@ -73,19 +69,34 @@ bool Write(const std::filesystem::path& path, const std::string& text) {
   return !file.fail();
 }
 
-int Main() {
-  const std::filesystem::path folder = absl::GetFlag(FLAGS_folder);
+int Main(const std::vector<std::string_view>& words) {
+  std::string folder_name = "corpus";  // created
+  int jobs_of_each = 2;                // of each fault
+  int first_seed = 20'000'000;
+  int most_ranks = 8;  // larger jobs are left out
+  std::vector<std::string> rest;
+  const std::string problem = ReadFlags("corpus",
+                                        {{"--folder", &folder_name},
+                                         {"--jobs", &jobs_of_each},
+                                         {"--from", &first_seed},
+                                         {"--most-ranks", &most_ranks}},
+                                        words, &rest);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "%s\n", problem.c_str());
+    return 1;
+  }
+  const std::filesystem::path folder = folder_name;
   std::error_code ignored;  // the first file says it
   std::filesystem::create_directories(folder, ignored);
   int files = 0;
   for (const std::string& fault : FaultNames()) {
     // Some faults need many ranks.
     constexpr uint64_t kTries = 200;
-    uint64_t seed = absl::GetFlag(FLAGS_from);
+    auto seed = static_cast<uint64_t>(first_seed);
     const uint64_t end = seed + kTries;
-    for (int jobs = 0; jobs < absl::GetFlag(FLAGS_jobs) && seed < end; ++seed) {
+    for (int jobs = 0; jobs < jobs_of_each && seed < end; ++seed) {
       const Scenario scenario = MakeScenario(fault, seed);
-      if (scenario.layout.ranks() > absl::GetFlag(FLAGS_most_ranks)) continue;
+      if (scenario.layout.ranks() > most_ranks) continue;
       const std::string name = absl::StrReplaceAll(absl::StrCat(fault, "-", seed, ".json"),
                                                    {{" ", "_"}, {"/", "_"}, {",", ""}, {":", ""}});
       if (!Write(folder / name, JobOf(scenario).dump())) return 1;
@@ -100,7 +111,4 @@ int Main() {
 }  // namespace
 }  // namespace nccl_pulse
 
-int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return nccl_pulse::Main();
-}
+int main(int argc, char** argv) { return nccl_pulse::Main({argv + 1, argv + argc}); }

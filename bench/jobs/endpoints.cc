@@ -23,19 +23,14 @@
 #include <unordered_map>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "bench/jobs/job_layout.h"
 #include "bench/jobs/job_run.h"
 #include "exporter/base/gzip.h"
+#include "exporter/cli/flags/flags.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/exposition/json/summary_json.h"
 #include "exporter/exposition/snapshot_message.h"
-
-ABSL_FLAG(int, nodes, 2000, "endpoints, of 8 ranks each");
-ABSL_FLAG(std::string, targets, "/tmp/targets.json", "where to write their addresses");
-ABSL_FLAG(bool, hang, true, "one rank does not go on");
 
 namespace nccl_pulse {
 namespace {
@@ -52,17 +47,17 @@ struct Answer {
   std::string snapshots, summary;
 };
 
-std::vector<Answer> Answers() {
+std::vector<Answer> Answers(int node_count, bool is_hung) {
   JobLayout layout;
   layout.tensor = 8;
-  layout.data = absl::GetFlag(FLAGS_nodes);
+  layout.data = node_count;
   layout.slowdown = 8;
   const std::vector<JobGroup> groups = GroupsOf(layout, 1);
   JobRunOptions options;
-  options.fault = absl::GetFlag(FLAGS_hang) ? Fault::kHostStuck : Fault::kNone;
+  options.fault = is_hung ? Fault::kHostStuck : Fault::kNone;
   options.rank = layout.ranks() / 3;
   options.fault_ns = 2000 * kMs;
-  options.asked_ns = absl::GetFlag(FLAGS_hang) ? 40000 * kMs : 4000 * kMs;
+  options.asked_ns = is_hung ? 40000 * kMs : 4000 * kMs;
   std::vector<Answer> answers;
   const std::vector<NodeSnapshot> nodes = RunJob(layout, groups, options);
   std::size_t bytes = 0;
@@ -116,12 +111,23 @@ void Watch(int epoll, int fd) {
   epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
-int Main() {
+int Main(const std::vector<std::string_view>& words) {
+  int node_count = 2000;                      // endpoints, of 8 ranks each
+  std::string targets = "/tmp/targets.json";  // receives their addresses
+  bool is_hung = true;                        // one rank stops
+  std::vector<std::string> rest;
+  const std::string problem = ReadFlags(
+      "endpoints", {{"--nodes", &node_count}, {"--targets", &targets}, {"--hang", &is_hung}}, words,
+      &rest);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "%s\n", problem.c_str());
+    return 1;
+  }
   rlimit limit = {};
   getrlimit(RLIMIT_NOFILE, &limit);
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-  const std::vector<Answer> answers = Answers();
+  const std::vector<Answer> answers = Answers(node_count, is_hung);
   const int epoll = epoll_create1(EPOLL_CLOEXEC);
   std::unordered_map<int, const Answer*> listeners;
   std::unordered_map<int, const Answer*> clients;
@@ -137,7 +143,7 @@ int Main() {
     listeners[fd] = &answer;
     Watch(epoll, fd);
   }
-  std::ofstream(absl::GetFlag(FLAGS_targets)) << list << "]}]\n";
+  std::ofstream(targets) << list << "]}]\n";
   std::printf("ready\n");
   std::fflush(stdout);
   Watch(epoll, STDIN_FILENO);
@@ -174,7 +180,4 @@ int Main() {
 }  // namespace
 }  // namespace nccl_pulse
 
-int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return nccl_pulse::Main();
-}
+int main(int argc, char** argv) { return nccl_pulse::Main({argv + 1, argv + argc}); }

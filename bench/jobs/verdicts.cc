@@ -6,17 +6,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <string_view>
+#include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "bench/jobs/scenario.h"
-
-ABSL_FLAG(int, jobs, 100, "of each fault");
-ABSL_FLAG(std::string, fault, "", "this one alone");
-ABSL_FLAG(int, from, 0, "the first of them");
-ABSL_FLAG(int, seed, -1, "this job alone, and what is said of it");
-ABSL_FLAG(int, show, 3, "of each fault, the jobs on which the verdict is not right");
-ABSL_FLAG(int, times_as_long, 1, "how long jobs have run that are slow or healthy, when asked");
+#include "exporter/cli/flags/flags.h"
 
 namespace nccl_pulse {
 namespace {
@@ -32,26 +26,43 @@ void Show(const Scenario& scenario, const Judged& judged) {
       judged.said.c_str());
 }
 
-int Main() {
+int Main(const std::vector<std::string_view>& words) {
+  int jobs = 100;         // of each fault
+  std::string only;       // this fault alone
+  int from = 0;           // the first seed
+  int seed = -1;          // this job alone, and what is said of it
+  int most_shown = 3;     // jobs of each fault on which the verdict is not right
+  int times_as_long = 1;  // how long slow and healthy jobs have run when asked
+  std::vector<std::string> rest;
+  const std::string problem = ReadFlags("verdicts",
+                                        {{"--jobs", &jobs},
+                                         {"--fault", &only},
+                                         {"--from", &from},
+                                         {"--seed", &seed},
+                                         {"--show", &most_shown},
+                                         {"--times-as-long", &times_as_long}},
+                                        words, &rest);
+  if (!problem.empty()) {
+    std::fprintf(stderr, "%s\n", problem.c_str());
+    return 1;
+  }
   std::printf("| what is wrong |");
   for (int i = 0; i < kOutcomes; ++i) std::printf(" %s |", OutcomeName(static_cast<Outcome>(i)));
   std::printf("\n|---|---|---|---|---|---|\n");
-  const std::string only = absl::GetFlag(FLAGS_fault);
-  const int seed = absl::GetFlag(FLAGS_seed);
   for (const std::string& fault : FaultNames()) {
     if (!only.empty() && fault != only) continue;
     std::array<int, kOutcomes> outcomes{};
     int shown = 0;
-    const int first = seed < 0 ? absl::GetFlag(FLAGS_from) : seed;
-    const int end = seed < 0 ? first + absl::GetFlag(FLAGS_jobs) : seed + 1;
+    const int first = seed < 0 ? from : seed;
+    const int end = seed < 0 ? first + jobs : seed + 1;
     for (int i = first; i < end; ++i) {
       Scenario scenario = MakeScenario(fault, static_cast<uint64_t>(i));
       JobRunOptions& options = scenario.options;
       const bool is_slow_at_once = options.fault_ns == 0 && options.pause_ns == 0;
-      if (is_slow_at_once) options.asked_ns *= absl::GetFlag(FLAGS_times_as_long);
+      if (is_slow_at_once) options.asked_ns *= times_as_long;
       const Judged judged = Judge(scenario);
       ++outcomes[static_cast<int>(judged.outcome)];
-      const bool is_shown = judged.outcome != Outcome::kRight && shown < absl::GetFlag(FLAGS_show);
+      const bool is_shown = judged.outcome != Outcome::kRight && shown < most_shown;
       if (seed >= 0 || is_shown) {
         Show(scenario, judged);
         if (seed >= 0) std::printf("%s", judged.graph.c_str());
@@ -69,7 +80,4 @@ int Main() {
 }  // namespace
 }  // namespace nccl_pulse
 
-int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
-  return nccl_pulse::Main();
-}
+int main(int argc, char** argv) { return nccl_pulse::Main({argv + 1, argv + argc}); }

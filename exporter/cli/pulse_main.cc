@@ -132,7 +132,8 @@ int Main(int argc, char** argv) {
     return 0;
   }
   std::vector<std::string> rest;
-  const std::string problem = ReadFlags(command->name, command->flags(), arguments, &rest);
+  const std::string problem =
+      ReadFlags(absl::StrCat("pulse ", command->name), command->flags(), arguments, &rest);
   if (!problem.empty()) {
     Fail(kUsageError, problem);
     return Fail(kUsageError, absl::StrCat("`pulse help ", command->name, "` lists the flags"));

@@ -18,9 +18,9 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/exposition.h"
 #include "exporter/exposition/family.h"
@@ -72,7 +72,7 @@ class FamilySet {
   struct Collected {
     std::vector<prometheus::ClientMetric> metrics;
     std::vector<HistogramSnapshot> native;
-    absl::flat_hash_map<std::string, std::size_t> index_of_key;
+    std::unordered_map<std::string, std::size_t> index_of_key;
   };
 
   void AddHistogramTo(MetricId id, LabelValues values, const HistogramSnapshot& value,
@@ -86,7 +86,7 @@ class FamilySet {
   MetricScope scope_ = MetricScope::kServer;
   std::vector<prometheus::ClientMetric::Label> scope_labels_;
   std::string scope_key_;  // four bytes
-  absl::flat_hash_map<std::string, std::size_t> numbers_of_scopes_;
+  std::unordered_map<std::string, std::size_t> numbers_of_scopes_;
   std::string key_;  // reused, to save allocations
   const Exposition exposition_;
   const PageFormat format_;

@@ -126,8 +126,8 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
       std::vector<std::string> names;
       for (const Flag& each : flags) names.emplace_back(each.name);
       const std::string nearest = Nearest(name, names);
-      return absl::StrCat(given[i].substr(0, given[i].find('=')), " is not a flag of `pulse ",
-                          command, "`",
+      return absl::StrCat(given[i].substr(0, given[i].find('=')), " is not a flag of `", command,
+                          "`",
                           nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
     }
     const bool has_value = equals != rest.npos;

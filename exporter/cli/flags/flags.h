@@ -27,7 +27,7 @@ struct Flag {
   std::string_view choices{};
 };
 
-// Reads the words after the command's name. Adds non-flags to `arguments`. Returns what is wrong
+// Reads the words after the name of `command` ("pulse agent"). Adds non-flags to `arguments`. Returns what is wrong
 // with the first invalid flag; "": nothing.
 std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
                       const std::vector<std::string_view>& given,

@@ -4,7 +4,8 @@
   compare_tools.py --plugin libnccl-profiler-pulse.so --pulse pulse --out FOLDER [--gpus 2] [--rounds 1] [CASE ...]
 
 Each case runs twice: a job with the plugin and PyTorch's Flight Recorder, and the same job with neither, which NCCL's
-RAS, NVML and /proc describe. Rank 1 (of two ranks at fault: 2, too) is at fault at a random step. FOLDER gets each tool's output, and table.md:
+RAS, NVML and /proc describe, and NCCL Inspector. Rank 1 (of two ranks at fault: 2, too) is at fault at a random step.
+All jobs with the plugin come first, and cases in the order given. FOLDER gets each tool's output, and table.md:
 
   right N s    the ranks at fault and no other, N seconds after the fault
   right for one  one of the two ranks at fault
@@ -14,16 +15,17 @@ RAS, NVML and /proc describe. Rank 1 (of two ranks at fault: 2, too) is at fault
   not known    whether anything is wrong can't be told
   silent       nothing is said
 
-Needs PyTorch and two GPUs; half a minute for each case and job. Nothing else of this repository.
+Needs PyTorch; half a minute for each case and job. Nothing else of this repository. Where there are fewer GPUs, ranks
+share them: with NCCL 2.31, NCCL_MULTI_RANK_GPU_ENABLE=1, NCCL_MAX_CTAS=4 and a fresh MPS for each job (--before).
 """
 
 import argparse
 import ctypes
+import glob
 import json
 import os
 import random
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -45,8 +47,8 @@ FAULTS = ("host stops", "two hosts stop", "host stops, short graphs", "host stop
           "Broadcast not joined", "communicator not joined", "exit handler", "GPU error", "straggler: host 5 % late",
           "straggler: GPU 5 % late")
 HEALTHY = ("healthy: checkpoint of 60 s", "healthy: idle", "healthy: long evaluation", "healthy: job ends")
-TOOLS = ("NCCL Pulse", "NCCL Pulse, no plugin", "ncclras text", "RAS counts (Ray's rule)", "Flight Recorder + fr_trace",
-         "Flight Recorder + NCCL Pulse")
+WITH = ("NCCL Pulse", "torchfrtrace", "NVRx", "Flight Recorder's dumps, NCCL Pulse")
+WITHOUT = ("NCCL Pulse, no plugin", "ncclras", "Ray's rule", "Inspector")
 
 
 class Rank:
@@ -231,6 +233,10 @@ def start(options, case, out, plugin):
             os.environ.update(NCCL_PROFILER_PLUGIN=options.plugin, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT,
                               TORCH_NCCL_TRACE_BUFFER_SIZE="2000", TORCH_FR_BUFFER_SIZE="2000")
             threading.Thread(target=dump_on_request, args=(out, rank), daemon=True).start()
+        elif options.inspector:
+            os.environ.update(NCCL_PROFILER_PLUGIN=options.inspector, NCCL_INSPECTOR_ENABLE="1",
+                              NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS="500000",
+                              NCCL_INSPECTOR_DUMP_DIR=os.path.join(out, "inspector"))
         try:
             Rank(case, rank, options.gpus, out).run()
         except SystemExit:
@@ -269,10 +275,10 @@ def keep(out, name, text):
         file.write(text)
 
 
-def goes_on(out):
+def goes_on(out, gpus):
     """True if all ranks still make steps: the fault was none."""
     steps = [os.path.join(out, name) for name in os.listdir(out) if name.startswith("step-")]
-    return bool(steps) and all(time.time() - os.path.getmtime(step) < 3 for step in steps)
+    return len(steps) == gpus and all(time.time() - os.path.getmtime(step) < 3 for step in steps)
 
 
 def culprits(case):
@@ -338,27 +344,59 @@ def counts(text):
             for one in answer["communicators"]}
 
 
-def fr_trace(out):
-    """PyTorch's own analysis of the dumps; (ranks, whether it says that something is wrong)."""
-    tool = shutil.which("torchfrtrace")
-    command = [tool] if tool else [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace"]
-    done = subprocess.run(command + ["-p", "rank_", os.path.join(out, "dumps")], capture_output=True, text=True,
-                          timeout=60, check=False)
+def analysis(out, name, command, ranks, wrong):
+    """Another tool's analysis of the dumps; (ranks that `ranks` finds in it, whether `wrong` does)."""
+    done = subprocess.run(command + [os.path.join(out, "dumps")], capture_output=True, text=True, check=False)
     text = done.stdout + done.stderr
-    keep(out, "fr_trace.txt", text)
+    keep(out, name, text)
     if "No module named" in text:
-        return None
-    ranks = set()
-    for listed in re.findall(r"(?:[Mm]issing ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)[^\w\n]*([\d, ]+)", text):
-        ranks.update(map(int, re.findall(r"\d+", listed)))
-    return sorted(ranks), bool(re.search(r"[Mm]ismatch|[Nn]ot all ranks|[Mm]issing|[Cc]ulprit", text))
+        return [], "not installed"
+    named = {int(rank) for listed in re.findall(ranks, text) for rank in re.findall(r"\d+", listed)}
+    return sorted(named), bool(re.search(wrong, text))
+
+
+def fr_trace(out):
+    """PyTorch's own."""
+    return analysis(out, "fr_trace.txt",
+                    [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-p", "rank_"],
+                    r"(?:[Mm]issing ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)[^\w\n]*([\d, ]+)",
+                    r"[Mm]ismatch|[Nn]ot all ranks|[Mm]issing|[Cc]ulprit")
+
+
+def nvrx(out, folder):
+    """NVIDIA's resiliency extension, without its language model; a row for each process group."""
+    return analysis(out, "nvrx.txt", ["env", "PYTHONPATH=" + folder, sys.executable, "-m",
+                                      "nvidia_resiliency_ext.attribution.trace_analyzer.fr_attribution",
+                                      "--emit-stdout", "-p", "rank_*", "--fr-path"],
+                    r"(?m)^\d+ +\|.*\| ([\d, ]+)$", r"(?m)^\d+ +\|")
+
+
+def inspector(out):
+    """The ranks that have ended less than others, once nothing ends. Inspector's example summary tells no ranks apart."""
+    last, newest = {}, 0
+    for name in glob.glob(os.path.join(out, "inspector", "**", "*.log"), recursive=True):
+        with open(name, encoding="ascii") as file:
+            for line in file:
+                try:
+                    record = json.loads(line)
+                except ValueError:  # half written
+                    continue
+                if "coll_perf" in record:
+                    ranks = last.setdefault((record["header"]["id"], record["coll_perf"]["coll"]), {})
+                    ranks[record["header"]["rank"]] = record["coll_perf"]["coll_sn"]
+                    newest = max(newest, record["metadata"]["dump_timestamp_us"])
+    behind = {rank for ranks in last.values() for rank, done in ranks.items() if done < max(ranks.values())}
+    return sorted(behind) if time.time() - newest / 1e6 > 3 else [], False
 
 
 def fault_of(options, case, out, ranks):
     """Waits for the fault. Returns its time; None: the job did not come to it."""
     def has_begun():
         return os.path.exists(os.path.join(out, "fault-%d" % CULPRIT))
-    if not wait_for(60, has_begun):
+    def has_ended():
+        return os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    wait_for(60, lambda: has_begun() or has_ended())
+    if not has_begun():
         return None
     begin = time.time()
     if case.startswith("SIG"):
@@ -381,23 +419,24 @@ def with_plugin(options, case, out):
     try:
         begin = fault_of(options, case, out, ranks)
         if begin is None:
-            return {tool: "no job" for tool in (TOOLS[0], *TOOLS[4:])}
-        cells = {TOOLS[0]: "silent"}
+            return {tool: "no job" for tool in WITH}
+        cells = {}
         patience = [seconds for name, seconds in PATIENCE_S.items() if case.startswith(name)] or [PATIENCE_ELSE_S]
         while time.time() - begin < patience[0]:
             named, said = pulse(options, out, "pulse.json", [])
-            cells[TOOLS[0]] = verdict(case, named, said, begin)
+            cells[WITH[0]] = verdict(case, named, said, begin)
             if len(named) >= len(culprits(case)):
                 break
             time.sleep(0.5)
         keep(out, "dump", "")
         expected = 0 if "launcher" in case else options.gpus - case.startswith("SIG")
         wait_for(5, lambda: len(os.listdir(os.path.join(out, "dumps"))) >= expected)
-        cells["goes on"] = goes_on(out)
-        found = fr_trace(out)
-        cells[TOOLS[4]] = "not installed" if found is None else verdict(case, *found, begin)
+        if not case.startswith(("healthy", "straggler", "SIG")) and goes_on(out, options.gpus):
+            cells[WITH[0]] += ", the job goes on"
+        cells[WITH[1]] = verdict(case, *fr_trace(out), begin)
+        cells[WITH[2]] = verdict(case, *nvrx(out, options.nvrx), begin) if options.nvrx else "not run"
         flags = ["--flight-recorder=" + os.path.join(out, "dumps")]
-        cells[TOOLS[5]] = verdict(case, *pulse(options, out, "pulse-dumps.json", flags), begin)
+        cells[WITH[3]] = verdict(case, *pulse(options, out, "pulse-dumps.json", flags), begin)
         return cells
     finally:
         end_all(ranks)
@@ -411,13 +450,13 @@ def without_plugin(options, case, out):
     try:
         begin = fault_of(options, case, out, ranks)
         if begin is None:
-            return {tool: "no job" for tool in TOOLS[1:4]}
+            return {tool: "no job" for tool in WITHOUT}
         time.sleep(1)
         first = ras("VERBOSE STATUS", is_json=True)
         asked = time.time()
-        cells = {TOOLS[1]: verdict(case, *pulse(options, out, "pulse.json", []), begin)}
+        cells = {WITHOUT[0]: verdict(case, *pulse(options, out, "pulse.json", []), begin)}
         text = ras("VERBOSE STATUS", is_json=False)
-        cells[TOOLS[2]] = verdict(case, *ranks_in_ras_text(text), begin)
+        cells[WITHOUT[1]] = verdict(case, *ranks_in_ras_text(text), begin)
         time.sleep(max(0.0, asked + RAS_EVERY_S - time.time()))
         second = ras("VERBOSE STATUS", is_json=True)
         for name, answer in (("ras.txt", text), ("ras-1.json", first), ("ras-2.json", second)):
@@ -426,7 +465,8 @@ def without_plugin(options, case, out):
         before, after = counts(first), counts(second)
         stalls = before is not None and before == after and any(
             len({json.dumps(each) for each in one.values()}) > 1 for one in after.values())
-        cells[TOOLS[3]] = "nobody" if stalls else "silent"
+        cells[WITHOUT[2]] = "nobody" if stalls else "silent"
+        cells[WITHOUT[3]] = verdict(case, *inspector(out), begin) if options.inspector else "not run"
         return cells
     finally:
         end_all(ranks)
@@ -434,30 +474,39 @@ def without_plugin(options, case, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plugin", required=True)
-    parser.add_argument("--pulse", required=True)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--plugin", required=True, type=os.path.abspath)
+    parser.add_argument("--pulse", required=True, type=os.path.abspath)
+    parser.add_argument("--out", required=True, type=os.path.abspath)
+    parser.add_argument("--inspector", type=os.path.abspath, help="libnccl-profiler-inspector.so")
+    parser.add_argument("--nvrx", type=os.path.abspath, help="folder with nvidia_resiliency_ext")
+    parser.add_argument("--before", default="", help="a shell command to run before each job")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no job begins")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(FAULTS + HEALTHY))
     options = parser.parse_args()
-    options.plugin, options.pulse = os.path.abspath(options.plugin), os.path.abspath(options.pulse)
     import torch  # pylint: disable=import-outside-toplevel
-    table = ["PyTorch %s, NCCL %s, %d GPUs" % (torch.__version__, torch.cuda.nccl.version(), options.gpus), "",
-             "| case | %s |" % " | ".join(TOOLS), "|---" * (len(TOOLS) + 1) + "|"]
-    print("\n".join(table), flush=True)
+    nccl = ctypes.c_int()
+    ctypes.CDLL("libnccl.so.2").ncclGetVersion(ctypes.byref(nccl))
+    table = "PyTorch %s, NCCL %d, %d ranks\n\n| case | %s |\n%s|\n" % (
+        torch.__version__, nccl.value, options.gpus, " | ".join(WITH + WITHOUT), "|---" * (len(WITH + WITHOUT) + 1))
+    print(table, end="", flush=True)
+    deadline = time.monotonic() + options.budget
+    rows = {}
     for number in range(options.rounds):
-        for case in options.cases or FAULTS + HEALTHY:
-            cells = {}
-            for name, run in (("with", with_plugin), ("without", without_plugin)):
-                out = os.path.join(os.path.abspath(options.out), "%s-%d-%s" % (re.sub(r"\W+", "_", case), number, name))
+        for name, run in (("with", with_plugin), ("without", without_plugin)):
+            for case in options.cases or FAULTS + HEALTHY:
+                if time.monotonic() > deadline:
+                    return
+                out = os.path.join(options.out, "%s-%d-%s" % (re.sub(r"\W+", "_", case), number, name))
                 os.makedirs(out)
+                subprocess.run(options.before, shell=True, check=True)
+                cells = rows.setdefault((case, number), {})
                 cells.update(run(options, case, out))
-            if cells.get("goes on") and not case.startswith(("healthy", "straggler")):
-                case += " (the job goes on)"
-            table.append("| %s | %s |" % (case, " | ".join(cells[tool] for tool in TOOLS)))
-            print(table[-1], flush=True)
-    keep(options.out, "table.md", "\n".join(table) + "\n")
+                lines = ["| %s | %s |\n" % (row, " | ".join(said.get(tool, "") for tool in WITH + WITHOUT))
+                         for (row, _), said in rows.items()]
+                keep(options.out, "table.md", table + "".join(lines))
+                print(name, case, cells, flush=True)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
   const std::string path =
       absl::StrReplaceAll(name, {{"%h", host}, {"%p", absl::StrCat(process.pid)}});
   if (!absl::StartsWith(path, "/")) {
-    local->log_error = absl::StrCat("its path is relative, and not looked for: ", path);
+    local->log_error = absl::StrCat("not collected, because its path is relative: ", path);
     return;
   }
   // Checked before opening: opening a device or a FIFO may have side effects.
@@ -197,8 +197,8 @@ int32_t LocalPid(const ProcessSnapshot& process) {
 
 std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address>& endpoints) {
   if (!std::all_of(endpoints.begin(), endpoints.end(), IsThisHost)) {
-    return "an endpoint that was asked is on another host; on the process' own host ask that "
-           "host's alone";
+    return "some endpoints are on other hosts; for files of processes, run pulse capture on their host "
+           "without addresses";
   }
   if (process.end != ProcessEnd::kLive) return "it has ended";
   if (!IsOwnName(process.hostname)) {

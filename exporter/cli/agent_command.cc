@@ -234,7 +234,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     *wrong = "--file-sd-dir is not an absolute path";
   } else if (!ParseHistograms(flags.histograms, &options->exposition)) {
     *wrong =
-        "--histograms is not both, classic or native, nor one of them for one histogram as "
+        "--histograms takes both, classic or native, or one of them for one histogram: "
         "family=native";
   } else if (!ParseDroppedFamilies(flags.drop_families, &options->exposition, &unknown)) {
     *wrong = "--drop-families: there is no metric family " + unknown;

@@ -54,8 +54,8 @@ bool FindOwnEndpoint(const std::string& listen_address, uint16_t port, bool is_h
   if (!ParseListenAddress(listen_address, &listen, error)) return false;
   if (is_https && client.tls == nullptr) {
     *error =
-        "this system has no file of trusted authorities to check the agent's own certificate with; "
-        "name one with --ca-cert";
+        "this system has no file of trusted authorities, so the agent cannot check its own "
+        "certificate; name one with --ca-cert";
     return false;
   }
   // Its certificate usually has this name; connections only go to the bound address.

@@ -179,7 +179,9 @@ int Run(const std::vector<std::string>& arguments) {
   std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
     return Fail(kIncomplete,
-                "no endpoint knows a process; was the job started with NCCL_PROFILER_PLUGIN?");
+                options.look.filter.job_id.empty() && !options.look.filter.comm_id
+                    ? "no endpoint knows a process; was the job started with NCCL_PROFILER_PLUGIN?"
+                    : "no process matches --job-id or --comm");
   }
   return FailIncomplete(kIncomplete, capture.missing_live,
                         question.endpoints.size() - capture.look.heard);

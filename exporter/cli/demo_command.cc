@@ -193,16 +193,15 @@ class Demo {
     const bool is_http = absl::StartsWith(address, "http://");
     const std::string_view bare = is_http ? std::string_view(address).substr(7) : address;
     std::printf("\n");
-    if (is_http) std::printf("  %s/   the page: open it in a browser\n", address.c_str());
+    if (is_http) std::printf("  page      %s/\n", address.c_str());
     const char* chosen = std::getenv("NCCL_PULSE_LISTEN");
     if (is_http && chosen == nullptr && !absl::EndsWith(bare, ":9410")) {
       std::printf("  (another program has port 9410)\n");
     }
-    std::printf("  %s status --watch %s   the same in a terminal\n", OwnName(),
-                std::string(bare).c_str());
+    std::printf("  terminal  %s status --watch %s\n", OwnName(), std::string(bare).c_str());
     if (is_http) {
-      std::printf("  %s diagnose %s   the blocking rank\n", OwnName(), std::string(bare).c_str());
-      std::printf("  %s/metrics   what Prometheus reads\n", address.c_str());
+      std::printf("  verdict   %s diagnose %s\n", OwnName(), std::string(bare).c_str());
+      std::printf("  metrics   %s/metrics\n", address.c_str());
     }
     std::printf("\n");
     std::fflush(stdout);

@@ -9,8 +9,7 @@ namespace {
 std::string WhySilent(const FleetAnswer& answer) {
   if (!answer.error.empty()) return answer.is_connected ? answer.error : "";
   if (answer.status == 401) return "it asks for a password";
-  if (answer.status == 400)
-    return "it answers with status 400, as an endpoint that asks for TLS does";
+  if (answer.status == 400) return "status 400: it may need --https";
   return "";
 }
 

@@ -41,10 +41,10 @@ sigset_t BlockEndingSignals() {
 void Reload(WebGuard* guard) {
   std::string error;
   if (guard == nullptr) {
-    LogLine(LogLevel::kInfo, "SIGHUP: there is no web configuration to read again");
+    LogLine(LogLevel::kInfo, "SIGHUP ignored: there is no web configuration");
   } else if (guard->Reload(&error)) {
     LogLine(LogLevel::kInfo,
-            "SIGHUP: the web configuration was read again, with all that it names");
+            "SIGHUP: the web configuration was read again, and the files that it names");
   } else {
     LogLine(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
   }

@@ -184,7 +184,7 @@ int Run(const std::vector<std::string>& arguments) {
                  Plural(drawn.gap_calls, "call").c_str());
   }
   if (drawn.not_called != 0) {
-    std::fprintf(said, "  %zu %s NOT CALLED what others have\n", drawn.not_called,
+    std::fprintf(said, "  %zu %s NOT CALLED a collective that others have\n", drawn.not_called,
                  drawn.not_called == 1 ? "rank HAS" : "ranks HAVE");
   }
   if (drawn.not_called_unseen != 0) {

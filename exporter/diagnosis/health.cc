@@ -291,7 +291,7 @@ class Examiner {
       masks_.push_back(absl::StrCat(
           "Another program changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
           Plural(process.event_mask_changes, "time", "times"), ", now 0x",
-          absl::Hex(process.foreign_event_mask), ": what NCCL does not report is not measured."));
+          absl::Hex(process.foreign_event_mask), ": events may be missing."));
     }
   }
 
@@ -401,7 +401,7 @@ class Examiner {
     health_.notes.push_back(absl::StrCat("This endpoint has rejected processes ",
                                          Plural(count, "time", "times"),
                                          " since it started: ", absl::StrJoin(why, ", "),
-                                         ". What it rejects is not measured here."));
+                                         ". Rejected processes are not measured here."));
   }
 
   std::string Summary() const {
@@ -413,7 +413,7 @@ class Examiner {
                                     : "No communicator is in use.";
     }
     if (health_.communicators != 0 && health_.blind_communicators == health_.communicators) {
-      return "Whether anything hangs cannot be seen.";
+      return "Cannot tell whether a rank hangs.";
     }
     if (!missing.empty()) {
       return absl::StrCat("No hang is suspected, but ", absl::StrJoin(missing, ", "), ".");

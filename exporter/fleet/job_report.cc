@@ -102,7 +102,7 @@ std::string EndpointsText(const JobLook& look) {
   for (const auto& [problem, names] : look.unheard) {
     const std::size_t more = names.size() > kMostNames ? names.size() - kMostNames : 0;
     absl::StrAppend(
-        &text, look.is_of_dumps ? "  NOT USED  " : "  NOT HEARD  ", names.size(), ": ",
+        &text, look.is_of_dumps ? "  NOT USED  " : "  NO ANSWER  ", names.size(), ": ",
         absl::StrJoin(names.begin(), names.end() - static_cast<std::ptrdiff_t>(more), ", "),
         more == 0 ? "" : absl::StrCat(" and ", more, " more"), ": ", problem, "\n");
   }

@@ -136,9 +136,8 @@ class Sorter {
     }
     LeaveOut([&older](const Dump& dump) {
       return older.count(&dump) == 0 ? ""
-                                     : "by newer dumps, other ranks and this one have completed "
-                                       "calls together that it has not: it is of another run, or "
-                                       "was made earlier";
+                                     : "it lacks calls that its rank has completed according to "
+                                       "newer dumps: it is older, or from another run";
     });
     return !older.empty();
   }

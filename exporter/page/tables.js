@@ -107,7 +107,7 @@ class OperationTable {
       const at = latency || {};
       const contents = [
         text(operation.op), size(operation.size),
-        latency ? `${text(latency.measure)} (${text(latency.source)}), ${count(number(latency.count))}` : 'not timed',
+        latency ? `${count(number(latency.count))} ${text(latency.measure)}${number(latency.count) === 1 ? '' : 's'} (${text(latency.source)})` : 'not timed',
         first ? count(number(operation.calls) + number(operation.replayed)) : '',
         first ? dash(history.operationRate(comm, operation, 'calls'), count) : '',
         first ? dash(history.operationRate(comm, operation, 'bytes'), byteRate) : '',

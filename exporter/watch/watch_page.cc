@@ -90,16 +90,18 @@ std::string Verdict(const WatchedJob& job, const std::string& own_url) {
   }
   for (const JobHang& each : findings.hangs) {
     if (each.who.endpoint.empty()) continue;
-    absl::StrAppend(&html, "<br>",
-                    NodeLink(each.who.endpoint, own_url,
-                             absl::StrCat("rank ", each.who.rank, " on ", each.who.hostname)));
+    absl::StrAppend(
+        &html, "<br>",
+        NodeLink(each.who.endpoint, own_url, absl::StrCat("page of ", each.who.hostname)));
   }
   for (const JobSlow& each : findings.stragglers) {
     if (each.who.endpoint.empty()) continue;
-    absl::StrAppend(&html, "<br>", NodeLink(each.who.endpoint, own_url, each.who.hostname));
+    absl::StrAppend(
+        &html, "<br>",
+        NodeLink(each.who.endpoint, own_url, absl::StrCat("page of ", each.who.hostname)));
   }
   if (!findings.text.empty() && findings.state <= JobState::kIncomplete) {
-    absl::StrAppend(&html, "<details><summary>more</summary><pre>", Html(findings.text),
+    absl::StrAppend(&html, "<details><summary>details</summary><pre>", Html(findings.text),
                     "</pre></details>");
   }
   if (!job.job_id.empty()) {
@@ -122,7 +124,8 @@ std::string Silent(const WatchState& state) {
 }  // namespace
 
 std::string WatchPage(const WatchState& state, const std::string& own_url) {
-  std::string html = absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>All jobs</h1>");
+  std::string html =
+      absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>NCCL Pulse: all jobs</h1>");
   if (state.round_s == 0) return absl::StrCat(html, "<p>The first round has not ended yet.\n");
   absl::StrAppend(
       &html, "<p class=quiet>", DateWords(static_cast<int64_t>(state.round_s * 1e3) * 1000000),

@@ -215,7 +215,7 @@ TEST(CommunicatorsJson, WhatIsUnknownAndWhy) {
   EXPECT_EQ(rank["process"]["foreign_event_mask"], "0x202");
   EXPECT_EQ(json["health"]["status"], "incomplete");
   EXPECT_EQ(json["health"]["unknown_ranks"], 1);
-  EXPECT_EQ(json["health"]["summary"], "Whether anything hangs cannot be seen.");
+  EXPECT_EQ(json["health"]["summary"], "Cannot tell whether a rank hangs.");
   process.communicators[0].driver_error = 0;
   EXPECT_EQ(Parse(SnapshotSet({process}))["communicators"][0]["ranks"][0]["unknown"],
             "launch_not_reported");

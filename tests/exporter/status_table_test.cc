@@ -188,7 +188,7 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   for (int rank = 0; rank < 3; ++rank) blind.Of(kComm, rank).has_heartbeat = false;
   const std::string blind_table = StatusTable(Page(blind), nullptr, {});
   EXPECT_THAT(blind_table, Not(HasSubstr("No hang")));
-  EXPECT_THAT(blind_table, HasSubstr("Whether anything hangs cannot be seen.\n"));
+  EXPECT_THAT(blind_table, HasSubstr("Cannot tell whether a rank hangs.\n"));
   EXPECT_THAT(blind_table,
               HasSubstr("\n   unknown: the end of its work is not reported (rank 0, 1, 2)\n"));
   EXPECT_EQ(FindingOf(Page(blind)), Finding::kIncomplete);

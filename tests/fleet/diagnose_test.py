@@ -273,7 +273,7 @@ class CredentialsTest(DiagnoseCase):
         _, text, _ = self.run_pulse("--endpoint=" + endpoint.name, trust, *own)
         self.assertIn("1 of 1 endpoints answered", text)
         _, text, _ = self.run_pulse("--endpoint=" + endpoint.name, trust)
-        self.assertRegex(text, r"^UNKNOWN  No endpoint answered\.\n\n  NOT HEARD  1: .+\n$")
+        self.assertRegex(text, r"^UNKNOWN  No endpoint answered\.\n\n  NO ANSWER  1: .+\n$")
         _, text, _ = self.run_pulse("--endpoint=" + endpoint.name, trust, *own, "--server-name=elsewhere")
         self.assertIn("its certificate is not trusted", text)
         status, _, err = self.run_pulse("--endpoint=" + endpoint.name, trust, own[0])

@@ -82,7 +82,7 @@ class WatchTest(DiagnoseCase):
         self.assertEqual((status, kind), (200, "text/html; charset=utf-8"))
         self.assertIn("HANG  global rank %d on " % culprit, page)
         # To the culprit's node, and from there back.
-        self.assertRegex(page, r'<br><a href="http://127\.0\.0\.1:\d+/#watch=http%3A%2F%2Fwatcher%3A1234%2F">rank ')
+        self.assertRegex(page, r'<br><a href="http://127\.0\.0\.1:\d+/#watch=http%3A%2F%2Fwatcher%3A1234%2F">page of ')
         self.assertIn("info: job 4711: HANG  global rank %d" % culprit, process.stderr.readline() + process.stderr.readline())
 
     def test_its_log_has_an_address_that_a_browser_opens(self):

@@ -81,7 +81,7 @@ class PageTest(PageCase):
         self.assertEqual((row[4], row[7], row[9]), ("12 s", "100", "100"))
         self.assertEqual(shown.evaluate(cells % (0, 2))[10], "–", "nobody is named, so nobody is blamed")
         row = shown.evaluate(cells % (1, 1))
-        self.assertEqual(row[:11], ["AllReduce", "≤1MiB", "duration (stream), 100", "1200", "200",
+        self.assertEqual(row[:11], ["AllReduce", "≤1MiB", "100 durations (stream)", "1200", "200",
                                     "210 MB/s", "300 µs", "360 µs", "450 µs", "600 µs", "9 GB/s"])
         self.assertIn("1 rank in flight, 12 s", shown.text(SECTION + " summary"))
         self.assertIn("200 calls/s", shown.text(SECTION + " summary"))
@@ -110,7 +110,7 @@ class PageTest(PageCase):
         shown.evaluate("document.getElementById('recent').click()")
         row = shown.evaluate(cells)
         # Since the second answer: one slow call.
-        self.assertEqual(row[2], "duration (stream), 1")
+        self.assertEqual(row[2], "1 duration (stream)")
         self.assertRegex(row[6], r"^10(\.\d)? ms$")
         self.assertEqual(row[9], "11 ms")
         self.assertEqual(shown.evaluate("document.querySelectorAll('.histogram g rect').length"), 2)
@@ -120,7 +120,7 @@ class PageTest(PageCase):
         endpoint.says = answer(64, 5, 0)
         shown.wait(cells + "[2].endsWith(' 5')")
         shown.evaluate("document.getElementById('recent').click()")
-        self.assertEqual(shown.evaluate(cells)[2], "duration (stream), 5")
+        self.assertEqual(shown.evaluate(cells)[2], "5 durations (stream)")
         self.assert_clean(shown)
 
     def test_the_button_of_a_problem_is_on_its_first_line(self):

@@ -305,12 +305,13 @@ bool OrThoseOfThisHost(FleetQuestion* question, std::string* error) {
 int FailUnheard(int status, bool is_nobody_here) {
   return Fail(
       status,
-      absl::StrCat(is_nobody_here ? absl::StrCat("No address was given: localhost was asked at the "
-                                                 "ports ",
-                                                 kDefaultEndpointPort, " to ", kLastLocalPort, ". ")
-                                  : "",
-                   "Next: give the address in the job's log (NCCL_DEBUG=INFO: \"NCCL Pulse: ... "
-                   "http://HOST:PORT/metrics\"). If there is none, check NCCL_PROFILER_PLUGIN"));
+      absl::StrCat(
+          is_nobody_here ? absl::StrCat("No address was given: localhost was asked at the "
+                                        "ports ",
+                                        kDefaultEndpointPort, " to ", kLastLocalPort, ". ")
+                         : "",
+          "Next: give the address in the job's log (NCCL_DEBUG=INFO, line \"NCCL Pulse:\"). "
+          "Without this line, check NCCL_PROFILER_PLUGIN"));
 }
 
 int FailIncomplete(int status, std::size_t missing_ranks, std::size_t silent_endpoints) {

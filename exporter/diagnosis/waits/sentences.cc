@@ -413,7 +413,7 @@ class Sentences {
             : "All ranks that are seen here have launched the same work, and it makes no "
               "progress. ",
         "Not seen ", where, ": rank ", absl::StrJoin(stall_.unseen, ", "),
-        IsOfDump() ? "." : ". Its process is gone, or is measured elsewhere.");
+        IsOfDump() ? "." : ". Its process has ended, or another endpoint serves it.");
   }
 
   std::string BeingMade() const {
@@ -425,8 +425,8 @@ class Sentences {
         stall_.waiting);
     if (absent.empty()) {
       return absl::StrCat(creating, is_one ? "Rank " : "Ranks ", absl::StrJoin(stall_.unseen, ", "),
-                          is_one ? " has not joined, or is measured elsewhere."
-                                 : " have not joined, or are measured elsewhere.");
+                          is_one ? " has not joined, or another endpoint serves it."
+                                 : " have not joined, or other endpoints serve them.");
     }
     return absl::StrCat(creating, Capital(Names(absent)), is_one ? " has" : " have",
                         " not joined. (The ranks are those of communicator ",

@@ -44,7 +44,7 @@ TEST(BeingMade, NamesTheNumberAloneWhereNothingTellsItsProcess) {
   SimulatedJob job(4);
   job.AddCommunicator(kMade, {0, 1, 2}, 4);
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotSeen, {3}, kMade);
-  EXPECT_THAT(hang.text, HasSubstr("Rank 3 has not joined, or is measured elsewhere."));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 3 has not joined, or another endpoint serves it."));
 }
 
 TEST(BeingMade, NotWhileTheOtherRanksMayBeOnAnotherNode) {

@@ -25,7 +25,7 @@ TEST(Health, AllClearOnlyWhereWorkIsSeen) {
   EXPECT_EQ(health.status, HealthStatus::kIncomplete);
   EXPECT_EQ(health.unknown_ranks, 4u);
   EXPECT_EQ(health.blind_communicators, 1u);
-  EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
+  EXPECT_EQ(health.summary, "Cannot tell whether a rank hangs.");
   EXPECT_THAT(health.notes, ElementsAre(HasSubstr("not known for 4 of 4 ranks")));
 }
 
@@ -41,7 +41,7 @@ TEST(Health, LostAndStoppedAreNoAllClear) {
       ElementsAre("1 process ended without finalizing: pid 100.",
                   "1 process is not running (stopped, held by a debugger, or paused): pid 101.",
                   HasSubstr("not known for 1 of 1 rank:")));
-  EXPECT_EQ(health.summary, "Whether anything hangs cannot be seen.");
+  EXPECT_EQ(health.summary, "Cannot tell whether a rank hangs.");
 }
 
 // _exit(0) after the last collective, or a crash in the middle of one.
@@ -167,7 +167,7 @@ TEST(Health, ACounterThatIsBeingProvenIsANote) {
   EXPECT_THAT(Of(job).summary, HasSubstr("work of 4 of 8 ranks cannot be seen"));
   // It should have been proven by now.
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.is_being_proven = false;
-  EXPECT_EQ(Of(job).summary, "Whether anything hangs cannot be seen.");
+  EXPECT_EQ(Of(job).summary, "Cannot tell whether a rank hangs.");
   // It moves, so the engine replays, whatever its counter is.
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.moved_realtime_ns = job.now();
   EXPECT_EQ(Of(job).blind_communicators, 1u);
@@ -191,9 +191,10 @@ TEST(Health, RejectedProcessesAreSaid) {
   SnapshotSet set = job.Set();
   set.rejected[static_cast<int>(Rejection::kNoRoom)] = 2;
   set.rejected[static_cast<int>(Rejection::kBadLayout)] = 1;
-  EXPECT_THAT(HealthOf(set, {}, job.now()).notes,
-              ElementsAre("This endpoint has rejected processes 3 times since it started: "
-                          "bad_layout (1), no_room (2). What it rejects is not measured here."));
+  EXPECT_THAT(
+      HealthOf(set, {}, job.now()).notes,
+      ElementsAre("This endpoint has rejected processes 3 times since it started: "
+                  "bad_layout (1), no_room (2). Rejected processes are not measured here."));
 }
 
 TEST(Health, NothingIsInUseAmongProcessesThatAreRead) {

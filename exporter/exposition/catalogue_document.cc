@@ -2,8 +2,6 @@
 #include <cstddef>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "exporter/diagnosis/verdict.h"
 #include "exporter/exposition/catalogue.h"
 #include "exporter/exposition/label_meanings.h"
 
@@ -24,15 +22,6 @@ void AppendTable(MetricScope scope, std::string* out) {
       out->append(n == 0 ? "`" : ", `").append(entry.labels.names[n]).append("`");
     }
     out->append(entry.labels.size == 0 ? "| " : " | ").append(entry.help).append(" |\n");
-  }
-}
-
-void AppendVerdicts(std::string* out) {
-  *out +=
-      "\n## Verdicts\n\nWhat to do: [debug-a-hang.md](debug-a-hang.md#verdicts).\n\n"
-      "| verdict | meaning |\n|---|---|\n";
-  for (const VerdictEntry& entry : kVerdicts) {
-    absl::StrAppend(out, "| `", entry.name, "` | ", entry.meaning, " |\n");
   }
 }
 
@@ -60,7 +49,6 @@ std::string CatalogueMarkdown() {
   for (const LabelEntry& label : kLabels) {
     out.append("| `").append(label.name).append("` | ").append(label.meaning).append(" |\n");
   }
-  AppendVerdicts(&out);
   return out;
 }
 

@@ -57,7 +57,7 @@ inline constexpr LabelEntry kLabels[] = {
      "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ended; of a work counter: "
      "see work-counters.md"},
     {"end", "how a process ended: exit (normally, or after it finalized all communicators), lost"},
-    {"verdict", "what blocks a communicator: see Verdicts below"},
+    {"verdict", "the kind of a hang: see debug-a-hang.md"},
     {"suspect_rank",
      "rank in the communicator that the other ranks wait for; absent if none is known"},
     {"direction", "send or recv, seen from this rank"},

@@ -118,7 +118,7 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate(cells)[6], "300 µs")
         # Begun anew: all of it is recent.
         endpoint.says = answer(64, 5, 0)
-        shown.wait(cells + "[2].endsWith(' 5')")
+        shown.wait(cells + "[2].startsWith('5 ')")
         shown.evaluate("document.getElementById('recent').click()")
         self.assertEqual(shown.evaluate(cells)[2], "5 durations (stream)")
         self.assert_clean(shown)

@@ -105,8 +105,8 @@ class DemoTest(unittest.TestCase):
                 ({}, re.escape(cluster.PULSE), "export NCCL_PROFILER_PLUGIN=.*libnccl-profiler-pulse.so"),
                 ({"BUILD_WORKSPACE_DIRECTORY": "/src"}, "bazel-bin/exporter/pulse", "build and install a package .*")):
             demo = self.start(**environment)
-            demo.wait_for(r"^  %s status --watch 127\.0\.0\.1:%d " % (name, self.port))
-            demo.wait_for(r"^  %s diagnose 127\.0\.0\.1:%d " % (name, self.port))
+            demo.wait_for(r"^  terminal  %s status --watch 127\.0\.0\.1:%d$" % (name, self.port))
+            demo.wait_for(r"^  verdict   %s diagnose 127\.0\.0\.1:%d$" % (name, self.port))
             self.assertEqual(demo.end()[0], 0)
             demo.wait_for("^Next, for a job of yours: %s$" % following)
 
@@ -115,7 +115,7 @@ class DemoTest(unittest.TestCase):
 
     def test_a_round(self):
         demo = self.start()
-        demo.wait_for(r"http://127\.0\.0\.1:%d/ " % self.port)
+        demo.wait_for(r"http://127\.0\.0\.1:%d/$" % self.port)
         demo.wait_for("Now all is well")
         pids = self.pids()
         first = self.communicator()["comm"]
@@ -197,7 +197,7 @@ class DemoTest(unittest.TestCase):
             other.bind(("127.0.0.1", self.port))
             other.listen()
             demo = self.start()
-            self.port = int(demo.wait_for(r"http://127\.0\.0\.1:(\d+)/ ").group(1))
+            self.port = int(demo.wait_for(r"http://127\.0\.0\.1:(\d+)/$").group(1))
             self.assertNotEqual(self.port, other.getsockname()[1])
             demo.wait_for("Now all is well")
             self.assertEqual(len(self.pids()), RANKS)

@@ -372,7 +372,7 @@ def nvrx(out, folder):
 
 
 def inspector(out):
-    """The ranks that have ended less than others, once nothing ends. Inspector's example summary tells no ranks apart."""
+    """The ranks that have ended less than others, once nothing ends: Inspector's example summary tells none apart."""
     last, newest = {}, 0
     for name in glob.glob(os.path.join(out, "inspector", "**", "*.log"), recursive=True):
         with open(name, encoding="ascii") as file:

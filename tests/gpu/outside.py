@@ -1,17 +1,15 @@
 """Verdicts on jobs without the plugin on real GPUs: one table of case, verdict, rank and seconds.
 
-  python tests/gpu/outside.py --pulse=pulse [--library=libnccl-profiler-pulse.so] [--nccl=libnccl.so.2[.xz]]
-                              [--gpus=4] [CASE ...]
+  python tests/gpu/outside.py --pulse=pulse [--library=libnccl-profiler-pulse.so] [--gpus=4] [CASE ...]
 
-Needs 2 GPUs or more, and PyTorch. Rank 1 is the culprit. compare_tools.py has more faults, each also without the
-plugin. 25 s a case, in the order of their worth. Each sentence is printed. Exits with 1 if a rank is named that isn't
+Needs PyTorch. Rank 1 is the culprit. compare_tools.py has the faults of a single job without the plugin.
+25 s a case, in the order of their worth. Each sentence is printed. Exits with 1 if a rank is named that isn't
 the culprit, or none where the cause can be seen from outside.
 """
 
 import argparse
 import contextlib
 import json
-import lzma
 import os
 import shutil
 import statistics
@@ -56,17 +54,10 @@ def compute():
 for _ in range(3):
     compute()
 torch.cuda.synchronize()
-step = compute
-if mode == "graphs":
-    time.sleep(0.3)  # PyTorch's watchdog forgets what has completed
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        compute()
-    step = graph.replay
 begin = since = time.time()
 steps, is_ready = 0, False
 while True:
-    step()
+    compute()
     torch.cuda.synchronize()
     steps += 1
     if steps % 500 == 0:
@@ -84,14 +75,11 @@ STOPS, SILENT = {"rank_not_called"}, {None}
 
 # Name: mode of the job, what becomes of rank 1, the verdicts that are right.
 CASES = {
-    "graphs": ("graphs", "stop", STOPS),
-    "eager": ("eager", "stop", STOPS),
     "mixed": ("eager", "stop", STOPS),  # rank 0 has the plugin
     "agent": ("eager", "stop", STOPS),  # an agent finds it; seconds since the stop
     "two jobs": ("eager", "stop", STOPS),  # beside a healthy one
     "absent": ("first", "absent", SILENT),  # rank 1 isn't there
     "first": ("first", "never", SILENT),  # rank 1 is there, and makes no call
-    "healthy graphs": ("graphs", "-", SILENT),
     "healthy": ("eager", "-", SILENT),
     "one GPU": ("eager", "-", SILENT),
     "agent healthy": ("eager", "-", SILENT),  # step times without and with an agent; RAS is never asked
@@ -108,8 +96,6 @@ class Job:
         environment = dict(os.environ, WORLD_SIZE=str(len(gpus)), TORCH_NCCL_ASYNC_ERROR_HANDLING="0",
                            TORCH_NCCL_ENABLE_MONITORING="0", OMP_NUM_THREADS="1")
         environment.pop("NCCL_PROFILER_PLUGIN", None)
-        if options.nccl:
-            environment["LD_PRELOAD"] = options.nccl
         self.ranks = {}
         for rank, gpu in enumerate(gpus):
             if act == "absent" and rank == CULPRIT:
@@ -298,22 +284,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pulse", required=True)
     parser.add_argument("--library", help="the plugin, for case mixed")
-    parser.add_argument("--nccl", help="another libnccl.so.2, preloaded; .xz is unpacked")
     parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=60, help="with the agent, of case agent healthy (default 60)")
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        if options.nccl and options.nccl.endswith(".xz"):
-            unpacked = os.path.join(folder, "libnccl.so.2")
-            with lzma.open(options.nccl) as packed, open(unpacked, "wb") as file:
-                shutil.copyfileobj(packed, file)
-            options.nccl = unpacked
-        rows = [["case", "verdict", "rank", "seconds", ""]]
-        for case in options.cases or CASES:
-            begin = time.time()
-            rows.append(run(case, options))
-            print(" | ".join(rows[-1]), "(%.0f s in all)" % (time.time() - begin), flush=True)
+    rows = [["case", "verdict", "rank", "seconds", ""]]
+    for case in options.cases or CASES:
+        begin = time.time()
+        rows.append(run(case, options))
+        print(" | ".join(rows[-1]), "(%.0f s in all)" % (time.time() - begin), flush=True)
     print("\n| %s |\n%s" % (" | ".join(rows[0]), "|---" * len(rows[0]) + "|"))
     for row in rows[1:]:
         print("| %s |" % " | ".join(row))

@@ -397,8 +397,7 @@ def run_reset(options):
 
 def start(options, case, rank, exchange, **settings):
     environment = dict(os.environ, NCCL_PULSE_LISTEN="127.0.0.1:%d" % PORT, OMP_NUM_THREADS="1",
-                       TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0",
-                       NCCL_PULSE_WORK_COUNTERS=options.counters)
+                       TORCH_NCCL_ASYNC_ERROR_HANDLING="0", TORCH_NCCL_ENABLE_MONITORING="0")
     if options.library:
         environment["NCCL_PROFILER_PLUGIN"] = os.path.abspath(options.library)
     for name, value in settings.items():
@@ -499,7 +498,7 @@ def watch(options, case, ranks):
     else:
         right = last[1] in ([], [1]) and last[0] in ("no_progress", "rank_not_begun")
     counts = [each and each["operations"] for each in now[3] or []]
-    if case not in EAGER and options.counters == "on":
+    if case not in EAGER:
         right = right and counts == [each["replayed"] for each in replayed]
     nvml = Nvml()
     if not right:
@@ -535,7 +534,6 @@ def main():
     parser.add_argument("--seconds", type=float, default=4)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--limit", type=float, default=32, help="seconds until a rank has to be named")
-    parser.add_argument("--counters", choices=("on", "off"), default="on")
     parser.add_argument("--nccl", default="", help="of the cases of lives: the library")
     parser.add_argument("--cudart", default="libcudart.so", help="of the case reset: the library")
     parser.add_argument("--share", action="store_true", help="of the cases of lives: children share their parent's resources")

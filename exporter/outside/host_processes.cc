@@ -146,32 +146,27 @@ std::vector<int32_t> PidsIn(const std::string& proc) {
 // State that the reading threads share with the caller, which doesn't wait for all of them.
 struct Scan {
   std::mutex mutex;
-  std::condition_variable has_news;
+  std::condition_variable is_done;
   std::string proc;
   std::vector<int32_t> pids;
   bool are_on_gpus = false;
-  std::size_t next = 0;  // among the pids
-  std::size_t read = 0;
-  std::vector<HostProcess> found, unloaded;
+  std::size_t next = 0, read = 0;  // numbers of pids that were begun, and ended
+  HostProcesses found;
 };
 
 std::atomic<int> g_readers{0};
 
 void ReadOn(const std::shared_ptr<Scan>& scan) {
   std::unique_lock<std::mutex> lock(scan->mutex);
-  while (scan->next < scan->pids.size() && scan->found.size() < kMostProcesses) {
+  while (scan->next < scan->pids.size()) {
     const int32_t pid = scan->pids[scan->next++];
     lock.unlock();
     HostProcess process;
     const Found found = ReadProcess(scan->proc, pid, scan->are_on_gpus, &process);
     lock.lock();
-    ++scan->read;
-    if (found == Found::kNccl) {
-      scan->found.push_back(std::move(process));
-    } else if (found == Found::kRankWithoutNccl && scan->unloaded.size() < kMostProcesses) {
-      scan->unloaded.push_back(std::move(process));
-    }
-    scan->has_news.notify_all();
+    auto& list = found == Found::kNccl ? scan->found.processes : scan->found.unloaded;
+    if (found != Found::kNothing && list.size() < kMostProcesses) list.push_back(process);
+    if (++scan->read == scan->pids.size()) scan->is_done.notify_all();
   }
   g_readers.fetch_sub(1);
 }
@@ -204,26 +199,15 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
   scan->proc = proc;
   scan->are_on_gpus = pids != nullptr;
   scan->pids = pids != nullptr ? *pids : PidsIn(proc);
-  bool is_reading = StartReader(scan);
   std::unique_lock<std::mutex> lock(scan->mutex);
-  const auto is_done = [&scan] {
-    return scan->read == scan->pids.size() || scan->found.size() >= kMostProcesses;
-  };
-  while (is_reading && !is_done() && std::chrono::steady_clock::now() < end) {
-    const std::size_t read = scan->read;
-    scan->has_news.wait_until(lock,
-                              std::min(end, std::chrono::steady_clock::now() + kPatienceOfOne),
-                              [&] { return is_done() || scan->read != read; });
-    // One that doesn't return is left behind, and another thread goes on with the next pid.
-    if (scan->read == read && !is_done()) {
-      if (scan->next == scan->pids.size()) break;
-      is_reading = StartReader(scan);
-    }
+  // A process that doesn't return is left behind: another thread goes on with the next pid.
+  while (scan->next < scan->pids.size() && std::chrono::steady_clock::now() < end &&
+         StartReader(scan)) {
+    scan->is_done.wait_until(lock, std::min(end, std::chrono::steady_clock::now() + kPatienceOfOne),
+                             [&scan] { return scan->read == scan->pids.size(); });
   }
-  HostProcesses result;
-  result.processes = scan->found;
-  result.unloaded = scan->unloaded;
-  result.unread = is_done() ? 0 : scan->pids.size() - scan->read;
+  HostProcesses result = scan->found;
+  result.unread = scan->pids.size() - scan->read;
   scan->next = scan->pids.size();
   for (auto* list : {&result.processes, &result.unloaded}) {
     std::sort(list->begin(), list->end(),

@@ -22,21 +22,6 @@ const RasRank* RankIn(const RasCommunicator& communicator, int32_t rank) {
   return found != ranks.end() && found->rank == rank ? &*found : nullptr;
 }
 
-enum class Motion { kMoved, kStood, kUnclear };
-
-Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
-  if (before == nullptr || before->is_creating || after.is_creating) return Motion::kUnclear;
-  if (WentBack(*before, after)) return Motion::kUnclear;
-  bool is_any_known = false;
-  for (const RasRank& rank : after.ranks) {
-    const RasRank* const was = RankIn(*before, rank.rank);
-    if (was == nullptr || !rank.has_counts || !was->has_counts) continue;
-    is_any_known = true;
-    if (rank.counts != was->counts) return Motion::kMoved;
-  }
-  return is_any_known ? Motion::kStood : Motion::kUnclear;
-}
-
 // Ranks that RAS misses keep the counts of their last answer.
 RasCommunicator WithLastCounts(RasCommunicator communicator, const RasCommunicator* before) {
   for (RasRank& rank : communicator.ranks) {
@@ -97,11 +82,9 @@ class Maker {
  public:
   explicit Maker(const Observation& seen) : seen_(seen) {
     for (const HostProcess& process : seen.processes) {
-      WithPid& with_pid = by_own_pid_[{process.network, process.own_pid}];
-      with_pid = {&process, with_pid.count + 1};
+      by_own_pid_.emplace(std::pair(process.network, process.own_pid), &process);
     }
-    // A pid that isn't here has ended only if this is the namespace in which it counts.
-    for (const auto& [id, communicator] : seen.after) {
+    for (const auto& [id, communicator] : seen.after.communicators) {
       for (const RasRank& rank : communicator.ranks) {
         if (const HostProcess* local = Local(rank)) {
           covered_.insert(local->pid);
@@ -112,9 +95,10 @@ class Maker {
   }
 
   std::vector<Job> Make() {
-    for (const auto& [id, communicator] : seen_.after) {
-      const auto found = seen_.before.find(id);
-      const RasCommunicator* const before = found == seen_.before.end() ? nullptr : &found->second;
+    for (const auto& [id, communicator] : seen_.after.communicators) {
+      const auto found = seen_.before.communicators.find(id);
+      const RasCommunicator* const before =
+          found == seen_.before.communicators.end() ? nullptr : &found->second;
       Add(WithLastCounts(communicator, before), MotionOf(before, communicator), true);
     }
     AddUnknownToRas();
@@ -137,20 +121,16 @@ class Maker {
  private:
   // The process of this host; null: it is on another one, or can't be told apart.
   const HostProcess* Local(const RasRank& rank) const {
-    const auto [process, count] = WithPidOf(rank);
-    return count == 1 ? process : nullptr;
+    const auto here = seen_.addresses.find(rank.host);
+    if (here == seen_.addresses.end()) return nullptr;
+    const auto [first, end] = by_own_pid_.equal_range({here->second, rank.pid});
+    return std::distance(first, end) == 1 ? first->second : nullptr;
   }
 
-  // Processes of this host that a rank may be.
-  struct WithPid {
-    const HostProcess* last = nullptr;
-    int count = 0;
-  };
-  WithPid WithPidOf(const RasRank& rank) const {
-    const auto here = seen_.addresses.find(rank.host);
-    if (here == seen_.addresses.end()) return {};
-    const auto found = by_own_pid_.find({here->second, rank.pid});
-    return found == by_own_pid_.end() ? WithPid() : found->second;
+  // True if its pid counts in this host's own namespace, and there is no such process.
+  bool IsGone(const RasRank& rank) const {
+    return hosts_.count(rank.host) != 0 &&
+           by_own_pid_.count({seen_.addresses.at(rank.host), rank.pid}) == 0;
   }
 
   const HostProcess* ByPid(int32_t pid) const {
@@ -164,9 +144,10 @@ class Maker {
   Condition ConditionOf(const RasRank& rank, const HostProcess* local) const {
     if (local != nullptr && !WhyStopped(*local).empty()) return Condition::kStopped;
     if (!rank.is_missing) return Condition::kFine;
-    if (hosts_.count(rank.host) != 0 && WithPidOf(rank).count == 0) return Condition::kGone;
+    if (IsGone(rank)) return Condition::kGone;
     if (rank.is_dead && local == nullptr) return Condition::kDead;
-    return seen_.proves_absence || rank.is_dead ? Condition::kSilent : Condition::kFine;
+    const bool is_proven = seen_.before.proves_absence && seen_.after.proves_absence;
+    return is_proven || rank.is_dead ? Condition::kSilent : Condition::kFine;
   }
 
   // RAS' index is valid in the rank's container, which may have other GPUs than this host.
@@ -255,11 +236,14 @@ class Maker {
   }
 
   void AddUnknownToRas() {
+    const auto key_of = [](const HostProcess& process) {
+      return std::tuple(process.user, process.slurm_job_id, process.world_size);
+    };
     std::map<std::tuple<uid_t, std::string, std::string>, std::vector<const HostProcess*>> jobs;
     for (const HostProcess& process : seen_.processes) {
       if (covered_.count(process.pid) != 0 || seen_.gpus.empty()) continue;
       if (process.has_plugin || !MayBeRank(process, seen_.gpus)) continue;
-      jobs[{process.user, process.slurm_job_id, process.world_size}].push_back(&process);
+      jobs[key_of(process)].push_back(&process);
     }
     for (const auto& [key, processes] : jobs) {
       if (processes.size() < 2 && SizeOf(std::get<2>(key)) < 2) continue;
@@ -267,28 +251,25 @@ class Maker {
       communicator.id = TextHash(absl::StrCat(std::get<0>(key), "\n", std::get<1>(key), "\n",
                                               std::get<2>(key), "\nwithout RAS")) |
                         1;
-      std::set<int32_t> ranks;
+      std::map<int32_t, const HostProcess*> by_rank;
       for (const HostProcess* process : processes) {
         int32_t number = 0;
-        if (absl::SimpleAtoi(process->global_rank, &number) && number >= 0) ranks.insert(number);
+        if (absl::SimpleAtoi(process->global_rank, &number)) by_rank.emplace(number, process);
       }
-      const bool are_known = ranks.size() == processes.size();
-      for (const HostProcess* process : processes) {
-        RasRank rank;
-        rank.rank = static_cast<int32_t>(communicator.ranks.size());
-        if (are_known && !absl::SimpleAtoi(process->global_rank, &rank.rank)) continue;
+      if (by_rank.size() != processes.size() || by_rank.begin()->first < 0) {
+        by_rank.clear();
+        for (const HostProcess* process : processes) by_rank.emplace(by_rank.size(), process);
+      }
+      for (const auto& [number, process] : by_rank) {
+        RasRank& rank = communicator.ranks.emplace_back();
+        rank.rank = number;
         rank.host = seen_.hostname;
         rank.pid = process->pid;
-        communicator.ranks.push_back(std::move(rank));
       }
-      std::sort(communicator.ranks.begin(), communicator.ranks.end(),
-                [](const RasRank& a, const RasRank& b) { return a.rank < b.rank; });
       communicator.size = static_cast<int32_t>(communicator.ranks.size());
       Add(communicator, Motion::kStood, false);
       for (const HostProcess& each : seen_.unloaded) {
-        const bool is_its = each.user == std::get<0>(key) && each.world_size == std::get<2>(key) &&
-                            each.slurm_job_id == std::get<1>(key);
-        if (is_its) groups_.back().unloaded.push_back(&each);
+        if (key_of(each) == key) groups_.back().unloaded.push_back(&each);
       }
     }
   }
@@ -296,7 +277,7 @@ class Maker {
   Job MakeJob(const std::vector<Group*>& groups) {
     Job job;
     job.set.is_of_all_nodes = true;
-    job.is_creating = seen_.is_creating;
+    job.is_creating = !seen_.before.proves_absence && !seen_.after.proves_absence;
     std::map<std::pair<std::string, int32_t>, ProcessSnapshot> processes;
     for (const Group* group : groups) {
       job.moved += group->motion == Motion::kMoved ? 1 : 0;
@@ -319,12 +300,10 @@ class Maker {
       job.communicators.emplace(group->communicator.id, group->communicator);
     }
     for (const auto& [key, facts] : job.processes) {
-      job.not_fine += facts.condition == Condition::kFine ? 0 : 1;
-      job.shared += facts.gpu_use == GpuUse::kShared ? 1 : 0;
-      if (facts.condition != Condition::kFine && facts.condition != Condition::kStopped) continue;
-      ++(facts.gpu_use == GpuUse::kBusy   ? job.busy
-         : facts.gpu_use == GpuUse::kIdle ? job.idle
-                                          : job.unclear);
+      const bool is_fine = facts.condition == Condition::kFine;
+      job.not_fine += is_fine ? 0 : 1;
+      if (!is_fine && facts.condition != Condition::kStopped) continue;
+      ++job.uses[static_cast<std::size_t>(facts.gpu_use)];
     }
     for (auto& [name, process] : processes) job.set.processes.push_back(std::move(process));
     return job;
@@ -425,7 +404,7 @@ class Maker {
   }
 
   const Observation& seen_;
-  std::map<std::pair<uint64_t, int32_t>, WithPid> by_own_pid_;
+  std::multimap<std::pair<uint64_t, int32_t>, const HostProcess*> by_own_pid_;
   std::set<std::string> hosts_;  // addresses of this host in whose namespace pids are known
   std::set<int32_t> covered_;    // pids that RAS knows
   std::map<ProcessKey, ProcessFacts> facts_;
@@ -436,15 +415,20 @@ class Maker {
 
 }  // namespace
 
-bool WentBack(const RasCommunicator& before, const RasCommunicator& after) {
-  return std::any_of(after.ranks.begin(), after.ranks.end(), [&before](const RasRank& rank) {
-    const RasRank* const was = RankIn(before, rank.rank);
-    if (was == nullptr || !rank.has_counts || !was->has_counts) return false;
+Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
+  Motion motion = Motion::kUnclear;
+  if (before == nullptr || before->is_creating || after.is_creating) return motion;
+  for (const RasRank& rank : after.ranks) {
+    const RasRank* const was = RankIn(*before, rank.rank);
+    if (was == nullptr || !rank.has_counts || !was->has_counts) continue;
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
-      if (rank.counts[op] < was->counts[op]) return true;
+      if (rank.counts[op] < was->counts[op]) return Motion::kBack;
     }
-    return false;
-  });
+    if (motion != Motion::kMoved) {
+      motion = rank.counts == was->counts ? Motion::kStood : Motion::kMoved;
+    }
+  }
+  return motion;
 }
 
 const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank) {
@@ -467,10 +451,6 @@ bool MayBeRank(const HostProcess& process, const std::vector<HostGpu>& gpus) {
          });
 }
 
-std::vector<Job> JobsOf(const Observation& seen) {
-  std::vector<Job> jobs = Maker(seen).Make();
-  for (Job& job : jobs) job.is_endpoint_silent = seen.is_endpoint_silent;
-  return jobs;
-}
+std::vector<Job> JobsOf(const Observation& seen) { return Maker(seen).Make(); }
 
 }  // namespace nccl_pulse::outside

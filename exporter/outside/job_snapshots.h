@@ -32,8 +32,10 @@
 #ifndef EXPORTER_OUTSIDE_JOB_SNAPSHOTS_H_
 #define EXPORTER_OUTSIDE_JOB_SNAPSHOTS_H_
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
@@ -46,13 +48,8 @@
 
 namespace nccl_pulse::outside {
 
-// Communicators by ID.
-using Communicators = std::map<uint64_t, RasCommunicator>;
-
 struct Observation {
-  Communicators before, after;         // two answers of RAS, the threshold apart
-  bool proves_absence = true;          // RasAnswer::proves_absence of all answers
-  bool is_creating = false;            // a communicator was being created in both answers
+  RasAnswer before, after;             // the threshold apart
   int64_t before_ns = 0, now_ns = 0;   // Unix times of the answers
   int64_t since_ns = 0;                // begin of the GPUs' wait; at most before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
@@ -61,11 +58,11 @@ struct Observation {
   // Addresses of this host, each with HostProcess::network.
   std::map<std::string, uint64_t> addresses;
   std::string hostname;
-  bool is_endpoint_silent = false;  // see Options
 };
 
-// True if a count of this communicator decreased. One of the answers was wrong then; ask RAS again.
-bool WentBack(const RasCommunicator& before, const RasCommunicator& after);
+// Of a communicator's counts. kBack: a count decreased, so one of the answers was wrong.
+enum class Motion { kUnclear, kStood, kMoved, kBack };
+Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after);
 
 // What a rank's process does: by /proc of its own host, else by RAS.
 enum class Condition {
@@ -97,11 +94,16 @@ struct Job {
   // Communicators that have launched nothing RAS counts. A host may wait in the first call of one while
   // all GPUs are idle: NCCL connects its ranks in that call.
   std::size_t unused = 0;
-  bool is_creating = false;
+  bool is_creating = false;         // a communicator was being created in both answers
   bool has_counts = false;          // RAS knows the job
   bool is_endpoint_silent = false;  // see Options
-  // Numbers of processes: by GPU use, with kShared as unclear; and not kFine.
-  std::size_t busy = 0, idle = 0, unclear = 0, shared = 0, not_fine = 0;
+  std::size_t not_fine = 0;         // processes
+  // Numbers of processes that RAS answers for, or that are stopped, by GPU use.
+  std::array<std::size_t, kGpuUses> uses{};
+  std::size_t Using(GpuUse use) const { return uses[static_cast<std::size_t>(use)]; }
+  bool AreAll(GpuUse use) const {
+    return Using(use) != 0 && Using(use) == std::accumulate(uses.begin(), uses.end(), 0U);
+  }
 };
 
 // Returns null if the job has no such rank.

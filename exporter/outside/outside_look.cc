@@ -13,7 +13,6 @@
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/node/service_file.h"
 #include "exporter/outside/job_snapshots.h"
-#include "exporter/outside/known_faults.h"
 #include "exporter/outside/outside_words.h"
 #include "exporter/outside/ras_answer.h"
 
@@ -22,29 +21,6 @@ namespace {
 
 constexpr int kAtOnce = 2;  // questions at one address: a stopped process may be picked
 constexpr int kMostRounds = 3;
-
-// One state of what RAS knows, from several answers.
-struct Heard {
-  Communicators communicators;
-  bool proves_absence = true;
-  bool is_any = false;
-  std::string nccl_version;
-  std::map<std::string, std::string> errors;  // by address
-
-  void Add(const RasAnswer& answer) {
-    is_any = true;
-    proves_absence &= answer.proves_absence;
-    nccl_version = answer.nccl_version;
-    const auto present = [](const RasCommunicator& each) {
-      return std::count_if(each.ranks.begin(), each.ranks.end(),
-                           [](const RasRank& rank) { return !rank.is_missing; });
-    };
-    for (const RasCommunicator& each : answer.communicators) {
-      const auto [found, is_new] = communicators.try_emplace(each.id, each);
-      if (!is_new && present(each) > present(found->second)) found->second = each;
-    }
-  }
-};
 
 }  // namespace
 
@@ -55,7 +31,6 @@ class OutsideLook::Impl {
   bool Begin(Looks* looks) {
     for (const std::string& each : sources_.addresses) seen_.addresses.emplace(each, 0);
     seen_.hostname = sources_.hostname;
-    seen_.is_endpoint_silent = options_.is_endpoint_silent;
     start_ns_ = sources_.now_realtime_ns();
     seen_.gpus = sources_.gpus(start_ns_ - kMostGpuWindowNs);
     HostProcesses here = Processes();
@@ -68,11 +43,12 @@ class OutsideLook::Impl {
     }
     if (processes_ == 0 && options_.ras.asks_processes) return false;
     FindListeners(looks);
-    before_ = Ask(seen_);
+    seen_.before = Ask();
     seen_.before_ns = sources_.now_realtime_ns();
     seen_.since_ns = options_.since_ns == 0 ? seen_.before_ns : options_.since_ns;
-    if (before_.is_any || HasRanks(seen_)) return true;
-    AddErrors(before_, looks);
+    // Jobs that RAS doesn't know.
+    if (seen_.before.is_any || !JobsOf(seen_).empty()) return true;
+    AddErrors(looks);
     AddUntold(looks);
     return false;
   }
@@ -82,20 +58,17 @@ class OutsideLook::Impl {
   Looks End() {
     Looks looks;
     looks.processes = processes_;
-    Heard after = Ask(seen_);
-    if (IsAnyBack(before_, after)) after = Ask(seen_);
+    seen_.after = Ask();
+    if (IsAnyBack()) seen_.after = Ask();
     seen_.now_ns = sources_.now_realtime_ns();
     seen_.gpus = sources_.gpus(seen_.now_ns - std::clamp(seen_.now_ns - seen_.since_ns,
                                                          kLeastGpuWindowNs, kMostGpuWindowNs));
     HostProcesses here = Processes();
     seen_.processes = std::move(here.processes);
     seen_.unloaded = std::move(here.unloaded);
-    seen_.before = before_.communicators;
-    seen_.after = std::move(after.communicators);
-    seen_.proves_absence = before_.proves_absence && after.proves_absence;
-    seen_.is_creating = !before_.proves_absence && !after.proves_absence;
-    AddErrors(after, &looks);
+    AddErrors(&looks);
     for (Job& job : JobsOf(seen_)) {
+      job.is_endpoint_silent = options_.is_endpoint_silent;
       bool is_any_measured = false;  // an endpoint knows the process
       bool is_any_other = false;
       for (const auto& [key, facts] : job.processes) {
@@ -106,7 +79,7 @@ class OutsideLook::Impl {
       if (job.has_counts && job.processes.size() < 2) continue;
       if (is_any_measured && !is_any_other) continue;
       looks.moved += job.moved;
-      looks.jobs.push_back(Judge(std::move(job), seen_, after));
+      looks.jobs.push_back(Judge(std::move(job)));
       looks.jobs.back().seconds = static_cast<double>(seen_.now_ns - start_ns_) / 1e9;
       if (is_any_measured) looks.mixed.insert(looks.jobs.size() - 1);
     }
@@ -120,18 +93,6 @@ class OutsideLook::Impl {
     HostProcesses here = sources_.processes(options_.is_of_gpus ? &pids : nullptr);
     for (HostProcess& each : here.processes) each.has_plugin &= !options_.is_endpoint_silent;
     return here;
-  }
-
-  static bool HasRanks(const Observation& seen) {
-    const auto may_be = [&seen](const HostProcess& each) {
-      return !each.has_plugin && MayBeRank(each, seen.gpus);
-    };
-    const auto of_several = [&](const HostProcess& each) {
-      return may_be(each) && SizeOf(each.world_size) > 1;
-    };
-    const auto& all = seen.processes;
-    return !seen.gpus.empty() && (std::count_if(all.begin(), all.end(), may_be) > 1 ||
-                                  std::any_of(all.begin(), all.end(), of_several));
   }
 
   void FindListeners(Looks* looks) {
@@ -155,14 +116,14 @@ class OutsideLook::Impl {
   }
 
   void NameHosts(const Network& network, RasAnswer* answer) const {
-    for (RasCommunicator& communicator : answer->communicators) {
+    for (auto& [id, communicator] : answer->communicators) {
       for (RasRank& rank : communicator.ranks) rank.host = HostIn(network, rank.host);
     }
   }
 
   // All addresses at once, and again where a process of this host is in no answer.
-  Heard Ask(const Observation& seen) {
-    Heard heard;
+  RasAnswer Ask() {
+    RasAnswer heard;
     std::map<std::string, RasListener> open = listeners_.by_name;
     for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
       std::vector<std::pair<std::string, std::future<RasReport>>> asked;
@@ -185,35 +146,34 @@ class OutsideLook::Impl {
         if (error.empty() && ReadRasAnswer(std::move(report.json), &answer, &error)) {
           if (const auto& network = open[name].network) NameHosts(*network, &answer);
           heard.Add(answer);
-          heard.errors.erase(name);
-          answered_.insert(name);
-        } else if (answered_.count(name) == 0) {
-          heard.errors[name] = error;
         }
+        std::string& kept = errors_.try_emplace(name, error).first->second;
+        if (error.empty()) kept.clear();
         if (report.is_connected) again.emplace(name, open[name]);
       }
       // A killed or old process stays out of all answers, so this ends after a few rounds.
-      const bool is_failed = std::any_of(again.begin(), again.end(), [&heard](const auto& each) {
-        return heard.errors.count(each.first) != 0;
+      const bool is_failed = std::any_of(again.begin(), again.end(), [this](const auto& each) {
+        return !errors_[each.first].empty();
       });
-      if (!is_failed && AreAllKnown(seen, heard)) break;
+      if (!is_failed && AreAllKnown(heard)) break;
       open = std::move(again);
     }
     return heard;
   }
 
-  bool AreAllKnown(const Observation& seen, const Heard& heard) const {
+  bool AreAllKnown(const RasAnswer& heard) const {
     std::set<std::pair<uint64_t, int32_t>> pids;  // with their network
     for (const auto& [id, communicator] : heard.communicators) {
       for (const RasRank& rank : communicator.ranks) {
-        const auto here = seen.addresses.find(rank.host);
-        if (here != seen.addresses.end()) pids.emplace(here->second, rank.pid);
+        const auto here = seen_.addresses.find(rank.host);
+        if (here != seen_.addresses.end()) pids.emplace(here->second, rank.pid);
       }
     }
-    return std::all_of(seen.processes.begin(), seen.processes.end(), [&](const HostProcess& each) {
-      return each.has_plugin || each.is_ras_off || !MayBeRank(each, seen.gpus) ||
-             IsOutOfReach(each) || pids.count({each.network, each.own_pid}) != 0;
-    });
+    return std::all_of(
+        seen_.processes.begin(), seen_.processes.end(), [&](const HostProcess& each) {
+          return each.has_plugin || each.is_ras_off || !MayBeRank(each, seen_.gpus) ||
+                 IsOutOfReach(each) || pids.count({each.network, each.own_pid}) != 0;
+        });
   }
 
   // RAS of this process isn't asked: its network namespace isn't entered.
@@ -222,16 +182,18 @@ class OutsideLook::Impl {
     return process.network != 0 && (found == listeners_.networks.end() || !found->second);
   }
 
-  static bool IsAnyBack(const Heard& before, const Heard& after) {
-    return std::any_of(
-        after.communicators.begin(), after.communicators.end(), [&](const auto& each) {
-          const auto found = before.communicators.find(each.first);
-          return found != before.communicators.end() && WentBack(found->second, each.second);
-        });
+  bool IsAnyBack() const {
+    const Communicators& after = seen_.after.communicators;
+    return std::any_of(after.begin(), after.end(), [this](const auto& each) {
+      const auto found = seen_.before.communicators.find(each.first);
+      return found != seen_.before.communicators.end() &&
+             MotionOf(&found->second, each.second) == Motion::kBack;
+    });
   }
 
-  static void AddErrors(const Heard& heard, Looks* looks) {
-    for (const auto& [name, error] : heard.errors) {
+  void AddErrors(Looks* looks) const {
+    for (const auto& [name, error] : errors_) {
+      if (error.empty()) continue;
       looks->notes.push_back(absl::StrCat("NCCL's RAS at ", name, ": ", error, "."));
     }
   }
@@ -244,28 +206,28 @@ class OutsideLook::Impl {
                      "knows a job of two of them."));
   }
 
-  JobLook Judge(Job job, const Observation& seen, const Heard& heard) const {
+  JobLook Judge(Job job) const {
     JobLook look;
     look.endpoints = look.heard = 1;
     look.looks = 2;
-    look.now_realtime_ns = seen.now_ns;
+    look.now_realtime_ns = seen_.now_ns;
     look.set = std::move(job.set);
-    look.diagnosis = Diagnosis(options_.hang_after).Update(look.set, seen.now_ns);
-    look.verdict = JudgeJob(look.set, look.diagnosis, seen.now_ns);
-    const int64_t stood_ns = seen.now_ns - seen.before_ns;
+    look.diagnosis = Diagnosis(options_.hang_after).Update(look.set, seen_.now_ns);
+    look.verdict = JudgeJob(look.set, look.diagnosis, seen_.now_ns);
+    const int64_t stood_ns = seen_.now_ns - seen_.before_ns;
     NameUnseen(job, &look);
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.processes.size();
     const bool are_empty =
-        job.has_counts && !job.is_creating && job.busy == 0 && job.unclear == 0 && job.unused == 0;
+        job.has_counts && !job.is_creating && job.AreAll(GpuUse::kIdle) && job.unused == 0;
     const bool are_known = (job.moved != 0 || are_empty) && job.not_fine == 0;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;
     look.health.summary = SummaryWords(job, stood_ns);
-    const std::string version = job.has_counts ? heard.nccl_version : "";
-    look.outside = SourceWords(job, version, !seen.gpus.empty());
+    const std::string version = job.has_counts ? seen_.after.nccl_version : "";
+    look.outside = SourceWords(job, version, !seen_.gpus.empty());
     look.health.notes = NoteWords(job, look.verdict);
     if (!look.verdict.roots.empty()) {
       for (std::string& fault : KnownFaults(version)) look.health.notes.push_back(std::move(fault));
@@ -297,9 +259,8 @@ class OutsideLook::Impl {
   const Options options_;
   const Sources& sources_;
   RasListeners listeners_;
-  std::set<std::string> answered_;
+  std::map<std::string, std::string> errors_;  // by address; "": RAS has answered there
   Observation seen_;
-  Heard before_;
   int64_t start_ns_ = 0;
   std::size_t processes_ = 0;
 };

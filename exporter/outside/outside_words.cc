@@ -12,12 +12,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "exporter/diagnosis/words/rank_words.h"
+#include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse::outside {
 namespace {
-
-constexpr std::size_t kMostNamed = 4;
 
 const char* JobWords(const Job& job) {
   return job.is_endpoint_silent ? "a job whose endpoint gave no data" : "a job without NCCL Pulse";
@@ -74,9 +73,9 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
                        [use](const Named& each) { return each.facts->gpu_use == use; });
   };
   const bool is_one = named.size() == 1;
-  const std::string others = job.busy == 0 ? ""
-                                           : absl::StrCat("; ", job.busy, " other",
-                                                          job.busy == 1 ? " is" : "s are", " busy");
+  const std::size_t busy = job.Using(GpuUse::kBusy);
+  const std::string others =
+      busy == 0 ? "" : absl::StrCat("; ", busy, " other", busy == 1 ? " is" : "s are", " busy");
   if (is_use(GpuUse::kIdle)) {
     return absl::StrCat(is_one ? " Its GPU runs nothing" : " Their GPUs run nothing", others, ".");
   }
@@ -84,17 +83,18 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
     return absl::StrCat(is_one ? " Its GPU is busy" : " Their GPUs are busy",
                         ": its work may wait for something else.");
   }
-  return job.busy + job.idle + job.unclear == 0
-             ? " Its GPU isn't known here: NVML sees this host alone."
-             : "";
+  return job.AreAll(GpuUse::kUnknown) ? " Its GPU isn't known here: NVML sees this host alone."
+                                      : "";
 }
 
-std::string List(const std::vector<std::string>& all) {
-  constexpr std::size_t kMostListed = 16;
-  const std::size_t listed = std::min(all.size(), kMostListed);
-  return absl::StrCat(
-      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(listed), ", "),
-      listed < all.size() ? absl::StrCat(" and ", all.size() - listed, " more") : "");
+std::string Listed(const std::vector<std::string>& all) {
+  return Enumerate(all, 16, [](const std::string& each) { return each; });
+}
+
+// "Ranks 1 and 2 have"
+std::string RanksHave(const std::vector<std::string>& ranks) {
+  return absl::StrCat(ranks.size() == 1 ? "Rank " : "Ranks ", Listed(ranks),
+                      ranks.size() == 1 ? " has" : " have");
 }
 
 // " Here are ranks 0, 2 and 3 of 4. Rank 1 (pid 1019) has not loaded NCCL.", as far as environments
@@ -131,15 +131,11 @@ std::string RanksHereWords(const Job& job) {
     }
   }
   std::string words = absl::StrCat(" Here ", present.size() == 1 ? "is rank " : "are ranks ",
-                                   List(present), " of ", size, ".");
-  if (!waiting.empty()) {
-    absl::StrAppend(&words, waiting.size() == 1 ? " Rank " : " Ranks ", List(waiting),
-                    waiting.size() == 1 ? " has" : " have", " not loaded NCCL.");
-  }
+                                   Listed(present), " of ", size, ".");
+  if (!waiting.empty()) absl::StrAppend(&words, " ", RanksHave(waiting), " not loaded NCCL.");
   if (!absent.empty()) {
     absl::StrAppend(
-        &words, absent.size() == 1 ? " Rank " : " Ranks ", List(absent),
-        absent.size() == 1 ? " has" : " have",
+        &words, " ", RanksHave(absent),
         of_host == 0 ? " no process on this host." : " no process, though this host is to run it.");
   }
   return words;
@@ -185,26 +181,17 @@ std::string ConditionWords(const ProcessFacts& facts, bool is_one) {
   return "";
 }
 
-// The first operation in which ranks differ: "Ranks 1 and 2 have launched 0 Broadcast, the others 10."
+// The first operation in which ranks differ: "Ranks 1 and 2 have launched 0 Broadcast, another one 10."
 std::string FewerWords(const RasCommunicator& communicator) {
   for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
-    uint64_t least = UINT64_MAX;
+    std::map<uint64_t, std::vector<std::string>> ranks;  // by count
     for (const RasRank& rank : communicator.ranks) {
-      if (rank.has_counts) least = std::min(least, rank.counts[op]);
+      if (rank.has_counts) ranks[rank.counts[op]].push_back(absl::StrCat(rank.rank));
     }
-    std::vector<const RasRank*> behind;
-    const RasRank* ahead = nullptr;
-    for (const RasRank& rank : communicator.ranks) {
-      if (!rank.has_counts) continue;
-      if (rank.counts[op] != least) ahead = &rank;
-      if (rank.counts[op] == least) behind.push_back(&rank);
-    }
-    if (ahead == nullptr) continue;
-    return absl::StrCat(behind.size() == 1 ? "Rank " : "Ranks ",
-                        Enumerate(behind, kMostListed,
-                                  [](const RasRank* rank) { return absl::StrCat(rank->rank); }),
-                        behind.size() == 1 ? " has launched " : " have launched ", Grouped(least),
-                        " ", kCountedOps[op], ", another one ", Grouped(ahead->counts[op]), ".",
+    if (ranks.size() < 2) continue;
+    const auto& [least, behind] = *ranks.begin();
+    return absl::StrCat(RanksHave(behind), " launched ", Grouped(least), " ", kCountedOps[op],
+                        ", another one ", Grouped(ranks.rbegin()->first), ".",
                         WaitsForAll(kCountedOps[op]) ? "" : " Its root needn't wait for them.");
   }
   return "";
@@ -234,9 +221,8 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
         " is named: its ranks wait, and which rank they wait for can't be seen from outside", tail);
   }
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < named.size() && i < kMostNamed; ++i) names.push_back(Name(named[i]));
-  if (named.size() > kMostNamed) names.push_back(absl::StrCat(named.size() - kMostNamed, " more"));
-  const std::string who = absl::StrCat(absl::StrJoin(names, "; "), " of ", JobWords(job), " ");
+  for (const Named& each : named) names.push_back(Name(each));
+  const std::string who = absl::StrCat(JoinFirst(names, "; "), " of ", JobWords(job), " ");
   const bool is_one = named.size() == 1;
   const char* const has = is_one ? "has" : "have";
   const Named& first = named.front();
@@ -258,15 +244,15 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
     return absl::StrCat(who, has, " finalized or aborted a communicator in which others wait",
                         tail);
   }
+  const std::size_t busy = job.Using(GpuUse::kBusy);
   if (!counts.empty()) {
     return absl::StrCat(who, has, " launched ", counts, tail,
                         root.ranks.empty() ? " Which of them waits for another can't be seen."
                                            : GpuWords(named, job));
   }
   return absl::StrCat(who, is_one ? "has a GPU that runs" : "have GPUs that run",
-                      " nothing, while ", job.busy, job.busy == 1 ? " other is" : " others are",
-                      " busy", tail,
-                      job.has_counts ? " All have launched as many collectives." : "");
+                      " nothing, while ", busy, busy == 1 ? " other is" : " others are", " busy",
+                      tail, job.has_counts ? " All have launched as many collectives." : "");
 }
 
 std::string SummaryWords(const Job& job, int64_t stood_ns) {
@@ -275,7 +261,7 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
     return absl::StrCat(Capital(JobWords(job)), " launches collectives: ", job.moved, " of ",
                         job.communicators.size(), " communicators moved within ", time, ".");
   }
-  if (job.idle != 0 && job.busy == 0 && job.unclear == 0) {
+  if (job.AreAll(GpuUse::kIdle)) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
     return absl::StrCat(
         "The GPUs of ", JobWords(job), " have run nothing for ", time,
@@ -288,11 +274,12 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   }
   return absl::StrCat(
       Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",
-      job.shared != 0
+      job.Using(GpuUse::kShared) != 0
           ? "Which ranks wait isn't known: they share GPUs, which NVML doesn't tell apart."
-      : job.busy + job.idle + job.unclear == 0 ? "Whether its GPUs wait can't be seen here: there "
-                                                 "is no NVML, or they are on other hosts."
-      : job.busy == job.processes.size()
+      : job.AreAll(GpuUse::kUnknown)
+          ? "Whether its GPUs wait can't be seen here: there is no NVML, "
+            "or they are on other hosts."
+      : job.AreAll(GpuUse::kBusy)
           ? "Its GPUs are all busy: they wait for each other, or replay CUDA graphs, which aren't "
             "counted."
           : "Whether its GPUs wait isn't known: replays of CUDA graphs, Send and Recv aren't "
@@ -312,13 +299,13 @@ std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
   for (const auto& [id, communicator] : job.communicators) {
     for (const RasRank& rank : communicator.ranks) {
       const ProcessFacts& facts = job.processes.at(KeyOf(rank));
-      const std::string who = Capital(Name({&communicator, &rank, &facts}));
+      const auto who = [&] { return Capital(Name({&communicator, &rank, &facts})); };
       if (rank.async_error != 0 && rank.async_error != kInProgress) {
-        notes.push_back(absl::StrCat(who, " reports an asynchronous error of NCCL: ncclResult_t ",
+        notes.push_back(absl::StrCat(who(), " reports an asynchronous error of NCCL: ncclResult_t ",
                                      rank.async_error, "."));
       }
       if (facts.condition != Condition::kFine && rank.pid != 0 && said.insert(KeyOf(rank)).second) {
-        notes.push_back(absl::StrCat(who, " ", ConditionWords(facts, true), "."));
+        notes.push_back(absl::StrCat(who(), " ", ConditionWords(facts, true), "."));
       }
     }
     if (fewer.empty()) fewer = FewerWords(communicator);
@@ -333,19 +320,18 @@ std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
 }
 
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml) {
-  std::string from = "/proc";
-  if (has_nvml) from = "NVML and /proc";
+  std::vector<std::string> from = {"/proc"};
+  if (has_nvml) from.insert(from.begin(), "NVML");
   if (job.has_counts) {
-    from = absl::StrCat("NCCL's RAS",
-                        nccl_version.empty() ? "" : absl::StrCat(" (", nccl_version, ")"),
-                        has_nvml ? ", " : " and ", from);
+    from.insert(from.begin(), nccl_version.empty()
+                                  ? "NCCL's RAS"
+                                  : absl::StrCat("NCCL's RAS (", nccl_version, ")"));
   }
-  if (job.is_endpoint_silent) {
-    return absl::StrCat("From ", from, ": the job's endpoint gave no data.");
-  }
-  return absl::StrCat("From ", from,
-                      ". Sizes, times and calls in graphs need the plugin: "
-                      "NCCL_PROFILER_PLUGIN=pulse.");
+  return absl::StrCat("From ", Listed(from),
+                      job.is_endpoint_silent
+                          ? ": the job's endpoint gave no data."
+                          : ". Sizes, times and calls in graphs need the plugin: "
+                            "NCCL_PROFILER_PLUGIN=pulse.");
 }
 
 }  // namespace nccl_pulse::outside

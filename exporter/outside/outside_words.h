@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exporter/diagnosis/job_verdict.h"
@@ -25,6 +26,10 @@ std::string SummaryWords(const Job& job, int64_t stood_ns);
 // Returns the facts that `verdict` does not use, a sentence each: ranks that are stopped, gone or
 // silent, or report an error, and ranks that have launched fewer collectives.
 std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict);
+
+// Returns a sentence for each known fault of this release of NCCL ("2.28.9"), with the source. It is
+// advice beside a hang: whether the job met the fault isn't known.
+std::vector<std::string> KnownFaults(std::string_view nccl_version);
 
 // Returns "From NCCL's RAS (2.28.9), NVML and /proc. ..."
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml);

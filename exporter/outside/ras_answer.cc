@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -96,7 +95,6 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
   std::size_t room = kMostAnswerRanks;
   std::map<uint64_t, int> ids;
   for (const Json& each : communicators) ++ids[HashAt(each, "hash")];
-  std::set<uint64_t> known;
   for (const Json& each : communicators) {
     RasCommunicator communicator;
     communicator.id = HashAt(each, "hash");
@@ -104,38 +102,45 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
     if (communicator.id != 0 && ids[communicator.id] > 1) {
       communicator.id ^= TextHash(TextAt(each, "secondary_hash", 64)) | 1;
     }
-    if (communicator.id != 0 && !known.insert(communicator.id).second) continue;
     communicator.size = SmallAt(each, "size", 0);
+    std::map<int32_t, RasRank> ranks;  // the first of each number
     for (const char* list : {"ranks", "missing_ranks"}) {
-      const Json& ranks = At(each, list);
-      if (!ranks.is_array()) continue;
-      for (const Json& rank : ranks) {
+      const Json& array = At(each, list);
+      if (!array.is_array()) continue;
+      for (const Json& json_of_rank : array) {
         if (room == 0) {
           *error = "its report has more ranks than can be compared";
           return false;
         }
         --room;
-        communicator.ranks.push_back(ReadRank(rank, list[0] == 'm'));
-        communicator.is_creating |= communicator.ranks.back().is_creating;
+        RasRank rank = ReadRank(json_of_rank, list[0] == 'm');
+        communicator.is_creating |= rank.is_creating;
+        const int32_t number = rank.rank;
+        if (number >= 0 && number < communicator.size) ranks.try_emplace(number, std::move(rank));
       }
     }
-    auto& ranks = communicator.ranks;
-    ranks.erase(std::remove_if(ranks.begin(), ranks.end(),
-                               [&communicator](const RasRank& rank) {
-                                 return rank.rank < 0 || rank.rank >= communicator.size;
-                               }),
-                ranks.end());
-    std::stable_sort(ranks.begin(), ranks.end(),
-                     [](const RasRank& a, const RasRank& b) { return a.rank < b.rank; });
-    ranks.erase(std::unique(ranks.begin(), ranks.end(),
-                            [](const RasRank& a, const RasRank& b) { return a.rank == b.rank; }),
-                ranks.end());
+    for (auto& [number, rank] : ranks) communicator.ranks.push_back(std::move(rank));
     if (communicator.id == 0 || communicator.is_creating) answer->proves_absence = false;
     if (communicator.id != 0 && !ranks.empty()) {
-      answer->communicators.push_back(std::move(communicator));
+      answer->communicators.try_emplace(communicator.id, std::move(communicator));
     }
   }
+  answer->is_any = true;
   return true;
+}
+
+void RasAnswer::Add(const RasAnswer& other) {
+  is_any |= other.is_any;
+  proves_absence &= other.proves_absence;
+  nccl_version = other.nccl_version;
+  const auto present = [](const RasCommunicator& each) {
+    return std::count_if(each.ranks.begin(), each.ranks.end(),
+                         [](const RasRank& rank) { return !rank.is_missing; });
+  };
+  for (const auto& [id, communicator] : other.communicators) {
+    const auto [found, is_new] = communicators.try_emplace(id, communicator);
+    if (!is_new && present(communicator) > present(found->second)) found->second = communicator;
+  }
 }
 
 }  // namespace nccl_pulse::outside

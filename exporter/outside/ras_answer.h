@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -46,12 +47,19 @@ struct RasCommunicator {
   bool is_creating = false;    // some rank is creating it
 };
 
+// Communicators by ID.
+using Communicators = std::map<uint64_t, RasCommunicator>;
+
 struct RasAnswer {
   std::string nccl_version;
-  std::vector<RasCommunicator> communicators;  // with ranks and an ID
+  Communicators communicators;  // with ranks and an ID
+  bool is_any = false;          // false: nothing was read
   // False while a communicator is being created: RAS may then report present ranks as missing
   // (rasCollCommsInit in src/ras/collectives.cc, 2.27.3 to 2.32.3).
   bool proves_absence = true;
+
+  // Of a communicator that both know, keeps the report with more ranks that answered.
+  void Add(const RasAnswer& other);
 };
 
 // On failure returns false, with the reason in `error`.

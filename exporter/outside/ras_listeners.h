@@ -1,7 +1,12 @@
 // FindRas finds where NCCL's RAS of this host's processes listens, for all that ask it: `pulse
 // diagnose`, the agent, and captures.
 //
-// Thread: any. FindRas starts a thread for each namespace that it opens.
+// RAS listens on the loopback of its own network namespace. With --enter-namespaces, a thread enters
+// it for good and then ends, so no other thread of this program is affected. Only the network changes:
+// files, users and pids stay this program's own.
+//
+// Thread: any. FindRas starts a thread for each namespace that it opens. Errors: EPERM without
+// CAP_SYS_ADMIN in this program's user namespace and in the other namespace's.
 #ifndef EXPORTER_OUTSIDE_RAS_LISTENERS_H_
 #define EXPORTER_OUTSIDE_RAS_LISTENERS_H_
 
@@ -12,15 +17,33 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "exporter/base/descriptor.h"
 #include "exporter/fleet/address.h"
 #include "exporter/fleet/ras_report.h"
 #include "exporter/outside/host_processes.h"
-#include "exporter/outside/network.h"
 
 namespace nccl_pulse::outside {
+
+struct Network {
+  // Opens the namespace that FindNcclProcesses saw; fails if the pid now is another process'. On
+  // failure returns null, and sets `error`.
+  static std::shared_ptr<const Network> Open(const HostProcess& process, std::string* error);
+
+  // Moves the calling thread. On failure returns false, and sets `error`.
+  bool Enter(std::string* error) const;
+
+  int32_t pid;  // a process in it
+  uint64_t inode;
+  Descriptor fd;  // keeps the namespace, whatever becomes of the process
+  std::set<std::string> addresses;
+};
+
+// Returns the IP addresses of the calling thread's namespace.
+std::set<std::string> OwnAddresses();
 
 struct RasListener {
   Address address;

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "exporter/fleet/job_report.h"
-#include "exporter/outside/known_faults.h"
+#include "exporter/outside/outside_words.h"
 #include "exporter/outside/ras_answer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -482,7 +482,7 @@ TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
   EXPECT_EQ(
       host.Sentence(),
       "INCOMPLETE  The GPUs of 4 processes with NCCL have run nothing for 10 s, and NCCL's RAS "
-      "doesn't know them: creating the first communicator, probably. Here are ranks 0, 1, 2, 3 "
+      "doesn't know them: creating the first communicator, probably. Here are ranks 0, 1, 2 and 3 "
       "of 4.");
 }
 
@@ -498,12 +498,13 @@ TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
     const std::string sentence = host.Sentence();
     return sentence.substr(sentence.find("Here "));
   };
-  EXPECT_EQ(rest(), "Here are ranks 0, 2, 3 of 4. Rank 1 has no process on this host.");
+  EXPECT_EQ(rest(), "Here are ranks 0, 2 and 3 of 4. Rank 1 has no process on this host.");
   for (HostProcess& each : host.processes) each.local_world_size = "4";
-  EXPECT_EQ(rest(),
-            "Here are ranks 0, 2, 3 of 4. Rank 1 has no process, though this host is to run it.");
+  EXPECT_EQ(
+      rest(),
+      "Here are ranks 0, 2 and 3 of 4. Rank 1 has no process, though this host is to run it.");
   host.unloaded = {absent};
-  EXPECT_EQ(rest(), "Here are ranks 0, 2, 3 of 4. Rank 1 (pid 1001) has not loaded NCCL.");
+  EXPECT_EQ(rest(), "Here are ranks 0, 2 and 3 of 4. Rank 1 (pid 1001) has not loaded NCCL.");
   // Of two ranks one is here.
   host.unloaded.clear();
   host.processes.resize(1);

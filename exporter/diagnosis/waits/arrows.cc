@@ -105,6 +105,7 @@ Waits BuildWaits(const std::vector<CommunicatorView>& views, int64_t now_realtim
     own_work.AddOfHost(thread);
     own_work.AddBeforeEvent(thread);
   }
+  for (const HostThread& thread : graph.threads()) own_work.AddUnawaitedEvent(thread);
   return graph.Take();
 }
 

@@ -40,9 +40,7 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
   if (rank.state == RankView::State::kFinalized && !graph.LeftWaiting(rank, began_ns)) {
     return graph.Point(call, graph.Left(i, rank), Sure::kMust);
   }
-  const std::optional<LastEvent> cause = CauseOf(rank, began_ns);
-  if (cause && rank.state != RankView::State::kFinalized)
-    return graph.Point(call, graph.Event(rank, *cause, began_ns), Sure::kMust);
+  if (graph.PointToCause(call, rank, began_ns, Sure::kMust)) return;
   const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported;
   if (is_unseen && !IsExiting(rank) && !Contains(NamedByCounts(waits.facts), &rank)) {
     return graph.Point(call, graph.Unknown(i), Sure::kMust);
@@ -153,11 +151,12 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   graph.actor(call).since_ns = began_ns;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
-    const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
     if (each.called < number) {
       PointToOwing(graph, i, at, call, began_ns);
-    } else if (cause && each.rank->state != RankView::State::kFinalized &&
-               IsHeldUpByEvent(*cause, each, most_launches)) {
+      continue;
+    }
+    const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
+    if (cause && IsHeldUpByEvent(*cause, each, most_launches)) {
       graph.Point(call, graph.Event(*each.rank, *cause, began_ns), Sure::kMust);
     } else if (each.doing == Doing::kNotBegun) {
       const bool are_compared = each.is_front_exact || !facts.view->has_point_to_point;

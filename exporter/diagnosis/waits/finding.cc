@@ -165,7 +165,7 @@ class Decision {
     DropVictims();
     ActorState first = ActorState::kMoving;
     for (const Candidate& each : candidates_) first = std::min(first, each.state);
-    if (first == ActorState::kOutside) AddBehindOwn(&first);
+    if (first == ActorState::kOutside) AddUnseenCauses(&first);
     if (IsEvent(first)) return NameEvents();
     std::vector<Finding> findings;
     NamedRoots named;
@@ -192,22 +192,30 @@ class Decision {
     return findings;
   }
 
-  // A host that is outside NCCL may wait, unseen, for a GPU that has been behind its own work for longer
-  // than anybody waits for the host.
-  void AddBehindOwn(ActorState* first) {
+  // A host that is outside NCCL may wait, unseen, for what is as old as the waits for the host: a GPU that is
+  // behind its own work, or an event that no rank waits for in NCCL and that did not precede the host's last
+  // calls.
+  void AddUnseenCauses(ActorState* first) {
     int64_t oldest_ns = INT64_MAX;
+    int64_t called_ns = 0;
     for (const uint32_t id : actors_) {
       if (At(id).is_start) oldest_ns = std::min(oldest_ns, At(id).since_ns);
     }
+    for (const Candidate& each : candidates_) {
+      if (each.state == *first) called_ns = std::max(called_ns, At(each.actors.front()).since_ns);
+    }
     for (const uint32_t id : actors_) {
       const Actor& actor = At(id);
-      const bool is_older = actor.kind == ActorKind::kGpu &&
-                            actor.state == ActorState::kBehindOwn && actor.arrows.empty() &&
-                            actor.rank->state == RankView::State::kLive &&
-                            ElapsedNs(actor.since_ns, oldest_ns) < kOtherHostNs;
-      if (!is_older) continue;
+      const int64_t later_ns = ElapsedNs(actor.since_ns, oldest_ns);
+      const bool is_gpu = actor.kind == ActorKind::kGpu && actor.state == ActorState::kBehindOwn &&
+                          actor.arrows.empty() && actor.rank->state == RankView::State::kLive &&
+                          later_ns < kOtherHostNs;
+      const bool is_event = actor.kind == ActorKind::kEvent && actor.view != kNoView &&
+                            later_ns < kCauseSlackNs &&
+                            ElapsedNs(called_ns, actor.since_ns) < kCauseSlackNs;
+      if (!is_gpu && !is_event) continue;
       candidates_.push_back({actor.state, {id}, false});
-      *first = actor.state;
+      *first = std::min(*first, actor.state);
     }
   }
 
@@ -270,7 +278,8 @@ class Decision {
     std::vector<uint32_t> next = actors;
     for (std::size_t at = 0; at < next.size(); ++at) {
       const Actor& actor = At(next[at]);
-      if (actor.kind == ActorKind::kGpu) views.insert(actor.view);
+      const bool is_unawaited = actor.kind == ActorKind::kEvent && actor.view != kNoView;
+      if (actor.kind == ActorKind::kGpu || is_unawaited) views.insert(actor.view);
       if (actor.kind == ActorKind::kGpu) continue;
       for (const uint32_t from : before_[next[at]]) {
         if (At(from).view != kNoView) {

@@ -37,9 +37,12 @@ std::size_t GraphBuilder::AddThread(const RankView& rank) {
 
 // Computes once what the rules below ask of all members: they stay linear in the communicators.
 void GraphBuilder::SumUp(HostThread* thread) {
+  int64_t last_call_ns = 0;
   for (const MemberIndex& at : thread->members) {
     const Member& each = member(at);
     const CommunicatorSnapshot& communicator = *each.rank->communicator;
+    last_call_ns = std::max(
+        {last_call_ns, communicator.last_launch_realtime_ns, communicator.init_realtime_ns});
     if (each.is_in_flight()) thread->busy.push_back(at);
     if (each.is_in_flight() && !each.is_live()) {
       const bool is_gone = each.rank->state == RankView::State::kGone;
@@ -60,6 +63,9 @@ void GraphBuilder::SumUp(HostThread* thread) {
           std::min(thread->first_moving_ns,
                    each.launched_ns != 0 ? each.launched_ns : communicator.last_launch_realtime_ns);
     }
+  }
+  if (actor(thread->host).state == ActorState::kOutside) {
+    actor(thread->host).since_ns = last_call_ns;
   }
   std::stable_sort(thread->busy.begin(), thread->busy.end(), [this](const auto& a, const auto& b) {
     return member(a).launched_ns < member(b).launched_ns;
@@ -125,6 +131,13 @@ uint32_t GraphBuilder::Event(const RankView& rank, const LastEvent& event, int64
   return thread.event;
 }
 
+bool GraphBuilder::PointToCause(uint32_t from, const RankView& rank, int64_t wait_began_ns,
+                                Sure sure) {
+  const std::optional<LastEvent> cause = CauseOf(rank, wait_began_ns);
+  if (cause) Point(from, Event(rank, *cause, wait_began_ns), sure);
+  return cause.has_value();
+}
+
 uint32_t GraphBuilder::Left(std::size_t view, const RankView& rank) {
   const auto [found, is_new] = left_.try_emplace(&rank, 0);
   if (is_new) {
@@ -163,6 +176,7 @@ bool GraphBuilder::DoAllSeenWait(std::size_t i) const {
 }
 
 std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns) {
+  if (rank.state == RankView::State::kFinalized) return std::nullopt;
   std::optional<LastEvent> event = LastEventOf(rank);
   if (event && ElapsedNs(event->at_ns, wait_began_ns) >= kCauseSlackNs) event.reset();
   return event;

@@ -92,6 +92,8 @@ class GraphBuilder {
   uint32_t Host(const RankView& rank) { return ThreadOf(rank).host; }
   // `wait_began_ns`: begin of a wait for this rank.
   uint32_t Event(const RankView& rank, const LastEvent& event, int64_t wait_began_ns);
+  // Adds an arrow to the rank's last event. False: it has none that may be the cause of this wait.
+  bool PointToCause(uint32_t from, const RankView& rank, int64_t wait_began_ns, Sure sure);
   uint32_t Left(std::size_t view, const RankView& rank);
   uint32_t Call(std::size_t view, uint64_t number);
   uint32_t Unknown(std::size_t view) {
@@ -125,7 +127,8 @@ class GraphBuilder {
   std::vector<uint32_t> unseen_, unknown_;
 };
 
-// Returns the rank's last event if it is early enough to be the cause of a wait that began then.
+// Returns the rank's last event if it is early enough to be the cause of a wait that began then, and the rank
+// had not left the communicator.
 std::optional<LastEvent> CauseOf(const RankView& rank, int64_t wait_began_ns);
 
 }  // namespace nccl_pulse

@@ -65,14 +65,42 @@ OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
     for (const MemberIndex& at : thread.members) {
       const Member& each = graph.member(at);
       if (each.rank->state != RankView::State::kGone) continue;
-      const Ranks& owing = graph.waits(at.view).facts.ended_owing;
-      if (!each.is_in_flight() && !Contains(owing, each.rank)) continue;
-      const RankView*& first = first_ended_[{jobs_.OfView(at.view), rank.process->hostname}];
-      if (first == nullptr || LastEventOf(*each.rank)->at_ns < LastEventOf(*first)->at_ns) {
-        first = each.rank;
-      }
+      if (!each.is_in_flight() && HasDoneItsPart(thread)) continue;
+      const auto [first, is_new] =
+          first_ended_.try_emplace({jobs_.OfView(at.view), rank.process->hostname}, at);
+      if (is_new) continue;
+      const int64_t first_ns = LastEventOf(*graph.member(first->second).rank)->at_ns;
+      if (LastEventOf(*each.rank)->at_ns < first_ns) first->second = at;
     }
   }
+}
+
+bool OwnWork::HasDoneItsPart(const HostThread& thread) {
+  return std::any_of(thread.members.begin(), thread.members.end(), [this](const MemberIndex& at) {
+    const Member& each = graph_.member(at);
+    if (graph_.view(at.view).has_point_to_point) return false;
+    const std::vector<Member>& members = graph_.waits(at.view).members;
+    return std::any_of(members.begin(), members.end(), [&](const Member& other) {
+      return other.is_live() && other.is_in_flight() && graph_.IsHalf(at.view, other.since_ns) &&
+             other.called <= each.called;
+    });
+  });
+}
+
+void OwnWork::AddUnawaitedEvent(const HostThread& thread) {
+  if (thread.event != kNoActor) return;
+  std::optional<MemberIndex> shared;  // with live ranks
+  for (const MemberIndex& at : thread.members) {
+    const Member& each = graph_.member(at);
+    const std::optional<LastEvent> event = LastEventOf(*each.rank);
+    if (!event || HadWaited(each, event->at_ns)) return;
+    const ViewWaits& waits = graph_.waits(at.view);
+    const bool is_left = each.rank->state == RankView::State::kFinalized || waits.is_left;
+    if (!is_left && waits.facts.live.size() > (each.is_live() ? 1 : 0)) shared = at;
+  }
+  if (!shared || HasDoneItsPart(thread)) return;
+  const RankView& rank = *graph_.member(*shared).rank;
+  graph_.actor(graph_.Event(rank, *LastEventOf(rank), INT64_MAX)).view = shared->view;
 }
 
 bool OwnWork::MayWaitUncounted(const HostThread& thread) {
@@ -171,14 +199,17 @@ void OwnWork::AddFirstEnded(const HostThread& thread) {
   const RankView& rank = *graph_.actor(thread.event).rank;
   const auto found = first_ended_.find({jobs_.OfProcess(rank.process), rank.process->hostname});
   if (graph_.actor(thread.event).state != ActorState::kGone || found == first_ended_.end()) return;
-  const LastEvent first = *LastEventOf(*found->second);
+  const RankView& rank_first = *graph_.member(found->second).rank;
+  const LastEvent first = *LastEventOf(rank_first);
   const int64_t later_ns = ElapsedNs(graph_.actor(thread.event).since_ns, first.at_ns);
   if (later_ns <= kSameHostNs || later_ns > kCauseSlackNs) return;
   if (ElapsedNs(first.at_ns, thread.awaited_ns) > kWaitedNs) return;  // it owed a call before that
-  const HostThread& of_first = graph_.ThreadOf(*found->second);
+  const HostThread& of_first = graph_.ThreadOf(rank_first);
   const bool is_new = of_first.event == kNoActor;
-  graph_.Point(thread.event, graph_.Event(*found->second, first, thread.awaited_ns), Sure::kMay);
-  if (is_new) AddBeforeEvent(of_first);
+  graph_.Point(thread.event, graph_.Event(rank_first, first, thread.awaited_ns), Sure::kMay);
+  if (!is_new) return;
+  graph_.actor(of_first.event).view = found->second.view;  // nobody waits for it in NCCL
+  AddBeforeEvent(of_first);
 }
 
 void OwnWork::AddBeforeEvent(const HostThread& thread) {

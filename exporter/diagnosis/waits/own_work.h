@@ -32,11 +32,15 @@ class OwnWork {
   // Adds arrows from an event to what the process had waited in until then, and from an end to the
   // first end on its host: it may be a victim of a watchdog, or of the node's launcher.
   void AddBeforeEvent(const HostThread& thread);
+  // Adds a process' end, stop or failure that no rank waits for in NCCL: hosts outside NCCL may.
+  void AddUnawaitedEvent(const HostThread& thread);
   // Adds arrows from a host. Call when all calls in which others wait for it are known.
   void AddOfHost(const HostThread& thread);
 
  private:
   void AddFirstEnded(const HostThread& thread);
+  // True if it has made all calls in which others wait on a communicator, so they don't wait for it.
+  bool HasDoneItsPart(const HostThread& thread);
   bool MayBePostedAhead(const MemberIndex& at);
   bool IsBehindNccl(const Member& each);
   void AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued);
@@ -56,8 +60,8 @@ class OwnWork {
   std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
-  // The process that ended first among those that waited or owed a call, by job and host.
-  std::map<std::pair<std::size_t, std::string>, const RankView*> first_ended_;
+  // The process that ended first among those that hadn't done their part, by job and host.
+  std::map<std::pair<std::size_t, std::string>, MemberIndex> first_ended_;
   std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>
       have_gone_on_;
 };

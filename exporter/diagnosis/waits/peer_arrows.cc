@@ -55,7 +55,7 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_o
   const Member& each = waits.members[wait.at];
   const Member& peer = waits.members[wait.peer];
   const std::optional<LastEvent> cause = CauseOf(*peer.rank, each.since_ns);
-  if (cause && peer.rank->state != RankView::State::kFinalized && !HadWaited(peer, cause->at_ns)) {
+  if (cause && !HadWaited(peer, cause->at_ns)) {
     return graph.Point(gpu, graph.Event(*peer.rank, *cause, each.since_ns), Sure::kMust);
   }
   if (peer.is_in_flight()) {
@@ -95,12 +95,11 @@ void AddUnknownPeers(GraphBuilder& graph, std::size_t i, std::size_t at) {
                   [](const Member& each) { return !each.is_live() || each.is_in_flight(); });
   for (std::size_t other = 0; other < waits.members.size(); ++other) {
     const Member& each = waits.members[other];
-    const int64_t began_ns = waits.members[at].since_ns;
-    const auto cause = CauseOf(*each.rank, began_ns);
-    if (other == at) continue;
-    if (cause && each.rank->state != RankView::State::kFinalized) {
-      graph.Point(gpu, graph.Event(*each.rank, *cause, began_ns), Sure::kMay);
-    } else if (IsExiting(*each.rank)) {
+    if (other == at ||
+        graph.PointToCause(gpu, *each.rank, waits.members[at].since_ns, Sure::kMay)) {
+      continue;
+    }
+    if (IsExiting(*each.rank)) {
       graph.Point(gpu, graph.Host(*each.rank), Sure::kMay);
     } else if (do_all_wait && each.doing == Doing::kNotBegun && waits.members[at].is_begun) {
       graph.Point(gpu, waits.gpus[other], Sure::kMay);

@@ -57,9 +57,7 @@ void AddNotComparable(GraphBuilder& graph, std::size_t i, std::size_t at,
   for (const Member& other : waits.members) {
     const std::optional<LastEvent> own = LastEventOf(*other.rank);
     if (other.rank == each.rank && !(own && own->kind == LastEvent::Kind::kStopped)) continue;
-    if (const auto event = CauseOf(*other.rank, each.since_ns);
-        event && other.rank->state != RankView::State::kFinalized) {
-      graph.Point(gpu, graph.Event(*other.rank, *event, each.since_ns), Sure::kMust);
+    if (graph.PointToCause(gpu, *other.rank, each.since_ns, Sure::kMust)) {
       is_any = true;
     } else if (IsExiting(*other.rank)) {
       graph.Point(gpu, graph.Host(*other.rank), Sure::kMay);
@@ -93,10 +91,7 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
       graph.Point(waits.gpus[at], call, Sure::kMust);
     }
     for (const Member& each : waits.members) {
-      const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
-      if (cause && each.rank->state != RankView::State::kFinalized) {
-        graph.Point(call, graph.Event(*each.rank, *cause, began_ns), Sure::kMust);
-      }
+      graph.PointToCause(call, *each.rank, began_ns, Sure::kMust);
     }
     for (const RankView* rank : replays.behind) {
       graph.actor(graph.Host(*rank)).state =

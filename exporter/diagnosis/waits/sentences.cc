@@ -94,7 +94,14 @@ class Sentences {
   // " Ranks 1 and 2 wait in AllReduce."
   std::string Waiters() const {
     const Ranks& waiting = stall_.waiting;
-    if (waiting.empty()) return "";
+    const bool is_event = stall_.hang.verdict == HangVerdict::kProcessGone ||
+                          stall_.hang.verdict == HangVerdict::kProcessStopped ||
+                          stall_.hang.verdict == HangVerdict::kDriverError;
+    if (waiting.empty()) {
+      return is_event ? Fill(" Ranks that others wait for may wait for {it|them} outside NCCL.",
+                             stall_.suspects)
+                      : "";
+    }
     const bool are_unreported = AreAll(waiting, [](const RankView* rank) {
       return rank->activity.reason == UnknownReason::kLaunchNotReported;
     });

@@ -218,7 +218,8 @@ class StallMaker {
     for (const uint32_t id : of_view_[view]) {
       const Actor& actor = At(id);
       has_start_ |= actor.is_start;
-      has_wait_ |= actor.is_start || IsWait(actor);
+      has_wait_ |= actor.is_start || IsWait(actor) ||
+                   (actor.kind == ActorKind::kEvent && roots_.count(id) != 0);
       if (actor.is_start) is_queued_ &= actor.is_queued_start;
       const bool is_waiting = actor.is_start || actor.kind == ActorKind::kCall;
       for (const Arrow& arrow : actor.arrows) {
@@ -303,7 +304,10 @@ class StallMaker {
       if (roots_.count(id) != 0) here.insert(id);
     }
     for (const uint32_t id : of_view_[view_]) {
-      if (At(id).kind == ActorKind::kGpu && roots_.count(id) != 0) here.insert(id);
+      if (At(id).kind != ActorKind::kHost && roots_.count(id) != 0) here.insert(id);
+    }
+    if (stall_.waiting.empty()) {  // all who wait for it are outside NCCL
+      stall_.hang.since_realtime_ns = At(named.actors.front()).since_ns;
     }
     for (const uint32_t id : here) {
       Suspect(id);

@@ -43,8 +43,9 @@ TEST(DriverError, IsThatOfTheGpu) {
   Fail(&job, 2, kIllegalAddress, 1);
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   ExpectHang(&job, HangVerdict::kDriverError, {2});
-  job.Of(1, 2).gpu = "7";  // of another GPU of the process
-  ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
+  job.Of(1, 2).gpu = "7";  // of another GPU of the process, for which this one may wait
+  ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {2});
+  ExpectHangNow(job, HangVerdict::kDriverError, {2}, 1);
 }
 
 // The error of one GPU reaches others over a link, and later ones are consequences.

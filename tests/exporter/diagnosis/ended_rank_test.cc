@@ -129,5 +129,105 @@ TEST_F(EndedElsewhere, BothHaveEnded) {
   ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {0}, kData);
 }
 
+// Leaders {0, 1} and the second one's node {1, 2, 3}. Rank 0 waits for rank 1, which waits over TCP.
+class OutsideNccl : public testing::Test {
+ protected:
+  OutsideNccl() : job_(4) {
+    job_.AddCommunicator(kComm, {0, 1});
+    job_.AddCommunicator(kOther, {1, 2, 3});
+    Step();
+  }
+
+  void Step() {
+    job_.Collective(kOther, "AllReduce", {0, 0, 0}, kMs);
+    job_.Collective(kComm, "AllReduce", {0, 0}, kMs);
+  }
+  void Wait(int64_t ns = kHangAfter) {
+    job_.Launch(kComm, 0, "AllReduce");
+    job_.Advance(ns);
+  }
+  void ExpectTheLeader() {
+    ExpectHangNow(job_, HangVerdict::kRankNotCalled, {1});
+    EXPECT_EQ(HangOf(job_, kOther), std::nullopt);
+  }
+
+  SimulatedJob job_;
+};
+
+TEST_F(OutsideNccl, WhoEndsIsNamedBeforeWhoMayWaitForIt) {
+  End(&job_, 3);
+  job_.Advance(kSecond);
+  Wait();
+  const Hang hang = ExpectHangNow(job_, HangVerdict::kProcessGone, {2}, kOther);
+  EXPECT_THAT(hang.text, HasSubstr("Ranks that others wait for may wait for it outside NCCL."));
+  EXPECT_EQ(hang.since_realtime_ns, job_.now() - kHangAfter - kSecond);
+  ExpectHangNow(job_, HangVerdict::kBlockedElsewhere, {1});
+}
+
+TEST_F(OutsideNccl, AlsoWhereTheLauncherEndsWhoWaits) {
+  Wait(100 * kMs);
+  End(&job_, 3);
+  job_.Advance(400 * kMs);
+  End(&job_, 1);
+  End(&job_, 2);
+  job_.Advance(kHangAfter);
+  const Hang hang = ExpectHangNow(job_, HangVerdict::kProcessGone, {2}, kOther);
+  EXPECT_EQ(hang.finding, 0);
+}
+
+TEST_F(OutsideNccl, WhoseGpuFailsIsNamed) {
+  job_.Of(kOther, 2).has_heartbeat = false;
+  job_.Of(kOther, 2).driver_error = 700;
+  job_.Of(kOther, 2).driver_error_realtime_ns = job_.now();
+  Wait();
+  ExpectHangNow(job_, HangVerdict::kDriverError, {2}, kOther);
+}
+
+TEST_F(OutsideNccl, WhoIsStoppedIsNamed) {
+  job_.Launch(kComm, 0, "AllReduce");
+  AdvanceWithout(&job_, 3);
+  ExpectHangNow(job_, HangVerdict::kProcessStopped, {2}, kOther);
+}
+
+TEST_F(OutsideNccl, WhoEndsLaterIsNotWhy) {
+  Wait();
+  End(&job_, 3);
+  job_.Advance(kHangAfter);
+  ExpectTheLeader();
+}
+
+TEST_F(OutsideNccl, WhoEndedLongBeforeTheLastCallIsNotWhy) {
+  End(&job_, 3);
+  job_.Advance(kHangAfter);
+  job_.Collective(kComm, "AllReduce", {0, 0}, kMs);
+  Wait();
+  ExpectTheLeader();
+}
+
+TEST_F(OutsideNccl, WhoLeftTheCommunicatorIsNotWhy) {
+  job_.Of(kOther, 2).finalized = true;
+  End(&job_, 3);
+  Wait();
+  ExpectTheLeader();
+}
+
+// The others have aborted the communicator: they go on without it.
+TEST_F(OutsideNccl, WhoIsLeftBehindIsNotWhy) {
+  End(&job_, 3);
+  Abort(&job_, kOther, 0);
+  Abort(&job_, kOther, 1);
+  Wait();
+  ExpectTheLeader();
+}
+
+TEST_F(OutsideNccl, WhoHasCalledAllThatOthersWaitInIsNotWhy) {
+  for (const int rank : {1, 2}) job_.Launch(kOther, rank, "Reduce");
+  job_.Complete(kOther, 2);
+  End(&job_, 3);
+  Wait();
+  ExpectHangNow(job_, HangVerdict::kRankNotCalled, {1});
+  ExpectHangNow(job_, HangVerdict::kRankNotCalled, {0}, kOther);
+}
+
 }  // namespace
 }  // namespace nccl_pulse

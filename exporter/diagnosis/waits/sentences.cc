@@ -16,6 +16,9 @@
 namespace nccl_pulse {
 namespace {
 
+constexpr char kWaitsUnseen[] =
+    " Whether {whom} {waits|wait} in communicator {where} meanwhile cannot be seen.";
+
 template <typename Predicate>
 bool AreAll(const Ranks& ranks, const Predicate& predicate) {
   return std::all_of(ranks.begin(), ranks.end(), predicate);
@@ -184,8 +187,9 @@ class Sentences {
     const RankView& first = *stall_.suspects.front();
     if (IsExiting(first) || first.state != RankView::State::kLive) return text;
     if (const auto elsewhere = UnseenOnGpuOf(first, facts().now_ns, false)) {
-      absl::StrAppend(&text, " Whether it waits in communicator ", CommunicatorText(*elsewhere),
-                      " meanwhile cannot be seen.");
+      absl::StrAppend(&text,
+                      Fill(kWaitsUnseen, {&first},
+                           {{"whom", Numbers({&first})}, {"where", CommunicatorText(*elsewhere)}}));
     }
     return text;
   }
@@ -271,7 +275,7 @@ class Sentences {
           stall_.is_posted
               ? " A rank that others wait for has work in flight in communicator {where}, which it "
                 "may have posted ahead: its stack shows whether it waits there."
-              : " Whether it waits in communicator {where} meanwhile cannot be seen.";
+              : kWaitsUnseen;
     } else if (!blocked.empty()) {
       text =
           " {Ranks} {has|have} not {done} it either, but may wait in communicator {where} "
@@ -282,7 +286,8 @@ class Sentences {
                  : " Its process may wait in communicator {where} meanwhile: look there first.";
     }
     return Fill(text, blocked,
-                {{"where", CommunicatorText(*stall_.elsewhere)},
+                {{"whom", blocked.empty() ? "ranks that others wait for" : Numbers(blocked)},
+                 {"where", CommunicatorText(*stall_.elsewhere)},
                  {"done", is_not_begun ? "begun" : "called"}});
   }
 

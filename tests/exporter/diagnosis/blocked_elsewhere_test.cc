@@ -332,7 +332,8 @@ TEST_F(NotBegunBehindAnother, BehindAGraphIsUnknown) {
   SetBegun(&job_, kComm, {kBegun, kNotBegun, kBegun});
   const Hang hang = ExpectHang(&job_, HangVerdict::kUnknown, {});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
-  EXPECT_THAT(hang.text, HasSubstr("communicator 0000000000000001 meanwhile cannot be seen"));
+  EXPECT_THAT(hang.text, HasSubstr("Whether ranks that others wait for wait in communicator "
+                                   "0000000000000001 meanwhile cannot be seen"));
 }
 
 // Rank 3 has not called here. In communicator 1, most of which is on other nodes, it is in a
@@ -355,7 +356,7 @@ TEST_F(NotCalledBesideABroadcast, IsNotNamed) {
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
   EXPECT_EQ(hang.text,
             "Rank 3 (pid 103, GPU 3) has not called AllReduce #21 (up to 1MiB), and has nothing in "
-            "flight here. Ranks 0, 1 and 2 wait in AllReduce. Whether it waits in communicator "
+            "flight here. Ranks 0, 1 and 2 wait in AllReduce. Whether rank 3 waits in communicator "
             "0000000000000001 meanwhile cannot be seen.");
 }
 
@@ -402,8 +403,9 @@ TEST_F(NotCalledBesideABroadcast, IsNamedIfItCalledThatAMomentAgo) {
 TEST_F(NotCalledBesideABroadcast, IsNamedBesideAGraph) {
   job_.Of(1, 0).captured = true;
   const Hang hang = ExpectHangOf({0, 1, 2}, HangVerdict::kRankNotCalled, {3});
-  EXPECT_THAT(hang.text, HasSubstr("Whether it waits in communicator 0000000000000001 meanwhile "
-                                   "cannot be seen."));
+  EXPECT_THAT(hang.text,
+              HasSubstr("Whether rank 3 waits in communicator 0000000000000001 meanwhile "
+                        "cannot be seen."));
 }
 
 // Two communicators on one stream, in another order, both enqueued.

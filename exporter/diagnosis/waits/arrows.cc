@@ -74,8 +74,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
     } else if (each.doing == Doing::kNotBegun && (is_begun_hidden || waits.mismatch)) {
       graph.TakeForBegun(waits.gpus[at], each);
       graph.Point(waits.gpus[at], graph.Call(i, FrontOf(each)), Sure::kMust);
-    } else if (each.doing == Doing::kNotBegun && waits.has_known_replays &&
-               !facts.replays.behind.empty()) {
+    } else if (each.doing == Doing::kNotBegun && !facts.replays.behind.empty()) {
       continue;  // it is behind a replay that others have not begun
     } else if (each.doing == Doing::kNotBegun) {
       own_work.AddBehind(i, at);

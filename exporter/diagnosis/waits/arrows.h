@@ -50,7 +50,6 @@ struct ViewWaits {
       false;  // the ends of its launches may be seen late, so it does not count as a hang yet
   bool is_beyond_limit =
       false;  // some work of a rank is not followed, because its GPU has too much in flight
-  bool has_known_replays = false;  // the ranks' progress in CUDA graphs is known
 };
 inline constexpr uint32_t kNoActor = UINT32_MAX;
 

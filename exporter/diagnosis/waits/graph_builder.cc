@@ -53,8 +53,10 @@ void GraphBuilder::SumUp(HostThread* thread) {
     if (!each.is_live()) continue;
     thread->last_live_ns = std::max({thread->last_live_ns, communicator.last_launch_realtime_ns,
                                      communicator.init_realtime_ns});
-    const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported ||
-                           each.rank->activity.is_quiet();
+    // A rank that is behind others' replays waits in none.
+    const bool is_unseen = (each.doing == Doing::kUnknown || each.doing == Doing::kUnreported ||
+                            each.rank->activity.is_quiet()) &&
+                           !Contains(waits_.views[at.view].facts.replays.behind, each.rank);
     if (is_unseen && thread->unseen.size() < kMostFollowed) thread->unseen.push_back(at);
     const int64_t completed_ns = communicator.last_completion_realtime_ns;
     if (communicator.has_heartbeat && completed_ns != 0 &&

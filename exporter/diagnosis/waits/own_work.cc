@@ -231,8 +231,7 @@ void OwnWork::AddOfHost(const HostThread& thread) {
     if (gpu == kNoActor || !IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(thread, each))
       continue;
     // In the replay of a graph of several communicators it is behind in each of them.
-    const ViewWaits& waits = graph_.waits(each_at.view);
-    if (waits.has_known_replays && Contains(waits.facts.replays.behind, each.rank)) continue;
+    if (Contains(graph_.waits(each_at.view).facts.replays.behind, each.rank)) continue;
     const bool have_gone_on =
         std::any_of(thread.owes_in.begin(), thread.owes_in.end(),
                     [&](std::size_t here) { return HaveOthersGoneOn(here, each_at, true); });

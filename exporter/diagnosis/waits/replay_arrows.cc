@@ -76,7 +76,6 @@ void AddReplays(GraphBuilder& graph, std::size_t i) {
   const ReplayFacts& replays = facts.replays;
   const bool are_told =
       replays.known == ReplaysKnown::kYes && (!replays.behind.empty() || replays.are_all_within);
-  waits.has_known_replays = are_told;
   if (are_told) {
     const uint32_t call = graph.Call(i, 0);
     int64_t began_ns = 0;

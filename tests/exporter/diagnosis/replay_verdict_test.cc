@@ -286,6 +286,17 @@ TEST(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
   ExpectHangNow(job, HangVerdict::kRankNotBegun, {0}, kOther);
 }
 
+// Its GPU has begun neither the replay nor what was launched behind it.
+TEST(ReplayVerdict, GpuThatIsStuckBeforeTheReplayIsNamed) {
+  SimulatedJob job = ReplayingJob();
+  job.AddCommunicator(0xc1, {0, 1, 2, 3});
+  for (const int rank : {0, 1, 3}) Stand(&job, rank, 101, 1);
+  for (int rank = 0; rank < 4; ++rank) job.Launch(0xc1, rank, "AllGather");
+  SetBegun(&job, 0xc1, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
+  ExpectHang(&job, HangVerdict::kBlockedElsewhere, {2});
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {2}, 0xc1);
+}
+
 // Some of its graphs elsewhere are not followed: it may wait in one of them.
 TEST(ReplayVerdict, RankThatMayWaitUnseenElsewhereIsNotNamed) {
   constexpr uint64_t kOther = 0xc1;

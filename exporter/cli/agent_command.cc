@@ -62,8 +62,7 @@ Serves the metrics of all processes of this node from a separate process. Jobs r
 serves already gives its port to the agent. Numbers of a process remain after it ends. When the agent ends, the
 job's processes serve again. Root's agent serves every user's processes, any other agent those of its own user.
 
-It has room for 256 processes, as many ended ones, and 31 MiB of measurements. If it is full, the user with the
-largest share loses first. It uses at most a quarter of one core.
+Limits: docs/node-endpoint.md.
 
   --listen=ADDRESS        [host]:port or unix:/path, as NCCL_PULSE_LISTEN of the jobs (default :9410)
   --keep=DURATION         how long an ended process is kept (default 10m)

@@ -60,15 +60,7 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
      "NCCL_PULSE_HANG_SECONDS: earlier work has not ended."},
     {MetricId::kActivityUnknown, "nccl_state_unknown", MetricType::Gauge, "", kComm,
      LabelNames("reason"),
-     "1 while it is unknown whether the rank is idle, by reason. launch_not_reported: NCCL has not "
-     "reported the launch of a call; captured: calls went into CUDA graphs; no_completions: the "
-     "end of work is not reported; poller_not_started, poller_stands: the background thread does "
-     "not run; poller_ended: the process is in exit(); counter_stuck: the driver call that reads "
-     "the progress of CUDA graphs does not return; counter_lost: NCCL's counter of finished work "
-     "was lost before the last launches ended; calibrating: that counter is being calibrated; "
-     "driver_error: see "
-     "nccl_driver_error_timestamp_seconds; event_mask_changed: another program switched events "
-     "off."},
+     "1 while it is unknown whether the rank is idle, by reason (see detection.md)."},
     {MetricId::kDriverError, "nccl_driver_error_timestamp_seconds", MetricType::Gauge, "seconds",
      kComm, LabelNames("error"),
      "When the CUDA driver first returned an error from which the GPU's context does not recover, "
@@ -105,11 +97,10 @@ constexpr std::array<MetricEntry, kMetrics> kCatalogue = {{
     {MetricId::kOperationDuration, "nccl_operation_duration_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "timing", "user_tag"),
      "Duration of timed operations, by timing. stream: CUDA events around a sample of the "
-     "launches, including about 6 us of launch latency. kernel: GPU timestamps. Each operation "
-     "counts either in these or in nccl_operations_without_duration_total. op Grouped, AlltoAll, "
-     "Gather and Scatter are launches, whose operations count as untimed. Additionally, network: "
-     "from the first network step that moved data to the end of the last proxy operation, for a "
-     "share of the time; graph: stamps around some launches of CUDA graphs, including 1 to 3 us."},
+     "launches, including about 6 us of launch latency. kernel: GPU timestamps. network: from the "
+     "first network step that moved data to the end of the last proxy operation, for a share of "
+     "the time. graph: stamps around some launches of CUDA graphs, including 1 to 3 us. "
+     "See timing.md."},
     {MetricId::kOperationCompletion, "nccl_operation_completion_seconds", MetricType::Histogram,
      "seconds", kComm, LabelNames("op", "size", "source"),
      "Time from the enqueue of an operation to its estimated end. It includes waiting for earlier "

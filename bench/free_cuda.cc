@@ -1,7 +1,7 @@
-// A CUDA driver whose calls cost next to nothing, so that only the plugin's own cost shows. Replays
-// use it too, where there are no streams. Events are complete when queried; a launch's duration
-// depends on its number. One process in four is quicker, like a rank that comes last. Each process
-// has its own GPU.
+// Simulates a CUDA driver whose calls cost next to nothing, so that only the plugin's own cost
+// shows. Replays, which have no streams, also use it. Events are complete when queried; a launch's
+// duration depends on its number. One process in four is quicker, like a rank that arrives last.
+// Each process has its own GPU.
 #include <unistd.h>
 
 #include <atomic>

@@ -180,8 +180,8 @@ class NcclCalls {
   const typename Api::Profiler* profiler_;
 };
 
-// CountedCalls makes the same calls with a proven work counter of NCCL, on one communicator. A
-// launch in a hurry then has no event.
+// CountedCalls makes the same calls on a communicator whose NCCL work counter the plugin has
+// proven. A launch soon after another then has no CUDA event.
 class CountedCalls {
  public:
   static constexpr const char* kDriver = "bench/counted/libcuda.so.1";
@@ -192,7 +192,7 @@ class CountedCalls {
   void Finalize(void* context) { calls_.Finalize(context); }
   void* EagerCollective(void* context, uint64_t /*sequence*/, uint8_t channels) {
     void* const coll = calls_.EagerCollective(context, sequence_++, channels);
-    // All on one channel: only the sum counts. "pulse-work" copies it meanwhile.
+    // Only the sum over channels matters. The thread pulse-work copies it concurrently.
     __atomic_store_n(counter_, *counter_ + channels, __ATOMIC_RELAXED);
     return coll;
   }
@@ -215,7 +215,7 @@ class CountedCalls {
   uint64_t sequence_ = 0;
 };
 
-// DurationQuery asks the plugin for the durations of those AllReduces, as a tuner does.
+// DurationQuery asks the plugin for the durations of EagerCollective's AllReduces, as a tuner does.
 class DurationQuery {
  public:
   explicit DurationQuery(const std::string& library)
@@ -225,8 +225,8 @@ class DurationQuery {
   bool Ask(uint64_t comm_id) {
     return query_(comm_id, "AllReduce", 1 << 20, &durations_) == ncclPulseOk;
   }
-  // Calls make_call(i) every millisecond until there is an answer: answers are renewed every
-  // second. False if there was none.
+  // Calls make_call(i) every millisecond until the plugin answers; it renews answers every second.
+  // Returns false if it never did.
   template <typename MakeCall>
   bool WaitForAnswer(uint64_t comm_id, const MakeCall& make_call) {
     for (uint64_t i = 0; i < 10000 && !Ask(comm_id); ++i) {

@@ -27,7 +27,7 @@ class CloserLook {
   CloserLook(int every, std::chrono::milliseconds patience) : every_(every), patience_(patience) {}
 
   static void PrintCost(std::FILE* said);
-  // Call before the window. Uses those of `processes` that are on this host.
+  // Call before the window. Changes settings only of `processes` on this host.
   void Begin(const std::vector<JobProcess>& processes, const std::vector<Address>& endpoints,
              std::chrono::milliseconds window, std::FILE* said);
   // Call after the window, so that processes revert before their time limit.

@@ -60,8 +60,8 @@ struct JobVerdict {
   std::string doubt;
   std::vector<JobWait> waits;             // one per process, longest first
   std::size_t processes = 0;              // live processes
-  std::size_t hung_communicators = 0;     // communicators with a hang ...
-  std::size_t blocked_communicators = 0;  // ... and those whose suspects wait elsewhere
+  std::size_t hung_communicators = 0;     // communicators with a hang
+  std::size_t blocked_communicators = 0;  // hung communicators whose suspects wait elsewhere
 };
 
 JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis,

@@ -1,6 +1,6 @@
 // Verdicts on a communicator that makes no progress, as data: name, meaning, sentence about a job,
-// and next step. Metrics, JSON, tables, the page, `pulse diagnose`, `pulse watch`, alerts and
-// docs/metrics.md read them from here.
+// and next step. Metrics, JSON, tables, the page, `pulse diagnose`, `pulse watch` and alerts read
+// them from here.
 //
 // Thread: any; constant data.
 #ifndef EXPORTER_DIAGNOSIS_VERDICT_H_

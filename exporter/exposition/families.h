@@ -10,10 +10,10 @@
 //   counters, histograms,   are added up. The sum never steps back while its parts are kept, and
 //   summaries               contains all operations. Showing only the newest part would be a
 //                           counter reset each time a communicator is created again.
-//   gauges                  are those of the newest. A gauge is a state, and states of different
-//                           communicators cannot be added.
-//   info metrics            are those of the newest. They must be unique per (comm, rank), or joins
-//                           on those two labels fail in Prometheus.
+//   gauges                  come from the newest source. A gauge is a state, and states of
+//                           different communicators cannot be added.
+//   info metrics            come from the newest source. They must be unique per (comm, rank), or
+//                           joins on those two labels fail in Prometheus.
 //
 // Thread: any, no state. Cost: see exporter/exposition/text_format.h.
 #ifndef EXPORTER_EXPOSITION_FAMILIES_H_

@@ -17,7 +17,7 @@ static_assert(kAgentGatherTime > kMaxElectionDelay);
 // Period in which a member and its server check more than their connection shows: that the other is
 // alive, and that their descriptors are still their own.
 inline constexpr std::chrono::milliseconds kCheckPeriod{1000};
-// As kCheckPeriod, for a server that checks its members, of which there may be many.
+// Like kCheckPeriod, for a server that checks its members: there may be many.
 inline constexpr std::chrono::milliseconds kMembersCheckPeriod{5000};
 // Period in which an agent looks for files that processes have left behind.
 inline constexpr std::chrono::minutes kCleanPeriod{1};

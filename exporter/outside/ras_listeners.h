@@ -1,5 +1,5 @@
-// FindRas finds where NCCL's RAS of this host's processes listens, for all that ask it: `pulse
-// diagnose`, the agent, and captures.
+// FindRas finds the addresses at which NCCL's RAS, a service inside the job's processes, listens on
+// this host. `pulse diagnose`, the agent and captures use it.
 //
 // RAS listens on the loopback of its own network namespace. With --enter-namespaces, a thread enters
 // it for good and then ends, so no other thread of this program is affected. Only the network changes:
@@ -49,24 +49,26 @@ struct RasListener {
   Address address;
   std::shared_ptr<const Network> network;  // null: this program's own
 
-  // Leaves the calling thread in `network`.
+  // Asks for the report. Enters `network`, and leaves the calling thread there.
   RasReport Ask(std::chrono::milliseconds patience, std::size_t most_bytes) const;
 };
 
 struct RasListeners {
+  // By address, and network namespace if any.
   std::map<std::string, RasListener> by_name;
-  std::map<uint64_t, std::shared_ptr<const Network>> networks;  // null: can't be entered
+  // Namespaces of the processes, by inode; null: can't be entered.
+  std::map<uint64_t, std::shared_ptr<const Network>> networks;
   std::vector<std::string> notes;  // processes whose RAS isn't asked, and why
 };
 
-// Opens the network namespace of a process. Null: other namespaces aren't entered.
+// Opens the network namespace of a process. A null function: no other namespace is entered.
 using OpenNetwork =
     std::function<std::shared_ptr<const Network>(const HostProcess&, std::string* error)>;
 
-// Where RAS is asked.
+// Selects the RAS to ask.
 struct RasChoice {
-  std::optional<Address> address;  // used without processes; none: RAS isn't asked then
-  bool asks_processes = true;      // at the addresses that their variables give
+  std::optional<Address> address;  // used if no process is asked; none: RAS isn't asked then
+  bool asks_processes = true;      // ask at the addresses in the processes' variables
   OpenNetwork open_network;
 };
 
@@ -75,6 +77,7 @@ struct RasChoice {
 bool ReadRasChoice(const std::string& ras, bool enters_networks, RasChoice* choice,
                    std::string* error);
 
+// Returns the RAS of processes without the plugin, each address once, or else `choice.address`.
 RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice& choice);
 
 }  // namespace nccl_pulse::outside

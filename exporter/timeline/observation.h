@@ -1,4 +1,4 @@
-// Observation is the input of a job's timeline, from watching or from a capture.
+// Observation is the input of a job's timeline, from a running job or from a capture.
 //
 // Thread: plain data, no sharing.
 #ifndef EXPORTER_TIMELINE_OBSERVATION_H_
@@ -17,12 +17,12 @@ namespace nccl_pulse {
 
 struct Observation {
   JobRecording recording;
-  std::vector<std::string> endpoints;              // names; the next two are per endpoint ...
-  std::vector<std::optional<ClockOffset>> clocks;  // ... nothing: not known
-  std::vector<nlohmann::json> communicators;       // ... newest /api/v1/communicators, or null
+  std::vector<std::string> endpoints;              // names
+  std::vector<std::optional<ClockOffset>> clocks;  // of each endpoint, if known
+  std::vector<nlohmann::json> communicators;       // of each: newest /api/v1/communicators, or null
   nlohmann::json verdict;                          // from `pulse diagnose --json`, or null
-  std::vector<std::string> notes;                  // what is missing, sentences
-  std::size_t looks = 0;                           // pages with calls
+  std::vector<std::string> notes;                  // sentences about missing data
+  std::size_t looks = 0;                           // number of pages with calls
 };
 
 }  // namespace nccl_pulse

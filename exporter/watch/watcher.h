@@ -128,7 +128,7 @@ class Watcher {
   std::string find_error_ = "no endpoint was looked for yet";
   Time find_at_{};
   std::map<std::string, Looked> looked_;  // by KeyOf
-  Time next_due_ = Time::max();           // when something will have stood for long enough
+  Time next_due_ = Time::max();           // when the next stall becomes a hang
   mutable std::mutex mutex_;              // of the pointer
   std::shared_ptr<const WatchState> state_ = std::make_shared<WatchState>();
 };

@@ -1,5 +1,5 @@
 // NCCL profiler plugin API, version 2: symbol ncclProfiler_v2, known to NCCL since 2.24.3.
-// Against the version before: strings in place of v1's numbers; op, isCollnet and isNvls are gone.
+// Differences from v1: strings instead of numbers; op, isCollnet and isNvls are gone.
 // Source of the layout: NCCL 2.24.3, its header of the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.

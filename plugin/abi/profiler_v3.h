@@ -1,5 +1,5 @@
 // NCCL profiler plugin API, version 3: symbol ncclProfiler_v3, known to NCCL since 2.26.2.
-// Against the version before: trafficBytes is gone; KernelCh (without times) and NetPlugin are new.
+// Differences from v2: trafficBytes is gone; KernelCh (without times) and NetPlugin are new.
 // Source of the layout: NCCL 2.26.2, its header of the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.

@@ -1,6 +1,6 @@
 // NCCL profiler plugin API, version 5: symbol ncclProfiler_v5, known to NCCL since 2.28.3.
-// Against the version before: the calls as the user made them (GroupApi, CollApi, P2pApi) and
-// kernel launches; `type` widened to 8 bytes; init's arguments in another order. Source of the
+// Differences from v4: events for the user's calls (GroupApi, CollApi, P2pApi) and for kernel
+// launches; `type` has 8 bytes; init's arguments are in another order. Source of the
 // layout: NCCL 2.28.3, its header of the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.

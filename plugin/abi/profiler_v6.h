@@ -1,6 +1,6 @@
 // NCCL profiler plugin API, version 6: symbol ncclProfiler_v6, known to NCCL since 2.29.2.
-// Against the version before: v5 with the copy-engine collectives (CeColl, CeSync, CeBatch); the
-// state arguments are v5's. Source of the layout: NCCL 2.29.2, its header of the profiler plugin
+// Differences from v5: events for copy-engine collectives (CeColl, CeSync, CeBatch). State
+// arguments are unchanged. Source of the layout: NCCL 2.29.2, its header of the profiler plugin
 // API (see common.h).
 //
 // Thread: plain data. Cost: none.
@@ -98,7 +98,8 @@ static_assert(offsetof(Descriptor, ceCollBatch.useIntraSync) == 40);
 
 using StateArgs = v5::StateArgs;
 
-// Not v4's order of arguments. comm_name may be NULL and is the user's own memory: copy it.
+// The order of arguments differs from v4. comm_name may be NULL and is the user's own memory: copy
+// it.
 using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
                  int nranks, int rank, DebugLogger logger);
 using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;

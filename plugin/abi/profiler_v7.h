@@ -1,7 +1,7 @@
 // NCCL profiler plugin API, version 7: symbol ncclProfiler_v7, known to NCCL since 2.31.2.
-// Against the version before: members of v6 keep their offsets; a tag of the user's stands behind
-// those of calls and operations, a collective says whether a symmetric-memory kernel carries it out
-// and which (kernelVariant), and KernelPhase is new. The state arguments are v5's. Source of the
+// Differences from v6: calls and operations end with a user tag; Coll names the symmetric-memory
+// kernel that runs it, if any (isSymColl, kernelVariant); KernelPhase is new. Members of v6 keep
+// their offsets. State arguments are unchanged. Source of the
 // layout: NCCL 2.31.2, its header of the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.
@@ -180,7 +180,8 @@ static_assert(offsetof(Descriptor, kernelPhase.pTimer) == 40);
 
 using StateArgs = v5::StateArgs;
 
-// Not v4's order of arguments. comm_name may be NULL and is the user's own memory: copy it.
+// The order of arguments differs from v4. comm_name may be NULL and is the user's own memory: copy
+// it.
 using Init = int(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nnodes,
                  int nranks, int rank, DebugLogger logger);
 using Profiler = ProfilerTable<Init, Descriptor, StateArgs>;

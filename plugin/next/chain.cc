@@ -1,24 +1,25 @@
-// Two profilers for an NCCL that loads one: NCCL_PULSE_NEXT_PLUGIN=/path/lib.so.
+// Chained calls a second profiler behind this plugin, because NCCL loads one profiler:
+// NCCL_PULSE_NEXT_PLUGIN=/path/lib.so.
 //
 //   NCCL ──► Chained<V> ──► ours (plugin/adapter), as if it were alone
-//                      └──► the next one: the calls that NCCL would make to it
+//                      └──► the next profiler: the calls that NCCL would make to it
 //
-// Without the variable nothing of this runs: when the library is loaded, Connect puts Chained's
-// functions into the exported structures only if it is set. NCCL reads them later.
+// Nothing of this runs without the variable: at load time, Connect puts Chained's functions into
+// the exported structures only if it is set. NCCL reads the structures later.
 //
 // The next profiler is given:
-//   version   the newest that NCCL and it know (next_library.h), with that version's descriptor
+//   version   the newest that NCCL and that profiler know (next_library.h), with its descriptor
 //   context   its own, also null
-//   mask      an int of its own. NCCL's mask is the union of that, as it was after the first init, and
-//             ours. Either gets the events that its own mask would bring, and no others. What it takes
-//             back later, it no longer gets; what it adds later has no effect.
-//   handles   its own, in stops, states and parents. Null for a handle of another process (PXN), and
-//             for one older than handle_pairs.h keeps.
-// If its init fails or throws, the communicator goes without it.
+//   mask      an int of its own. NCCL's mask is the union of our mask and of this int after the
+//             first init. Each profiler gets only the events that its own mask would bring. Bits
+//             that the next profiler clears later take effect; bits that it sets later do not.
+//   handles   its own, in stops, states and parents. Null for a handle of another process (PXN), or
+//             older than handle_pairs.h keeps.
+// If its init fails or throws, it gets no events of that communicator.
 //
 // If it asks for network steps, NCCL makes all of them. Our window (runtime/network_window.h) then
-// switches an int of our own, which decides what we are given, and a change of NCCL's mask by
-// somebody else (runtime/mask_monitor.h) is not noticed.
+// switches an int of our own, which selects our events, and changes of NCCL's mask by other tools
+// (runtime/mask_monitor.h) are not noticed.
 //
 // Thread: as NCCL's. init takes a lock to load the library; the callbacks take none. Cost of an
 // event: a copy of the descriptor, up to three look-ups, and each plugin's own.
@@ -68,16 +69,17 @@ constexpr char kVariable[] = "NCCL_PULSE_NEXT_PLUGIN";
 HandlePairs<15, 1 << 16> g_handles;
 HandlePairs<14, kMostContexts> g_contexts;
 
-// init and finalize take it. It is never destroyed: both may be called while the process exits.
+// Taken by init and finalize. Never destroyed: both may be called while the process exits.
 std::mutex g_lock;
-// Under the lock; the library is read without it once it is loaded.
+// Guarded by g_lock, except that a loaded library is read without it.
 NextLibrary g_library;
 bool g_was_loaded = false, g_is_good = false;
 std::array<bool, kMostContexts> g_is_used{};  // places of contexts
 uint32_t g_last_slot = 0;
 abi::ByVersion<const void*> g_own{};  // the structures that this library exports
 
-// Says what a handle from NCCL stands for. One that is not known is ours to count as such.
+// Returns both profilers' handles behind a handle from NCCL. Unknown handles go to our plugin,
+// which counts them as such.
 HandlePair HandleOf(const void* handle) {
   const uint64_t value = TicketOf(handle);
   if (!g_handles.IsTicketOrPair(value)) return {0, value, value != 0};
@@ -105,7 +107,7 @@ uint32_t Load(const int* mask) {
   return static_cast<uint32_t>(__atomic_load_n(mask, __ATOMIC_RELAXED));
 }
 
-// Whatever it throws ends here.
+// Calls a function of the next profiler. Catches its exceptions.
 template <typename Function, typename... Arguments>
 int CallNext(Function* function, Arguments... arguments) {
   try {
@@ -124,7 +126,7 @@ void Say(bool is_warning, abi::DebugLogger logger, const std::string& text) {
   }
 }
 
-// Loads it once. Under the lock.
+// Returns true if the next profiler is usable. Loads it at the first call. Requires g_lock.
 bool IsThere(abi::DebugLogger logger) {
   if (g_was_loaded) return g_is_good;
   g_was_loaded = true;
@@ -140,7 +142,8 @@ bool IsThere(abi::DebugLogger logger) {
   return g_is_good;
 }
 
-// NCCL's context for both. Without room it is ours alone. Under the lock.
+// Returns the context that NCCL gets for both; ours if there is no room for a pair. Requires
+// g_lock.
 void* JoinContexts(const void* ours, const void* next) {
   for (uint32_t i = 0; i < kMostContexts; ++i) {
     g_last_slot = (g_last_slot + 1) % kMostContexts;
@@ -312,7 +315,7 @@ class Chained {
     void** const group = GroupOf(&event, 0);
     const HandlePair groups = group != nullptr ? HandleOf(*group) : HandlePair();
     void* ours = nullptr;
-    // Types that nobody knows are counted as such.
+    // Unknown types go to our plugin, which counts them as such.
     if (!IsKnown(event.type) || (abi::BitsThatBring(event.type) & OurMask()) != 0) {
       event.parentObj = PointerOf(parents.ours);
       if (group != nullptr) *group = PointerOf(groups.ours);
@@ -340,8 +343,8 @@ class Chained {
     const uint32_t mask = Load(&next_mask_) & events;
     if ((event.type & events) == 0 || (abi::BitsThatBring(event.type) & mask) == 0) return false;
     if (contexts.has_next) return true;
-    // The context is another process' (PXN), or of a communicator that the next profiler did not
-    // take.
+    // The context belongs to another process (PXN), or to a communicator whose init failed in the
+    // next profiler.
     if (event.type == abi::kEventProxyOp) return event.proxyOp.pid != getpid();
     return parents.next != 0;
   }
@@ -370,7 +373,7 @@ class Chained {
     if (!contexts.has_next) return abi::kSuccess;
     {
       const std::lock_guard<std::mutex> lock(g_lock);
-      // NCCL may come twice.
+      // NCCL may finalize a context twice.
       if (!std::exchange(g_is_used[TicketOf(context) % kMostContexts], false)) return abi::kSuccess;
     }
     CallNext(Next()->finalize, PointerOf(contexts.next));
@@ -392,10 +395,10 @@ class Chained {
   static inline Relaxed<int> next_version_{0};
   static inline Relaxed<uint32_t> next_events_{0};
   static inline Relaxed<bool> has_steps_{false};
-  static inline bool was_met_ = false, is_known_ = false, has_failed_ = false;  // under the lock
+  static inline bool was_met_ = false, is_known_ = false, has_failed_ = false;  // guarded by g_lock
 };
 
-// The thread that held it does not exist in a child.
+// Makes the lock free in a forked child, where the thread that held it does not exist.
 void RenewLock() { new (&g_lock) std::mutex(); }
 
 [[gnu::constructor]] void ConnectIfAsked() {

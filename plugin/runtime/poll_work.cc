@@ -98,14 +98,14 @@ int PollWork::ReadCounters() {
   return is_deciding ? kBusyPollMs : kIdlePollMs;
 }
 
-// Nobody watches the GPU: either from the start, or from now on.
+// Records that no thread polls the GPU, from the start or from now on.
 void PollWork::LoseSight(PollerState why) {
   process_.tracker->LoseSight();
   HeaderWriter(*process_.segment).StorePollerState(why);
 }
 
-// Recycles finalized communicators whose series are needed. init does so, too, but may never come
-// again.
+// Recycles finalized communicators whose series are needed. init also does that, but may never be
+// called again.
 void PollWork::MakeRoom() {
   if (!process_.tracker->WantsRoom()) return;
   // Never waits for an init or finalize of another thread: they make room themselves.
@@ -156,10 +156,10 @@ void PollWork::WarnOfRefuted() {
 }
 
 // Warns once if another part of the process has closed one of the plugin's descriptors. The plugin
-// goes on without it, or opens another one.
+// continues without the descriptor, or opens a new one.
 void PollWork::WatchDescriptors() {
   if (descriptor_warning_given_) return;
-  process_.segment->memory().get();  // which is rarely used
+  process_.segment->memory().get();  // detects a loss: this descriptor is rarely used
   if (SharedDescriptor::FirstLost() < 0) return;
   descriptor_warning_given_ = true;
   try {
@@ -184,7 +184,7 @@ void PollWork::RenewQueries() {
       Queries().Renew(snapshot, RealtimeNs());
     }
   } catch (...) {
-    // Most likely bad_alloc. The last answers stand.
+    // Most likely bad_alloc. The last answers stay.
   }
 }
 

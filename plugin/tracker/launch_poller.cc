@@ -11,9 +11,9 @@
 namespace nccl_pulse {
 namespace {
 
-// Says whether the communicator that was polled still owns the record. If the record was recycled,
-// or the place already belongs to the next communicator, which has no timer then, nothing may be
-// counted. A driver call may block long enough for that, so this is asked after each of them.
+// Owner checks whether the polled communicator still owns its record. Otherwise nothing may be
+// counted: the record was recycled, or its place belongs to the next communicator, which has no
+// timer yet. A driver call may block for that long, so call counts() after each.
 class Owner {
  public:
   Owner(const Communicator& communicator, uint32_t record_generation, bool is_on)
@@ -101,7 +101,7 @@ bool LaunchPoller::Poll(Instruments& instruments, Communicator& communicator,
   const bool ends = StreamTimer::IsOver(timer, now_ns);
   const bool counts = owner.counts();
   RecordWriter writer = communicator.Writer(instruments.segment);
-  // Absent rather than wrong, if the driver failed or if nobody watches any longer.
+  // No data is better than wrong data, if the driver failed or polling ends with work in flight.
   if (counts && (!alive || (ends && progress.in_flight))) {
     writer.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
   }

@@ -77,8 +77,9 @@ class Tracker {
   // Returns the context ticket, or 0: see CommunicatorTable.
   uint64_t AddCommunicator(const CommunicatorIdentity& identity);
   void FinishCommunicator(uint64_t context);
-  // True if launches should be followed by CUDA events; and if those of this communicator are.
+  // True if CUDA events should follow launches.
   bool WantsHeartbeat() const { return instruments_.stream_timer != nullptr && has_sight(); }
+  // True if CUDA events follow the launches of this communicator.
   bool HasHeartbeat(uint64_t context) const {
     return communicators_.At(context).parts.acquire()->launches.is_followed();
   }

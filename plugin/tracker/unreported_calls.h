@@ -6,10 +6,12 @@
 // 2.28.3 to 2.30.7 (docs/nccl-profiler-api.md#what-is-not-visible). Calls after the last reported
 // launch are then work that no event shows: the communicator must not be called idle.
 //
-//   calls since the last reported launch           PendingCalls::calls, which a launch sets to 0,
-//                                                  and `left_calls_`, of groups before the last one
-//   calls of a group with some reported launches   calls - operations reported, for the last group
-//                                                  of several calls; at most its collectives
+// The count is the sum of:
+//   calls of the last group without a launch       PendingCalls::calls; a launch sets it to 0
+//   calls of earlier groups since the last launch  `left_calls_`
+//   hidden launches of a group with reported ones  Hidden(): calls - operations reported, for the
+//                                                  last group of several calls; at most its
+//                                                  collectives
 //
 // Only eager calls count: captured calls are launched with their graph. A call without any launch
 // (an in-place send to and receive from oneself, alone in its group) counts until the next launch,
@@ -17,10 +19,10 @@
 // launches, every call without a reported Coll counts, although a reported launch may have carried
 // its work: the state is then "unknown", which is better than wrong.
 //
-// Written only at the second call of a group, and at a call after a group without a launch. An
-// ungrouped call with a launch costs nothing. The background thread reads the number and publishes
-// it with the time of its last change. Without a stream timer (no driver, timing off) nothing is
-// counted, because work in flight is not known then.
+// Cost: the launching thread writes here only at the second and later calls of a group, and at a
+// call after a group without a launch. A single call with a launch costs nothing. The background
+// thread reads the number and publishes it with the time of its last change. Without a stream timer
+// (no driver, timing off) nothing is counted, because work in flight is not known then.
 #ifndef PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 #define PLUGIN_TRACKER_UNREPORTED_CALLS_H_
 
@@ -50,8 +52,8 @@ class UnreportedCalls {
     group_.store(0);
   }
 
-  // Call at the second call of a group. `operations`: reported by NCCL so far, none of them of this
-  // group, because they come with its launches, after its calls.
+  // Call at the second call of a group. `operations`: number that NCCL has reported so far. None is
+  // of this group: NCCL reports operations with the launches, after all calls of the group.
   void BeginGroup(uint64_t group, bool first_is_collective, uint64_t operations) {
     group_.store(group);
     first_operation_.store(operations);

@@ -50,8 +50,8 @@ constexpr unsigned kFleetFlags = kAccessFlags | kClientFlags | kFindFlags;
 // Returns `own` followed by the flags of these groups.
 std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
 
-// Adds address arguments to those of --endpoint. False, with the reason in `error`, if one is a
-// file name. The error then names the flag for output, and `reading` those for input.
+// Adds address arguments to the addresses of --endpoint. Returns false if one is a file name.
+// `error` then names the flag for output, and `reading`, the flags for input.
 bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
                   std::string* error);
 
@@ -60,17 +60,17 @@ struct FleetQuestion {
   bool is_https = false;      // for addresses without http or https
   FleetClientOptions client;  // for the endpoints
   FleetClientOptions prometheus_client;
-  // Set by OrThoseOfThisHost: no endpoint was given.
-  bool is_this_host = false;
-  bool is_nobody_here = false;  // and this host has none
-  bool is_all_silent = false;   // and those of this host gave no data
+  // Set by OrThoseOfThisHost.
+  bool is_this_host = false;    // no endpoint was given
+  bool is_nobody_here = false;  // also, this host has no endpoint
+  bool is_all_silent = false;   // also, no endpoint of this host gave data
 };
 
 // Reads the flags of kAccessFlags and kClientFlags, and whether addresses without a scheme are
 // https. On failure returns false and sets `error`.
 bool ReadClients(FleetQuestion* question, std::string* error);
 
-// Like ReadClients; also reads the endpoints, except those of directories.
+// Like ReadClients; also reads the endpoints that flags and files name.
 bool ReadFleetFlags(FleetQuestion* question, std::string* error);
 
 // Reads --job-id and --comm. On failure returns false and sets `error`.
@@ -94,8 +94,8 @@ void KeepDifferent(std::vector<Address>* endpoints);
 // certificate authorities.
 bool HasAuthorities(const FleetQuestion& question, std::string* error);
 
-// If no endpoint was given: adds those of this host, by polling ports 9410 to 9417. Then calls
-// KeepDifferent and HasAuthorities. On failure returns false and sets `error`.
+// If no endpoint was given: adds the endpoints of this host, by polling ports 9410 to 9417. Then
+// calls KeepDifferent and HasAuthorities. On failure returns false and sets `error`.
 bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
 
 // Call if no endpoint answered. Prints how to find the address, and which ports of this host were

@@ -21,35 +21,36 @@ namespace nccl_pulse {
 
 namespace {
 
-// Of two errors that do not depend on each other. std::hypot would need glibc 2.35.
+// Returns the error of a sum of two independent terms. std::hypot would need glibc 2.35.
 double Together(double a, double b) { return std::sqrt(a * a + b * b); }
 
-constexpr double kMinSlower = 1.03;  // a step, than before
-constexpr double kMinOfEach = 0.5;   // of that, in each window: it lasts
-// What those who are named do longer between their calls: of a step before, and of what it takes
-// longer.
+// The job has become slower: least ratio of a step's time to the time of an earlier step, and the
+// part of that increase that each of the last windows must have, so that it lasts.
+constexpr double kMinSlower = 1.03;
+constexpr double kMinOfEach = 0.5;
+// Least extra time that a named process or host spends between its calls, as a share of an earlier
+// step, and of the increase of a step.
 constexpr double kMinLonger = 0.06;
 constexpr double kMinShare = 0.6;
-// Of what those who are named do longer: each rank of such a host, and every other host, or every
-// other process where one is named.
+// Shares of the named host's extra time: least of each of its ranks, and most of every other host.
+// If a process is named, most of every other process.
 constexpr double kMinOfRank = 0.6;
 constexpr double kMostOfOthers = 0.5;
-constexpr double kLeastBusy = 0.02;  // of a step: who did less is taken to have done so much
-constexpr double kMinErrors = 3;     // standard errors between them
-// A process whose step has become that much more or less longer than the job's is not comparable:
+constexpr double kLeastBusy = 0.02;  // share of a step that every process is assumed to be busy
+constexpr double kMinErrors = 3;     // standard errors between the named host and any other
+// A process is not comparable if its step has grown less or more than this, relative to the job's:
 // it remembers another past.
 constexpr double kLeastOfJob = 0.6, kMostOfJob = 1.6;
 constexpr std::size_t kLeastProcesses = 4;
 
-// What is known of one process.
+// How one process has changed. Times are shares of an earlier step.
 struct Change {
   JobRank rank;
-  double slower = 0;  // a step, than before
-  double least = 0;   // in one of the last windows
-  // What it does longer between its calls, of a step before.
-  double longer = 0;
-  double error = 0;  // standard error of that
-  double busy = 0;   // what it did between its calls before, of a step
+  double slower = 0;  // time of a step now, relative to an earlier step
+  double least = 0;   // the least such ratio in the last windows
+  double longer = 0;  // extra time between its calls
+  double error = 0;   // standard error of `longer`
+  double busy = 0;    // time between its calls in an earlier step
 };
 
 double BusyOf(const PaceWindow& window) {
@@ -102,14 +103,15 @@ struct Group {
   double longer = 0, error = 0, busy = 0;  // on average
 };
 
-// What is known of a job; empty where it has not become slower, or too little is known.
+// Returns the changes of all processes of a job. Empty if it has not become slower, or if too
+// little is known.
 std::vector<Change> ChangesOf(const JobProcesses& job) {
   if (!job.are_all_seen) return {};
   std::vector<Change> changes;
   for (const auto& [process, rank] : job.ranks) {
     if (const std::optional<Change> change = ChangeOf(rank)) changes.push_back(*change);
   }
-  // "The others have not" is said of all of them.
+  // The verdict says "the others have not" about every process, so all must be known.
   const auto are_enough = [&] {
     return changes.size() >= kLeastProcesses && changes.size() == job.ranks.size();
   };
@@ -126,8 +128,8 @@ std::vector<Change> ChangesOf(const JobProcesses& job) {
   return are_enough() ? changes : std::vector<Change>();
 }
 
-// Whether one does far more than another one: in time, and of what each did before. If all work
-// grows alike, who has most to do does most longer.
+// True if `one` has far more extra time than `other`, both absolutely and relative to its earlier
+// work: if all work grows in proportion, the busiest process has the most extra time.
 bool IsFar(const Group& one, const Group& other) {
   const double part = one.longer / std::max(one.busy, kLeastBusy);
   const double part_of_other = other.longer / std::max(other.busy, kLeastBusy);
@@ -141,7 +143,7 @@ double UsualError(const std::vector<Change>& changes) {
   return sum / static_cast<double>(changes.size());
 }
 
-// By host or process.
+// By name of the host, or by number of the process.
 using Groups = std::map<std::string, Group>;
 
 Groups GroupBy(const std::vector<Change>& changes, bool by_host) {
@@ -159,13 +161,13 @@ Groups GroupBy(const std::vector<Change>& changes, bool by_host) {
     const auto count = static_cast<double>(group.changes.size());
     group.longer /= count;
     group.busy /= count;
-    // Ranks of a host are timed in the same calls: many of them do not make it more certain.
+    // Ranks of a host are timed in the same calls, so more ranks do not make the mean more certain.
     group.error = std::max(group.error / count, usual_error);
   }
   return groups;
 }
 
-// Of the one that is far slower than all others; empty: there is none.
+// Returns the changes of the group that is far slower than all others. Empty if there is none.
 std::vector<const Change*> Slowest(const Groups& groups, double least) {
   const Group& longest =
       std::max_element(groups.begin(), groups.end(), [](const auto& a, const auto& b) {
@@ -181,11 +183,13 @@ std::vector<const Change*> Slowest(const Groups& groups, double least) {
   return longest.changes;
 }
 
-constexpr double kMinLess = 0.1;  // seconds per second
+// Least difference of the time in calls between two hosts, in seconds per second.
+constexpr double kMinLess = 0.1;
 
 struct BusyHost {
-  double inside = 0;  // what its processes spend in calls, waiting for others included
-  // Those of which it is known are of a communicator of the pipeline, where a stage waits.
+  double inside = 0;  // sum over its processes of the share of time in calls, with waiting
+  // `known`: processes whose share is known for a communicator of the pipeline, where a stage
+  // waits.
   std::set<const ProcessSnapshot*> processes, known;
   bool has_peers = false;
   bool shares_stages = false;  // with another host
@@ -206,10 +210,10 @@ std::map<std::string, BusyHost> BusyHostsOf(const JobProcesses& job) {
       const std::optional<double> share =
           ShareInCalls(rank, [](const TimedCallSnapshot& /*call*/) { return true; });
       if (share && has_peers) host.known.insert(rank.process);
-      // Elsewhere, a communicator with hardly any timed calls takes hardly any time.
+      // An unknown share is 0: a communicator with hardly any timed calls takes hardly any time.
       host.inside += share.value_or(0);
     }
-    // Ranks that do the same: of others one may wait for another by right.
+    // Skips communicators in which ranks have different work, and legitimately wait for each other.
     if (view.spans_pipeline || has_peers) continue;
     for (const std::string& name : names) hosts[name].shares_stages |= names.size() > 1;
   }

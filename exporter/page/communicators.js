@@ -12,6 +12,7 @@ class Spark {
   }
 
   update(points) {
+    if (points.length < 5) return;  // a few points look like a stray mark
     const highest = Math.max(1e-9, ...points);
     const step = SPARK_WIDTH / (SPARK_POINTS - 1);
     mark(this.line, 'points', points.map((value, i) => {

@@ -69,10 +69,11 @@ PeersSnapshot PeersOf(const std::vector<LastCallSnapshot>& calls,
       is_any = true;
       are_known &= AddGroup(&first, calls.data() + end, rank, &peers);
       are_known &= !first.is_of_group;  // else the ring has lost the group's beginning
-      const bool is_one_send = !is_of_several && !first.is_of_group && first.op == "Send";
-      if (is_one_send && first.launch == completed + 1 && first.peer != rank &&
+      const bool is_one = !is_of_several && !first.is_of_group;
+      if (is_one && first.launch == completed + 1 && first.peer != rank &&
           IsAtOldest(communicator)) {
-        peers.is_sending_to = first.peer;
+        if (first.op == "Send") peers.is_sending_to = first.peer;
+        if (first.op == "Recv") peers.is_receiving_from = first.peer;
       }
       next = first.launch;
     }

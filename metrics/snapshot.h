@@ -188,8 +188,8 @@ struct CallOrderSnapshot {
 struct PeersSnapshot {
   std::vector<uint64_t> sends_to, receives_from;  // ranks in order, without itself
   bool are_known = false;                         // the lists are complete
-  // Peer of the launch that the GPU is in, if it is a single Send known to be incomplete; else -1.
-  int32_t is_sending_to = -1;
+  // Peer of the launch that the GPU is in, if it is a single Send or Recv known to be incomplete; else -1.
+  int32_t is_sending_to = -1, is_receiving_from = -1;
 };
 
 // The longest pause of a communicator's work that ended (long_wait.h).

@@ -134,6 +134,7 @@ void FieldsOf(Fields& fields, In<Fields, CommunicatorSnapshot>& comm) {
   fields.Numbers(53, comm.peers.receives_from);
   fields.Number(54, comm.peers.are_known);
   fields.Number(66, comm.peers.is_sending_to, -1);
+  fields.Number(68, comm.peers.is_receiving_from, -1);
   fields.Made(51, comm, comm.abandoned_calls, AbandonedCallsOf, kMostAbandoned);
   fields.Number(55, comm.work.state);
   fields.Number(56, comm.work.refutal);

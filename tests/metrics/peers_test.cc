@@ -74,7 +74,7 @@ TEST(Peers, UnlessAllAreKnown) {
 }
 
 // The first of several launches in flight may be complete, unless a gate shows that it is not.
-TEST(Peers, OfTheSendThatTheGpuIsIn) {
+TEST(Peers, OfTheCallThatTheGpuIsIn) {
   const auto receiver = [](const std::vector<LastCallSnapshot>& calls, uint64_t launches,
                            OldestLaunch oldest, bool is_at_oldest) {
     return PeersOf(calls, launches, 4, oldest, is_at_oldest).is_sending_to;
@@ -85,7 +85,10 @@ TEST(Peers, OfTheSendThatTheGpuIsIn) {
   EXPECT_EQ(receiver({send, receive}, 6, OldestLaunch::kBegun, false), -1);
   EXPECT_EQ(receiver({send}, 5, OldestLaunch::kUnknown, false), 3) << "the only one";
   EXPECT_EQ(receiver({send}, 5, OldestLaunch::kNotBegun, false), -1);
-  EXPECT_EQ(receiver({Call("Recv", 3, 5), Call("Send", 1, 6)}, 6, OldestLaunch::kBegun, true), -1);
+  const PeersSnapshot receives =
+      PeersOf({Call("Recv", 3, 5), Call("Send", 1, 6)}, 6, 4, OldestLaunch::kBegun, true);
+  EXPECT_EQ(receives.is_sending_to, -1);
+  EXPECT_EQ(receives.is_receiving_from, 3);
   EXPECT_EQ(receiver({Call("Send", 0, 5)}, 5, OldestLaunch::kBegun, true), -1) << "itself";
   EXPECT_EQ(receiver({send, Call("Send", 2, 5, true)}, 5, OldestLaunch::kBegun, true), -1);
   EXPECT_EQ(receiver({Call("Send", 3, 5, true)}, 5, OldestLaunch::kBegun, true), -1)

@@ -193,17 +193,6 @@ bool CommunicatorFacts::IsFurthestBehind(const RankView& rank) const {
   return Excess(CallsOf(rank), least).empty();
 }
 
-std::string LastCalled(const Ranks& waiting) {
-  std::set<std::string> names;
-  for (const RankView* rank : waiting) names.insert(rank->communicator->last_call_op);
-  if (names.size() == 1 && !names.begin()->empty()) return *names.begin();
-  std::set<std::string> all;
-  for (const RankView* rank : waiting) {
-    for (const auto& call : rank->communicator->calls) all.insert(call.op);
-  }
-  return all.size() == 1 ? *all.begin() : "";
-}
-
 bool IsBehindOwnWork(const CommunicatorFacts& facts) {
   bool any = false;
   for (const RankView* rank : facts.live) {

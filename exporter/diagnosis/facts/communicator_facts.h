@@ -113,9 +113,6 @@ CommunicatorFacts GatherFacts(const CommunicatorView& view, int64_t now_ns);
 // Returns since when a rank in `unreported` has had no further call.
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank);
 
-// Returns the last called operation, if it is the same on all waiting ranks; else "".
-std::string LastCalled(const Ranks& waiting);
-
 // True if no launch of these ranks has begun on its GPU, so that no rank blocks another here.
 bool IsBehindOwnWork(const CommunicatorFacts& facts);
 

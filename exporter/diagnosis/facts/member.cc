@@ -114,6 +114,15 @@ std::string OpOf(const Member& member, uint64_t number) {
   return kind < order.kinds.size() ? order.kinds[kind].op : "";
 }
 
+std::string OpOfWait(const Member& member) {
+  const PeersSnapshot& peers = member.rank->communicator->peers;
+  if (peers.is_sending_to >= 0) return "Send";
+  if (peers.is_receiving_from >= 0) return "Recv";
+  if (member.in_flight > 1 && !peers.sends_to.empty() && !peers.receives_from.empty()) return "";
+  const std::string op = member.is_front_exact ? OpOf(member, member.front) : "";
+  return op.empty() ? member.rank->communicator->last_call_op : op;
+}
+
 bool IsAtFront(const Member& member) {
   return member.in_flight == 1 || member.rank->communicator->is_at_oldest ||
          member.rank->process->is_of_dump;

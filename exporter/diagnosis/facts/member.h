@@ -62,6 +62,9 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
 // Returns the operation of a collective, by the ring of last calls. Returns "" if it isn't known.
 std::string OpOf(const Member& member, uint64_t number);
 
+// Returns the operation that the GPU is in, or the last call's if that isn't known; "": not known.
+std::string OpOfWait(const Member& member);
+
 // True if the rank's front is known to be incomplete. Otherwise the rank may be further: events may
 // only show the end of the last of several launches.
 bool IsAtFront(const Member& member);

@@ -129,7 +129,7 @@ std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& wa
     queued.hang.since_realtime_ns = std::min(queued.hang.since_realtime_ns, each.since_ns);
   }
   if (queued.waiting.empty()) return std::nullopt;
-  queued.hang.op = LastCalled(queued.waiting);
+  queued.hang.op = OpOfWaits(waits, queued.waiting);
   return Queued{queued.hang.since_realtime_ns, queued.hang.op, RankNumbers(queued.waiting),
                 QueuedWords(queued, true)};
 }

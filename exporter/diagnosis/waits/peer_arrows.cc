@@ -8,7 +8,14 @@ namespace {
 struct PeerWait {
   std::size_t at, peer;  // members
   bool sends, is_mutual;
+  bool is_front;  // the GPU is known to be in this call
 };
+
+// The peer of the launch that its GPU is known to be in; -1: not known.
+int32_t PeerAtFront(const RankView& rank, bool sends) {
+  const PeersSnapshot& peers = rank.communicator->peers;
+  return sends ? peers.is_sending_to : peers.is_receiving_from;
+}
 
 // The only call that it has in flight is one with one peer.
 bool WaitsForOne(const Member& each) {
@@ -41,14 +48,23 @@ bool MayHaveSent(const PeerWait& wait, const Member& each, const Member& peer) {
 
 bool IsCertain(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool are_all_come) {
   const Member& each = graph.waits(i).members[wait.at];
-  const int32_t receiver = each.rank->communicator->peers.is_sending_to;
-  if (receiver >= 0) {
-    return wait.sends && graph.waits(i).members[wait.peer].rank->rank() == receiver;
+  // Where both are in the matching calls, the network or a GPU holds them up. A Recv without a Send may
+  // have the wrong peer.
+  if (wait.is_front) {
+    return (wait.sends || wait.is_mutual) &&
+           PeerAtFront(*graph.waits(i).members[wait.peer].rank, !wait.sends) != each.rank->rank();
   }
   return are_all_come && !wait.is_mutual && each.in_flight == 1 && each.doing != Doing::kNotBegun;
 }
 
-void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_one_missing,
+// How many of the peers that ranks wait for have nothing in flight.
+enum class Missing {
+  kSeveral,
+  kOne,
+  kLast  // one, for which several ranks wait, and these are all others
+};
+
+void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, Missing missing,
              bool is_certain) {
   ViewWaits& waits = graph.waits(i);
   const uint32_t gpu = waits.gpus[wait.at];
@@ -61,7 +77,7 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_o
   if (peer.is_in_flight()) {
     if (!wait.is_mutual || is_certain) {
       graph.Point(gpu, waits.gpus[wait.peer], is_certain ? Sure::kMust : Sure::kPerhaps);
-    } else if ((peer.doing == Doing::kNotBegun && each.is_begun) ||
+    } else if (peer.doing == Doing::kNotBegun ||
                (each.is_live() && !peer.is_live())) {  // an ended process does no more for it
       graph.Point(gpu, waits.gpus[wait.peer], Sure::kMay);
     }
@@ -73,7 +89,8 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool is_o
   }
   const bool is_seen = peer.doing == Doing::kIdle || IsExiting(*peer.rank) || !peer.is_live();
   if (!is_seen) return graph.Point(gpu, graph.Unknown(i), Sure::kPerhaps);
-  const bool is_awaited = (is_one_missing || WaitsForOne(each)) && !MayHaveSent(wait, each, peer) &&
+  const bool is_awaited = (missing != Missing::kSeveral || wait.is_front || WaitsForOne(each)) &&
+                          (missing == Missing::kLast || !MayHaveSent(wait, each, peer)) &&
                           !IsForAnother(waits, wait);
   graph.Point(gpu, graph.Host(*peer.rank),
               is_awaited              ? Sure::kMust
@@ -142,14 +159,15 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
         graph.Point(waits.gpus[at], graph.Unseen(i), Sure::kMay);
       return;
     }
+    const RankView& own = *waits.members[at].rank;
+    const bool is_front = PeerAtFront(own, sends) == peer->rank();
     const auto peer_at = static_cast<std::size_t>(peer - view.ranks.data());
     const PeersSnapshot& others = peer->communicator->peers;
     const bool has_come = waits.members[peer_at].is_in_flight();
-    const bool is_mutual =
-        has_come && others.are_known &&
-        HasPeer(sends ? others.receives_from : others.sends_to, waits.members[at].rank->rank());
+    const bool is_mutual = has_come && others.are_known &&
+                           HasPeer(sends ? others.receives_from : others.sends_to, own.rank());
     if (!has_come) missing.push_back(peer_at);
-    all.push_back({at, peer_at, sends, is_mutual});
+    all.push_back({at, peer_at, sends, is_mutual, is_front});
   };
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
@@ -169,6 +187,12 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
                               std::none_of(all.begin(), all.end(), [&waits](const PeerWait& wait) {
                                 return IsForAnother(waits, wait);
                               });
+  const auto in_flight = std::count_if(waits.members.begin(), waits.members.end(),
+                                       [](const Member& each) { return each.is_in_flight(); });
+  const bool do_all_others_wait = in_flight > 1 && in_flight + 1 == view.nranks;
+  const Missing how_many = !is_one_missing      ? Missing::kSeveral
+                           : do_all_others_wait ? Missing::kLast
+                                                : Missing::kOne;
   const bool are_all_come = are_known && are_all_here && missing.empty();
   std::vector<int> certain(waits.members.size());
   for (const PeerWait& wait : all)
@@ -176,7 +200,7 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
   for (const PeerWait& wait : all) {
     const bool is_certain = certain[wait.at] == 1 && IsCertain(graph, i, wait, are_all_come);
     if (certain[wait.at] == 1 && !is_certain) continue;  // it is in the other call
-    AddPeer(graph, i, wait, is_one_missing, is_certain);
+    AddPeer(graph, i, wait, how_many, is_certain);
   }
 }
 

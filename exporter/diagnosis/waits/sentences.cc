@@ -322,8 +322,9 @@ class Sentences {
       const auto& [next_view, next] = stall_.circle[(i + 1) % count];
       if (is_of_peers) {
         const auto peer = static_cast<uint64_t>(next->rank());
-        steps.push_back(
-            PeerWaitWords(*rank, HasPeer(rank->communicator->peers.sends_to, next->rank()), peer));
+        const PeersSnapshot& peers = rank->communicator->peers;
+        const bool sends = peers.is_receiving_from < 0 && HasPeer(peers.sends_to, next->rank());
+        steps.push_back(PeerWaitWords(*rank, sends, peer));
         continue;
       }
       steps.push_back(

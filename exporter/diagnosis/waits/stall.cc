@@ -266,7 +266,7 @@ class StallMaker {
       before_ns = std::min(before_ns, LongestWaitBefore(*rank, stall_.hang.since_realtime_ns));
     }
     stall_.hang.longest_wait_before_ns = before_ns == UINT64_MAX ? 0 : before_ns;
-    stall_.hang.op = LastCalled(stall_.waiting);
+    stall_.hang.op = OpOfWaits(*stall_.waits, stall_.waiting);
     for (const Member& each : stall_.waits->members) {
       if (!each.is_live() && each.is_in_flight()) stall_.victims.push_back(each.rank);
     }
@@ -536,6 +536,7 @@ class StallMaker {
     SortUnique(&stall_.suspects);
     if (stall_.hang.verdict != HangVerdict::kMismatched) {
       stall_.waiting = Without(stall_.waiting, stall_.suspects);
+      if (!stall_.waiting.empty()) stall_.hang.op = OpOfWaits(*stall_.waits, stall_.waiting);
     }
     stall_.victims = Without(stall_.victims, stall_.suspects);
     return std::move(stall_);
@@ -562,6 +563,17 @@ class StallMaker {
 };
 
 }  // namespace
+
+std::string OpOfWaits(const ViewWaits& waits, const Ranks& waiting) {
+  std::set<std::string> names;
+  std::set<std::string> all;
+  for (const RankView* rank : waiting) {
+    names.insert(OpOfWait(waits.members[rank - waits.facts.view->ranks.data()]));
+    for (const auto& call : rank->communicator->calls) all.insert(call.op);
+  }
+  if (names.size() == 1 && !names.begin()->empty()) return *names.begin();
+  return all.size() == 1 ? *all.begin() : "";
+}
 
 std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& views,
                                            const Waits& waits, const std::vector<JobFindings>& jobs,

@@ -261,6 +261,57 @@ TEST(PeerWaits, ARankWithoutTokensIsNotNamed) {
   }
 }
 
+// Each receives first, and has its Send queued behind.
+TEST(PeerWaits, ACircleOfRecvs) {
+  SimulatedJob job = JobOf(2);
+  for (const int rank : {0, 1}) {
+    const uint64_t other = 1 - rank;
+    job.Launch(kComm, rank, "Recv");
+    Exchange(&job, rank, {other}, {other});
+  }
+  // Which call the GPUs are in isn't known.
+  const Hang unknown = ExpectHang(&job, HangVerdict::kPointToPoint, {});
+  EXPECT_EQ(unknown.op, "");
+  for (const int rank : {0, 1}) job.Of(kComm, rank).peers.is_receiving_from = 1 - rank;
+  const Hang hang = ExpectHangNow(job, HangVerdict::kCircularWait, {0, 1});
+  EXPECT_EQ(hang.op, "Recv");
+  EXPECT_THAT(hang.text, HasSubstr("rank 0 waits in Recv for rank 1; rank 1 waits in Recv for "
+                                   "rank 0"));
+}
+
+// Both GPUs are in the matching calls: the link is dead.
+TEST(PeerWaits, NoCircleOfMatchingCalls) {
+  SimulatedJob job = JobOf(2);
+  Exchange(&job, 0, {1}, {1});
+  Exchange(&job, 0, {1}, {1});
+  Exchange(&job, 1, {0}, {0});
+  Exchange(&job, 1, {0}, {0});
+  job.Of(kComm, 0).peers.is_sending_to = 1;
+  job.Of(kComm, 1).peers.is_receiving_from = 0;
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
+// Rank 0 receives from all in turn, and has posted the next round. Rank 2 has nothing in flight.
+TEST(PeerWaits, TheOnlyIdleRankThatAllWaitFor) {
+  SimulatedJob job = JobOf(4);
+  for (int i = 0; i < 3; ++i) Exchange(&job, 0, {}, {1, 2, 3});
+  job.Advance(kMs);
+  Exchange(&job, 2, {0}, {});
+  job.Complete(kComm, 2);
+  for (const int rank : {1, 3}) Exchange(&job, rank, {0}, {});
+  const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
+  EXPECT_EQ(hang.missing_call, "Send to rank 0");
+}
+
+// Rank 0 sends to all in turn. The GPU of rank 2 has not begun its Recv.
+TEST(PeerWaits, TheOnlyGpuThatHasNotBegun) {
+  SimulatedJob job = JobOf(4);
+  for (int i = 0; i < 3; ++i) Exchange(&job, 0, {1, 2, 3}, {});
+  for (const int rank : {1, 2, 3}) Exchange(&job, rank, {}, {0});
+  SetBegun(&job, kComm, {OldestLaunch::kUnknown, kBegun, kNotBegun, kBegun});
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
+}
+
 // A rank may name a peer that there is not.
 TEST(PeerWaits, PeersThatAreNotThere) {
   SimulatedJob job = JobOf(3);

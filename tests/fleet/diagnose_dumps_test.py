@@ -530,7 +530,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         self.write({1: job(4)[1].dump()})
         answer = self.ask(HANG)
         self.assertEqual(self.named(answer), {3: "rank_not_called"})
-        self.assertIn("it is of another run, or was made earlier", self.left_out(answer)["nccl_trace_rank_1"])
+        self.assertIn("it lacks calls that its rank has completed", self.left_out(answer)["nccl_trace_rank_1"])
 
     def test_a_name_that_has_another_ranks_number(self):
         self.hung()

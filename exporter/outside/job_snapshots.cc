@@ -73,7 +73,7 @@ struct Group {
   bool IsBehind(std::size_t at) const {
     const RasRank& rank = communicator.ranks[at];
     return rank.has_counts && !rank.has_left && !IsAhead(rank) &&
-           facts[at]->condition != Condition::kStopped && facts[at]->gpu_use == GpuUse::kIdle;
+           facts[at]->condition != Condition::kStopped && facts[at]->gpu_use != GpuUse::kBusy;
   }
   bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
 };
@@ -228,10 +228,15 @@ class Maker {
     if (motion != Motion::kStood || !group.is_unequal) return;
     bool is_any_behind = false;
     for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
-    // Stopped after it had launched what waits for the rank behind: by a debugger, say.
-    for (ProcessFacts* facts : group.facts) {
-      facts->is_stopped_waiter |= is_any_behind && facts->condition == Condition::kStopped &&
-                                  facts->gpu_use == GpuUse::kBusy;
+    // Stopped or ended after it had launched what waits for the rank behind: by a debugger or a
+    // watchdog, say.
+    for (std::size_t i = 0; i < group.facts.size(); ++i) {
+      ProcessFacts* const facts = group.facts[i];
+      const bool may_have_waited =
+          facts->condition == Condition::kStopped
+              ? facts->gpu_use == GpuUse::kBusy
+              : facts->condition >= Condition::kDead && !communicator.ranks[i].has_counts;
+      facts->is_excused |= is_any_behind && may_have_waited;
     }
   }
 
@@ -315,7 +320,7 @@ class Maker {
   // RAS misses it in an answer that proves no absence, doesn't know its process, or how many calls it
   // had made when it left.
   static bool IsDoubtful(const RasRank& rank, const ProcessFacts& facts) {
-    return rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_stopped_waiter ||
+    return rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_excused ||
            (rank.is_missing && facts.condition == Condition::kFine);
   }
 

@@ -17,8 +17,9 @@
 //
 // A stopped, ended or silent rank blocks the others if a GPU of theirs is busy, or if it launched fewer
 // when it last answered. An ended one can't come back: it also blocks them if the use of no GPU of the
-// job is known. A stopped one may belong to an idle job: then nothing follows. A stopped rank whose GPU
-// is busy waits like the others if a rank of its communicator has launched fewer, and its GPU is idle.
+// job is known. A stopped one may belong to an idle job: then nothing follows. If a rank that runs has
+// launched fewer, and its GPU isn't busy, it is the cause: a stopped rank whose GPU is busy waited for it,
+// and so did an ended one, unless its own last counts are fewer, too.
 //
 // A GPU that several processes share is idle if it runs nothing. If it is busy, and all its processes
 // with NCCL are ranks of one communicator, some rank of it waits.
@@ -76,9 +77,9 @@ enum class Condition {
 struct ProcessFacts {
   const HostProcess* local = nullptr;  // null: on another host
   Condition condition{};
-  int gpu = -1;                    // NVML's index
-  GpuUse gpu_use{};                // kShared: several processes use it, and it isn't idle
-  bool is_stopped_waiter = false;  // stopped, and waits for a rank that runs
+  int gpu = -1;             // NVML's index
+  GpuUse gpu_use{};         // kShared: several processes use it, and it isn't idle
+  bool is_excused = false;  // it waited for a rank that runs
 };
 
 // A process on one GPU, as RAS identifies it: host, pid in its own namespace, and NVML's index.

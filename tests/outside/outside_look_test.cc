@@ -340,6 +340,22 @@ TEST(OutsideLook, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
 }
 
+// A watchdog ends ranks that wait for one whose host is stuck.
+TEST(OutsideLook, AProcessThatEndedMayHaveWaited) {
+  Host host;
+  host.Rank(1).all_reduces = 13999;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes.erase(host.processes.begin() + 2);
+  host.gpus[1].use = GpuUse::kIdle;
+  host.gpus[2] = {2, GpuUse::kUnknown, {}};
+  EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,999 AllReduce, the others 14,000"));
+  EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(1));
+  EXPECT_THAT(host.looks.jobs[0].health.notes,
+              testing::Contains("Rank 2 (10.0.3.7, GPU 2, pid 1002) has ended (its pid is gone, "
+                                "and NCCL's RAS gets no answer)."));
+}
+
 // In a container NVML's indices begin with its own GPUs.
 TEST(OutsideLook, GpusAreFoundByPid) {
   Host host(2, 0);

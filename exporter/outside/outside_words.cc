@@ -67,6 +67,25 @@ std::string CountWords(const RasCommunicator& communicator, const RasRank& rank)
   return absl::StrJoin(parts, "; ");
 }
 
+// Of ranks that have launched fewer, one of which may wait for another. A single rank ahead of them
+// may be the one at fault.
+std::string DoubtWords(const std::vector<Named>& named, const Job& job) {
+  const RasCommunicator& communicator = *named.front().communicator;
+  if (named.size() > 1 && named.size() + 1 == communicator.ranks.size()) {
+    for (const RasRank& rank : communicator.ranks) {
+      const auto facts = job.processes.find(KeyOf(rank));
+      if (facts == job.processes.end() ||
+          std::any_of(named.begin(), named.end(),
+                      [&rank](const Named& each) { return each.rank->rank == rank.rank; })) {
+        continue;
+      }
+      return absl::StrCat(" Or ", Name({&communicator, &rank, &facts->second}),
+                          " has called something else: that can't be seen.");
+    }
+  }
+  return " Which of them waits for another can't be seen.";
+}
+
 std::string GpuWords(const std::vector<Named>& named, const Job& job) {
   const auto is_use = [&named](GpuUse use) {
     return std::all_of(named.begin(), named.end(),
@@ -247,8 +266,7 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   const std::size_t busy = job.Using(GpuUse::kBusy);
   if (!counts.empty()) {
     return absl::StrCat(who, has, " launched ", counts, tail,
-                        root.ranks.empty() ? " Which of them waits for another can't be seen."
-                                           : GpuWords(named, job));
+                        root.ranks.empty() ? DoubtWords(named, job) : GpuWords(named, job));
   }
   return absl::StrCat(who, is_one ? "has a GPU that runs" : "have GPUs that run",
                       " nothing, while ", busy, busy == 1 ? " other is" : " others are", " busy",

@@ -304,7 +304,7 @@ def pulse(options, out, name, flags):
         answer = json.JSONDecoder().raw_decode(done.stdout)[0]  # of the first job
     except ValueError:
         return [], False
-    ranks = {rank["rank"] for root in answer["roots"] for rank in root["ranks"]}
+    ranks = {rank["rank"] for root in answer["roots"] for rank in root["ranks"] or root["perhaps"]}
     ranks |= {rank["rank"] for late in answer["stragglers"] for rank in late["ranks"]}
     ranks |= {int(rank) for rank in re.findall(r"[Ww]ithout finalizing: global rank (\d+)", answer["sentence"])}
     return sorted(ranks), {"hang": "nobody", "incomplete": "not known"}.get(answer["finding"], "silent")
@@ -328,9 +328,9 @@ def ras(command, is_json):
 
 
 def ranks_in_ras_text(text):
-    """The ranks that NCCL's report lists under a warning or an error: "Rank 1 -- GPU ... "."""
+    """The ranks that NCCL's report lists under a warning or an error: "Rank 1 -- GPU ...", "Rank 1 has ..."."""
     listed = re.sub(r"Errors\n=+|Warnings\n=+", "", text[max(text.find("Errors\n="), 0):]).strip()
-    return sorted({int(rank) for rank in re.findall(r"\bRank (\d+) --", listed)}), bool(listed)
+    return sorted({int(rank) for rank in re.findall(r"\bRank (\d+) (?:--|has)", listed)}), bool(listed)
 
 
 def counts(text):
@@ -359,7 +359,7 @@ def fr_trace(out):
     """PyTorch's own."""
     return analysis(out, "fr_trace.txt",
                     [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", "-p", "rank_"],
-                    r"(?:[Mm]issing ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)[^\w\n]*([\d, ]+)",
+                    r"(?:[Mm]issing ranks|Missing dump files from ranks|[Cc]ulprit [Rr]anks?|[Mm]ismatched ranks)[^\w\n]*([\d, ]+)",
                     r"[Mm]ismatch|[Nn]ot all ranks|[Mm]issing|[Cc]ulprit")
 
 

@@ -136,6 +136,18 @@ TEST(OutsideLook, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
   EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
 }
 
+// An AllGather that the others don't call: NCCL 2.31.2, four ranks on one GPU.
+TEST(OutsideLook, ARankAheadOfAllOthersWithoutNvmlsWord) {
+  Host host;
+  for (const int rank : {0, 2, 3}) host.Rank(rank).all_reduces = 13990;
+  host.Stand();
+  host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("have launched 13,990 AllReduce, the others 14,000, and nothing has moved "
+                        "for 10 s. Or rank 1 (10.0.3.7, GPU 0, pid 1001) has called something "
+                        "else: that can't be seen. Next: compare the stacks"));
+}
+
 // RAS counts neither Send and Recv nor replays of graphs: NVML tells.
 TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
   for (const uint64_t counts : {uint64_t{0}, uint64_t{14000}}) {

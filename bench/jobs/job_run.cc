@@ -424,7 +424,13 @@ class Run {
         }
         return false;
       case Fault::kPeerCircle:
-        if (!rank.has_erred && step.kind == StepKind::kReceive) SendFirst(&rank, step.peer);
+        if (step.kind == StepKind::kReceive) PutFirst(&rank, StepKind::kSend, step.peer);
+        return false;
+      case Fault::
+          kReceiveCircle:  // a Send to a later stage: one to an earlier stage waits for none
+        if (step.kind == StepKind::kSend && step.peer > number) {
+          PutFirst(&rank, StepKind::kReceive, step.peer);
+        }
         return false;
       case Fault::kWrongOrder:
         if (!rank.has_erred && is_call) Swap(&rank, options_.group, step.op);
@@ -437,11 +443,11 @@ class Run {
     }
   }
 
-  // The rank first sends what it would send to that peer later in this step.
-  static void SendFirst(RunningRank* rank, int peer) {
-    for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
+  // The rank first sends or receives what it would later in this step.
+  static void PutFirst(RunningRank* rank, StepKind kind, int peer) {
+    for (std::size_t i = rank->at + 1; i < rank->program.size() && !rank->has_erred; ++i) {
       const JobStep& step = rank->program[i];
-      if (step.kind != StepKind::kSend || step.peer != peer) continue;
+      if (step.kind != kind || step.peer != peer) continue;
       std::swap(rank->program[rank->at], rank->program[i]);
       rank->has_erred = true;
       return;

@@ -35,6 +35,8 @@ enum class Fault {
   kCircle,      // uses two communicators in the wrong order
   // Sends to a rank before receiving from it, and that rank does the same.
   kPeerCircle,
+  // Receives from a rank before sending to it, and that rank does the same.
+  kReceiveCircle,
   // Messages between it and `other` do not arrive. In exchanges some ranks have nothing to send.
   kDeadLink,
   kNetworkStuck,  // a communicator's operation does not end, although all have begun it

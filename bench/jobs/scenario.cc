@@ -63,6 +63,10 @@ struct FaultKind {
   bool stands_long = false;   // see StandLong
 };
 
+bool IsCircleOfPeers(Fault fault) {
+  return fault == Fault::kPeerCircle || fault == Fault::kReceiveCircle;
+}
+
 FaultKind Long(FaultKind kind) {
   kind.stands_long = true;
   return kind;
@@ -99,6 +103,7 @@ const std::vector<FaultKind>& Kinds() {
       {"host stuck, large messages", 81, Fault::kHostStuck, true, false, Jobs::kLargeMessages},
       {"GPU stuck, large messages", 82, Fault::kGpuStuck, true, false, Jobs::kLargeMessages},
       {"circle of Sends", 83, Fault::kPeerCircle, true, false, Jobs::kLargeMessages},
+      {"circle of Recvs", 89, Fault::kReceiveCircle, true, false, Jobs::kLargeMessages},
       {"dead link of a pipeline", 84, Fault::kDeadLink, true, false, Jobs::kLargeMessages},
       {"dead link, ranks without tokens", 85, Fault::kDeadLink, true, false, Jobs::kExperts},
       {"network stuck", 9, Fault::kNetworkStuck, true},
@@ -322,15 +327,14 @@ void LoseEndpoints(Scenario* scenario, Generator* random) {
   const int culprit = scenario->layout.NodeOf(scenario->options.rank);
   scenario->answers.assign(scenario->layout.nodes(), Answer::kNow);
   if (scenario->options.fault == Fault::kNodeGone) scenario->answers[culprit] = Answer::kNone;
-  const bool needs_all = scenario->options.fault == Fault::kNodeGone ||
-                         scenario->options.fault == Fault::kProcessVanished ||
-                         scenario->options.fault == Fault::kHostPaused ||
-                         scenario->options.fault == Fault::kNetworkStuck ||
-                         scenario->options.fault == Fault::kDeadLink ||
-                         scenario->options.fault == Fault::kPeerCircle ||
-                         scenario->options.fault == Fault::kSlowNode ||
-                         scenario->options.fault == Fault::kSlowHost ||
-                         scenario->options.fault == Fault::kSlowGpu;
+  const bool needs_all =
+      scenario->options.fault == Fault::kNodeGone ||
+      scenario->options.fault == Fault::kProcessVanished ||
+      scenario->options.fault == Fault::kHostPaused ||
+      scenario->options.fault == Fault::kNetworkStuck ||
+      scenario->options.fault == Fault::kDeadLink || IsCircleOfPeers(scenario->options.fault) ||
+      scenario->options.fault == Fault::kSlowNode || scenario->options.fault == Fault::kSlowHost ||
+      scenario->options.fault == Fault::kSlowGpu;
   if (needs_all || scenario->layout.nodes() < 3 || Between(random, 0, 3) != 0) return;
   const auto node = static_cast<int>(Between(random, 0, scenario->layout.nodes() - 1));
   if (node == culprit) return;
@@ -507,7 +511,7 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Hea
     }
     return AreAllUsual(verdict) ? Outcome::kNothing : Outcome::kRight;
   }
-  if ((scenario.options.fault == Fault::kCircle || scenario.options.fault == Fault::kPeerCircle) &&
+  if ((scenario.options.fault == Fault::kCircle || IsCircleOfPeers(scenario.options.fault)) &&
       !verdict.roots.empty() && verdict.roots.front().verdict == HangVerdict::kCircularWait) {
     // Any of the ranks that wait there may be the other one.
     return named.count(scenario.options.rank) != 0 && named.size() == 2 ? Outcome::kRight
@@ -576,8 +580,9 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
     const auto& members = scenario.groups[options.group].members;
     options.rank = members[Between(&random, 0, static_cast<int64_t>(members.size()) - 1)];
   }
-  if (kind->fault == Fault::kDeadLink || kind->fault == Fault::kPeerCircle)
+  if (kind->fault == Fault::kDeadLink || IsCircleOfPeers(kind->fault))
     PickPeers(&scenario, &random);
+  if (kind->fault == Fault::kReceiveCircle) std::swap(options.rank, options.other);
   const int64_t step_ns = scenario.layout.slowdown * 30 * kMs;  // roughly the longest step
   options.fault_ns = Between(&random, 3, 8) * step_ns;
   options.asked_ns = options.fault_ns + Between(&random, 13, 90) * kSecond;
@@ -760,6 +765,7 @@ const char* ExpectedName(const Scenario& scenario) {
       return "first stage or hang";
     case Fault::kCircle:
     case Fault::kPeerCircle:
+    case Fault::kReceiveCircle:
       return "rank and its opposite";
     default:
       return "ranks";

@@ -48,11 +48,12 @@ bool MayHaveSent(const PeerWait& wait, const Member& each, const Member& peer) {
 
 bool IsCertain(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool are_all_come) {
   const Member& each = graph.waits(i).members[wait.at];
-  // Where both are in the matching calls, the network or a GPU holds them up. A Recv without a Send may
-  // have the wrong peer.
   if (wait.is_front) {
-    return (wait.sends || wait.is_mutual) &&
-           PeerAtFront(*graph.waits(i).members[wait.peer].rank, !wait.sends) != each.rank->rank();
+    const RankView& peer = *graph.waits(i).members[wait.peer].rank;
+    // Where both are in the matching calls, the network or a GPU holds them up.
+    if (PeerAtFront(peer, !wait.sends) == each.rank->rank()) return false;
+    // A peer that sends to another rank may do so by mistake.
+    if (wait.sends || wait.is_mutual || PeerAtFront(peer, false) >= 0) return true;
   }
   return are_all_come && !wait.is_mutual && each.in_flight == 1 && each.doing != Doing::kNotBegun;
 }

@@ -279,6 +279,30 @@ TEST(PeerWaits, ACircleOfRecvs) {
                                    "rank 0"));
 }
 
+// Each host waits for its Recv. Rank 2 has other work.
+TEST(PeerWaits, ACircleOfRecvsWithoutSends) {
+  SimulatedJob job = JobOf(3);
+  for (const int rank : {0, 1}) {
+    Exchange(&job, rank, {}, {static_cast<uint64_t>(1 - rank)});
+    job.Of(kComm, rank).peers.is_receiving_from = 1 - rank;
+  }
+  ExpectHang(&job, HangVerdict::kCircularWait, {0, 1});
+}
+
+// Rank 1 is in a Send to rank 2: rank 0 may receive from the wrong rank, or rank 1 send to it.
+TEST(PeerWaits, NoCircleWhereAPeerMayBeWrong) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 0, {1}, {1});
+  job.Of(kComm, 0).peers.is_receiving_from = 1;
+  Exchange(&job, 1, {2}, {});
+  job.Of(kComm, 1).peers.is_sending_to = 2;
+  Exchange(&job, 2, {}, {0});
+  Exchange(&job, 2, {0}, {0});
+  job.Of(kComm, 2).peers.is_receiving_from = 0;
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
+}
+
 // Both GPUs are in the matching calls: the link is dead.
 TEST(PeerWaits, NoCircleOfMatchingCalls) {
   SimulatedJob job = JobOf(2);

@@ -409,29 +409,6 @@ def start(options, case, rank, exchange, **settings):
                             env=environment, stdout=subprocess.PIPE, text=True)
 
 
-class Nvml:
-    """Utilization of GPUs as the driver keeps it: 14 s, five samples a second."""
-
-    class Sample(ctypes.Structure):
-        _fields_ = [("time", ctypes.c_ulonglong), ("value", ctypes.c_ulonglong)]
-
-    def __init__(self):
-        self.library = ctypes.CDLL("libnvidia-ml.so.1")
-        self.library.nvmlInit_v2()
-
-    def samples(self, gpu, seconds, of=1):
-        """Of the kernels (1) or the memory (2)."""
-        device, kind, count = ctypes.c_void_p(), ctypes.c_int(), ctypes.c_uint(256)
-        self.library.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(device))
-        found = (self.Sample * 256)()
-        since = int((time.time() - seconds) * 1e6)
-        result = self.library.nvmlDeviceGetSamples(device, of, ctypes.c_ulonglong(since), ctypes.byref(kind),
-                                                   ctypes.byref(count), found)
-        if result:
-            return "error %d" % result
-        return [each.value & 0xffffffff for each in found[:count.value] if each.time >= since]
-
-
 def hang_now(ranks):
     try:
         comms = endpoint.communicators(PORT, timeout=5)
@@ -446,21 +423,6 @@ def hang_now(ranks):
     if hang is None:
         return "nothing", [], "", states
     return hang["verdict"], hang["suspects"], hang["text"], states
-
-
-def threads(pid):
-    """Where the process' threads stand in the kernel."""
-    found = []
-    for thread in os.listdir("/proc/%d/task" % pid):
-        said = []
-        for name in ("comm", "wchan", "syscall"):
-            try:
-                with open("/proc/%d/task/%s/%s" % (pid, thread, name), encoding="utf-8") as file:
-                    said.append(file.read().strip()[:24])
-            except OSError as error:
-                said.append(error.strerror)
-        found.append(said)
-    return found
 
 
 def watch(options, case, ranks):
@@ -500,13 +462,8 @@ def watch(options, case, ranks):
     counts = [each and each["operations"] for each in now[3] or []]
     if case not in EAGER:
         right = right and counts == [each["replayed"] for each in replayed]
-    nvml = Nvml()
-    if not right:
-        print(json.dumps({"case": case, "threads": [threads(rank.pid) for rank in ranks]}), flush=True)
     print(json.dumps({"case": case, "right": right, "nccl": replayed[0]["nccl"], "replayed": replayed[0]["replayed"],
-                      "counted": counts, "said": said, "at_last": now,
-                      "utilization": [nvml.samples(gpu, 12) for gpu in range(options.gpus)],
-                      "memory": [nvml.samples(gpu, 12, of=2) for gpu in range(options.gpus)]}), flush=True)
+                      "counted": counts, "said": said, "at_last": now}), flush=True)
     return right
 
 

@@ -73,6 +73,18 @@ class Process:
         return self.process.pid
 
     @property
+    def url(self):
+        """Where its metrics are. A slow server answers after init, and the log says it then."""
+        if self._url == "nowhere":
+            said = wait_until(lambda: re.search(r"(?:served at|metrics, at) (\S+)", self.log()), "the log says where")
+            self._url = "http://%s/metrics" % said.group(1)
+        return self._url
+
+    @url.setter
+    def url(self, said):
+        self._url = said
+
+    @property
     def port(self):
         return urllib.parse.urlsplit(self.url).port
 

@@ -33,8 +33,9 @@ class OneEndpointTest(NodeCase):
             self.addCleanup(process.close)
         for process in processes:
             process.tell("init")
-        urls = {process.process.stdout.readline().rstrip() for process in processes}
-        self.assertEqual(urls, {"http://%s/metrics" % self.listen})
+        for process in processes:
+            process.url = process.process.stdout.readline().rstrip()
+        self.assertEqual({process.url for process in processes}, {"http://%s/metrics" % self.listen})
         wait_until(lambda: values(self.port, "nccl_pulse_processes") == {(): 8}, "all are there")
 
     def test_processes_that_end_disappear(self):
@@ -112,7 +113,7 @@ class TakeoverTest(NodeCase):
             wait_until(lambda: scraper.pages > pages + 3, "pages were read")
         scraper.stop()
         self.assertEqual(scraper.problems, [])
-        self.assertIn("now serves the node's metrics", processes[0].log())
+        wait_until(lambda: "now serves the node's metrics" in processes[0].log(), "it says so")
 
     def test_server_is_killed(self):
         self.take_over(Process.kill)
@@ -124,8 +125,9 @@ class TakeoverTest(NodeCase):
         processes = self.start_ranks(2)
         server = self.server_of(processes)
         os.kill(server.pid, signal.SIGSTOP)
-        late = self.start(7)
-        self.assertEqual(late.url, "nowhere")  # nobody has told it where it is served
+        late = Process(7, self.listen, init=False)
+        self.addCleanup(late.close)
+        self.assertEqual(late.ask("init"), "nowhere")  # nobody has told it where it is served
         self.assertFalse(late.serves(self.port))
         os.kill(server.pid, signal.SIGCONT)
         late.ask("run 2")

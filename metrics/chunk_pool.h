@@ -8,7 +8,7 @@
 // counts operations. So a swap fails if a chunk left and came back since the head was read (ABA).
 //
 // Thread: any, lock-free, no system call. Cost of Allocate: one compare-and-swap.
-// Explored by //tests/model:chunk_pool_test.
+// Explored by tests/model/chunk_pool_test.cc.
 #ifndef METRICS_CHUNK_POOL_H_
 #define METRICS_CHUNK_POOL_H_
 

@@ -5,7 +5,7 @@
 // made: a thread counts its launch before the background thread can see it complete.
 //
 // Thread: Store: the background thread, with a lane of the record; Read: any.
-// Explored by //tests/model:handover_test.
+// Explored by tests/model/handover_test.cc.
 #ifndef METRICS_HEARTBEAT_H_
 #define METRICS_HEARTBEAT_H_
 

@@ -5,7 +5,7 @@
 // holder's release pairs with the next holder's acquire.
 //
 // Thread: any. Cost: one compare-and-swap to claim, one store to release. Nobody waits here.
-// Explored by //tests/model:lane_claim_test.
+// Explored by tests/model/lane_claim_test.cc.
 #ifndef METRICS_LANE_CLAIM_H_
 #define METRICS_LANE_CLAIM_H_
 

@@ -23,7 +23,7 @@
 // every field.
 //
 // Thread: Write, SetLaunch, SetPeer: the calling and the launching thread; Read: any. Cost: six
-// stores. Explored by //tests/model:last_call_entry_test.
+// stores. Explored by tests/model/last_call_entry_test.cc.
 #ifndef METRICS_LAST_CALL_ENTRY_H_
 #define METRICS_LAST_CALL_ENTRY_H_
 

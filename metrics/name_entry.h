@@ -7,7 +7,7 @@
 // A thread that finds kWriting neither waits nor takes another entry: its own name may be in it.
 //
 // Thread: Enter any; Read any, in other processes too. Cost: a few loads.
-// Explored by //tests/model:name_table_test.
+// Explored by tests/model/name_table_test.cc.
 #ifndef METRICS_NAME_ENTRY_H_
 #define METRICS_NAME_ENTRY_H_
 

@@ -20,7 +20,7 @@
 //
 // Thread: writer: one at a time (the runtime's lock). Readers: any number, in any process. Cost:
 // negligible; only init, finalize and the background thread change states.
-// Explored by //tests/model:recycling_test.
+// Explored by tests/model/recycling_test.cc.
 #ifndef METRICS_RECORD_LIFE_H_
 #define METRICS_RECORD_LIFE_H_
 

@@ -13,7 +13,7 @@
 // mixture of two.
 //
 // Thread: Write: any, never waits; Read: any. Cost of Write: one compare-and-swap and five stores.
-// Explored by //tests/model:timed_call_test.
+// Explored by tests/model/timed_call_test.cc.
 #ifndef METRICS_TIMED_CALL_H_
 #define METRICS_TIMED_CALL_H_
 

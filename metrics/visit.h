@@ -22,7 +22,7 @@
 // expensive as a claim. If it refuses later, nothing is recycled.
 //
 // Thread: Begin and End: one visitor at a time; IsOver: any. Cost of a visit: two stores.
-// Explored by //tests/model:visit_test.
+// Explored by tests/model/visit_test.cc.
 #ifndef METRICS_VISIT_H_
 #define METRICS_VISIT_H_
 

@@ -11,7 +11,7 @@
 // scale every 100 ms, so only a thread that was taken off the CPU ever retries.
 //
 // Thread: Store one; Read any. Cost: four loads.
-// Explored by //tests/model:clock_scale_test.
+// Explored by tests/model/clock_scale_test.cc.
 #ifndef PLUGIN_TRACKER_CLOCK_SCALE_H_
 #define PLUGIN_TRACKER_CLOCK_SCALE_H_
 

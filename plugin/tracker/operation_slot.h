@@ -16,7 +16,7 @@
 //
 // Thread: any; Publish only the claimer.
 // Cost: one compare-and-swap, about 5 ns, in the steady state.
-// Explored by //tests/model:operation_slot_test.
+// Explored by tests/model/operation_slot_test.cc.
 #ifndef PLUGIN_TRACKER_OPERATION_SLOT_H_
 #define PLUGIN_TRACKER_OPERATION_SLOT_H_
 

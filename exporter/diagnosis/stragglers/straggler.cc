@@ -342,10 +342,12 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
     window_.rounds += round;
     const double part = 1 / static_cast<double>(match.last.size());
     const double seconds = match.loss * match.calls * shrink * part;
+    const int64_t from_ns =
+        match.calls > 1 ? match.from_ns : match.end_ns - static_cast<int64_t>(match.loss * kSecond);
     for (const std::size_t last : match.last) {
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;
-      AddLost(match.calls > 1 ? match.from_ns : match.end_ns, match.end_ns, seconds, &of);
+      AddLost(from_ns, match.end_ns, seconds, &of);
       of.late_rounds += round * part;
       if (!is_late) continue;
       of.late_calls += part;

@@ -252,6 +252,18 @@ TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
 }
 
 // 10 minutes at a scrape of 5 s, with the noise that ranks always have.
+// The window has less of the wait than it took.
+TEST(Straggler, AWaitBeforeTheWindowIsNoPartOfIt) {
+  Watched watched(4);
+  RunSeconds(&watched, 60, 2, 2 * kMs);
+  watched.job.Collective(kComm, "AllReduce", {0, 0, 32 * kSecond, 0}, kMs);
+  RunSeconds(&watched, 5, 2, 2 * kMs);
+  const CommunicatorDiagnosis diagnosis = watched.Look();
+  ASSERT_TRUE(diagnosis.straggler);
+  EXPECT_GT(diagnosis.straggler->seconds_per_second, 0.2);
+  EXPECT_LE(diagnosis.straggler->seconds_per_second, 1);
+}
+
 TEST(Straggler, NoneInABalancedJob) {
   Watched watched(8);
   constexpr uint64_t kTensor[] = {1, 2};  // four ranks each

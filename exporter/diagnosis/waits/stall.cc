@@ -566,12 +566,14 @@ class StallMaker {
 
 std::string OpOfWaits(const ViewWaits& waits, const Ranks& waiting) {
   std::set<std::string> names;
-  std::set<std::string> all;
   for (const RankView* rank : waiting) {
     names.insert(OpOfWait(waits.members[rank - waits.facts.view->ranks.data()]));
-    for (const auto& call : rank->communicator->calls) all.insert(call.op);
   }
   if (names.size() == 1 && !names.begin()->empty()) return *names.begin();
+  std::set<std::string> all;
+  for (const RankView* rank : waiting) {
+    for (const auto& call : rank->communicator->calls) all.insert(call.op);
+  }
   return all.size() == 1 ? *all.begin() : "";
 }
 

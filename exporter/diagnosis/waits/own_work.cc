@@ -79,11 +79,14 @@ bool OwnWork::HasDoneItsPart(const HostThread& thread) {
   return std::any_of(thread.members.begin(), thread.members.end(), [this](const MemberIndex& at) {
     const Member& each = graph_.member(at);
     if (graph_.view(at.view).has_point_to_point) return false;
-    const std::vector<Member>& members = graph_.waits(at.view).members;
-    return std::any_of(members.begin(), members.end(), [&](const Member& other) {
-      return other.is_live() && other.is_in_flight() && graph_.IsHalf(at.view, other.since_ns) &&
-             other.called <= each.called;
-    });
+    const auto [least, is_new] = least_waiting_.try_emplace(at.view, UINT64_MAX);
+    for (const Member& other : graph_.waits(at.view).members) {
+      if (!is_new) break;
+      if (other.is_live() && other.is_in_flight() && graph_.IsHalf(at.view, other.since_ns)) {
+        least->second = std::min(least->second, other.called);
+      }
+    }
+    return least->second <= each.called;
   });
 }
 

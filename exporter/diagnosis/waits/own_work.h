@@ -60,6 +60,8 @@ class OwnWork {
   std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
+  // By view: the fewest calls of a live rank that waits there; UINT64_MAX: none waits.
+  std::map<std::size_t, uint64_t> least_waiting_;
   // The process that ended first among those that hadn't done their part, by job and host.
   std::map<std::pair<std::size_t, std::string>, MemberIndex> first_ended_;
   std::map<std::tuple<std::size_t, std::size_t, int32_t, uint64_t, std::string_view, bool>, bool>

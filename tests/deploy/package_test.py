@@ -361,10 +361,10 @@ class UnitTextTest(unittest.TestCase):
         self.assertIn(["ProtectSystem", "strict"], self.settings)
         self.assertIn(["StateDirectory", "nccl-pulse"], self.settings)
         self.assertIn(["StateDirectoryMode", "0700"], self.settings)
-        self.assertIn("--capture-dir=/var/lib/nccl-pulse", self.documents["deploy.md"])
+        self.assertIn("`/var/lib/nccl-pulse`, for `--capture-dir`", self.documents["deploy.md"])
 
     def test_what_the_documents_say_is_hidden_is_hidden(self):
-        self.assertIn("hidden from the unit", self.documents["deploy.md"].replace("\n", " "))
+        self.assertIn("are hidden from it", self.documents["deploy.md"].replace("\n", " "))
         for setting in (["CapabilityBoundingSet", ""], ["PrivateDevices", "yes"], ["ProtectProc", "invisible"]):
             self.assertIn(setting, self.settings)
 

@@ -73,8 +73,9 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
       counts_launches ? communicator.launches : Total(facts.abandoned.CountWithout(rank));
   member.in_flight =
       communicator.launches - std::min(communicator.launches, communicator.launches_completed);
-  const bool is_last_seen_in_flight =
-      activity.reason == UnknownReason::kDriverError && member.launched_ns != 0;
+  const bool has_failed = activity.reason == UnknownReason::kDriverError;
+  const bool is_last_seen_in_flight = has_failed && member.launched_ns != 0;
+  const bool is_last_seen_idle = has_failed && member.in_flight == 0;
   if (rank.state == RankView::State::kFinalized) {
     member.doing = WaitedUntilAbort(rank) ? Doing::kInside : Doing::kIdle;
     if (member.doing == Doing::kInside) {
@@ -85,7 +86,7 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
     member.is_begun = activity.oldest_launch == OldestLaunch::kBegun;
     member.doing =
         activity.oldest_launch == OldestLaunch::kNotBegun ? Doing::kNotBegun : Doing::kInside;
-  } else if (activity.is_idle()) {
+  } else if (activity.is_idle() || is_last_seen_idle) {
     member.doing = Doing::kIdle;
   } else if (activity.reason == UnknownReason::kLaunchNotReported) {
     member.doing = Doing::kUnreported;

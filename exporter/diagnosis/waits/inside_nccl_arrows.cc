@@ -81,11 +81,14 @@ Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
 // A host that connects waits for one of the ranks that have not come. Which one is not reported.
 void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
   const ViewWaits& waits = graph.waits(i);
+  const int64_t since_ns = graph.actor(host).since_ns;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
-    if (!each.is_live()) continue;
-    if (each.doing == Doing::kIdle) graph.Point(host, graph.Host(*each.rank), Sure::kPerhaps);
-    if (each.doing == Doing::kNotBegun) graph.Point(host, waits.gpus[at], Sure::kPerhaps);
+    if (each.rank->state == RankView::State::kFinalized) continue;
+    if (each.doing != Doing::kIdle && each.doing != Doing::kNotBegun) continue;
+    if (graph.PointToCause(host, *each.rank, since_ns, Sure::kPerhaps)) continue;
+    const uint32_t waits_for = each.doing == Doing::kIdle ? graph.Host(*each.rank) : waits.gpus[at];
+    graph.Point(host, waits_for, Sure::kPerhaps);
   }
 }
 

@@ -185,15 +185,18 @@ void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   std::size_t waiting = 0;
   for (const Member& each : waits.members) {
     if (each.doing == Doing::kNotBegun) ++waiting;
-    if (each.doing == Doing::kIdle && each.is_live() && each.called < number) {
+    const bool has_left = each.rank->state == RankView::State::kFinalized;
+    if (each.doing == Doing::kIdle && !has_left && each.called < number) {
       owing.push_back(each.rank);
     }
   }
   if (owing.size() >= waiting) return;
   const uint32_t there = waits.gpus[queued.at];
+  const int64_t since_ns = graph_.actor(gpu).since_ns;
   for (const RankView* rank : owing) {
     if (rank->process == graph_.member(queued).rank->process) continue;
     graph_.Point(gpu, there, Sure::kMay);
+    if (graph_.PointToCause(there, *rank, since_ns, Sure::kMay)) continue;
     graph_.Point(there, graph_.Host(*rank), Sure::kMay);
   }
 }

@@ -103,6 +103,14 @@ TEST(DriverError, AfterTheEndOfAPeer) {
   ExpectHangNow(job, HangVerdict::kDriverError, {3});
 }
 
+// It had completed all that it had called, and others had waited for long.
+TEST(DriverError, LaterThanTheWait) {
+  SimulatedJob job = LaunchingJob({0, 1, 2});
+  job.Advance(8 * kSecond);
+  Fail(&job, 3, kIllegalAddress);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
+}
+
 // Calls of different sizes end in errors like this.
 TEST(DriverError, CallsThatDifferComeFirst) {
   SimulatedJob job = LaunchingJob({0, 1, 3});

@@ -72,6 +72,21 @@ TEST(Queued, KernelsThatMayWaitForOneThatHasNotCalledAcquitTheirGpus) {
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
+// Whatever became of rank 3 meanwhile, it had not called when the others began to wait.
+TEST(Queued, TheOneThatHasNotCalledMayHaveEndedOrFailedSince) {
+  SimulatedJob job = Behind({3});
+  job.Of(kComm, 0).oldest_launch = kBegun;
+  job.Advance(8 * kSecond);
+  SimulatedJob failed = job;
+  failed.Of(kComm, 3).has_heartbeat = false;
+  failed.Of(kComm, 3).driver_error = 700;
+  failed.Of(kComm, 3).driver_error_realtime_ns = failed.now();
+  ExpectHang(&failed, HangVerdict::kRankNotCalled, {3});
+  job.process(3).end = ProcessEnd::kLost;
+  job.process(3).end_realtime_ns = job.now();
+  ExpectHang(&job, HangVerdict::kProcessGone, {3});
+}
+
 // It is rather the GPU of the one that has called which is in the way.
 TEST(Queued, ForLongWhileMostHaveNotCalled) {
   SimulatedJob job = Behind({0, 1, 3});

@@ -329,11 +329,17 @@ TEST(Unreported, OneThatConnectsIsNotNamedForOneThatHasNotCome) {
   }
   for (const uint64_t other : {1, 2}) job.Launch(other, 1, "AllReduce");
   job.Advance(kHangAfter);
-  const SnapshotSet set = job.Set();
-  const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
-  ASSERT_EQ(verdict.roots.size(), 1U);
-  ASSERT_EQ(verdict.roots[0].ranks.size(), 1U);
-  EXPECT_EQ(verdict.roots[0].ranks[0].process->global_rank, "3");
+  const auto expect_rank_3 = [&job] {
+    const SnapshotSet set = job.Set();
+    const JobVerdict verdict = JudgeJob(set, Diagnosis().Update(set, job.now()), job.now());
+    ASSERT_EQ(verdict.roots.size(), 1U);
+    ASSERT_EQ(verdict.roots[0].ranks.size(), 1U);
+    EXPECT_EQ(verdict.roots[0].ranks[0].process->global_rank, "3");
+  };
+  expect_rank_3();
+  job.process(3).end = ProcessEnd::kLost;  // long after the others began to wait
+  job.process(3).end_realtime_ns = job.now();
+  expect_rank_3();
 }
 
 TEST(Unreported, ThePeerOfOneThatConnectsIsNotSeen) {

@@ -198,8 +198,7 @@ int32_t LocalPid(const ProcessSnapshot& process) {
 std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address>& endpoints) {
   if (!std::all_of(endpoints.begin(), endpoints.end(), IsThisHost)) {
     return "some endpoints are on other hosts; for files of processes, run pulse capture on their "
-           "host "
-           "without addresses";
+           "host without addresses";
   }
   if (process.end != ProcessEnd::kLive) return "it has ended";
   if (!IsOwnName(process.hostname)) {

@@ -69,7 +69,7 @@ struct JobLook {
   int looks = 0;            // number of polls
   double seconds = 0;       // duration of all polls
 
-  // Of NCCL's RAS, for people: set by commands that ask it about ranks that no endpoint reports.
+  // The report of NCCL's RAS, for people. Set by commands that ask it about ranks that no endpoint reports.
   RasReport ras;
   std::string ras_address;
 };

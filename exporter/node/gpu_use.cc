@@ -81,7 +81,7 @@ struct GpuUses::Nvml {
     return processes > 1 ? GpuUse::kShared : UseOf(device, since_ns);
   }
 
-  // Of all processes together.
+  // Returns the use of the GPU by all processes together.
   GpuUse UseOf(Device device, int64_t since_ns) const {
     const Range kernels = RangeOf(device, kOfKernels, since_ns);
     if (kernels.count < kLeastSamples) return GpuUse::kUnknown;

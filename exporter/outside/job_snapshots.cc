@@ -140,7 +140,7 @@ class Maker {
     return found != seen_.processes.end() && found->pid == pid ? &*found : nullptr;
   }
 
-  // In this answer.
+  // Returns what this answer and /proc say of the rank's process.
   Condition ConditionOf(const RasRank& rank, const HostProcess* local) const {
     if (local != nullptr && !WhyStopped(*local).empty()) return Condition::kStopped;
     if (!rank.is_missing) return Condition::kFine;

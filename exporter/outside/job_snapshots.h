@@ -61,11 +61,11 @@ struct Observation {
   std::string hostname;
 };
 
-// Of a communicator's counts. kBack: a count decreased, so one of the answers was wrong.
+// How a communicator's counts changed. kBack: a count decreased, so one of the answers was wrong.
 enum class Motion { kUnclear, kStood, kMoved, kBack };
 Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after);
 
-// What a rank's process does: by /proc of its own host, else by RAS.
+// State of a rank's process, by /proc of its own host, else by RAS.
 enum class Condition {
   kFine,     // runs, as far as known
   kSilent,   // doesn't answer RAS; on another host it may be stopped, gone or unreachable

@@ -67,8 +67,8 @@ std::string CountWords(const RasCommunicator& communicator, const RasRank& rank)
   return absl::StrJoin(parts, "; ");
 }
 
-// Of ranks that have launched fewer, one of which may wait for another. A single rank ahead of them
-// may be the one at fault.
+// Returns a sentence about ranks that have launched fewer, one of which may wait for another. A single
+// rank ahead of them may be at fault.
 std::string DoubtWords(const std::vector<Named>& named, const Job& job) {
   const RasCommunicator& communicator = *named.front().communicator;
   if (named.size() > 1 && named.size() + 1 == communicator.ranks.size()) {

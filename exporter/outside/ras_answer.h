@@ -58,7 +58,7 @@ struct RasAnswer {
   // (rasCollCommsInit in src/ras/collectives.cc, 2.27.3 to 2.32.3).
   bool proves_absence = true;
 
-  // Of a communicator that both know, keeps the report with more ranks that answered.
+  // Adds the communicators of `other`. If both know one, keeps the report with more ranks that answered.
   void Add(const RasAnswer& other);
 };
 

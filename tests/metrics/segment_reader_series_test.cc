@@ -139,7 +139,7 @@ TEST(SegmentReader, TimedCallsOldestFirst) {
       EXPECT_EQ(calls[i].end_realtime_ns, 5000 + static_cast<int64_t>(number) + 1);
     }
   }
-  // One that is not there. (One that is being written: tests/model/timed_call_test.cc.)
+  // A call that is not there. (tests/model/timed_call_test.cc has a call that is being written.)
   test.segment().record(0).timed_calls[(1000 - 3) % kTimedCalls].Reset();
   const std::vector<TimedCallSnapshot> calls = Read(test.segment()).communicators[0].timed_calls;
   ASSERT_EQ(calls.size(), kTimedCalls - 1u);

@@ -122,7 +122,7 @@ TEST(OutsideLook, ARankThatHasLaunchedFewer) {
   EXPECT_EQ(FindingOfJob(host.looks.jobs[0]), JobFinding::kHang);
 }
 
-// One of them may wait for the other in a Recv, which RAS doesn't count.
+// A rank may wait for the other in a Recv, which RAS doesn't count.
 TEST(OutsideLook, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
   Host host;
   for (const int rank : {1, 2}) host.Rank(rank).all_reduces = 13990;
@@ -245,7 +245,7 @@ TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
   }
 }
 
-// What is known of rank 2 is in the verdict, or in the notes, whatever else is known.
+// The state of rank 2 is in the verdict, or in the notes, whatever else is known.
 TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
   enum class Ras { kAnswers, kSilent, kDead };
   enum class Gpus { kBusy, kSharedBusy, kSharedWithOthers, kCompute, kIdle, kNone };

@@ -53,7 +53,7 @@ void RunInChild(const Environment& environment, const std::function<void()>& sce
 // Runs `action` with standard error going to a file, and returns what was written.
 std::string CaptureStandardError(const std::function<void()>& action);
 
-// Of CLOCK_MONOTONIC.
+// Returns the time of CLOCK_MONOTONIC.
 inline uint64_t NowNs() {
   timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -103,7 +103,7 @@ TEST(DriverError, AfterTheEndOfAPeer) {
   ExpectHangNow(job, HangVerdict::kDriverError, {3});
 }
 
-// It had completed all that it had called, and others had waited for long.
+// Rank 3 had completed all its calls, and others had waited for long.
 TEST(DriverError, LaterThanTheWait) {
   SimulatedJob job = LaunchingJob({0, 1, 2});
   job.Advance(8 * kSecond);

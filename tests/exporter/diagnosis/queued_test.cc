@@ -72,7 +72,7 @@ TEST(Queued, KernelsThatMayWaitForOneThatHasNotCalledAcquitTheirGpus) {
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
-// Whatever became of rank 3 meanwhile, it had not called when the others began to wait.
+// Rank 3 had not called when the others began to wait, whatever became of it meanwhile.
 TEST(Queued, TheOneThatHasNotCalledMayHaveEndedOrFailedSince) {
   SimulatedJob job = Behind({3});
   job.Of(kComm, 0).oldest_launch = kBegun;

@@ -60,9 +60,6 @@ std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
   return resumed;
 }
 
-// Errors are seen within a second, and clocks of hosts differ.
-constexpr int64_t kSameErrorNs = 3000000000;
-
 // Of two that work together, or on one host, one has an error of its own, and the other one, at the same
 // time, an error that may come over a link between them.
 bool MayBeVictim(const RankView& rank, const RankView& of) {

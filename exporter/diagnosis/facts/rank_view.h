@@ -44,6 +44,10 @@ struct RankView {
 
 using Ranks = std::vector<const RankView*>;
 
+// Drivers' errors this close together may have one cause: they are noticed within a second, and clocks
+// of hosts differ.
+inline constexpr int64_t kSameErrorNs = 3000000000;
+
 // `peers`: from PeersSnapshot, in order.
 bool HasPeer(const std::vector<uint64_t>& peers, int64_t rank);
 

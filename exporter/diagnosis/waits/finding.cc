@@ -11,9 +11,6 @@
 namespace nccl_pulse {
 namespace {
 
-// Drivers' errors are noticed within a second, on clocks that differ.
-constexpr int64_t kSameErrorNs = 3000000000;
-
 bool IsEvent(ActorState state) {
   return state == ActorState::kFailed || state == ActorState::kGone ||
          state == ActorState::kStopped;
@@ -230,20 +227,23 @@ class Decision {
     std::sort(events.begin(), events.end(), [this](uint32_t a, uint32_t b) {
       return std::pair(At(a).since_ns, a) < std::pair(At(b).since_ns, b);
     });
-    const Actor* first = &At(events.front());
+    const Actor& earliest = At(events.front());
+    const Actor* first = &earliest;
     for (const uint32_t id : events) {  // where times can't be told apart, by the order of states
-      const bool is_as_early = ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <=
-                               Slack(At(events.front()), At(id));
-      const bool is_error = At(id).state == ActorState::kFailed;  // noticed late
-      if (is_as_early && !is_error && At(id).state < first->state) first = &At(id);
+      const Actor& actor = At(id);
+      const bool is_as_early =
+          ElapsedNs(actor.since_ns, earliest.since_ns) <= Slack(earliest, actor);
+      const bool is_error = actor.state == ActorState::kFailed;  // noticed late
+      if (is_as_early && !is_error && actor.state < first->state) first = &actor;
     }
     for (const uint32_t id : events) {
-      if (At(id).state != ActorState::kFailed || At(id).rank->is_failed_by_peer) continue;
-      // The first event may be the end of a process whose memory kernels of its peers used.
-      const bool may_follow = At(events.front()).state == ActorState::kGone &&
-                              MayFollowPeersEnd(At(id).rank->failed->driver_error);
-      if (!may_follow && ElapsedNs(At(id).since_ns, At(events.front()).since_ns) <= kSameErrorNs) {
-        first = &At(id);
+      const Actor& actor = At(id);
+      if (actor.state != ActorState::kFailed || actor.rank->is_failed_by_peer) continue;
+      // The earliest event may be the end of a process whose memory kernels of its peers used.
+      const bool may_follow = earliest.state == ActorState::kGone &&
+                              MayFollowPeersEnd(actor.rank->failed->driver_error);
+      if (!may_follow && ElapsedNs(actor.since_ns, earliest.since_ns) <= kSameErrorNs) {
+        first = &actor;
         break;
       }
     }

@@ -80,10 +80,11 @@ bool OwnWork::HasDoneItsPart(const HostThread& thread) {
     const Member& each = graph_.member(at);
     if (graph_.view(at.view).has_point_to_point) return false;
     const auto [least, is_new] = least_waiting_.try_emplace(at.view, UINT64_MAX);
-    for (const Member& other : graph_.waits(at.view).members) {
-      if (!is_new) break;
-      if (other.is_live() && other.is_in_flight() && graph_.IsHalf(at.view, other.since_ns)) {
-        least->second = std::min(least->second, other.called);
+    if (is_new) {
+      for (const Member& other : graph_.waits(at.view).members) {
+        if (other.is_live() && other.is_in_flight() && graph_.IsHalf(at.view, other.since_ns)) {
+          least->second = std::min(least->second, other.called);
+        }
       }
     }
     return least->second <= each.called;

@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 import time
 import unittest
-import urllib.request
 
 import yaml
 
@@ -20,7 +19,7 @@ from tests import running
 from tests.deploy import beside_rules, cluster, prometheus_server, servers, victoria, watch_rules
 from tests.deploy.dashboard_queries import panel_queries
 from tests.deploy.made_up_pages import dcgm_page, history, made_up_page, watch_page
-from tests.kit import wait_until
+from tests.kit import get, wait_until
 
 # What differs, and is in the document: MetricsQL's changes() counts the first sample of a series as a change.
 NEW_SERIES = {
@@ -46,9 +45,7 @@ class SteadyPage:
 
     GROWS_WITHIN_S = 60  # by what the counter was
 
-    def __init__(self, url):
-        with urllib.request.urlopen(url, timeout=cluster.PATIENCE_S) as answer:
-            text = answer.read().decode()
+    def __init__(self, text):
         self.start_s = time.time()
         self.lines, kind = [], ""
         for line in text.splitlines():
@@ -116,12 +113,19 @@ class Servers(unittest.TestCase):
         for run, speed in (("h200x2-net-mixed", 0.05), ("h200x4-pytorch-ddp-fsdp", 0.3)):
             replay = cluster.Replay(run, speed, SLURM_JOB_ID="2")
             try:
-                # The recorded calls come within seconds, durations of them once a response is asked for.
-                wait_until(lambda: len(SteadyPage("http://%s/metrics" % replay.target).lines) > ENOUGH_SERIES)
-                pages.append(SteadyPage("http://%s/metrics" % replay.target))
+                # The recorded calls come within seconds, durations of them once a response is asked for. Between two
+                # repetitions the endpoint may be gone for a moment.
+                pages.append(wait_until(lambda: self.rich_page(replay)))
             finally:
                 replay.end()
         return [self.start(cluster.Page(page)).target for page in [*pages, made_up_page, watch_page]]
+
+    @staticmethod
+    def rich_page(replay):
+        """None if nobody answers or there are no durations yet."""
+        status, text = get(int(replay.target.rpartition(":")[2])) or (None, "")
+        page = SteadyPage(text)
+        return page if status == 200 and len(page.lines) > ENOUGH_SERIES else None
 
     def queries(self, rules):
         """{(where, name): expressions} of the dashboards and of a Prometheus' rules."""

@@ -290,7 +290,7 @@ std::string StragglerSentence(const JobStraggler& straggler) {
 }
 
 std::string WaitedFor(const JobWait& wait) {
-  if (wait.suspects.empty()) return HangVerdictName(wait.verdict);
+  if (wait.suspects.empty()) return "not known";
   std::vector<int32_t> suspects = wait.suspects;
   const std::size_t more = suspects.size() > kMostNamed ? suspects.size() - kMostNamed : 0;
   suspects.resize(suspects.size() - more);

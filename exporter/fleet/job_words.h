@@ -20,7 +20,7 @@ std::string RootText(const JobLook& look, const JobRoot& root);
 std::string StragglerSentence(const JobStraggler& straggler);
 // Returns "global rank 35 on node-4 (GPU 3, pid 1003)".
 std::string RankWords(const JobRank& rank);
-// Returns what a process waits for: "rank 3", "rank_not_seen", "rank 1, which may wait elsewhere".
+// Returns what a process waits for: "rank 3", "not known", "rank 1, which may wait elsewhere".
 std::string WaitedFor(const JobWait& wait);
 // Returns how long ago, for a table. For dumps, whose own time is not known: the time in UTC.
 std::string SinceWords(const JobLook& look, int64_t realtime_ns);

@@ -50,6 +50,17 @@ bool HaveMostLeft(GraphBuilder& graph, const ViewWaits& waits) {
   return gone_on > in_flight;
 }
 
+// Returns the number of the last collective that a rank has completed. Only dumps know it exactly; 0: no dump.
+uint64_t LastCompleted(const ViewWaits& waits) {
+  uint64_t last = 0;
+  for (const Member& each : waits.members) {
+    if (!each.rank->process->is_of_dump) return 0;
+    if (each.doing == Doing::kIdle) last = std::max(last, each.called);
+    if (each.front != 0) last = std::max(last, each.front - 1);
+  }
+  return last;
+}
+
 void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   const CommunicatorView& view = graph.view(i);
   ViewWaits& waits = graph.waits(i);
@@ -65,6 +76,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
       is_comparable && IsBehindOwnWork(facts) && IsOwedProven(facts) && !AreOwedLaunched(facts);
   waits.is_left = HaveMostLeft(graph, waits);
   std::optional<Ranks> behind_beside_graphs;
+  const uint64_t completed = LastCompleted(waits);
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (waits.gpus[at] == kNoActor) continue;
@@ -82,6 +94,9 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
       if (!each.is_begun) own_work.AddBehind(i, at);
       Actor& gpu = graph.actor(waits.gpus[at]);
       if (gpu.arrows.empty() && gpu.state != ActorState::kMoving) gpu.state = ActorState::kAlone;
+    } else if (each.front <= completed && each.is_front_exact &&
+               WaitsForAll(OpOf(each, each.front))) {
+      graph.actor(waits.gpus[at]).state = ActorState::kAlone;  // all others have come
     } else if (is_comparable && UsesCall(graph, i, each)) {
       graph.Point(waits.gpus[at], graph.Call(i, NumberOf(waits, each)), Sure::kMust);
     } else if (!is_comparable && graph.actor(waits.gpus[at]).arrows.empty()) {

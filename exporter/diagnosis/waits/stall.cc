@@ -418,7 +418,6 @@ class StallMaker {
   void Say(const NoProgress& stalled) {
     const CommunicatorFacts& facts = stall_.waits->facts;
     stall_.hang.verdict = HangVerdict::kNoProgress;
-    stall_.suspects = NotCompleted();
     const bool are_inside =
         !facts.live.empty() &&
         std::all_of(facts.live.begin(), facts.live.end(), [](const RankView* rank) {
@@ -434,23 +433,6 @@ class StallMaker {
     } else if (are_inside) {
       stall_.hang.situation = Situation::kInsideNccl;
     }
-  }
-
-  // Returns ranks that are inside a call that another rank has completed. Only dumps know it exactly.
-  Ranks NotCompleted() const {
-    if (!stall_.view->ranks.front().process->is_of_dump) return {};
-    uint64_t most = 0;
-    Ranks behind;
-    for (const Member& each : stall_.waits->members) {
-      if (each.doing == Doing::kIdle) most = std::max(most, each.called);
-      if (each.front != 0) most = std::max(most, each.front - 1);
-    }
-    for (const Member& each : stall_.waits->members) {
-      const bool is_known = each.is_front_exact && each.doing == Doing::kInside;
-      if (is_known && each.front <= most && WaitsForAll(OpOf(each, each.front)))
-        behind.push_back(each.rank);
-    }
-    return behind;
   }
 
   void Say(const QueuedWaits& /*queued*/) {

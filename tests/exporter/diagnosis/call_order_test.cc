@@ -101,6 +101,22 @@ TEST(CallOrder, ARankThatStandsInWhatAnotherHasCompleted) {
   EXPECT_THAT(RootsOf(job), ElementsAre(2, 3)) << "it is as good as any other proof";
 }
 
+// In the other communicator all wait in one call: for the GPUs of ranks 2 and 3.
+TEST(CallOrder, WhatNoRankHasCompletedIsNoCauseBesideIt) {
+  SimulatedJob job = GoneOnJob();
+  job.AddCommunicator(kOther, {0, 1, 2, 3});
+  for (const int rank : {0, 1, 2, 3}) {
+    job.Launch(kOther, rank, "AllGather");
+    SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, rank < 2 ? 1 : 3);
+    job.process(rank).is_of_dump = true;
+    job.process(rank).global_rank = std::to_string(rank);
+  }
+  job.Advance(kHangAfter);
+  EXPECT_THAT(RootsOf(job), ElementsAre(2, 3));
+  const DiagnosisResult diagnosis = Diagnosis().Update(job.Set(), job.now());
+  EXPECT_THAT(JudgeJob(job.Set(), diagnosis, job.now()).roots, SizeIs(1));
+}
+
 // The root of a Broadcast leaves before the others come.
 TEST(CallOrder, ARankThatStandsInWhatOnlyTheRootHasCompleted) {
   SimulatedJob job = RunningJob();

@@ -393,7 +393,7 @@ int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint6
                      : has_behind ? driver_.event_query(gate.behind.load())
                                   : kCudaNotReady;
   if (before != kCudaSuccess && before != kCudaNotReady) return before;
-  // If `newest_gate` has been recorded again, the answers are about another launch: see RecordGate.
+  // If `newest_gate_` has been recorded again, the answers are about another launch: see RecordGate.
   std::atomic_thread_fence(std::memory_order_acquire);  // as argued above
   if (gate.launch.load() != launch) return kCudaSuccess;
   if (before == kCudaSuccess) front->completed = std::max(front->completed, launch - 1);

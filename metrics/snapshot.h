@@ -311,8 +311,6 @@ struct PaceWindow {
   uint64_t error_ms = 0;
 };
 
-inline constexpr std::size_t kPaceWindows = 3;
-
 // How a process ended, as far as a reader knows (label `end` of
 // nccl_pulse_process_end_timestamp_seconds).
 enum class ProcessEnd : uint8_t {
@@ -400,8 +398,8 @@ struct ProcessSnapshot {
   // The user ID that the kernel reported to the node's server at the handover (SO_PEERCRED); -1:
   // not known. A reader of another server's answer relies on that server.
   int64_t user = -1;
-  // Filled by a reader that polls: a window before the process became slower, one since then, and
-  // the last kPaceWindows, oldest first. Empty: it has not become slower, or that is not known.
+  // Filled by a reader that polls: a window before the process became slower, and one since then.
+  // Empty: it has not become slower, or that is not known.
   std::vector<PaceWindow> pace;
 };
 

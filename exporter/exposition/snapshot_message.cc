@@ -180,7 +180,7 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(17, process.end);
   fields.Time(18, process.end_realtime_ns);
   fields.Messages(19, process.communicators);
-  fields.Messages(20, process.pace, 2 + kPaceWindows);
+  fields.Messages(20, process.pace, 5);  // earlier releases sent three more
   fields.Text(21, process.nccl_environment);
   fields.Number(30, process.run_state);
   fields.Number(40, process.seen_pid);

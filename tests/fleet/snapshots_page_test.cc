@@ -72,9 +72,9 @@ TEST(SnapshotsPage, TellsOfAProcessThatBecameSlower) {
     std::this_thread::sleep_for(kPageLifetime);
   }
   const std::vector<PaceWindow>& pace = message.set.processes.at(0).pace;
-  ASSERT_EQ(pace.size(), 2 + kPaceWindows);
+  ASSERT_EQ(pace.size(), 2u);
   EXPECT_EQ(pace[0].length_ms / pace[0].collectives, 500u);
-  EXPECT_EQ(pace.back().collectives, 30u);
+  EXPECT_EQ(pace[1].length_ms / pace[1].collectives, 666u);
 }
 
 TEST(SnapshotsPage, FailsAsOtherPagesDo) {

@@ -16,7 +16,6 @@ constexpr double kMostInsideNs = 1e18;  // of a hostile segment
 constexpr int kMostExponent = 24;       // the sampler's largest; a hostile segment says anything
 // A run with what a process does otherwise (an evaluation) is not compared with the last windows.
 constexpr double kSameMix = 0.15;
-constexpr double kNearly = 0.7;
 
 void Add(const PaceWindow& more, PaceWindow* window) {
   window->length_ms += more.length_ms;
@@ -36,17 +35,18 @@ double OutsideMs(const PaceWindow& window) {
   return static_cast<double>(window.length_ms) - static_cast<double>(window.inside_ms);
 }
 
+// True if the mix of calls is similar in both windows.
+bool AreAlike(const PaceWindow& a, const PaceWindow& b) {
+  const double left = static_cast<double>(a.others) * static_cast<double>(b.collectives);
+  const double right = static_cast<double>(b.others) * static_cast<double>(a.collectives);
+  return std::abs(left - right) <= kSameMix * std::max(left, right);
+}
+
 }  // namespace
 
 double PaceOf(const PaceWindow& window) {
   const uint64_t calls = window.collectives != 0 ? window.collectives : window.others;
   return static_cast<double>(window.length_ms) / static_cast<double>(std::max<uint64_t>(calls, 1));
-}
-
-bool AreAlike(const PaceWindow& a, const PaceWindow& b) {
-  const double left = static_cast<double>(a.others) * static_cast<double>(b.collectives);
-  const double right = static_cast<double>(b.others) * static_cast<double>(a.collectives);
-  return std::abs(left - right) <= kSameMix * std::max(left, right);
 }
 
 ProcessPace::Counts ProcessPace::CountsOf(const ProcessSnapshot& process) {
@@ -135,74 +135,54 @@ void ProcessPace::Close(const PaceWindow& window) {
   windows_.erase(windows_.begin() + static_cast<std::ptrdiff_t>(at) + 1);
 }
 
-ProcessPace::Run ProcessPace::FastestBefore(std::size_t last, const PaceWindow& now) const {
-  std::vector<Run> runs;
-  double most = 0;
-  for (std::size_t end = last; end > 0; --end) {
-    Run run{end, end, {}};
-    while (run.first > 0 && CallsOf(run.sum) < CallsOf(now)) Add(windows_[--run.first], &run.sum);
-    // Where the history begins two thirds will do.
-    if (3 * CallsOf(run.sum) < 2 * CallsOf(now)) break;
-    if (!AreAlike(run.sum, now)) continue;
-    most = std::max(most, PaceOf(now) / PaceOf(run.sum) - 1);
-    runs.push_back(run);
-  }
-  // The last one that is nearly as fast as the fastest: more may have changed before.
-  for (const Run& run : runs) {
-    if (PaceOf(now) / PaceOf(run.sum) - 1 >= std::max(kNearly * most, kSlower - 1)) return run;
-  }
-  return {};
-}
-
 std::vector<PaceWindow> ProcessPace::Told() const {
-  if (windows_.size() < kPaceWindows + 1) return {};
-  const std::size_t last = windows_.size() - kPaceWindows;
-  Run now{last, windows_.size(), {}};
-  for (std::size_t i = last; i < windows_.size(); ++i) Add(windows_[i], &now.sum);
-  Run before = FastestBefore(last, now.sum);
-  if (before.behind == 0) return {};
-  // Each with its neighbours that went on like it rather than like the other one.
-  const PaceWindow of_now = now.sum;
-  const double middle = std::sqrt(PaceOf(of_now) * PaceOf(before.sum));
-  // A window alone may be too short to tell, so that with the one behind it counts, too.
-  const auto is_of = [&](std::size_t i, std::size_t next, bool is_slow) {
-    if (!AreAlike(windows_[i], of_now)) return false;
-    PaceWindow both = windows_[i];
-    if (next < windows_.size()) Add(windows_[next], &both);
-    return (PaceOf(windows_[i]) > middle) == is_slow || (PaceOf(both) > middle) == is_slow;
+  if (windows_.size() <= kPaceWindows) return {};
+  std::size_t first_now = windows_.size() - kPaceWindows;
+  PaceWindow now = SumOf(first_now, windows_.size());
+  std::size_t first = 0, behind = 0;
+  PaceWindow before;
+  for (std::size_t end = first_now; end > 1; --end) {
+    std::size_t begin = end;
+    uint64_t calls = 0;
+    // A single window has no known error.
+    while (begin > 0 && (end - begin < 2 || calls < CallsOf(now))) {
+      calls += CallsOf(windows_[--begin]);
+    }
+    // At the beginning of the history, two thirds of the calls suffice.
+    if (3 * calls < 2 * CallsOf(now)) break;
+    const PaceWindow run = SumOf(begin, end);
+    if (!AreAlike(run, now) || (behind != 0 && PaceOf(run) >= PaceOf(before))) continue;
+    before = run;
+    first = begin;
+    behind = end;
+  }
+  if (behind == 0 || PaceOf(now) < kSlower * PaceOf(before)) return {};
+  const double middle = (PaceOf(before) + PaceOf(now)) / 2;
+  const auto is_slow = [&](const PaceWindow& each) { return PaceOf(each) >= middle; };
+  if (!std::all_of(windows_.end() - kPaceWindows, windows_.end(), is_slow)) return {};
+  // More windows make the error smaller.
+  const auto is_like = [&](std::size_t i, bool slow) {
+    return AreAlike(windows_[i], now) && is_slow(windows_[i]) == slow;
   };
-  while (now.first > before.behind && is_of(now.first - 1, now.first - 2, true)) {
-    Add(windows_[--now.first], &now.sum);
-  }
-  while (before.first > 0 && is_of(before.first - 1, before.first - 2, false)) {
-    Add(windows_[--before.first], &before.sum);
-  }
-  while (before.behind < now.first && is_of(before.behind, before.behind + 1, false)) {
-    Add(windows_[before.behind++], &before.sum);
-  }
-  now.sum.error_ms = ErrorOf(now);
-  before.sum.error_ms = ErrorOf(before);
-  std::vector<PaceWindow> told = {before.sum, now.sum};
-  for (std::size_t i = last; i < windows_.size(); ++i) {
-    // Of these it matters only how fast they were.
-    told.push_back({windows_[i].length_ms, windows_[i].collectives, windows_[i].others});
-  }
-  return told;
+  while (first > 0 && is_like(first - 1, false)) --first;
+  while (first_now > behind && is_like(first_now - 1, true)) --first_now;
+  return {SumOf(first, behind), SumOf(first_now, windows_.size())};
 }
 
-// Of the time outside of calls, which is a ratio to their number: that of a sum of windows of
-// unequal length.
-uint64_t ProcessPace::ErrorOf(const Run& run) const {
-  const auto count = static_cast<double>(run.behind - run.first);
-  if (count < 2) return run.sum.length_ms;
-  const double each = OutsideMs(run.sum) / static_cast<double>(CallsOf(run.sum));
+PaceWindow ProcessPace::SumOf(std::size_t first, std::size_t behind) const {
+  PaceWindow sum;
+  for (std::size_t i = first; i < behind; ++i) Add(windows_[i], &sum);
+  // The time outside calls is a ratio to their number, in windows of unequal length.
+  const double each = OutsideMs(sum) / static_cast<double>(CallsOf(sum));
   double squares = 0;
-  for (std::size_t i = run.first; i < run.behind; ++i) {
+  for (std::size_t i = first; i < behind; ++i) {
     const double off = OutsideMs(windows_[i]) - each * static_cast<double>(CallsOf(windows_[i]));
     squares += off * off;
   }
+  const auto count = static_cast<double>(behind - first);
   const double error = std::sqrt(squares * count / (count - 1));
-  return static_cast<uint64_t>(std::min(error, static_cast<double>(run.sum.length_ms)));
+  sum.error_ms = static_cast<uint64_t>(std::min(error, static_cast<double>(sum.length_ms)));
+  return sum;
 }
 
 void PaceHistory::Update(SnapshotSet* snapshots, int64_t now_realtime_ns) {

@@ -5,10 +5,10 @@
 // (calls of its rarest collective) and 10 s, or after five minutes. Old neighboring windows are
 // merged, so that a day fits into kMostWindows.
 //
-//   before          the last ones
-//   ├──┼────┼──┤ ...  ├──┼──┼──┤ now
-//   fastest run of    kPaceWindows, each of them slower: a pause does not last that long
-//   as many rounds
+//   before          now
+//   ├──┼────┼──┤ ...  ├──┼──┼──┤
+//   fastest run of    the last kPaceWindows, each of them slower: a pause does not last that long
+//   as many calls
 //
 // The pace is computed from the calls by operation, and from the sums of stream durations scaled by
 // the sampling exponent. Nothing is known of processes without stream timing, or with calls in CUDA
@@ -34,12 +34,11 @@ namespace nccl_pulse {
 
 // Returns nanoseconds per collective; without collectives, per Send or Recv.
 double PaceOf(const PaceWindow& window);
-// True if the mix of calls is similar in both windows.
-bool AreAlike(const PaceWindow& a, const PaceWindow& b);
 
 // The history of one process.
 class ProcessPace {
  public:
+  static constexpr std::size_t kPaceWindows = 3;
   static constexpr uint64_t kMinRounds = 8;
   static constexpr uint64_t kMinTimed = 24;
   static constexpr int64_t kMinWindowNs = 10'000'000'000;
@@ -49,7 +48,7 @@ class ProcessPace {
 
   // Adds the counts since the last update.
   void Update(const ProcessSnapshot& process, int64_t now_realtime_ns);
-  // Returns the windows for ProcessSnapshot::pace.
+  // Returns ProcessSnapshot::pace: a window before the process became slower, and one since then.
   std::vector<PaceWindow> Told() const;
 
  private:
@@ -60,17 +59,11 @@ class ProcessPace {
     bool is_of_groups = false;  // the communicator has launches of several calls
   };
   using Counts = std::unordered_map<uint64_t, Kind>;
-  // Windows windows_[first] to windows_[behind - 1].
-  struct Run {
-    std::size_t first = 0, behind = 0;
-    PaceWindow sum;
-  };
 
   static Counts CountsOf(const ProcessSnapshot& process);
   void Close(const PaceWindow& window);
-  // Returns the fastest run before windows_[last]. `behind` is 0 if there is none.
-  Run FastestBefore(std::size_t last, const PaceWindow& now) const;
-  uint64_t ErrorOf(const Run& run) const;
+  // Returns the sum of windows_[first] to windows_[behind - 1], two or more.
+  PaceWindow SumOf(std::size_t first, std::size_t behind) const;
 
   Counts counts_;  // at the begin of the current window
   int64_t began_realtime_ns_ = 0;

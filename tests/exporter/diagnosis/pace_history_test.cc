@@ -82,7 +82,7 @@ TEST(PaceHistory, TellsWhatWasBeforeItBecameSlower) {
   trainer.Train(400, kStep, kStep / 2);
   trainer.Train(200, kStep * 3 / 2, kStep);
   const std::vector<PaceWindow> told = trainer.Told();
-  ASSERT_THAT(told, SizeIs(2 + kPaceWindows));
+  ASSERT_THAT(told, SizeIs(2));
   const double before = static_cast<double>(told[0].length_ms) / told[0].collectives;
   const double now = static_cast<double>(told[1].length_ms) / told[1].collectives;
   EXPECT_NEAR(now / before, 1.5, 0.02);
@@ -92,7 +92,6 @@ TEST(PaceHistory, TellsWhatWasBeforeItBecameSlower) {
   // All that is like it, not the last windows alone.
   EXPECT_GT(told[0].collectives, 300u);
   EXPECT_GT(told[1].collectives, 150u);
-  for (std::size_t i = 2; i < told.size(); ++i) EXPECT_GE(told[i].collectives, 8u);
   // Every window is like the others.
   EXPECT_LT(static_cast<double>(told[1].error_ms), 0.02 * static_cast<double>(told[1].length_ms));
 }
@@ -102,7 +101,7 @@ TEST(PaceHistory, TheErrorIsLargeWhereWindowsDiffer) {
   trainer.Train(400, kStep, kStep / 2);
   for (int i = 0; i < 10; ++i) trainer.Train(20, kStep * 3 / 2, i % 2 == 0 ? kStep / 4 : kStep);
   const std::vector<PaceWindow> told = trainer.Told();
-  ASSERT_THAT(told, SizeIs(2 + kPaceWindows));
+  ASSERT_THAT(told, SizeIs(2));
   EXPECT_GT(static_cast<double>(told[1].error_ms), 0.05 * static_cast<double>(told[1].length_ms));
 }
 
@@ -112,25 +111,20 @@ TEST(PaceHistory, ScalesToAllCalls) {
   trainer.process().sampling_exponent = 3;
   trainer.Train(1, kStep, kStep / 8);  // begins anew
   trainer.Train(400, kStep, kStep / 2);
-  trainer.Train(200, kStep * 3 / 2, kStep);
+  trainer.Train(300, kStep * 3 / 2, kStep);
   const std::vector<PaceWindow> told = trainer.Told();
-  ASSERT_THAT(told, SizeIs(2 + kPaceWindows));
+  ASSERT_THAT(told, SizeIs(2));
   EXPECT_NEAR(Share(told[0]), 0.5, 0.01);
 }
 
-// After a pause the windows behind it are as fast as before.
 TEST(PaceHistory, APauseIsNotInAllWindows) {
   Trainer trainer;
   trainer.Train(400, kStep, kStep / 2);
   trainer.Pause(60 * kSecond);
-  trainer.Train(70, kStep, kStep / 2);
-  const std::vector<PaceWindow> told = trainer.Told();
-  if (told.empty()) return;
-  double fastest = 1e18;
-  for (std::size_t i = 2; i < told.size(); ++i) {
-    fastest = std::min(fastest, static_cast<double>(told[i].length_ms) / told[i].collectives);
+  for (int i = 0; i < 70; ++i) {
+    trainer.Train(1, kStep, kStep / 2);
+    EXPECT_THAT(trainer.Told(), IsEmpty()) << i;
   }
-  EXPECT_NEAR(fastest * told[0].collectives / static_cast<double>(told[0].length_ms), 1, 0.05);
 }
 
 // What it does otherwise, as in an evaluation, is not compared.
@@ -159,7 +153,7 @@ TEST(PaceHistory, RemembersLong) {
   Trainer trainer;
   trainer.Train(20000, kStep, kStep / 2);
   trainer.Train(3000, kStep * 3 / 2, kStep);
-  EXPECT_THAT(trainer.Told(), SizeIs(2 + kPaceWindows));
+  EXPECT_THAT(trainer.Told(), SizeIs(2));
 }
 
 // A process that is gone is forgotten; another one with its pid has its own past.
@@ -180,7 +174,7 @@ TEST(PaceHistory, IsOfOneProcess) {
   };
   train(30, kStep);
   train(10, 2 * kStep);
-  EXPECT_THAT(set.processes[0].pace, SizeIs(2 + kPaceWindows));
+  EXPECT_THAT(set.processes[0].pace, SizeIs(2));
   set.processes[0].start_realtime_ns = 5;
   train(10, 2 * kStep);
   EXPECT_THAT(set.processes[0].pace, IsEmpty());

@@ -351,6 +351,9 @@ void Node::Handle(const pollfd* polled, Time now) {
       if (!asked || role_ != Role::kServing) return;
       if (options_.peers.agent) {
         serving_.RefuseYield(absl::StrCat("an agent serves already, process ", getpid()));
+      } else if (serving_.asked_port() != 0 && serving_.asked_port() < wanted_.port) {
+        // An agent that clears the ports behind its own. This job would not look for it there.
+        serving_.RefuseYield(absl::StrCat("its job listens from port ", wanted_.port, " on"));
       } else {
         Yield(now);
         Log(LogLevel::kInfo, "the endpoint is handed over to an agent that asked for it");

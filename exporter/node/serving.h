@@ -50,6 +50,7 @@ class Serving {
   Time next() const { return peers_.next(); }
   // Returns true if an authorized process has asked for the port. Then call Yield or RefuseYield.
   bool Handle(const pollfd* polled, Time now);
+  uint32_t asked_port() const { return peers_.asked_port(); }
   // Ends dead members, and periodically removes other processes' abandoned files.
   void CleanUp(Time now);
   // True if the program has closed the port or the name.

@@ -26,7 +26,9 @@ bool Takeover::Ask(const std::string& name, uid_t owner, std::string* refusal,
                    std::string* silent) {
   SharedDescriptor connection;
   if (ConnectTo(name, owner, &connection) != 0) return false;
-  Send(connection.get(), MakeMessage(MessageType::kYield));
+  HandoverMessage wish = MakeMessage(MessageType::kYield);
+  wish.port = wanted_.port;
+  Send(connection.get(), wish);
   WaitFor(connection.get(), MonotonicNow() + kYieldAnswerTime);
   HandoverMessage message;
   SharedDescriptor memory;

@@ -32,6 +32,12 @@ class StartTest(AgentCase):
         self.assertEqual(scraper.problems, [])
         self.assertTrue(self.nobody_serves(processes))
 
+    def test_a_job_that_would_not_find_the_agent_keeps_its_server(self):
+        """An agent asks for the next ports also, where jobs may have gone that found its own taken."""
+        process = self.start(0, "127.0.0.1:%d" % (self.port + 1))
+        self.agent()
+        self.assertTrue(process.serves(self.port + 1))
+
     def test_labels_of_a_job_stay_on_its_series(self):
         self.agent()
         self.start(0, NCCL_PULSE_LABELS="team=a")

@@ -151,17 +151,18 @@ void PeerTable::HandlePeer(Peer* peer, Time now) {
   } else if (message.type == MessageType::kGoodbye && is_member && !peer->said_goodbye) {
     peer->said_goodbye = true;
   } else if (message.type == MessageType::kYield && !is_member && asks_to_yield_ == nullptr) {
-    AskedToYield(peer);
+    AskedToYield(peer, message.port);
   } else {
     Refuse(peer, Rejection::kBadMessage, "an unexpected message");
   }
   peer->received.Close();
 }
 
-void PeerTable::AskedToYield(Peer* peer) {
+void PeerTable::AskedToYield(Peer* peer, uint32_t port) {
   const uid_t user = peer->credentials.user;
   if (user == options_.user || user == 0) {
     asks_to_yield_ = peer;
+    asked_port_ = port;
   } else {
     Refuse(peer, Rejection::kForeignUser, "only this user or root may ask for the port");
   }

@@ -76,6 +76,8 @@ class PeerTable {
   // Call after Handle and Accept. Tells the members a changed number of members. Returns true if an
   // authorized process has asked for the port; then call Yield or RefuseYield.
   bool EndRound();
+  // Returns the port at which the process that asked will serve; 0: an older release does not say.
+  uint32_t asked_port() const { return asked_port_; }
 
   // Tells the asking process how many processes will connect to it (`members`), and the members not
   // to bind the port for `delay`. Closes all connections.
@@ -99,7 +101,7 @@ class PeerTable {
   void LeaveOutForeignProcesses(std::vector<PageEntry>* entries);
   void LeaveOutForeignCommunicators(PageEntry* entry);
   void HandlePeer(Peer* peer, Time now);
-  void AskedToYield(Peer* peer);
+  void AskedToYield(Peer* peer, uint32_t port);
   void Welcome(Peer* peer);
   void Refuse(Peer* peer, Rejection reason, const std::string& why);
   void End(Peer* peer, Time now);
@@ -115,6 +117,7 @@ class PeerTable {
   PeerSlots peers_;
   std::vector<Peer*> polled_;
   Peer* asks_to_yield_ = nullptr;
+  uint32_t asked_port_ = 0;  // where that process will serve
   int members_ = 0;
   Time accept_from_{};
   Time check_members_at_{};

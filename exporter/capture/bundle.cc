@@ -1,13 +1,9 @@
 #include "exporter/capture/bundle.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -16,7 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "exporter/base/error_text.h"
 #include "exporter/base/gzip.h"
+#include "exporter/base/new_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -25,8 +23,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBlock = 512;    // of a tar file (POSIX.1-2001, ustar)
 constexpr std::size_t kMostName = 99;  // a header has two such fields: folder and file name
-
-std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 std::string SafeName(const std::string& name) {
   std::string safe;
@@ -51,26 +47,6 @@ std::string CutName(const std::string& name, std::size_t most) {
   return cut;
 }
 
-bool WriteFile(const std::string& path, const std::string& content, std::string* error) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (fd < 0) {
-    *error = absl::StrCat("cannot write ", path, ": ", ErrorOf(errno));
-    return false;
-  }
-  std::size_t written = 0;
-  int failure = 0;
-  while (written < content.size() && failure == 0) {
-    const ssize_t n = write(fd, content.data() + written, content.size() - written);
-    if (n < 0 && errno != EINTR) failure = errno;
-    if (n > 0) written += static_cast<std::size_t>(n);
-  }
-  if (failure == 0 && fsync(fd) != 0 && errno != EINVAL) failure = errno;
-  if (close(fd) != 0 && failure == 0) failure = errno;
-  if (failure == 0) return true;
-  *error = absl::StrCat("cannot write ", path, ": ", ErrorOf(failure));
-  return false;
-}
-
 std::string TarHeader(const std::string& folder, const std::string& name, std::size_t bytes) {
   std::string block(kBlock, '\0');
   const auto put = [&block](std::size_t at, const std::string& text) {
@@ -92,26 +68,6 @@ std::string TarHeader(const std::string& folder, const std::string& name, std::s
   put(148, absl::StrFormat("%06o", sum));
   block[154] = '\0';
   return block;
-}
-
-// Beside the target, so that a rename stays within one file system.
-std::string PartialName(const std::string& path) {
-  return absl::StrCat(path, ".partial-", getpid());
-}
-
-bool Publish(const std::string& partial, const std::string& path, std::string* error) {
-  if (renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) == 0) {
-    return true;
-  }
-  // The file system does not support such a rename.
-  if ((errno == EINVAL || errno == ENOSYS) && access(path.c_str(), F_OK) != 0 &&
-      rename(partial.c_str(), path.c_str()) == 0) {
-    return true;
-  }
-  *error = errno == EEXIST
-               ? absl::StrCat(path, " exists already, and is kept; choose another --out")
-               : absl::StrCat("cannot name it ", path, ": ", ErrorOf(errno));
-  return false;
 }
 
 std::string WithoutSlash(std::string path) {
@@ -143,23 +99,7 @@ void Bundle::Add(const std::string& name, std::string content) {
 }
 
 bool Bundle::IsPossible(const std::string& given, std::string* error) {
-  const std::string path = WithoutSlash(given);
-  struct stat status {};
-  if (lstat(path.c_str(), &status) == 0) {
-    *error = absl::StrCat(path, " exists already, and is kept; choose another --out");
-    return false;
-  }
-  const std::string parent = fs::path(path).parent_path().string();
-  const std::string folder = parent.empty() ? "." : parent;
-  if (stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) {
-    *error = absl::StrCat("there is no folder ", folder, "; create it");
-    return false;
-  }
-  if (access(folder.c_str(), W_OK | X_OK) != 0) {
-    *error = absl::StrCat("cannot write into ", folder, ": ", ErrorOf(errno));
-    return false;
-  }
-  return true;
+  return CanCreate(WithoutSlash(given), error);
 }
 
 bool Bundle::Write(const std::string& given, std::string* error) const {
@@ -174,7 +114,7 @@ bool Bundle::WriteFolder(const std::string& path, std::string* error) const {
   std::error_code ignored;
   bool is_written = mkdir(partial.c_str(), 0700) == 0;
   if (!is_written) {
-    *error = absl::StrCat("cannot make ", partial, ": ", ErrorOf(errno));
+    *error = absl::StrCat("cannot make ", partial, ": ", ErrorText(errno));
     return false;
   }
   for (const auto& [name, content] : files_) {
@@ -183,7 +123,7 @@ bool Bundle::WriteFolder(const std::string& path, std::string* error) const {
     fs::create_directories(file.parent_path(), problem);
     if (problem)
       *error = absl::StrCat("cannot make ", file.parent_path().string(), ": ", problem.message());
-    is_written = !problem && WriteFile(file.string(), content, error);
+    is_written = !problem && WriteNewFile(file.string(), content, error);
     if (!is_written) break;
   }
   if (is_written && Publish(partial, path, error)) return true;
@@ -207,10 +147,7 @@ bool Bundle::WriteArchive(const std::string& path, std::string* error) const {
     *error = "there is no memory to compress it";
     return false;
   }
-  const std::string partial = PartialName(path);
-  if (WriteFile(partial, *packed, error) && Publish(partial, path, error)) return true;
-  unlink(partial.c_str());
-  return false;
+  return WriteWhole(path, *packed, error);
 }
 
 }  // namespace nccl_pulse

@@ -1,5 +1,10 @@
 // pulse trace: a timeline of a job's calls for ui.perfetto.dev, from a running job or a capture.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <optional>
@@ -9,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/base/error_text.h"
+#include "exporter/base/new_file.h"
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flags/fleet_flags.h"
@@ -17,7 +24,6 @@
 #include "exporter/timeline/call_poller.h"
 #include "exporter/timeline/captured.h"
 #include "exporter/timeline/timeline.h"
-#include "exporter/timeline/trace_file.h"
 
 namespace nccl_pulse {
 namespace {
@@ -135,6 +141,43 @@ std::vector<Flag> Flags() {
       {{"--duration", &duration}, {"--every", &asked_every}, {"--out", &out}, {"--from", &from}});
 }
 
+bool FailToWrite(const std::string& path, int reason, std::string* error) {
+  *error = absl::StrCat("cannot write ", path, ": ", ErrorText(reason));
+  return false;
+}
+
+// Pipes and devices are written in place.
+bool IsSpecial(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
+// True if messages on standard output would be mixed with the file.
+bool IsStandardOutput(const std::string& path) {
+  struct stat there {
+  }, output{};
+  return stat(path.c_str(), &there) == 0 && fstat(STDOUT_FILENO, &output) == 0 &&
+         there.st_dev == output.st_dev && there.st_ino == output.st_ino;
+}
+
+bool CanWrite(const std::string& path, std::string* error) {
+  if (IsStandardOutput(path)) return true;
+  if (IsSpecial(path)) return access(path.c_str(), W_OK) == 0 || FailToWrite(path, errno, error);
+  return CanCreate(path, error);
+}
+
+bool Write(const std::string& path, const std::string& content, std::string* error) {
+  const bool is_output = IsStandardOutput(path);
+  if (is_output || IsSpecial(path)) {
+    const int fd = is_output ? dup(STDOUT_FILENO) : open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return FailToWrite(path, errno, error);
+    int failure = WriteAll(fd, content);
+    if (close(fd) != 0 && failure == 0) failure = errno;
+    return failure == 0 || FailToWrite(path, failure, error);
+  }
+  return WriteWhole(path, content, error);
+}
+
 int Run(const std::vector<std::string>& arguments) {
   std::string error;
   if (!AddAddresses(arguments, "a capture to --from, addresses to --targets", &error))
@@ -160,7 +203,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (every != 0 && !from.empty()) {
     return Fail(kUsageError, "--every needs a running job: it does not go with --from");
   }
-  if (!CanWriteWhole(path, &error)) return Fail(kNotWritten, error);
+  if (!CanWrite(path, &error)) return Fail(kNotWritten, error);
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;
   if (!from.empty()) {
@@ -170,7 +213,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   TimelineSummary drawn;
   const std::string trace = DrawTimeline(seen, &drawn);
-  if (!WriteWhole(path, trace, &error)) return Fail(kNotWritten, error);
+  if (!Write(path, trace, &error)) return Fail(kNotWritten, error);
   std::fprintf(said, "%s: %s of %s in %s, from %s; %zu with a duration\n", path.c_str(),
                Plural(drawn.calls, "call").c_str(), Plural(drawn.ranks, "rank").c_str(),
                Plural(drawn.processes, "process").c_str(), Plural(seen.looks, "response").c_str(),

@@ -13,11 +13,11 @@
 #include <csignal>
 #include <memory>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "exporter/base/error_text.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration)
 
@@ -30,8 +30,6 @@ using std::chrono::steady_clock;
 constexpr std::size_t kMostBytes = 4 << 20;
 constexpr milliseconds kPatienceWithEnd{1000};
 constexpr milliseconds kEndCheckPeriod{20};
-
-std::string ErrorOf(int error) { return std::error_code(error, std::generic_category()).message(); }
 
 int Spawn(const std::vector<std::string>& arguments, int input, int output, pid_t* child) {
   posix_spawn_file_actions_t files;
@@ -200,7 +198,7 @@ ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds
   const int input_file = FileOf(input);
   int ends[2];
   if (input_file < 0 || pipe2(ends, O_CLOEXEC) != 0) {
-    output.error = ErrorOf(errno);
+    output.error = ErrorText(errno);
     if (input_file >= 0) close(input_file);
     return output;
   }
@@ -215,7 +213,7 @@ ProgramOutput RunProgram(const std::vector<std::string>& arguments, milliseconds
   }
   if (failure != 0) {
     close(ends[0]);
-    output.error = absl::StrCat(arguments[0], ": ", ErrorOf(failure));
+    output.error = absl::StrCat(arguments[0], ": ", ErrorText(failure));
     return output;
   }
   int status = 0;

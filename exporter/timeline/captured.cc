@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "exporter/base/error_text.h"
 #include "exporter/base/gzip.h"
 #include "exporter/base/json_field.h"
 #include "exporter/base/json_text.h"
@@ -144,8 +145,7 @@ int64_t TimeHere(const Json& page, const Files& files, const std::string& folder
 bool ReadCapture(const std::string& path, Observation* seen, std::string* error) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0) {
-    *error = absl::StrCat("cannot read ", path, ": ",
-                          std::error_code(errno, std::generic_category()).message());
+    *error = absl::StrCat("cannot read ", path, ": ", ErrorText(errno));
     return false;
   }
   Files files;

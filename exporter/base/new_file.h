@@ -1,0 +1,29 @@
+// WriteWhole writes a file that appears under its name only when it is complete. It never overwrites.
+//
+// A folder: create PartialName(path), fill it with WriteNewFile, then Publish it.
+//
+// Thread: any. Errors: `error` is a readable sentence.
+#ifndef EXPORTER_BASE_NEW_FILE_H_
+#define EXPORTER_BASE_NEW_FILE_H_
+
+#include <string>
+
+namespace nccl_pulse {
+
+// True if `path` does not exist and its folder is writable. Call before expensive work.
+bool CanCreate(const std::string& path, std::string* error);
+
+// Leaves nothing behind on failure.
+bool WriteWhole(const std::string& path, const std::string& content, std::string* error);
+
+// Returns a name beside the target, so that Publish stays within one file system.
+std::string PartialName(const std::string& path);
+bool WriteNewFile(const std::string& path, const std::string& content, std::string* error);
+bool Publish(const std::string& partial, const std::string& path, std::string* error);
+
+// Writes and syncs. Returns 0 or an errno.
+int WriteAll(int fd, const std::string& content);
+
+}  // namespace nccl_pulse
+
+#endif  // EXPORTER_BASE_NEW_FILE_H_

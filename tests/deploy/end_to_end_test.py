@@ -75,7 +75,8 @@ class EndToEndTest(unittest.TestCase):
 
     def in_flight_s(self):
         """For how long the hung job's ranks have waited."""
-        _, text = node.get(int(self.listen.rsplit(":", 1)[1]), "/api/v1/communicators")
+        port = int(self.listen.rsplit(":", 1)[1])
+        _, text = node.wait_until(lambda: node.get(port, "/api/v1/communicators"))
         page = json.loads(text)
         return max([page["time"] - rank["in_flight_since"] for comm in page["communicators"]
                     for rank in comm["ranks"] if rank["in_flight_since"]], default=0)

@@ -109,7 +109,7 @@ class RunCommandsTest(unittest.TestCase):
 
     @classmethod
     def all_pids(cls):
-        answer = cluster.get(9410, "/api/v1/communicators")
+        answer = cluster.wait_until(lambda: cluster.get(9410, "/api/v1/communicators"))
         pids = {rank["process"]["pid"] for comm in json.loads(answer[1])["communicators"] for rank in comm["ranks"]}
         return list(pids) if len(pids) == RANKS else None
 

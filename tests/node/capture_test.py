@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import time
 import unittest
 import urllib.parse
 
@@ -68,11 +67,10 @@ class CaptureTest(unittest.TestCase):
 
     def get_calls(self, comm):
         """(status, text); the endpoint may have no processor time left, and says when to come back."""
-        while True:
-            answer = cluster.get(self.port, "/api/v1/communicators/%s/calls" % comm)
-            if answer[0] != 503:
-                return answer[0], answer[1].decode() if isinstance(answer[1], bytes) else answer[1]
-            time.sleep(1)
+        def answer():
+            found = cluster.get(self.port, "/api/v1/communicators/%s/calls" % comm)
+            return found and found[0] != 503 and found
+        return cluster.wait_until(answer)
 
     def test_the_endpoint(self):
         comm = self.find_hang()["comm"]

@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import unittest
 
 from tests import running
@@ -83,9 +82,7 @@ class ControlTest(AgentCase):
         stopped, other = self.start_ranks(2)
         os.kill(stopped.pid, signal.SIGSTOP)
         try:
-            begin = time.monotonic()
             status, text = pulse("set", "HANG_SECONDS=5", "--timeout=1s", *self.pids([stopped, other]))
-            self.assertLess(time.monotonic() - begin, cluster.PATIENCE_S / 4)
             self.assertEqual(status, 4, text)
             self.assertIn("%d: it did not answer within 1000 ms: process %d is stopped" %
                           (stopped.pid, stopped.pid), text)

@@ -92,7 +92,7 @@ class DemoTest(unittest.TestCase):
                      any(rank["active"] for rank in comm["ranks"])), None)
 
     def answer(self, path=""):
-        return json.loads(cluster.get(self.port, "/api/v1/communicators" + path)[1])
+        return json.loads(cluster.wait_until(lambda: cluster.get(self.port, "/api/v1/communicators" + path))[1])
 
     def pids(self):
         """By rank, once all are there."""

@@ -101,7 +101,7 @@ class FuzzTest(HostileCase):
                 # Taken: changed again while it is read.
                 self.change(content, 0, 8192)
                 os.pwrite(fd, content[:8192], 0)
-                self.assertEqual(get(self.port)[0], 200)
+                self.assertEqual(wait_until(lambda: get(self.port))[0], 200)
             peer.close()
             os.close(fd)
         self.assertTrue(10 < taken < MEMORIES - 10, taken)

@@ -63,7 +63,7 @@ class HostileCase(NodeCase):
     def expect_all_is_well(self):
         self.wait_for({0: 10, 1: 10})
         self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 2})
-        self.assertEqual(get(self.port, "/healthz")[0], 200)
+        self.assertEqual(wait_until(lambda: get(self.port, "/healthz"))[0], 200)
 
 class HostilePeerTest(HostileCase):
 

@@ -145,14 +145,13 @@ class ProcessorTest(LimitsCase):
         for asker in askers:
             asker.start()
         # Until what may be saved up is spent several times over, if there were no budget.
-        wait_until(lambda: time.monotonic() - start > 20, "it has gone on for a while")
+        wait_until(lambda: time.monotonic() - start > 20 and all(answered), "all have been answered for a while")
         elapsed, cpu = time.monotonic() - start, cpu_seconds(process.pid) - cpu_start
         stopping.set()
         # A round that overdraws: a page of each kind, compressed, and one that came from the shared part. It takes
         # 0.5 s on an idle core; without a budget ten more follow.
         one_round = 2
         self.assertLess(cpu, JOB_SHARE * elapsed + BURST_S + one_round)
-        self.assertGreater(min(answered), 0)
         # Who still waits for an answer needs none.
         process.kill()
         for asker in askers:

@@ -79,7 +79,7 @@ class AgentOutsideTest(unittest.TestCase):
         self.begin(Ras())
         captures, port = self.capturing_agent()
         wait_until(lambda: get(port, "/healthz"), "the agent serves")
-        page = lambda: json.loads(get(port, "/api/v1/communicators")[1])
+        page = lambda: json.loads(wait_until(lambda: get(port, "/api/v1/communicators"))[1])
         wait_until(lambda: page()["without_plugin"], "the agent lists them")
         self.assertEqual([(each["pid"], each["global_rank"], each["gpus"]) for each in page()["without_plugin"]],
                          [(process.pid, str(rank), [rank]) for rank, process in enumerate(self.ranks)])

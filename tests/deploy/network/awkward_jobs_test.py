@@ -42,6 +42,7 @@ PAGED = {"watchdog", "foreign", "retried", "exits", "no-id-hangs"}
 VERDICTS = {"watchdog": "rank_not_called", "retried": "rank_not_called", "exits": "rank_not_called",
             "foreign": "no_progress"}
 SAVES_S = 44  # three checkpoints
+HEALTHY_S = 6
 HANG = ("NcclJobHung", "NcclJobHungLong")
 
 
@@ -79,8 +80,11 @@ class AwkwardJobsTest(unittest.TestCase):
         return {self.job_of(each) for each in self.told if each[0] == "/page"}
 
     def test_nobody_is_named_falsely(self):
+        # Its page takes longest: nobody can be named.
+        self.run_for(HEALTHY_S)
+        self.jobs["foreign"].go_wrong()
         # Waits of a checkpoint are expected from the fourth on.
-        self.run_for(SAVES_S)
+        self.run_for(SAVES_S - HEALTHY_S)
         for job in self.jobs.values():
             job.go_wrong()
         stopped = self.jobs["stopped"].ranks[3]

@@ -143,7 +143,7 @@ class Capturer {
       if (left.count() <= 0) {
         Miss(each.what, "there was no time left (--time-limit)");
       } else if (heard_.count(each.endpoint) == 0) {
-        Miss(each.what, "not asked for: the endpoint failed to answer before");
+        Miss(each.what, "not requested: the endpoint did not answer an earlier request");
       } else {
         requests.push_back({endpoints_[each.endpoint], each.target});
         asked.push_back(&each);

@@ -59,12 +59,11 @@ bool FindUser(int folder, uid_t* user) {
 
 std::string WhyNotThisOne(int folder, const ProcessSnapshot& process) {
   constexpr int64_t kClockSlackNs = 2000000000;
-  if (folder < 0) return "there is no process of that pid";
+  if (folder < 0) return "no process has this pid";
   const int64_t start = ProcStat(ReadFileAt(folder, "stat", 4096)).StartRealtimeNs();
   if (start == 0) return "its start in /proc cannot be read";
-  return start - kClockSlackNs > process.start_realtime_ns
-             ? "the process of that pid began later: it is another one"
-             : "";
+  return start - kClockSlackNs > process.start_realtime_ns ? "another process has reused this pid"
+                                                           : "";
 }
 
 void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::string& name,
@@ -74,7 +73,7 @@ void ReadLog(int folder, uid_t user, const ProcessSnapshot& process, const std::
     return;
   }
   if (process.pid_namespace != OwnPidNamespace()) {
-    local->log_error = "it is in a container, which may have files of its own";
+    local->log_error = "its process is in a container: run pulse capture there";
     return;
   }
   // NCCL's placeholders for host and pid. NCCL never uses a node name for the host.
@@ -161,7 +160,7 @@ std::string Within(std::chrono::milliseconds patience, const std::function<void(
   static std::atomic<int> running{0};
   if (running.fetch_add(1) >= kMostLost) {
     running.fetch_sub(1);
-    return "too many earlier reads of processes have not come back";
+    return "too many earlier reads of processes still hang";
   }
   const int late = RunWithin(patience, [read] {
     read();

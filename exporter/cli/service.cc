@@ -43,10 +43,9 @@ void Reload(WebGuard* guard) {
   if (guard == nullptr) {
     LogLine(LogLevel::kInfo, "SIGHUP ignored: there is no web configuration");
   } else if (guard->Reload(&error)) {
-    LogLine(LogLevel::kInfo,
-            "SIGHUP: the web configuration was read again, and the files that it names");
+    LogLine(LogLevel::kInfo, "SIGHUP: web configuration, certificates and passwords reloaded");
   } else {
-    LogLine(LogLevel::kWarning, "SIGHUP: nothing changes: " + error);
+    LogLine(LogLevel::kWarning, "SIGHUP: not reloaded: " + error);
   }
 }
 

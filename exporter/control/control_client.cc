@@ -103,7 +103,8 @@ void Listen(Asked* asked, std::size_t commands) {
     const bool is_reply = message.type == MessageType::kDone ||
                           message.type == MessageType::kNotHere ||
                           message.type == MessageType::kRefused;
-    if (!is_reply) return End(asked, "it answers with something unknown");
+    if (!is_reply)
+      return End(asked, "it answers with an unknown message: another version of NCCL Pulse?");
     if (replies.empty() || replies.back().type != MessageType{}) replies.emplace_back();
     replies.back().type = message.type;
     replies.back().text = message.Text();
@@ -173,7 +174,7 @@ std::unique_ptr<Asked> Connect(const Socket& socket, const ControlQuestion& ques
   }
   if (!IsWanted(socket.pid, seen, question, found)) return nullptr;
   if (error != 0) {
-    End(asked.get(), error == EAGAIN ? "it does not answer: too many are waiting already"
+    End(asked.get(), error == EAGAIN ? "it does not answer: too many clients are waiting"
                                      : absl::StrCat("it cannot be reached: ", ErrorText(error)));
   }
   return asked;
@@ -205,7 +206,7 @@ std::vector<ControlAnswer> AskProcesses(const ControlQuestion& question) {
       if (asked_of[socket.user] > kMostOfAUser + 1) continue;
       asked->connection.Close();
       End(asked.get(), absl::StrCat("user ", socket.user, " has more than ", kMostOfAUser,
-                                    " of these: the others are not asked"));
+                                    " processes: the others are not asked"));
     }
     if (!asked->is_over) SendCommands(asked.get(), question.commands);
     all.push_back(std::move(asked));

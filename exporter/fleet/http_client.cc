@@ -61,7 +61,7 @@ std::string DescribeStatus(const FleetAnswer& answer, std::string_view path) {
     case 404:
       return absl::StrCat("it has no ", path, " (404): an older version, or another program");
     case 503:
-      return "it has no processor time left for an answer (503)";
+      return "it is busy (503): its CPU budget for requests is spent";
     default:
       return absl::StrCat("it answers with status ", answer.status);
   }
@@ -88,7 +88,7 @@ std::size_t FitInto(std::size_t most, std::size_t sum, const std::vector<Open>& 
     const auto longest = std::max_element(
         open.begin(), open.end(), [&](const Open& a, const Open& b) { return held(a) < held(b); });
     const std::size_t bytes = held(*longest);
-    longest->exchange->Drop("its answer is too large beside the others'");
+    longest->exchange->Drop("its answer exceeds the memory left for all answers");
     sum -= std::min(sum, bytes);
     if (bytes == 0) break;
   }
@@ -162,11 +162,11 @@ class Asking {
   }
 
   void Stop() {
-    for (Open& each : open_) each.exchange->Drop("it was not waited for any longer");
+    for (Open& each : open_) each.exchange->Drop("stopped before it answered");
     EndEnded();
     for (const std::deque<std::size_t>& rest : servers_) {
       FleetAnswer stopped;
-      stopped.error = "it was not asked any longer";
+      stopped.error = "stopped before it was asked";
       for (const std::size_t each : rest) done_(each, stopped);
     }
   }

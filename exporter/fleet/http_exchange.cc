@@ -79,14 +79,14 @@ void Exchange::GiveUp() {
       Fail("no connection in time");
       break;
     case State::kSending:
-      Fail("it accepts connections, but no request in time");
+      Fail("it accepts connections, but did not read the request in time");
       break;
     case State::kReceiving:
       Fail(incoming_.empty() ? "it accepts connections, but does not answer in time"
                              : "its answer did not end in time");
       break;
     case State::kPausing:
-      Fail("it has no processor time left for an answer (503)");
+      Fail("it is busy (503): its CPU budget for requests is spent");
       break;
     case State::kEnded:
       break;

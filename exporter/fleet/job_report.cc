@@ -113,7 +113,7 @@ std::string EndpointsText(const JobLook& look) {
 std::string RasText(const JobLook& look) {
   if (look.ras.json.empty() && look.ras.error.empty()) return "";
   std::string text =
-      absl::StrCat("\nNCCL's RAS at ", look.ras_address, ", of the job that it belongs to",
+      absl::StrCat("\nNCCL's RAS at ", look.ras_address, ", about its own job",
                    look.ras.error.empty() ? "" : absl::StrCat(" (", look.ras.error, ")"), ":\n");
   std::size_t lines = 0;
   const std::string plain = PlainLines(look.ras.json);

@@ -111,7 +111,7 @@ std::string Unheard(const JobLook& look) {
   if (look.heard == look.endpoints) return "";
   return absl::StrCat(" ", look.endpoints - look.heard, " of ", look.endpoints,
                       look.is_of_dumps ? " dumps could not be used" : " endpoints did not answer",
-                      ": what they know is missing here.");
+                      ": their ranks may be missing here.");
 }
 
 std::string Unseen(const JobLook& look) {

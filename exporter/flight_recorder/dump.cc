@@ -95,8 +95,7 @@ class Reader {
       if (!Spend(ranks.size())) return false;
       const Group* group = common_->FindGroup(
           name, Printable(values_.TextOf(values_.At(items[i + 1], "desc"))), ranks);
-      if (group == nullptr)
-        return Fail(absl::StrCat("it does not say which ranks group ", name, " has"));
+      if (group == nullptr) return Fail(absl::StrCat("it lacks the ranks of process group ", name));
       group_indices_.emplace(name, dump_->groups.size());
       dump_->groups.emplace_back().group = group;
       common_->Count(kBytesOfMembership);
@@ -119,7 +118,7 @@ class Reader {
   bool ReadEntry(Value value) {
     Fields entry;
     const std::vector<Value>& items = values_.ItemsOf(value);
-    if (value.kind != Value::Kind::kDict) return Fail("one of its calls is something else");
+    if (value.kind != Value::Kind::kDict) return Fail("an entry is not a dictionary");
     if (!Spend(std::min(items.size(), 2 * Values::kMostFields))) return false;
     for (std::size_t i = 0; i + 1 < items.size() && i < 2 * Values::kMostFields; i += 2) {
       Take(values_.TextOf(items[i]), items[i + 1], &entry);
@@ -133,7 +132,7 @@ class Reader {
     const auto is_number = [](int64_t number) { return number >= 0 && number <= kMostNumber; };
     if (!is_number(*entry.collective) || !is_number(entry.point_to_point.value_or(0)) ||
         !is_number(entry.record.value_or(0))) {
-      return Fail("a call has a number that no call can have");
+      return Fail("the number of a call is out of range");
     }
     Follow(entry);
     return AddEntry(entry);

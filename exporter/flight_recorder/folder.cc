@@ -85,7 +85,7 @@ std::string ReadBytes(const std::string& file, std::string* bytes, int64_t* modi
   *is_dump = S_ISREG(status.st_mode);
   if (!*is_dump) return "";
   *modified_ns = status.st_mtim.tv_sec * kSecondNs + status.st_mtim.tv_nsec;
-  if (status.st_size == 0) return "it is empty: the rank ended, or was ended, while it wrote it";
+  if (status.st_size == 0) return "it is empty: the rank ended while it wrote the file";
   if (static_cast<uint64_t>(status.st_size) > kMostFileBytes) {
     return absl::StrCat("it has more than ", kMostFileBytes >> 20, " MiB, and is not read");
   }

@@ -36,7 +36,7 @@ class Handler : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position, const std::string& /*token*/,
                    const nlohmann::detail::exception& /*error*/) override {
     error_ = absl::StrCat("it is not JSON from byte ", position,
-                          " on: it was cut off, is being written, or is something else");
+                          " on: cut off, still being written, or another format");
     return false;
   }
 

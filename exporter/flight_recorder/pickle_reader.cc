@@ -107,8 +107,8 @@ class Machine {
   void Refuse(char opcode) {
     const bool is_running = kRunning.find(opcode) != kRunning.npos;
     Fail(absl::StrFormat("%s (opcode 0x%02x)",
-                         is_running ? "it asks for a program to be run, which is never done"
-                                    : "this is nothing that a dump has",
+                         is_running ? "it is a pickle that runs code, which is refused"
+                                    : "no dump has this kind of value",
                          static_cast<uint8_t>(opcode)));
   }
 

@@ -150,17 +150,16 @@ std::map<std::string, Communicator> FindCommunicators(const std::vector<Json>& p
     }
     const auto known = static_cast<int64_t>(distinct.size());
     if (known != communicator.nranks || communicator.nranks <= 0) {
-      left_out->push_back(
-          absl::StrCat("communicator ", communicator.id, ": of its ", communicator.nranks,
-                       " ranks the number in the job is known of ", known, " alone"));
+      left_out->push_back(absl::StrCat("communicator ", communicator.id,
+                                       ": the global rank is known for ", known, " of ",
+                                       communicator.nranks, " ranks"));
       it = communicators.erase(it);
       continue;
     }
     if (!HasAllCalls(communicator)) {
-      left_out->push_back(
-          absl::StrCat("communicator ", communicator.id,
-                       ": not all of its ranks have last calls, and the tool would take those "
-                       "without for missing in each"));
+      left_out->push_back(absl::StrCat(
+          "communicator ", communicator.id,
+          ": some of its ranks have no last calls, and torchfrtrace would report them as missing"));
       it = communicators.erase(it);
       continue;
     }
@@ -169,7 +168,7 @@ std::map<std::string, Communicator> FindCommunicators(const std::vector<Json>& p
     if (differing > 0) {
       left_out->push_back(absl::StrCat(
           differing, " collectives of communicator ", communicator.id,
-          ", on all ranks: some ranks have completed them, of others it is not known yet"));
+          ": some ranks have completed them, and the state on others is not known yet"));
     }
     ++it;
   }

@@ -282,8 +282,8 @@ void CallPoller::Poll(milliseconds window, const std::function<void(std::size_t)
   MeasureClocksAgain();
   if (refused_ != 0) {
     Note(absl::StrCat(refused_,
-                      " polls were refused: the endpoint had no processor time left for "
-                      "them (503). Calls lost by that are marked GAP"));
+                      " polls were refused, the endpoint was busy (503). Calls lost by that "
+                      "are marked GAP"));
   }
   const JobLook look = LookAtJob(addresses_, options_);
   if (look.heard != 0) seen_.verdict = ParseJson(JobJson(look));

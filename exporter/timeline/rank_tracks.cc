@@ -101,17 +101,18 @@ class RankDrawer {
       ++summary_.calls;
       if (call.launched_ns != 0) {
         if (timed == 0) {
-          timed = trace_.AddTrack("calls", parent_,
-                                  "Each call when NCCL had launched it, some microseconds after "
-                                  "the call. Arrows lead to the same call on the other ranks.");
+          timed =
+              trace_.AddTrack("calls", parent_,
+                              "Each call at its launch by NCCL. Arrows lead to the same call on "
+                              "other ranks.");
         }
         trace_.Mark(timed, index_.MarkTime(call), std::move(event));
         continue;
       }
       if (untimed == 0) {
         untimed = trace_.AddTrack("calls without a time", parent_,
-                                  "In their order. Their times are not known: each is where a "
-                                  "poll saw it first.");
+                                  "Calls whose time is not known, in order. Each is drawn at the "
+                                  "first poll that saw it.");
       }
       event.notes.emplace_back("time", "not known; made before this moment");
       trace_.Mark(untimed, index_.MarkTime(call), std::move(event));
@@ -132,8 +133,7 @@ class RankDrawer {
       const Track track =
           trace_.AddTrack(name, parent_,
                           "Calls that were timed on their stream. The length is measured. The "
-                          "place is the earliest "
-                          "one possible: launched, and what came before on the stream was over.");
+                          "begin is the earliest possible one, after earlier work on the stream.");
       const Track bandwidth = trace_.AddCounter(
           absl::StrCat(name, ": bytes per second"), parent_, PerfettoTrace::Unit::kBytes,
           "Bytes of a timed call over its duration, which includes waiting for other ranks. "
@@ -167,10 +167,9 @@ class RankDrawer {
     }
     if (oldest == nullptr) return;
     ++summary_.open;
-    const Track track = trace_.AddTrack(
-        "NOT ENDED", parent_,
-        "Work that was not known to have ended at the last poll: the oldest call, and the "
-        "newest.");
+    const Track track =
+        trace_.AddTrack("NOT ENDED", parent_,
+                        "The oldest and the newest call not known to have ended at the last poll.");
     const auto begin = [&](const SeenCall& call, const std::string& which) {
       const char* state = call.state == "not_launched" ? "called, not launched" : "not ended";
       TraceEvent event = EventOf(call, absl::StrCat(CallWords(call), ": ", state, which));
@@ -187,8 +186,8 @@ class RankDrawer {
     for (const RankWait* wait : finding_.waits) {
       if (track == 0) {
         track = trace_.AddTrack("waits", parent_,
-                                "It has launched a collective, and another rank has not yet. Its "
-                                "GPU may still have had earlier work to do.");
+                                "Time from this rank's launch of a collective to the last rank's. "
+                                "Its GPU may have been busy with earlier work.");
       }
       const char* const words = wait->end_ns == 0 ? "still waits for rank "
                                 : wait->is_unseen ? "waits, at the last poll, for rank "
@@ -207,7 +206,7 @@ class RankDrawer {
     for (const CallGap& gap : rank_.Gaps()) {
       if (track == 0) {
         track = trace_.AddTrack("GAP: calls that were not seen", parent_,
-                                "Newer calls had replaced them before they were read.");
+                                "Newer calls replaced these before they were read.");
       }
       const uint64_t calls = gap.last - gap.first + 1;
       summary_.gap_calls += calls;

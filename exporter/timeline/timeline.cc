@@ -149,8 +149,8 @@ class TimelineDrawer {
     std::stable_sort(open.begin(), open.end(),
                      [](const Open& a, const Open& b) { return a.since_ns < b.since_ns; });
     Rows rows(&trace_, job_, "verdicts",
-              "Hangs from their last progress, as known at the last poll; "
-              "stragglers, and the verdict on the job, when they were asked for.");
+              "Hangs, from their last progress. Stragglers and the verdict on the job, "
+              "at the time of the request.");
     for (Open& each : marks) trace_.Mark(rows.Next(), each.since_ns, std::move(each.event));
     for (Open& each : open) trace_.Begin(rows.Next(), each.since_ns, std::move(each.event));
   }
@@ -203,7 +203,7 @@ class TimelineDrawer {
     const int64_t time_ns = seen_.recording.end_ns();
     if (time_ns == 0) return;
     Rows rows(&trace_, job_, "about this trace",
-              "Where times come from, how far they may be off, and what could not be collected. "
+              "Sources and errors of times, and missing data. "
               "docs/debug-a-slow-job.md#timeline");
     const auto say = [&](const std::string& text) { trace_.Mark(rows.Next(), time_ns, {text}); };
     say("times are each node's CLOCK_REALTIME; none is corrected");

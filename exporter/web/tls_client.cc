@@ -56,7 +56,7 @@ class ClientTransport : public SslTransport {
     if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
       problem_ = absl::StrCat("its certificate is not trusted: ",
                               X509_verify_cert_error_string(SSL_get_verify_result(ssl())),
-                              " (--ca-cert names who may have signed it, --server-name its name)");
+                              " (set --ca-cert, or --server-name if the name differs)");
     } else if (reason == SSL_R_WRONG_VERSION_NUMBER) {
       problem_ = "it does not speak TLS (plain http?)";
     } else {

@@ -142,7 +142,7 @@ bool ParseLabels(const std::string& value, Settings* settings) {
       absl::StrAppend(&unused, unused.empty() ? "" : "; ", "\"", part, "\" ", why);
     };
     if (IsReservedLabel(name)) {
-      leave_out("has the name of a label that metrics have themselves, and is left out");
+      leave_out("is left out: metrics have a label of this name");
       continue;
     }
     if (text.empty()) {
@@ -151,10 +151,10 @@ bool ParseLabels(const std::string& value, Settings* settings) {
     }
     if (name == "hang_alert") {  // alerts and `pulse watch` know this label
       absl::AsciiStrToLower(&text);
-      if (text != "off") leave_out("silences nothing: only hang_alert=off does");
+      if (text != "off") leave_out("has no effect: only hang_alert=off silences alerts");
     }
     const auto [label_of_name, is_new] = labels.try_emplace(std::string(name));
-    if (!is_new) leave_out("names a label a second time: this value is used, not the one before");
+    if (!is_new) leave_out("repeats a label: this value is used, not the earlier one");
     if (text.size() > kMaxLabelValueBytes) {
       leave_out(absl::StrCat("is cut to ", kMaxLabelValueBytes, " bytes"));
     }

@@ -165,7 +165,7 @@ class FlightRecorderTest(unittest.TestCase):
     def test_a_communicator_with_an_unknown_rank_is_left_out(self):
         dumps, left_out = self.dump(page(rank(0, [call(1)], "0"), nranks=2))
         self.assertEqual(dumps, {})
-        self.assertIn("of its 2 ranks the number in the job is known of 1 alone", left_out)
+        self.assertIn("the global rank is known for 1 of 2 ranks", left_out)
 
     def test_without_a_launcher_the_ranks_are_the_communicators(self):
         dumps, _ = self.dump(page(rank(0, [call(1)]), rank(1, [call(1)])))

@@ -172,7 +172,7 @@ TEST(HostileDumps, NumbersOfWhatIsKept) {
 TEST(HostileDumps, EveryOpcodeThatRunsSomething) {
   for (const char opcode : std::string("cRbiQPo\x81\x82\x83\x84\x92\x93")) {
     EXPECT_THAT(WhyNot(std::string("\x80\x02NN") + opcode + "os\nsystem\n."),
-                HasSubstr("asks for a program to be run, which is never done"));
+                HasSubstr("is a pickle that runs code, which is refused"));
   }
 }
 

@@ -219,7 +219,7 @@ TEST(HttpClient, DropsTheLongestAnswersThatAreNotComplete) {
   options.stop = &stop;
   std::size_t dropped = 0;
   AskAll(requests, options, [&](std::size_t /*index*/, const FleetAnswer& answer) {
-    if (answer.error != "its answer is too large beside the others'") return;
+    if (answer.error != "its answer exceeds the memory left for all answers") return;
     // Four of them fit into 2 MiB, which is what is not kept for unpacking.
     if (++dropped == kServers - 5) stop = true;
   });

@@ -212,7 +212,7 @@ TEST_F(LocalProcessTest, AProcessInAContainerIsHereByThePidThatItHasHere) {
   EXPECT_EQ(WhyNotHere(process), "");
   const LocalProcess local = ReadLocalProcess(process, IsSetting, std::chrono::seconds(60));
   EXPECT_THAT(local.settings, HasSubstr("NCCL_DEBUG_FILE="));
-  EXPECT_EQ(local.log_error, "it is in a container, which may have files of its own");
+  EXPECT_EQ(local.log_error, "its process is in a container: run pulse capture there");
 }
 
 TEST_F(LocalProcessTest, ASnapshotMayClaimAnyTime) {

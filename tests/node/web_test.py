@@ -186,7 +186,7 @@ class ReloadTest(WebCase):
         for suffix in (".pem", ".key"):
             shutil.copy(os.path.join(self.folder, "rotated" + suffix),
                         os.path.join(self.folder, "server" + suffix))
-        self.assertIn("was read again", self.reload(agent))
+        self.assertIn("passwords reloaded", self.reload(agent))
         after = self.connect()
         self.assertEqual(self.get(connection=after)[0], 200)
         self.assertEqual(self.subject(after), "rotated")
@@ -212,7 +212,7 @@ class ReloadTest(WebCase):
                  "client.key does not belong to the certificate in %s/server.pem" % self.folder),
                 (USERS, "tls_server_config was removed, which needs a restart")):
             message = self.reload(agent, text)
-            self.assertTrue(message.startswith("nothing changes: web configuration %s: "
+            self.assertTrue(message.startswith("not reloaded: web configuration %s: "
                                                % self.config), message)
             self.assertIn(reason, message)
             self.assertEqual(message.count("\n"), 1)
@@ -221,7 +221,7 @@ class ReloadTest(WebCase):
         os.remove(self.config)
         self.assertIn("No such file or directory", self.reload(agent))
         self.assertEqual(self.get(headers=basic("ann", "abc"))[0], 200)
-        self.assertIn("was read again", self.reload(agent, TLS))
+        self.assertIn("passwords reloaded", self.reload(agent, TLS))
         self.assertEqual(self.get()[0], 200)
 
     def test_tls_is_not_switched_on(self):

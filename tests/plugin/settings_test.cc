@@ -141,13 +141,16 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
   };
   const std::string long_value(200, 'v');
   for (const Case& each : {
-           Case{"team=a,comm=x", R"("comm=x" has the name of a label that metrics have)", "team=a"},
-           Case{"rank=7,team=a", R"("rank=7" has the name of a label that metrics have)", "team=a"},
-           Case{"Hostname=foo", R"("Hostname=foo" has the name of a label that metrics have)", ""},
-           Case{"le=1", R"("le=1" has the name of a label that metrics have)", ""},
-           Case{"a=b,a=c", R"("a=c" names a label a second time: this value is used)", "a=c"},
+           Case{"team=a,comm=x", R"("comm=x" is left out: metrics have a label of this name)",
+                "team=a"},
+           Case{"rank=7,team=a", R"("rank=7" is left out: metrics have a label of this name)",
+                "team=a"},
+           Case{"Hostname=foo", R"("Hostname=foo" is left out: metrics have a label of this name)",
+                ""},
+           Case{"le=1", R"("le=1" is left out: metrics have a label of this name)", ""},
+           Case{"a=b,a=c", R"("a=c" repeats a label: this value is used)", "a=c"},
            Case{"a=,b=c", R"("a=" has no value, and is left out)", "b=c"},
-           Case{"hang_alert=no", R"("hang_alert=no" silences nothing)", "hang_alert=no"},
+           Case{"hang_alert=no", R"("hang_alert=no" has no effect)", "hang_alert=no"},
            Case{"a=" + long_value, "is cut to 128 bytes", "a=" + long_value.substr(0, 128)},
        }) {
     RunInChild({{"NCCL_PULSE_LABELS", each.value}}, [&each] {

@@ -474,7 +474,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
         left_out = self.left_out(self.ask(HANG))
         self.assertIn("not a dump of PyTorch's Flight Recorder", left_out["nccl_trace_rank_4"])
         self.assertIn("not a dump of PyTorch's Flight Recorder", left_out["nccl_trace_rank_5"])
-        self.assertIn("which ranks group 0 has", left_out["nccl_trace_rank_6"])
+        self.assertIn("lacks the ranks of process group 0", left_out["nccl_trace_rank_6"])
 
     def test_dumps_of_an_older_pytorch(self):
         ranks = job()

@@ -161,7 +161,7 @@ TEST(HostileDumps, AListThatIsInItself) {
       "X\x09\x00\x00\x00pg_config}"
       "X\x07\x00\x00\x00"
       "entriesh\x00u.");
-  EXPECT_THAT(WhyNot(bytes), HasSubstr("one of its calls is something else"));
+  EXPECT_THAT(WhyNot(bytes), HasSubstr("an entry is not a dictionary"));
 }
 
 TEST(HostileDumps, NumbersOfWhatIsKept) {

@@ -221,7 +221,7 @@ TEST_F(LocalProcessTest, ASnapshotMayClaimAnyTime) {
   process.start_realtime_ns = std::numeric_limits<int64_t>::max();
   EXPECT_EQ(WhyNotHere(process), "");
   process.start_realtime_ns = std::numeric_limits<int64_t>::min();
-  EXPECT_THAT(WhyNotHere(process), HasSubstr("is another one"));
+  EXPECT_THAT(WhyNotHere(process), HasSubstr("reused this pid"));
 }
 
 std::atomic<bool> is_hanging{false};

@@ -117,7 +117,7 @@ struct AutomaticCaptures::Shared : PatientThread {
           absl::StrCat(
               troubles.front().reason,
               troubles.size() > 1 ? absl::StrCat(" and ", troubles.size() - 1, " more") : "", ": ",
-              path, " has what is known of it"));
+              "capture saved: ", path));
     }
     RemoveOldCaptures(options.folder, options.limits);
     return "";

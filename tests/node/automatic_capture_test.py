@@ -43,7 +43,7 @@ class AutomaticCaptureTest(unittest.TestCase):
     def test_one_for_a_hang(self):
         agent = self.agent("--capture-dir=" + self.captures)
         self.hang()
-        wait_until(lambda: os.listdir(self.captures) and "has what is known of it" in agent.log(), "it is kept")
+        wait_until(lambda: os.listdir(self.captures) and "capture saved: " in agent.log(), "it is kept")
         name, = os.listdir(self.captures)
         path = os.path.join(self.captures, name)
         self.assertRegex(name, r"^nccl-pulse-auto-%s-%d-\d{8}-\d{6}\.tar\.gz$" % (re.escape(socket.gethostname()), self.port))
@@ -57,7 +57,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         time.sleep(5)
         self.assertTrue(cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "comm"))
         self.assertEqual(os.listdir(self.captures), [name])
-        self.assertEqual(agent.log().count("has what is known of it"), 1)
+        self.assertEqual(agent.log().count("capture saved: "), 1)
 
     def test_a_program_is_started_once_for_a_hang(self):
         program = os.path.join(self.folder, "program")
@@ -85,7 +85,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         self.assertEqual(agent.log().count("no capture is kept"), 1, agent.log())
         wait_until(lambda: not os.listdir(self.captures), "what was begun again is removed")
         resource.prlimit(agent.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-        wait_until(lambda: "has what is known of it" in agent.log(), "there is room again")
+        wait_until(lambda: "capture saved: " in agent.log(), "there is room again")
         name, = os.listdir(self.captures)
         with tarfile.open(os.path.join(self.captures, name)) as archive:
             self.assertIn(name[:-len(".tar.gz")] + "/verdict.txt", archive.getnames())
@@ -101,7 +101,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         agent = Agent.of(self, "127.0.0.2:%d" % self.port, *FLAGS, "--capture-dir=" + self.captures,
                          "--credentials-file=" + password)
         self.hang()
-        wait_until(lambda: "has what is known of it" in agent.log(), "it has asked itself")
+        wait_until(lambda: "capture saved: " in agent.log(), "it has asked itself")
         others.settimeout(0)
         with self.assertRaises(BlockingIOError):
             others.accept()
@@ -112,7 +112,7 @@ class AutomaticCaptureTest(unittest.TestCase):
         wait_until(lambda: subprocess.call(change, stdout=subprocess.DEVNULL) == 0,  # it may serve before it listens
                    "it is set")
         self.hang()
-        wait_until(lambda: "has what is known of it" in agent.log(), "it is kept")
+        wait_until(lambda: "capture saved: " in agent.log(), "it is kept")
         name, = os.listdir(self.captures)
         with tarfile.open(os.path.join(self.captures, name)) as archive:
             verdict = archive.extractfile(name[:-len(".tar.gz")] + "/verdict.txt").read().decode()

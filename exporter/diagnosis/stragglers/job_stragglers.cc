@@ -24,22 +24,19 @@ namespace {
 constexpr double kExplained = 0.5;
 constexpr double kLaterBy = 1.2;
 
-// Why a process may be late that is not slow itself. If two reasons hold, the last of them counts.
-enum class Excuse {
-  kNone,
-  kAnother,  // it waits for another one, and so comes late elsewhere
-  kPeers,    // in Send or Recv
-};
-
 struct Late {
   JobRank rank;
-  double seconds_per_second = 0;
+  const Straggler* said = nullptr;  // about the process alone if there is such, else about its host
+  double seconds_per_second = 0;    // in its worst communicator
   int64_t window_seconds = 0;
-  std::string text, lateness;  // as in Straggler
-  bool is_alone = false;       // the text is of it alone
-  int communicators = 0;       // in which it is late
-  Excuse excuse = Excuse::kNone;
+  int communicators = 0;  // in which it is late
 };
+
+// True if ranks of a pipeline wait for each other in the view's Send and Recv. Exchanges of all ranks
+// are compared like collectives.
+bool IsOfPipeline(const CommunicatorView& view) {
+  return view.has_point_to_point && !view.is_exchange;
+}
 
 // Which processes are connected by Send and Recv that are no exchange.
 class Pipelines {
@@ -48,7 +45,7 @@ class Pipelines {
 
   explicit Pipelines(const std::vector<CommunicatorView>& views) {
     for (const CommunicatorView& view : views) {
-      if (!view.has_point_to_point || view.is_exchange) continue;
+      if (!IsOfPipeline(view)) continue;
       for (const RankView& rank : view.ranks) {
         const auto [own, is_new] = of_.try_emplace(rank.process, 0);
         if (is_new) own->second = sets_.Add();
@@ -68,38 +65,30 @@ class Pipelines {
   std::unordered_map<const ProcessSnapshot*, std::size_t> of_;
 };
 
-bool IsOfPeers(const TimedCallSnapshot& call) {
-  return IsPointToPoint(call.op) || IsGrouped(call.op);
-}
+bool IsAny(const TimedCallSnapshot& /*call*/) { return true; }
 bool IsOfAll(const TimedCallSnapshot& call) { return IsCollective(call.op); }
 
 // The share of its time that each process spends in calls, including its waits. Ranks that wait for
-// a slow one in a pipeline spend more there than before, and the slow one spends less.
+// a slow one spend more there than before, and the slow one spends less.
 class Waits {
  public:
-  enum class Kind {
-    kPeers,  // Send and Recv, except exchanges of all ranks: those are compared like collectives
-    kCollectives,  // of other communicators than the one in which it is late
-  };
-
-  Waits(const std::vector<CommunicatorView>& views, Kind kind) : kind_(kind) {
-    const bool are_peers = kind == Kind::kPeers;
+  explicit Waits(const std::vector<CommunicatorView>& views) {
     for (const CommunicatorView& view : views) {
-      if (are_peers && (!view.has_point_to_point || view.is_exchange)) continue;
+      const bool is_pipeline = IsOfPipeline(view);
       for (const RankView& rank : view.ranks) {
         if (rank.state != RankView::State::kLive) continue;
-        const std::optional<double> share = ShareInCalls(rank, are_peers ? IsOfPeers : IsOfAll);
+        std::optional<double> share = ShareInCalls(rank, is_pipeline ? IsAny : IsOfAll);
         // If hardly any collectives are timed, they take hardly any time.
-        shares_[rank.process].push_back({&view, are_peers ? share : share.value_or(0),
-                                         rank.communicator->last_completion_realtime_ns});
+        if (!share && !is_pipeline) share = 0;
+        shares_[rank.process].push_back(
+            {&view, share, rank.communicator->last_completion_realtime_ns});
       }
     }
   }
 
-  bool Has(const ProcessSnapshot* process) const { return shares_.count(process) != 0; }
-
-  // Returns how much longer a process waits than the median of the view's other ranks, in seconds
-  // per second. Returns nothing if it, or half of those, have too few timed calls.
+  // Returns how much longer a process waits in other communicators than the median of the view's
+  // other ranks, in seconds per second. Returns nothing if it, or half of those, have too few timed
+  // calls.
   std::optional<double> ExcessOf(const ProcessSnapshot* process, const CommunicatorView& view,
                                  const std::map<const ProcessSnapshot*, double>& named) const {
     std::vector<double> others;
@@ -107,11 +96,11 @@ class Waits {
     const int64_t first_ns = FirstTimedNs(view);
     for (const RankView& rank : view.ranks) {
       if (named.count(rank.process) != 0) continue;
-      const std::optional<double> share = Of(rank.process, view, first_ns);
+      const std::optional<double> share = Elsewhere(rank.process, view, first_ns);
       if (share) others.push_back(*share);
       unknown += share ? 0 : 1;
     }
-    const std::optional<double> own = Of(process, view, first_ns);
+    const std::optional<double> own = Elsewhere(process, view, first_ns);
     if (!own || others.empty() || others.size() < unknown) return std::nullopt;
     const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
     std::nth_element(others.begin(), middle, others.end());
@@ -119,17 +108,15 @@ class Waits {
   }
 
  private:
-  std::optional<double> Of(const ProcessSnapshot* process, const CommunicatorView& view,
-                           int64_t first_ns) const {
-    const bool are_peers = kind_ == Kind::kPeers;
+  std::optional<double> Elsewhere(const ProcessSnapshot* process, const CommunicatorView& view,
+                                  int64_t first_ns) const {
     const auto found = shares_.find(process);
-    if (found == shares_.end()) return are_peers ? std::nullopt : std::optional(0.0);
+    if (found == shares_.end()) return 0;
     double sum = 0;
     for (const Share& each : found->second) {
+      if (each.view == &view || each.last_ns < first_ns) continue;
       if (!each.share) return std::nullopt;  // the sum is unknown, too
-      if (are_peers || (each.view != &view && each.last_ns >= first_ns)) {
-        sum += *each.share;
-      }
+      sum += *each.share;
     }
     return sum;
   }
@@ -150,7 +137,6 @@ class Waits {
     std::optional<double> share;
     int64_t last_ns;  // last completion
   };
-  const Kind kind_;
   std::unordered_map<const ProcessSnapshot*, std::vector<Share>> shares_;
 };
 
@@ -165,7 +151,7 @@ class Examiner {
 
   std::vector<JobStraggler> Make() {
     if (lates_.empty()) return {};
-    ExcuseByPeers();
+    EraseWaiting();
     ExcuseByOthers();
     KeepLatestOfPipelines();
     AddHosts();
@@ -198,67 +184,46 @@ class Examiner {
         late.seconds_per_second = straggler.parts[i];
         late.window_seconds = straggler.window_seconds;
       }
-      // A text about the process alone is better than one about its host.
-      if (late.rank.process != nullptr && (is_host || (!is_worst && late.is_alone))) continue;
+      const bool is_better =
+          late.said == nullptr || (!is_host && (is_worst || !late.said->host.empty()));
+      if (!is_better) continue;
       late.rank = {view.comm_id, number, rank->process, rank->communicator};
-      late.text = straggler.text;
-      late.lateness = straggler.lateness;
-      late.is_alone = !is_host;
+      late.said = &straggler;
     }
     named_.push_back(std::move(named));
   }
 
-  // A process that waits for a late one in Send or Recv comes late elsewhere. Each stage of a
+  // A process that waits elsewhere for a late one comes late to its other calls. Each stage of a
   // pipeline waits somewhat, so the measure is the wait of the processes that it is compared with:
   // they have its position in other pipelines. Without that measure it is not known which process
-  // began.
+  // began. The process that it waits for may not be seen to be late. Then no process is named.
   //
   // A process upstream of a slow link leaves calls early and waits that much longer in its next
   // calls. Over all its calls it waits as long as the others, so it is not late.
-  void ExcuseByPeers() {
-    const Waits of_peers(views_, Waits::Kind::kPeers);
-    const Waits of_collectives(views_, Waits::Kind::kCollectives);
+  void EraseWaiting() {
+    const Waits waits(views_);
     for (const Named& there : named_) {
       for (const auto& [process, seconds] : there.processes) {
-        const auto found = lates_.find(process);
-        if (found == lates_.end()) continue;
-        Late& late = found->second;
-        const double in_collectives =
-            of_collectives.ExcessOf(process, *there.view, there.processes).value_or(0);
-        if (in_collectives >= kExplained * seconds) late.excuse = Excuse::kPeers;
-        if (!of_peers.Has(process)) continue;
-        const std::optional<double> excess =
-            of_peers.ExcessOf(process, *there.view, there.processes);
-        if (!excess) {
-          lates_.erase(found);
-          continue;
-        }
-        if (*excess >= kExplained * seconds) late.excuse = Excuse::kPeers;
+        const std::optional<double> excess = waits.ExcessOf(process, *there.view, there.processes);
+        if (!excess || *excess >= kExplained * seconds) lates_.erase(process);
       }
     }
   }
 
+  // Excuses processes that share a communicator with a later one, unless this excuses all.
   void ExcuseByOthers() {
+    std::set<const ProcessSnapshot*> excused;
     for (const Named& there : named_) {
       for (const RankView& rank : there.view->ranks) {
         const auto found = lates_.find(rank.process);
         if (found == lates_.end() || there.processes.count(rank.process) != 0) continue;
-        Late& late = found->second;
-        if (there.seconds_per_second >= kExplained * late.seconds_per_second) {
-          late.excuse = std::max(late.excuse, Excuse::kAnother);
+        if (there.seconds_per_second >= kExplained * found->second.seconds_per_second) {
+          excused.insert(rank.process);
         }
       }
     }
-    // It may wait for a peer that is not seen to be late. Then no process is named.
-    for (auto late = lates_.begin(); late != lates_.end();) {
-      late = late->second.excuse == Excuse::kPeers ? lates_.erase(late) : std::next(late);
-    }
-    // If all wait for each other, none is excused.
-    const auto is_excused = [](const auto& late) { return late.second.excuse != Excuse::kNone; };
-    const bool are_all = std::all_of(lates_.begin(), lates_.end(), is_excused);
-    for (auto late = lates_.begin(); late != lates_.end();) {
-      late = is_excused(*late) && !are_all ? lates_.erase(late) : std::next(late);
-    }
+    if (excused.size() == lates_.size()) return;
+    for (const ProcessSnapshot* process : excused) lates_.erase(process);
   }
 
   // Stages of a pipeline block each other in Send and Recv, so the latest of the late stages is the
@@ -307,21 +272,19 @@ class Examiner {
     }
   }
 
-  void AddStraggler(const std::vector<const Late*>& lates, bool is_whole_host, std::string text) {
+  void AddStraggler(const std::vector<Late>& lates) {
     JobStraggler& straggler = stragglers_.emplace_back();
-    straggler.is_whole_host = is_whole_host;
-    straggler.text = std::move(text);
-    for (const Late* late : lates) {
-      straggler.ranks.push_back(late->rank);
-      if (straggler.seconds_per_second >= late->seconds_per_second) continue;
-      straggler.seconds_per_second = late->seconds_per_second;
-      straggler.window_seconds = late->window_seconds;
+    for (const Late& late : lates) {
+      straggler.ranks.push_back(late.rank);
+      if (straggler.seconds_per_second >= late.seconds_per_second) continue;
+      straggler.seconds_per_second = late.seconds_per_second;
+      straggler.window_seconds = late.window_seconds;
     }
     std::sort(straggler.ranks.begin(), straggler.ranks.end(),
               [](const auto& a, const auto& b) { return a.process->pid < b.process->pid; });
   }
 
-  // Adds hosts on which two or more processes are late.
+  // Adds hosts on which two or more processes are late, and none isn't.
   void AddHosts() {
     std::map<std::string, std::set<const ProcessSnapshot*>> processes;
     for (const CommunicatorView& view : views_) {
@@ -331,26 +294,26 @@ class Examiner {
       }
     }
     for (const auto& [host, all] : processes) {
-      std::vector<const Late*> lates;
-      for (const ProcessSnapshot* process : all) {
-        const auto found = lates_.find(process);
-        if (found != lates_.end()) lates.push_back(&found->second);
-      }
-      if (host.empty() || lates.size() < 2 || lates.size() != all.size()) continue;
-      AddStraggler(lates, true, "");
+      const bool are_all = std::all_of(
+          all.begin(), all.end(), [this](const auto* each) { return lates_.count(each) != 0; });
+      if (host.empty() || all.size() < 2 || !are_all) continue;
+      std::vector<Late> lates;
+      for (const ProcessSnapshot* process : all) lates.push_back(lates_.extract(process).mapped());
+      AddStraggler(lates);
       JobStraggler& straggler = stragglers_.back();
+      straggler.is_whole_host = true;
       straggler.text = absl::StrFormat(
           "All %d ranks of %s arrive last at calls that they share with other hosts; the others "
           "wait up to %s.",
           lates.size(), host, ShareWords(straggler.seconds_per_second, straggler.window_seconds));
-      for (const ProcessSnapshot* process : all) lates_.erase(process);
     }
   }
 
   void AddOthers() {
     for (const auto& [process, late] : lates_) {
-      AddStraggler({&late}, false, late.text);
-      stragglers_.back().lateness = late.lateness;
+      AddStraggler({late});
+      stragglers_.back().text = late.said->text;
+      stragglers_.back().lateness = late.said->lateness;
     }
   }
 

@@ -14,7 +14,6 @@
 #include "exporter/diagnosis/facts/rank_activity.h"
 #include "exporter/diagnosis/facts/rank_view.h"
 #include "exporter/diagnosis/facts/rejection.h"
-#include "exporter/diagnosis/facts/same_ids.h"
 #include "exporter/diagnosis/jobs.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/words.h"
@@ -45,23 +44,6 @@ std::string Pids(std::vector<std::string> pids) {
                       more == 0 ? "" : absl::StrCat(" and ", more, " more"));
 }
 
-using IdAndNumber = std::pair<uint64_t, uint32_t>;  // see same_ids.h
-
-struct Activities {
-  std::size_t ranks = 0;
-  std::size_t unknown = 0;
-  std::size_t calibrating = 0;  // of these; they will be seen in a moment
-  std::size_t missing = 0;      // of one node, and never seen at this endpoint
-  bool is_mixed = false;        // ranks of several communicators
-  bool may_wait = false;        // one is not known to be idle
-
-  std::size_t unseen() const { return unknown - calibrating; }
-};
-
-uint64_t CollectivesOf(const CommunicatorSnapshot& communicator) {
-  return Total(CollectiveCalls(communicator));
-}
-
 // How many times longer than its usual pause between calls a job is idle.
 constexpr int64_t kIdleFactor = 10;
 constexpr double kLeastWaited = 0.2;  // of the time: as the dashboards' "Waiting jobs"
@@ -70,16 +52,13 @@ constexpr uint64_t kLeastCalls = 16;  // that tell how often it calls
 class Examiner {
  public:
   Examiner(const SnapshotSet& snapshots, const DiagnosisResult& diagnosis, int64_t now_ns)
-      : now_ns_(now_ns), stalled_after_ns_(snapshots.stalled_after_ns), same_ids_(snapshots) {
-    for (const ProcessSnapshot& process : snapshots.processes) AddProcess(process);
-    for (const ProcessSnapshot& process : snapshots.ended) AddEnd(process);
-    FindLost(snapshots);
-    CountMissing(snapshots);
-    is_of_dumps_ = !snapshots.processes.empty() && snapshots.processes.front().is_of_dump;
-    rejected_ = snapshots.rejected;
-    unread_processes_ = snapshots.unread_processes;
-    NoteThresholds(snapshots);
-    CountNotCompared(snapshots);
+      : snapshots_(snapshots), now_ns_(now_ns), views_(GroupByCommunicator(snapshots, now_ns)) {
+    for (const ProcessSnapshot& process : snapshots.processes) {
+      if (process.end == ProcessEnd::kLive) AddProcess(process);
+    }
+    for (const CommunicatorView& view : views_) AddCommunicator(view);
+    FindLost();
+    NoteThresholds();
     for (const CommunicatorDiagnosis& each : diagnosis) {
       if (each.hang) (each.hang->is_usual ? has_usual_ : has_hang_) = true;
       has_straggler_ |= each.has_named_straggler();
@@ -94,15 +73,6 @@ class Examiner {
   }
 
   Health Make() {
-    for (const auto& [id, activities] : by_communicator_) {
-      health_.ranks += activities.ranks;
-      health_.unknown_ranks += activities.unknown;
-      health_.missing_ranks = std::max(health_.missing_ranks, activities.missing);
-      ++health_.communicators;
-      unseen_ranks_ += activities.unseen();
-      if (activities.unseen() == activities.ranks) ++health_.blind_communicators;
-      is_mixed_ |= activities.is_mixed;
-    }
     health_.lost_processes = lost_.size();
     health_.stopped_processes = stopped_.size();
     health_.failed_gpus = failed_.size();
@@ -119,84 +89,95 @@ class Examiner {
         absl::StrCat("Communicator ", CommunicatorText(comm_id), ": ", text));
   }
 
-  IdAndNumber IdOf(const CommunicatorSnapshot& communicator) const {
-    return {communicator.comm_id, same_ids_.NumberOf(communicator)};
+  void AddCommunicator(const CommunicatorView& view) {
+    std::size_t ranks = 0;
+    std::size_t unseen = 0;
+    for (const RankView& rank : view.ranks) {
+      if (rank.state != RankView::State::kLive) continue;
+      ++ranks;
+      AddIdle(rank);
+      const bool is_quiet_unseen = IsQuietUnseen(rank);
+      if (!is_quiet_unseen && !IsUnknown(rank.activity, now_ns_)) continue;
+      const UnknownReason reason =
+          is_quiet_unseen ? UnknownReason::kCaptured : rank.activity.reason;
+      ++reasons_[static_cast<std::size_t>(reason)];
+      ++health_.unknown_ranks;
+      // The work of a rank that is being calibrated will be seen in a moment.
+      unseen += reason == UnknownReason::kCalibrating ? 0 : 1;
+    }
+    if (ranks == 0) return;
+    ++health_.communicators;
+    health_.ranks += ranks;
+    unseen_ranks_ += unseen;
+    if (unseen == ranks) ++health_.blind_communicators;
+    const std::string id = CommunicatorText(view.comm_id);
+    if (view.is_mixed) {
+      is_mixed_ = true;
+      of_ranks_.push_back(
+          absl::StrCat("Several communicators have the id ", id,
+                       ", and which ranks belong together is not known: they are not compared."));
+    }
+    // Ranks that have ended count as seen. Those on other nodes are expected of all endpoints alone.
+    const int64_t missing = view.nranks - static_cast<int64_t>(view.ranks.size());
+    if (missing <= 0 || (view.nnodes != 1 && !snapshots_.is_of_all_nodes)) return;
+    health_.missing_ranks = std::max(health_.missing_ranks, static_cast<std::size_t>(missing));
+    // The reader of dumps says which are missing.
+    if (view.ranks.front().process->is_of_dump) return;
+    of_ranks_.push_back(absl::StrCat(Plural(missing, "rank", "ranks"), " of communicator ", id,
+                                     missing == 1 ? " is" : " are", " not seen here."));
   }
 
-  // Ranks that have ended count as seen.
-  void CountMissing(const SnapshotSet& snapshots) {
-    std::map<IdAndNumber, std::set<int32_t>> seen;
-    std::map<IdAndNumber, int32_t> wanted;
-    for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
-      for (const ProcessSnapshot& process : *processes) {
-        for (const CommunicatorSnapshot& communicator : process.communicators) {
-          const IdAndNumber id = IdOf(communicator);
-          seen[id].insert(communicator.rank);
-          if (communicator.nnodes == 1 || snapshots.is_of_all_nodes) {
-            wanted[id] = communicator.nranks;
-          }
-        }
-      }
-    }
-    for (const auto& [id, nranks] : wanted) {
-      const auto found = by_communicator_.find(id);
-      const auto here = static_cast<int64_t>(seen[id].size());
-      if (id.first == 0 || found == by_communicator_.end() || here >= nranks) continue;
-      found->second.missing = static_cast<std::size_t>(nranks - here);
-    }
-  }
-
-  void AddEnd(const ProcessSnapshot& process) {
-    if (process.end == ProcessEnd::kLost) ended_.push_back(&process);
+  static uint64_t CollectivesOf(const RankView& rank) {
+    return Total(CollectiveCalls(*rank.communicator));
   }
 
   // A lost process is missed if a live rank may wait for it, or, where nothing is in use, if it left work
   // that others had called for.
-  void FindLost(const SnapshotSet& snapshots) {
-    if (ended_.empty()) return;
-    std::map<IdAndNumber, uint64_t> most_calls;  // of live ranks, or of all where none lives
-    for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
-      for (const ProcessSnapshot& process : *processes) {
-        for (const CommunicatorSnapshot& each : process.communicators) {
-          const IdAndNumber id = IdOf(each);
-          const bool is_live = process.end == ProcessEnd::kLive && !each.finalized;
-          if (!is_live && by_communicator_.count(id) != 0) continue;
-          uint64_t& most = most_calls[id];
-          most = std::max(most, CollectivesOf(each));
+  void FindLost() {
+    std::set<const ProcessSnapshot*> missed;
+    for (const CommunicatorView& view : views_) {
+      const auto is_live = [](const RankView& rank) {
+        return rank.state == RankView::State::kLive;
+      };
+      const bool is_in_use = std::any_of(view.ranks.begin(), view.ranks.end(), is_live);
+      uint64_t most_calls = 0;  // of live ranks, or of all where none lives
+      bool may_wait = false;
+      for (const RankView& rank : view.ranks) {
+        if (is_in_use && !is_live(rank)) continue;
+        most_calls = std::max(most_calls, CollectivesOf(rank));
+        may_wait |= is_in_use && !rank.activity.is_idle();
+      }
+      for (const RankView& rank : view.ranks) {
+        if (rank.state != RankView::State::kGone) continue;
+        const bool is_behind = CollectivesOf(rank) < most_calls;
+        const bool left_work = SeenInFlightSince(*rank.communicator) != 0 || is_behind;
+        if (is_in_use ? may_wait || is_behind : health_.communicators == 0 && left_work) {
+          missed.insert(rank.process);
         }
       }
     }
-    for (const ProcessSnapshot* process : ended_) {
-      const auto is_owing = [&](const CommunicatorSnapshot& each) {
-        if (each.finalized) return false;
-        const bool is_behind = CollectivesOf(each) < most_calls[IdOf(each)];
-        const auto live = by_communicator_.find(IdOf(each));
-        if (live != by_communicator_.end()) return live->second.may_wait || is_behind;
-        return by_communicator_.empty() && (SeenInFlightSince(each) != 0 || is_behind);
-      };
-      const bool is_missed =
-          std::any_of(process->communicators.begin(), process->communicators.end(), is_owing);
-      (is_missed ? lost_ : left_).push_back(PidWords(*process));
+    for (const auto* processes : {&snapshots_.processes, &snapshots_.ended}) {
+      for (const ProcessSnapshot& process : *processes) {
+        if (process.end != ProcessEnd::kLost) continue;
+        (missed.count(&process) != 0 ? lost_ : left_).push_back(PidWords(process));
+      }
     }
   }
 
   // A straggler is found by collectives that no rank leaves before the last one has come.
-  void CountNotCompared(const SnapshotSet& snapshots) {
-    for (const ProcessSnapshot& process : snapshots.processes) {
-      if (process.end != ProcessEnd::kLive) continue;
-      uint64_t calls = 0;
-      bool is_compared = false;
-      for (const CommunicatorSnapshot& each : process.communicators) {
-        if (each.finalized || each.nranks < 2) continue;
-        if (is_compared) break;
-        for (const CallCountSnapshot& call : each.calls) {
-          calls += call.calls;
-          is_compared |= WaitsForAll(call.op);
-        }
-        for (const CompositeSnapshot& call : each.composites) is_compared |= WaitsForAll(call.op);
+  static bool IsCompared(const ProcessSnapshot& process) {
+    uint64_t calls = 0;
+    for (const CommunicatorSnapshot& each : process.communicators) {
+      if (each.finalized || each.nranks < 2) continue;
+      for (const CallCountSnapshot& call : each.calls) {
+        if (WaitsForAll(call.op)) return true;
+        calls += call.calls;
       }
-      if (!is_compared && calls >= kLeastCalls) ++not_compared_;
+      for (const CompositeSnapshot& call : each.composites) {
+        if (WaitsForAll(call.op)) return true;
+      }
     }
+    return calls < kLeastCalls;
   }
 
   static int64_t ThresholdOf(const ProcessSnapshot& process) {
@@ -204,26 +185,25 @@ class Examiner {
   }
 
   // Nothing finishes in CUDA graphs, and what the GPU runs is not known: a replay may stall.
-  bool IsQuietUnseen(const ProcessSnapshot& process, const CommunicatorSnapshot& each,
-                     const RankActivity& activity) const {
-    const GpuUse use = each.work.gpu_use;
-    return activity.is_quiet() && (use == GpuUse::kUnknown || use == GpuUse::kShared) &&
-           ElapsedNs(now_ns_, activity.since_realtime_ns) / 2 >= ThresholdOf(process);
+  bool IsQuietUnseen(const RankView& rank) const {
+    const GpuUse use = rank.communicator->work.gpu_use;
+    return rank.activity.is_quiet() && (use == GpuUse::kUnknown || use == GpuUse::kShared) &&
+           ElapsedNs(now_ns_, rank.activity.since_realtime_ns) / 2 >= ThresholdOf(*rank.process);
   }
 
   // Updates since when the whole set has been idle; INT64_MAX: it is not.
-  void AddIdle(const ProcessSnapshot& process, const CommunicatorSnapshot& each,
-               const RankActivity& activity) {
+  void AddIdle(const RankView& rank) {
+    const CommunicatorSnapshot& each = *rank.communicator;
     const int64_t last_ns =
         std::max(each.last_launch_realtime_ns, each.last_completion_realtime_ns);
-    if (!activity.is_idle()) idle_since_ns_ = INT64_MAX;
+    if (!rank.activity.is_idle()) idle_since_ns_ = INT64_MAX;
     if (last_ns == 0 || idle_since_ns_ == INT64_MAX) return;
     idle_since_ns_ = std::max(idle_since_ns_, last_ns);
     for (const LongestWaitSnapshot& wait : each.longest_waits) {
       longest_pause_ns_ = std::max<int64_t>(
           longest_pause_ns_, static_cast<int64_t>(std::min<uint64_t>(wait.longest_ns, INT64_MAX)));
     }
-    longest_pause_ns_ = std::max(longest_pause_ns_, ThresholdOf(process));
+    longest_pause_ns_ = std::max(longest_pause_ns_, ThresholdOf(*rank.process));
     if (each.launches == 0) return;
     const int64_t pause_ns = ElapsedNs(last_ns, each.init_realtime_ns) /
                              static_cast<int64_t>(std::min<uint64_t>(each.launches, INT64_MAX));
@@ -238,13 +218,13 @@ class Examiner {
   }
 
   // Notes jobs whose processes go by different thresholds.
-  void NoteThresholds(const SnapshotSet& snapshots) {
+  void NoteThresholds() {
     std::set<int64_t> all;
-    for (const ProcessSnapshot& process : snapshots.processes) all.insert(process.hang_after_ns);
+    for (const ProcessSnapshot& process : snapshots_.processes) all.insert(process.hang_after_ns);
     if (all.size() < 2) return;
-    Jobs jobs(snapshots);
+    Jobs jobs(snapshots_);
     std::map<std::size_t, std::set<int64_t>> of_jobs;
-    for (const ProcessSnapshot& process : snapshots.processes) {
+    for (const ProcessSnapshot& process : snapshots_.processes) {
       of_jobs[jobs.OfProcess(&process)].insert(process.hang_after_ns);
     }
     for (auto& [job, thresholds] : of_jobs) {
@@ -258,7 +238,6 @@ class Examiner {
   }
 
   void AddProcess(const ProcessSnapshot& process) {
-    if (process.end != ProcessEnd::kLive) return AddEnd(process);
     bool is_in_use = false;
     std::set<std::string> gpus;
     for (const CommunicatorSnapshot& communicator : process.communicators) {
@@ -267,25 +246,14 @@ class Examiner {
       if (communicator.driver_error != 0 && gpus.insert(communicator.gpu).second) {
         AddFailed(process, communicator);
       }
-      Activities& activities = by_communicator_[IdOf(communicator)];
-      activities.is_mixed = same_ids_.AreMixed(communicator);
-      const RankActivity activity = ActivityOf(process, communicator, now_ns_, stalled_after_ns_);
-      ++activities.ranks;
-      activities.may_wait |= !activity.is_idle();
-      AddIdle(process, communicator, activity);
-      const bool is_quiet_unseen = IsQuietUnseen(process, communicator, activity);
-      if (!is_quiet_unseen && !IsUnknown(activity, now_ns_)) continue;
-      ++activities.unknown;
-      activities.calibrating += activity.reason == UnknownReason::kCalibrating ? 1 : 0;
-      ++reasons_[static_cast<std::size_t>(is_quiet_unseen ? UnknownReason::kCaptured
-                                                          : activity.reason)];
     }
     if (is_in_use && process.heard_realtime_ns != 0) {
       ++silent_;
       silent_since_ns_ = std::min(silent_since_ns_, process.heard_realtime_ns);
     }
-    if (is_in_use && IsStopped(process, now_ns_, stalled_after_ns_))
+    if (is_in_use && IsStopped(process, now_ns_, snapshots_.stalled_after_ns))
       stopped_.push_back(PidWords(process));
+    not_compared_ += IsCompared(process) ? 0 : 1;
     health_.unmeasured_communicators += process.unmeasured_communicators;
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
@@ -309,7 +277,7 @@ class Examiner {
     if (has_hang_) return HealthStatus::kHang;
     if (!missing_.empty()) return HealthStatus::kIncomplete;
     if (health_.communicators == 0) {
-      return unread_processes_ != 0 ? HealthStatus::kIncomplete : HealthStatus::kUnused;
+      return snapshots_.unread_processes != 0 ? HealthStatus::kIncomplete : HealthStatus::kUnused;
     }
     if (has_usual_) return HealthStatus::kWaiting;
     if (!unseen_.empty()) return HealthStatus::kIncomplete;
@@ -371,18 +339,7 @@ class Examiner {
           "Whether work is in flight is not known for ", health_.unknown_ranks, " of ",
           Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
     }
-    for (const auto& [id, activities] : by_communicator_) {
-      if (activities.is_mixed) {
-        notes.push_back(absl::StrCat("Several communicators have the id ",
-                                     CommunicatorText(id.first),
-                                     ", and which ranks belong together is not known: they are "
-                                     "not compared."));
-      }
-      if (activities.missing == 0 || is_of_dumps_) continue;  // their reader says which are missing
-      notes.push_back(absl::StrCat(Plural(activities.missing, "rank", "ranks"), " of communicator ",
-                                   CommunicatorText(id.first),
-                                   activities.missing == 1 ? " is" : " are", " not seen here."));
-    }
+    notes.insert(notes.end(), of_ranks_.begin(), of_ranks_.end());
     AddRejected();
     notes.insert(notes.end(), masks_.begin(), masks_.end());
     notes.insert(notes.end(), of_communicators_.begin(), of_communicators_.end());
@@ -392,10 +349,10 @@ class Examiner {
     std::vector<std::string> why;
     uint64_t count = 0;
     for (int i = 0; i < kRejections; ++i) {
-      if (rejected_[i] == 0) continue;
-      count += rejected_[i];
-      why.push_back(
-          absl::StrCat(RejectionName(static_cast<Rejection>(i)), " (", rejected_[i], ")"));
+      if (snapshots_.rejected[i] == 0) continue;
+      count += snapshots_.rejected[i];
+      why.push_back(absl::StrCat(RejectionName(static_cast<Rejection>(i)), " (",
+                                 snapshots_.rejected[i], ")"));
     }
     if (why.empty()) return;
     health_.notes.push_back(absl::StrCat("This endpoint has rejected processes ",
@@ -409,8 +366,8 @@ class Examiner {
     missing.insert(missing.end(), unseen_.begin(), unseen_.end());
     if (has_hang_ || has_usual_ || (has_straggler_ && missing.empty())) return "";
     if (health_.communicators == 0 && missing.empty()) {
-      return unread_processes_ != 0 ? "No communicator is measured here."
-                                    : "No communicator is in use.";
+      return snapshots_.unread_processes != 0 ? "No communicator is measured here."
+                                              : "No communicator is in use.";
     }
     if (health_.communicators != 0 && health_.blind_communicators == health_.communicators) {
       return "Cannot tell whether a rank hangs.";
@@ -436,30 +393,26 @@ class Examiner {
                         "AlltoAll.");
   }
 
-  const int64_t now_ns_, stalled_after_ns_;
-  std::vector<const ProcessSnapshot*> ended_;  // without goodbye
+  const SnapshotSet& snapshots_;
+  const int64_t now_ns_;
+  const std::vector<CommunicatorView> views_;
   // Ended processes that a rank may wait for, and the others; live ones that do not run.
   std::vector<std::string> lost_, left_, stopped_;
   std::size_t silent_ = 0;  // processes
   int64_t silent_since_ns_ = INT64_MAX;
-  const SameIds same_ids_;
-  std::map<IdAndNumber, Activities> by_communicator_;
   std::array<std::size_t, kUnknownReasons> reasons_{};
-  RejectionCounts rejected_{};
-  uint64_t unread_processes_ = 0;
   bool is_mixed_ = false;
   std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
   std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs
-  std::size_t not_compared_ = 0;
+  std::size_t not_compared_ = 0;  // processes
   // Wait of the communicator whose ranks wait most.
   double waited_share_ = 0;
   int64_t waited_of_seconds_ = 0;
   // Since when no rank has had work, INT64_MAX: one has; the longest pause before, and the mean pause of
   // the communicator with the most launches.
   int64_t idle_since_ns_ = 0, longest_pause_ns_ = 0, usual_pause_ns_ = INT64_MAX;
-  bool is_of_dumps_ = false;
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
-  std::vector<std::string> failed_, masks_, of_communicators_;
+  std::vector<std::string> failed_, of_ranks_, masks_, of_communicators_;  // notes
   // Reasons why the state is not OK: ranks and communicators that are missing, and work that cannot be
   // seen.
   std::vector<std::string> missing_, unseen_;

@@ -17,6 +17,10 @@ constexpr int64_t kSecondNs = 1000000000;
 // wait. Ranks that have waited for each other elsewhere do.
 constexpr double kTogether = 0.1;
 
+double SumOfSquares(const std::vector<double>& numbers) {
+  return std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0);
+}
+
 // 0: not known.
 double CallsOfRound(const CommunicatorSnapshot& communicator, const TimedCallSnapshot& kind,
                     uint64_t rounds) {
@@ -43,26 +47,27 @@ std::vector<const RankView*> LiveRanks(const CommunicatorView& view) {
   return live;
 }
 
-double SumOfSquares(const std::vector<double>& numbers) {
-  return std::inner_product(numbers.begin(), numbers.end(), numbers.begin(), 0.0);
-}
-
-HostsOfRanks::HostsOfRanks(const std::vector<const RankView*>& ranks) {
+RankGroups::RankGroups(const std::vector<const RankView*>& ranks, bool by_host) {
   std::map<std::string_view, std::size_t> indices;
   for (const RankView* rank : ranks) {
-    const auto [at, is_new] = indices.try_emplace(rank->process->hostname, indices.size());
-    host_.push_back(at->second);
-    if (is_new) ranks_.push_back(0);
-    ++ranks_[at->second];
+    const std::size_t next = size();
+    group_.push_back(by_host ? indices.try_emplace(rank->process->hostname, next).first->second
+                             : next);
+    if (group_.back() == next) ranks_.push_back(0);
+    ++ranks_[group_.back()];
   }
 }
 
-std::vector<double> HostsOfRanks::Means(const std::vector<double>& of_ranks) const {
+std::vector<double> RankGroups::Means(const std::vector<double>& of_ranks) const {
   std::vector<double> means(size());
-  for (std::size_t i = 0; i < host_.size(); ++i) {
-    means[host_[i]] += of_ranks[i] / ranks_[host_[i]];
+  for (std::size_t i = 0; i < group_.size(); ++i) {
+    means[group_[i]] += of_ranks[i] / ranks_[group_[i]];
   }
   return means;
+}
+
+double RankGroups::SquareOf(const std::vector<double>& of_ranks) const {
+  return SumOfSquares(Means(of_ranks)) / static_cast<double>(size());
 }
 
 // A call that all ranks have timed.
@@ -86,6 +91,13 @@ void StragglerState::Window::Fade(double fade) {
   }
 }
 
+void StragglerState::Lateness::Add(const Lateness& other) {
+  seconds += other.seconds;
+  late_calls += other.late_calls;
+  late_rounds += other.late_rounds;
+  late_seconds += other.late_seconds;
+}
+
 void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns,
                             RoundsOfProcesses* rounds_of) {
   const std::vector<const RankView*> ranks = LiveRanks(view);
@@ -104,7 +116,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     last_late_ns_ = 0;
   }
   const std::vector<Entry> entries = NewCalls(view, ranks);
-  const HostsOfRanks hosts(ranks);
+  const RankGroups hosts(ranks, /*by_host=*/true);
   std::vector<Match> matches = MatchCalls(ranks.size(), hosts, entries);
   if (!matches.empty()) rounds_ = rounds_of->Of(*ranks.front()->process);
   Weigh(*ranks.front()->communicator, &matches);
@@ -138,7 +150,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   window_.hosts += static_cast<double>(matches.size() * hosts.size());
   for (auto& [rank, of] : ranks_) {
     of.before_seconds = of.total_seconds;
-    for (double* each : {&of.late_calls, &of.late_rounds, &of.late_seconds, &of.waited}) {
+    Lateness& late = of.lateness;
+    for (double* each : {&late.late_calls, &late.late_rounds, &late.late_seconds, &of.waited}) {
       *each *= fade;
     }
   }
@@ -150,7 +163,6 @@ std::vector<StragglerState::Entry> StragglerState::NewCalls(
     const CommunicatorView& view, const std::vector<const RankView*>& ranks) {
   std::vector<Entry> entries;
   if (kinds_.size() >= kMostKinds) kinds_.clear();
-  for (OfKind& kind : kinds_) kind.matched = 0;
   const bool captured_alike = AreCapturedAlike(ranks);
   const bool are_exchanges = view.is_exchange && AreLaunchesExchanges(view);
   const auto add = [&](const TimedCallSnapshot& call, uint32_t rank) {
@@ -195,7 +207,7 @@ std::vector<StragglerState::Entry> StragglerState::NewCalls(
 }
 
 std::vector<StragglerState::Match> StragglerState::MatchCalls(std::size_t ranks,
-                                                              const HostsOfRanks& hosts,
+                                                              const RankGroups& hosts,
                                                               const std::vector<Entry>& entries) {
   std::vector<Match> matches;
   for (auto first = entries.begin(); first != entries.end();) {
@@ -207,24 +219,13 @@ std::vector<StragglerState::Match> StragglerState::MatchCalls(std::size_t ranks,
     }
     if (once && static_cast<std::size_t>(behind - first) == ranks) {
       matches.push_back(MatchOf(hosts, first, behind));
-      OfKind& found = kinds_[matches.back().kind()];
-      const uint32_t number = matches.back().number();
-      if (found.matched == 0 || static_cast<int32_t>(number - found.newest) > 0) {
-        found.newest = number;
-        found.newest_end_ns = first->end_ns;
-      }
-      if (found.matched == 0 || static_cast<int32_t>(number - found.oldest) < 0) {
-        found.oldest = number;
-        found.oldest_end_ns = first->end_ns;
-      }
-      ++found.matched;
     }
     first = behind;
   }
   return matches;
 }
 
-StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIterator first,
+StragglerState::Match StragglerState::MatchOf(const RankGroups& hosts, EntryIterator first,
                                               EntryIterator behind) {
   const auto count = static_cast<double>(behind - first);
   const uint64_t shortest_ns = std::min_element(first, behind, [](const Entry& a, const Entry& b) {
@@ -261,22 +262,21 @@ StragglerState::Match StragglerState::MatchOf(const HostsOfRanks& hosts, EntryIt
 
 // Each match also stands for the calls before it that were not timed, or that the ring has lost.
 void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches) {
+  const OfKind* kind = nullptr;
+  uint32_t begin = 0;
+  int64_t begin_ns = 0;
+  const OfKind* longest =
+      nullptr;  // covers the longest time, and tells best how long a round takes
   int64_t longest_ns = 0;
-  for (const OfKind& of : kinds_) {
-    if (of.matched == 0) continue;
-    const uint32_t oldest = of.has_last ? of.last_call : of.oldest;
-    // The kind that covers the longest time tells best how long a round takes.
-    const int64_t covered_ns = of.newest_end_ns - (of.has_last ? of.last_end_ns : of.oldest_end_ns);
-    if (covered_ns <= longest_ns) continue;
-    longest_ns = covered_ns;
-    const double round_ns = static_cast<double>(covered_ns) /
-                            static_cast<double>(of.newest - oldest) *
-                            CallsOfRound(communicator, of.call, rounds_);
-    round_ns_ = std::min(round_ns, kMostRoundSeconds * kSecond);
-  }
+  double call_ns = 0;
   // Calls of a kind are together, in order. The first one ever only begins the time that is covered.
   for (Match& match : *matches) {
     OfKind& of = kinds_[match.kind()];
+    if (kind != &of) {
+      kind = &of;
+      begin = of.has_last ? of.last_call : match.number();
+      begin_ns = of.has_last ? of.last_end_ns : match.end_ns;
+    }
     const auto since = static_cast<int32_t>(match.number() - of.last_call);
     match.calls = of.has_last ? std::max(since, 1) : 0;
     match.from_ns = of.last_end_ns;
@@ -284,7 +284,15 @@ void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector
     of.last_call = match.number();
     of.last_end_ns = match.end_ns;
     of.has_last = true;
+    const int64_t covered_ns = match.end_ns - begin_ns;
+    if (covered_ns <= longest_ns) continue;
+    longest = kind;
+    longest_ns = covered_ns;
+    call_ns = static_cast<double>(covered_ns) / static_cast<double>(match.number() - begin);
   }
+  if (longest == nullptr) return;
+  round_ns_ = std::min(call_ns * CallsOfRound(communicator, longest->call, rounds_),
+                       kMostRoundSeconds * kSecond);
 }
 
 double StragglerState::AddLosses(const std::vector<const RankView*>& ranks,
@@ -334,8 +342,6 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
   const std::vector<double> rounds = PartsOfRounds(std::move(late_ends_ns));
   auto of_round = rounds.begin();
   for (const Match& match : *matches) {
-    ++matches_;
-    last_match_end_ns_ = match.end_ns;
     const bool is_late = match.loss >= late_from;
     const double round = is_late ? *of_round++ : 0;
     window_.late += is_late ? 1 : 0;
@@ -348,18 +354,14 @@ void StragglerState::Attribute(const std::vector<const RankView*>& ranks, double
       OfRank& of = ranks_[ranks[last]->rank()];
       of.total_seconds += seconds;
       AddLost(from_ns, match.end_ns, seconds, &of);
-      of.late_rounds += round * part;
       if (!is_late) continue;
-      of.late_calls += part;
-      of.late_seconds += match.loss * part;
-      of.matches_at_late = matches_;
-      of.last_late_end_ns = match.end_ns;
+      of.lateness.Add({0, part, round * part, match.loss * part});
     }
   }
   for (auto& [rank, of] : ranks_) {
     of.lost_in.erase(of.lost_in.begin(), of.lost_in.lower_bound(window_begin_ns_ / kSecondNs));
-    of.window_seconds = 0;
-    for (const auto& [second, seconds] : of.lost_in) of.window_seconds += seconds;
+    of.lateness.seconds = 0;
+    for (const auto& [second, seconds] : of.lost_in) of.lateness.seconds += seconds;
   }
 }
 

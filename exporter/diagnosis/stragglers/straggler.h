@@ -36,8 +36,7 @@
 // calls, or among all calls timed since the start, in whose mean the rank must also be late
 // (mean_lateness.h). A call is late if ranks waited longer than kMinLateNs and than a part of the
 // mean: they wait for a slow rank in the first call of a step, and arrive at its other calls in any
-// order. A rank is no longer named once it has been on time for more calls and rounds than a slow
-// rank plausibly would. Pipeline stages are not compared (rank_view.h).
+// order. Pipeline stages are not compared (rank_view.h).
 //
 // Several ranks or hosts that are late together or by turns are named if they arrive last at most
 // late calls, about equally often, and the next one far less often. If the other ranks arrive one
@@ -64,20 +63,21 @@ namespace nccl_pulse {
 // Returns the ranks to compare, in the order of the view. They point into the view.
 std::vector<const RankView*> LiveRanks(const CommunicatorView& view);
 
-double SumOfSquares(const std::vector<double>& numbers);
-
-class HostsOfRanks {
+// The ranks of each host, or each rank alone.
+class RankGroups {
  public:
-  explicit HostsOfRanks(const std::vector<const RankView*>& ranks);
+  RankGroups(const std::vector<const RankView*>& ranks, bool by_host);
 
   std::size_t size() const { return ranks_.size(); }
-  std::size_t Of(std::size_t rank) const { return host_[rank]; }
-  // Returns the hosts' means.
+  std::size_t Of(std::size_t rank) const { return group_[rank]; }
+  // Returns the groups' means.
   std::vector<double> Means(const std::vector<double>& of_ranks) const;
+  // Returns the mean square of the groups' means.
+  double SquareOf(const std::vector<double>& of_ranks) const;
 
  private:
-  std::vector<std::size_t> host_;  // by rank
-  std::vector<double> ranks_;      // number of ranks per host
+  std::vector<std::size_t> group_;  // by rank
+  std::vector<double> ranks_;       // number of ranks per group
 };
 
 class StragglerState {
@@ -134,8 +134,6 @@ class StragglerState {
   // Limit of a call's contribution to the mean, in means. Otherwise, after one wait of minutes (a
   // checkpoint, an ended hang), no call would count as late for minutes.
   static constexpr double kMostMeans = 100;
-  // A straggler is over when this many late calls are missing, at their previous rate.
-  static constexpr double kMissingLate = 8;
   static constexpr std::size_t kMostKinds = 1024;  // a real job has some dozens
 
   // Counts new calls. `view`: of this object's communicator.
@@ -160,23 +158,23 @@ class StragglerState {
     uint32_t last_call = 0;
     int64_t last_end_ns = 0;
     bool has_last = false;
-    // Matched in this update:
-    uint64_t matched = 0;
-    uint32_t oldest = 0, newest = 0;
-    int64_t oldest_end_ns = 0, newest_end_ns = 0;
+  };
+  // How late a rank, or several as if they were one, arrived in the window.
+  struct Lateness {
+    double seconds = 0;       // lost by the others
+    double late_calls = 0;    // into which it came last by more than kMinLateNs
+    double late_rounds = 0;   // the job's rounds in whose late calls it came last
+    double late_seconds = 0;  // what these calls lost, not scaled
+
+    void Add(const Lateness& other);
   };
   struct OfRank {
+    Lateness lateness;
     double total_seconds = 0;   // ever
     double before_seconds = 0;  // the same at the update before
-    double window_seconds = 0;  // in the window
     // Seconds lost in each second (Unix time) of the window.
     std::map<int64_t, double> lost_in{};
-    double late_calls = 0;         // into which it came last by more than kMinLateNs
-    double late_rounds = 0;        // the job's rounds in whose late calls it came last
-    double late_seconds = 0;       // what these calls lost, not scaled
-    double waited = 0;             // ns in matched calls, each capped as in the mean loss
-    uint64_t matches_at_late = 0;  // matches_ at the last of these calls
-    int64_t last_late_end_ns = 0;  // when that one ended
+    double waited = 0;  // ns in matched calls, each capped as in the mean loss
     int64_t init_realtime_ns = 0;
   };
 
@@ -192,14 +190,6 @@ class StragglerState {
     double rounds = 0;                  // the job's rounds that have late calls
     void Fade(double fade);
   };
-  // A rank, or all ranks of a host.
-  struct Candidate {
-    std::string host;  // "": a rank
-    std::vector<std::size_t> indices;
-    OfRank sum;                  // as if its ranks were one
-    double most_late_calls = 0;  // the most that one of its ranks has
-    std::size_t ever_late = 0;   // ranks
-  };
   // One rank's duration of one call.
   struct Entry {
     uint64_t call;  // index of its kind << 32 | call number
@@ -209,13 +199,14 @@ class StragglerState {
   };
   using EntryIterator = std::vector<Entry>::const_iterator;
   struct Match;
+  class Namer;  // decides which rank or host is named, from these sums
 
   // Calls that have not been counted yet, in order.
   std::vector<Entry> NewCalls(const CommunicatorView& view,
                               const std::vector<const RankView*>& ranks);
-  std::vector<Match> MatchCalls(std::size_t ranks, const HostsOfRanks& hosts,
+  std::vector<Match> MatchCalls(std::size_t ranks, const RankGroups& hosts,
                                 const std::vector<Entry>& entries);
-  static Match MatchOf(const HostsOfRanks& hosts, EntryIterator first, EntryIterator behind);
+  static Match MatchOf(const RankGroups& hosts, EntryIterator first, EntryIterator behind);
   // Sets what each match stands for, and how long a round takes.
   void Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches);
   // Adds losses to the window. Returns the factor by which they must shrink to fit the interval.
@@ -231,43 +222,11 @@ class StragglerState {
   // Returns the seconds from the window's begin to the last update.
   double SecondsOfWindow() const;
   double WindowSeconds(double observed, double matched) const;
-  // True if a late rank has since been on time.
-  bool IsInTimeAgain(const OfRank& of) const;
-  // `is_perhaps`: without excluding chance.
-  std::optional<Straggler> FindLate(const CommunicatorView& view, bool is_perhaps) const;
-  // Returns each rank or host, the one that arrived last most often first.
-  std::vector<Candidate> Candidates(const std::vector<const RankView*>& ranks,
-                                    bool are_hosts) const;
-  // Returns `together` candidates from `first` on, judged as if they were one. Returns nothing if
-  // they are not to be named.
-  std::optional<Straggler> Judge(const std::vector<Candidate>& candidates, std::size_t first,
-                                 std::size_t together, bool is_perhaps,
-                                 const CommunicatorView& view,
-                                 const std::vector<const RankView*>& ranks) const;
-  // Sets the texts.
-  static void Say(const CommunicatorView& view, const std::vector<const RankView*>& ranks,
-                  const std::vector<std::size_t>& these, Straggler* straggler);
-  // True if a host's ranks are late about equally often.
-  static bool AreAlike(const Candidate& host);
-  // Returns false if the ranks always arrive one after the other, as if one rank hands out the work.
-  bool DoOthersComeTogether(const std::vector<const RankView*>& ranks,
-                            const std::vector<std::size_t>& these) const;
   double Rounds(const CommunicatorView& view) const;
-  // True if ranks or hosts, one of `candidates`, arrived last at this share of the late calls by
-  // more than chance. `these`: indices of the ranks. `late_seconds`: their losses in the window.
-  bool AreLate(double share, double candidates, const CommunicatorView& view,
-               const std::vector<const RankView*>& ranks, const std::vector<std::size_t>& these,
-               bool are_hosts, double late_seconds) const;
-  // True if the same holds for the mean of all calls. `are_alone`: no others may be nearly as late.
-  bool AreLateInMean(const MeanLateness& mean, const std::vector<const RankView*>& ranks,
-                     const std::vector<std::size_t>& these, bool are_hosts, double late_seconds,
-                     bool are_alone) const;
   // Returns the part of a round that each late call counts for, by the times of their ends. The
   // calls of one round count for equal parts of it.
   std::vector<double> PartsOfRounds(std::vector<int64_t> late_ends_ns);
 
-  uint64_t matches_ = 0;           // calls compared so far
-  int64_t last_match_end_ns_ = 0;  // when the last compared call ended
   std::vector<OfKind> kinds_;
   std::map<int32_t, OfRank> ranks_;
   int64_t updated_realtime_ns_ = 0;

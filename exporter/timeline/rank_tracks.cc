@@ -5,23 +5,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "exporter/base/size_words.h"
 
 namespace nccl_pulse {
 namespace {
 
 using Track = PerfettoTrace::Track;
-
-std::string BytesWords(uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  auto number = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (number >= 1024 && unit + 1 < std::size(kUnits)) {
-    number /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.4g %s", number, kUnits[unit]);
-}
 
 TraceEvent EventOf(const SeenCall& call, std::string name) {
   TraceEvent event{std::move(name)};
@@ -240,7 +229,8 @@ class RankDrawer {
 }  // namespace
 
 std::string CallWords(const SeenCall& call) {
-  return absl::StrCat(call.op.empty() ? "call" : call.op, " ", BytesWords(call.bytes));
+  return absl::StrCat(call.op.empty() ? "call" : call.op, " ",
+                      BytesWords(static_cast<double>(call.bytes)));
 }
 
 std::string RankWords(const SeenRank& rank) {

@@ -135,8 +135,6 @@ class Model {
     goes_on_ = false;
     hangs_ = true;
   }
-  // No replays from now on.
-  void StopReplays() { goes_on_ = false; }
 
   void Look() {
     now_ns_ += kLookNs;

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "exporter/base/json_field.h"
+#include "exporter/base/size_words.h"
 #include "exporter/cli/status/status_words.h"
 #include "exporter/diagnosis/words/words.h"
 #include "nlohmann/json.hpp"
@@ -19,19 +19,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string Bytes(double bytes) {
-  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (bytes >= 1024 && unit + 1 < std::size(units)) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.4g %s", bytes, units[unit]);
-}
-
 std::string WhatOf(const Json& call) {
   const std::string number = Text(At(call, "of_kind"));
-  return absl::StrCat(Text(At(call, "op")), " ", Bytes(Number(At(call, "bytes"), 0)),
+  return absl::StrCat(Text(At(call, "op")), " ", BytesWords(Number(At(call, "bytes"), 0)),
                       number.empty() ? "" : absl::StrCat(" #", number));
 }
 

@@ -28,10 +28,25 @@ const char* RunStateName(RunState state) {
       return "dumping_core";
     case RunState::kEnded:
       return "ended";
+    case RunState::kFrozen:
+      return "frozen";
     case RunState::kUnknown:
       break;
   }
   return "unknown";
+}
+
+const char* WhyNotRunning(RunState state) {
+  switch (state) {
+    case RunState::kStopped:
+      return "stopped by a signal";
+    case RunState::kTraced:
+      return "held by a debugger";
+    case RunState::kFrozen:
+      return "frozen by its cgroup";
+    default:
+      return "";
+  }
 }
 
 }  // namespace nccl_pulse

@@ -330,8 +330,11 @@ enum class RunState : uint8_t {
   kUninterruptible = 4,  // D: in a system call that no signal ends (a driver's, or I/O)
   kDumpingCore = 5,      // crashed
   kEnded = 6,            // Z: waits to be reaped, or is gone
+  kFrozen = 7,           // by its cgroup (cgroup2's freezer); stat says S or D
 };
 const char* RunStateName(RunState state);
+// Returns "stopped by a signal", for example; "" for a process that runs, or has ended.
+const char* WhyNotRunning(RunState state);
 
 struct ProcessSnapshot {
   int32_t pid = 0;

@@ -1,6 +1,6 @@
-// CgroupText reads which cgroup a process is in, and whether cgroup2 has frozen it.
+// Reads which cgroup a process is in, and whether cgroup2 has frozen it.
 //
-// Thread: any. Cost: two small files. Errors: "" if they can't be read.
+// Thread: any. Cost: two small files. Errors: files that can't be read count as empty.
 #ifndef EXPORTER_BASE_CGROUP_H_
 #define EXPORTER_BASE_CGROUP_H_
 
@@ -11,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
+#include "metrics/snapshot.h"
 
 namespace nccl_pulse {
 
@@ -25,6 +27,14 @@ inline std::string CgroupText(int folder, const std::string& root) {
     return absl::StrCat(cgroups, ReadFile(absl::StrCat(root, line, "/cgroup.events")));
   }
   return cgroups;
+}
+
+// Returns the run state in `stat`, or kFrozen. `folder`, `root`: see CgroupText.
+inline RunState RunStateIn(const ProcStat& stat, int folder, const std::string& root) {
+  const RunState state = stat.State();
+  const bool may_run = state == RunState::kRunning || state == RunState::kUninterruptible;
+  const bool is_frozen = may_run && absl::StrContains(CgroupText(folder, root), "\nfrozen 1\n");
+  return is_frozen ? RunState::kFrozen : state;
 }
 
 }  // namespace nccl_pulse

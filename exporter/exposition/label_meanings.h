@@ -54,7 +54,8 @@ inline constexpr LabelEntry kLabels[] = {
     {"error", "the error's name in the CUDA driver API: CUDA_ERROR_ECC_UNCORRECTABLE ..."},
     {"state",
      "the kernel's state of a process: running, stopped (T, by a signal), traced (t, by a "
-     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ended; of a work counter: "
+     "debugger), uninterruptible (D, in a driver or I/O), dumping_core, ended, frozen (by its "
+     "cgroup); of a work counter: "
      "see work-counters.md"},
     {"end", "how a process ended: exit (normally, or after it finalized all communicators), lost"},
     {"verdict", "the kind of a hang: see debug-a-hang.md"},

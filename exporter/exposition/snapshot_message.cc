@@ -191,6 +191,12 @@ void FieldsOf(Fields& fields, In<Fields, ProcessSnapshot>& process) {
   fields.Number(45, process.unmeasured_communicators);
 }
 
+template <typename Fields>
+void FieldsOf(Fields& fields, In<Fields, OutsideNote>& note) {
+  fields.Number(1, note.comm_id);
+  fields.Text(2, note.text);
+}
+
 // The field is absent: an older endpoint wrote the message.
 constexpr uint64_t kUnreadUnknown = UINT64_MAX;
 
@@ -216,6 +222,7 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Messages(8, top.set->processes);
   fields.Messages(9, top.set->ended);
   fields.Number(10, top.set->unread_processes, kUnreadUnknown);
+  fields.Messages(11, top.set->outside_notes);
 }
 
 // Safe for hostile numbers: the other side adds modulo 2^64 what this subtracts.

@@ -56,6 +56,8 @@ void SnapshotUnion::Add(SnapshotMessage message, const std::string& address, std
       set_.processes.push_back(std::move(process));
     }
   }
+  auto& notes = message.set.outside_notes;
+  std::move(notes.begin(), notes.end(), std::back_inserter(set_.outside_notes));
   source.behind = set_.processes.size();
   if (!address.empty()) sources_.push_back(std::move(source));
   for (std::size_t i = 0; i < set_.rejected.size(); ++i) {
@@ -138,6 +140,15 @@ void SnapshotUnion::Filter(SnapshotSet* set) {
     }
     processes->resize(kept);
   }
+  std::set<uint64_t> ids;
+  for (const ProcessSnapshot& process : set->processes) {
+    for (const CommunicatorSnapshot& each : process.communicators) ids.insert(each.comm_id);
+  }
+  if (filter_.comm_id) ids.insert(*filter_.comm_id);
+  auto& notes = set->outside_notes;
+  notes.erase(std::remove_if(notes.begin(), notes.end(),
+                             [&](const OutsideNote& each) { return ids.count(each.comm_id) == 0; }),
+              notes.end());
 }
 
 SnapshotSet SnapshotUnion::Take() {
@@ -156,6 +167,10 @@ SnapshotSet SnapshotUnion::Take() {
   set.is_of_all_nodes = true;
   set.rejected = set_.rejected;
   set.unread_processes = set_.unread_processes;
+  std::set<std::pair<uint64_t, std::string>> said;  // by agents of several nodes of the job
+  for (OutsideNote& note : set_.outside_notes) {
+    if (said.emplace(note.comm_id, note.text).second) set.outside_notes.push_back(std::move(note));
+  }
   std::size_t kept = 0;  // in its place: a second list would be as large
   for (std::size_t begin = 0; begin < all.size();) {
     std::size_t best = begin;

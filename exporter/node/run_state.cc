@@ -1,5 +1,6 @@
 #include "exporter/node/run_state.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,6 +12,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "exporter/base/cgroup.h"
+#include "exporter/base/descriptor.h"
 #include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
 #include "exporter/diagnosis/facts/snapshot_set.h"
@@ -31,11 +34,18 @@ bool IsOwnProc() {
 }
 
 // Returns false if it cannot be read.
-bool ReadStat(pid_t pid, Stat* stat) {
+bool ReadStat(pid_t pid, const std::string& proc, Stat* stat) {
   constexpr std::size_t kStart = 22;
   if (pid <= 0 || !IsOwnProc()) return false;
-  const ProcStat read(ReadFile(absl::StrCat("/proc/", pid, "/stat")));
-  stat->state = read.State();
+  const Descriptor folder(
+      open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const ProcStat read(ReadFileAt(folder.get(), "stat", 4096));
+  stat->state = RunStateIn(read, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
+  // From Linux 4.15 on.
+  if (stat->state != RunState::kEnded &&
+      absl::StrContains(ReadFileAt(folder.get(), "status", 16384), "\nCoreDumping:\t1\n")) {
+    stat->state = RunState::kDumpingCore;
+  }
   return stat->state != RunState::kUnknown && absl::SimpleAtoi(read.Field(kStart), &stat->start);
 }
 
@@ -43,40 +53,23 @@ bool ReadStat(pid_t pid, Stat* stat) {
 
 ProcessId ProcessIdOf(pid_t pid) {
   Stat stat;
-  return {pid, ReadStat(pid, &stat) ? stat.start : 0};
+  return {pid, ReadStat(pid, "/proc", &stat) ? stat.start : 0};
 }
 
-RunState RunStateOf(const ProcessId& process) {
+RunState RunStateOf(const ProcessId& process, const std::string& proc) {
   if (process.pid <= 0) return RunState::kUnknown;
   if (kill(process.pid, 0) != 0 && errno == ESRCH) return RunState::kEnded;
   Stat stat;
-  if (!ReadStat(process.pid, &stat)) return RunState::kUnknown;
+  if (!ReadStat(process.pid, proc, &stat)) return RunState::kUnknown;
   const bool is_another = process.start != 0 && stat.start != process.start;
-  if (is_another || stat.state == RunState::kEnded) return RunState::kEnded;
-  // From Linux 4.15 on.
-  if (absl::StrContains(ReadFile(absl::StrCat("/proc/", process.pid, "/status")),
-                        "\nCoreDumping:\t1\n")) {
-    return RunState::kDumpingCore;
-  }
-  return stat.state;
+  return is_another ? RunState::kEnded : stat.state;
 }
 
 std::string RunStateWords(RunState state) {
-  switch (state) {
-    case RunState::kStopped:
-      return "is stopped";
-    case RunState::kTraced:
-      return "is held by a debugger";
-    case RunState::kDumpingCore:
-      return "is dumping core";
-    case RunState::kEnded:
-      return "has ended";
-    case RunState::kRunning:
-    case RunState::kUninterruptible:
-    case RunState::kUnknown:
-      break;
-  }
-  return "";
+  if (state == RunState::kDumpingCore) return "is dumping core";
+  if (state == RunState::kEnded) return "has ended";
+  const char* const why = WhyNotRunning(state);
+  return *why == '\0' ? "" : absl::StrCat("is ", why);
 }
 
 void AddRunState(pid_t pid, int64_t now_realtime_ns, int64_t stalled_after_ns,

@@ -4,7 +4,7 @@
 // sockets for minutes, and so does a child created without fork handlers. A stalled background
 // thread does not prove that its process is stopped.
 //
-// Thread: any. Cost: some system calls and two small files of /proc. Errors: kUnknown for processes
+// Thread: any. Cost: some system calls and four small files. Errors: kUnknown for processes
 // that are not visible here.
 #ifndef EXPORTER_NODE_RUN_STATE_H_
 #define EXPORTER_NODE_RUN_STATE_H_
@@ -26,7 +26,7 @@ struct ProcessId {
 // Returns the identity of the process that has this pid now.
 ProcessId ProcessIdOf(pid_t pid);
 
-RunState RunStateOf(const ProcessId& process);
+RunState RunStateOf(const ProcessId& process, const std::string& proc = "/proc");
 // True if the process runs no more code, even if its descriptors are open.
 inline bool IsDead(RunState state) {
   return state == RunState::kDumpingCore || state == RunState::kEnded;

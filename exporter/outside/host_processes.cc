@@ -56,12 +56,6 @@ bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
   return process->is_guess || absl::StrContains(maps, kNccl);
 }
 
-RunState StateOf(int folder, int64_t* start_realtime_ns) {
-  const ProcStat stat(ReadFileAt(folder, "stat", 4096));
-  *start_realtime_ns = stat.StartRealtimeNs();
-  return stat.State() == RunState::kUnknown ? RunState::kEnded : stat.State();
-}
-
 // The last number of the line NSpid: the pid in the innermost namespace.
 int32_t OwnPid(int folder, int32_t pid) {
   for (const std::string_view line : absl::StrSplit(ReadFileAt(folder, "status", 16384), '\n')) {
@@ -119,12 +113,14 @@ Found ReadProcess(const std::string& proc, int32_t pid, bool is_on_gpu, HostProc
   ReadEnvironment(folder.get(), process);
   const bool is_rank = !process->global_rank.empty() && !process->world_size.empty();
   if (!has_nccl && !is_rank) return Found::kNothing;
-  process->state = StateOf(folder.get(), &process->start_realtime_ns);
-  process->is_frozen = absl::StrContains(
-      CgroupText(folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup")), "\nfrozen 1\n");
+  const ProcStat stat(ReadFileAt(folder.get(), "stat", 4096));
+  process->start_realtime_ns = stat.StartRealtimeNs();
+  process->state = RunStateIn(stat, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
   process->own_pid = OwnPid(folder.get(), pid);
   process->network = NetworkOf(folder.get(), proc);
-  if (process->state == RunState::kEnded) return Found::kNothing;
+  if (process->state == RunState::kEnded || process->state == RunState::kUnknown) {
+    return Found::kNothing;
+  }
   return has_nccl ? Found::kNccl : Found::kRankWithoutNccl;
 }
 
@@ -184,12 +180,6 @@ bool StartReader(const std::shared_ptr<Scan>& scan) {
 }
 
 }  // namespace
-
-std::string WhyStopped(const HostProcess& process) {
-  if (process.state == RunState::kStopped) return "stopped by a signal (state T)";
-  if (process.state == RunState::kTraced) return "held by a debugger (state t)";
-  return process.is_frozen ? "frozen by its cgroup" : "";
-}
 
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids, const std::string& proc) {

@@ -40,7 +40,6 @@ struct HostProcess {
   uint64_t network = 0;  // inode of its network namespace; 0: that of this program, or not readable
   int64_t start_realtime_ns = 0;
   RunState state{};
-  bool is_frozen = false;
   bool has_plugin = false;
   bool is_guess = false;     // on a GPU, and its maps can't be read
   std::string nccl_version;  // "2.28.9", if the library's file name has it
@@ -49,9 +48,6 @@ struct HostProcess {
   std::string ras_address;
   bool is_ras_off = false;  // NCCL_RAS_ENABLE=0
 };
-
-// Returns "stopped by a signal (state T)", for example; "" if the process runs.
-std::string WhyStopped(const HostProcess& process);
 
 struct HostProcesses {
   std::vector<HostProcess> processes;  // in the order of their pids

@@ -142,7 +142,7 @@ class Maker {
 
   // Returns what this answer and /proc say of the rank's process.
   Condition ConditionOf(const RasRank& rank, const HostProcess* local) const {
-    if (local != nullptr && !WhyStopped(*local).empty()) return Condition::kStopped;
+    if (local != nullptr && *WhyNotRunning(local->state) != '\0') return Condition::kStopped;
     if (!rank.is_missing) return Condition::kFine;
     if (IsGone(rank)) return Condition::kGone;
     if (rank.is_dead && local == nullptr) return Condition::kDead;
@@ -332,7 +332,7 @@ class Maker {
     process.poller = PollerState::kRunning;
     process.last_poll_realtime_ns = seen_.now_ns;
     if (facts.local != nullptr) {
-      if (!facts.local->is_frozen) process.run_state = facts.local->state;
+      process.run_state = facts.local->state;
       process.seen_pid = facts.local->pid;
       process.user = facts.local->user;
       process.start_realtime_ns = facts.local->start_realtime_ns;

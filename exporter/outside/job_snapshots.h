@@ -69,7 +69,7 @@ Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after);
 enum class Condition {
   kFine,     // runs, as far as known
   kSilent,   // doesn't answer RAS; on another host it may be stopped, gone or unreachable
-  kStopped,  // see WhyStopped
+  kStopped,  // see WhyNotRunning
   kDead,     // on another host, and RAS considers it dead
   kGone,     // RAS gets no answer, and this host has no such pid
 };

@@ -54,6 +54,7 @@ class OutsideLook::Impl {
   }
 
   int64_t begin_ns() const { return seen_.before_ns; }
+  const std::vector<HostProcess>& processes() const { return seen_.processes; }
 
   Looks End() {
     Looks looks;
@@ -270,6 +271,7 @@ OutsideLook::OutsideLook(Options options, const Sources& sources)
 OutsideLook::~OutsideLook() = default;
 bool OutsideLook::Begin(Looks* looks) { return impl_->Begin(looks); }
 int64_t OutsideLook::begin_ns() const { return impl_->begin_ns(); }
+const std::vector<HostProcess>& OutsideLook::processes() const { return impl_->processes(); }
 Looks OutsideLook::End() { return impl_->End(); }
 
 std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus) {
@@ -289,7 +291,7 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
                      each.user,
                      each.global_rank,
                      each.nccl_version,
-                     WhyStopped(each),
+                     WhyNotRunning(each.state),
                      {},
                      each.start_realtime_ns});
     for (const HostGpu& gpu : gpus) {

@@ -82,6 +82,8 @@ class OutsideLook {
   // Reads this host, and asks RAS. Returns false if there is no need for End.
   bool Begin(Looks* looks);
   int64_t begin_ns() const;
+  // The processes with NCCL, as the last poll found them.
+  const std::vector<HostProcess>& processes() const;
   // Asks again, and judges the time since Begin. May be called repeatedly.
   Looks End();
 

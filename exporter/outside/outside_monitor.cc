@@ -12,6 +12,18 @@ namespace {
 
 constexpr int64_t kDayNs = int64_t{86400} * 1000000000;
 constexpr std::size_t kMostWaits = 4096;
+constexpr std::size_t kMostNotes = 64;
+
+// Adds the sentences of `pulse diagnose`: all of them if no rank is named.
+void AddNotes(const JobLook& look, std::vector<OutsideNote>* notes) {
+  const Health& health = look.health;
+  if (health.notes.empty()) return;
+  const auto& processes = look.set.processes;
+  const uint64_t comm_id = processes.empty() ? 0 : processes.front().communicators.front().comm_id;
+  if (look.verdict.roots.empty()) notes->push_back({comm_id, health.summary});
+  for (const std::string& note : health.notes) notes->push_back({comm_id, note});
+  notes->resize(std::min(notes->size(), kMostNotes));
+}
 
 }  // namespace
 
@@ -29,7 +41,12 @@ std::vector<std::string> OutsideMonitor::Round() {
   const int64_t window_ns = std::clamp(hang_after_ns / 2, kLeastGpuWindowNs, kMostGpuWindowNs);
   const int64_t now_ns = sources_.now_realtime_ns();
   const std::vector<HostGpu> gpus = sources_.gpus(now_ns - window_ns);
-  List(gpus, now_ns);
+  const std::vector<int32_t> pids = PidsOn(gpus);
+  if (pids != listed_pids_ || now_ns >= list_again_ns_) {
+    listed_pids_ = pids;
+    list_again_ns_ = now_ns + std::chrono::nanoseconds(kListAgain).count();
+    List(sources_.processes(&pids).processes, gpus);
+  }
   const bool is_any_waiting = std::any_of(gpus.begin(), gpus.end(), [](const HostGpu& gpu) {
     return gpu.use == GpuUse::kBusy && !gpu.pids.empty();
   });
@@ -47,11 +64,13 @@ std::vector<std::string> OutsideMonitor::Round() {
     options.is_of_gpus = true;
     options.since_ns = waits_since_ns_;
     const bool is_any_without = look_.emplace(options, sources_).Begin(&looks);
+    List(look_->processes(), gpus);
     next_ns_ = std::max(waits_since_ns_ + hang_after_ns, look_->begin_ns() + window_ns);
     if (!is_any_without) LeaveAlone(now_ns);
     return looks.notes;
   }
   looks = look_->End();
+  List(look_->processes(), gpus);
   if (looks.moved != 0) {
     LeaveAlone(now_ns);
   } else {
@@ -61,12 +80,9 @@ std::vector<std::string> OutsideMonitor::Round() {
   return looks.notes;
 }
 
-void OutsideMonitor::List(const std::vector<HostGpu>& gpus, int64_t now_ns) {
-  const std::vector<int32_t> pids = PidsOn(gpus);
-  if (pids == listed_pids_ && now_ns < list_again_ns_) return;
-  listed_pids_ = pids;
-  list_again_ns_ = now_ns + std::chrono::nanoseconds(kListAgain).count();
-  auto found = WithoutPlugin(sources_.processes(&pids).processes, gpus);
+void OutsideMonitor::List(const std::vector<HostProcess>& processes,
+                          const std::vector<HostGpu>& gpus) {
+  auto found = WithoutPlugin(processes, gpus);
   const std::lock_guard<std::mutex> lock(mutex_);
   without_plugin_ = std::move(found);
 }
@@ -79,6 +95,7 @@ std::optional<std::vector<ProcessWithoutPlugin>> OutsideMonitor::Processes() con
 void OutsideMonitor::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
   SnapshotSet found;
   for (JobLook& look : jobs) {
+    AddNotes(look, &found.outside_notes);
     if (look.verdict.roots.empty()) continue;
     uint64_t longest_ns = 0;
     for (const ProcessSnapshot& process : look.set.processes) {

@@ -44,13 +44,13 @@ class OutsideMonitor {
   bool HasGpus() const;
   // Returns sentences about sources that could not be asked.
   std::vector<std::string> Round();
-  // Returns the ranks of jobs whose GPUs wait; empty if none wait.
+  // Returns the ranks of jobs whose GPUs wait, and notes on such jobs; empty if none wait.
   SnapshotSet Snapshots(int64_t now_realtime_ns) const;
   // Processes on GPUs that use NCCL without the plugin; nothing before the first round.
   std::optional<std::vector<ProcessWithoutPlugin>> Processes() const;
 
  private:
-  void List(const std::vector<HostGpu>& gpus, int64_t now_ns);
+  void List(const std::vector<HostProcess>& processes, const std::vector<HostGpu>& gpus);
   void Publish(std::vector<JobLook> jobs, int64_t now_ns);
   void Clear(int64_t now_ns);
   // Clears the findings, and does not ask RAS for kLeftAlone.

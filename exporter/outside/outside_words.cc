@@ -176,13 +176,13 @@ std::string CreatingWords(const Job& job, const std::string& time) {
       ": creating the first communicator, probably.", RanksHereWords(job));
 }
 
-// "is stopped by a signal (state T)". Not for kFine.
+// "is stopped by a signal". Not for kFine.
 std::string ConditionWords(const ProcessFacts& facts, bool is_one) {
   switch (facts.condition) {
     case Condition::kFine:
       break;
     case Condition::kStopped:
-      return absl::StrCat(is_one ? "is " : "are ", WhyStopped(*facts.local));
+      return absl::StrCat(is_one ? "is " : "are ", WhyNotRunning(facts.local->state));
     case Condition::kDead:
       return absl::StrCat(is_one ? "has" : "have", " ended (NCCL's RAS considers it dead)");
     case Condition::kGone:

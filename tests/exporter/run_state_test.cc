@@ -10,9 +10,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
+
+#include "absl/strings/str_cat.h"
 
 namespace nccl_pulse {
 namespace {
@@ -58,6 +61,27 @@ TEST(RunState, HeldByADebugger) {
   }
   waitpid(child.pid(), nullptr, 0);
   EXPECT_EQ(RunStateOf({child.pid(), 0}), RunState::kTraced);
+}
+
+// Made up: a test may not freeze a cgroup everywhere.
+TEST(RunState, FrozenByItsCgroup) {
+  const std::string root = ::testing::TempDir() + "/frozen";
+  const std::string proc = root + "/proc";
+  const std::string own = absl::StrCat(proc, "/", getpid());
+  const std::string cgroup = root + "/sys/fs/cgroup/job";
+  std::filesystem::create_directories(own);
+  std::filesystem::create_directories(cgroup);
+  std::ofstream(own + "/cgroup") << "0::/job\n";
+  const auto state = [&](char letter, bool is_frozen) {
+    std::ofstream(own + "/stat") << getpid() << " (python) " << letter
+                                 << " 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 64 0 12345 0 0";
+    std::ofstream(cgroup + "/cgroup.events") << "populated 1\nfrozen " << is_frozen << "\n";
+    return RunStateOf({getpid(), 12345}, proc);
+  };
+  EXPECT_EQ(state('S', false), RunState::kRunning);
+  EXPECT_EQ(state('S', true), RunState::kFrozen);
+  EXPECT_EQ(state('D', true), RunState::kFrozen);
+  EXPECT_EQ(state('T', true), RunState::kStopped);
 }
 
 TEST(RunState, OneThatHasEnded) {

@@ -143,10 +143,9 @@ TEST_F(HostProcessesTest, WhyAProcessDoesNotRun) {
     std::ofstream(absl::StrCat(root_, "/", name, "/cgroup")) << "0::/" << name << "\n";
   }
   std::vector<std::string> why;
-  for (const HostProcess& each : Find().processes) why.push_back(WhyStopped(each));
-  EXPECT_EQ(why,
-            (std::vector<std::string>{"stopped by a signal (state T)",
-                                      "held by a debugger (state t)", "frozen by its cgroup", ""}));
+  for (const HostProcess& each : Find().processes) why.push_back(WhyNotRunning(each.state));
+  EXPECT_EQ(why, (std::vector<std::string>{"stopped by a signal", "held by a debugger",
+                                           "frozen by its cgroup", ""}));
 }
 
 // A launched rank that is not as far.

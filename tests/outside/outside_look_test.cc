@@ -181,11 +181,11 @@ TEST(OutsideLook, AStoppedProcess) {
   host.Stand();
   host.processes[2].state = RunState::kStopped;
   host.gpus[2].use = GpuUse::kIdle;
-  EXPECT_EQ(
-      host.Sentence(),
-      "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is stopped by a signal "
-      "(state T), and nothing has moved for 10 s. Next: cat /proc/1002/status /proc/1002/stack on "
-      "10.0.3.7 (stopped? a debugger? a driver call?).");
+  EXPECT_EQ(host.Sentence(),
+            "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse is stopped by a "
+            "signal, "
+            "and nothing has moved for 10 s. Next: cat /proc/1002/status /proc/1002/stack on "
+            "10.0.3.7 (stopped? a debugger? a driver call?).");
 }
 
 // A debugger at a rank that waits for another one.
@@ -249,8 +249,8 @@ TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
 TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
   enum class Ras { kAnswers, kSilent, kDead };
   enum class Gpus { kBusy, kSharedBusy, kSharedWithOthers, kCompute, kIdle, kNone };
-  constexpr char kStopped[] = "is stopped by a signal (state T)";
-  constexpr char kTraced[] = "is held by a debugger (state t)";
+  constexpr char kStopped[] = "is stopped by a signal";
+  constexpr char kTraced[] = "is held by a debugger";
   constexpr char kFrozen[] = "is frozen by its cgroup";
   constexpr char kGone[] = "has ended (its pid is gone, and NCCL's RAS gets no answer)";
   constexpr char kDead[] = "has ended (NCCL's RAS considers it dead)";
@@ -263,21 +263,19 @@ TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
     const char* name;
     Place place;
     RunState state;
-    bool is_frozen;
     const char* said[3];  // by what RAS says
     bool can_end[3];      // named without a word of GPUs
   };
   const Row rows[] = {
-      {"runs", Place::kHere, RunState::kRunning, false, {"", kRuns, kRuns}, {}},
-      {"D", Place::kHere, RunState::kUninterruptible, false, {"", kInDriver, kInDriver}, {}},
-      {"T", Place::kHere, RunState::kStopped, false, {kStopped, kStopped, kStopped}, {}},
-      {"t", Place::kHere, RunState::kTraced, false, {kTraced, kTraced, kTraced}, {}},
-      {"frozen", Place::kHere, RunState::kRunning, true, {kFrozen, kFrozen, kFrozen}, {}},
-      {"gone", Place::kGone, RunState::kEnded, false, {"", kGone, kGone}, {false, true, true}},
+      {"runs", Place::kHere, RunState::kRunning, {"", kRuns, kRuns}, {}},
+      {"D", Place::kHere, RunState::kUninterruptible, {"", kInDriver, kInDriver}, {}},
+      {"T", Place::kHere, RunState::kStopped, {kStopped, kStopped, kStopped}, {}},
+      {"t", Place::kHere, RunState::kTraced, {kTraced, kTraced, kTraced}, {}},
+      {"frozen", Place::kHere, RunState::kFrozen, {kFrozen, kFrozen, kFrozen}, {}},
+      {"gone", Place::kGone, RunState::kEnded, {"", kGone, kGone}, {false, true, true}},
       {"on another host",
        Place::kElsewhere,
        RunState::kUnknown,
-       false,
        {"", kElsewhere, kDead},
        {false, false, true}},
   };
@@ -295,7 +293,6 @@ TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
         host.Rank(2).is_dead = ras == Ras::kDead;
         host.Stand();
         host.processes[2].state = row.state;
-        host.processes[2].is_frozen = row.is_frozen;
         const std::string said = row.said[static_cast<int>(ras)];
         for (HostGpu& gpu : host.gpus) {
           if (gpus == Gpus::kCompute) gpu.use = GpuUse::kMixed;
@@ -348,7 +345,7 @@ TEST(OutsideLook, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
   host.Rank(2).all_reduces = 13999;
   host.Stand();
   host.after[0].ranks[2].is_missing = true;
-  EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal (state T)"));
+  EXPECT_THAT(host.Sentence(), HasSubstr("is stopped by a signal"));
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
 }
 
@@ -735,7 +732,7 @@ TEST(OutsideLook, ProcessesWhoseEndpointIsSilentAreLookedAt) {
   host.gpus[2].use = GpuUse::kIdle;
   EXPECT_THAT(host.Sentence(),
               HasSubstr("HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job whose endpoint "
-                        "gave no data is stopped by a signal (state T)"));
+                        "gave no data is stopped by a signal"));
   EXPECT_THAT(JobText(host.looks.jobs[0]),
               HasSubstr("NVML and /proc: the job's endpoint gave no data.\n"));
 }

@@ -1,8 +1,7 @@
 // Hangs of made-up jobs without the plugin, as an agent finds them: what RAS, NVML and /proc say is given.
 #include "exporter/outside/outside_monitor.h"
 
-#include <gtest/gtest.h>
-
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -10,10 +9,13 @@
 #include "exporter/base/realtime_clock.h"
 #include "exporter/diagnosis/diagnosis.h"
 #include "exporter/diagnosis/facts/outside_ranks.h"
+#include "exporter/diagnosis/health.h"
 #include "exporter/diagnosis/job_verdict.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_look.h"
 #include "exporter/outside/ras_answer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
 #include "tests/outside/made_up_ras.h"
 
 namespace nccl_pulse::outside {
@@ -155,12 +157,94 @@ TEST_F(OutsideMonitorTest, AStoppedProcess) {
 TEST_F(OutsideMonitorTest, AStoppedProcessOfRanksThatShareAGpu) {
   for (MadeUpRank& rank : world.ranks) rank.gpu = 0;
   world.ranks[2].is_missing = true;
-  processes[2].is_frozen = true;
+  processes[2].state = RunState::kFrozen;
   gpus = {{0, GpuUse::kBusy, {999, 1000, 1001, 1002, 1003}}};  // and a server of MPS
   const JobVerdict verdict = Judge(Go(12));
   ASSERT_EQ(verdict.roots.size(), 1U);
   EXPECT_EQ(verdict.roots[0].verdict, HangVerdict::kProcessStopped);
   EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 1002);
+  EXPECT_EQ(watch.Processes()->at(2).stopped, "frozen by its cgroup");
+}
+
+// The page, `pulse status` and `pulse watch` read these snapshots, or their message.
+TEST_F(OutsideMonitorTest, SaysWhatDiagnoseSaysOfTheSameMoment) {
+  const auto set_of = [this](const SnapshotSet& set) {
+    SnapshotMessage message;
+    std::string error;
+    EXPECT_TRUE(ReadSnapshots(WriteSnapshots(set, now_ns, 0), now_ns, 1 << 20, &message, &error));
+    return message.set;
+  };
+  const auto diagnose = [this] {
+    Sources sources = SourcesHere();
+    sources.wait = [this](std::chrono::milliseconds) { now_ns += 10 * kSecondNs; };
+    Looks looks = LookFromOutside(Options(), sources);
+    EXPECT_EQ(looks.jobs.size(), 1U);
+    return looks.jobs.at(0).health;
+  };
+  struct Case {
+    const char* note;
+    std::function<void()> change;
+  };
+  const Case cases[] = {
+      {"Rank 2 (10.0.3.7, GPU 2, pid 1002) is frozen by its cgroup.",
+       [this] { processes[3].state = RunState::kFrozen; }},
+      {"Rank 2 (10.0.3.7, GPU 2, pid 1002) is held by a debugger.",
+       [this] { processes[3].state = RunState::kTraced; }},
+      {"Rank 3 (10.0.3.9, GPU 3, pid 1003) does not answer NCCL's RAS (stopped, gone or "
+       "unreachable).",
+       [this] {
+         world.ranks[3].host = "10.0.3.9";
+         world.ranks[3].is_missing = true;
+         processes.pop_back();
+         gpus.pop_back();
+       }},
+      {"Rank 0 has launched 10 Broadcast, another one 20. Its root needn't wait for them.",
+       [this] {
+         for (MadeUpRank& rank : world.ranks) rank.broadcasts = rank.rank == 0 ? 10 : 20;
+       }},
+  };
+  HostProcess other = processes[0];
+  other.pid = other.own_pid = 999;
+  processes.insert(processes.begin(), other);
+  const auto saved = processes;
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.note);
+    processes = saved;
+    world = World(4, 14000);
+    // Another program shares the GPU of rank 1: which rank waits isn't known.
+    gpus = {{0, GpuUse::kMixed, {1000}},
+            {1, GpuUse::kBusy, {999, 1001}},
+            {2, GpuUse::kMixed, {1002}},
+            {3, GpuUse::kMixed, {1003}}};
+    each.change();
+    OutsideMonitor own{[] { return kHangAfter; }, SourcesHere()};
+    own.Round();
+    now_ns += 10 * kSecondNs;
+    own.Round();
+    const SnapshotSet set = set_of(own.Snapshots(now_ns));
+    const Health page = HealthOf(set, Diagnosis(kHangAfter).Update(set, now_ns), now_ns);
+    Health said = diagnose();
+    EXPECT_THAT(said.notes, testing::Contains(each.note));
+    said.notes.insert(said.notes.begin(), said.summary);
+    EXPECT_EQ(page.notes, said.notes);
+    EXPECT_EQ(page.status, HealthStatus::kIncomplete);
+    EXPECT_EQ(page.status, said.status);
+    EXPECT_EQ(page.summary, "No hang is suspected, but the GPUs of a job without the plugin wait.");
+    const auto list = own.Processes();
+    for (const ProcessWithoutPlugin& listed : *list) {
+      const auto found =
+          std::find_if(processes.begin(), processes.end(),
+                       [&](const HostProcess& process) { return process.pid == listed.pid; });
+      EXPECT_EQ(listed.stopped, WhyNotRunning(found->state));
+    }
+  }
+}
+
+// Between two readings of /proc for the list, a poll sees what becomes of a process.
+TEST_F(OutsideMonitorTest, TheListIsOfTheLastPoll) {
+  Go(2);
+  processes[2].state = RunState::kFrozen;
+  Go(10);
   EXPECT_EQ(watch.Processes()->at(2).stopped, "frozen by its cgroup");
 }
 

@@ -17,6 +17,12 @@
 
 namespace nccl_pulse {
 
+// A sentence about a job without the plugin (exporter/outside).
+struct OutsideNote {
+  uint64_t comm_id = 0;  // a communicator of the job
+  std::string text;
+};
+
 struct SnapshotSet {
   SnapshotSet() = default;
   // Implicit, for sources that only have snapshots.
@@ -26,6 +32,8 @@ struct SnapshotSet {
   std::vector<ProcessSnapshot> processes;
   // Ended processes that are not on the page, for the diagnosis; without latencies.
   std::vector<ProcessSnapshot> ended;
+  // Jobs without the plugin whose GPUs wait: the facts that name no rank.
+  std::vector<OutsideNote> outside_notes;
   // Labels of the serving process, "name=value,name=value", for the endpoint's own series. Other
   // series have their process' labels.
   std::string server_labels;

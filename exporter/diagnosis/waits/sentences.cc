@@ -363,13 +363,11 @@ class Sentences {
     const RunState state = stopped.front()->process->run_state;
     const bool are_alike = AreAll(
         stopped, [state](const RankView* rank) { return rank->process->run_state == state; });
-    const char* text =
+    std::string text =
         "{Who} {is|are} not running: stopped, held by a debugger, or paused with its container or "
         "host.";
-    if (are_alike && state == RunState::kStopped) {
-      text = "{Who} {is|are} not running: stopped by a signal.";
-    } else if (are_alike && state == RunState::kTraced) {
-      text = "{Who} {is|are} not running: held by a debugger.";
+    if (are_alike && *WhyNotRunning(state) != '\0') {
+      text = absl::StrCat("{Who} {is|are} not running: ", WhyNotRunning(state), ".");
     } else if (are_alike && state == RunState::kUnknown && IsHostPaused()) {
       text =
           "{Who} {is|are} not running. They stopped at the same moment: their host was paused, or "

@@ -50,13 +50,11 @@ std::string WhyUnseen(const RankView& rank) {
     case RunState::kUninterruptible:
       return absl::StrCat(why,
                           ", and the process is in uninterruptible sleep (D): a driver or I/O");
-    case RunState::kStopped:
-      return absl::StrCat(why, ": the process is stopped by a signal");
-    case RunState::kTraced:
-      return absl::StrCat(why, ": the process is held by a debugger");
     default:
-      return why;
+      break;
   }
+  const char* const why_not = WhyNotRunning(rank.process->run_state);
+  return *why_not == '\0' ? why : absl::StrCat(why, ": the process is ", why_not);
 }
 
 std::string PeerWaitWords(const RankView& rank, bool sends, uint64_t peer) {

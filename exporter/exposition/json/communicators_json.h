@@ -23,7 +23,7 @@ struct ProcessWithoutPlugin {
   int32_t pid = 0;  // in the endpoint's PID namespace
   int64_t user = -1;
   std::string global_rank, nccl_version;  // "": not known
-  std::string stopped;                    // "stopped by a signal (state T)"; "": it runs
+  std::string stopped;                    // "stopped by a signal"; "": it runs
   std::vector<int> gpus;                  // NVML's indices
   int64_t start_realtime_ns = 0;
 };

@@ -213,7 +213,8 @@ TEST(RankActivity, AStoppedProcess) {
   // The kernel knows better.
   for (const auto& [state, is_stopped] :
        {std::pair(RunState::kStopped, true), std::pair(RunState::kTraced, true),
-        std::pair(RunState::kRunning, false), std::pair(RunState::kUninterruptible, false)}) {
+        std::pair(RunState::kFrozen, true), std::pair(RunState::kRunning, false),
+        std::pair(RunState::kUninterruptible, false)}) {
     process.run_state = state;
     EXPECT_EQ(IsStopped(process, later), is_stopped) << RunStateName(state);
   }

@@ -108,6 +108,7 @@ TEST(Hang, HowAProcessIsStopped) {
                 "and 3 wait in AllReduce.");
   EXPECT_THAT(text_of(RunState::kStopped), HasSubstr(who + ": stopped by a signal."));
   EXPECT_THAT(text_of(RunState::kTraced), HasSubstr(who + ": held by a debugger."));
+  EXPECT_THAT(text_of(RunState::kFrozen), HasSubstr(who + ": frozen by its cgroup."));
   // A call of the driver that does not return, of another thread.
   const std::string does =
       "Rank 2 (pid 102, GPU 2) has done nothing since 08:53:20 UTC, though its ";

@@ -278,7 +278,7 @@ class Examiner {
     if (!missing_.empty()) return HealthStatus::kIncomplete;
     if (health_.communicators == 0) {
       return snapshots_.unread_processes + unseen_.size() != 0 ? HealthStatus::kIncomplete
-                                                                : HealthStatus::kUnused;
+                                                               : HealthStatus::kUnused;
     }
     if (has_usual_) return HealthStatus::kWaiting;
     if (!unseen_.empty()) return HealthStatus::kIncomplete;
@@ -319,7 +319,8 @@ class Examiner {
     }
     notes.insert(notes.end(), failed_.begin(), failed_.end());
     for (const OutsideNote& each : snapshots_.outside_notes) notes.push_back(each.text);
-    if (!snapshots_.outside_notes.empty()) unseen_.emplace_back("the GPUs of a job without the plugin wait");
+    if (!snapshots_.outside_notes.empty())
+      unseen_.emplace_back("the GPUs of a job without the plugin wait");
     Lack(failed_.size(), "GPU reports an error", "GPUs report errors", &missing_);
     Lack(health_.missing_ranks, "rank is not seen", "ranks are not seen", &missing_);
     Lack(health_.unmeasured_communicators, "communicator is not measured",

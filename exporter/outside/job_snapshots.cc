@@ -49,9 +49,10 @@ struct Group {
   bool is_unequal = false;           // some rank has launched more of what waits for all
   bool is_unused = true;             // see Job::unused
   std::size_t busy = 0, idle = 0, mixed = 0;
-  bool is_shared_busy = false;  // a GPU that only its ranks share
+  bool is_shared_busy = false;      // a GPU that only its ranks share
+  bool is_computing_ahead = false;  // the GPU of a rank that is ahead
   std::vector<const HostProcess*> unloaded;
-  Condition worst{};               // of its ranks
+  bool do_few_compute = false;     // of the job's GPUs, while as many wait
   bool is_no_gpu_waiting = false;  // the job's known GPUs all work or run nothing
 
   bool IsAhead(const RasRank& rank) const {
@@ -60,12 +61,18 @@ struct Group {
     }
     return false;
   }
-  // A GPU that runs nothing waits for no rank.
+  // A GPU that runs nothing waits for no rank, nor does one of few that compute.
   bool IsWaiting(std::size_t at) const {
-    return IsAhead(communicator.ranks[at]) && facts[at]->gpu_use != GpuUse::kIdle;
+    const GpuUse use = facts[at]->gpu_use;
+    return IsAhead(communicator.ranks[at]) && use != GpuUse::kIdle &&
+           (use != GpuUse::kMixed || !do_few_compute);
   }
   // A GPU that works or runs nothing shows that its rank waits for no other.
   bool IsHeldUpByEvent() const {
+    Condition worst{};
+    for (const ProcessFacts* each : facts) {
+      if (!each->is_excused) worst = std::max(worst, each->condition);
+    }
     if (busy != 0 || is_shared_busy) return worst != Condition::kFine;
     return worst >= Condition::kDead && idle == 0 && mixed == 0 && has_counts && !is_no_gpu_waiting;
   }
@@ -75,7 +82,9 @@ struct Group {
     return rank.has_counts && !rank.has_left && !IsAhead(rank) &&
            facts[at]->condition != Condition::kStopped && facts[at]->gpu_use != GpuUse::kBusy;
   }
-  bool HasIdleFew() const { return !is_unequal && idle != 0 && idle <= busy; }
+  bool HasIdleFew() const {
+    return !is_unequal && !is_computing_ahead && idle != 0 && idle <= busy;
+  }
 };
 
 class Maker {
@@ -97,9 +106,16 @@ class Maker {
   std::vector<Job> Make() {
     for (const auto& [id, communicator] : seen_.after.communicators) {
       const auto found = seen_.before.communicators.find(id);
-      const RasCommunicator* const before =
-          found == seen_.before.communicators.end() ? nullptr : &found->second;
-      Add(WithLastCounts(communicator, before), MotionOf(before, communicator), true);
+      const bool is_known = found != seen_.before.communicators.end() &&
+                            found->second.secondary == communicator.secondary;
+      const RasCommunicator* const before = is_known ? &found->second : nullptr;
+      RasCommunicator added = WithLastCounts(communicator, before);
+      Motion motion = MotionOf(before, communicator);
+      if (!seen_.before.is_any && !communicator.is_creating) {
+        motion = Motion::kStood;
+        for (RasRank& rank : added.ranks) rank.counts = {};
+      }
+      Add(std::move(added), motion, true);
     }
     AddUnknownToRas();
     std::map<std::size_t, std::vector<Group*>> jobs;
@@ -107,18 +123,55 @@ class Maker {
     std::vector<Job> made;
     for (auto& [set, groups] : jobs) {
       std::size_t busy = 0;
-      std::size_t others = 0;
+      std::size_t idle = 0;
+      std::size_t mixed = 0;
       for (const Group* group : groups) {
         busy += group->busy;
-        others += group->idle + group->mixed;
+        idle += group->idle;
+        mixed += group->mixed;
       }
-      for (Group* group : groups) group->is_no_gpu_waiting = busy == 0 && others != 0;
+      for (Group* group : groups) {
+        group->do_few_compute = mixed <= busy;
+        group->is_no_gpu_waiting = busy == 0 && idle + mixed != 0;
+        Compare(group);
+      }
+      Excuse(groups);
       made.push_back(MakeJob(groups));
     }
     return made;
   }
 
  private:
+  // Marks ranks that may have waited for a rank whose GPU computes, or for the only one ahead.
+  static void Excuse(const std::vector<Group*>& groups) {
+    std::set<ProcessFacts*> all, ahead, behind;
+    for (const Group* group : groups) {
+      all.insert(group->facts.begin(), group->facts.end());
+      const auto& ranks = group->communicator.ranks;
+      const auto is_ahead = [group](const RasRank& each) {
+        return each.has_counts && !each.has_left && group->IsAhead(each);
+      };
+      if (group->motion != Motion::kStood || std::none_of(ranks.begin(), ranks.end(), is_ahead)) {
+        continue;
+      }
+      for (std::size_t i = 0; i < ranks.size(); ++i) {
+        if (!ranks[i].has_counts || ranks[i].has_left) continue;
+        (group->IsAhead(ranks[i]) ? ahead : behind).insert(group->facts[i]);
+      }
+    }
+    const bool is_any_computing =
+        groups.front()->do_few_compute &&
+        std::any_of(all.begin(), all.end(), [](const ProcessFacts* each) {
+          return each->condition == Condition::kFine && each->gpu_use == GpuUse::kMixed;
+        });
+    for (ProcessFacts* each : all) {
+      const bool is_stopped = each->condition == Condition::kStopped;
+      each->is_excused |= is_any_computing && each->condition != Condition::kFine && !is_stopped;
+    }
+    if (ahead.size() != 1 || behind.size() < 2) return;
+    for (ProcessFacts* each : behind) each->is_doubted = ahead.count(each) == 0;
+  }
+
   // The process of this host; null: it is on another one, or can't be told apart.
   const HostProcess* Local(const RasRank& rank) const {
     const auto here = seen_.addresses.find(rank.host);
@@ -205,10 +258,14 @@ class Maker {
       if (rank.pid != 0) {
         sets_.Join(group_of_.try_emplace({rank.host, rank.pid}, own).first->second, own);
       }
-      group.worst = std::max(group.worst, facts->condition);
       const bool is_stopped = facts->condition == Condition::kStopped;
       if (local != nullptr) (is_stopped ? stopped : running).insert(local->pid);
-      if (!rank.has_counts || rank.has_left) continue;
+      if (!rank.has_counts) continue;
+      for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+        uint64_t& most = group.communicator.most[op];
+        most = std::max(most, rank.counts[op]);
+      }
+      if (rank.has_left) continue;
       group.busy += !is_stopped && facts->gpu_use == GpuUse::kBusy ? 1 : 0;
       group.idle += !is_stopped && facts->gpu_use == GpuUse::kIdle ? 1 : 0;
       group.mixed += !is_stopped && facts->gpu_use == GpuUse::kMixed ? 1 : 0;
@@ -220,12 +277,19 @@ class Maker {
     for (const HostGpu& gpu : seen_.gpus) {
       group.is_shared_busy |= IsSharedAndBusy(gpu, running, stopped);
     }
+  }
+
+  // Compares the ranks' counts, once the uses of the job's GPUs are known.
+  static void Compare(Group* compared) {
+    Group& group = *compared;
+    const RasCommunicator& communicator = group.communicator;
     for (std::size_t i = 0; i < communicator.ranks.size(); ++i) {
       const RasRank& rank = communicator.ranks[i];
-      group.is_unequal |=
-          rank.has_counts && !rank.is_missing && !rank.has_left && group.IsWaiting(i);
+      if (!rank.has_counts || rank.is_missing || rank.has_left) continue;
+      group.is_unequal |= group.IsWaiting(i);
+      group.is_computing_ahead |= group.IsAhead(rank) && group.facts[i]->gpu_use == GpuUse::kMixed;
     }
-    if (motion != Motion::kStood || !group.is_unequal) return;
+    if (group.motion != Motion::kStood || !group.is_unequal) return;
     bool is_any_behind = false;
     for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
     // Stopped or ended after it had launched what waits for the rank behind: by a debugger or a
@@ -284,9 +348,13 @@ class Maker {
     job.set.is_of_all_nodes = true;
     job.is_creating = !seen_.before.proves_absence && !seen_.after.proves_absence;
     std::map<std::pair<std::string, int32_t>, ProcessSnapshot> processes;
+    std::set<const ProcessFacts*> moving;
     for (const Group* group : groups) {
-      job.moved += group->motion == Motion::kMoved ? 1 : 0;
-      job.unused += group->is_unused ? 1 : 0;
+      const bool has_moved = group->motion == Motion::kMoved;
+      if (has_moved) moving.insert(group->facts.begin(), group->facts.end());
+      job.moved += has_moved ? 1 : 0;
+      job.unclear += !has_moved && group->motion != Motion::kStood ? 1 : 0;
+      job.unused += group->is_unused && group->communicator.size > 1 ? 1 : 0;
       job.has_counts |= group->has_counts;
       job.unloaded.insert(job.unloaded.end(), group->unloaded.begin(), group->unloaded.end());
       std::set<std::string> hosts;
@@ -303,6 +371,11 @@ class Maker {
         found->second.communicators.push_back(std::move(communicator));
       }
       job.communicators.emplace(group->communicator.id, group->communicator);
+    }
+    for (const Group* group : groups) {
+      for (const ProcessFacts* each : group->facts) {
+        if (moving.insert(each).second && each->gpu_use == GpuUse::kBusy) ++job.waiting;
+      }
     }
     for (const auto& [key, facts] : job.processes) {
       const bool is_fine = facts.condition == Condition::kFine;
@@ -358,7 +431,7 @@ class Maker {
     made.gpu = facts.gpu < 0 ? "" : absl::StrCat(facts.gpu);
     made.finalized = rank.has_left;
     made.init_realtime_ns = 1;
-    made.work.gpu_use = facts.gpu_use;
+    made.work.gpu_use = facts.is_doubted ? GpuUse::kUnknown : facts.gpu_use;
     std::size_t most = kCountedOps.size();
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
       if (rank.counts[op] == 0) continue;
@@ -434,6 +507,13 @@ Motion MotionOf(const RasCommunicator* before, const RasCommunicator& after) {
     }
   }
   return motion;
+}
+
+bool HasFewer(const RasCommunicator& communicator, const RasRank& rank) {
+  for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
+    if (rank.counts[op] < communicator.most[op]) return true;
+  }
+  return false;
 }
 
 const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank) {

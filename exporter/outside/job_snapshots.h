@@ -4,8 +4,8 @@
 //   source  fact                              snapshot
 //   RAS     counts grew between two answers   the communicator makes progress
 //           counts at rest, different         ranks with higher counts have work in flight, unless their
-//                                             GPU has run nothing; ranks with the lowest count have not
-//                                             called the next collective
+//                                             GPU has run nothing or computes; ranks with the lowest
+//                                             count have not called the next collective
 //           counts at rest, equal             decided by the GPUs
 //           rank missing                      see Condition
 //   NVML    a GPU was always busy, without    its rank has work in flight
@@ -20,6 +20,13 @@
 // job is known. A stopped one may belong to an idle job: then nothing follows. If a rank that runs has
 // launched fewer, and its GPU isn't busy, it is the cause: a stopped rank whose GPU is busy waited for it,
 // and so did an ended one, unless its own last counts are fewer, too.
+//
+// A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU of
+// another rank computes, or if a single rank is ahead of several: that one may have a stuck GPU, or may
+// have called something else. If a rank's GPU computes while others wait, ranks that have ended or are silent may have
+// waited for it.
+//
+// If RAS didn't answer the first time, its counts are ignored: GPUs tell.
 //
 // A GPU that several processes share is idle if it runs nothing. If it is busy, and all its processes
 // with NCCL are ranks of one communicator, some rank of it waits.
@@ -80,6 +87,7 @@ struct ProcessFacts {
   int gpu = -1;             // NVML's index
   GpuUse gpu_use{};         // kShared: several processes use it, and it isn't idle
   bool is_excused = false;  // it waited for a rank that runs
+  bool is_doubted = false;  // it may wait outside NCCL for the only rank ahead of it
 };
 
 // A process on one GPU, as RAS identifies it: host, pid in its own namespace, and NVML's index.
@@ -92,6 +100,8 @@ struct Job {
   Communicators communicators;
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
+  std::size_t unclear = 0;  // communicators in one answer only, or with a wrong one
+  std::size_t waiting = 0;  // processes whose GPU waits, in none of the communicators that moved
   // Communicators that have launched nothing RAS counts. A host may wait in the first call of one while
   // all GPUs are idle: NCCL connects its ranks in that call.
   std::size_t unused = 0;
@@ -106,6 +116,9 @@ struct Job {
     return Using(use) != 0 && Using(use) == std::accumulate(uses.begin(), uses.end(), 0U);
   }
 };
+
+// True if another rank has launched more of some operation.
+bool HasFewer(const RasCommunicator& communicator, const RasRank& rank);
 
 // Returns null if the job has no such rank.
 const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank);

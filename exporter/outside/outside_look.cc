@@ -20,7 +20,10 @@ namespace nccl_pulse::outside {
 namespace {
 
 constexpr int kAtOnce = 2;  // questions at one address: a stopped process may be picked
-constexpr int kMostRounds = 3;
+// Every process of a user listens at one address, and the kernel picks one. So it takes many questions
+// to hear all jobs, if answers are quick, and few if they aren't.
+constexpr int kMostRounds = 3, kMostQuickRounds = 12;
+constexpr std::chrono::seconds kQuick{1};
 
 }  // namespace
 
@@ -79,7 +82,6 @@ class OutsideLook::Impl {
       }
       if (job.has_counts && job.processes.size() < 2) continue;
       if (is_any_measured && !is_any_other) continue;
-      looks.moved += job.moved;
       looks.jobs.push_back(Judge(std::move(job)));
       looks.jobs.back().seconds = static_cast<double>(seen_.now_ns - start_ns_) / 1e9;
       if (is_any_measured) looks.mixed.insert(looks.jobs.size() - 1);
@@ -126,7 +128,11 @@ class OutsideLook::Impl {
   RasAnswer Ask() {
     RasAnswer heard;
     std::map<std::string, RasListener> open = listeners_.by_name;
-    for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
+    const auto slow_from = std::chrono::steady_clock::now() + kQuick;
+    const auto most_rounds = [slow_from] {
+      return std::chrono::steady_clock::now() < slow_from ? kMostQuickRounds : kMostRounds;
+    };
+    for (int round = 0; round < most_rounds() && !open.empty(); ++round) {
       std::vector<std::pair<std::string, std::future<RasReport>>> asked;
       for (const auto& [name, listener] : open) {
         for (int i = 0; i < kAtOnce; ++i) {
@@ -152,7 +158,7 @@ class OutsideLook::Impl {
         if (error.empty()) kept.clear();
         if (report.is_connected) again.emplace(name, open[name]);
       }
-      // A killed or old process stays out of all answers, so this ends after a few rounds.
+      // A killed or old process stays out of all answers.
       const bool is_failed = std::any_of(again.begin(), again.end(), [this](const auto& each) {
         return !errors_[each.first].empty();
       });
@@ -162,7 +168,9 @@ class OutsideLook::Impl {
     return heard;
   }
 
+  // In a container NVML may list no pids: then each process may be a rank.
   bool AreAllKnown(const RasAnswer& heard) const {
+    const bool are_pids_known = !PidsOn(seen_.gpus).empty();
     std::set<std::pair<uint64_t, int32_t>> pids;  // with their network
     for (const auto& [id, communicator] : heard.communicators) {
       for (const RasRank& rank : communicator.ranks) {
@@ -170,11 +178,12 @@ class OutsideLook::Impl {
         if (here != seen_.addresses.end()) pids.emplace(here->second, rank.pid);
       }
     }
-    return std::all_of(
-        seen_.processes.begin(), seen_.processes.end(), [&](const HostProcess& each) {
-          return each.has_plugin || each.is_ras_off || !MayBeRank(each, seen_.gpus) ||
-                 IsOutOfReach(each) || pids.count({each.network, each.own_pid}) != 0;
-        });
+    return std::all_of(seen_.processes.begin(), seen_.processes.end(),
+                       [&](const HostProcess& each) {
+                         return each.has_plugin || each.is_ras_off ||
+                                (are_pids_known && !MayBeRank(each, seen_.gpus)) ||
+                                IsOutOfReach(each) || pids.count({each.network, each.own_pid}) != 0;
+                       });
   }
 
   // RAS of this process isn't asked: its network namespace isn't entered.
@@ -217,12 +226,13 @@ class OutsideLook::Impl {
     look.verdict = JudgeJob(look.set, look.diagnosis, seen_.now_ns);
     const int64_t stood_ns = seen_.now_ns - seen_.before_ns;
     NameUnseen(job, &look);
+    AddRankAhead(job, &look);
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.processes.size();
     const bool are_empty =
         job.has_counts && !job.is_creating && job.AreAll(GpuUse::kIdle) && job.unused == 0;
-    const bool are_known = (job.moved != 0 || are_empty) && job.not_fine == 0;
+    const bool are_known = (job.moved != 0 || are_empty) && job.not_fine == 0 && job.waiting == 0;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;
@@ -253,6 +263,31 @@ class OutsideLook::Impl {
         rank.communicator = &process.communicators.emplace_back();
         process.communicators.front().gpu =
             missing->nvml_dev < 0 ? "" : absl::StrCat(missing->nvml_dev);
+      }
+    }
+  }
+
+  // A single rank ahead of the others may be at fault.
+  static void AddRankAhead(const Job& job, JobLook* look) {
+    for (JobRoot& root : look->verdict.roots) {
+      if (!root.ranks.empty() || root.perhaps.empty()) continue;
+      const uint64_t id = root.perhaps.front().comm_id;
+      const RasCommunicator& communicator = job.communicators.at(id);
+      std::vector<int32_t> ahead;
+      for (const RasRank& rank : communicator.ranks) {
+        if (!HasFewer(communicator, rank)) ahead.push_back(rank.rank);
+      }
+      if (ahead.size() != 1) continue;
+      if (std::any_of(root.perhaps.begin(), root.perhaps.end(), [&](const JobRank& each) {
+            return each.comm_id == id && each.rank == ahead.front();
+          })) {
+        continue;
+      }
+      for (const ProcessSnapshot& process : look->set.processes) {
+        for (const CommunicatorSnapshot& each : process.communicators) {
+          if (each.comm_id != id || each.rank != ahead.front()) continue;
+          root.perhaps.push_back({id, each.rank, &process, &each});
+        }
       }
     }
   }

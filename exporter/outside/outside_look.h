@@ -61,7 +61,6 @@ struct Options {
 struct Looks {
   std::vector<JobLook> jobs;       // with two or more ranks
   std::size_t processes = 0;       // on this host, with NCCL and without the plugin
-  std::size_t moved = 0;           // communicators whose counts grew
   std::set<std::size_t> mixed;     // indices of jobs with some ranks known to endpoints
   std::vector<std::string> notes;  // sources that could not be asked, and why
 };

@@ -71,7 +71,11 @@ std::vector<std::string> OutsideMonitor::Round() {
   }
   looks = look_->End();
   List(look_->processes(), gpus);
-  if (looks.moved != 0) {
+  const bool are_all_ok = !looks.jobs.empty() &&
+                          std::all_of(looks.jobs.begin(), looks.jobs.end(), [](const JobLook& job) {
+                            return job.health.status == HealthStatus::kOk;
+                          });
+  if (are_all_ok) {
     LeaveAlone(now_ns);
   } else {
     next_ns_ = now_ns + window_ns;

@@ -6,7 +6,7 @@
 //           GPUs has changed, and every kListAgain. Also once a GPU has been busy without memory
 //           traffic for half of the threshold
 //   RAS     asked at that time, and again after each half of the threshold while GPUs wait. Not asked
-//           for kLeftAlone after an answer whose counts have grown
+//           for kLeftAlone after answers by which all jobs of this host are OK
 //
 // So RAS of a healthy job is never asked. Findings are snapshots, like the plugin's: diagnosis,
 // metrics, page, `pulse watch`, captures and --on-hang work in the same way.

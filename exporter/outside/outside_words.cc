@@ -67,23 +67,20 @@ std::string CountWords(const RasCommunicator& communicator, const RasRank& rank)
   return absl::StrJoin(parts, "; ");
 }
 
-// Returns a sentence about ranks that have launched fewer, one of which may wait for another. A single
-// rank ahead of them may be at fault.
-std::string DoubtWords(const std::vector<Named>& named, const Job& job) {
-  const RasCommunicator& communicator = *named.front().communicator;
-  if (named.size() > 1 && named.size() + 1 == communicator.ranks.size()) {
-    for (const RasRank& rank : communicator.ranks) {
-      const auto facts = job.processes.find(KeyOf(rank));
-      if (facts == job.processes.end() ||
-          std::any_of(named.begin(), named.end(),
-                      [&rank](const Named& each) { return each.rank->rank == rank.rank; })) {
-        continue;
-      }
-      return absl::StrCat(" Or ", Name({&communicator, &rank, &facts->second}),
-                          " has called something else: that can't be seen.");
-    }
+// Returns a sentence about ranks that have launched fewer, and perhaps wait. A single rank ahead of
+// them may be at fault.
+std::string DoubtWords(const std::vector<Named>& named, const std::vector<Named>& ahead) {
+  const bool is_one = named.size() == 1;
+  if (ahead.size() != 1) {
+    return is_one ? " Whether it waits for another can't be seen."
+                  : " Which of them waits for another can't be seen.";
   }
-  return " Which of them waits for another can't be seen.";
+  const std::string who = Name(ahead.front());
+  if (ahead.front().facts->gpu_use == GpuUse::kMixed) {
+    return absl::StrCat(is_one ? " Or it waits" : " Or they wait", " outside NCCL for ", who,
+                        ", whose GPU computes.");
+  }
+  return absl::StrCat(" Or ", who, " has called something else: that can't be seen.");
 }
 
 std::string GpuWords(const std::vector<Named>& named, const Job& job) {
@@ -227,14 +224,16 @@ std::string Grouped(uint64_t number) {
 std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   const std::string tail =
       absl::StrCat(", and nothing has moved for ", DurationWords(stood_ns), ".");
-  std::vector<Named> named;
-  for (const JobRank& rank : root.ranks.empty() ? root.perhaps : root.ranks) {
+  const bool is_known = !root.ranks.empty();
+  std::vector<Named> named, ahead;
+  for (const JobRank& rank : is_known ? root.ranks : root.perhaps) {
     const Named found = Find(rank, job);
-    if (found.rank != nullptr) named.push_back(found);
+    if (found.rank == nullptr) continue;
+    (is_known || HasFewer(*found.communicator, *found.rank) ? named : ahead).push_back(found);
   }
   const std::string counts =
       named.empty() ? "" : CountWords(*named.front().communicator, *named.front().rank);
-  if (named.empty() || (root.ranks.empty() && counts.empty())) {
+  if (named.empty()) {
     return absl::StrCat(
         "no rank of ", JobWords(job),
         " is named: its ranks wait, and which rank they wait for can't be seen from outside", tail);
@@ -266,18 +265,29 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
   const std::size_t busy = job.Using(GpuUse::kBusy);
   if (!counts.empty()) {
     return absl::StrCat(who, has, " launched ", counts, tail,
-                        root.ranks.empty() ? DoubtWords(named, job) : GpuWords(named, job));
+                        is_known ? GpuWords(named, job) : DoubtWords(named, ahead));
   }
   return absl::StrCat(who, is_one ? "has a GPU that runs" : "have GPUs that run",
                       " nothing, while ", busy, busy == 1 ? " other is" : " others are", " busy",
-                      tail, job.has_counts ? " All have launched as many collectives." : "");
+                      tail,
+                      job.unused < job.communicators.size() && job.has_counts
+                          ? " All have launched as many collectives."
+                          : "");
 }
 
 std::string SummaryWords(const Job& job, int64_t stood_ns) {
   const std::string time = DurationWords(stood_ns);
   if (job.moved != 0) {
     return absl::StrCat(Capital(JobWords(job)), " launches collectives: ", job.moved, " of ",
-                        job.communicators.size(), " communicators moved within ", time, ".");
+                        job.communicators.size(), " communicators moved within ", time, ".",
+                        job.waiting == 0
+                            ? ""
+                            : absl::StrCat(" In the others ", job.waiting,
+                                           job.waiting == 1 ? " GPU waits." : " GPUs wait."));
+  }
+  if (job.unclear == job.communicators.size()) {
+    return absl::StrCat("Only one of two answers of NCCL's RAS has the communicators of ",
+                        JobWords(job), ": it has just begun, or wasn't asked. Next: run it again.");
   }
   if (job.AreAll(GpuUse::kIdle)) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);

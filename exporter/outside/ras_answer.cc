@@ -98,10 +98,9 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
   for (const Json& each : communicators) {
     RasCommunicator communicator;
     communicator.id = HashAt(each, "hash");
+    communicator.secondary = TextHash(TextAt(each, "secondary_hash", 64)) | 1;
     // A hash needn't be unique: NCCL adds those of a host and a pid.
-    if (communicator.id != 0 && ids[communicator.id] > 1) {
-      communicator.id ^= TextHash(TextAt(each, "secondary_hash", 64)) | 1;
-    }
+    if (communicator.id != 0 && ids[communicator.id] > 1) communicator.id ^= communicator.secondary;
     communicator.size = SmallAt(each, "size", 0);
     std::map<int32_t, RasRank> ranks;  // the first of each number
     for (const char* list : {"ranks", "missing_ranks"}) {
@@ -137,9 +136,14 @@ void RasAnswer::Add(const RasAnswer& other) {
     return std::count_if(each.ranks.begin(), each.ranks.end(),
                          [](const RasRank& rank) { return !rank.is_missing; });
   };
-  for (const auto& [id, communicator] : other.communicators) {
+  for (const auto& [own_id, communicator] : other.communicators) {
+    const auto known = communicators.find(own_id);
+    const bool is_another =
+        known != communicators.end() && known->second.secondary != communicator.secondary;
+    const uint64_t id = is_another ? own_id ^ communicator.secondary : own_id;
     const auto [found, is_new] = communicators.try_emplace(id, communicator);
     if (!is_new && present(communicator) > present(found->second)) found->second = communicator;
+    found->second.id = id;
   }
 }
 

@@ -41,10 +41,12 @@ struct RasRank {
 };
 
 struct RasCommunicator {
-  uint64_t id = 0;  // commId of the profiler API
+  uint64_t id = 0;         // commId of the profiler API
+  uint64_t secondary = 0;  // hash of RAS' second one: IDs of different jobs may collide
   int32_t size = 0;
   std::vector<RasRank> ranks;  // in order, without duplicates
   bool is_creating = false;    // some rank is creating it
+  Counts most{};               // of all ranks; set by JobsOf
 };
 
 // Communicators by ID.
@@ -58,7 +60,8 @@ struct RasAnswer {
   // (rasCollCommsInit in src/ras/collectives.cc, 2.27.3 to 2.32.3).
   bool proves_absence = true;
 
-  // Adds the communicators of `other`. If both know one, keeps the report with more ranks that answered.
+  // Adds the communicators of `other`. If both know one, keeps the report with more ranks that
+  // answered. A different one with the same ID is added under another ID.
   void Add(const RasAnswer& other);
 };
 

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "exporter/fleet/job_report.h"
@@ -28,6 +31,15 @@ std::vector<int32_t> Named(const JobLook& look) {
   std::vector<int32_t> ranks;
   for (const JobRoot& root : look.verdict.roots) {
     for (const JobRank& rank : root.ranks) ranks.push_back(rank.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::vector<int32_t> Perhaps(const JobLook& look) {
+  std::vector<int32_t> ranks;
+  for (const JobRoot& root : look.verdict.roots) {
+    for (const JobRank& rank : root.perhaps) ranks.push_back(rank.rank);
   }
   std::sort(ranks.begin(), ranks.end());
   return ranks;
@@ -146,6 +158,7 @@ TEST(OutsideLook, ARankAheadOfAllOthersWithoutNvmlsWord) {
               HasSubstr("have launched 13,990 AllReduce, the others 14,000, and nothing has moved "
                         "for 10 s. Or rank 1 (10.0.3.7, GPU 0, pid 1001) has called something "
                         "else: that can't be seen. Next: compare the stacks"));
+  EXPECT_THAT(Perhaps(host.looks.jobs[0]), ElementsAre(0, 1, 2, 3));
 }
 
 // RAS counts neither Send and Recv nor replays of graphs: NVML tells.
@@ -156,9 +169,9 @@ TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
     EXPECT_EQ(
         host.Sentence(),
         "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has a GPU that runs "
-        "nothing, while 3 others are busy, and nothing has moved for 10 s. All have launched as "
-        "many "
-        "collectives. Next: py-spy dump --pid 1001 on 10.0.3.7.");
+        "nothing, while 3 others are busy, and nothing has moved for 10 s. " +
+            std::string(counts == 0 ? "" : "All have launched as many collectives. ") +
+            "Next: py-spy dump --pid 1001 on 10.0.3.7.");
   }
 }
 
@@ -788,6 +801,596 @@ TEST(OutsideLook, ManyRanks) {
   host.Rank(3000).all_reduces = 499;
   host.Stand();
   EXPECT_THAT(host.NamedRanks(), ElementsAre(3000));
+}
+
+// A stuck GPU, for which another rank waits in a barrier of its own.
+TEST(OutsideLook, ARankMayWaitOutsideNcclForOneWhoseGpuComputes) {
+  Host host;
+  host.Rank(1).all_reduces = 13990;
+  host.Stand();
+  host.gpus[0].use = GpuUse::kMixed;
+  host.gpus[1].use = GpuUse::kIdle;
+  EXPECT_EQ(host.Sentence(),
+            "HANG  rank 1 (10.0.3.7, GPU 1, pid 1001) of a job without NCCL Pulse has launched "
+            "13,990 AllReduce, the others 14,000, and nothing has moved for 10 s. Or it waits "
+            "outside NCCL for rank 0 (10.0.3.7, GPU 0, pid 1000), whose GPU computes. Next: "
+            "compare the stacks of its ranks (py-spy dump).");
+  EXPECT_THAT(Named(host.looks.jobs[0]), IsEmpty());
+  EXPECT_THAT(Perhaps(host.looks.jobs[0]), ElementsAre(0, 1));
+}
+
+// The ranks here run nothing, and may wait for the one whose GPU isn't seen.
+TEST(OutsideLook, AllRanksMayWaitForTheOnlyOneAhead) {
+  for (const bool is_here : {false, true}) {
+    Host host;
+    host.Rank(0).all_reduces = 14001;
+    if (!is_here) {
+      host.Rank(0).host = "10.0.3.8";
+      host.processes.erase(host.processes.begin());
+      host.gpus.erase(host.gpus.begin());
+    }
+    host.Stand();
+    for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+    if (is_here) host.gpus[0].use = GpuUse::kBusy;
+    EXPECT_EQ(host.Sentence().substr(0, 6), "HANG  ");
+    EXPECT_THAT(Named(host.looks.jobs[0]), IsEmpty());
+    EXPECT_THAT(Perhaps(host.looks.jobs[0]), ElementsAre(0, 1, 2, 3));
+  }
+}
+
+// A watchdog ended it.
+TEST(OutsideLook, AnEndedRankMayHaveWaitedForOneWhoseGpuComputes) {
+  Host host;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes.erase(host.processes.begin() + 2);
+  host.gpus[0].use = GpuUse::kMixed;
+  host.gpus[2] = {2, GpuUse::kUnknown, {}};
+  EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
+  EXPECT_THAT(host.looks.jobs[0].health.notes,
+              ElementsAre("Rank 2 (10.0.3.7, GPU 2, pid 1002) has ended (its pid is gone, and "
+                          "NCCL's RAS gets no answer)."));
+}
+
+// The kernel picks the process that answers: here seven times of eight one of the first job.
+TEST(OutsideLook, AJobThatSeldomAnswersIsHeard) {
+  for (const bool are_pids_known : {true, false}) {
+    Host host(8);
+    MadeUpCommunicator first = World(4, 100), second = World(4, 200);
+    second.hash = "0xffffffffffffffff";
+    for (int i = 0; i < 4; ++i) second.ranks[i].pid = 1004 + i, second.ranks[i].gpu = 4 + i;
+    host.before = {first, second};
+    host.Stand();
+    for (auto& rank : host.after[0].ranks) ++rank.all_reduces;
+    for (auto& rank : host.after[1].ranks) ++rank.all_reduces;
+    if (!are_pids_known) {
+      for (HostGpu& gpu : host.gpus) gpu.pids.clear();
+    }
+    bool had_waited = false;
+    int number = 0;
+    host.answer = [&](int) {
+      if (std::exchange(had_waited, host.has_waited) != host.has_waited) number = 0;
+      const auto& now = host.has_waited ? host.after : host.before;
+      return RasReport{RasText({now[++number % 8 == 0 ? 1 : 0]}), "", true};
+    };
+    const Looks looks = host.Look();
+    ASSERT_EQ(looks.jobs.size(), 2U);
+    for (const JobLook& look : looks.jobs) EXPECT_EQ(JobSentence(look).substr(0, 4), "OK  ");
+  }
+}
+
+TEST(OutsideLook, AJobInOneAnswerOnly) {
+  Host host;
+  host.before[0].hash = "0x1234";
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  Only one of two answers of NCCL's RAS has the communicators of a job "
+            "without NCCL Pulse: it has just begun, or wasn't asked. Next: run it again.");
+}
+
+// Two engines of one job: one serves, the other waits.
+TEST(OutsideLook, AWaitBesideACommunicatorThatMovesIsNotOk) {
+  Host host;
+  const auto add = [&host](const char* hash, int first) {
+    MadeUpCommunicator made = World(2, 500);
+    made.hash = hash;
+    for (int i = 0; i < 2; ++i) made.ranks[i].pid = 1000 + first + i, made.ranks[i].gpu = first + i;
+    host.before.push_back(made);
+  };
+  add("0xa", 0);
+  add("0xb", 2);
+  host.Stand();
+  for (int i = 0; i < 2; ++i) {
+    host.after[1].ranks[i].all_reduces = 600;
+    host.gpus[i].use = GpuUse::kMixed;
+  }
+  EXPECT_EQ(host.Sentence(),
+            "INCOMPLETE  A job without NCCL Pulse launches collectives: 1 of 3 communicators moved "
+            "within 10 s. In the others 2 GPUs wait.");
+}
+
+// 13,990 and 14,000 AllReduces, one GPU at 0 % and one at 100 %: all that may answer of it, or not.
+TEST(OutsideLook, TwoRanksOfWhichOneStops) {
+  enum class Ras { kBoth, kFirst, kSecond, kOld, kNone };
+  enum class Nvml { kUse, kWithoutPids, kShared, kNone };
+  for (const bool is_listed : {true, false}) {
+    for (const bool is_counted : {true, false}) {
+      for (const Ras ras : {Ras::kBoth, Ras::kFirst, Ras::kSecond, Ras::kOld, Ras::kNone}) {
+        for (const Nvml nvml : {Nvml::kUse, Nvml::kWithoutPids, Nvml::kShared, Nvml::kNone}) {
+          SCOPED_TRACE(absl::StrCat(is_listed, is_counted, ", RAS ", static_cast<int>(ras),
+                                    ", NVML ", static_cast<int>(nvml)));
+          Host host(2);
+          if (is_counted) host.Rank(1).all_reduces = 13990;
+          host.Stand();
+          host.gpus[1].use = GpuUse::kIdle;
+          for (int i = 0; i < 2; ++i) host.processes[i].global_rank = absl::StrCat(i);
+          if (nvml == Nvml::kWithoutPids) host.gpus[0].pids = host.gpus[1].pids = {};
+          if (nvml == Nvml::kShared) host.gpus = {{0, GpuUse::kBusy, {1000, 1001}}};
+          if (nvml == Nvml::kNone) host.gpus.clear();
+          if (!is_listed) {
+            host.processes.clear();
+            host.options.ras.asks_processes = false;
+            host.options.ras.address = Address{};
+          }
+          host.answer = [&](int) {
+            if (ras == Ras::kOld) return RasReport{"", "NCCL is older than 2.28.7", true};
+            const bool is_silent = ras == Ras::kNone || (ras == Ras::kFirst && host.has_waited) ||
+                                   (ras == Ras::kSecond && !host.has_waited);
+            return is_silent ? RasReport() : RasReport{RasText(host.before, false), "", true};
+          };
+          const bool is_seen = (is_counted && ras == Ras::kBoth) ||
+                               (is_listed && (nvml == Nvml::kUse ||
+                                              (nvml == Nvml::kWithoutPids && ras == Ras::kBoth)));
+          const Looks looks = host.Look();
+          ASSERT_LE(looks.jobs.size(), 1U);
+          std::vector<int32_t> named;
+          if (!looks.jobs.empty()) named = Named(looks.jobs[0]);
+          EXPECT_EQ(named, is_seen ? std::vector<int32_t>{1} : std::vector<int32_t>());
+          for (const JobLook& look : looks.jobs) {
+            EXPECT_NE(FindingOfJob(look), JobFinding::kNone) << JobSentence(look);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Odd mixes of what RAS, NVML and /proc say. No other rank is named, and no wait is OK.
+TEST(OutsideLook, OddCombinations) {
+  struct Odd {
+    const char* name;
+    std::set<int32_t> may_be_named;
+    bool may_be_ok;
+    std::function<void(Host*)> make;
+  };
+  const auto behind = [](Host* host, int rank) {
+    host->Rank(rank).all_reduces = 13990;
+    host->gpus[rank].use = GpuUse::kIdle;
+  };
+  const auto all_gpus = [](Host* host, GpuUse use) {
+    for (HostGpu& gpu : host->gpus) gpu.use = use;
+  };
+  const auto remove = [](Host* host, int at) {
+    host->processes.erase(host->processes.begin() + at);
+  };
+  const auto second = [](Host* host) -> MadeUpCommunicator& {
+    host->before.push_back(World(4, 200));
+    host->before.back().hash = "0x77";
+    return host->before.back();
+  };
+  const auto lone = [](Host* host) {
+    for (int i = 0; i < 4; ++i) {
+      MadeUpCommunicator own = World(1, 0);
+      own.hash = absl::StrCat("0x10", i);
+      own.ranks[0].pid = 1000 + i;
+      own.ranks[0].gpu = i;
+      host->before.push_back(own);
+    }
+  };
+  const auto leave = [](MadeUpRank* rank) { rank->is_missing = rank->has_left = true; };
+  const std::vector<Odd> odds = {
+      {"restarted, other pids",
+       {},
+       false,
+       [&](Host* host) {
+         host->after[0].hash = "0x99";
+         for (auto& rank : host->after[0].ranks) rank.pid += 1000, rank.all_reduces = 5;
+         for (auto& process : host->processes) process.pid = process.own_pid += 1000;
+         for (HostGpu& gpu : host->gpus) gpu.pids[0] += 1000;
+       }},
+      {"restarted, one hash",
+       {},
+       false,
+       [&](Host* host) {
+         for (auto& rank : host->after[0].ranks) rank.all_reduces = 5 + rank.rank;
+       }},
+      {"restarted, one hash, another secondary one",
+       {},
+       false,
+       [&](Host* host) {
+         host->after[0].secondary = "0x3:0x4";
+         host->after[0].ranks[1].all_reduces = 14001;
+       }},
+      {"an ended rank's pid is another user's process",
+       {2},
+       false,
+       [&](Host* host) {
+         host->Rank(2).is_missing = host->Rank(2).is_dead = true;
+         host->Stand();
+         host->processes[2].user = 77;
+       }},
+      {"an ended rank's pid is a stopped process",
+       {2},
+       false,
+       [&](Host* host) {
+         host->Rank(2).is_missing = true;
+         host->Stand();
+         host->processes[2].state = RunState::kStopped;
+       }},
+      {"two communicators with one hash",
+       {},
+       false,
+       [&](Host* host) {
+         second(host).hash = World(4, 0).hash;
+         host->before[1].secondary = "0x5:0x6";
+         host->Stand();
+       }},
+      {"one hash, by turns",
+       {},
+       false,
+       [&](Host* host) {
+         second(host).hash = World(4, 0).hash;
+         host->before[1].secondary = "0x5:0x6";
+         host->Stand();
+         host->answer = [host](int number) {
+           return RasReport{RasText({host->before[number % 2]}), "", true};
+         };
+       }},
+      {"answers of another host's job",
+       {},
+       false,
+       [&](Host* host) {
+         for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
+         host->Stand();
+       }},
+      {"the first answer is another job's",
+       {},
+       false,
+       [&](Host* host) {
+         host->before[0].hash = "0x55";
+         for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
+       }},
+      {"the first answer is another job's, then one is behind",
+       {1},
+       false,
+       [&](Host* host) {
+         host->before[0].hash = "0x55";
+         host->after[0].ranks[1].all_reduces = 13990;
+       }},
+      {"a clock of another time",
+       {1},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         host->Stand();
+         host->answer = [host](int) {
+           std::string text = RasText(host->before);
+           text.replace(text.find("2026"), 4, host->has_waited ? "1970" : "2038");
+           return RasReport{text, "", true};
+         };
+       }},
+      {"all counts jump back",
+       {},
+       false,
+       [&](Host* host) {
+         for (auto& rank : host->after[0].ranks) rank.all_reduces = 13000;
+       }},
+      {"one rank's counts jump back",
+       {},
+       false,
+       [&](Host* host) { host->after[0].ranks[3].all_reduces = 13000; }},
+      {"one rank's counts jump back, the others grow",
+       {},
+       false,
+       [&](Host* host) {
+         for (auto& rank : host->after[0].ranks) rank.all_reduces = 15000;
+         host->after[0].ranks[3].all_reduces = 13000;
+       }},
+      {"communicators of one rank, idle",
+       {},
+       true,
+       [&](Host* host) {
+         lone(host);
+         host->Stand();
+         all_gpus(host, GpuUse::kIdle);
+       }},
+      {"communicators of one rank, busy",
+       {},
+       false,
+       [&](Host* host) {
+         lone(host);
+         host->Stand();
+       }},
+      {"communicators of one rank, one is behind",
+       {1},
+       false,
+       [&](Host* host) {
+         lone(host);
+         behind(host, 1);
+         host->Stand();
+       }},
+      {"all have left a communicator, the job moves",
+       {},
+       true,
+       [&](Host* host) {
+         for (auto& rank : second(host).ranks) leave(&rank);
+         host->Stand();
+         for (auto& rank : host->after[0].ranks) rank.all_reduces += 100;
+       }},
+      {"all have left a communicator, one is behind",
+       {1},
+       false,
+       [&](Host* host) {
+         for (auto& rank : second(host).ranks) leave(&rank);
+         behind(host, 1);
+         host->Stand();
+       }},
+      {"all but one have left",
+       {},
+       false,
+       [&](Host* host) {
+         for (int i = 1; i < 4; ++i) leave(&host->Rank(i));
+         host->Stand();
+       }},
+      {"all but one have left, and run nothing",
+       {},
+       false,
+       [&](Host* host) {
+         for (int i = 1; i < 4; ++i) leave(&host->Rank(i)), host->gpus[i].use = GpuUse::kIdle;
+         host->Stand();
+       }},
+      {"a zombie",
+       {2},
+       false,
+       [&](Host* host) {
+         host->Rank(2).is_missing = true;
+         host->Stand();
+         remove(host, 2);
+         host->gpus[2].pids.clear();
+       }},
+      {"a zombie whose RAS still answers",
+       {},
+       false,
+       [&](Host* host) {
+         host->Stand();
+         remove(host, 2);
+       }},
+      {"D, and RAS answers",
+       {},
+       false,
+       [&](Host* host) {
+         host->processes[2].state = RunState::kUninterruptible;
+         host->Stand();
+       }},
+      {"D, and RAS is silent",
+       {2},
+       false,
+       [&](Host* host) {
+         host->processes[2].state = RunState::kUninterruptible;
+         host->Rank(2).is_missing = true;
+         host->Stand();
+       }},
+      {"D, and behind",
+       {2},
+       false,
+       [&](Host* host) {
+         host->processes[2].state = RunState::kUninterruptible;
+         behind(host, 2);
+         host->Stand();
+       }},
+      {"two silent ranks elsewhere",
+       {2, 3},
+       false,
+       [&](Host* host) {
+         for (int i = 2; i < 4; ++i)
+           host->Rank(i).host = "10.0.3.8", host->Rank(i).is_missing = true;
+         host->Stand();
+         host->processes.resize(2);
+         host->gpus.resize(2);
+       }},
+      {"silent in the first answer",
+       {},
+       false,
+       [&](Host* host) { host->before[0].ranks[2].is_missing = true; }},
+      {"dead in the first answer",
+       {},
+       false,
+       [&](Host* host) {
+         host->before[0].ranks[2].is_missing = host->before[0].ranks[2].is_dead = true;
+       }},
+      {"all are silent but one",
+       {1, 2, 3},
+       false,
+       [&](Host* host) {
+         for (int i = 1; i < 4; ++i) host->Rank(i).is_missing = true;
+         host->Stand();
+       }},
+      {"frozen in a wait for another one",
+       {1},
+       false,
+       [&](Host* host) {
+         host->processes[3].state = RunState::kFrozen;
+         behind(host, 1);
+         host->Stand();
+       }},
+      {"frozen and behind",
+       {1},
+       false,
+       [&](Host* host) {
+         host->processes[1].state = RunState::kFrozen;
+         behind(host, 1);
+         host->Stand();
+       }},
+      {"all are frozen, idle",
+       {},
+       false,
+       [&](Host* host) {
+         for (auto& process : host->processes) process.state = RunState::kFrozen;
+         host->Stand();
+         all_gpus(host, GpuUse::kIdle);
+       }},
+      {"a launcher is stopped",
+       {},
+       false,
+       [&](Host* host) {
+         HostProcess launcher = host->processes[0];
+         launcher.pid = launcher.own_pid = 2000;
+         launcher.state = RunState::kStopped;
+         host->processes.push_back(launcher);
+         host->Stand();
+       }},
+      {"creating, and one is missing",
+       {},
+       false,
+       [&](Host* host) {
+         second(host).hash = "0x0";
+         host->Rank(1).is_missing = true;
+         host->Stand();
+       }},
+      {"one rank creates its communicator again",
+       {},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         host->Rank(2).init_state = 7;
+         host->Stand();
+       }},
+      {"a rank twice in one answer",
+       {},
+       false,
+       [&](Host* host) {
+         host->before[0].ranks.push_back(host->Rank(1));
+         host->before[0].ranks.back().all_reduces = 5;
+         host->Stand();
+       }},
+      {"a rank beyond the size",
+       {},
+       false,
+       [&](Host* host) {
+         host->before[0].ranks.push_back(host->Rank(1));
+         host->before[0].ranks.back().rank = 99;
+         host->before[0].ranks.back().all_reduces = 5;
+         host->Stand();
+       }},
+      {"behind, with pid 0",
+       {},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         host->Rank(1).pid = 0;
+         host->Stand();
+       }},
+      {"two ranks in a process",
+       {0, 1},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         host->Rank(1).pid = 1000;
+         host->gpus[1].pids = {1000};
+         remove(host, 1);
+         host->Stand();
+       }},
+      {"one rank's count is out of all bounds",
+       {},
+       false,
+       [&](Host* host) {
+         host->Rank(0).all_reduces = INT64_MAX;
+         host->Stand();
+       }},
+      {"only Broadcasts differ",
+       {},
+       false,
+       [&](Host* host) {
+         host->Rank(0).broadcasts = 5;
+         host->Stand();
+       }},
+      {"NVML's pids are of another namespace",
+       {1},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         host->Stand();
+         for (HostGpu& gpu : host->gpus) gpu.pids[0] += 900000;
+       }},
+      {"the uses of MIG aren't known",
+       {},
+       false,
+       [&](Host* host) {
+         host->Stand();
+         all_gpus(host, GpuUse::kUnknown);
+       }},
+      {"each rank's container has a GPU 0",
+       {1},
+       false,
+       [&](Host* host) {
+         for (auto& rank : host->before[0].ranks) rank.gpu = 0;
+         host->gpus[1].use = GpuUse::kIdle;
+         host->Stand();
+       }},
+      {"a pid in two network namespaces",
+       {1},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         HostProcess other = host->processes[1];
+         other.pid = 3000;
+         other.network = 5;
+         host->processes.push_back(other);
+         host->Stand();
+       }},
+      {"a pid twice in one network",
+       {1},
+       false,
+       [&](Host* host) {
+         behind(host, 1);
+         HostProcess other = host->processes[1];
+         other.pid = 3000;
+         host->processes.push_back(other);
+         host->Stand();
+       }},
+      {"two jobs of which one moves",
+       {1},
+       true,
+       [&](Host* host) {
+         behind(host, 1);
+         for (auto& rank : second(host).ranks) rank.pid += 1000, rank.host = "10.9.9.9";
+         host->Stand();
+         for (auto& rank : host->after[1].ranks) rank.all_reduces += 100;
+       }},
+      {"it moves",
+       {},
+       true,
+       [&](Host* host) {
+         for (auto& rank : host->after[0].ranks) rank.all_reduces += 300 - rank.rank;
+       }},
+  };
+  EXPECT_GE(odds.size(), 40U);
+  for (const Odd& odd : odds) {
+    for (const int nvml : {0, 1, 2}) {
+      SCOPED_TRACE(absl::StrCat(odd.name, ", ", nvml));
+      Host host;
+      odd.make(&host);
+      if (nvml == 1) host.gpus.clear();
+      if (nvml == 2) all_gpus(&host, GpuUse::kUnknown);
+      for (const JobLook& look : host.Look().jobs) {
+        for (const int32_t rank : Named(look)) {
+          EXPECT_EQ(odd.may_be_named.count(rank), 1U) << JobText(look);
+        }
+        const bool is_ok = FindingOfJob(look) == JobFinding::kNone;
+        EXPECT_TRUE(odd.may_be_ok || !is_ok) << JobText(look);
+        EXPECT_TRUE(!is_ok || Named(look).empty());
+      }
+    }
+  }
 }
 
 // Numbers, ranks and states of an honest report replaced: whatever it says, a verdict comes out, and

@@ -47,7 +47,9 @@ class OutsideMonitorTest : public ::testing::Test {
     sources.gpus = [this](int64_t) { return gpus; };
     sources.ask_ras = [this](const RasListener&) {
       ++asked;
-      return RasReport{RasText({world}), "", true};
+      std::vector<MadeUpCommunicator> all = others;
+      all.push_back(world);
+      return RasReport{RasText(all), "", true};
     };
     sources.now_realtime_ns = [this] { return now_ns; };
     sources.addresses = {"10.0.3.7"};
@@ -72,6 +74,7 @@ class OutsideMonitorTest : public ::testing::Test {
   std::vector<HostProcess> processes;
   std::vector<HostGpu> gpus;
   MadeUpCommunicator world = World(4, 14000);
+  std::vector<MadeUpCommunicator> others;  // of other jobs
   std::vector<int32_t> pids_read;
   int read = 0;
   std::atomic<int> asked{0};
@@ -272,6 +275,28 @@ TEST_F(OutsideMonitorTest, AJobThatMovesIsLeftAlone) {
     EXPECT_TRUE(Go(2).processes.empty());
   }
   EXPECT_LE(asked, 16);
+}
+
+TEST_F(OutsideMonitorTest, AJobThatMovesHidesNoHangOfAnother) {
+  others = {World(2, 100)};
+  others[0].hash = "0x77";
+  for (int i = 0; i < 2; ++i) {
+    others[0].ranks[i].pid = 1004 + i;
+    others[0].ranks[i].gpu = 4 + i;
+    HostProcess process = processes[0];
+    process.pid = process.own_pid = 1004 + i;
+    processes.push_back(process);
+    gpus.push_back({4 + i, GpuUse::kMixed, {1004 + i}});
+  }
+  world.ranks[1].all_reduces = 13990;
+  gpus[1].use = GpuUse::kIdle;
+  for (int i = 0; i < 12; i += 2) {
+    for (MadeUpRank& rank : others[0].ranks) rank.all_reduces += 100;
+    Go(2);
+  }
+  const JobVerdict verdict = Judge(watch.Snapshots(now_ns));
+  ASSERT_EQ(verdict.roots.size(), 1U);
+  EXPECT_EQ(verdict.roots[0].ranks[0].process->pid, 1001);
 }
 
 TEST_F(OutsideMonitorTest, JobsWithThePluginAreNotAskedFor) {

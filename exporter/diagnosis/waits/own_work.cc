@@ -54,7 +54,9 @@ OwnWork::OwnWork(GraphBuilder& graph) : graph_(graph), jobs_(graph.views()) {
     const RankView& rank = *graph.actor(thread.host).rank;
     if (rank.process->is_from_outside && thread.busy.empty() &&
         rank.state != RankView::State::kFinalized) {
-      ++without_work_[jobs_.OfProcess(rank.process)];
+      const std::size_t job = jobs_.OfProcess(rank.process);
+      ++without_work_[job];
+      if (graph.member(thread.members.front()).gpu_use == GpuUse::kMixed) computing_.insert(job);
     }
     for (const MemberIndex& at : thread.busy) {
       const Member& each = graph.member(at);
@@ -109,12 +111,11 @@ void OwnWork::AddUnawaitedEvent(const HostThread& thread) {
 
 bool OwnWork::MayWaitUncounted(const HostThread& thread) {
   const Member& each = graph_.member(thread.members.front());
-  if (!each.rank->process->is_from_outside || each.gpu_use == GpuUse::kIdle ||
-      each.gpu_use == GpuUse::kMixed) {
-    return false;
-  }
+  if (!each.rank->process->is_from_outside || each.gpu_use == GpuUse::kMixed) return false;
+  const std::size_t job = jobs_.OfProcess(each.rank->process);
+  if (each.gpu_use == GpuUse::kIdle) return computing_.count(job) != 0;
   const std::size_t own = thread.busy.empty() ? 1 : 0;
-  return without_work_[jobs_.OfProcess(each.rank->process)] > own;
+  return without_work_[job] > own;
 }
 
 // Ranks may make that call at different points of their programs: a Recv is posted ahead of its

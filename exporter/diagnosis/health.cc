@@ -110,11 +110,10 @@ class Examiner {
     health_.ranks += ranks;
     unseen_ranks_ += unseen;
     if (unseen == ranks) ++health_.blind_communicators;
-    const std::string id = CommunicatorText(view.comm_id);
     if (view.is_mixed) {
       is_mixed_ = true;
       of_ranks_.push_back(
-          absl::StrCat("Several communicators have the id ", id,
+          absl::StrCat("Several communicators have the id ", CommunicatorText(view.comm_id),
                        ", and which ranks belong together is not known: they are not compared."));
     }
     // Ranks that have ended count as seen. Those on other nodes are expected of all endpoints alone.
@@ -123,8 +122,9 @@ class Examiner {
     health_.missing_ranks = std::max(health_.missing_ranks, static_cast<std::size_t>(missing));
     // The reader of dumps says which are missing.
     if (view.ranks.front().process->is_of_dump) return;
-    of_ranks_.push_back(absl::StrCat(Plural(missing, "rank", "ranks"), " of communicator ", id,
-                                     missing == 1 ? " is" : " are", " not seen here."));
+    of_ranks_.push_back(absl::StrCat(Plural(missing, "rank", "ranks"), " of communicator ",
+                                     CommunicatorText(view.comm_id), missing == 1 ? " is" : " are",
+                                     " not seen here."));
   }
 
   static uint64_t CollectivesOf(const RankView& rank) {

@@ -137,7 +137,8 @@ void SortRanks(CommunicatorView* view) {
                     [](const auto& a, const auto& b) { return a.rank() == b.rank(); }),
         view->ranks.end());
   }
-  std::map<std::tuple<const ProcessSnapshot*, std::string, std::string>, uint32_t> threads;
+  std::map<std::tuple<const ProcessSnapshot*, std::string_view, std::string_view>, uint32_t>
+      threads;
   for (RankView& rank : view->ranks) {
     const CommunicatorSnapshot& communicator = *rank.communicator;
     rank.thread = threads[{rank.process, communicator.uuid, communicator.gpu}]++;

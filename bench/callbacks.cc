@@ -170,8 +170,8 @@ BENCHMARK_CAPTURE(ProxyOp, Pulse, Pulse());
 BENCHMARK_CAPTURE(ProxyOp, EmptyPlugin, Empty());
 
 // One network step while steps are watched: five callbacks, for start, three states and stop.
-// Otherwise NCCL makes none of them, except the start for each step of a CUDA graph captured while
-// they were watched. That one is refused.
+// Otherwise NCCL makes none of them, except a start for each step of a CUDA graph captured while
+// steps were watched. The plugin refuses this start.
 void ProxyStep(benchmark::State& state, NcclCalls<ApiV5>& calls) {
   void* context = calls.Init(0x3000);
   void* coll = calls.EagerCollective(context, 0, 24);

@@ -3,7 +3,7 @@
 //
 //   ./bazelw run -c opt //bench:diagnosis
 //
-// "new": no call of any ring was counted before, which is the worst case.
+// "new": none of the calls in the rings was counted before, the worst case.
 #include "exporter/diagnosis/diagnosis.h"
 
 #include <cstdint>
@@ -78,8 +78,8 @@ void RememberPace(benchmark::State& state) {
   }
 }
 
-// An endpoint may make up as many communicators as its answer has room for: on each a rank waits, for others
-// that nobody sees, and some GPUs have not begun. One process has them all, or each has its own.
+// A hostile endpoint may invent as many communicators as fit into its answer: on each, a rank waits
+// for unseen ranks, and some GPUs have not begun. All belong to one process, or each to its own.
 void DiagnoseMadeUp(benchmark::State& state, bool is_one_process) {
   const auto count = static_cast<int>(state.range(0));
   SimulatedJob job(is_one_process ? 1 : count);

@@ -1,5 +1,5 @@
-// Common parts of the plugins that measurements compare with (empty_plugin.cc, floor_plugin.cc):
-// the event mask of the real one, and calls that do nothing.
+// Common parts of the plugins used for comparison (empty_plugin.cc, floor_plugin.cc): the real
+// plugin's event mask, and calls that do nothing.
 #ifndef BENCH_PLUGIN_PARTS_H_
 #define BENCH_PLUGIN_PARTS_H_
 

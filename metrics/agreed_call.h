@@ -1,5 +1,5 @@
-// Agreed calls: all ranks of a communicator pick the same calls, without messages. So durations can
-// be compared between nodes that are scraped seconds apart.
+// Agreed calls are timed calls that all ranks of a communicator select without exchanging messages.
+// Their durations can be compared even between nodes that are scraped seconds apart.
 //
 // For each of the last 32 seconds of the wall clock, a rank keeps the call whose hash has the most
 // trailing zero bits. The sampler (plugin/tracker/sampler.h) also times calls by those bits, so a

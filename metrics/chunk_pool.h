@@ -54,8 +54,8 @@ class BasicChunkPool {
     uint64_t head = head_.load(std::memory_order_relaxed);  // the swap checks it
     do {
       next_[chunk].store(static_cast<uint16_t>(head));  // released below
-      // Release: a thread that takes the chunk sees its zeros and its link. Relaxed on failure: only
-      // the number of the chunk below is used.
+      // Release: a thread that takes the chunk sees its zeros and its link. Relaxed on failure:
+      // only the number of the chunk below is used.
     } while (!head_.compare_exchange_weak(head, NextTag(head) | chunk, std::memory_order_release,
                                           std::memory_order_relaxed));
   }

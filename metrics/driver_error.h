@@ -1,5 +1,5 @@
-// Sticky errors of the CUDA driver: every later call in the context returns the same error, and
-// only the end of the process helps. They mean a fault of this GPU, or of what ran on it. Numbers
+// Recognizes sticky errors of the CUDA driver: every later call in the context returns the same
+// error until the process ends. Their cause is a fault of this GPU, or of a kernel on it. Numbers
 // and names are the driver API's (CUresult, cuda.h 13.0).
 //
 // Thread: pure functions.
@@ -16,8 +16,8 @@ const char* DriverErrorName(uint32_t error);
 // True if a fault of another GPU may have caused the error, through a link between the two.
 bool MayBePeersError(uint32_t error);
 
-// True if the end of another process may have caused the error, because a kernel used its memory. Seen
-// with four ranks on one GPU under MPS.
+// True if the end of another process may have caused the error, because a kernel used its memory.
+// Seen with four ranks on one GPU under MPS.
 bool MayFollowPeersEnd(uint32_t error);
 
 }  // namespace nccl_pulse

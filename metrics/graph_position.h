@@ -1,5 +1,5 @@
-// GraphPosition says how far the GPU was last seen in the replays of a communicator's CUDA graphs, and
-// how many captures are followed. It is packed into two words of the communicator's record.
+// GraphPosition says how far the GPU was last seen in the replays of a communicator's CUDA graphs,
+// and how many captures are followed. It is packed into two words of the communicator's record.
 //
 //   captures   bit  63      48 47      32 31    16 15     8 7      0
 //                   | followed | captures | graph  | stamps | passed |
@@ -26,7 +26,7 @@ struct GraphPosition {
   uint32_t captures = 0, followed = 0;
   // Number, among those captures, of the graph whose stamp was passed last, from 1; 0: none.
   uint32_t graph = 0;
-  uint32_t passed = 0, stamps = 0;  // its number, from 1, and the graph's total of stamps
+  uint32_t passed = 0, stamps = 0;  // number of that stamp, from 1; number of stamps in the graph
   // The communicator's calls in one replay of that graph: before that stamp, before the next one,
   // and in total.
   uint32_t calls_before = 0, calls_until = 0, calls = 0;

@@ -39,7 +39,7 @@ class HeaderWriter {
 
   // ---- init ----
 
-  // Sets what times operations ("stream", "kernel", "none") and what detects their end ("stream",
+  // Sets the sources of durations ("stream", "kernel", "none") and of completions ("stream",
   // "proxy", "kernel", "none"). Set again when a newer NCCL version is loaded.
   void NameSources(std::string_view durations, std::string_view completions);
 
@@ -59,8 +59,8 @@ class HeaderWriter {
   void StoreNetworkObserved(uint64_t observed_ns) {
     header_.network_observed_ns.store(observed_ns);
   }
-  // `foreign`: the event bits common to all masks that another party changed (0: none). `changes`:
-  // how often.
+  // `foreign`: the event bits common to all masks that another tool changed (0: none). `changes`:
+  // number of changes.
   void StoreForeignMask(uint32_t foreign, uint64_t changes);
   void CountCommand(CommandResult result) {
     header_.commands[static_cast<int>(result)].publish_sum(1);

@@ -16,8 +16,8 @@
 
 namespace nccl_pulse {
 
-// Whether the GPU has begun the oldest launch in flight. Includes the number of that launch, so
-// that the answer is never applied to another one. 0: not known.
+// State of the oldest launch in flight on the GPU, with the launch's number, so that it is never
+// applied to another launch. 0: not known.
 //
 //   bit  63                       2 1                             0
 //        |  number of the launch  | OldestLaunch, or one of these |

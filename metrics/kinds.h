@@ -89,8 +89,8 @@ enum class WorkState : uint8_t {
   kLocated = 2,      // candidates found
   kCalibrating = 3,  // a block was found; its counts are being compared with completed launches
   kProven = 4,
-  kRefuted = 5,  // for the rest of the communicator's life
-  kGone = 6,     // with its communicator
+  kRefuted = 5,  // the word is not the counter; final for this communicator
+  kGone = 6,     // the communicator has ended
   kStuck = 7,    // a copy or the driver does not return; the count is unknown
 };
 inline constexpr int kWorkStates = 8;
@@ -108,7 +108,7 @@ enum class WorkRefutal : uint8_t {
   kAhead = 6,         // it has counted more than was launched
   kSteppedBack = 7,   // it decreased
   kCopyFailed = 8,    // the driver refused to copy it
-  kPointToPoint = 9,  // what it counts for Send and Recv is not known
+  kPointToPoint = 9,  // the communicator used Send or Recv, and how these are counted is not known
   kUncounted = 10,    // NCCL does not say how many channels an operation uses
   kNoEvents = 11,     // no CUDA events follow its launches, so completion is not known
 };

@@ -10,8 +10,8 @@
 // state no other role uses that lane, and its cache lines stay on one core.
 //
 // Thread: any. Cost: one compare-and-swap and one store for the claim; //bench:count_instructions
-// counts those of whole callbacks. No lock, allocation, system call or wait. A held lane is skipped.
-// If all are held, the event is not measured: ok() is false and the caller counts it.
+// counts the instructions of whole callbacks. No lock, allocation, system call or wait. A held lane
+// is skipped. If all are held, the event is not measured: ok() is false and the caller counts it.
 #ifndef METRICS_LANE_WRITER_H_
 #define METRICS_LANE_WRITER_H_
 
@@ -43,7 +43,7 @@ inline void RecordInChunk(HistogramChunk& chunk, uint64_t duration_ns, uint64_t 
 // includes them. Other series stop earlier.
 constexpr uint64_t SeriesForOverflow(uint64_t series_limit) { return (series_limit + 15) / 16; }
 
-// kOther: calling and launching threads where they have no cells without a claim.
+// kOther: calling and launching threads, for counts that have no cells outside of lanes.
 enum class LaneRole : int { kLaunch = 0, kProgress = 1, kBackground = 2, kOther = 3 };
 
 class LaneWriter {

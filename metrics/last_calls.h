@@ -1,15 +1,15 @@
 // LastCalls writes a communicator's last calls into its record's ring (RecordWriter::Prepare).
 //
-// A ring consists of chunks of the segment with kLastCallsPerChunk entries each. An entry is written
-// with the call. Its launch time and number are added when the launch is counted, with the same
-// clock. A launch carries the calls of the last group. Calls stay without a launch if NCCL does not
-// report it, or if they are captured into CUDA graphs.
+// A ring consists of chunks of the segment with kLastCallsPerChunk entries each. An entry is
+// written with the call. Its launch time and number are added when the launch is counted, with the
+// same clock. A launch carries the calls of the last group. Calls stay without a launch if NCCL
+// does not report it, or if they are captured into CUDA graphs.
 //
 // A program may break the rule of one writer at a time. Calls before API v5 also come from NCCL's
 // host callback thread, and ncclCommAbort ends a communicator during its callbacks. So every
 // entry's address, including that of the call waiting for its launch, is derived from a number and
-// a chunk of a ring. Such a chunk is never used for anything else (Segment::TakeRingChunk). The worst
-// outcome is a wrong entry, in this or another ring.
+// a chunk of a ring. Such a chunk is never used for anything else (Segment::TakeRingChunk). The
+// worst outcome is a wrong entry, in this or another ring.
 //
 // Fields are relaxed: NCCL orders the calls and launches of a communicator, and no other thread
 // reads them.
@@ -29,7 +29,7 @@
 
 namespace nccl_pulse {
 
-// Call of a group that gets the next peer, as its number minus one: of Sends, and of Recvs.
+// The next Send and the next Recv of a group to get a peer: their call numbers, minus one.
 struct PeerCursor {
   Relaxed<uint64_t> group;
   Relaxed<uint32_t> next[2];

@@ -30,7 +30,7 @@ uint64_t Widen(uint64_t newest, uint64_t low, int bits) {
   return newest >= behind ? newest - behind : 0;
 }
 
-// A rank may end it before the others have come.
+// True if a rank can leave the operation before the others arrive.
 bool IsLeftEarly(const std::string& op) {
   return op == "Broadcast" || op == "Reduce" || op == "Gather" || op == "Scatter";
 }
@@ -53,8 +53,8 @@ bool RecordReader::WantsLastCalls(const CommunicatorSnapshot& communicator) cons
   return false;
 }
 
-// True if the rank has not moved since wish_.order_of_stalled_since_ns. That may be a rank without
-// work in flight: the root of a Broadcast leaves it while the other ranks still wait.
+// True if the rank has made no progress since wish_.order_of_stalled_since_ns, even if it has no
+// work in flight: the root of a Broadcast leaves while the other ranks still wait.
 bool RecordReader::WantsCallOrder(const CommunicatorSnapshot& communicator) const {
   const bool has_left = communicator.has_heartbeat && communicator.launches != 0 &&
                         communicator.launches_completed == communicator.launches &&

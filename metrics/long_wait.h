@@ -1,5 +1,5 @@
-// LongWait keeps the longest pause of a communicator's work that ended, for one kind of last call,
-// and until when it excuses later pauses.
+// LongWait holds a communicator's longest pause that ended with progress, for one kind of last
+// call, and the time until which it excuses later pauses.
 //
 // Pauses of a job recur: for a checkpoint, an evaluation, the next request. A pause that does not
 // recur, as at the start of a job, must not excuse a hang hours later. So a pause counts for
@@ -7,7 +7,7 @@
 //
 //   word   bits
 //   what   longest, in microseconds (48) | last call during it, LastCall (16); 0: free
-//   when   until when it counts (32) | when the last similar one ended (32); monotonic, seconds
+//   when   until when it counts (32) | end of the last similar pause (32); monotonic, seconds
 //
 // Thread: the background thread writes; any process reads. A reader gets the two words at different
 // moments, so it may pair a pause with the previous one's end.

@@ -15,8 +15,8 @@
 // read. The writer's fence lies between the change and the stores, the reader's between its copy
 // and the second read.
 //
-// The epoch below works the same way. It tells a reader that a record is being moved into the
-// process' sums, so that neither misses its counts.
+// The epoch below works the same way. It tells a reader that a record is being added to the
+// process' sums, so that its counts are neither missed nor read twice.
 //
 // Thread: writer: one at a time (the runtime's lock). Readers: any number, in any process. Cost:
 // negligible; only init, finalize and the background thread change states.

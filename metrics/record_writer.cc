@@ -87,7 +87,7 @@ void RecordWriter::AddToSums(uint32_t op, uint64_t calls, uint64_t bytes) {
   HeaderWriter(segment_).AddRecycledCalls(OperationRowOf(op), calls, bytes);
 }
 
-// All lanes are held, so no other thread writes what is read here.
+// Adds the record's counts to the process' sums. All lanes are held, so the counts do not change.
 void RecordWriter::KeepSums() {
   HeaderWriter header(segment_);
   header.CountRecycled();
@@ -200,7 +200,7 @@ void RecordWriter::StoreOldestOperation(uint64_t enqueue_ns) {
 void RecordWriter::StoreUnreportedCalls(uint64_t calls, uint64_t since_ns, bool in_group) {
   record_.unreported_since_ns.store(since_ns);
   if (in_group) calls |= UnreportedCallsBits::kInGroup;
-  record_.unreported_calls.publish(calls);  // a reader that sees the calls sees since when
+  record_.unreported_calls.publish(calls);  // a reader that sees the calls also sees their time
 }
 
 void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now_ns) {
@@ -237,7 +237,7 @@ void RecordWriter::NoteWait(uint64_t last_call, uint64_t waited_ns, uint64_t now
 void RecordWriter::NoteDriverError(uint32_t error, uint64_t now_ns) {
   if (record_.driver_error.load() != 0) return;  // one thread writes it
   record_.driver_error_ns.store(now_ns);
-  record_.driver_error.publish(error);  // a reader that sees the error sees since when
+  record_.driver_error.publish(error);  // a reader that sees the error also sees its time
 }
 
 void RecordWriter::StoreGraphs(const Graphs& graphs) {

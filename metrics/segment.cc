@@ -179,7 +179,7 @@ bool Segment::Populate(uint64_t offset, uint64_t bytes) {
       __atomic_fetch_add(base_ + at, 0, __ATOMIC_RELAXED);
     }
   }
-  populated_bytes_.fetch_add(bytes);  // a figure for people
+  populated_bytes_.fetch_add(bytes);  // only for display
   return true;
 }
 

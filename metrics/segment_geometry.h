@@ -35,8 +35,7 @@ struct SegmentGeometry {
   const void* Chunk(uint16_t chunk) const;
 };
 
-// False unless the geometry is the only possible one of its version; only the number of chunks
-// varies.
+// Returns false if the geometry differs from this version's, except in the number of chunks.
 bool CheckGeometry(const void* base, size_t bytes, const SegmentExtents& extents,
                    SegmentGeometry* geometry, std::string* error);
 

@@ -177,8 +177,8 @@ struct SegmentHeader {
   Cell network_observed_ns;
 
   Relaxed<uint32_t> poller_state;  // PollerState
-  // Another party changed the event mask (NCCL's RAS can, from 2.31 on): the events common to all
-  // such masks (0: none), and the number of changes. Background thread.
+  // Changes of the event mask by another tool (NCCL's RAS can, from 2.31 on): the events common to
+  // all changed masks (0: none), and the number of changes. Background thread.
   Relaxed<uint32_t> foreign_event_mask;
   Cell event_mask_changes;
 
@@ -197,8 +197,8 @@ struct SegmentHeader {
   char static_labels[kStaticLabelsBytes];        // the user's, "name=value,name=value"
   char nccl_environment[kNcclEnvironmentBytes];  // plugin/runtime/nccl_environment.h
 
-  // Entries of each communicator's ring of last calls: 0, or a power of two of full chunks. Then the
-  // chunks that rings hold; init lock.
+  // Entries of each communicator's ring of last calls: 0, or a power of two of full chunks. Then
+  // the chunks that rings hold; init lock.
   uint32_t last_calls;
   Relaxed<uint32_t> last_call_chunks_used;
 
@@ -229,7 +229,8 @@ struct SeriesEntry {
 };
 static_assert(sizeof(SeriesEntry) == 16);
 
-// ---- chunks --------------------------------------------------------------------------------------
+// ---- chunks
+// --------------------------------------------------------------------------------------
 
 struct HistogramChunk {
   Cell cells[kHistogramCells];
@@ -300,7 +301,7 @@ inline constexpr CallbackKind kFollowedCallbacks[] = {CallbackKind::kApi, Callba
 // launches. An eager operation counts everything but its series in this cache line.
 struct FollowedLaunches {
   Cell launches;
-  Cell callbacks[3];                 // of kFollowedCallbacks, less those in lanes
+  Cell callbacks[3];                 // of kFollowedCallbacks, except the ones counted in lanes
   Relaxed<uint64_t> last_launch_ns;  // monotonic
   Relaxed<uint64_t> last_call;       // LastCall
   uint64_t reserved[2];
@@ -349,7 +350,7 @@ struct CommunicatorRecord {
   char uuid[48];
   char pci_bus_id[32];
   Relaxed<int32_t> nccl_api_version;  // of the communicator's NCCL; a process may have several
-  Relaxed<uint32_t> event_mask;       // that this NCCL got
+  Relaxed<uint32_t> event_mask;       // as written to this NCCL
   // Calls since the last launch that NCCL reported, as the background thread last saw them, and
   // since when; 0: none. Their launches are not visible, or have not been made.
   Cell unreported_calls;                  // UnreportedCallsBits

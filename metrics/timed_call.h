@@ -1,5 +1,5 @@
-// TimedCall is one entry of the ring of last timed calls. Any thread that holds a lane may write
-// one; any process may read it.
+// TimedCall is one entry of the ring of last timed calls. Any thread that holds a lane may write an
+// entry, and any process may read it.
 //
 //   sequence    0 never written; kWriting during a write; else 1 + the call's number
 //

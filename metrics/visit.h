@@ -3,8 +3,8 @@
 //
 // NCCL serializes the calls of a communicator, and its launches. So each cell they add to has one
 // writer at a time without a lane's claim (lane_claim.h). A claim would be the only
-// read-modify-write in these callbacks. It also keeps the recycler out. A visit does that for less,
-// because the recycler pays for the visit's full fence:
+// read-modify-write in these callbacks, but it also keeps the recycler out. A visit keeps it out at
+// a lower cost, because the recycler executes the full fence for both sides:
 //
 //   visitor, in a callback                recycler, after the communicator was closed
 //   there = 1
@@ -38,7 +38,8 @@ class BasicVisit {
   // Call before the first visit.
   void Prepare() { is_even_ = Atomics::FencesAreEven(); }
 
-  // After this, check what the recycler closes; if it is closed, call End.
+  // After this, check the communicator's ValidContext, which the recycler closes. If it is closed,
+  // call End.
   void Begin() {
     is_there_.store(1, std::memory_order_relaxed);  // ordered by the fence
     Atomics::LightFence(is_even_);                  // before that check; pairs with IsOver's

@@ -29,8 +29,8 @@ struct Stream {
   std::shared_ptr<Timeline> timeline;  // events outlive their stream
 };
 
-// Sets the index of the driver's only device. Its UUID and PCI bus ID derive from it. Exported by the
-// driver's library.
+// Sets the index of the driver's only device. Its UUID and PCI bus ID derive from it. Exported by
+// the driver's library.
 extern "C" void pulseSimulatedDevice(int number);  // NOLINT(readability-identifier-naming)
 
 }  // namespace nccl_pulse::simulation

@@ -1,9 +1,9 @@
 // Driver and Nccl load the CUDA driver and NCCL with dlopen: the program builds on any machine, and
 // reports what is missing.
 //
-// The declarations are our own; facts from nccl.h of NCCL 2.28.9 and cuda.h of CUDA 13.0. Symbols
-// are those behind the macros of cuda.h (cuMemAlloc is cuMemAlloc_v2 and so on), all available
-// since CUDA 11.4. The driver API suffices: NCCL uses the current primary context.
+// The declarations are our own; facts from nccl.h of NCCL 2.28.9 and cuda.h of CUDA 13.0. The
+// loaded symbols are the ones to which cuda.h's macros expand (cuMemAlloc is cuMemAlloc_v2 and so
+// on). All exist since CUDA 11.4. The driver API suffices: NCCL uses the current primary context.
 //
 // Thread: Load once; then any thread. Errors: a sentence; empty is success.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_LIBRARIES_H_
@@ -64,7 +64,7 @@ struct Driver {
                         CudaStream stream, void** parameters, void** extra);
 
   Error Load();
-  // `what`: the call's name, for the sentence.
+  // `what`: name of the call, for the error.
   Error Check(int result, const char* what) const;
 };
 

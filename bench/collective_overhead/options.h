@@ -57,7 +57,7 @@ std::string ParseOptions(const std::vector<std::string>& arguments, Options* opt
 // Returns all requested points in measuring order.
 std::vector<Point> Points(const Options& options);
 
-// Returns the operations in one step of a timing: one, or those of a graph.
+// Returns the number of operations in one step of a timing: one, or all operations of a graph.
 int OperationsPerStep(const Options& options, Mode mode);
 // True if a point needs the compute kernel.
 bool NeedsCompute(const Options& options);

@@ -1,9 +1,9 @@
-// MakePlan decides how many rounds there is time for.
+// MakePlan computes the number of rounds that fit into the time.
 //
 // A round starts all processes anew, which takes seconds, and then measures every point. More
-// rounds make narrower intervals (overhead_report.py). So it plans as many as fit with three blocks for
-// each point, while starting takes at most a third of the time. If fewer than five rounds fit, it
-// shortens the samples instead.
+// rounds make narrower intervals (overhead_report.py). So it plans as many as fit with three blocks
+// for each point, while starting takes at most a third of the time. If fewer than five rounds fit,
+// it shortens the samples instead.
 //
 // Thread: pure functions.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_PLAN_H_

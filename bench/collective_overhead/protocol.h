@@ -29,7 +29,7 @@ struct Request {
   // kPrepare
   Point point;
   uint64_t largest_bytes;  // of all following points: buffers are allocated once
-  bool per_peer;           // ... and one of them needs a part per rank
+  bool per_peer;           // ... and some point's operation needs a part per rank
   uint32_t graph_operations;
   uint32_t layer_rounds;  // graph-decode: rounds of the kernel before each operation
   bool check_values;

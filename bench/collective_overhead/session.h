@@ -1,4 +1,4 @@
-// Session schedules the whole measurement: which set runs what, and when.
+// Session schedules the whole measurement: the order and time of each set's runs.
 //
 // Each round (plan.h) starts all processes anew and measures every point. Time is divided equally
 // among rounds and among points. Nothing depends on what was measured: extending unfavorable
@@ -55,8 +55,8 @@ class Session {
   double sample_us_ = 0;                // length of a timing
   double settled_seconds_ = 0;          // nothing counts before this time
   std::vector<PointResult> results_;    // all points of the first launch, then of the second
-  std::vector<Load> loads_;             // of results_
-  std::vector<std::set<int>> checked_;  // of results_: sets with correct values
+  std::vector<Load> loads_;             // per result
+  std::vector<std::set<int>> checked_;  // per result: sets whose values were correct
 };
 
 }  // namespace nccl_pulse::overhead

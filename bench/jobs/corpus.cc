@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Facts alone: what the exporter concludes from them is removed.
+// Returns the poll's facts as JSON, without the exporter's conclusions.
 Json FactsOf(const Polls::Poll& poll) {
   Json facts = Json::parse(CommunicatorsJson(poll.set, poll.realtime_ns));
   facts.erase("health");
@@ -41,7 +41,7 @@ Json FactsOf(const Polls::Poll& poll) {
   return facts;
 }
 
-// Empty where nothing is wrong with a rank.
+// Returns the culprits; empty for a healthy job.
 Json CulpritsOf(const Scenario& scenario) {
   const std::string expected = ExpectedName(scenario);
   if (expected == "no rank" || expected == "healthy") return Json::array();
@@ -86,7 +86,7 @@ int Main(const std::vector<std::string_view>& words) {
     return 1;
   }
   const std::filesystem::path folder = folder_name;
-  std::error_code ignored;  // the first file says it
+  std::error_code ignored;  // creating the first file reports it
   std::filesystem::create_directories(folder, ignored);
   int files = 0;
   for (const std::string& fault : FaultNames()) {

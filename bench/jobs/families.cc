@@ -152,8 +152,9 @@ void WatchdogAndLauncher(Scenario* s, Generator* random) { Watchdog(s, random, K
 
 // --- Ends of jobs
 
-// The root of a Reduce still has work of its own, or all other ranks of a Broadcast have. With any
-// imbalance it takes less than a minute, from which a GPU behind its own work is a suspected hang.
+// A healthy job in whose last call the root of a Reduce, or all ranks but the root of a Broadcast,
+// still have work of their own. With any imbalance it takes less than a minute, from which a GPU
+// behind its own work is a suspected hang.
 void HealthyEnd(Scenario* s, Generator* random) {
   Draw(s, random);
   const bool is_reduce = Toss(random);
@@ -172,7 +173,7 @@ void AllIsDone(Scenario* s, Generator* random) {
   s->truth = Truth::kOk;
 }
 
-// The root of a Reduce waits for one rank. All others have left.
+// In the job's last call, the root of a Reduce waits for one rank. All others have left.
 void MissingAtTheEnd(Scenario* s, Generator* random) {
   Draw(s, random);
   JobEnding& ending = End(s, random, "Reduce", AnyWayToLeave(random));
@@ -199,8 +200,8 @@ void UnequalBroadcast(Scenario* s, Generator* random) {
 
 // --- Waits outside NCCL
 
-// The culprit is of the earlier stage: in a later one, its GPU first waits in Recv for the rank that
-// halts, so it does not get to the kernel.
+// The culprit's kernel waits for a rank that halts. The culprit is in the earlier stage: a later
+// stage's GPU would wait in Recv for the halted rank before it reaches the kernel.
 void SecondHand(Scenario* s, Generator* random) {
   Draw(s, random);
   const int step = static_cast<int>(Between(random, 3, 8));
@@ -212,7 +213,7 @@ void SecondHand(Scenario* s, Generator* random) {
   AddAtStep(s, Kind::kHalts, other, step);
 }
 
-// The culprit is of the first stage, for the same reason.
+// A kernel on one GPU does not end. The culprit is in the first stage, as in SecondHand.
 void ForeignKernelOnOne(Scenario* s, Generator* random) {
   Draw(s, random);
   s->options.rank %= s->layout.ranks() / s->layout.pipeline;
@@ -221,7 +222,7 @@ void ForeignKernelOnOne(Scenario* s, Generator* random) {
   s->options.is_blocking = false;
   AddAtStep(s, Kind::kSticks, s->options.rank, step);
   ForAll(s, Kind::kHalts, s->options.rank, 0, step);
-  // No launch waits for it, so this may be healthy.
+  // No NCCL launch waits for the kernel, so the job may be healthy.
   s->truth = Truth::kNotOk;
 }
 
@@ -389,7 +390,8 @@ JobLayout OneNode(Generator* random) {
   return layout;
 }
 
-// One rank has 5 % more work for its GPU in each step of 12 ms, and the work of all varies by up to 10 %.
+// One rank has 5 % more work for its GPU in each step of 12 ms, and the work of all varies by up to
+// 10 %.
 void SlightlyLate(Scenario* s, Generator* random) {
   Draw(s, random, OneNode);
   s->options.asked_ns = Between(random, 20, 60) * kSecond;

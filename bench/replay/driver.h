@@ -8,25 +8,24 @@
 // next repetition: NCCL counts its communicators and does the same. finalize is skipped for a NULL
 // context.
 //
-// Mask. The one int that every init gets, which the plugin may rewrite at any time. Its value at an
-// operation's call decides about all callbacks of that operation; others are not made
-// (reduction.h).
+// Mask. All inits get the address of one int, which the plugin may rewrite at any time. An
+// operation's callbacks are filtered by the mask's value at its call (reduction.h).
 //
 // Handles, as in NCCL 2.28 to 2.30 (src/plugin/profiler.cc):
 //   - a parent is what the plugin returned for it, NULL included, stopped or not;
 //   - *eHandle is not cleared before start. It holds the previous value of its storage: the
 //     thread's last handle of that type if NCCL reuses the storage (API events, proxy, KernelCh),
-//     NULL for those in freshly cleared memory (Group, Coll, P2p, KernelLaunch). Versions 1 to 3:
+//     NULL for types in freshly cleared memory (Group, Coll, P2p, KernelLaunch). Versions 1 to 3:
 //     always NULL;
 //   - stop and state are skipped if the handle is NULL, except for NetPlugin; states of a ProxyStep
 //     also if its ProxyOp's handle is NULL; a ProxyOp's handle becomes NULL at its stop.
 //
-// Process id. A ProxyOp recorded with the recorded process' own id gets this process' id; a foreign
-// one (PXN) keeps its number.
+// Process id. If a ProxyOp was recorded with its own process' id, the replay passes this process'
+// id instead. The id of another process (PXN) is kept.
 //
 // Repetitions. Each initializes new communicators. Repetition r (0, 1, ...) has commId = recorded
-// XOR r on every process of the trace. So repetition 0 equals the recording, others have new
-// communicators, and ranks still agree.
+// XOR r on every process of the trace. So repetition 0 equals the recording, later repetitions have
+// new IDs, and the ranks agree on them.
 //
 // Thread: Replay blocks the caller; stop and progress: any thread. Cost: a few microseconds per
 // change of thread, else the plugin's cost.

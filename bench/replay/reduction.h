@@ -4,7 +4,7 @@
 // Traces are recorded with all event types enabled and API version 5. A plugin that requests fewer,
 // or exports an older version, gets fewer calls:
 //
-//   mask       an event comes if its own bit or that of anything below it is set: NeededBits().
+//   mask       an event comes if its own bit, or that of an event below it, is set: NeededBits().
 //   version    the adapters between NCCL's core and an older plugin drop event types and states
 //              that the version does not know.
 //   graphs     NCCL makes Group, Coll and P2p callbacks at each replay of a captured operation only
@@ -31,11 +31,12 @@
 
 namespace nccl_pulse {
 
-// Returns the mask bits of which one suffices for callbacks of `type` (one abi::kEvent* bit).
+// Returns a set of mask bits. Any one of them enables the callbacks of `type` (one abi::kEvent*
+// bit).
 uint32_t NeededBits(uint32_t type);
 
 // True if a plugin of API version `version` that wrote `mask` gets this callback, by the rules
-// above. (NULL handles suppress further ones, see driver.h.)
+// above. (NULL handles suppress more callbacks, see driver.h.)
 bool Delivered(const TraceEvent& event, uint32_t mask, int version);
 
 void AddCaptureCallbacks(Trace& trace);

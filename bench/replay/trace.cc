@@ -23,8 +23,9 @@ class BrokenLine : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Returns one pointer for equal strings, valid until the process ends. NCCL passes literals of libnccl as names of
-// functions, data types, algorithms and protocols: a plugin may rely on one pointer for each.
+// Returns one pointer for equal strings, valid until the process ends. NCCL passes literals of
+// libnccl as names of functions, data types, algorithms and protocols: a plugin may rely on one
+// pointer for each.
 const char* Intern(std::string_view text) {
   // Never destroyed: the plugin's threads may outlive main.
   static auto& mutex = *new std::mutex;

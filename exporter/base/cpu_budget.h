@@ -1,8 +1,8 @@
 // Limits the CPU time that a thread spends on clients' requests.
 //
-// A token bucket of CPU time. It fills at `share` of elapsed time, up to `burst` times `share`.
-// Work may begin while the bucket is not empty, and may overdraw it, since its cost is known only
-// afterwards. So any period T costs at most share * (T + burst), plus one piece of work.
+// This is a token bucket of CPU time. It fills at `share` of elapsed time, up to `burst` times
+// `share`. Work may begin while the bucket is not empty, and may overdraw it, since its cost is
+// known only afterwards. So any period T costs at most share * (T + burst), plus one piece of work.
 //
 // Not thread-safe.
 #ifndef EXPORTER_BASE_CPU_BUDGET_H_
@@ -40,8 +40,8 @@ class CpuBudget {
     Fill(now);
     left_ns_ -= static_cast<double>(cpu.count());
   }
-  // Returns the time from which Allows() is true if nothing more is spent; a past time if it is
-  // now.
+  // Returns the time from which Allows() is true if nothing more is spent. It is in the past if
+  // Allows() is true now.
   Time allows_from() const {
     if (left_ns_ > 0) return filled_;
     const auto wait = static_cast<int64_t>(-left_ns_ / share_) + 1;

@@ -21,7 +21,7 @@ class DisjointSets {
     parents_.push_back(parents_.size());
     return parents_.back();
   }
-  // Returns the number of the element's set: that of one of its elements.
+  // Returns the number of the element's set, which is the number of one of its elements.
   std::size_t SetOf(std::size_t element) {
     while (parents_[element] != element) {
       element = parents_[element] = parents_[parents_[element]];

@@ -10,7 +10,7 @@ namespace nccl_pulse {
 
 enum class LogLevel { kInfo, kWarning };
 
-// May be empty. May throw.
+// Logs a line. May be empty (no log), and may throw.
 using LogFunction = std::function<void(LogLevel, const std::string&)>;
 
 }  // namespace nccl_pulse

@@ -1,4 +1,5 @@
-// WriteWhole writes a file that appears under its name only when it is complete. It never overwrites.
+// WriteWhole writes a file that appears under its name only when it is complete. It never
+// overwrites.
 //
 // A folder: create PartialName(path), fill it with WriteNewFile, then Publish it.
 //

@@ -22,7 +22,7 @@ class ProcStat {
 
   // Returns a field by its number in proc(5), from 3 on.
   std::string_view Field(std::size_t number) const;
-  // Returns what the process does; kUnknown if the line does not say.
+  // Returns the process' state; kUnknown if the line does not have it.
   RunState State() const;
   // Returns the process' start time, in Unix time.
   int64_t StartRealtimeNs() const;

@@ -7,7 +7,7 @@
 
 namespace nccl_pulse {
 
-// A value that the kernel does not report is 0.
+// Values that the kernel does not report are 0.
 struct ProcessUse {
   double start_seconds = 0;  // Unix time, the same at each call
   double cpu_seconds = 0;

@@ -1,5 +1,5 @@
-// CaptureJob collects what endpoints and this host know about a job, as files, for `pulse capture`.
-// One file lists what is missing and why.
+// CaptureJob collects, for `pulse capture`, all data on a job from endpoints and this host, as
+// files. One file lists missing data, with the reasons.
 //
 // Endpoints have little processor time for clients, and a hung job may end soon. So the last calls
 // of live ranks come first, hangs before the rest, and busy endpoints are asked until they answer.
@@ -26,7 +26,7 @@ struct CaptureOptions {
   JobLookOptions look;
   std::string stack_command;  // "{pid}" is replaced; "": none
   std::chrono::milliseconds program_patience{15000};
-  // Half of it is for requests beyond the verdict, the rest for programs.
+  // Half of the limit is for requests after the verdict, the rest for programs.
   std::chrono::milliseconds time_limit{60000};
   bool is_flight_recorder = false;  // only dumps for torchfrtrace
   outside::RasChoice ras;

@@ -30,7 +30,7 @@ constexpr std::string_view kStart = "nccl-pulse-auto-";
 constexpr std::string_view kEnd = ".tar.gz";
 constexpr std::string_view kPartial = ".partial-";
 
-// When a capture was taken, from its name.
+// Time of a capture, from its name.
 struct Taken {
   std::string_view time;  // 20261122-221500
   uint64_t number = 0;    // of several in one second

@@ -1,12 +1,12 @@
-// CaptureFolder is the folder of an agent's automatic captures: their names, and which are removed.
-// Agents of several hosts may share it: names contain host and port. An agent only reads and
-// removes files of its own user and name.
+// CaptureFolder names the automatic captures in an agent's folder, and removes old ones. Agents of
+// several hosts may share it: names contain host and port. An agent only reads and removes files of
+// its own user and name.
 //
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz              a capture
 //   nccl-pulse-auto-node7-9410-20261122-221500-2.tar.gz            another one of the same second
 //   nccl-pulse-auto-node7-9410-20261122-221500.tar.gz.partial-17   an unfinished one
-//   nccl-pulse-auto-20261122-221500.tar.gz                         the first format, without agent:
-//                                                                  every agent's own
+//   nccl-pulse-auto-20261122-221500.tar.gz                         first release, without agent name:
+//                                                                  counts as every agent's own
 //
 // Thread: one. Cost: reads the folder.
 #ifndef EXPORTER_CAPTURE_CAPTURE_FOLDER_H_
@@ -42,8 +42,8 @@ std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns)
 // Removes the oldest own captures until the rest is within the limits. Always keeps the newest.
 void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits);
 
-// Removes unfinished captures of earlier agents of this host and port: those with no process for
-// the pid in the name.
+// Removes unfinished captures of earlier agents of this host and port: the pid in the name has no
+// process any more.
 void RemovePartialCaptures(const CaptureFolder& folder);
 
 }  // namespace nccl_pulse

@@ -1,7 +1,8 @@
 // AskRasOfJob asks NCCL's RAS about a job that endpoints report: a second source, for people.
 //
-// RAS of the job's processes on this host comes first, as found for jobs without the plugin
-// (exporter/outside/ras_listeners.h). The first report is kept: each listener may know the whole job.
+// RAS of the job's processes on this host is asked first, as for jobs without the plugin
+// (exporter/outside/ras_listeners.h). The first report suffices: each listener may know the whole
+// job.
 //
 // Thread: any; blocks until `end`, and then for `patience` at most.
 #ifndef EXPORTER_CAPTURE_JOB_RAS_H_

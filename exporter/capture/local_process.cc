@@ -38,8 +38,8 @@ namespace {
 constexpr std::size_t kMostEnvironment = 4 << 20;
 constexpr std::size_t kMostLog = 1 << 20;
 
-// Finds the user of a process, unless it has several. A set-user-ID program's environment comes
-// from another user than the one whose files it can read.
+// Finds the user of a process. Fails for a process with several user IDs: a set-user-ID program's
+// environment comes from one user, and the files that it can read belong to another.
 bool FindUser(int folder, uid_t* user) {
   struct stat status {};
   if (fstat(folder, &status) != 0) return false;
@@ -141,10 +141,10 @@ LocalProcess Read(const ProcessSnapshot& process, bool (*is_setting)(std::string
   return local;
 }
 
-// The number of frames is the kernel's to bound.
+// The kernel limits the number of frames.
 constexpr std::size_t kMostStack = 16384, kMostThreads = 256;
 
-// Without communicators.
+// Returns the process' identity, without its communicators.
 ProcessSnapshot IdentityOf(const ProcessSnapshot& process) {
   ProcessSnapshot who;
   who.pid = process.pid;

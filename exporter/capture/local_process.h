@@ -37,7 +37,7 @@ std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address
 // an environment are kept.
 bool IsSetting(std::string_view variable);
 
-// Limit of this program's unfinished reads. At the limit nothing more is read.
+// Limit of unfinished reads in this program. At the limit, nothing more is read.
 inline constexpr int kMostLost = 16;
 
 struct LocalProcess {
@@ -53,7 +53,7 @@ LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
 // memory. "": see `error`.
 std::string ReadLocalState(const ProcessSnapshot& process, std::chrono::milliseconds patience,
                            std::string* error);
-// Returns the same of a process' folder in /proc. `cgroup_root`: where cgroup2 is mounted.
+// As ReadLocalState, for a process' folder in /proc. `cgroup_root`: mount point of cgroup2.
 std::string LocalStateText(int folder, const std::string& cgroup_root);
 
 }  // namespace nccl_pulse

@@ -107,17 +107,17 @@ Examples:
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there.
 )";
 
-// --hang-after, or its newest setting; 0: neither. Relaxed: an independent cell. Read by the server's
-// thread.
+// --hang-after, or its newest setting; 0: neither. Relaxed: an independent cell. Read by the
+// server's thread.
 std::atomic<int64_t> hang_after_ms{0};
 
-// The threshold for jobs without the plugin.
+// Returns the threshold for jobs without the plugin.
 std::chrono::milliseconds OutsideHangAfter() {
   const int64_t own_ms = hang_after_ms.load(std::memory_order_relaxed);
   return own_ms == 0 ? Diagnosis::kDefaultHangAfter : std::chrono::milliseconds(own_ms);
 }
 
-// The only setting that an agent has.
+// Adds the only setting of an agent.
 void AddHangSeconds(LiveValues* values) {
   constexpr int64_t kDefaultMs = Diagnosis::kDefaultHangAfter.count();
   const int64_t flag_ms = hang_after_ms.load(std::memory_order_relaxed);
@@ -145,7 +145,8 @@ int WaitForSignal(const sigset_t& signals, ControlSocket* control) {
   }
 }
 
-// Looks for hangs of jobs without the plugin, on a thread of its own: RAS may take seconds to answer.
+// Looks for hangs of jobs without the plugin, on a thread of its own: RAS may take seconds to
+// answer.
 struct OutsideThread : PatientThread {
   OutsideThread(std::function<std::chrono::milliseconds()> hang_after, outside::Sources sources,
                 outside::RasChoice ras)
@@ -168,7 +169,7 @@ struct OutsideThread : PatientThread {
     }
   }
 
-  // Once each: a job may wait often.
+  // Logs each note once: a job may wait often.
   void Say(const std::string& note) {
     constexpr std::size_t kMostSaid = 64;
     if (said.size() == kMostSaid || !said.insert(note).second) return;

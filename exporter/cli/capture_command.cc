@@ -72,8 +72,8 @@ bool FindEndpoints(const JobFilter& filter, FleetQuestion* question, std::string
   return OrThoseOfThisHost(question, error);
 }
 
-// Returns the missing thing of a line, without its own name, to count its kind: the file name of
-// "processes/17/nccl_log.txt: why", "stacks" of "stacks: why", "last calls of ended communicator".
+// Returns the kind of missing data in a line, for counting: "nccl_log.txt" for
+// "processes/17/nccl_log.txt: why", "stacks" for "stacks: why", "last calls of ended communicator".
 std::string WhatIsMissing(const std::string& line) {
   constexpr std::string_view kCommunicator = " communicator ";
   std::string what = line.substr(0, line.find(": "));

@@ -12,8 +12,8 @@
 
 namespace nccl_pulse {
 
-// `words`: from after "pulse" up to the cursor; the last is completed and may be "". Returns
-// nothing for file names, addresses and numbers.
+// `words`: the words after "pulse", up to the cursor. The last word is completed, and may be "".
+// Returns nothing for file names, addresses and numbers.
 std::vector<std::string> Completions(const std::vector<const Command*>& commands,
                                      const std::vector<std::string>& words);
 

@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// Ranks of the story.
+// Ranks with a role in the story.
 inline constexpr int kLateRank = 2;
 inline constexpr int kSilentRank = 1;
 inline constexpr int kLatePercent = 40;

@@ -102,8 +102,8 @@ int FindEndpoints(Question* question, std::string* error) {
   return HasAuthorities(fleet, error) ? 0 : kUsageError;
 }
 
-// Diagnoses this host's jobs without the plugin, or whose endpoint gave no data, printing nothing
-// else about them.
+// Diagnoses this host's jobs that run without the plugin, or whose endpoint gave no data. Prints
+// nothing.
 outside::Looks LookAtRest(const Question& question, bool is_endpoint_silent) {
   outside::Options options;
   options.is_endpoint_silent = is_endpoint_silent;
@@ -140,7 +140,8 @@ void DropReported(const JobLook& look, outside::Looks* rest) {
                    rest->jobs.end());
 }
 
-// A multi-node job has endpoints on other hosts too.
+// Returns a line that names the asked endpoints: a multi-node job has endpoints on other hosts,
+// too.
 std::string WhoWasAsked(const std::vector<Address>& endpoints) {
   std::string names;
   for (const Address& each : endpoints) {
@@ -160,7 +161,7 @@ int StatusOf(const JobLook& look) {
     case JobFinding::kNone:
       break;
   }
-  // Nothing of the job was seen, not even its end: no all-clear.
+  // Nothing was seen of the job, not even its end, so it can't be called healthy.
   return look.verdict.processes == 0 && look.set.ended.empty() ? kIncomplete : 0;
 }
 

@@ -34,8 +34,8 @@ std::string ProgramPath() {
   return size > 0 ? std::string(path, static_cast<size_t>(size)) : std::string();
 }
 
-// Looks for `folder`/`name` in a build tree, then for `name` beside the program and in folders below
-// the prefix, the parent of the program's folder. Returns "" if there is none.
+// Looks for `folder`/`name` in a build tree, then for `name` beside the program and in folders
+// below the prefix, the parent of the program's folder. Returns "" if there is none.
 template <size_t kCount>
 std::string Find(const std::string& folder, const std::string& name,
                  const char* const (&installed)[kCount]) {

@@ -17,7 +17,7 @@ namespace nccl_pulse {
 
 // Returns the absolute path of the plugin library; "" if not found.
 std::string FindPluginLibrary();
-// Error of a command that needs it.
+// Error of a command that needs the plugin library but does not find it.
 inline constexpr char kNoPluginLibrary[] =
     "libnccl-profiler-pulse.so is neither beside this program nor in ../lib; reinstall NCCL Pulse";
 

@@ -29,8 +29,8 @@ struct SilentPort {
   std::string why;  // "it accepts connections, but ..."
 };
 
-// Returns the healthy endpoints at the default port to kLastLocalPort, in port order, like the
-// silent ones.
+// Returns the healthy endpoints at ports kDefaultEndpointPort to kLastLocalPort. Both lists are in
+// port order.
 std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https,
                                         std::vector<SilentPort>* silent = nullptr);
 

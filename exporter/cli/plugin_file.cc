@@ -22,7 +22,7 @@ constexpr Elf64_Half kMachine = EM_X86_64;
 constexpr Elf64_Half kMachine = EM_AARCH64;
 #endif
 
-// False if the file ends before.
+// Reads a structure at an offset. Returns false if the file ends before its end.
 template <typename T>
 bool Read(const std::string& file, uint64_t offset, T* value) {
   if (offset > file.size() || file.size() - offset < sizeof(T)) return false;
@@ -36,7 +36,7 @@ bool HasName(const std::string& file, uint64_t offset) {
          file.compare(offset, kNeeded.size() + 1, kNeeded.data(), kNeeded.size() + 1) == 0;
 }
 
-// True if the file's dynamic symbols include all that NCCL needs.
+// True if the file's dynamic symbols include all symbols that NCCL needs.
 bool Exports(const std::string& file, const Elf64_Ehdr& header) {
   const auto read_section = [&](uint64_t index, Elf64_Shdr* section) {
     return index < header.e_shnum && Read(file, header.e_shoff + index * sizeof(*section), section);

@@ -1,5 +1,5 @@
-// WhyNoPlugin checks whether a file is a profiler plugin that NCCL on this machine could load. It
-// runs no code of it.
+// WhyNoPlugin checks whether a file is a profiler plugin that NCCL on this machine could load,
+// without running its code.
 //
 // Thread: any. Cost: reads the file as a whole.
 #ifndef EXPORTER_CLI_PLUGIN_FILE_H_
@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// Returns "" if it is one; else why not, such as "is no shared library".
+// Returns "" for such a plugin; else the reason, such as "is no shared library".
 std::string WhyNoPlugin(const std::string& path);
 
 }  // namespace nccl_pulse

@@ -67,9 +67,10 @@ Examples:
 Exit status: 0 all have changed; 1 bad usage; 2 no process to ask, or none has changed; 4 some haven't.
 )";
 
-// Finds the sockets to use without --pid and --all: those of the requested job, or of the only one.
-// False, with the jobs in `error`, if there are several. `answers` gets processes of unknown job
-// that did not answer. `known` gets the existing jobs if the requested one is not among them.
+// Finds the sockets to use without --pid and --all: the sockets of the requested job, or of the
+// only job. False, with the jobs in `error`, if there are several. `answers` gets processes of
+// unknown job that did not answer. `known` gets the existing jobs if the requested one is not among
+// them.
 bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
              std::vector<ControlAnswer>* answers, std::set<std::string>* known,
              std::string* error) {
@@ -170,7 +171,7 @@ int Run(const std::vector<std::string>& arguments) {
     if (!named.insert(command.setting).second) {
       return Fail(kUsageError, absl::StrCat(LiveSettingName(command.setting), " is given twice"));
     }
-    // Spelled again, so that it fits a message.
+    // Formatted again, so that it fits into a message.
     question.commands.push_back(
         MakeSet(absl::StrCat(LiveSettingName(command.setting), "=",
                              command.is_default ? "default"

@@ -1,4 +1,4 @@
-// pulse settings: what `pulse set` can change, for each process of this node.
+// pulse settings: prints the settings that `pulse set` can change, for each process of this node.
 #include <string>
 #include <vector>
 

@@ -216,8 +216,9 @@ int Watch(const StatusEndpoint& endpoint, bool json, const StatusOptions& option
   }
 }
 
-// Without an address: returns the first endpoint of this host, "" if there is none. Prints which
-// one if that is ambiguous. `is_one_left_out`: another one exists, but does not answer.
+// Returns the first endpoint of this host, for a command without an address; "" if there is none.
+// If there are several, prints which one is used. `is_one_left_out`: set if another endpoint exists
+// but does not answer.
 std::string FirstOfThisHost(bool* is_one_left_out) {
   FleetClientOptions client;
   client.patience = kSearchPatience;
@@ -238,7 +239,7 @@ std::string FirstOfThisHost(bool* is_one_left_out) {
   return found.front().name();
 }
 
-// The processes of this host, for an endpoint that doesn't list them.
+// Returns this host's processes without the plugin, for an endpoint that doesn't list them.
 Json WithoutPluginHere() {
   const outside::Sources sources = outside::SourcesOfThisHost();
   return WithoutPluginJson(outside::WithoutPlugin(sources.processes(nullptr).processes,

@@ -68,7 +68,8 @@ Examples:
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there. More: docs/prometheus.md.
 )";
 
-// Reads files again: targets come and go, tokens and certificates expire.
+// Finds the endpoints for a round. Reads the files each time: targets come and go, tokens and
+// certificates expire.
 bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::string* error) {
   FleetQuestion question;
   if (!ReadFleetFlags(&question, error) || !AddFromDirectories({}, &question, error)) {

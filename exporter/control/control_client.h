@@ -1,6 +1,6 @@
 // Sends commands to this node's processes over their control sockets (control_socket.h): to all at
-// once, and for a bounded time. Reports why a process does not answer. A process may be hostile, so
-// the messages read per process and the processes asked per user are bounded.
+// once, and for a bounded time. Reports why a process does not answer. Processes may be hostile, so
+// messages per process and processes per user are limited.
 //
 // Asks only processes of the caller's own user; root asks all. Skips a socket that is not held by
 // the user in its name.

@@ -38,8 +38,8 @@
 
 namespace nccl_pulse {
 
-// Returns the owner of a process in words: its job, such as "job 4711". Shown to users, and
-// compared. An agent's owner is kAgentOwner.
+// Returns the owner of a process in words: its job, such as "job 4711". Used for display and for
+// comparison. An agent's owner is kAgentOwner.
 inline constexpr char kAgentOwner[] = "agent";
 std::string OwnerWords(const std::string& job_id);
 

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Marks those whose lateness another one explains.
+// Marks stragglers whose lateness another straggler explains.
 void Excuse(const std::vector<CommunicatorView>& views, DiagnosisResult* results) {
   std::set<const ProcessSnapshot*> named;
   for (const JobStraggler& straggler : FindJobStragglers(views, *results)) {
@@ -82,7 +82,7 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
     }
     results[i].losses = state.Losses(view);
   }
-  stragglers_ = std::move(kept);  // without the communicators that are no more
+  stragglers_ = std::move(kept);  // without the communicators that no longer exist
   return results;
 }
 

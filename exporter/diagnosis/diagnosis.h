@@ -8,8 +8,8 @@
 // A rank is named only if the counts of its own process prove it. If work cannot be seen (CUDA
 // graphs, no completions), the verdict is kUnknown, and the text has the reason.
 //
-// State: a StragglerState per communicator, dropped with the communicator. After a change of the
-// server the state, and the counters made from it, start at zero (for Prometheus, a counter reset).
+// State: a StragglerState per communicator, dropped with the communicator. If another process
+// becomes the server, the state and its counters start at zero (for Prometheus, a counter reset).
 //
 // Thread: the server's. Cost: per page, proportional to the ranks and their last timed calls; less
 // than reading the snapshots (bench/scrape.cc).

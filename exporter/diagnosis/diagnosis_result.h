@@ -28,8 +28,8 @@ struct ReplayPosition {
 
 struct Hang {
   HangVerdict verdict{};
-  // Number of the finding, unique within a result. Communicators whose ranks wait for the same
-  // root share it. -1: the suspects wait elsewhere, or no rank can be named here.
+  // Number of the finding, unique within a result. Communicators whose ranks wait for the same root
+  // share it. -1: the suspects wait in another communicator, or no rank can be named.
   int finding = -1;
   int64_t since_realtime_ns = 0;  // last progress, or launch of the stalled work
   std::string op;                 // operation in which ranks wait; "": not known
@@ -43,9 +43,9 @@ struct Hang {
   std::vector<int32_t> waiting;   // ranks, in order
   std::string text;               // one or two sentences for a person
   std::string first_step;         // next step (verdict.h)
-  // The longest earlier wait, in this operation and of each waiting rank, that ended with
-  // progress; 0: none, or not known. A hang is usual if that covers the present wait, or if the
-  // suspects' own wait elsewhere is usual.
+  // The longest earlier wait, in this operation and of each waiting rank, that ended with progress;
+  // 0: none, or not known. A hang is usual if the present wait is no longer (IsUsual), or if the
+  // suspects' own wait in another communicator is usual.
   uint64_t longest_wait_before_ns = 0;
   bool is_usual = false;
   std::vector<CircleStep> circle;  // of kCircularWait
@@ -79,7 +79,7 @@ struct Straggler {
   // named then.
   bool is_excused = false;
   std::string lateness{};      // text without the rank's name; "" for a host
-  int64_t window_seconds = 0;  // time to which `seconds_per_second` refers
+  int64_t window_seconds = 0;  // length of the window of `seconds_per_second`
 };
 
 struct LateRank {
@@ -104,7 +104,7 @@ struct CommunicatorDiagnosis {
   // The rank that arrives last at most late calls, if too few calls are known to exclude chance.
   // Never together with a straggler.
   std::optional<LateRank> perhaps_late;
-  // Share of the last `window_seconds` that its ranks wait for each other, if none is named.
+  // Share of the last `window_seconds` that ranks wait for each other, if no straggler is named.
   double waited_share = 0;
   int64_t window_seconds = 0;
   std::vector<RankLoss> losses;  // empty if ranks cannot be compared

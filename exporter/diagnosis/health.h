@@ -37,16 +37,16 @@ constexpr const char* HealthStatusName(HealthStatus status) {
 
 struct Health {
   HealthStatus status = HealthStatus::kUnused;
-  // Lost processes have ended, and live processes still have communicators with them.
+  // lost_processes: ended processes with which live processes still share a communicator.
   std::size_t lost_processes = 0, stopped_processes = 0, failed_gpus = 0;
   std::size_t ranks = 0, unknown_ranks = 0;  // of communicators in use, whose processes live
-  std::size_t missing_ranks = 0;  // expected but never seen; of the communicator with the most
+  std::size_t missing_ranks = 0;  // expected but never seen, in the communicator that lacks most
   uint64_t unmeasured_communicators = 0;  // beyond the processes' limits
   int64_t idle_since_realtime_ns = 0;     // if kIdle
   std::size_t communicators = 0;          // in use
   std::size_t blind_communicators = 0;    // in use, without any rank whose activity is known
   std::vector<std::string> notes;         // sentences about lost, stopped and unseen ranks
-  // A sentence to follow the notes, which also tells what is missing; "" if hangs or stragglers are
+  // A sentence to follow the notes, including what is missing; "" if hangs or stragglers are
   // listed.
   std::string summary;
 };

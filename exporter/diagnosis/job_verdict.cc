@@ -17,8 +17,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Endpoints answer at different moments, so two watchers may see waits that began this close to each other
-// in another order.
+// Endpoints answer at different moments, so two watchers may see waits that began this close to
+// each other in another order.
 constexpr int64_t kTogetherNs = 2000000000;
 
 class JobJudge {
@@ -45,7 +45,7 @@ class JobJudge {
       AddRoots(job);
     }
     SortRoots();
-    // Work in flight is not a host that waits.
+    // A GPU's work in flight does not count as a waiting host.
     for (const JobRoot& root : verdict_.roots) {
       if (root.verdict != HangVerdict::kRankNotCalled) continue;
       for (const JobRank& rank : root.ranks) waits_.erase(rank.process);
@@ -60,8 +60,8 @@ class JobJudge {
   }
 
  private:
-  // Calls that are compared say more than the past: of a job in which they name somebody it is not
-  // asked. Nor is a job in which something hangs: what was slow before is not what is wrong now.
+  // Adds stragglers. A job's past (slowed.h) is used only if comparing calls names no rank, and if
+  // nothing hangs.
   void AddStragglers() {
     std::vector<bool> is_known = has_root_;  // of each job
     for (JobStraggler& straggler : FindJobStragglers(views_, diagnosis_)) {
@@ -88,7 +88,7 @@ class JobJudge {
     return {comm_id, number, rank->process, rank->communicator};
   }
 
-  // In one of the job's communicators.
+  // Returns the rank of a step's process in one of the job's communicators.
   JobRank Find(const JobProcesses& job, const CircleStep& step) const {
     for (const CommunicatorView* view : job.views) {
       if (view->comm_id != step.comm_id) continue;
@@ -122,7 +122,7 @@ class JobJudge {
     return named;
   }
 
-  // Candidates in a communicator in which nobody is named.
+  // Returns the candidates in a communicator in which no rank is named.
   std::vector<JobRank> Perhaps(const CommunicatorView& view) const {
     std::vector<JobRank> perhaps;
     if (view.is_mixed) return perhaps;
@@ -134,8 +134,8 @@ class JobJudge {
     return perhaps;
   }
 
-  // The oldest comes first, and behind it the roots that are as old as far as can be told, by their
-  // communicators' ids. A root that waits elsewhere comes behind its cause, however old it is.
+  // Sorts the oldest root first. Roots of about the same age are sorted by their communicators'
+  // IDs. A root that waits in another communicator comes after its cause, however old it is.
   void SortRoots() {
     const auto key = [](const JobRoot& root) {
       return std::tuple(root.is_usual, root.verdict == HangVerdict::kBlockedElsewhere,
@@ -164,7 +164,7 @@ class JobJudge {
       const auto index = static_cast<std::size_t>(view - views_.data());
       if (!diagnosis_[index].hang || diagnosis_[index].hang->finding < 0) continue;
       const Hang& hang = *diagnosis_[index].hang;
-      // It may be the hang of each of these jobs.
+      // The hang may belong to any of these jobs.
       if (view->is_mixed && !mixed_.insert(view).second) {
         has_root_[job] = has_root_[job] || !hang.is_usual;
         continue;
@@ -177,8 +177,8 @@ class JobJudge {
     }
   }
 
-  // The words are those of the communicator that has waited longest, or of the first by its id if that
-  // can't be told.
+  // Puts the hang first whose words are used: of the communicator that has waited longest, or else
+  // of the lowest ID.
   void PutFirst(std::vector<std::size_t>* hangs) const {
     const auto key = [this](std::size_t at) {
       const Hang& hang = *diagnosis_[at].hang;
@@ -212,7 +212,7 @@ class JobJudge {
         root.perhaps.insert(root.perhaps.end(), perhaps.begin(), perhaps.end());
       }
     }
-    // One of several is.
+    // Only one of several processes is exiting.
     if (root.situation == Situation::kExiting && root.ranks.size() != 1) {
       root.situation = Situation::kPlain;
     }
@@ -222,8 +222,8 @@ class JobJudge {
   const std::vector<CommunicatorView> views_;
   const DiagnosisResult& diagnosis_;  // one entry for each view
   const std::vector<JobProcesses> jobs_;
-  std::vector<bool> has_root_;               // of each job: one that is not usual
-  std::set<const CommunicatorView*> mixed_;  // that hang, and are among the roots
+  std::vector<bool> has_root_;               // by job: true if it has an unusual root
+  std::set<const CommunicatorView*> mixed_;  // hanging ones that are among the roots
   std::map<const ProcessSnapshot*, JobWait> waits_;
   JobVerdict verdict_;
 };
@@ -248,7 +248,8 @@ JobVerdict JudgeJob(const SnapshotSet& snapshots, const DiagnosisResult& diagnos
 
 bool IsAnotherLookWorthwhile(const DiagnosisResult& diagnosis, const JobVerdict& verdict) {
   if (!verdict.roots.empty()) return false;
-  // Who is named may be late because it waits there for one who is not.
+  // Ranks on communicators of named processes: the named rank may be late there because it waits
+  // for an unnamed one.
   std::set<std::pair<uint64_t, int32_t>> of_named;
   for (const JobStraggler& straggler : verdict.stragglers) {
     for (const JobRank& named : straggler.ranks) {

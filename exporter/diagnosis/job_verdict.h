@@ -24,7 +24,7 @@ struct JobRank {
   const CommunicatorSnapshot* communicator = nullptr;
 };
 
-// The base is the hang of the communicator that has waited longest.
+// A root of a job's waits. The inherited Hang is that of the communicator that has waited longest.
 struct JobRoot : Hang {
   std::vector<JobRank> ranks;    // one per named process
   std::vector<JobRank> perhaps;  // if no rank is named: ranks without any work in flight
@@ -34,8 +34,8 @@ struct JobRoot : Hang {
 struct JobStraggler {
   std::vector<JobRank> ranks;  // if several: all seen ranks of one host
   bool is_whole_host = false;
-  double seconds_per_second = 0;  // time that the others wait, at most
-  int64_t window_seconds = 0;     // time to which that refers; 0: since the job became slower
+  double seconds_per_second = 0;  // upper bound of the time that the others wait
+  int64_t window_seconds = 0;     // length of the window; 0: since the job became slower
   std::string text;
   std::string lateness;  // see Straggler
 };

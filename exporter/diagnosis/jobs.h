@@ -1,6 +1,6 @@
 // Jobs are processes that share communicators, whatever their job IDs say.
 //
-// Communicators with one ID are told apart (same_ids.h).
+// Different communicators with the same ID are distinguished (same_ids.h).
 //
 // Thread: one at a time. Points into the views or the set.
 #ifndef EXPORTER_DIAGNOSIS_JOBS_H_

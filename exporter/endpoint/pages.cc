@@ -33,8 +33,8 @@ namespace {
 // every 15 s. Watchers take a summary every 2 s, and snapshots twice in 10 s during a stall.
 constexpr int kFormatWeight = 5, kCommunicatorsWeight = 10, kSnapshotsWeight = 2;
 constexpr int kSummaryWeight = 3;
-// The last calls of one communicator: `pulse trace` and `pulse capture` request them while others poll
-// the JSON.
+// The last calls of one communicator: `pulse trace` and `pulse capture` request them while others
+// poll the JSON.
 constexpr int kCallsWeight = 6;
 // Stalls of this length may be reported as hangs: less than the shortest possible setting.
 constexpr int64_t kOrderAfterNs = 500000000;

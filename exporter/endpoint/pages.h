@@ -38,8 +38,8 @@ class Pages {
   std::chrono::nanoseconds cpu_spent() const { return cache_.cpu_spent(); }
 
  private:
-  // After the formats, in PageFormat's order: the JSON, the messages for `pulse diagnose` and
-  // `pulse watch`, and the last calls of one communicator.
+  // Kinds of pages. The metrics formats come first, in PageFormat's order, then: the JSON, the
+  // messages for `pulse diagnose` and `pulse watch`, and the last calls of one communicator.
   enum Kind : std::size_t { kCommunicators = kPageFormats, kSnapshots, kSummary, kCalls };
 
   HttpResponse Answer(std::size_t kind, const HttpRequest& request,

@@ -2,7 +2,7 @@
 // /api/v1/communicators, /api/v1/snapshots, /api/v1/http_sd and /. Serves all processes of the
 // node, or hands this process' segment over to the server that does (exporter/node/node.h).
 //
-// The server runs inside a training process. That determines its design.
+// The server runs inside a training process, so:
 //
 //   poll(2), not libevent or another library. libevent calls exit(1) if it gets no descriptor for
 //   its loop (signal.c, evsig_init_, 2.1.12), and asserts with abort(). Its HTTP part bounds
@@ -14,8 +14,8 @@
 //   thread, where it is blocked. The process' signal dispositions are not changed.
 //
 //   Descriptors. All are close-on-exec. At most kMaxConnections + 5, since they count against the
-//   job's limit, and two per process that has handed over (exporter/node/peers/peer_table.h). When the
-//   job is at its limit, accepting pauses; nothing spins.
+//   job's limit, and two per process that has handed over (exporter/node/peers/peer_table.h). When
+//   the job is at its limit, accepting pauses; nothing spins.
 //
 //   Clients. A request head may have 8 KiB; a body is never read. A connection has 5 s for its
 //   request and 10 s for taking the response, in total, not since the last byte. When all
@@ -30,10 +30,10 @@
 //
 //   CPU time. All work for others has a budget (ServerOptions::cpu_share): making pages
 //   (exporter/http/page_cache.h), all other work for clients, and other processes' hand-overs. When
-//   one is spent, its clients wait in the kernel until it refills; the others don't. The thread
-//   asks for SCHED_BATCH: waking up, it preempts no running thread. It uses neither nice nor
-//   SCHED_IDLE: on a busy node it might then not run while it holds a lock that the job's threads
-//   wait for. Such locks are the allocator's and the kernel's on the memory map.
+//   one of these budgets is spent, its clients wait in the kernel until it refills; other clients
+//   don't. The thread asks for SCHED_BATCH: waking up, it preempts no running thread. It uses
+//   neither nice nor SCHED_IDLE: on a busy node it might then not run while it holds a lock that
+//   the job's threads wait for. Such locks are the allocator's and the kernel's on the memory map.
 //
 //   Locale. The thread uses "C", whatever the job sets with setlocale().
 //
@@ -71,14 +71,14 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  // The port on which the metrics are served, here or by the node's server, as known when Start
-  // returned. Not the wanted port if that was taken; 0 for a Unix socket.
+  // Returns the port on which the metrics are served, here or by the node's server, as known when
+  // Start returned. It differs from the configured port if that was taken; 0 for a Unix socket.
   uint16_t port() const { return port_; }
   // "[::]:9410", "unix:/path"; "" if not known yet: the log then reports it later.
   const std::string& address() const { return address_; }
 
   // Call before the process exits: informs the node's server, and withdraws the announced file. The
-  // thread continues, since counts until the end are still read. Returns within 100 ms.
+  // thread continues, so that scrapes still get the last counts. Returns within 100 ms.
   void SayGoodbye();
 
   // Closes everything and ends the thread. Returns within about 2 s. A thread that is stuck in the

@@ -1,4 +1,4 @@
-// Options of a server: what it serves, where, and within which limits.
+// Options of a server: its data, its address and its limits.
 #ifndef EXPORTER_ENDPOINT_SERVER_OPTIONS_H_
 #define EXPORTER_ENDPOINT_SERVER_OPTIONS_H_
 
@@ -28,16 +28,16 @@ struct ServerOptions {
   // Reads the snapshots. Called on the server thread, at most once per kPageLifetime for each kind
   // of page. May throw.
   std::function<SnapshotSet(const ReadWish& wish)> source;
-  // Processes of this host that use NCCL without the plugin; nothing: not known. Called as `source`;
-  // null: nothing looks for them.
+  // Returns the processes of this host that use NCCL without the plugin; nothing if not known.
+  // Called like `source`. Null: such processes are not searched for.
   std::function<std::optional<std::vector<ProcessWithoutPlugin>>()> without_plugin;
   LogFunction log;
   // This process' segment, to hand over to the node's server. Null or empty: serves itself, on the
   // next free port if another process serves. Must outlive the server.
   const SharedDescriptor* memory = nullptr;
   PeerOptions peers;
-  // The user's threshold for hangs at this endpoint; called on the server thread. 0 or null: none was
-  // set, and each job has its own or the default.
+  // The user's threshold for hangs at this endpoint; called on the server thread. 0 or null: none
+  // was set, and each job has its own or the default.
   std::function<std::chrono::milliseconds()> hang_after;
   // Clock for the paces of processes, for tests; null: the real clock.
   std::function<int64_t()> pace_clock;

@@ -12,8 +12,8 @@
 
 namespace nccl_pulse {
 
-// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stalled_after_ns` decide which data
-// is outdated; see ActivityOf (exporter/diagnosis/facts/rank_activity.h).
+// Adds one communicator's series. `now_ns` (CLOCK_REALTIME) and `stalled_after_ns` decide whether
+// data is outdated; see ActivityOf (exporter/diagnosis/facts/rank_activity.h).
 void AddCommunicator(const ProcessSnapshot& process, const CommunicatorSnapshot& comm,
                      int64_t now_ns, int64_t stalled_after_ns, FamilySet* set);
 

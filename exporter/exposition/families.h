@@ -1,7 +1,7 @@
 // Converts snapshots to metric families.
 //
-// A set of labels is one series: this keeps every page valid. Several sources may have equal
-// labels:
+// Each set of labels appears once on a page, or the page would be invalid. Several sources may have
+// equal labels:
 //   - a communicator that is created again under the same id and rank;
 //   - two processes with one pid in different PID namespaces;
 //   - communicators whose id NCCL does not report.
@@ -34,7 +34,7 @@ namespace nccl_pulse {
 // The endpoint's own statistics.
 struct ScrapeStats {
   uint64_t pages = 0;
-  double seconds = 0;          // spent on making those pages
+  double seconds = 0;          // spent on making the pages
   uint64_t segments_read = 0;  // for all pages, including this one
   ProcessUse process{};        // of the serving process
 };

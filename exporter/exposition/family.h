@@ -1,4 +1,5 @@
-// A metric family of a page: prometheus-cpp's, and native histograms, for which that has no field.
+// A metric family of a page: prometheus-cpp's type, plus native histograms, which it has no field
+// for.
 #ifndef EXPORTER_EXPOSITION_FAMILY_H_
 #define EXPORTER_EXPOSITION_FAMILY_H_
 

@@ -35,13 +35,13 @@ using LabelValues = std::initializer_list<std::string_view>;
 
 class FamilySet {
  public:
-  // `scopes`: about how many there will be. A family has one or more series of each.
+  // `scopes`: estimate of their number. A family has one or more series in each scope.
   FamilySet(const StaticLabels& static_labels, const Exposition& exposition, PageFormat format,
             std::size_t scopes)
       : labels_of_all_(static_labels), exposition_(exposition), format_(format), scopes_(scopes) {}
 
-  // Sets the user's labels of the following series: those of all series, then those in `text`
-  // ("name=value,name=value", as in a segment).
+  // Sets the user's labels of the following series: the labels of all series, then the labels in
+  // `text` ("name=value,name=value", as in a segment).
   void SetStaticLabels(const std::string& text);
   // Sets the scope of the following series.
   void SetScope(MetricScope scope, LabelValues values);
@@ -54,8 +54,7 @@ class FamilySet {
   void RealCounter(MetricId id, LabelValues values, double seconds);
 
   void Gauge(MetricId id, LabelValues values, double value);
-  // A gauge that is 1 if `value` is true, else absent. Of several with the same labels, the last
-  // added counts.
+  // A gauge that is 1 if `value` is true, else absent. The last call for a set of labels counts.
   void Flag(MetricId id, bool value);
   // A gauge of 1 whose information is in its labels: one per scope, the newest.
   void Info(MetricId id, LabelValues values);

@@ -1,5 +1,5 @@
-// Computes the memory that a process' measurements take in the server, and selects whose processes
-// are evicted if memory is short.
+// Computes the memory that a process' measurements take in the server, and selects the user who
+// loses a process if memory is short.
 //
 // Other processes must not be able to make the server's memory grow. So page content has a price:
 // about the bytes that its snapshot, series and text lines take together during rendering. A
@@ -38,10 +38,10 @@ uint64_t FinalizedHistogramBytes(const ProcessSnapshot& process);
 
 // Each user's share of a resource.
 using Shares = std::map<uid_t, uint64_t>;
-// Returns the user with the largest share; empty if all shares are.
+// Returns the user with the largest share; empty if all shares are 0.
 std::optional<uid_t> LargestShare(const Shares& shares);
 // Returns the user that loses a process if one more, of `newcomer`, does not fit. It is the user
-// with the largest share if that exceeds what the newcomer would have, else the newcomer.
+// with the largest share if that exceeds the newcomer's share after joining, else the newcomer.
 uid_t GivesWay(const Shares& shares, uid_t newcomer);
 
 }  // namespace nccl_pulse

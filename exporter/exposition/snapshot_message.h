@@ -1,9 +1,10 @@
-// Writes and reads /api/v1/snapshots, for `pulse diagnose`: a protobuf message with all that the
-// diagnosis reads of the endpoint's SnapshotSet.
+// Writes and reads /api/v1/snapshots, for `pulse diagnose`: a protobuf message with the parts of
+// the endpoint's SnapshotSet that the diagnosis reads.
 //
-//   diagnosis of what was read == diagnosis of what was written, on all communicators
+//   diagnosis of the set that was read == diagnosis of the set that was written, on all
+//   communicators
 //
-// The message omits what no diagnosis reads:
+// The message omits data that no diagnosis reads:
 //   - latencies, except the total time of calls;
 //   - bytes and data types, except in the order of last calls of stalled communicators;
 //   - algorithms;
@@ -16,8 +17,8 @@
 // is included, too.
 //
 // Versions: readers skip unknown fields, so a new field needs no new version. A changed meaning
-// does. A reader refuses other versions, and names the one it met. The message begins with a mark
-// that tells it from other content.
+// does. A reader refuses other versions, and its error names the version. The message begins with a
+// mark that distinguishes it from other content.
 //
 // Thread: any, no state. Cost of writing: docs/prometheus.md#alerts-on-hangs-pulse-watch. Reading
 // trusts no input: memory is bounded, texts are made printable, and numbers are as untrusted as a

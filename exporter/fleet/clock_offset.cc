@@ -15,7 +15,7 @@ constexpr int kQuestions = 3;
 // The answer has whole microseconds.
 constexpr int64_t kResolutionNs = 1000;
 
-// 0: this is no such answer.
+// Returns the time in an answer; 0 if it has none.
 int64_t TimeIn(const FleetAnswer& answer) {
   if (!answer.error.empty() || answer.status != 200) return 0;
   return TimeAt(ParseJson(answer.body), "time");

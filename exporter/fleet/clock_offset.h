@@ -1,8 +1,8 @@
 // MeasureClocks bounds the offsets between the endpoints' clocks and this host's.
 //
 // Each endpoint is asked for its time a few times (/api/v1/time). The endpoint reads its clock
-// between request and answer, so each round trip gives bounds as wide as it is long. The result is
-// the intersection of these bounds.
+// between request and answer, so each round trip bounds the offset to within its own duration. The
+// result is the intersection of these bounds.
 //
 // Thread: the caller's; blocks, within the client's patience for each question.
 #ifndef EXPORTER_FLEET_CLOCK_OFFSET_H_
@@ -22,7 +22,8 @@ struct ClockOffset {
   int64_t low_ns = 0, high_ns = 0;
 };
 
-// Returns the offset of each endpoint. None: it does not answer, or its clock was set meanwhile.
+// Returns the offset of each endpoint; none if it does not answer, or if its clock was set
+// meanwhile.
 std::vector<std::optional<ClockOffset>> MeasureClocks(const std::vector<Address>& endpoints,
                                                       const FleetClientOptions& client);
 

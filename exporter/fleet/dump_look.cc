@@ -107,7 +107,7 @@ bool LookAtDumps(const std::string& path, JobLook* look, std::string* error) {
     ProcessSnapshot& process = look->set.ended.emplace_back();
     process.is_of_dump = true;
     process.global_rank = absl::StrCat(rank);
-    process.communicators.emplace_back();  // one without an id, which is none
+    process.communicators.emplace_back();  // without an ID, so skipped
   }
   look->diagnosis = Diagnosis().Update(look->set, now_ns);
   look->verdict = JudgeJob(look->set, look->diagnosis, now_ns);

@@ -1,7 +1,7 @@
 // LookAtDumps diagnoses dumps of PyTorch's Flight Recorder as LookAtJob diagnoses endpoints, for
 // `pulse diagnose --flight-recorder`.
 //
-// Thread: the caller's; blocks while it reads files. Memory: that of the dumps' calls.
+// Thread: the caller's; blocks while it reads files. Memory: the dumps' calls.
 #ifndef EXPORTER_FLEET_DUMP_LOOK_H_
 #define EXPORTER_FLEET_DUMP_LOOK_H_
 

@@ -105,7 +105,7 @@ class Asking {
         options_(options),
         done_(done),
         most_(MostAtOnce(options.most_at_once)),
-        most_held_(options.most_bytes_together / 2) {  // and as much for one unpacked
+        most_held_(options.most_bytes_together / 2) {  // the other half is for unpacking one answer
     std::set<std::string> hosts;
     std::map<std::string, std::size_t> servers;
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -148,7 +148,7 @@ class Asking {
     open_.push_back({server, index, std::move(exchange)});
   }
 
-  // Hands on an answer, and lets the server's next request follow.
+  // Passes an answer on, and makes the server ready for its next request.
   void End(std::size_t server, std::size_t index, FleetAnswer answer) {
     std::deque<std::size_t>& rest = servers_[server];
     if (answer.error.empty() && answer.status != 503) {
@@ -223,8 +223,8 @@ class Asking {
   const Done& done_;
   const std::size_t most_, most_held_;
   std::map<std::string, ResolvedHost> resolved_;
-  std::vector<std::deque<std::size_t>> servers_;  // of each, the requests that were not sent
-  std::deque<std::size_t> ready_;                 // servers that the next one can be sent to
+  std::vector<std::deque<std::size_t>> servers_;  // by server: the requests not sent yet
+  std::deque<std::size_t> ready_;                 // servers that can get their next request
   std::vector<Open> open_;
 };
 

@@ -3,8 +3,8 @@
 // Each server has its own time limit, and error texts are for people. No redirect is followed. The
 // size of answers is limited, each and together, packed and unpacked. Beyond the common limit the
 // longest incomplete answer is dropped, and the others continue. A server gets one request at a
-// time. After a failed request, or one that it stayed busy for, its other requests fail with the
-// same error. A busy server (503) is asked again at its Retry-After.
+// time. After a request that failed, or got only "busy", its other requests fail with the same
+// error. A busy server (503) is asked again at its Retry-After.
 //
 // Thread: the caller's; blocks until all have answered or failed. Memory: `most_bytes_together`;
 // each complete answer is passed on at once.
@@ -29,7 +29,7 @@ namespace nccl_pulse {
 
 struct FleetRequest {
   Address address;
-  std::string target;  // behind the address' path: "/api/v1/snapshots"
+  std::string target;  // appended to the address' path: "/api/v1/snapshots"
 };
 
 struct FleetAnswer {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::size_t kMostHeadBytes = 64 << 10;
 
-// The value of a header, without spaces around it, or "". `head` is in lower case.
+// Returns the value of a header, without spaces around it, or "". `head` is in lower case.
 std::string_view Header(std::string_view head, std::string_view name) {
   const std::string start = absl::StrCat("\r\n", name, ":");
   const std::size_t at = head.find(start);
@@ -93,7 +93,7 @@ void Exchange::GiveUp() {
   }
 }
 
-// False if all addresses have failed; the answer then says how.
+// Returns false if all addresses have failed; the answer then has the error.
 bool Exchange::Open(Time now) {
   std::string error = "no address";
   while (next_address_ < addresses_.size()) {
@@ -121,7 +121,7 @@ bool Exchange::Open(Time now) {
   return false;
 }
 
-// False if it has failed. Another address may then be tried.
+// Returns false if connecting has failed. Another address may then be tried.
 bool Exchange::FinishConnect(Time now) {
   int problem = 0;
   socklen_t size = sizeof(problem);
@@ -166,7 +166,7 @@ bool Exchange::Go(Time now) {
   return state_ == State::kReceiving ? Receive(now) : state_ == State::kEnded;
 }
 
-// True once the whole request has been sent.
+// Returns true once the whole request has been sent.
 bool Exchange::Send() {
   while (sent_ < outgoing_.size()) {
     const char* data = outgoing_.data() + sent_;
@@ -237,7 +237,7 @@ bool Exchange::Parse(Time now) {
     return Fail(absl::StrCat("its answer is larger than ", options_.most_bytes >> 20, " MiB"));
   }
   if (has_length && text.size() < head_end + 4 + length) return Fail("its answer ended too early");
-  // A server of another version may not say when.
+  // A server of another version may send no Retry-After.
   const std::chrono::seconds again(
       std::max<int64_t>(SecondsOf(Header(head, "retry-after")), options_.retry_until ? 1 : 0));
   if (status == 503 && again.count() > 0 && now + again < options_.retry_until.value_or(end_)) {

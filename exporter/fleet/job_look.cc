@@ -25,7 +25,7 @@ int64_t Nanoseconds(std::chrono::milliseconds duration) {
   return std::chrono::nanoseconds(duration).count();
 }
 
-// A look is repeated at most this many times because it found another communicator hanging.
+// Limit of further polls because the last one found another communicator hanging.
 constexpr int kMostAgain = 2;
 
 class Look {
@@ -100,7 +100,7 @@ class Look {
     all_.Add(std::move(message));
   }
 
-  // "" if the answer was added to the others, otherwise what is wrong.
+  // Adds an answer to the union. Returns "", or the error.
   std::string Take(std::size_t index, const FleetAnswer& answer) {
     if (std::string problem = ProblemOf(answer, "/api/v1/snapshots"); !problem.empty()) {
       return problem;
@@ -119,7 +119,7 @@ class Look {
     return "";
   }
 
-  // The share of this endpoint, so that something is left for each of the others.
+  // Returns the memory for this endpoint, so that some is left for each of the others.
   uint64_t Room() const {
     const uint64_t left = options_.most_bytes - taken_;
     const uint64_t each =
@@ -152,8 +152,8 @@ Communicators Hanging(const DiagnosisResult& diagnosis) {
   return hanging;
 }
 
-// Returns how many of these communicators `diagnosis` still reports. The others may have gone on or
-// may have ended.
+// Returns how many of these communicators `diagnosis` still reports as hanging. The others may have
+// made progress or ended.
 std::size_t SeenOf(const Communicators& communicators, const DiagnosisResult& diagnosis) {
   return static_cast<std::size_t>(std::count_if(
       diagnosis.begin(), diagnosis.end(),
@@ -201,7 +201,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   if (options.hang_after) diagnosis.OverrideHangAfter(*options.hang_after);
   LastHeard last_heard;
   JobLook look;
-  Communicators before;  // what hung at the last look
+  Communicators before;  // communicators that hung at the last poll
   std::size_t went_on = 0;
   int looks = 0;
   for (int hangs = 0;;) {
@@ -214,15 +214,15 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
     look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
     before = std::move(now);
-    // Each look waits for endpoints that do not answer, so the total time is limited, too.
+    // Each poll waits for endpoints that do not answer, so the total time is limited, too.
     const bool may_look = looks < options.most_looks &&
                           steady_clock::now() - start < options.most_looks * options.pause;
     const bool is_another_due =
         before.empty() ? may_look && IsAnotherLookWorthwhile(look.diagnosis, look.verdict)
                        : kept == 0 && hangs++ < kMostAgain;
     if (!is_another_due) break;
-    look = JobLook();  // the next look needs the memory
-    malloc_trim(0);    // the freed blocks are too small for the next look's
+    look = JobLook();  // the next poll needs the memory
+    malloc_trim(0);    // the freed blocks are too small for the next poll's
     std::this_thread::sleep_for(options.pause);
   }
   look.looks = looks;

@@ -1,13 +1,13 @@
 // LookAtJob polls the endpoints of a job and diagnoses the union of their answers, for `pulse
 // diagnose`.
 //
-// Two polls, the second only after the first found a hang, seldom three. Endpoints answer at
-// different moments, and progress in between could look like one rank behind another. A hang counts
-// if its communicator hangs in two consecutive polls.
+// A hang counts if its communicator hangs in two consecutive polls: endpoints answer at different
+// moments, and progress in between could look like one rank behind another. So there is a second
+// poll only after a first that found a hang, and seldom a third.
 //
-// Further polls if a rank seems late and one poll has too few common calls to name it: an endpoint
-// keeps the last 32 calls of each communicator. None if polls take longer than the pauses between
-// them.
+// More polls follow if a rank seems late but a poll has too few common calls to name it: an
+// endpoint keeps the last 32 calls of each communicator. They are skipped if a poll takes longer
+// than the pause between polls.
 //
 // Thread: the caller's; blocks. Memory: `most_bytes` of snapshots, and half of that for answers in
 // transit, whatever endpoints answer. Processor time: `most_time` to unpack and read all answers,
@@ -69,7 +69,8 @@ struct JobLook {
   int looks = 0;            // number of polls
   double seconds = 0;       // duration of all polls
 
-  // The report of NCCL's RAS, for people. Set by commands that ask it about ranks that no endpoint reports.
+  // The report of NCCL's RAS, for people. Set by commands that ask it about ranks that no endpoint
+  // reports.
   RasReport ras;
   std::string ras_address;
 };

@@ -109,7 +109,7 @@ std::string EndpointsText(const JobLook& look) {
   return text;
 }
 
-// RAS' report, which may know ranks that no endpoint knows.
+// Returns RAS' report, which may include ranks that no endpoint reports.
 std::string RasText(const JobLook& look) {
   if (look.ras.json.empty() && look.ras.error.empty()) return "";
   std::string text =

@@ -17,8 +17,8 @@ constexpr const char* JobFindingName(JobFinding finding) {
   return kNames[static_cast<int>(finding)];
 }
 
-// Returns the finding that decides the exit status. health.h has the rule. A missing answer also
-// makes it kIncomplete.
+// Returns the finding that decides the exit status: the rule in health.h, and kIncomplete also if
+// an endpoint did not answer.
 JobFinding FindingOfJob(const JobLook& look);
 
 // Returns the first line of JobText.

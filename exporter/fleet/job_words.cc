@@ -43,13 +43,14 @@ std::string Who(const std::vector<JobRank>& ranks) {
                       more == 0 ? "" : absl::StrCat("; ", more, " more"));
 }
 
-// Follows "global rank 3 on node-1 (GPU 3, pid 7) ", or "no rank is named: ".
+// Returns the verdict's words, to follow "global rank 3 on node-1 (GPU 3, pid 7) ", or "no rank is
+// named: ".
 std::string What(const JobLook& look, const JobRoot& root) {
   const bool is_named = !root.ranks.empty();
   const bool is_one = root.ranks.size() == 1;
   const char* const others = "the others' operations";
   const std::string op = !root.op.empty() ? root.op : is_named ? others : "it";
-  // Ranks of several communicators owe several calls, and a Send of others is a Recv that is owed.
+  // Ranks of several communicators lack several calls. For a Send of the others, they lack a Recv.
   const bool is_of_many = std::any_of(
       root.ranks.begin(), root.ranks.end(),
       [&root](const JobRank& rank) { return rank.comm_id != root.ranks.front().comm_id; });
@@ -89,7 +90,7 @@ std::string AlsoNamed(const std::vector<JobRank>& ranks) {
   return ranks.empty() ? "" : absl::StrCat(" Also named: ", Who(ranks), ".");
 }
 
-// The roots behind the first one, by their ranks where all of them have some.
+// Returns words about the roots after the first, by their ranks if all have some.
 std::string Others(const JobVerdict& verdict) {
   std::vector<JobRank> ranks;
   for (auto root = verdict.roots.begin() + 1; root != verdict.roots.end(); ++root) {
@@ -178,7 +179,7 @@ std::string RankWords(const JobRank& rank) {
 
 namespace {
 
-// The texts of a job that is diagnosed from outside are whole sentences already.
+// Returns the sentence for a job diagnosed without the plugin. Its texts are whole sentences.
 std::string SentenceFromOutside(const JobLook& look) {
   const JobVerdict& verdict = look.verdict;
   if (verdict.roots.empty()) {
@@ -192,10 +193,11 @@ std::string SentenceFromOutside(const JobLook& look) {
       Others(verdict));
 }
 
-// " First without finalizing: global rank 1 on node-1 (GPU 1, pid 7), 400 ms before the others. Next:
-// its log ..." where ends on one host tell it. A launcher ends the others of a node within a second.
+// " First without finalizing: global rank 1 on node-1 (GPU 1, pid 7), 400 ms before the others.
+// Next: its log ..." if several processes of one host have ended. A launcher ends the others of a
+// node within a second.
 std::string FirstEnded(const std::vector<ProcessSnapshot>& ended) {
-  // A launcher starts the job again after an end: earlier ends are of an attempt before.
+  // A launcher may restart the job after an end, so earlier ends belong to an earlier attempt.
   int64_t started_ns = 0;
   for (const ProcessSnapshot& process : ended) {
     if (!process.communicators.empty())

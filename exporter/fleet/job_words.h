@@ -1,4 +1,4 @@
-// Words a job's verdict, for reports, alerts and tables.
+// Formats a job's verdict in words, for reports, alerts and tables.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLEET_JOB_WORDS_H_
@@ -11,8 +11,8 @@
 
 namespace nccl_pulse {
 
-// Returns the first line of a report: rank, place, since when, next step; or that nothing is
-// suspected, and what is not known.
+// Returns the first line of a report: rank, place, time and next step; or that nothing is
+// suspected, with the unknowns.
 std::string Sentence(const JobLook& look);
 // Returns "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait", for alerts.
 std::string RootText(const JobLook& look, const JobRoot& root);
@@ -22,7 +22,7 @@ std::string StragglerSentence(const JobStraggler& straggler);
 std::string RankWords(const JobRank& rank);
 // Returns what a process waits for: "rank 3", "not known", "rank 1, which may wait elsewhere".
 std::string WaitedFor(const JobWait& wait);
-// Returns how long ago, for a table. For dumps, whose own time is not known: the time in UTC.
+// Returns the age of a time, for a table. For dumps, whose own time is not known: the time in UTC.
 std::string SinceWords(const JobLook& look, int64_t realtime_ns);
 std::string DateWords(int64_t realtime_ns);  // "2026-11-28 03:12:40 UTC"
 

@@ -23,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint16_t kRasPort = 28028;
 constexpr std::size_t kMostLineBytes = 256;
-// RAS' own thread greets at once. A process that is stopped accepts, and never does.
+// RAS' own thread sends a greeting at once. A stopped process accepts connections, but never
+// greets.
 constexpr std::chrono::milliseconds kGreetingPatience{2000};
 
 class Conversation {
@@ -62,11 +63,11 @@ class Conversation {
   }
 
   bool Say(std::string_view line) {
-    // Short, and the first in an empty buffer: it goes whole or not at all.
+    // The line is short, and the buffer is empty, so it is sent as a whole or not at all.
     return send(fd_, line.data(), line.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(line.size());
   }
 
-  // Receives a line, without its end. False if none comes in time.
+  // Receives a line, without its line end. Returns false if none arrives in time.
   bool Hear(std::string* line) {
     while (read_.find('\n') == read_.npos) {
       if (read_.size() > kMostLineBytes || !Read()) return false;
@@ -77,7 +78,8 @@ class Conversation {
     return true;
   }
 
-  // All until the other side closes. False: it did not, or said too much.
+  // Receives until the other side closes. Returns false if it does not close in time, or sends too
+  // much.
   bool HearAll(std::size_t most_bytes, std::string* text) {
     while (read_.size() <= most_bytes && Read()) {
     }
@@ -135,7 +137,7 @@ bool Greet(const Address& address, std::chrono::milliseconds patience, Conversat
          absl::StartsWithIgnoreCase(line, "SERVER PROTOCOL ");
 }
 
-// Sends a command that RAS answers with one line. False if it does not answer.
+// Sends a command that RAS answers with one line. Returns false if no answer arrives.
 bool Command(Conversation* with, std::string_view command, bool* is_ok) {
   std::string line;
   if (!with->Say(absl::StrCat(command, "\n")) || !with->Hear(&line)) return false;
@@ -143,7 +145,7 @@ bool Command(Conversation* with, std::string_view command, bool* is_ok) {
   return true;
 }
 
-// RAS waits this long for other processes, and as long again if one is slow.
+// Sets how long RAS waits for other processes; it waits twice as long if one is slow.
 bool SetTimeout(Conversation* with) {
   const int64_t wait_s = std::max<int64_t>(1, with->LeftMs() / 3000);
   bool is_ok = false;
@@ -163,7 +165,7 @@ bool RasFromFlag(const std::string& text, std::optional<Address>* address, std::
   Address parsed;
   if (absl::StrContains(from, "/") || !ParseAddress(from, false, &parsed, error)) {
     *error = absl::StrCat("--ras (or NCCL_RAS_ADDR): ", from, " is not of the form host:port");
-    return text.empty();  // what the job was told does not matter here
+    return text.empty();  // RAS' reply to the rejected command does not matter
   }
   if (!parsed.has_port) parsed.port = kRasPort;
   *address = std::move(parsed);

@@ -65,8 +65,9 @@ void EndGroup(pid_t child, int* status) {
   waitpid(child, status, 0);
 }
 
-// A start that may take for ever: exec waits for the file system on which the program lies, and
-// posix_spawn waits for exec. Shared by the thread that starts and the one that has no time.
+// A start of a program. It may block forever: exec waits for the program's file system, and
+// posix_spawn waits for exec. Shared by the starting thread and the caller, who stops waiting at
+// the time limit.
 struct Start {
   ~Start() { CloseEnds(); }
 
@@ -127,7 +128,8 @@ bool StartProgram(const std::vector<std::string>& arguments, Spawner spawn, int 
   return true;
 }
 
-// A file in memory, because a program that does not read would block a pipe. -1: there is no room.
+// Returns a file in memory with this text; -1 without memory. A pipe would block if the program
+// does not read.
 int FileOf(std::string_view text) {
   const int fd = memfd_create("input", MFD_CLOEXEC);
   while (fd >= 0 && !text.empty()) {
@@ -143,7 +145,7 @@ int FileOf(std::string_view text) {
   return fd;
 }
 
-// Appends what there is to read now, up to one buffer. False at the end of the output.
+// Appends the available output, up to one buffer. Returns false at the end of the output.
 bool ReadSome(int fd, std::string* text) {
   char buffer[65536];
   const ssize_t n = read(fd, buffer, sizeof(buffer));
@@ -152,8 +154,8 @@ bool ReadSome(int fd, std::string* text) {
   return n > 0;
 }
 
-// Reads the output until the program ends. A child that it leaves behind may keep the output open,
-// and write on. Returns what waitpid does; 0: its time was over before.
+// Reads the output until the program ends: a child that it leaves behind may keep the output open.
+// Returns waitpid's result; 0 if the time limit came first.
 pid_t ReadUntilEnd(pid_t child, int fd, steady_clock::time_point end, std::string* text,
                    int* status) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
@@ -161,7 +163,7 @@ pid_t ReadUntilEnd(pid_t child, int fd, steady_clock::time_point end, std::strin
   while (steady_clock::now() < end) {
     const pid_t ended = waitpid(child, status, WNOHANG);
     if (ended != 0) {
-      // All that the program wrote is in the pipe, which has room for a buffer.
+      // All remaining output is in the pipe, which holds at most one buffer.
       if (is_open) ReadSome(fd, text);
       return ended;
     }

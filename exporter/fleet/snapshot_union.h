@@ -48,7 +48,7 @@ class SnapshotUnion {
   // Returns IDs of jobs that the filter left out, kMostOtherJobs at most. Call after Take.
   static constexpr std::size_t kMostOtherJobs = 16;
   const std::set<std::string>& other_jobs() const { return other_jobs_; }
-  // The endpoint that reported each process, by host and pid. Call after Take.
+  // Number of the endpoint that reported each process, by host and pid. Call after Take.
   using EndpointOf = std::map<std::pair<std::string, int32_t>, std::size_t>;
   EndpointOf TakeEndpoints() { return std::move(endpoint_of_); }
 

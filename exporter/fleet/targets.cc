@@ -58,7 +58,7 @@ bool ParseGroup(const YAML::Node& group, bool otherwise_https, std::vector<Addre
   return true;
 }
 
-// For a label matcher or a query string.
+// Returns the text in quotes, for a label matcher.
 std::string Quoted(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -95,7 +95,7 @@ class Prometheus {
         question_.comm_id ? absl::StrCat("comm=\"", CommunicatorText(*question_.comm_id), "\"")
                           : "";
     if (question_.comm_id && jobs.empty()) {
-      // The rank that holds up a communicator may belong to the job and not to the communicator.
+      // The rank that blocks a communicator may belong to the job, but not to the communicator.
       if (!Series(comm, &found, error)) return false;
       for (const Json& series : found) jobs.insert(TextAt(At(series, "metric"), "job_id"));
       jobs.erase("");
@@ -121,8 +121,8 @@ class Prometheus {
   // Addresses by scrape job and instance, of which several targets may have the same.
   using Scraped = std::map<std::pair<std::string, std::string>, std::set<std::string>>;
 
-  // On failure returns false and says what is wrong. If `status` is given, a status other than 200
-  // is not a failure.
+  // On failure returns false and sets `error`. If `status` is given, a status other than 200 is no
+  // failure.
   bool Get(const std::string& target, Json* json, int* status, std::string* error) const {
     const FleetAnswer answer = Ask(question_.prometheus, target, options_);
     if (!answer.error.empty()) {
@@ -265,9 +265,9 @@ bool FetchTargets(const Address& url, bool otherwise_https, const FleetClientOpt
   FleetAnswer answer = Ask(url, url.path.empty() ? "/" : "", one);
   answer.error = ProblemOf(answer, url.path);
   if (answer.error.empty()) {
-    // The parser of YAML, which knows no limits, is for files.
+    // The YAML parser, which has no limits, is used only for files.
     const Json groups = ParseJson(answer.body, kMostFileBytes);
-    // An empty list is no error of a directory, as it is one of a file.
+    // An empty list is an error in a file, but not in a directory's answer.
     if (groups.is_array() && groups.empty()) return true;
     if (groups.is_discarded()) {
       answer.error = "it does not answer with a list of groups in JSON";

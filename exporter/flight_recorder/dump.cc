@@ -190,7 +190,7 @@ class Reader {
            (entry.completed - entry.created) / 1'000'000 >= entry.timeout_ms;
   }
 
-  // Updates the dump's own fields from this entry.
+  // Updates the fields of the dump itself from this entry.
   void Follow(const Fields& entry) {
     dump_->newest_ns = std::max({dump_->newest_ns, entry.created, entry.started, entry.completed});
     if (dump_->oldest_call_ns == 0) dump_->oldest_call_ns = entry.created;

@@ -93,7 +93,7 @@ struct Membership {
   // From pg_status, if known to be this group's.
   std::optional<int64_t> enqueued, completed;
 
-  // In order: the incomplete ones, and the last of the others.
+  // In order: all incomplete collectives, and the last completed ones.
   std::vector<Collective> collectives;
   uint64_t last_collective = 0;       // newest one known to be called; 0: none
   std::map<int32_t, OpenPeer> peers;  // by rank in the group
@@ -112,14 +112,14 @@ struct Dump {
   // The shortest timeout of a call that had not completed, at most the usual threshold of a hang.
   int64_t timeout_ns = kDefaultHangAfterNs;
   int64_t oldest_call_ns = 0;  // when the oldest call in the dump was made, 0: not known
-  // When `pulse capture` read the calls, or when the file was written, if that was within seconds of
-  // `newest_ns`; 0: not known.
+  // When `pulse capture` read the calls, or when the file was written, if that was within seconds
+  // of `newest_ns`; 0: not known.
   int64_t written_ns = 0;
 };
 
 enum class Parsed : uint8_t {
   kDump,
-  kDamaged,        // or of another kind; `error` has the reason
+  kDamaged,        // or of an unknown version; `error` has the reason
   kSomethingElse,  // neither a pickle nor JSON
 };
 

@@ -4,8 +4,8 @@
 //   content   a pickle or JSON; other files are no dumps, whatever their names
 //
 // A dump is left out, with the reason, if it cannot be read, or is not of the same run and moment
-// as the newest ones. Then it has other groups, or others have completed a call with it that it has
-// not made.
+// as the newest ones. It is not if it has other groups, or if other ranks have completed a call
+// that needs this rank and that it has not made.
 //
 // Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes in
 // total.

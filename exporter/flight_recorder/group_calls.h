@@ -1,6 +1,7 @@
-// FindGroupCalls finds what each rank has called and completed in each process group, by its dump.
+// FindGroupCalls finds each rank's called and completed collectives in each process group, by its
+// dump.
 //
-// A dump is of one moment, and holds the last calls, or only incomplete ones. So a rank's calls are
+// A dump shows one moment, and holds the last calls, or only incomplete ones. So a rank's calls are
 // known from its last call in the group, from the group's status, or because the dump goes back
 // further than the group's first call. If nothing shows them, `is_known` is false.
 //

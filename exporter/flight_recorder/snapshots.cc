@@ -142,7 +142,8 @@ class Maker {
   }
 
  private:
-  // The name, where people can recognize it. Group 0 has no such id.
+  // Returns the group's ID: its name, if that is a free hexadecimal number other than 0, so that
+  // people recognize it.
   uint64_t IdOf(const Group& group) {
     uint64_t id = 0;
     const bool is_number = group.name.size() <= 16 && absl::SimpleHexAtoi(group.name, &id);

@@ -34,7 +34,8 @@ class Values {
   static Value Bool(bool value) { return {Value::Kind::kBool, 0, value ? 1 : 0}; }
   static Value Integer(int64_t value) { return {Value::Kind::kInteger, 0, value}; }
 
-  // These count their memory. Above the limit is_full() is true, and they do nothing.
+  // The following functions count their memory. Above the limit, is_full() is true and they do
+  // nothing.
   Value Text(std::string_view text);
   Value List() { return Container(Value::Kind::kList); }
   Value Dict() { return Container(Value::Kind::kDict); }

@@ -76,8 +76,9 @@ int64_t FirstOfAll(const Communicator& communicator) {
 }
 
 // The tool reports any two different states of a collective as an error. So a collective is left
-// out of all dumps if states differ only because one rank's completions become known later. The
-// same holds for one that cannot be written for some rank. Returns how many states differed.
+// out of all dumps if states differ only because one rank's completions become known later. So is a
+// collective that cannot be written for some rank. Returns the number of collectives whose states
+// differ.
 int64_t FindSkipped(Communicator* communicator) {
   struct Known {
     bool completed = false;

@@ -31,8 +31,8 @@ struct Communicator {
 // True if the tool can read a call of this kind.
 bool IsWritten(const Json& call);
 
-// Returns the communicators of which all ranks are known, with calls and job ranks. Adds a sentence
-// to `left_out` for others, and for skipped calls.
+// Returns the communicators for which the calls and job rank of every rank are known. Adds a
+// sentence to `left_out` for others, and for skipped calls.
 std::map<std::string, Communicator> FindCommunicators(const std::vector<Json>& pages,
                                                       std::vector<std::string>* left_out);
 

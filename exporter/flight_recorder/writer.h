@@ -15,8 +15,8 @@
 //   - Send and Recv: their peer is not known with the call, and the tool refuses them without it;
 //   - communicators with a rank whose job rank or calls are not known;
 //   - calls before the first one that all ranks have: the tool matches from the beginning;
-//   - a collective that one rank has completed and whose state on another is not known (its
-//     completions are known later): the tool reports different states as an error.
+//   - a collective that one rank has completed and whose state on another rank is not known: the
+//     tool reports different states as an error.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_WRITER_H_

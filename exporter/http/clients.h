@@ -1,5 +1,5 @@
-// Holds the connected clients. Decides which new client is accepted, when a client's time is up,
-// and which one makes room when all connections are in use.
+// Holds the connected clients. Accepts new clients, closes clients whose time is up, and selects a
+// client to replace when all connections are in use.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_HTTP_CLIENTS_H_
@@ -34,13 +34,13 @@ class Clients {
   void AppendPolled(std::vector<pollfd>* polled, Time* next);
   // Handles the entries that AppendPolled appended, from `polled` on.
   void Handle(const pollfd* polled, Time now);
-  // Accept no client before this time.
+  // Returns the time before which no client may be accepted.
   Time accept_from() const { return accept_from_; }
   void Accept(int listener, Time now);
   // Call when the guard has a verdict, or a handler an answer, for at least one parked request.
   void AnswerParked(Time now);
-  // Closes the client that has been taking a page for longest. Returns false if no client is taking
-  // a page, or, unless `in_any_case`, none has taken kPageGrace.
+  // Closes the client that has been receiving a page for longest. Returns false if no client is
+  // receiving one, or if none has exceeded kPageGrace and `in_any_case` is false.
   bool CutOffSlowest(bool in_any_case);
 
   // Call when another process takes over: responses in progress are completed, no request is

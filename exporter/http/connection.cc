@@ -85,7 +85,7 @@ void Connection::Close() {
   sent_bytes_ = drained_bytes_ = 0;
 }
 
-// Discarded input is not decoded.
+// Receives input, decoded by the transport. Discarded input is not decoded.
 ssize_t Connection::ReceiveSome(char* buffer, std::size_t size) {
   if (transport_ == nullptr || state_ == State::kDraining) return recv(fd(), buffer, size, 0);
   return transport_->Receive(buffer, size);

@@ -20,10 +20,10 @@ class Entrance {
 
   virtual ~Entrance() = default;
 
-  // Returns the listening socket; -1 if no client is accepted. Existing clients are then sent their
-  // responses, and no more.
+  // Returns the listening socket; -1 if no client is accepted. Connected clients then get only the
+  // responses in progress.
   virtual int listener() const = 0;
-  // Accept no client before this time.
+  // Returns the time before which no client may be accepted.
   virtual Time accept_from() const = 0;
   // Returns when Handle has work without an event.
   virtual Time next() const = 0;

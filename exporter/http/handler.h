@@ -1,5 +1,5 @@
-// Defines a server's table of handlers: the path, a line of help and a function of each. The loop
-// knows nothing else about what it serves.
+// Defines a server's table of handlers, each with a path, a line of help and a function. The loop
+// knows nothing else about the served content.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_HTTP_HANDLER_H_

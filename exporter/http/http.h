@@ -1,8 +1,7 @@
 // Parses request heads and writes response heads: the subset of HTTP/1.x that an endpoint needs.
 // Does no I/O.
 //
-// Refuses what it does not understand: folded header lines and stray control characters are bad
-// requests.
+// Refuses unsupported syntax: folded header lines and stray control characters are bad requests.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_HTTP_HTTP_H_
@@ -42,8 +41,8 @@ enum class ParseResult {
 // head.
 ParseResult ParseRequest(std::string_view input, HttpRequest* request);
 
-// Returns the head of a response, including its empty line. With 401 it says how to authenticate.
-// `more`: further header lines, each with its CR LF.
+// Returns the head of a response, including its empty line. With 401 it has the header
+// WWW-Authenticate. `more`: further header lines, each with its CR LF.
 std::string ResponseHead(int status, std::string_view content_type, std::size_t body_bytes,
                          bool keep_alive, std::string_view more = "");
 

@@ -18,8 +18,8 @@ inline constexpr double kAgentCpuShare = 0.25;
 inline constexpr double kPagesShare = 0.6;
 inline constexpr double kClientsShare = 0.2;
 inline constexpr double kHandoverShare = 0.2;
-// Unused time is saved for this long. Hand-overs save longer, so that all of a node's processes may
-// come at once.
+// CPU time accumulates for this long if unused. For hand-overs it accumulates longer, so that all
+// processes of a node may come at once.
 inline constexpr std::chrono::seconds kCpuBurst{10};
 inline constexpr std::chrono::seconds kHandoverBurst{60};
 

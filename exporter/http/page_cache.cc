@@ -82,7 +82,7 @@ PageCache::Answer PageCache::AnswerWith(std::size_t kind, Cached* page, bool gzi
   return answer;
 }
 
-// Bounds what a client leaves behind that requests one argument after another.
+// Bounds the pages left behind by a client that requests one argument after another.
 void PageCache::ForgetOthers(const Key& key, Time now) {
   std::size_t others = 0;
   auto oldest = pages_.end();
@@ -150,7 +150,7 @@ bool PageCache::Make(const Key& key, Cached* page, CpuBudget* budget) {
   return true;
 }
 
-// Compresses the page. Without memory for that, it is sent uncompressed.
+// Compresses the page. If memory runs out, it is sent uncompressed.
 void PageCache::Pack(std::size_t kind, Cached* page) {
   const double took = Charge(&purses_[kind].budget, [&] {
     std::optional<std::string> packed = Gzip(*page->body);

@@ -3,15 +3,15 @@
 // is spent, an older page is served.
 //
 // Five sixths of the budget are divided among the kinds of pages by weight; one sixth is shared. So
-// requests for other pages cannot keep a scraper's page old. A page that may not be made anew is
-// served as it is, with its age.
+// requests for other pages cannot keep a scraper's page old. If the budget does not allow a new
+// page, the old page is served, with its age.
 //
 // In a job's process each format of /metrics has 0.14 % of a core, the JSON for people 0.28 %, last
-// calls 0.17 %, the summary 0.08 %, the snapshots 0.06 %. All kinds share 0.2 %. So, whatever else is
-// requested, a scraped page is at most 720 times as old as making and compressing it takes (5 ms:
-// 3.6 s); the JSON 360 times. A lone scraper always gets a new page if that takes less than 17 ms at
-// a 5 s interval, 51 ms at 15 s. The status page, polled every 2 s, is always new if it takes less
-// than 5.5 ms, whatever the scrapers do.
+// calls 0.17 %, the summary 0.08 %, the snapshots 0.06 %. All kinds share 0.2 %. So, whatever else
+// is requested, a scraped page is at most 720 times as old as making and compressing it takes (5
+// ms: 3.6 s); the JSON 360 times. A lone scraper always gets a new page if that takes less than 17
+// ms at a 5 s interval, 51 ms at 15 s. The status page, polled every 2 s, is always new if it takes
+// less than 5.5 ms, whatever the scrapers do.
 //
 // Memory: bodies live while they are cached or being sent. Before another body is made, at most
 // kMaxPages - 1 exist, of at most kMaxHeldBytes together. To make room, cached bodies are dropped
@@ -44,7 +44,7 @@ inline constexpr int kMaxPages = 18;
 inline constexpr std::size_t kMaxHeldBytes = 8 << 20;
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
 inline constexpr std::chrono::milliseconds kPageGrace{3000};
-// Unused CPU time is saved for this long: longer than scrape intervals.
+// CPU time accumulates for this long if unused: longer than scrape intervals.
 inline constexpr std::chrono::seconds kPageBurst{20};
 
 class PageCache {
@@ -62,8 +62,8 @@ class PageCache {
     std::vector<Kind> kinds;
     std::function<Time()> clock;
     std::function<std::chrono::nanoseconds()> cpu_time;  // of this thread
-    // Cuts off the client that has been taking a page for longest. Returns false if there is none,
-    // or, unless `in_any_case`, none has exceeded kPageGrace.
+    // Cuts off the client that has been receiving a page for longest. Returns false if there is
+    // none, or if none has exceeded kPageGrace and `in_any_case` is false.
     std::function<bool(bool in_any_case)> cut_off_slowest;
     std::function<void(const std::string& reason)> on_failure;
     // Reports the wall time of making (`made`) or compressing a page.
@@ -81,8 +81,8 @@ class PageCache {
 
   explicit PageCache(Options options);
 
-  // Returns the page, made anew if due. Of this kind's pages with other arguments, keeps only fresh
-  // ones, at most kMostArguments.
+  // Returns the page, made anew if due. Drops this kind's pages with other arguments, except the
+  // fresh ones, at most kMostArguments.
   Answer Get(std::size_t kind, const std::string& argument, bool gzip);
   // CPU time spent on pages so far. The thread's other time is accounted for elsewhere.
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }

@@ -1,7 +1,7 @@
 // Runs a server's event loop: waits for clients, the entrance, a deadline or a wake-up, and handles
 // what comes first. Clients and the entrance each have a CPU budget, and wait for it to refill once
-// spent. The handlers define what is served. exporter/endpoint/server.h says what the loop owes to
-// its process.
+// spent. The handlers define what is served. exporter/endpoint/server.h lists the loop's
+// obligations to its process.
 //
 // Thread: constructed on the caller's, before there is another; all else on the server thread.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
@@ -40,7 +40,7 @@ class ServerLoop {
     double cpu_share = kJobCpuShare;  // of one core
     // This thread's CPU time that handlers account for themselves; null: none.
     std::function<std::chrono::nanoseconds()> spent_by_handlers;
-    // Signaled when answers that were not ready may be; null: all answers are immediate.
+    // Signaled when pending answers may be ready; null: all answers are immediate.
     const Wake* ready = nullptr;
   };
 

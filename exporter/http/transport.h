@@ -22,14 +22,14 @@ class Transport {
   virtual ssize_t Receive(char* buffer, std::size_t size) = 0;
   virtual ssize_t Send(const char* data, std::size_t size) = 0;
 
-  // Returns what to poll for: POLLIN, or what the last call that returned EAGAIN needs.
+  // Returns the events to poll for: POLLIN, or the event that the last call with EAGAIN waits for.
   virtual short poll_events() const = 0;
   // True if buffered input can be received, which poll(2) does not report.
   virtual bool has_pending() const = 0;
   // Tells the client that nothing more will be sent.
   virtual void Finish() = 0;
-  // Returns why it failed if it knows more than errno: "its certificate is not trusted: ...". Else
-  // "".
+  // Returns the reason of the failure if it is more precise than errno: "its certificate is not
+  // trusted: ..."; else "".
   virtual std::string problem() const { return ""; }
 };
 

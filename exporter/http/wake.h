@@ -1,6 +1,6 @@
-// Wakes a thread that waits in poll(2), through a pair of datagram sockets. Not an eventfd: a
-// process cannot tell its eventfds apart (metrics/shared_descriptor.h). Not a pipe: it may raise
-// SIGPIPE. Not a stream socket: once the job has closed its other end, it is readable forever.
+// Wakes a thread that waits in poll(2), through a pair of datagram sockets. Alternatives fail in a
+// job: eventfds of a process cannot be told apart (metrics/shared_descriptor.h), a pipe may raise
+// SIGPIPE, and a stream socket is readable forever once the job has closed its other end.
 //
 // Thread: Signal on any; Open before there is a second thread; Close on the owner's.
 #ifndef EXPORTER_HTTP_WAKE_H_

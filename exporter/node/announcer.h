@@ -17,7 +17,8 @@ class ServiceFile;
 
 class Announcer {
  public:
-  // Longest wait of a call. Work in progress then continues; other work is dropped.
+  // Longest time that a call waits. After that, work in progress continues, and other work is
+  // dropped.
   static constexpr std::chrono::milliseconds kPatience{250};
 
   explicit Announcer(const std::string& directory);

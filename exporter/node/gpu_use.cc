@@ -41,7 +41,7 @@ constexpr int64_t kAgainNs = 1000000000;
 constexpr int64_t kStaleNs = 5000000000;  // an older answer no longer holds
 constexpr int64_t kLeastWindowNs = 3000000000;
 constexpr int64_t kKeptNs = 13000000000;  // period of the driver's samples, less one second
-// Kernels that still ran when the counter last moved have ended after this time.
+// After this time, kernels that still ran when the counter last moved have ended.
 constexpr int64_t kEndsNs = 1000000000;
 constexpr unsigned kIdlePercent = 5, kBusyPercent = 80, kMemoryPercent = 1;
 
@@ -163,7 +163,7 @@ struct GpuUses::Query {
   int64_t asked_ns = 0;
   std::vector<Gpu> gpus;
   std::atomic<std::size_t> answered{0};  // published with their uses
-  std::size_t taken = 0;                 // of the owner
+  std::size_t taken = 0;                 // used by the owner
 };
 
 GpuUses::GpuUses() : loaded_(std::make_shared<Loaded>()) {}
@@ -221,7 +221,7 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
     const int64_t stalled_after_ns = process.hang_after_ns;
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
-      // Also where no counter tells: then the GPU alone does.
+      // Also without a counter: then only the GPU's use is known.
       const bool is_asked =
           comm.work.state != WorkState::kOff && comm.work.state != WorkState::kGone;
       if (comm.finalized || !comm.captured || !is_asked || comm.uuid.empty() ||

@@ -3,16 +3,15 @@
 // is stalled or not available.
 //
 // The driver always keeps each GPU's utilization of the last 14 s, five samples a second. A value
-// of 100 % means that some kernel ran all the time, not what it did. An NCCL kernel that waits for
-// another rank leaves memory at 0 %. Computation usually does not (bf16 matrices of 8192: 22 %;
+// of 100 % means that kernels ran all the time; it does not show which. An NCCL kernel that waits
+// for another rank leaves memory at 0 %. Computation usually does not (bf16 matrices of 8192: 22 %;
 // tests/gpu/work_counters.py, case `computes`). A GPU shared with other processes gives no
 // information.
 //
 // Thread: one at a time. Queries run on a thread of their own, because NVML waits for a driver that
-// hangs; nobody waits longer than kPatience for it. Cost: the first query loads
-// libnvidia-ml.so.1, tens of milliseconds. Later queries take 2.5 ms, at most one per GPU and
-// second. Errors: kUnknown without NVML, for a GPU that it does not know, with too few samples, or
-// while NVML does not answer.
+// hangs; callers wait at most kPatience for it. Cost: the first query loads libnvidia-ml.so.1, tens
+// of milliseconds. Later queries take 2.5 ms, at most one per GPU and second. Errors: kUnknown
+// without NVML, for a GPU unknown to NVML, with too few samples, or while NVML does not answer.
 #ifndef EXPORTER_NODE_GPU_USE_H_
 #define EXPORTER_NODE_GPU_USE_H_
 
@@ -80,12 +79,12 @@ class GpuUses {
   // Runs `ask` on a thread of its own. Returns false without running it if an earlier one still
   // waits for NVML.
   bool Ask(std::chrono::milliseconds patience, std::function<void(const Nvml&)> ask);
-  // Asks what GPUs have run since the given times, and takes the answers that there are.
+  // Starts queries for the use of GPUs since the given times, and takes the answers that are ready.
   void Renew(const std::map<std::string, int64_t>& since_ns, int64_t now_realtime_ns);
   void TakeAnswers();
 
   std::shared_ptr<Loaded> loaded_;
-  std::shared_ptr<Query> query_;  // the last one, whose answers may come later
+  std::shared_ptr<Query> query_;  // the last query; its answers may come later
   std::map<std::string, Answer> answers_;
 };
 

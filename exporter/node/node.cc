@@ -205,7 +205,7 @@ void Node::HandleServer(Time now) {
       members_ = static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers));
       server_.AvoidNobody();
       logged_nowhere_ = false;
-      // Init did not wait for this, and has announced another address.
+      // Init did not wait for this address, and has logged another one.
       if (opened_ && address_ != logged_address_) {
         Log(LogLevel::kWarning, absl::StrCat("the node's metrics are served at ", address_));
         logged_address_ = address_;

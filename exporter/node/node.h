@@ -92,7 +92,7 @@ class Node {
   bool is_settled() const { return role_ == Role::kServing || role_ == Role::kMember; }
   // Returns the HTTP listening socket; -1 while not serving.
   int listener() const { return serving_.listener(); }
-  // Accept no client before this time.
+  // Returns the time before which no client may be accepted.
   Time accept_from() const { return serving_.accept_from(); }
 
   // Appends entries for poll(2). `accepting`: whether processes may hand over now.
@@ -107,7 +107,7 @@ class Node {
   }
 
   // Call before the process exits: informs the peers and withdraws the announced file. Everything
-  // stays open, since counts until the end are still read.
+  // stays open, so that scrapes still get the last counts.
   void SayGoodbye();
   void Close();
 

@@ -14,8 +14,8 @@ inline constexpr std::chrono::milliseconds kGatherTime{1000};
 // about to elect. For this time the agent accepts no HTTP client.
 inline constexpr std::chrono::milliseconds kAgentGatherTime{500};
 static_assert(kAgentGatherTime > kMaxElectionDelay);
-// Period in which a member and its server check more than their connection shows: that the other is
-// alive, and that their descriptors are still their own.
+// Period of the checks between a member and its server: whether the other process is alive, and
+// whether their descriptors were reused.
 inline constexpr std::chrono::milliseconds kCheckPeriod{1000};
 // Like kCheckPeriod, for a server that checks its members: there may be many.
 inline constexpr std::chrono::milliseconds kMembersCheckPeriod{5000};

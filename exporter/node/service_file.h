@@ -36,7 +36,8 @@ class ServiceFile {
 
   // Writes the file. Does nothing without a directory, or for a Unix socket.
   bool Write(const std::string& address, int port, bool https, std::string* error);
-  // Writes the file again if it was deleted. Returns false as Write does, with the reason in `error`.
+  // Writes the file again if it was deleted. Returns false as Write does, with the reason in
+  // `error`.
   bool Restore(std::string* error);
   // Removes files that this host's processes have left behind.
   void RemoveAbandoned() const;
@@ -47,7 +48,7 @@ class ServiceFile {
   const std::string directory_;
   std::string path_;
   SharedDescriptor file_;
-  // The endpoint that was written.
+  // The endpoint in the written file.
   std::string address_;
   int port_ = 0;
   bool is_https_ = false;

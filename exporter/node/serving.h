@@ -27,7 +27,7 @@ class Serving {
 
   Serving(const PeerOptions& peers, const std::string& service_directory, LogFunction log);
 
-  // Both return 0 or an errno; EADDRINUSE if taken.
+  // TakeName and TakePort return 0 or an errno: EADDRINUSE if the name or port is taken.
   int TakeName(const std::string& name) { return ListenOn(name, &name_listener_); }
   int TakePort(const ListenAddress& address, Listener* listener) {
     return OpenAt(address, &listener_, listener);
@@ -39,11 +39,11 @@ class Serving {
   // have come or kGatherTime has passed.
   void Begin(const std::string& address, uint16_t port, bool https, const std::string& socket_path,
              const SharedDescriptor* memory, int expected_members, Time now);
-  // For an agent that does not know how many will come: gathers for a shorter time.
+  // Sets the time until which members are gathered. For an agent, which does not know their number.
   void GatherUntil(Time time) { accept_from_ = time; }
 
   int listener() const { return listener_.get(); }
-  // Accept no client before this time.
+  // Returns the time before which no client may be accepted.
   Time accept_from() const { return accept_from_; }
 
   void AppendPolled(std::vector<pollfd>* polled, bool accepting);

@@ -34,7 +34,7 @@ constexpr KnownFault kKnownFaults[] = {
      "NVIDIA/nccl issue 2346"},
 };
 
-// As NCCL numbers its releases; 0: the text is none.
+// Returns NCCL's number of a release, such as 22809; 0 if the text is no release.
 int ReleaseOf(std::string_view text) {
   const std::vector<std::string_view> parts = absl::StrSplit(text, '.');
   int release = 0;

@@ -27,8 +27,8 @@ std::string SummaryWords(const Job& job, int64_t stood_ns);
 // silent, or report an error, and ranks that have launched fewer collectives.
 std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict);
 
-// Returns a sentence for each known fault of this release of NCCL ("2.28.9"), with the source. It is
-// advice beside a hang: whether the job met the fault isn't known.
+// Returns a sentence for each known fault of this release of NCCL ("2.28.9"), with the source.
+// These are hints: it isn't known whether the job has met the fault.
 std::vector<std::string> KnownFaults(std::string_view nccl_version);
 
 // Returns "From NCCL's RAS (2.28.9), NVML and /proc. ..."

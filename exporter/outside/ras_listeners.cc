@@ -99,7 +99,7 @@ bool ReadRasChoice(const std::string& ras, bool enters_networks, RasChoice* choi
   return RasFromFlag(ras, &choice->address, error) && (!enters_networks || MayEnterNetworks(error));
 }
 
-// The variable is another user's text: root connects to no address of another host for it.
+// NCCL_RAS_ADDR may be another user's text, so root follows it only to addresses of this host.
 RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice& choice) {
   RasListeners found;
   if (!choice.asks_processes || processes.empty()) {

@@ -1,9 +1,9 @@
 // FindRas finds the addresses at which NCCL's RAS, a service inside the job's processes, listens on
 // this host. `pulse diagnose`, the agent and captures use it.
 //
-// RAS listens on the loopback of its own network namespace. With --enter-namespaces, a thread enters
-// it for good and then ends, so no other thread of this program is affected. Only the network changes:
-// files, users and pids stay this program's own.
+// RAS listens on the loopback of its own network namespace. With --enter-namespaces, a separate
+// thread enters it and ends afterwards, so no other thread of this program is affected. Only the
+// network changes: files, users and pids stay this program's own.
 //
 // Thread: any. FindRas starts a thread for each namespace that it opens. Errors: EPERM without
 // CAP_SYS_ADMIN in this program's user namespace and in the other namespace's.
@@ -38,7 +38,7 @@ struct Network {
 
   int32_t pid;  // a process in it
   uint64_t inode;
-  Descriptor fd;  // keeps the namespace, whatever becomes of the process
+  Descriptor fd;  // keeps the namespace open even after the process ends
   std::set<std::string> addresses;
 };
 
@@ -61,7 +61,7 @@ struct RasListeners {
   std::vector<std::string> notes;  // processes whose RAS isn't asked, and why
 };
 
-// Opens the network namespace of a process. A null function: no other namespace is entered.
+// Opens the network namespace of a process. Null: no other namespace is entered.
 using OpenNetwork =
     std::function<std::shared_ptr<const Network>(const HostProcess&, std::string* error)>;
 
@@ -77,7 +77,8 @@ struct RasChoice {
 bool ReadRasChoice(const std::string& ras, bool enters_networks, RasChoice* choice,
                    std::string* error);
 
-// Returns the RAS of processes without the plugin, each address once, or else `choice.address`.
+// Returns the RAS listeners of processes without the plugin, each address once; or `choice.address`
+// if there are none.
 RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice& choice);
 
 }  // namespace nccl_pulse::outside

@@ -11,7 +11,7 @@
 
 namespace nccl_pulse {
 
-// Has @VERSION@ where the server puts its version.
+// Returns the page, with @VERSION@ in place of the server's version.
 std::string_view StatusPage();
 // Returns header lines of its response, each with its CR LF.
 std::string_view StatusPageHeaders();

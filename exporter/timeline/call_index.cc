@@ -60,7 +60,7 @@ void CallIndex::FindNotCalled(const JobRecording& recording) {
     not_called_.push_back({&rank, first, recording.IsSeenAtEnd(rank) ? 0 : rank.looked_ns});
     const auto [missing, is_new] =
         missing_.emplace(std::make_pair(rank.comm, first.call->collective), index);
-    // The others wait for one rank: prefer one whose call is still missing when the trace ends.
+    // Keeps one rank per call: preferably a rank whose call is still missing when the trace ends.
     if (!is_new && not_called_[index].end_ns == 0) missing->second = index;
   }
 }

@@ -1,5 +1,5 @@
-// CallIndex joins the calls of all ranks. It finds who made which collective, who has not made one,
-// and when the GPU can have begun a timed call.
+// CallIndex joins the calls of all ranks. It finds the ranks that have or have not made each
+// collective, and the earliest time at which the GPU can have begun a timed call.
 //
 // Thread: any, immutable; refers to its inputs. Cost: n log n in the calls.
 #ifndef EXPORTER_TIMELINE_CALL_INDEX_H_
@@ -73,7 +73,7 @@ class CallIndex {
   std::map<std::string, Collectives> collectives_;  // by communicator
   std::vector<NotCalled> not_called_;
   std::vector<RankWait> waits_;
-  // For each such collective, a rank that has not called it: index into not_called_.
+  // By communicator and collective number: index into not_called_.
   std::map<std::pair<std::string, uint64_t>, std::size_t> missing_;
   std::map<const SeenCall*, int64_t> begins_;
   std::map<const SeenCall*, int64_t> marks_;  // marks that are not at KnownTime

@@ -35,7 +35,7 @@ class CallPoller {
   // `endpoints` and `options` must outlive this object.
   CallPoller(const std::vector<Address>& endpoints, const JobLookOptions& options);
 
-  // Measures the clocks and reads which processes there are.
+  // Measures the clocks and reads the list of processes.
   void Begin();
   // After Begin: numbers of answering endpoints, communicators, and their ranks.
   std::size_t heard() const;

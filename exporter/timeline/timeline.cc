@@ -36,7 +36,7 @@ class Rows {
   Rows(PerfettoTrace* trace, Track parent, std::string name, std::string about)
       : trace_(*trace), parent_(parent), name_(std::move(name)), about_(std::move(about)) {}
 
-  // Returns the track of the next one.
+  // Returns the track for the next slice or mark.
   Track Next() {
     if (used_++ % kMost == 0) track_ = trace_.AddTrack(name_, parent_, about_);
     return track_;

@@ -17,7 +17,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-// Makes room for one more: the oldest goes.
+// Makes room for another entry by dropping the oldest.
 void LimitTo(std::size_t most, Uncaptured::Times* times) {
   if (times->size() < most) return;
   times->erase(std::min_element(times->begin(), times->end(),
@@ -77,8 +77,8 @@ void Uncaptured::Done(const std::vector<Trouble>& troubles) {
 struct AutomaticCaptures::Shared : PatientThread {
   using Troubles = std::vector<Uncaptured::Trouble>;
   struct Turn {
-    steady_clock::time_point next{};  // no capture before
-    int tries = 0;                    // that failed
+    steady_clock::time_point next{};  // no capture before this time
+    int tries = 0;                    // failed tries
   };
 
   Options options;
@@ -94,11 +94,11 @@ struct AutomaticCaptures::Shared : PatientThread {
     if (!problem.empty() && options.log) options.log(LogLevel::kWarning, problem);
   }
 
-  // Returns what is wrong, or "" when the capture is written.
+  // Takes a capture. Returns "", or the error.
   std::string Take(const Troubles& troubles) {
     const std::string path = NewCapturePath(options.folder, RealtimeNs());
     std::string error;
-    // Before the endpoint is asked.
+    // Checked before the endpoint is asked.
     if (!Bundle::IsPossible(path, &error)) return absl::StrCat("no capture is kept: ", error);
     Capture capture = CaptureJob({options.endpoint}, options.capture);
     if (capture.look.heard == 0) return "no capture is kept: the agent's own endpoint is silent";
@@ -106,7 +106,7 @@ struct AutomaticCaptures::Shared : PatientThread {
     for (const Uncaptured::Trouble& each : troubles) absl::StrAppend(&reasons, each.reason, "\n");
     capture.bundle.Add("reason.txt", std::move(reasons));
     if (!capture.bundle.Write(path, &error)) {
-      // Without the time in the name, which would make each try another problem in the log.
+      // The file name's time is left out: otherwise the log would show each try as a new problem.
       return absl::StrCat(
           "no capture is kept: ",
           absl::StrReplaceAll(error, {{path, absl::StrCat(options.folder.path, "/...tar.gz")}}));

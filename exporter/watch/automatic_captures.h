@@ -1,11 +1,11 @@
 // AutomaticCaptures takes a capture when a watcher first reports a hang or a straggler: `pulse
 // agent --capture-dir`.
 //
-// There is one capture per hang of a job and per slow rank; findings of the same poll share one. A
-// hang that began before the job's last capture is the same hang. Captures are a pause apart. Only
-// a hang after a straggler's capture does not wait for the pause, because its evidence would be
-// lost. A capture that cannot be written is retried after the pause, kMostTries times. A repeated
-// problem is logged once.
+// Each hang of a job and each slow rank gets one capture; findings of the same poll share a
+// capture. A hang that began before the job's last capture is the same hang. Captures are a pause
+// apart. Only a hang after a straggler's capture does not wait for the pause, because its evidence
+// would be lost. A capture that cannot be written is retried after the pause, kMostTries times. A
+// repeated problem is logged once.
 //
 // Thread: See from one thread, which never waits for a capture; Stop and the destructor from any.
 // Captures are taken on a separate thread. Errors go to the log.
@@ -46,7 +46,7 @@ class Uncaptured {
   void See(const WatchState& state);
   // Returns the troubles of the last state without a capture, hangs first.
   const std::vector<Trouble>& fresh() const { return fresh_; }
-  // Call when these have a capture, or are given up.
+  // Call when these troubles have a capture, or no capture will be taken of them.
   void Done(const std::vector<Trouble>& troubles);
 
  private:

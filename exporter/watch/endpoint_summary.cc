@@ -16,7 +16,7 @@ double Number(const Json& object, const char* name) {
   return value.is_number() ? value.get<double>() : 0;
 }
 
-// The objects of a list.
+// Returns the objects in a list.
 std::vector<const Json*> Objects(const Json& object, const char* name) {
   std::vector<const Json*> objects;
   const Json& list = At(object, name);

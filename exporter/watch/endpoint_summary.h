@@ -27,7 +27,7 @@ struct EndpointSummary {
   std::vector<Standing> stands;
   bool is_somebody_late = false;
   std::vector<Job> jobs;
-  std::vector<std::string> communicators;  // that have ranks at other endpoints, too
+  std::vector<std::string> communicators;  // communicators that also have ranks at other endpoints
 };
 
 // Returns nothing if the text is no summary.

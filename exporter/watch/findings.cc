@@ -54,7 +54,7 @@ class Finder {
     SplitLabels(process.static_labels, &labels);
     who->labels.clear();
     for (const auto& label : UsableLabels(labels)) {
-      // The job has that one, with or without the user's.
+      // The job's own workload label replaces the user's.
       if (label.name != "workload") who->labels.emplace_back(label.name, label.value);
     }
   }
@@ -76,7 +76,7 @@ class Finder {
     return who;
   }
 
-  // The processes that take part in what hangs.
+  // Calls `visit` for each process that takes part in the hang.
   template <typename Visit>
   void ForEachProcessOf(const JobRoot& root, const Visit& visit) const {
     const std::set<uint64_t> hangs(root.communicators.begin(), root.communicators.end());
@@ -88,7 +88,7 @@ class Finder {
     }
   }
 
-  // The job's owner wants to hear of no hang.
+  // True if the job's owner has silenced its hangs (hang_alert=off).
   bool IsSilenced(const JobRoot& root) const {
     bool is_silenced = false;
     ForEachProcessOf(root, [&](const ProcessSnapshot& process) {
@@ -123,7 +123,7 @@ class Finder {
   JobSlow SlowOf(const JobStraggler& straggler) const {
     JobSlow slow;
     slow.who = RankOf(straggler.ranks.front());
-    // In which communicator it is seen differs from look to look.
+    // The communicator and rank vary from poll to poll, so they are left out.
     slow.who.comm = slow.who.rank = "";
     if (straggler.is_whole_host) {
       slow.who.global_rank = slow.who.pid = slow.who.gpu = slow.who.uuid = "";
@@ -140,7 +140,7 @@ class Finder {
 }  // namespace
 
 WatchState::Time SinceOf(const JobHang& hang, const JobFindings& findings) {
-  // Endpoints say how old it is: that must not exceed the clock.
+  // Ages come from endpoints, so they are limited.
   constexpr double kMostSeconds = 1e9;
   return findings.looked_at -
          std::chrono::duration_cast<WatchState::Time::duration>(

@@ -64,7 +64,7 @@ constexpr const char* JobStateName(JobState state) {
   return kNames[static_cast<int>(state)];
 }
 
-// The labels of a process' job. As in the recording rules, the job ID replaces a missing workload.
+// Labels of a process' job. As in the recording rules, the job ID replaces a missing workload.
 struct JobName {
   std::string job_id, workload;
   bool operator<(const JobName& other) const {
@@ -75,7 +75,7 @@ struct JobName {
 // The findings of a poll of one job.
 struct JobFindings {
   JobState state = JobState::kNew;
-  std::vector<JobHang> hangs;  // no usual waits, and none of a job with hang_alert=off
+  std::vector<JobHang> hangs;  // without usual waits, and without jobs with hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` says it
   double idle_since_s = 0;     // Unix time, of kIdle
@@ -83,12 +83,13 @@ struct JobFindings {
       0;                    // Unix time since which the hang's endpoints are silent; 0: they answer
   std::size_t heard = 0;    // endpoints
   std::set<JobName> names;  // a job can have several IDs
-                            // Time of the poll, by the watcher's steady clock.
+
+  // Time of the poll, by the watcher's steady clock.
   std::chrono::steady_clock::time_point looked_at{};
 };
 
 struct WatchedJob {
-  std::string job_id, workload;  // workload: the job id where the job has none
+  std::string job_id, workload;  // a job without a workload has its job ID there
   std::vector<std::string> other_ids;
   int64_t processes = 0;
   std::vector<std::string> endpoints;  // URLs
@@ -110,7 +111,7 @@ struct WatchState {
 
 // Returns when a hang began, by the watcher's clock: the wall clock may step.
 WatchState::Time SinceOf(const JobHang& hang, const JobFindings& findings);
-// Returns when the oldest hang of a job that hangs began.
+// Returns when the job's oldest hang began. The job must hang.
 WatchState::Time SinceOf(const WatchedJob& job);
 // Returns the job's name for a log. A job without an ID is named by its first endpoint.
 std::string NameOf(const WatchedJob& job);

@@ -75,7 +75,7 @@ struct HangProgram::Shared : PatientThread {
   };
 
   Options options;
-  // When the program of a job and its users was last due. See's thread.
+  // By job and users: when the program was last due. Used by See's thread.
   std::map<std::pair<std::string, Users>, Time> last_due;
   bool was_full = false;
 

@@ -1,4 +1,4 @@
-// Parses the job that a request to `pulse watch` selects, and spells such requests.
+// Parses the job filter in a request to `pulse watch`, and formats such requests.
 //
 // Thread: any, no state. Errors: false, with a sentence in `error`.
 #ifndef EXPORTER_WATCH_QUESTION_H_

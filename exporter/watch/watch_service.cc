@@ -30,7 +30,7 @@ namespace {
 
 using Time = Watcher::Time;
 
-// Share of one core for answering clients. Rounds and looks run on their own thread.
+// Share of one core for answering clients. Rounds and polls run on their own thread.
 constexpr double kClientsCpuShare = 0.25;
 constexpr std::size_t kMostAlertBytes = 1 << 20;
 constexpr std::size_t kMostJobIdBytes = 256;
@@ -50,14 +50,14 @@ struct Answer {
   std::string text, json;
 };
 
-// Looks that clients have asked for, and the results of finished looks.
+// Polls that clients have requested, and the results of finished polls.
 class Desk {
  public:
   using Questions = std::map<std::string, std::pair<JobFilter, Time>>;
 
   enum class Told { kAnswer, kLater, kBusy };
 
-  // kLater: it will be made.
+  // Returns kLater if the report will be made.
   Told Ask(const JobFilter& filter, Answer* answer) {
     const Time now = std::chrono::steady_clock::now();
     const std::string name = NameOf(filter);
@@ -77,7 +77,7 @@ class Desk {
     return Told::kLater;
   }
 
-  // The one that has waited longest; false: nobody asks, and `until` has come.
+  // Gets the request that has waited longest. Returns false if there is none until `until`.
   bool Next(Time until, const std::atomic<bool>& stopping, JobFilter* filter) {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto is_due = [&] { return !questions_.empty() || stopping; };
@@ -129,7 +129,7 @@ class WatchService::Impl {
   }
 
   bool Start(std::string* error) {
-    // A single arena: a look reuses what the look of another thread has freed.
+    // A single arena, so that a poll reuses memory freed by another thread's poll.
     mallopt(M_ARENA_MAX, 1);  // before other threads
     ListenAddress address;
     if (!ParseListenAddress(options_.listen_address, &address, error)) return false;
@@ -182,7 +182,8 @@ class WatchService::Impl {
          [this](const HttpRequest& request) { return AnswerQuestion(request, kJsonType); }},
         {"/alertmanager", "for Alertmanager's webhook",
          [this](const HttpRequest& request) { return AnswerAlert(request); }, kMostAlertBytes},
-        // Not an endpoint's "ok": who looks for endpoints must not take this for one.
+        // Differs from an endpoint's "ok", so that a search for endpoints does not take a watcher
+        // for one.
         {"/healthz", "pulse watch: ok",
          [](const HttpRequest&) { return TextResponse(200, "pulse watch: ok\n"); }}};
     return loop;
@@ -272,7 +273,7 @@ class WatchService::Impl {
       try {
         watcher_.Round();
         next = watcher_.NextRound(next);
-        // Return the memory of the look's snapshots: its blocks are too small for the next look's.
+        // Returns the memory of the poll's snapshots: its blocks are too small for the next poll's.
         malloc_trim(0);
       } catch (const std::exception& problem) {
         Log(absl::StrCat("a round failed: ", problem.what()));
@@ -303,7 +304,7 @@ class WatchService::Impl {
     ready_.Signal();
   }
 
-  // Clients can ask for as many reports as they like.
+  // Logs a report, within a limit: clients may request any number.
   void LogReport(const std::string& line) {
     const Time now = std::chrono::steady_clock::now();
     if (now - reports_since_ >= kReportsPeriod) {
@@ -331,10 +332,10 @@ class WatchService::Impl {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;
   std::condition_variable watched_;
-  // Reports in the present period, for the log; the watching thread's.
+  // Reports logged in the current period. Used by the watching thread.
   Time reports_since_{};
   std::size_t reports_ = 0;
-  bool has_watched_ = false;  // guarded by mutex_: the watching thread has done its work
+  bool has_watched_ = false;  // guarded by mutex_: the watching thread has finished
   std::thread serving_, watching_;
 };
 

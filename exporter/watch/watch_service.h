@@ -1,9 +1,9 @@
 // WatchService serves a watcher over HTTP, on the loop of exporter/http:
 //
 //   GET /                                all jobs, jobs in trouble first
-//   GET /metrics                         the same for Prometheus
+//   GET /metrics                         metrics of all jobs, for Prometheus
 //   GET /?job_id=ID, /?comm=ID           polls one job: a report as text, or as a page for browsers
-//   GET /api/v1/diagnosis?...            the same as JSON; without a job, of all jobs
+//   GET /api/v1/diagnosis?...            the report as JSON; without a job, of all jobs
 //   POST /alertmanager                   Alertmanager's webhook: polls the job in its alerts' label
 //                                        job_id, else comm; without both, all jobs
 //   GET /healthz

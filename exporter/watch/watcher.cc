@@ -22,15 +22,16 @@ using std::chrono::seconds;
 constexpr std::size_t kMostSummaryAnswerBytes = 16 << 10;
 // An endpoint that has been silent for longer belongs to no job.
 constexpr std::chrono::minutes kRemembered{10};
-// The engine counts from a rank's last progress anywhere, which may be somewhat later.
+// The diagnosis counts from a rank's last progress in any communicator, which may be somewhat
+// later.
 constexpr milliseconds kMargin{100};
 constexpr seconds kLookAgainSoon{3};
 constexpr std::size_t kLooksAtOnce = 4;
-// A round takes 2 s.
+// A round takes 2 s, so polls of jobs may take at most half of it.
 constexpr milliseconds kMostLookTime{1000};
 
-// Memory for the snapshots of all looks at once. With the answers being received it stays below the
-// 384 MiB of deploy/kubernetes/watch.
+// Returns the memory limit for the snapshots of all concurrent polls. With the answers in transit
+// it stays below the 384 MiB of deploy/kubernetes/watch.
 uint64_t MostBytes(std::size_t endpoints) {
   constexpr uint64_t kForHostile = uint64_t{96} << 20;
   constexpr uint64_t kMost = uint64_t{256} << 20;
@@ -48,7 +49,7 @@ std::string WhyNoSummary(const FleetAnswer& answer) {
   return problem.empty() ? "its answer is not a summary" : problem;
 }
 
-// Adds `more` to `*all`. The worse of the two states is kept and its text comes first.
+// Adds `more` to `*all`. Keeps the worse of the two states, whose text comes first.
 void Merge(JobFindings more, JobFindings* all) {
   if (more.state < all->state) std::swap(more, *all);
   all->hangs.insert(all->hangs.end(), more.hangs.begin(), more.hangs.end());
@@ -173,7 +174,8 @@ Watcher::Row Watcher::RowOf(const std::string& job_id, const std::string& worklo
   return {{job_id, workload.empty() ? job_id : workload}, IsId(job_id) ? "" : KeyOf(group)};
 }
 
-// Lowers next_due_ to when something else will have stood for as long.
+// Returns the group's stalls that have reached their threshold. Lowers next_due_ to the time at
+// which the next stall will reach its own.
 Watcher::Standing Watcher::StandingOf(const Group& group, Time now) {
   Standing standing;
   for (const std::size_t index : group) {
@@ -244,7 +246,7 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
         }
         continue;
       }
-      last = Looked();  // it goes on
+      last = Looked();  // it makes progress again
     }
     const Time::duration every = HasHealthChanged(group, last) ? kLookAgain
                                  : IsSomebodyLate(group)       ? kStragglersAgain
@@ -256,7 +258,7 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
     }
   }
   LookForHangs(due, now);
-  // Not while a hang might have to wait for it.
+  // Skipped if a hang might have to wait for this poll.
   if (for_stragglers.first != nullptr && due.empty() && next_due_ > now + kLookAgainSoon) {
     for_stragglers.second->stragglers_at = now;
     Look(*for_stragglers.first, /*is_for_stragglers=*/true, MostBytes(endpoints_.size()),
@@ -271,7 +273,7 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
     std::vector<std::future<void>> looks;
     for (std::size_t i = begin; i < begin + together; ++i) {
       looks.push_back(std::async(std::launch::async, [this, together, each = due[i]] {
-        // The looks that run together share the memory limit.
+        // Concurrent polls share the memory limit.
         Look(*each.first, /*is_for_stragglers=*/false, MostBytes(endpoints_.size()) / together,
              each.second);
       }));
@@ -279,8 +281,8 @@ void Watcher::LookForHangs(const std::vector<std::pair<const Group*, Looked*>>& 
     for (std::future<void>& each : looks) each.get();
   }
   for (const auto& [group, last] : due) {
-    // A rank may have waited for long enough while another rank of the job moved a moment ago: no
-    // hang of the job yet. Look at such a job once more, and soon.
+    // A rank may have reached the threshold while another rank of the job moved a moment ago, which
+    // is no hang yet. Such a job is polled again soon.
     const bool is_found = HasStood(*last);
     last->at = is_found || last->is_retry ? now : now - kLookAgain + kLookAgainSoon;
     last->is_retry = !is_found;
@@ -309,7 +311,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   std::map<Row, JobFindings> findings;
   for (JobLook& part : SplitByJob(std::move(whole))) {
     const std::set<JobName> names = NamesOfJob(part);
-    // A silent endpoint is missing in the job that it belonged to, or in every job without an id.
+    // A silent endpoint counts as missing in its last job, and in every job without an ID.
     for (const std::size_t each : silent) {
       const std::vector<EndpointSummary::Job>& jobs = endpoints_[each].summary.jobs;
       const bool is_of_it = std::any_of(jobs.begin(), jobs.end(), [&names](const auto& job) {

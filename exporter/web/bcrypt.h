@@ -11,9 +11,9 @@
 
 namespace nccl_pulse {
 
-// True if `password` matches `hash`, which IsBcryptHash must have accepted. As always with bcrypt,
-// only the first 72 bytes count. A password with a zero byte matches no hash. Cost: 2^cost times 60
-// us: 60 ms at the usual 10. 10 KiB of memory.
+// True if `password` matches `hash`, which IsBcryptHash must have accepted. bcrypt uses only the
+// first 72 bytes. A password with a zero byte matches no hash. Cost: 2^cost times 60 us: 60 ms at
+// the usual 10. 10 KiB of memory.
 bool MatchesBcrypt(const std::string& hash, std::string_view password);
 
 }  // namespace nccl_pulse

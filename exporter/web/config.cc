@@ -21,7 +21,7 @@
 namespace nccl_pulse {
 namespace {
 
-// A word and its value.
+// A word of the configuration, and its value.
 template <typename T>
 struct Word {
   std::string_view name;
@@ -297,7 +297,7 @@ class ConfigReader {
   }
 
   void Users(const YAML::Node& node, const std::string& name) {
-    // An empty list would admit everybody, which its author hardly means.
+    // An empty list would admit everybody, hardly the author's intention.
     if (!node.IsMap() || node.size() == 0) {
       Fail(node, absl::StrCat(name, ": users and their bcrypt hashes are expected"));
     }

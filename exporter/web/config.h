@@ -2,11 +2,11 @@
 // (web-configuration.md of prometheus/exporter-toolkit), so that a site's existing files work here,
 // too.
 //
-// Unsupported settings are refused by name, not ignored: nobody must find out later that a security
-// setting did nothing.
+// Unsupported settings are errors that name the setting: a security setting must not be ignored
+// silently.
 //
-// Thread: any, no state. Cost: reads the file, but not those that it names. Errors: a message with
-// the file, the line, the key and what is accepted.
+// Thread: any, no state. Cost: reads the file, but not the certificates and keys that it names.
+// Errors: a message with the file, the line, the key and what is accepted.
 #ifndef EXPORTER_WEB_CONFIG_H_
 #define EXPORTER_WEB_CONFIG_H_
 

@@ -23,7 +23,7 @@ class WebGuard : public Guard {
   static std::unique_ptr<WebGuard> Open(const std::string& path, LogFunction log,
                                         std::string* error);
 
-  // Reads the file again, and all files that it names. New clients get the new configuration.
+  // Reads the file and all files named in it again. New clients get the new configuration.
   // Connected clients keep their TLS, but need the new passwords. Returns false, with the reason in
   // `error`, if anything is invalid; then nothing changes. TLS cannot be switched on or off, since
   // Prometheus knows the scheme.

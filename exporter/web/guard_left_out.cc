@@ -1,5 +1,5 @@
 // Replaces guard.cc and its dependencies in builds with --//exporter/web:with_tls=false. Refuses
-// every configuration: nobody must believe that passwords are required.
+// every configuration, so that no user believes that passwords are required.
 #include "absl/strings/str_cat.h"
 #include "exporter/web/guard.h"
 

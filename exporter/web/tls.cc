@@ -29,7 +29,7 @@ constexpr int64_t kQuietNs = 10'000'000'000;
 constexpr std::size_t kMaxCertificateBytes = 64 << 10;
 constexpr int kMaxChainLength = 8;
 constexpr std::string_view kHttp11 = "\x08http/1.1";
-// Its end is the connection's, so it needs no length.
+// The answer ends with the connection, so it needs no length.
 constexpr std::string_view kSpeakTls =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n"
     "\r\nThis endpoint speaks TLS: use https.\n";

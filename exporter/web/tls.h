@@ -32,8 +32,8 @@ class HandshakeLog {
   int skipped_ = 0;
 };
 
-// Certificate, key and requirements for clients, read once. Immutable; connections keep the context
-// with which they began.
+// Certificate, key and requirements for clients, read once. Immutable; a connection keeps the
+// context that it began with.
 class TlsContext {
  public:
   // Returns null, with the file, the key and the reason in `error`, if the configuration is

@@ -1,5 +1,5 @@
-// This table says which bits of NCCL's event mask bring an event: a bit also brings the events that
-// its own ones depend on.
+// Lists the bits of NCCL's event mask that enable each event. A bit enables its own events, and
+// also the events on which these depend.
 //
 // Source: NCCL 2.30.7 and 2.31.2, src/plugin/profiler.cc, the ncclProfilerStart* functions and
 // ncclProfilerEnforceMaskDeps; docs/nccl-profiler-api.md#implied-events.
@@ -16,7 +16,7 @@
 
 namespace nccl_pulse::abi {
 
-// Returns the bits of which any one brings this event. `event` is a single bit, at most
+// Returns a set of bits. Any one of them enables this event. `event` is a single bit, at most
 // kEventKernelPhase.
 constexpr uint32_t BitsThatBring(uint64_t event) {
   constexpr uint32_t kProxyOps = kEventProxyOp | kEventProxyStep | kEventNetPlugin;
@@ -44,7 +44,7 @@ constexpr uint32_t BitsThatBring(uint64_t event) {
   return kBits[static_cast<std::size_t>(__builtin_ctzll(event))];
 }
 
-// Returns the mask that NCCL makes of a plugin's behind each init.
+// Returns the mask after each init: NCCL adds the bits that the plugin's bits depend on.
 constexpr uint32_t Enforced(uint32_t mask) {
   return (mask & kEventKernelPhase) != 0 ? mask | kEventKernelCh : mask;
 }

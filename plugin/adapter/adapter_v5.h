@@ -1,8 +1,8 @@
 // Adapter template for API v5 to v7. Each version adds members at the end of calls and operations,
 // and event types; v6 adds copy-engine collectives.
 //
-// startEvent dispatches by event type, in the order in which an operation brings them. Types that
-// are alike most of the time get a fast path (StartUsual), whose misses restart in StartUnusual.
+// startEvent dispatches by event type, in the order of an operation's events. Types whose events
+// are mostly similar get a fast path (StartUsual); its misses start over in StartUnusual.
 #ifndef PLUGIN_ADAPTER_ADAPTER_V5_H_
 #define PLUGIN_ADAPTER_ADAPTER_V5_H_
 
@@ -67,7 +67,7 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
                                                            Tracker& tracker) {
   uint64_t ticket = 0;
   if constexpr (kType == abi::kEventGroupApi) {
-    // Each call opens a group of its own within the user's (docs/nccl-profiler-api.md#groups).
+    // Each call opens its own group within the user's (docs/nccl-profiler-api.md#groups).
     ticket = tracker.StartGroup(TicketOf(context), descriptor.groupApi.graphCaptured,
                                 descriptor.groupApi.groupDepth == 1);
   } else if constexpr (kType == abi::kEventCollApi) {
@@ -138,8 +138,8 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// Stands for all types that an eager collective does not use. They are dispatched in a function of
-// their own, after the others.
+// Stands for all types that an eager collective does not use. They are dispatched in a separate
+// function, after the others.
 inline constexpr uint64_t kEventOther = UINT64_MAX;
 template <int kApiVersion, typename Descriptor>
 int StartSeldom(void* context, void** handle, const Descriptor& descriptor, Tracker& tracker);
@@ -152,7 +152,7 @@ template <int kApiVersion, uint64_t kType, uint64_t... kMoreTypes, typename Desc
       return StartOneOf<kApiVersion, kMoreTypes...>(context, handle, descriptor, tracker);
     }
   }
-  if constexpr (kType == abi::kEventGroup) {  // comes unasked
+  if constexpr (kType == abi::kEventGroup) {  // comes unrequested
     *handle = nullptr;
     return abi::kSuccess;
   } else if constexpr (kType == kEventOther) {
@@ -196,7 +196,7 @@ template <int kApiVersion, typename Descriptor>
       __builtin_expect(handle == nullptr, 0)) {
     return StartWithoutAll<kApiVersion>(context, handle, descriptor);
   }
-  // In the order in which an operation brings them.
+  // In the order of an operation's events.
   return StartOneOf<kApiVersion, abi::kEventGroupApi, abi::kEventCollApi, abi::kEventKernelLaunch,
                     abi::kEventGroup, abi::kEventColl, kEventOther>(context, handle, *descriptor,
                                                                     *tracker);

@@ -39,7 +39,7 @@ struct CaptureMember {
   // Calls launched before each stamp, at most kMostBefore. Published with the stamp.
   uint16_t before[kMostStamps];
 
-  // Copies all but `before`. No other thread may use this object yet.
+  // Copies all fields except `before`. No other thread may use this object yet.
   void CopyFrom(const CaptureMember& from) {
     owner.store(from.owner.load(std::memory_order_relaxed), std::memory_order_relaxed);
     number.store(from.number.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -56,7 +56,7 @@ struct CaptureMember {
 
 // A communicator's captures so far.
 struct CommunicatorCaptures {
-  std::atomic<uint32_t> owner;  // as CapturedCalls::owner; publishes zeroes
+  std::atomic<uint32_t> owner;  // as CapturedCalls::owner; published after the counts were zeroed
   std::atomic<uint32_t> seen;
   std::atomic<uint32_t> followed;  // captures whose replays and calls are all counted
 };

@@ -25,7 +25,7 @@ template <typename Calls>
 class DriverLibrary {
  public:
   // Returns null if there is no library, or if `find` returns false because it lacks a function.
-  // Every call returns the same.
+  // Every call returns the same pointer.
   const Calls* Load(bool (*find)(void* library, Calls* calls)) {
     if (!looked_) {
       looked_ = true;

@@ -1,5 +1,5 @@
-// FinishedCalls finds which calls of a communicator have finished, although NCCL reports no launch
-// for some of them: Broadcasts from 2.29.2 on, also on non-blocking communicators and in groups.
+// FinishedCalls counts a communicator's finished calls, including calls whose launch NCCL does not
+// report: Broadcasts from 2.29.2 on.
 //
 // A kernel adds the work items of its batches to NCCL's counter (work_proof.h; src/device/common.h,
 // 2.29.2 to 2.31.2: workCounter += nWorks). Each Broadcast is one item on every channel whose part
@@ -16,15 +16,17 @@
 //   the other calls are the operations that NCCL reported, each alone      otherwise nothing is known
 //   in its launch, and all Broadcasts have the same bytes
 //   n Broadcasts; channel 0 grew by one for each call; 64 <= n             width = growth / n, rounded
-//                                                                          up: only the last one of a
-//                                                                          communicator is in flight
+//                                                                          up: only the last one of
+//                                                                          a communicator is in
+//                                                                          flight
 //   all calls are complete as events show                                  width = growth / n
 //   growth = n * width                                                     all calls have finished:
-//                                                                          more could not be counted
+//                                                                          more could not be
+//                                                                          counted
 //
-// Growth is that of the sum over channels, without the reported work. It is too small after a call
-// that fails within NCCL, a kernel that does not count, or a tuner plugin that changes the channels
-// of a size. Then nothing is known until events show that all calls are complete.
+// Growth is that of the sum over channels, without the reported work. The growth is too small after
+// a call that fails within NCCL, a kernel that does not count, or a tuner plugin that changes the
+// channels of a size. Then nothing is known until events show that all calls are complete.
 //
 // Thread: one. Cost: some additions per poll of a proven counter.
 #ifndef PLUGIN_CUDA_FINISHED_CALLS_H_

@@ -31,8 +31,8 @@ std::unique_ptr<GraphStamps> GraphStamps::Make(const CudaDriver& driver,
 bool GraphStamps::PrepareContext() {
   CudaContext context = nullptr;
   uint64_t id = 0;
-  // Without an id (drivers before CUDA 12.0) a context that was reset would be taken for the same
-  // one, and its code would be launched after it is gone.
+  // Without an ID (drivers before CUDA 12.0), a context that was reset could not be told from the
+  // old one, and code that is gone would be launched.
   if (driver_.context_get_current(&context) != kCudaSuccess || context == nullptr ||
       driver_.context_get_id(context, &id) != kCudaSuccess || id == 0) {
     return false;
@@ -76,7 +76,7 @@ GraphStamps::Capture* GraphStamps::FindCapture(CudaStream stream, CudaGraph* gra
   return nullptr;
 }
 
-// Null if another thread was faster.
+// Returns null if another thread took the slot first.
 GraphStamps::Capture* GraphStamps::TryOpen(Capture (&set)[kWays], uint64_t id, uint64_t touch) {
   // The least recently used capture gives way: it has ended, or more than a hundred others have
   // begun since it was used.
@@ -262,7 +262,7 @@ CaptureMember* GraphStamps::FindMember(Capture& capture, uint32_t communicator, 
     member.owner.store(owner, std::memory_order_relaxed);
     member.number.store(captures.seen.load(std::memory_order_relaxed), std::memory_order_relaxed);
     member.launched.store(0, std::memory_order_relaxed);
-    // All that stands there already is in front of its first call.
+    // All earlier stamps precede this communicator's first call.
     std::fill(std::begin(member.before), std::end(member.before), uint16_t{0});
     member.communicator.store(communicator + 1, std::memory_order_release);
     const uint32_t record = capture.record.load(std::memory_order_relaxed);
@@ -297,8 +297,8 @@ void GraphStamps::CountFollowed(const CaptureMember& member, uint32_t change) {
   }
 }
 
-// Returns a record with the capture's calls so far. Null if none is left, or if CUDA would not tell
-// when the graph ends.
+// Returns a record with the capture's calls so far. Null if none is left, or if CUDA would not
+// report the end of the graph.
 GraphStamps::Record* GraphStamps::TakeRecord(Capture& capture, CudaGraph graph,
                                              StampContext& context) {
   for (Record& record : tables_->records) {

@@ -48,8 +48,8 @@ class GraphStamps {
   static constexpr uint32_t kMostKinds = 32;  // of calls, in one capture
   static constexpr uint32_t kMostRecords = 512;
   static constexpr uint32_t kMostContexts = 16;
-  // Communicators followed in one capture. The position of further ones in a replay is not known,
-  // and each of their calls counts as a separate capture without stamps.
+  // Communicators followed in one capture. For further communicators, the position in a replay is
+  // not known, and each call counts as a separate capture without stamps.
   static constexpr uint32_t kMostMembers = 6;
   static constexpr uint32_t kMostCommunicators = 1024;  // CapturedCalls has 10 bits
 
@@ -73,7 +73,8 @@ class GraphStamps {
 
   // Notes a call that was captured on `stream`.
   void NoteCall(CudaStream stream, uint32_t kind, uint32_t owner, uint64_t bytes);
-  // The only call of a launch, which then has the launch's duration. kind 0: several calls.
+  // The call of a launch that has only one: the launch's duration is the call's. kind 0: several
+  // calls.
   struct Launch {
     uint32_t kind, owner;
     uint64_t bytes, bus_bytes;
@@ -115,8 +116,9 @@ class GraphStamps {
     uint64_t calls, bytes;          // in all these replays
     uint64_t in_flight;             // replays that have passed the first stamp but not the last
     uint64_t moved_ns;              // last poll that saw a newly passed stamp; 0: never
-                                    // Set only if is_first_of_communicator.
-    uint32_t captures, followed;    // CommunicatorCaptures
+
+    // Set only if is_first_of_communicator.
+    uint32_t captures, followed;  // CommunicatorCaptures
     Passed last;
   };
   // The duration of a launch in one replay.
@@ -183,7 +185,8 @@ class GraphStamps {
     std::atomic<bool> is_truncated;
     std::atomic<bool> awaits_end;  // NoteLaunchEnd is due for `launch`
     Launch launch;                 // launch with a pair of stamps
-                                   // Used until the capture has a record.
+
+    // Used until the capture has a record.
     CapturedCalls calls[kMostKinds];
     CaptureMember members[kMostMembers];
   };
@@ -198,13 +201,15 @@ class GraphStamps {
       uint32_t slot;
       uint64_t base;  // count of the slot before this stamp used it
       Launch launch;  // launch between the previous stamp and this one
-                      // Background thread: passages seen, and the passage that was timed last.
+
+      // Background thread: number of passages seen, and number of the passage timed last.
       uint64_t seen, timed;
     } stamp[kMostStamps];
     CapturedCalls calls[kMostKinds];
     CaptureMember members[kMostMembers];
-    bool has_head;       // published with the first stamp
-                         // Background thread.
+    bool has_head;  // published with the first stamp
+
+    // Background thread.
     bool is_passed_due;  // a stamp was passed, and `Passed` has not been reported yet
     uint64_t moved_ns;
     uint64_t destroyed_ns;  // first poll that saw is_destroyed

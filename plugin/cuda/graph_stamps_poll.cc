@@ -1,4 +1,4 @@
-// GraphStamps, the part of the background thread: what the stamps say.
+// GraphStamps, the part of the background thread: it reads the stamps.
 #include <algorithm>
 
 #include "plugin/cuda/graph_stamps.h"
@@ -6,8 +6,8 @@
 namespace nccl_pulse {
 namespace {
 
-// CUDA says that a graph is gone when its last replay has ended. The last of its counts have
-// arrived after this.
+// CUDA reports the end of a graph when its last replay has ended. After this delay, all of its
+// counts have arrived.
 constexpr uint64_t kDestroyedNs = 100000000;
 
 }  // namespace
@@ -22,11 +22,12 @@ GraphStamps::Captures GraphStamps::captures() const {
 GraphStamps::Progress GraphStamps::Look(Record& record, uint64_t now_ns) {
   const uint32_t stamps = record.stamps.load(std::memory_order_acquire);  // sees them
   Progress progress{stamps, 0, 0, false, 0, 0};
-  // The last one first: a replay that goes on meanwhile is in flight rather than ahead of itself.
+  // Reads the last stamp first, so that a replay that moves meanwhile looks in flight rather than
+  // ahead of itself.
   for (uint32_t i = stamps; i-- > 0;) {
     Record::Stamp& stamp = record.stamp[i];
     const uint64_t passages = record.context->Read(stamp.slot).count - stamp.base;
-    // Less than before: see stamp_code.h.
+    // A count may be lower than before: see stamp_code.h.
     if (passages > stamp.seen && static_cast<int64_t>(passages) > 0) {
       stamp.seen = passages;
       progress.moved = true;

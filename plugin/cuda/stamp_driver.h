@@ -1,9 +1,8 @@
 // StampDriver holds the CUDA driver's functions for stamps (graph_stamps.h), found as in
 // cuda_driver.h. There are no stamps if the driver lacks one of them (before CUDA 12.0).
 //
-// Thread: Load from init; the functions as their callers say. NCCL's callbacks call capture_info
-// and launch_kernel; for the first stamp of a capture, also the functions for user objects and
-// graphs.
+// Thread: Load from init; the functions: see their callers. NCCL's callbacks call capture_info and
+// launch_kernel; for the first stamp of a capture, also the functions for user objects and graphs.
 #ifndef PLUGIN_CUDA_STAMP_DRIVER_H_
 #define PLUGIN_CUDA_STAMP_DRIVER_H_
 

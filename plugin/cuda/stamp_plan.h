@@ -7,8 +7,8 @@
 //
 // The first stamp is added at the 21st launch, at the head of the graph, before all captured work.
 // This stamp distinguishes ranks that have not begun a replay from ranks that wait in its first
-// collective. If a graph has too many heads (StampContext::kMostRoots), the stamp is in front of the
-// 21st launch. Pairs also measure the duration of one launch.
+// collective. If a graph has too many heads (StampContext::kMostRoots), the stamp is in front of
+// the 21st launch. Pairs also measure the duration of one launch.
 //
 // The budget is the larger of 0.25 us and 1 % per launch. A stamp costs 1.0 to 1.5 us
 // (docs/cuda-graphs.md). No graph has more than 3 stamps per 61 launches; a graph of up to 20

@@ -13,9 +13,10 @@ constexpr uint64_t kRetirementNs = 5000000000;
 // work goes on, and still an answer in time for a suspected hang.
 constexpr uint64_t kStandstillNs = 100000000;
 constexpr uint64_t kIdleNs = 1000000000;
-// A counter that has said nothing for so long is not relied on, and after twice that is lost.
+// A counter that was not read for this long is not used, and after twice this time it counts as
+// lost.
 constexpr uint64_t kCountedNs = 1000000000;
-// A longer pause between two looks is not the counter's: the process was stopped meanwhile.
+// A longer pause between two polls means that the process was stopped, not that the counter failed.
 constexpr uint64_t kLongestLookNs = 200000000;
 
 }  // namespace
@@ -156,7 +157,7 @@ void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint6
   CudaEvent const tail = gate != nullptr && has_behind ? gate->behind.load() : last_tail;
   if (!RecordTail(timer, tail, stream)) return;
   if (gate != nullptr) {
-    timer.tail_.publish(tail);  // whoever finds this tail finds it behind this launch
+    timer.tail_.publish(tail);  // a thread that sees this tail sees it behind this launch
     EndGate(timer, *gate, has_behind ? last_tail : nullptr, launched);
   }
   CountTail(timer, launched);
@@ -168,7 +169,7 @@ void StreamTimer::EndGate(CommunicatorTimer& timer, LaunchGate& gate, CudaEvent 
   // Published with the number; only this thread writes it.
   const uint32_t without = timer.gates_without_behind_.load() & ~timer.BitOf(gate);
   timer.gates_without_behind_.store(last_tail != nullptr ? without : without | timer.BitOf(gate));
-  if (last_tail != nullptr) gate.behind.store(last_tail);  // as is this
+  if (last_tail != nullptr) gate.behind.store(last_tail);  // likewise
   gate.launch.publish(launched);                           // sees both events, and when
   if (&gate != &timer.newest_gate_) {
     timer.armed_gates_.publish(timer.armed_gates_.load() + 1);
@@ -206,7 +207,7 @@ bool StreamTimer::Poll(CommunicatorTimer& timer, const CountedLaunches& counted,
     // Acquire: sees what the launching thread wrote before it armed the pair.
     if (pair.state.acquire() != TimedPair::kArmed) continue;
     uint64_t duration_ns = 0;
-    // The duration of an aborted communicator's operation says nothing.
+    // The duration of an aborted communicator's operation is meaningless.
     const PairState state = retired || timer.failed_.load()
                                 ? PairState::kLost
                                 : PollPair(timer, pair, &entered, &duration_ns);
@@ -272,7 +273,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
   const uint64_t launched = timer.launched_.acquire();  // see CountLaunch
   const uint64_t last_launch_ns = timer.last_launch_ns_.load();
   const uint64_t before = timer.completed_.load();  // only this thread writes it
-  uint64_t by_events = timer.by_events_.load();     // as is this
+  uint64_t by_events = timer.by_events_.load();     // likewise
   timer.SetCounted(counted.counted_ns != 0 && now_ns < counted.counted_ns + kCountedNs);
   const bool is_counter_lost =
       timer.UncountedFor(counted, now_ns) >= 2 * kCountedNs || counted.counted_ns == 0;
@@ -330,7 +331,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
       progress->is_at_oldest = front.standing == completed + 1;
     }
     if (front.waiting == completed + 1) progress->oldest = OldestLaunch::kNotBegun;
-    // Behind a tail that is complete no launch has one: nobody tells of them.
+    // No launch after the completed tail has a tail, so their completion is not known.
     if (progress->oldest == OldestLaunch::kUnknown && is_tail_complete && is_counter_lost) {
       progress->oldest = OldestLaunch::kUntold;
     }
@@ -387,13 +388,14 @@ int StreamTimer::AskGate(CommunicatorTimer& timer, const LaunchGate& gate, uint6
   const int result = driver_.event_query(gate.front);
   if (result != kCudaSuccess && result != kCudaNotReady) return result;
   const bool has_begun = result == kCudaSuccess;
-  // Have the launches before this one ended? If this one has begun, they have.
+  // Asks whether the launches before this one have ended. If this one has begun, they have.
   const bool has_behind = (timer.gates_without_behind_.load() & timer.BitOf(gate)) == 0;
   const int before = has_begun || front->completed >= launch - 1 ? kCudaSuccess
                      : has_behind ? driver_.event_query(gate.behind.load())
                                   : kCudaNotReady;
   if (before != kCudaSuccess && before != kCudaNotReady) return before;
-  // If `newest_gate_` has been recorded again, the answers are about another launch: see RecordGate.
+  // If `newest_gate_` has been recorded again, the answers are about another launch: see
+  // RecordGate.
   std::atomic_thread_fence(std::memory_order_acquire);  // as argued above
   if (gate.launch.load() != launch) return kCudaSuccess;
   if (before == kCudaSuccess) front->completed = std::max(front->completed, launch - 1);
@@ -414,7 +416,8 @@ bool StreamTimer::AskIdle(CommunicatorTimer& timer, uint64_t now_ns, bool* enter
   timer.asked_idle_ns_ = now_ns;
   int result = Enter(timer, entered);
   if (result == kCudaSuccess) result = driver_.event_query(timer.tail_.acquire());
-  // Any other answer is that of a context that the application has ended, or of a launch since.
+  // Any other result comes from a context that the application has destroyed, or from a later
+  // launch.
   return DriverErrorName(static_cast<uint32_t>(result)) == nullptr || Fail(timer, result);
 }
 
@@ -449,7 +452,7 @@ void StreamTimer::DestroyEvents(CommunicatorTimer& timer) {
   }
   for (LaunchMarker& marker : timer.markers_) destroy(marker.event);
   const auto destroy_shared = [&destroy](Relaxed<CudaEvent>& event) {
-    CudaEvent made = event.exchange(nullptr);  // from here on nobody else has it
+    CudaEvent made = event.exchange(nullptr);  // from here on no other thread has it
     destroy(made);
   };
   for (LaunchGate& gate : timer.gates_) {

@@ -27,8 +27,8 @@
 // previous one, has no tail: an event is half of a callback's cost. If its operation is reported
 // next, it has no stop either (launch_follower.h). Launches with markers or gates keep their tail.
 // If the counter is refuted, or is not read for 2 s of this process' running time, launches behind
-// a complete tail are OldestLaunch::kUntold: neither complete nor in flight, until a later tail or
-// the counter tells.
+// a complete tail are OldestLaunch::kUntold: their state is unknown until a later tail completes or
+// the counter is read again.
 //
 // Gates distinguish a rank whose GPU does not reach a launch, because of the application's earlier
 // work on the stream, from ranks that wait in the launch. A gate is two events without timing
@@ -57,7 +57,7 @@
 // (5.8 us) per sampled launch. GPU: nothing for the heartbeat, about 5 us per sampled launch.
 // Errors: a failed driver call (context destroyed, device lost) switches the communicator's timer
 // off for good; its in-flight metrics are then absent. The first error is kept. While nothing is in
-// flight, the tail is queried once a second, because a lost context answers with the reason.
+// flight, the tail is queried once a second: if the context is lost, the query returns the reason.
 #ifndef PLUGIN_CUDA_STREAM_TIMER_H_
 #define PLUGIN_CUDA_STREAM_TIMER_H_
 
@@ -73,13 +73,14 @@ namespace nccl_pulse {
 inline constexpr uint32_t kTimedPairs = 8;
 inline constexpr uint32_t kNoPair = 0xff;
 inline constexpr uint32_t kMarkers = 8;
-inline constexpr uint32_t kGates = 8;  // both: powers of two, so that the counts may wrap
+inline constexpr uint32_t kGates = 8;  // a power of two, like kMarkers: counters may wrap
 // The poller's period.
 inline constexpr uint64_t kMarkerSpacingNs = 20000000;
 inline constexpr uint64_t kHurryNs = 100000;
 inline constexpr uint64_t kPauseNs = 200000;
 
-// A pair of timing events around one launch. The user keeps its meaning, by index.
+// A pair of timing events around one launch. Its user (timed_launches.h) stores by index what was
+// timed.
 struct TimedPair {
   // kFree -> kTaken -> kArmed (both launching thread) -> kFree (poller); or kTaken -> kFree.
   enum State : uint32_t { kFree = 0, kTaken = 1, kArmed = 2 };
@@ -128,7 +129,8 @@ class CommunicatorTimer {
   // a tail, and the counter is used only for earlier ones.
   [[gnu::cold, gnu::noinline]] void StopCounting() {
     may_not_count_.store(true);
-    // With the one in SetCounted: either that thread finds `may_not_count_`, or this store is last.
+    // Pairs with the fence in SetCounted: either that thread finds `may_not_count_`, or this store
+    // is the last.
     std::atomic_thread_fence(std::memory_order_seq_cst);
     is_counted_.store(false);
   }
@@ -354,7 +356,7 @@ class StreamTimer {
                      uint64_t* duration_ns);
   bool PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches& counted, uint64_t now_ns,
                      bool* entered, Progress* progress);
-  // The answers of the gates.
+  // Result of querying the gates.
   struct Front {
     uint64_t completed;     // known completed launches; gates may add some
     uint64_t begun_ns = 0;  // time of launch number `begun`, if it was found to have begun just now

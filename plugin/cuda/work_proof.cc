@@ -127,7 +127,7 @@ bool WorkProof::HasOneCounted(const Replays& now, uint64_t possible, const WorkL
   Replays start;
   start.now_ns = launched_ns_;
   Replays end = now;
-  end.now_ns = moved_ns_;  // nothing has counted since
+  end.now_ns = moved_ns_;  // no word has grown since
   uint64_t fit = 0;
   for (size_t word = 0; word < kWorkWords; ++word) {
     const uint64_t bit = uint64_t{1} << word;
@@ -164,7 +164,7 @@ void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
     if ((possible & bit) != 0 && Fits(word, replays_, now, kReplayedLaunches, 0, look)) fit |= bit;
   }
   has_counted_ |= HasOneCounted(now, possible & words_ & ~missed_, look);
-  // Too few replays since, or what changes is no counter.
+  // Too few replays since then, or the changing words are no counters.
   if (is_comparable && fit == 0) return;
   replays_ = now;
   replay_words_ = (is_comparable ? replay_words_ & fit : words_) & ~missed_;
@@ -179,7 +179,7 @@ void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
   const auto word = static_cast<size_t>(__builtin_ctzll(replay_words_));
   if (++replay_matches_ < (is_known ? kKnownWordMatches : kReplayMatches)) return;
   if (!Fits(word, first_replays_, now, kReplayedLaunches, kLeastWeight, look)) return;
-  // At least so much: a quiet look will tell.
+  // A lower bound; a quiet poll gives the exact value.
   candidates_[word].others = now.sum[word] - std::min(now.sum[word], now.eager.most_work);
   Prove(word, block, look);
 }
@@ -233,11 +233,12 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
   const uint64_t sum = Sum(block, word_);
   uint64_t& others = candidates_[word_].others;
   if (sum < sum_) return Refute(WorkRefutal::kSteppedBack);
-  // The launches that the last look found are complete by now.
+  // The launches found by the last poll are complete by now.
   if (look.completed >= seen_.launches && sum < others + seen_.work) {
     return Refute(WorkRefutal::kBehind);
   }
-  // An operation of a later launch was reported, so each one that the last look could count was.
+  // An operation of a later launch was reported, so all operations that the last poll could count
+  // were, too.
   if (!AreOthersPossible(look) && look.before.reported > seen_after_.launches &&
       sum_ > others + look.before.work) {
     return Refute(WorkRefutal::kAhead);

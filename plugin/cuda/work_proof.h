@@ -11,7 +11,7 @@
 //   56    address of byte 96 of this block       where the channels begin
 //   96    channel[64], 368 bytes each            one of a channel's 46 words is the counter
 //
-// Which word it is differs between releases. It is found by its values.
+// The counter's word differs between releases, so it is found by its values.
 //
 //   kUnknown ─▶ kLocated ─▶ kCalibrating ─▶ kProven       any of them ─▶ kRefuted, kGone
 //
@@ -29,8 +29,8 @@
 // was not reported yet, the poll is not quiet: the launching thread may have lost the processor
 // while the GPU finished the launch.
 //
-// Checks in each poll. `others` is the other counted work, up to the last quiet poll: of graph
-// replays and of launches that NCCL does not report. It is 0 on a communicator without either.
+// Checks in each poll. `others` is the other counted work up to the last quiet poll: graph replays,
+// and launches that NCCL does not report. It is 0 without either.
 //   sum >= others + work of the complete launches                        else kBehind
 //   sum <= others + launched work, if others can't grow                  else kAhead
 //   sum == both, in a quiet poll, if others can't grow                   else kDiffers, at the second
@@ -54,8 +54,8 @@
 // kLeastLaunchNs. Words that deviate by a tenth are also rejected: the growth since the first poll
 // must fit, and must exceed the work in flight at the first and the last poll.
 //
-// Communicators of a process normally use the same NCCL, so a word proven on one needs fewer polls
-// on the next (kKnownWordMatches), but at least that many.
+// Communicators of a process normally use the same NCCL, so a word proven on one communicator needs
+// only kKnownWordMatches polls on the next.
 //
 // The work of a launch is known microseconds after it, when NCCL has reported its operations.
 //
@@ -97,11 +97,11 @@ struct LaunchedWork {
   uint64_t hidden = 0;    // Broadcast calls whose launches NCCL does not report
 };
 
-// The facts that belong to one copy of a block.
+// Facts about the moment at which a block was copied.
 struct WorkLook {
   LaunchedWork before, after;   // read before and after the copy
   uint64_t completed = 0;       // launches complete by events, before the copy
-  uint64_t completed_work = 0;  // their work, at least
+  uint64_t completed_work = 0;  // lower bound of their work
   bool is_launching = false;    // after the copy a launch was begun, but not made or not reported
   bool is_captured = false;     // some calls were captured into a graph
   bool is_group_captured = false;  // some captured calls share a launch, or may not be counted

@@ -53,7 +53,7 @@ WorkReader::Copy WorkReader::Begin(uint32_t user, CudaAddress block, uint64_t no
   }
   user_ = user;
   begun_ns_ = now_ns;
-  // A look takes about a microsecond.
+  // A query takes about a microsecond.
   constexpr int kLooks = 50;
   Copy copy = Copy::kWaiting;
   for (int i = 0; i < kLooks && copy == Copy::kWaiting; ++i) copy = Look();

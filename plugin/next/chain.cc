@@ -7,7 +7,7 @@
 // Nothing of this runs without the variable: at load time, Connect puts Chained's functions into
 // the exported structures only if it is set. NCCL reads the structures later.
 //
-// The next profiler is given:
+// The next profiler gets:
 //   version   the newest that NCCL and that profiler know (next_library.h), with its descriptor
 //   context   its own, also null
 //   mask      an int of its own. NCCL's mask is the union of our mask and of this int after the

@@ -1,9 +1,9 @@
-// HandlePairs gives NCCL one handle for two: ours and the next profiler's.
+// HandlePairs maps one handle for NCCL to two: this plugin's and the next profiler's.
 //
 // Most events need no pair. If one of the two plugins gave no handle, NCCL gets the other's
 // unchanged: ours are tickets, which always have a bit of the upper 17 set, and the next profiler's
-// are addresses, which have none. A pair is kept only if both gave a handle, or if the next one's
-// is not an address.
+// are addresses, which have none. A pair is kept only if both plugins gave a handle, or if the next
+// profiler's is not an address.
 //
 //   bit  63        51 50  47 46           16 15     0
 //        | process   | kind | generation    | slot |      a pair; tickets never have kind 14 or 15
@@ -13,7 +13,7 @@
 // events reach neither plugin.
 //
 // Thread: any. Cost: Put is a fetch_add and six stores, Find five loads. Memory: 32 bytes a slot.
-// A slot is written by one thread at a time, unless 65536 others are put during that.
+// Two threads write one slot only if 65536 other pairs are put meanwhile.
 #ifndef PLUGIN_NEXT_HANDLE_PAIRS_H_
 #define PLUGIN_NEXT_HANDLE_PAIRS_H_
 
@@ -70,7 +70,8 @@ class HandlePairs {
     pair->ours = at.ours.load(std::memory_order_relaxed);
     pair->next = at.next.load(std::memory_order_relaxed);
     pair->has_next = at.has_next.load(std::memory_order_relaxed);
-    // A half of a later pair would show, behind this fence, that this generation is over.
+    // A reader that got half of a later pair sees, after this fence, that the generation has
+    // changed.
     std::atomic_thread_fence(std::memory_order_acquire);
     return at.generation.load(std::memory_order_relaxed) == generation;
   }

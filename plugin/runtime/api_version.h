@@ -30,7 +30,7 @@ inline uint32_t EventMask(int api_version, TimingMode timing) {
   return mask & abi::EventsOfVersion(api_version);
 }
 
-// Returns what times operations. `follows_streams`: there is a CUDA driver, and a thread that
+// Returns the source of durations. `follows_streams`: there is a CUDA driver, and a thread that
 // polls.
 inline const char* DurationSource(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kKernel) {
@@ -41,8 +41,8 @@ inline const char* DurationSource(int api_version, TimingMode timing, bool follo
   return stream ? "stream" : "none";
 }
 
-// Returns what detects the end of work. "stream": of every launch that NCCL reports. "proxy": of
-// operations that use the network; ProxyOps also end these if the source is "stream".
+// Returns the source of completions. "stream": for every launch that NCCL reports. "proxy": only
+// for operations that use the network. With "stream", ProxyOps still end those.
 inline const char* CompletionSourceName(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kOff) return "none";
   if (api_version >= kFirstVersionWithLaunches && follows_streams) return "stream";

@@ -3,7 +3,8 @@
 // detects changes by other tools.
 //
 // Thread: Configure and WithoutSteps once, before all else. Write, Attach and Detach from init and
-// finalize. The parts' Tick and Look from the background thread. No callback waits for any of them.
+// finalize. Tick and Look of the two parts from the background thread. No callback waits for any of
+// these.
 #ifndef PLUGIN_RUNTIME_EVENT_MASKS_H_
 #define PLUGIN_RUNTIME_EVENT_MASKS_H_
 

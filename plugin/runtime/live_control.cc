@@ -59,7 +59,7 @@ void LiveControl::Open() {
     };
     socket_.Open(std::move(options));
   } catch (...) {
-    // Most likely bad_alloc. Nobody can give commands then.
+    // Most likely bad_alloc. No commands are accepted then.
     socket_.Close();
   }
 }
@@ -69,7 +69,7 @@ bool LiveControl::Round() {
   try {
     is_asked = socket_.Round(MonotonicNow());
   } catch (...) {
-    // Most likely bad_alloc. Who asked gets no answer, and the next round goes on.
+    // Most likely bad_alloc. The client gets no answer, and the next round continues.
   }
   HeaderWriter(*process_.segment).StoreChangedSettings(values_.changed());
   return is_asked;

@@ -4,12 +4,12 @@
 // NCCL has one mask for the whole process: its own int, whose address it passes to init and which
 // it reads at each call (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
 // ncclProfilerEventMask). After init only the ProxyStep bit is changed, by an atomic or / and. The
-// bit changes only callbacks on the host, and ran clean with graphs. The KernelCh bit must never
-// change while a job runs.
+// bit changes only callbacks on the host, and runs were clean with CUDA graphs. The KernelCh bit
+// must never change while a job runs.
 //
-//   share          Steps are watched for 100 ms, followed by a pause that gives the share. Its length
-//                  varies at random by up to half, so that it follows no period of the job, and ranks
-//                  do not switch together. With 100 % the bit is always in the mask.
+//   share          Steps are watched for 100 ms, followed by a pause that gives the share. The pause
+//                  varies at random by up to half, so that it follows no period of the job, and
+//                  ranks do not switch together. With 100 % the bit is always in the mask.
 //   overhead       Only for processes with network traffic.
 //   observed_ns    How long the bit really was on, read from the mask itself: NCCL 2.31's RAS can
 //                  overrule a plugin's mask, and NCCL rewrites the int after each init.

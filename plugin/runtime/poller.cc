@@ -32,7 +32,7 @@ bool Poller::Start(const char* name, const Work& work) {
     return nullptr;
   };
   if (!StartBackgroundThread(name, run, this)) {
-    state_.store(kAbsent, std::memory_order_relaxed);  // no other thread looks at it yet
+    state_.store(kAbsent, std::memory_order_relaxed);  // no other thread reads it yet
     return false;
   }
   // Registered once: a child of fork inherits the handler. If registering fails, exit does not
@@ -48,7 +48,7 @@ void Poller::ForgetAfterFork() {
 }
 
 void Poller::Run() {
-  // Not the job's, which may change at any time (setlocale).
+  // Not the job's locale, which may change at any time (setlocale).
   uselocale(newlocale(LC_ALL_MASK, "C", nullptr));
   bool begun = false;
   while (true) {

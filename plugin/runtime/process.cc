@@ -21,8 +21,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Another tag than the last one: a forked child holds tickets of its parent, which must not pass for
-// its own. The caller has the init lock.
+// Returns a tag that differs from the last one: a forked child holds its parent's tickets, which
+// must not match its own. The caller holds the init lock.
 uint32_t MakeProcessTag() {
   static uint32_t last = 0;
   uint32_t tag = last;
@@ -77,7 +77,7 @@ std::unique_ptr<Process> Process::Make(const InitArguments& arguments) {
       MakeProcessTag(), process->settings.timed_launches_per_second);
   process->tracker->SetUserTagLimit(process->settings.user_tags);
   if (process->settings.follow_graphs && process->driver != nullptr) {
-    process->tracker->graphs().Begin(*process->driver);  // the first communicator says if it cannot
+    process->tracker->graphs().Begin(*process->driver);  // the first communicator logs a failure
   }
   if (process->settings.follow_work &&
       (process->driver == nullptr || !process->tracker->FollowWork(*process->driver))) {

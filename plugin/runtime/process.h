@@ -32,7 +32,7 @@ struct Process {
   // Writes the sources of durations and completions for NCCL's API version. Pass the newest version
   // in the process, which has the best sources.
   void WriteSources(int api_version);
-  // Returns, for the log, what is measured with an NCCL of this version.
+  // Returns the log's description of the measurements with an NCCL of this version.
   std::string Capabilities(int api_version) const;
 
   Settings settings;

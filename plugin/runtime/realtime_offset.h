@@ -2,9 +2,9 @@
 // monotonic clock; people and Prometheus read real time.
 //
 // If the thread lost its CPU between reading the two clocks, the offset would be wrong by that
-// time, and with it every time that the endpoint shows for this process. So real time is read
-// between two reads of the monotonic clock, and of up to eight tries the one with the closest reads
-// counts.
+// time, and so would all times that the endpoint shows for this process. So real time is read
+// between two reads of the monotonic clock. Of up to eight tries, the try with the shortest
+// distance between these two counts.
 //
 // Thread: any. Cost: three clock reads, up to 24 on a busy machine.
 #ifndef PLUGIN_RUNTIME_REALTIME_OFFSET_H_

@@ -23,7 +23,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The parts of one process, and which warnings were given. Made once, never destroyed.
+// The parts of one process, and the warnings logged so far. Made once, never destroyed.
 struct Program {
   explicit Program(std::unique_ptr<Process> made)
       : process(std::move(made)), poll_work(process.get()) {}
@@ -151,7 +151,8 @@ void WarnWithoutHeartbeat(Program& program, const InitArguments& arguments, uint
       "Hangs and durations are not reported for it");
 }
 
-// Before the communicator is added: none of its captures can begin earlier.
+// Prepares the stamps. Called before the communicator is added, because its captures can begin
+// right after that.
 void PrepareGraphs(Program& program, const InitArguments& arguments) {
   Process& process = *program.process;
   if (!process.settings.follow_graphs || process.tracker->graphs().PrepareContext() ||
@@ -164,8 +165,8 @@ void PrepareGraphs(Program& program, const InitArguments& arguments) {
                    "translation, and NCCL_PULSE_TIMING other than off");
 }
 
-// Runs when the process ends by exit() or by returning from main, so that whoever keeps its numbers
-// can tell that from a crash. Never waits for an init in another thread.
+// Runs when the process ends by exit() or by returning from main, so that the node's server can
+// tell a normal end from a crash. Never waits for an init in another thread.
 __attribute__((destructor)) void SayGoodbye() {
   const std::unique_lock<std::mutex> lock(InitLock::Mutex(), std::try_to_lock);
   if (lock.owns_lock() && g_program != nullptr) g_program->endpoint.SayGoodbye();

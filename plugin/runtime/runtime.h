@@ -9,8 +9,8 @@
 //                                     child)
 //   finalize     Runtime::Finalize    settles and marks the communicator; its numbers stay readable
 //
-// The parts: process.h (what one process measures with), poll_work.h and poller.h (the background
-// thread), endpoint.h (the server).
+// The parts: process.h (settings, clock, segment and tracker), poll_work.h and poller.h (the
+// background thread), endpoint.h (the server).
 //
 // Threads: init and finalize of several communicators may run concurrently. They take a lock
 // (init_lock.h); callbacks never do. Background threads: "pulse-poll" and "pulse-work"
@@ -25,7 +25,7 @@
 // unmaps and closes them, and callbacks then find no tracker. A later init in the child starts
 // anew.
 //
-// Errors: NCCL never gets one. Less is measured, and one warning reports it.
+// Errors: NCCL never gets one. The plugin then measures less and logs one warning.
 #ifndef PLUGIN_RUNTIME_RUNTIME_H_
 #define PLUGIN_RUNTIME_RUNTIME_H_
 

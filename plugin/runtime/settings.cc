@@ -26,7 +26,7 @@ constexpr uint64_t kMaxSeries =
 constexpr std::size_t kMaxNodeName = 253;  // as long as a DNS name can be
 constexpr std::size_t kMaxLabelValueBytes = 128;
 
-// Everything a setting needs: its parser returns false for a bad value, and leaves what `used` tells.
+// A setting. Its parser returns false for a bad value; the value in `used` then stays.
 struct Setting {
   const char* name;
   const char* accepted;  // for the warning
@@ -250,7 +250,7 @@ constexpr Setting kSettings[] = {
      [](const Settings&) { return std::string("on"); }},
     {"NCCL_PULSE_USER_TAGS", "a number from 1 to 64, or off", ParseUserTags,
      [](const Settings&) { return std::string("off"); }},
-    // Read where the library is loaded (plugin/next/chain.cc), which says what is wrong with it.
+    // Read when the library is loaded (plugin/next/chain.cc), which also reports errors.
     {"NCCL_PULSE_NEXT_PLUGIN", "a library", [](const std::string&, Settings*) { return true; },
      [](const Settings&) { return std::string("none"); }},
     {"NCCL_PULSE_CLOCK", "auto or monotonic", ParseClock,

@@ -1,4 +1,5 @@
-// The plugin's settings: environment variables NCCL_PULSE_*, read once in init. docs/settings.md lists them.
+// The plugin's settings: environment variables NCCL_PULSE_*, read once in init. docs/settings.md
+// lists them.
 //
 // A bad value never stops a job: one warning has the variable, the value and the value in use. An
 // unknown NCCL_PULSE_ variable, most likely a typo, also gets a warning.

@@ -1,4 +1,4 @@
-// AwaitedEnds counts for how many more groups NCCL is asked to report the group's end.
+// AwaitedEnds holds the number of further groups whose end NCCL is asked to report.
 //
 // Asking costs three more callbacks per group (two states and the stop). So the plugin asks only
 // where a launch may be unreported (launch_follower.h): at a communicator's first groups, and for

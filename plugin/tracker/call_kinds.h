@@ -5,7 +5,7 @@
 // Kinds with the same entry replace each other.
 //
 // Thread: the calling thread; NCCL serializes the calls of a communicator. The fields are atomics
-// all the same, so an NCCL that breaks this costs only accuracy. Cost: a multiplication, one cache
+// nevertheless, so an NCCL that breaks this costs only accuracy. Cost: a multiplication, one cache
 // line.
 #ifndef PLUGIN_TRACKER_CALL_KINDS_H_
 #define PLUGIN_TRACKER_CALL_KINDS_H_

@@ -12,8 +12,8 @@
 namespace nccl_pulse {
 namespace {
 
-// The kernel's clock source ("tsc", "kvm-clock", "arch_sys_counter" ...), or "" if it does not say.
-// A kernel that found the TSCs of its sockets to disagree has moved to another source.
+// Reads the kernel's clock source ("tsc", "kvm-clock", "arch_sys_counter" ...), or "" if unknown. A
+// kernel that found the TSCs of its sockets to disagree has moved to another source.
 void ReadClockSource(char (&name)[32]) {
   memset(name, 0, sizeof(name));
   const int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -85,8 +85,7 @@ void Clock::Correct() {
       static_cast<unsigned __int128>(now.counter - current.counter) * current.ns_per_tick_q32;
   const uint64_t ours = current.ns + static_cast<uint64_t>(product >> 32);
   const auto error_ns = static_cast<int64_t>(now.ns - ours);
-  // A jump (suspended machine, migrated guest) is followed at once. A drift is worked off over a
-  // second.
+  // A jump (suspended machine, migrated guest) is corrected at once, a drift over a second.
   constexpr int64_t kJumpNs = 10000000;
   if (error_ns > kJumpNs || error_ns < -kJumpNs) {
     origin_ = now;

@@ -35,7 +35,7 @@ class ValidContext : public Ordered<uint64_t> {
 };
 
 struct alignas(64) Communicator {
-  // True if callbacks may come for it. Acquire: sees the communicator as init made it.
+  // True if callbacks may come for this communicator. Acquire: sees it as init made it.
   bool is_live() const { return context.acquire() != 0; }
   // Claims a lane. The writer compares the generation with the record while it holds the lane.
   LaneWriter ClaimLane(Segment& segment, LaneRole role) const {

@@ -34,7 +34,7 @@ struct CommunicatorParts {
   OperationRing ring;
   LaunchFollower launches;
   alignas(64) LastCalls last_calls;
-  // Visits to the record by the threads that call, launch, and report operations.
+  // Visits to the record: of the threads that call, that launch, and that report operations.
   Visit calling, launching, reporting;
   // NCCL's counter of finished work (work_follower.h); null: not followed. Never reset to null.
   Ordered<TrackedWork*> work;

@@ -1,5 +1,4 @@
-// CommunicatorTable, the part that takes back what finalized communicators hold: their places and
-// their series.
+// CommunicatorTable, the part that recycles the places and series of finalized communicators.
 #include <algorithm>
 
 #include "plugin/tracker/communicator_table.h"
@@ -11,8 +10,8 @@ namespace {
 // are needed earlier.
 constexpr int64_t kKeepFinalizedNs = 600LL * 1000000000LL;
 
-// Series that should be free for new communicators and new kinds of calls until the background
-// thread looks again.
+// Returns the number of series that should be free for new communicators and kinds of calls until
+// the background thread's next round.
 uint64_t RoomFor(uint64_t series_limit) {
   return std::min<uint64_t>(kSeriesPerCommunicator, series_limit / 4);
 }
@@ -35,7 +34,7 @@ void CommunicatorTable::MakeRoom() {
   }
 }
 
-// A ring of a finalized communicator is worth less than one of a live communicator.
+// Takes the ring of a finalized communicator, because a live one needs it more.
 void CommunicatorTable::MakeRoomForLastCalls() {
   while (!RecordWriter::HasRoomForLastCalls(instruments_.segment)) {
     Communicator* oldest = OldestFinalized(/*with_last_calls=*/true);

@@ -45,7 +45,7 @@ bool CommunicatorTable::Allocate(Communicator& communicator) {
   } else {
     parts->first_moves = static_cast<FirstMoves*>(behind);
   }
-  // Last: FindOperation may come here with a made-up ticket.
+  // Published last: FindOperation may get here with a forged ticket.
   communicator.parts.publish(parts);
   return true;
 }

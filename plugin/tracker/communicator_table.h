@@ -1,10 +1,10 @@
 // CommunicatorTable holds a process' communicators, and finds the communicator of an event.
 //
 // A place outlives its communicators: a ticket has the place's index and its generation (ticket.h).
-// A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. It is
-// evicted earlier if no place is left, or too few series for another communicator: the one
-// finalized longest ago first. It loses its last calls earlier if a live communicator has no room
-// for them. Its calls remain in the process' sums (RecordWriter::Recycle).
+// A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. If no
+// place is left, or too few series for another communicator, the one finalized longest ago is
+// evicted earlier. It loses its last calls earlier if a live communicator has no room for them. Its
+// calls remain in the process' sums (RecordWriter::Recycle).
 //
 // Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest by
 // any thread. Cost: a lookup touches one cache line of the table.
@@ -66,7 +66,8 @@ class CommunicatorTable {
 
   // ---- finding ----
 
-  // Returns null, and counts that, if the context is not of a live communicator of this process.
+  // Returns null, and counts the event as ignored, if the context is not a live communicator's of
+  // this process.
   Communicator* Find(uint64_t context) {
     Communicator& communicator = At(context);
     // Acquire: sees the communicator as Add made it.
@@ -84,8 +85,8 @@ class CommunicatorTable {
     ref.place = Ticket::Operation(ticket);
     if (!instruments_.IsOwn(ticket, kind) || ref.place >= kOperationSlots) return ref;
     Communicator& communicator = At(ticket);
-    // A place that was never used has no parts. Acquire: with a forged ticket, no load of a context
-    // comes before that would publish them.
+    // A place that was never used has no parts. Acquire: a forged ticket skips the load of a
+    // context that would otherwise publish them.
     ref.parts = communicator.parts.acquire();
     if (ref.parts == nullptr) return ref;
     ref.communicator = &communicator;

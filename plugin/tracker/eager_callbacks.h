@@ -14,7 +14,7 @@
 namespace nccl_pulse {
 
 inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one_call) {
-  // Also for an unknown communicator: calls of other communicators may follow in the group.
+  // Needed also for an unknown communicator: calls of other communicators may follow in the group.
   groups_.Begin(is_one_call);
   Communicator* communicator = communicators_.Find(context);
   if (communicator == nullptr) return 0;
@@ -286,7 +286,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   } else {
     parts.ring.TakeNumber();
   }
-  // Before later operations of this kind, which may take the fast path.
+  // Must come before later operations of this kind, which may take the fast path.
   if (event.proto == kSymmetricProtocol) WorkFollower::NoteUncounted(parts);
   WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event,
                               IsOfCapturedCall(event.parent));

@@ -57,7 +57,7 @@ struct OperationEvent {
   uint8_t channels;      // 0: not known
   bool is_collective;
   bool counts_as_call;  // v1 to v4: there is no CallEvent
-  // v1 to v3 name the communicator here and not in init (0, null: not here).
+  // Identity of the communicator in v1 to v3, whose init has none. 0 and null in later versions.
   uint64_t comm_hash;
   const char* comm_name;
 };

@@ -35,8 +35,8 @@ uint64_t GraphFollower::StartLaunch(Communicator& communicator, const LaunchEven
   const uint32_t owner = communicator.record_generation.load();
   CapturedLaunch& captured = slots_[communicator.index].captured;
   captured.Claim(owner);
-  // The time of a launch with one call is that call's. The time of a group of several, or of a
-  // launch that follows an unreported one, is nobody's.
+  // The duration of a launch with one call is the call's. If the launch carries several calls, or
+  // follows an unreported launch, no call gets it.
   const uint32_t calls = captured.calls.exchange(0);
   const bool ends = graphs_->NoteLaunch(event.stream,
                                         {calls == 1 ? captured.kind.load() : 0, owner,
@@ -75,7 +75,7 @@ bool GraphFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
   return moves;
 }
 
-// A sample: if no lane is free, it is left out.
+// Counts the duration of a launch in a replay. Skips this sample if no lane is free.
 void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
                                      const GraphStamps::Timed& timed, uint64_t now_ns) {
   const GraphStamps::Launch& launch = timed.launch;
@@ -86,7 +86,8 @@ void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
       SeriesKey::Latency(CapturedCalls::Op(launch.kind), CapturedCalls::SizeClass(launch.kind),
                          LatencyKind::kDurationGraph),
       timed.duration_ns, launch.bytes, launch.bus_bytes);
-  // For comparing ranks. The first pair of each graph is enough: the ring is that of all calls.
+  // Ranks are compared by this entry. Only the first pair of each graph gets one, because all calls
+  // share the ring.
   if (timed.pair != 0 || timed.graph == 0) return;
   communicator.Writer(instruments_.segment)
       .AppendTimedCall({CapturedCalls::Op(launch.kind), LatencyKind::kDurationGraph,
@@ -94,8 +95,8 @@ void GraphFollower::CountTimedReplay(CommunicatorTable& communicators,
                         launch.bytes, timed.duration_ns, now_ns, timed.graph});
 }
 
-// Notes where the communicator's graphs are. If several graphs have moved, the one with the newest
-// stamp is kept.
+// Notes the position of the GPU in the communicator's graphs. If several graphs have moved, the
+// position with the newest stamp is kept.
 void GraphFollower::NotePosition(const GraphStamps::Replayed& replayed, GraphReplays* graphs) {
   graphs->position.captures = replayed.captures;
   graphs->position.followed = replayed.followed;
@@ -115,7 +116,7 @@ void GraphFollower::NotePosition(const GraphStamps::Replayed& replayed, GraphRep
 }
 
 // Counts the replays of one graph. Returns false if the communicator's lanes are busy: the caller
-// tries again at its next look. Replays of a communicator that is no longer shown are dropped.
+// tries again at its next poll. Replays of a communicator that is no longer shown are dropped.
 bool GraphFollower::CountReplays(CommunicatorTable& communicators,
                                  const GraphStamps::Replayed& replayed) {
   Communicator& communicator = communicators.place(replayed.communicator);

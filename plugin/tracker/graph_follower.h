@@ -2,8 +2,8 @@
 // into a graph, adds stamps to the graph (plugin/cuda/graph_stamps.h), and polls the stamps.
 //
 // Thread: Begin and PrepareContext under the runtime's lock; the Note, Start and Stop functions
-// from callbacks, where NCCL serialises those of one communicator; Poll by the background thread.
-// Cost: nothing while off, and for calls that are not captured; see graph_stamps.h for the others.
+// from callbacks, which NCCL serializes per communicator; Poll by the background thread. Cost: none
+// while off and for uncaptured calls. For captured calls see graph_stamps.h.
 #ifndef PLUGIN_TRACKER_GRAPH_FOLLOWER_H_
 #define PLUGIN_TRACKER_GRAPH_FOLLOWER_H_
 

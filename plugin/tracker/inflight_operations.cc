@@ -52,7 +52,7 @@ void InflightOperations::Look(uint32_t record_generation, OperationRing& ring, b
     }
   }
   // The oldest operation lost its place to a newer one, and nothing has ended since: it is still
-  // the oldest. To have seen none says that none is in flight only where all places were seen.
+  // the oldest. Only if all places were seen does "none found" mean that none is in flight.
   const bool lost_sight = oldest_ns_ != 0 && oldest_operation_ < seen_from;
   if (!lost_sight || (oldest_ns == 0 && !is_cut_short) || newest_ended_ns_ != ended_before_ns) {
     oldest_ns_ = oldest_ns;

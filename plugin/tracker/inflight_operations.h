@@ -3,13 +3,14 @@
 //
 // An operation is in flight from its enqueue:
 //   by the network   while one of its ProxyOps has started and not stopped. NCCL starts them within
-//                    milliseconds of the enqueue, long before the GPU reaches it, so operations that
-//                    wait behind others are also seen. Operations without network traffic are not.
+//                    milliseconds of the enqueue, long before the GPU reaches it, so operations
+//                    that wait behind others are also seen. Operations without network traffic are
+//                    not.
 //   by the kernel    (kernel timing) until all its channels have stopped. Untimed ones are not seen.
 //
 // Left out, because their end is not visible:
-//   - Operations whose channels NCCL does not report: CollNet, NVLS over several nodes, API v1 to v3.
-//     For the first two NCCL starts ProxyOps and never stops them
+//   - Operations whose channels NCCL does not report: CollNet, NVLS over several nodes, API v1 to
+//     v3. For the first two NCCL starts ProxyOps and never stops them
 //     (docs/nccl-profiler-api.md#network).
 //   - All operations, until one of the communicator has been seen to end: copy-engine proxies
 //     (NCCL_P2P_USE_CUDA_MEMCPY) never stop theirs either.

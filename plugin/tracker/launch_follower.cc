@@ -102,7 +102,7 @@ uint64_t LaunchFollower::PendingBusBytes(const Communicator& communicator) const
 void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& communicator,
                                      bool captured) {
   fate_.store(static_cast<uint8_t>(LaunchFate::kNotTimed));
-  // A captured call is not pending: its parts are all that is known of it.
+  // A captured call is not pending, so only its parts are known.
   if (const uint32_t parts = captured ? composite_.parts() : calls_.load(); parts > 1) {
     FinishComposite(instruments, communicator, parts, captured);
   }
@@ -116,7 +116,7 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
                                    CudaStream stream, bool may_be_timed, uint32_t calls,
                                    uint32_t* pair) {
-  // Else NCCL has said of the calls that they are not captured.
+  // If there are calls, NCCL has reported them as not captured.
   if (calls == 0 && IsInCapture(instruments, communicator, stream)) {
     CountUnfollowed(instruments, communicator, true);
     return false;
@@ -189,7 +189,7 @@ uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& com
                                      const CopyEngineEvent& event, const OperationMeta& meta,
                                      uint64_t bytes, uint64_t context, bool* is_timed) {
   if (is_launching()) Abandon(instruments, communicator);
-  timer_.StopCounting();  // the counter does not tell which launches are kernels
+  timer_.StopCounting();  // the counter counts only kernels, and can't tell the launches apart
   hides_others_.store(true);
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, event.stream, instruments.clock.NowNs());
@@ -214,7 +214,7 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
     sampled_by = timed_.NextOfGroup();
   }
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);
-  // The rest of the group is launched with the kernels; two calls or more as a group.
+  // The group's other calls are launched with the kernels; two or more of them as a group.
   if (calls == 1) {
     TakeCalls();
   } else if (calls > 1) {

@@ -26,8 +26,8 @@
 //     hurried   the report of its operation  none      counted
 //     hurried   the next start               open      counted
 //
-//   If NCCL does not report a call's launch (unreported_launch.cc), the end of its group replaces it,
-//   provided that the end is requested (awaited_ends.h) and known to come after the launch.
+//   If NCCL does not report a call's launch (unreported_launch.cc), the end of its group replaces
+//   it, provided that the end is requested (awaited_ends.h) and known to come after the launch.
 //
 // NCCL then reports the operations of a launch. Each operation gets its launch's fate: timed (a
 // single operation, recognized by its call's serial), one of a group, or without a duration for a
@@ -68,7 +68,7 @@ inline constexpr int kCallColumns = 12;
 inline constexpr int kFollowedColumn = kCallColumns - 1;
 static_assert(kFollowedColumn >= kSizeClasses);
 
-// The fate of a launch's operations: 0, or their UntimedReason.
+// Fate of a launch's operations: 0 (timed), or the reason why they have no duration.
 enum class LaunchFate : uint8_t {
   kTimed = 0,  // a single operation: it has the launch's duration
   kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
@@ -146,7 +146,7 @@ class LaunchFollower {
                                                  Communicator& communicator,
                                                  const OperationRing& ring, uint64_t group,
                                                  bool is_alone);
-  // True if LearnThread has nothing to learn from a launch.
+  // True if LearnThread need not be called any more.
   [[gnu::hot]] bool knows_thread() const {
     return (state_.load() & (kBlocking | kEarlyPair)) == kBlocking;
   }
@@ -161,7 +161,7 @@ class LaunchFollower {
   // True if there may be operations that NCCL did not report: a group had several calls, or a call
   // had no launch when the next call came. Any thread.
   bool may_hide() const { return may_hide_.load(); }
-  // True if they may include others than a lone Broadcast.
+  // True if the unreported operations may include more than lone Broadcasts.
   bool hides_others() const { return hides_others_.load(); }
 
   // ---- launches ----
@@ -275,8 +275,8 @@ class LaunchFollower {
   // Counts a launch that is not followed. `captured`: it is part of a graph, so not launched now.
   [[gnu::cold, gnu::noinline]] void CountUnfollowed(Instruments& instruments,
                                                     Communicator& communicator, bool captured);
-  // True if the launch is captured into a graph. Asks the driver; call if the calls do not tell
-  // (docs/nccl-profiler-api.md#cuda-graphs).
+  // True if the launch is captured into a graph. Asks the driver; use if it is not known from the
+  // calls (docs/nccl-profiler-api.md#cuda-graphs).
   [[gnu::hot]] bool IsInCapture(Instruments& instruments, Communicator& communicator,
                                 CudaStream stream) {
     const bool captured = instruments.stream_timer->IsCapturing(timer_, stream);
@@ -443,7 +443,7 @@ class LaunchFollower {
   Relaxed<uint32_t> launch_number_;  // part of a launch's ticket
   Relaxed<uint16_t> pair_;           // timed pair of the last launch, kNoPair: none
   Relaxed<uint8_t> fate_;            // LaunchFate of the last launch's operations
-  Relaxed<uint8_t> hurried_gates_;   // number of next launches that may have a gate even if hurried
+  Relaxed<uint8_t> hurried_gates_;   // number of next launches that may have a gate though hurried
   Relaxed<uint32_t> state_;          // State: one word, so that one load finds the usual launch
   // ---- next cache line
   Relaxed<uint64_t> bus_bytes_;  // of the pending calls, if several

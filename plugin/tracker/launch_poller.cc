@@ -59,7 +59,7 @@ class CountResults : public StreamTimer::Results {
 Standstill::Wait Standstill::Look(uint32_t record_generation, const StreamTimer::Progress& progress,
                                   uint64_t now_ns, uint64_t last_call, bool lives) {
   constexpr uint64_t kShortestNs = 1000000000;
-  constexpr uint64_t kApartNs = 5000000000;  // looks of a process that runs are closer
+  constexpr uint64_t kApartNs = 5000000000;  // polls of a running process are closer together
   if (record_generation_ != record_generation) {
     *this = {};
     record_generation_ = record_generation;

@@ -1,5 +1,5 @@
-// LaunchPoller polls one communicator's launches: completed ones, ended timed ones, and how long the
-// oldest has made no progress.
+// LaunchPoller polls one communicator's launches: their completion, the durations of timed
+// launches, and the time since the oldest made progress.
 //
 // Thread: the background thread. Cost: the driver's calls, see stream_timer.h; 0.31 % of a core at
 // 10,000 launches a second (tests/gpu/node_load.py).

@@ -196,7 +196,7 @@ void NetworkSteps::Stop(uint64_t ticket) {
   if (slot == nullptr) return;
   const StepPhase phase = StepWord::Phase(word);
   const uint64_t now_ns = instruments_.clock.NowNs();
-  // All of these are read while `word` stands, which the swap below proves.
+  // The fields belong to `word`: the swap below fails if it has changed.
   uint64_t waits_ns[] = {slot->first_wait_ns.load(), slot->second_wait_ns.load(), 0};
   const uint64_t since_ns = slot->since_ns.load();
   if (const int last = WaitNumber(phase); last >= 0) {

@@ -8,8 +8,8 @@
 // sample, so bytes per watched second is the true rate.
 //
 // CUDA graphs break this: a captured operation keeps its mask for all replays, so replays of one
-// graph would always be watched and those of another never. Replays are left out unless steps are
-// always watched. Their steps get no handle, so NCCL makes one callback for each.
+// graph would always be watched, and replays of another graph never. Replays are left out unless
+// steps are always watched. Their steps get no handle, so NCCL makes one callback for each.
 //
 // Waits between the states that NCCL reports (docs/nccl-profiler-api.md#network):
 //
@@ -56,7 +56,7 @@ class NetworkSteps {
   // True if the step may still be in progress. A step that NCCL left behind ends with its
   // operation.
   bool IsNeeded(const StepSlot& slot, uint64_t word);
-  // Returns null, and counts that, if the ticket's step is not in progress.
+  // Returns null, and counts the event as ignored, if the ticket's step is not in progress.
   StepSlot* Find(uint64_t ticket, uint64_t* word);
   void Count(const StepTotals& totals);
   void NoteFirstMove(uint64_t proxy_op, uint64_t now_ns);

@@ -1,4 +1,4 @@
-// OperationKinds finds the cells that count an operation, as CallKinds does for calls. A job's
+// OperationKinds caches the cells that count an operation, as CallKinds does for calls. A job's
 // operations have few kinds, and the cells of each kind are found in one cache line.
 //
 // The key is the addresses of the operation's strings and the fate of its launch, which is part of

@@ -22,8 +22,8 @@
 
 namespace nccl_pulse {
 
-// One more than the most open operations of a recorded run (435, in groups of five, with the GPU a
-// hundred launches behind). A communicator stays below 64 KiB with kernel timing on.
+// One more than the largest number of open operations in a recorded run (435, in groups of five,
+// with the GPU a hundred launches behind). A communicator stays below 64 KiB with kernel timing on.
 inline constexpr uint32_t kOperationSlots = 436;
 static_assert(kOperationSlots <= 1u << Ticket::kOperationBits);
 

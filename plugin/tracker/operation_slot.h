@@ -255,7 +255,8 @@ class BasicOperationSlot {
       stopped_proxies_;  // bit i: ProxyOp number i has stopped; only detects repeated stops
 };
 
-// ---- for each network operation: inline, because a function call would add 10 % to the callback ----
+// ---- for each network operation: inline, because a function call would add 10 % to the callback
+// ----
 
 template <typename Atomics>
 inline Refusal BasicOperationSlot<Atomics>::StartProxy(uint32_t generation, uint32_t* number) {

@@ -2,10 +2,10 @@
 //
 // A callback without a ready chunk loses its count, so chunks are made ready in advance:
 //   - a reserve, larger than eight communicators with sixteen kinds of operations each need;
-//   - six for each unused communicator (the counters of two lanes and four histograms), because a job
-//     may create all communicators first and then use them at once;
-//   - one for each called kind of operation without a histogram (two with kernel timing: duration and
-//     completion). A kind is called long before its first operation ends;
+//   - six for each unused communicator (the counters of two lanes and four histograms), because a
+//     job may create all communicators first and then use them at once;
+//   - one for each called kind of operation without a histogram (two with kernel timing: duration
+//     and completion). A kind is called long before its first operation ends;
 //   - as many as callbacks missed, because a job with one surprise will have another.
 // The background thread and finalize settle whole communicators, and call KeepToSettle before each.
 //

@@ -27,7 +27,8 @@ void CountNetworkTime(Instruments& instruments, Communicator& communicator, uint
                 last_ns > first_ns ? last_ns - first_ns : 0, state.enqueue_ns + last_ns});
 }
 
-// True if all ProxyOps that started have stopped, and it is known when.
+// Counts the completion time by ProxyOps. Returns true if all started ProxyOps have stopped, and
+// the time is known.
 bool CountProxies(Instruments& instruments, Communicator& communicator, uint32_t place,
                   const OperationState& state, LaneWriter& lane) {
   lane.lane().callbacks[static_cast<int>(CallbackKind::kProxy)].publish_sum(state.started() +

@@ -1,5 +1,5 @@
-// Settles operations: counts the result of each one once. An operation is settled when it has been
-// quiet, when its slot is needed, or at finalize, by the thread that took it out of its slot
+// Settles operations: counts the result of each operation once. An operation is settled when it has
+// been quiet, when its slot is needed, or at finalize, by the thread that took it out of its slot
 // (OperationSlot).
 //
 // The number of ProxyOps is not known in advance. So an operation with network traffic is over when

@@ -10,7 +10,7 @@
 //          13          4      8          20              9           10
 //
 // `process` is a hash of pid, start time and a random number. One in 8192 other processes has the
-// same hash; for proxy operations, the pid in the event rules that out. `kind` is never 0, so a
+// same hash. For proxy operations, the pid in the event excludes them. `kind` is never 0, so a
 // ticket is never NULL. `generation` wraps after 2^20 uses of an operation slot.
 //
 // Thread: pure functions. Cost: shifts.
@@ -74,7 +74,7 @@ class Ticket {
     return Field(ticket, kKindShift + kKindBits, kProcessBits);
   }
 
-  // A network step's ticket has no communicator. Both fields together are its place.
+  // A network step's ticket has no communicator. These two fields together hold its place.
   static constexpr uint32_t kStepMask = (1u << (kCommunicatorBits + kOperationBits)) - 1;
   static constexpr uint64_t PackStep(uint32_t process, uint32_t generation, uint32_t place) {
     return Pack(process, TicketKind::kProxyStep, 0, generation, place >> kCommunicatorBits,
@@ -97,7 +97,7 @@ class Ticket {
            uint64_t{operation} << kOperationShift;
   }
 
-  // True if the ticket is an operation's of the communicator with this first_ticket.
+  // True if the ticket identifies an operation of the communicator with this first_ticket.
   static constexpr bool IsOfOperation(uint64_t ticket, uint64_t first) {
     constexpr uint64_t kOfEach = (uint64_t{1} << kChildShift) - (uint64_t{1} << kOperationShift);
     return ((ticket ^ first) & ~kOfEach) == 0;

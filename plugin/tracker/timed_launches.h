@@ -11,9 +11,9 @@
 //
 // Attribution. NCCL reports an operation after its launch, sometimes long after (a CUDA host
 // callback). A sampled call has a serial. Its ticket carries the serial, and its operation brings
-// it back. If the launch with that serial was timed, the operation has a duration. The last serials
-// are kept, as many as there are pairs. When NCCL reports an operation before its launch, it is
-// counted as not timed, so its launch must not be timed either.
+// it back. If the launch with that serial was timed, the operation has a duration. One serial per
+// pair is kept, the newest ones. When NCCL reports an operation before its launch, it is counted as
+// not timed, so its launch must not be timed either.
 //
 // Thread: as LaunchFollower; LoadOf also the poller, for an armed pair. A pair's contents are
 // published when it is armed. Operations add to them microseconds after the launch, long before a

@@ -1,4 +1,4 @@
-// Tracker: what all kinds of events share, and the life of a communicator.
+// Tracker, the part for all kinds of events, and the life of a communicator.
 #include "plugin/tracker/tracker.h"
 
 #include "plugin/tracker/counting.h"
@@ -69,8 +69,8 @@ void Tracker::RecordState(uint64_t bits, int state) {
   }
   constexpr int kLastKnownState = 31;  // KernelPhaseStop, API v7
   if (state < 0 || state > kLastKnownState) return Ignore(IgnoredReason::kUnknownState);
-  // The known ones (a ProxyOp in progress, an API call at its group's end) say nothing that is
-  // exported. One that comes for something long gone is worth counting.
+  // The known states (a ProxyOp in progress, an API call at its group's end) are not exported. A
+  // state for an operation that is long gone is counted.
   if (Ticket::Kind(bits) != TicketKind::kProxyOp) return;
   const OperationRef ref = communicators_.FindOperation(bits, TicketKind::kProxyOp);
   if (ref.communicator == nullptr) return Ignore(IgnoredReason::kForeignHandle);

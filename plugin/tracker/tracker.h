@@ -30,9 +30,9 @@
 //
 // Meaning of an operation's numbers:
 //   nccl_operation_completion_seconds{source="proxy"}
-//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. The
-//       number of ProxyOps is not known in advance. So an operation is settled when all started ones
-//       have stopped and none came for kQuietNs (settling.h), when its slot is needed, or at finalize.
+//       Coll/P2p start to the last ProxyOp stop, for operations with network traffic. The number of
+//       ProxyOps is not known in advance. So an operation is settled when all started ones have
+//       stopped and none came for kQuietNs (settling.h), when its slot is needed, or at finalize.
 //   nccl_operation_completion_seconds{source="kernel"}
 //       Coll/P2p start to the KernelCh stop that completed the operation's channels, for operations
 //       without network traffic, with kernel timing on.
@@ -157,8 +157,8 @@ class Tracker {
   // launches are in flight.
   bool PollLaunches();
 
-  // Call if no thread calls PollLaunches, or none any longer. New communicators then get no events,
-  // so their launches are never called complete or in flight. Any thread.
+  // Call if no thread calls PollLaunches, or if its thread has ended. New communicators then get no
+  // events, so their launches are never called complete or in flight. Any thread.
   void LoseSight() { has_sight_.store(false); }
   bool has_sight() const { return has_sight_.load(); }
 
@@ -218,7 +218,7 @@ class Tracker {
     return __builtin_expect(call != 0, 0) && instruments_.IsOwn(call, TicketKind::kApiCall) &&
            Ticket::Child(call) != 0;
   }
-  // Handles the end of a group for which ends were requested.
+  // Handles the end of a group whose end was requested.
   [[gnu::cold, gnu::noinline]] void StopGroup(uint64_t ticket);
 
   // ---- operations ----

@@ -95,11 +95,12 @@ void Tracker::LearnCall(const Communicator& communicator, const CallEvent& event
                (instruments_.stream_timer != nullptr ? LastCallBits::kKindNumbered : 0);
   kind.SetWhat(LastCallBits::What(last), LaunchFollower::IndexOfNumber(row, size_class));
   kind.cells.store(nullptr);
-  // A name that the table is just taking up has its own id next time. No call is that large.
+  // Not cached: a name that is just being entered into the table gets its own id next time. A call
+  // never has that many bytes, except by mistake.
   if (op.id == kOtherName || datatype.id == kOtherName || bytes > LastCallBits::kMostBytes) return;
   LaneWriter lane = communicator.ClaimLane(instruments_.segment, LaneRole::kOther);
   if (!lane.ok()) return;
-  // Each call of it is noted (StartCall).
+  // StartCall notes every Broadcast that may be hidden, so these don't take the fast path.
   const bool may_hide = op.id == kBroadcastName && WorkFollower::MayHideBroadcasts(communicator);
   if (!may_hide) kind.cells.store(lane.CellsOfLaunches(kind.KeyOf(false)));
   kind.func.store(event.func);
@@ -126,7 +127,7 @@ void Tracker::CountCallInLane(const Communicator& communicator, const CallEvent&
 
 void Tracker::StopLaunch(uint64_t ticket) {
   Communicator& communicator = communicators_.At(ticket);
-  CommunicatorParts* const made = communicator.parts.acquire();  // null: the ticket is made up
+  CommunicatorParts* const made = communicator.parts.acquire();  // null: a forged ticket
   if (__builtin_expect(made == nullptr, 0)) return Ignore(IgnoredReason::kStaleHandle);
   CommunicatorParts& parts = *made;
   const Visit::Stay stay(parts.launching);

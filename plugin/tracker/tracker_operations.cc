@@ -8,7 +8,8 @@
 namespace nccl_pulse {
 namespace {
 
-// The ticket of an operation's child. It names the process and the communicator of its parent's.
+// Returns the ticket of an operation's child, with the process and communicator of the parent's
+// ticket.
 uint64_t ChildTicket(const Instruments& instruments, const OperationRef& ref, TicketKind kind,
                      uint32_t child) {
   return Ticket::Pack(instruments.process_tag, kind, child, ref.generation, ref.place,
@@ -35,7 +36,7 @@ void Tracker::LearnOperation(CommunicatorParts& parts, const OperationEvent& eve
       fate == UntimedReason::kGrouped) {
     return;
   }
-  // A name that the table is just taking up has its own id next time.
+  // Not cached: a name that is just being entered into the table gets its own id next time.
   if (SeriesKey::Op(key) == kOtherName || SeriesKey::AlgorithmOf(key) == kOtherName ||
       SeriesKey::Protocol(key) == kOtherName) {
     return;
@@ -54,7 +55,7 @@ void Tracker::CountCost(uint64_t begin_ns) {
 void Tracker::LearnIdentity(Communicator& communicator, const OperationEvent& event) {
   if (event.comm_hash == 0) return;
   bool expected = false;
-  // Only one thread copies. The identity's own atomics tell readers.
+  // Only one thread copies. The record's own atomics publish the identity to readers.
   if (!communicator.identity_known.replace(expected, true)) return;
   communicator.rank.store(event.rank);
   communicator.Writer(instruments_.segment).Learn(event.comm_hash, event.comm_name, event.rank);
@@ -73,7 +74,7 @@ void Tracker::StopOperation(const OperationRef& ref) {
 // ---- ProxyOp ------------------------------------------------------------------------------------
 
 uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
-  // First: context and parent of another process' operation are valid in that process alone.
+  // Checked first: another process' context and parent are valid only in that process.
   if (event.pid != instruments_.pid) {
     Ignore(IgnoredReason::kForeignProcess);
     return 0;
@@ -87,7 +88,7 @@ uint64_t Tracker::StartProxyOp(uint64_t context, const ProxyOpEvent& event) {
     Ignore(IgnoredReason::kForeignHandle);
     return 0;
   }
-  uint32_t number = 0;  // set where it is not refused, which the compiler does not see
+  uint32_t number = 0;  // set unless refused; initialized for the compiler
   if (const Refusal refusal = ref.slot().StartProxy(ref.generation, &number)) {
     Ignore(*refusal);
     return 0;

@@ -58,7 +58,7 @@ void Tracker::PublishUnreportedCalls(Communicator& communicator) {
 }
 
 void Tracker::CountUnreported() {
-  if (instruments_.stream_timer == nullptr) return;  // nobody knows which calls stand
+  if (instruments_.stream_timer == nullptr) return;  // it is not known which calls are stalled
   for (Communicator& communicator : communicators_) {
     CommunicatorParts* const parts = communicator.parts.acquire();
     if (parts != nullptr) parts->unreported.Look(instruments_, communicator);
@@ -68,9 +68,9 @@ void Tracker::CountUnreported() {
 void Tracker::FollowOperations(Communicator& communicator) {
   RecordWriter record = communicator.Writer(instruments_.segment);
   const CompletionSource source = record.completion_source();
-  if (source == CompletionSource::kStream) return;  // CUDA events tell more
+  if (source == CompletionSource::kStream) return;  // CUDA events are more precise
   if (!communicator.is_live() || instruments_.timing == TimingMode::kOff) {
-    record.ChangeCompletionSource(source, CompletionSource::kNone);  // nobody watches any longer
+    record.ChangeCompletionSource(source, CompletionSource::kNone);  // no thread polls any longer
     return;
   }
   const bool by_kernel = instruments_.times_kernels();
@@ -78,8 +78,8 @@ void Tracker::FollowOperations(Communicator& communicator) {
   InflightOperations& inflight = communicator.inflight;
   inflight.Look(record_generation, communicator.parts.load()->ring, by_kernel);
   if (!inflight.is_known()) return;
-  // The lane is held so that the record is not recycled meanwhile, and still belongs to the
-  // communicator that was looked at.
+  // The lane is held so that the record is not recycled meanwhile, and still belongs to the polled
+  // communicator.
   const LaneWriter lane(instruments_.segment, *communicator.record, record_generation,
                         LaneRole::kBackground);
   if (!lane.ok()) return;  // the next round will do it
@@ -91,7 +91,7 @@ void Tracker::FollowOperations(Communicator& communicator) {
 void Tracker::SetTimedLaunches(int per_second) {
   Sampler& sampler = instruments_.sampler;
   sampler.SetBudget(per_second);
-  // Else the rate is not known yet. One launch in so many does not ask for it.
+  // At first the rate is not known. A fixed share (one launch in n) does not need it.
   if (sampled_gpus_ != 0) sampler.Adapt(launches_per_second_, sampled_gpus_);
   HeaderWriter(instruments_.segment).StoreSamplingExponent(sampler.exponent());
 }

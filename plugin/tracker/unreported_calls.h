@@ -13,8 +13,8 @@
 //                                                  last group of several calls; at most its
 //                                                  collectives
 //
-// Only eager calls count: captured calls are launched with their graph. A call without any launch
-// (an in-place send to and receive from oneself, alone in its group) counts until the next launch,
+// Captured calls do not count: they are launched with their graph. A call that needs no launch (an
+// in-place send to and receive from oneself, alone in its group) counts until the next launch,
 // because events do not distinguish it from a call with a hidden launch. In a group with hidden
 // launches, every call without a reported Coll counts, although a reported launch may have carried
 // its work: the state is then "unknown", which is better than wrong.
@@ -52,8 +52,8 @@ class UnreportedCalls {
     group_.store(0);
   }
 
-  // Call at the second call of a group. `operations`: number that NCCL has reported so far. None is
-  // of this group: NCCL reports operations with the launches, after all calls of the group.
+  // Call at the second call of a group. `operations`: number that NCCL has reported so far. None
+  // belongs to this group: NCCL reports operations with the launches, after all calls of the group.
   void BeginGroup(uint64_t group, bool first_is_collective, uint64_t operations) {
     group_.store(group);
     first_operation_.store(operations);
@@ -126,9 +126,9 @@ class UnreportedCalls {
   Relaxed<uint32_t> copies_;           // among `collectives_`, run by copy engines
 };
 
-// UnlaunchedCalls holds the number of calls without a reported launch, and the time of the poll that
-// found the last of them. A poll may fall between a call and its launch, or see a launch late; the
-// next poll corrects that. Background thread only.
+// UnlaunchedCalls holds the number of calls without a reported launch, and the time of the poll
+// that found the last of them. A poll may fall between a call and its launch, or see a launch late;
+// the next poll corrects that. Background thread only.
 class UnlaunchedCalls {
  public:
   // Polls. Returns true if there is something to publish.
@@ -136,8 +136,8 @@ class UnlaunchedCalls {
   //   unfinished         upper limit of calls without a launch; 0 once the communicator has ended
   //   in_group           NCCL has not ended the last group (awaited_ends.h)
   //   is_launching       a launch was begun and is not counted yet. After kLongLaunchNs it counts as a
-  //                      call without a launch: the driver holds NCCL's thread (a full launch queue,
-  //                      CUDA_LAUNCH_BLOCKING)
+  //                      call without a launch: the driver holds NCCL's thread (a full launch
+  //                      queue, CUDA_LAUNCH_BLOCKING)
   bool Look(uint32_t record_generation, uint32_t unfinished, const UnreportedCalls& unreported,
             const PendingCalls& pending, uint64_t operations, bool in_group, bool is_launching,
             const Clock& clock);

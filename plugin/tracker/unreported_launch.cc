@@ -45,7 +45,7 @@
 namespace nccl_pulse {
 
 void LaunchFollower::LearnThread(uint64_t group) {
-  // The launch has, or has not, a pair of its own.
+  // The launch is reported, so it has its own pair if it is timed.
   GiveEarlyPairUp();
   // Only the first launch of a group counts.
   if (calls_.load() == 0) return;

@@ -10,7 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Made of Send and Recv, and reported so.
+// True for an operation that NCCL reports as Sends and Recvs.
 bool IsMadeOfOthers(uint32_t row) {
   return row == OperationRowOf(kAlltoAllName) || row == OperationRowOf(kGatherName) ||
          row == OperationRowOf(kScatterName);
@@ -33,7 +33,7 @@ class LaneSums {
 
   // Some operations were counted under another name, or not at all.
   bool overflowed() const { return overflowed_; }
-  // Adds `factor` times what is counted in the series that `wanted(key)` names.
+  // Adds `factor` times the counts of the series for which `wanted(key)` is true.
   template <typename Wanted>
   void Add(int64_t factor, Wanted wanted, Counts* sums) const {
     for (int i = 0; i < kSeriesPerCommunicator; ++i) {
@@ -59,13 +59,13 @@ bool Equal(const PendingCalls& one, const PendingCalls& other) {
          one.group == other.group;
 }
 
-// Returns the calls without a reported operation. Empty if something was called or launched
-// meanwhile, or if it cannot be told.
+// Returns the calls without a reported operation. Empty if a call or launch was made meanwhile, or
+// if the number is not known.
 std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& communicator,
                                   const LaunchFollower& launches) {
   const PendingCalls pending = launches.pending();
-  // While NCCL makes a launch, maybe for long (the driver's queue is full), or reports what is in it,
-  // the operations of the calls that it took may still come.
+  // While NCCL makes a launch, maybe for long (the driver's queue is full), or reports what is in
+  // it, the operations of the calls that it took may still come.
   const bool is_inside = launches.is_launching() || communicator.awaited_ends.is_open();
   const uint32_t standing =
       is_inside ? std::max(pending.calls, launches.unreported().CallsOfGroup(pending))
@@ -77,8 +77,8 @@ std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& 
   }
   const LaneSums lanes(instruments.segment, *communicator.record);
   if (lanes.overflowed()) return std::nullopt;
-  // Calls first: one that comes meanwhile may be found by its operation, and then makes the rest
-  // too small.
+  // Reads calls first: the operation of a call made meanwhile may be counted, so the difference can
+  // only be too small.
   lanes.Add(
       1,
       [](uint64_t key) {
@@ -101,7 +101,7 @@ std::optional<Counts> Unexplained(Instruments& instruments, const Communicator& 
 }  // namespace
 
 void UnreportedOperations::Look(Instruments& instruments, const Communicator& communicator) {
-  const CommunicatorParts* parts = communicator.parts.load();  // it stands in them
+  const CommunicatorParts* parts = communicator.parts.load();  // this object is part of them
   const bool left_a_call = !communicator.is_live() && parts->launches.pending().calls != 0;
   if (!parts->launches.may_hide() && !left_a_call) return;
   // Read before the numbers: the lane is claimed for this generation, so numbers of another

@@ -12,16 +12,16 @@ namespace {
 constexpr int kFirstVersionThatHides = 6;
 // NCCL reports a launch microseconds after its call, or when the call's group ends.
 constexpr uint64_t kUnlaunchedNs = 5000000000;
-// Between two looks at a counter that is proven.
+// Pause between two polls of a proven counter.
 constexpr uint64_t kLookNs = 90000000;
-// Bits of TrackedWork::counted that are launches; the rest says whose: enough of them to tell a communicator
-// from the next few in its tracked.
+// Bits of TrackedWork::counted for launches. The others tag the communicator: they suffice to
+// distinguish it from the next few that use this TrackedWork.
 constexpr int kLaunchBits = 48;
 constexpr uint64_t kLaunchMask = (uint64_t{1} << kLaunchBits) - 1;
 // A bit of TrackedWork::finished, above the number of calls.
 constexpr uint64_t kAreKnown = uint64_t{1} << 32;
 
-// From 2.29.2 on NCCL does not report what a Broadcast launches, and counts it all the same.
+// From 2.29.2 on NCCL does not report a Broadcast's launch, although its counter includes it.
 bool IsBroadcast(const char* func) { return std::strcmp(func, "Broadcast") == 0; }
 
 uint64_t PackCounted(uint32_t record_generation, uint64_t launches) {
@@ -46,7 +46,8 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   if (at.load() == nullptr) return;
   TrackedWork& tracked = *at.load();
   TrackedWork::Launched& launched = tracked.launched;
-  // Candidates of the last communicator that nobody has taken yet: this one has none.
+  // False if the last communicator's candidates were not taken yet: then this communicator has
+  // none.
   const bool is_free = launched.phase.acquire() != TrackedWork::kFound;
   launched.captured_calls.store(0);
   launched.alone.store(0);
@@ -65,7 +66,7 @@ void WorkFollower::Attach(const Communicator& communicator, const void* context_
   launched.broadcast_run.store(0);
   launched.broadcast_bytes.store(0);
   for (Relaxed<uint32_t>& sum : tracked.sums) sum.store(0);
-  launched.work.publish(0);  // who sees this sees that the record has a new generation
+  launched.work.publish(0);  // a thread that sees this sees the record's new generation
   if (!is_free) return;
   tracked.context_at = context_at;
   tracked.owner = owner;
@@ -101,7 +102,7 @@ void WorkFollower::Find(const Communicator& communicator, TrackedWork& tracked) 
   tracked.found.owner = tracked.owner;
   tracked.found.launched_ns = now_ns;
   FindWorkCandidates(*driver_, *work_, tracked.context_at, &tracked.found.candidates);
-  tracked.launched.phase.publish(TrackedWork::kFound);  // with what was found
+  tracked.launched.phase.publish(TrackedWork::kFound);  // with the candidates
 }
 
 void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_collective,
@@ -131,25 +132,26 @@ bool WorkFollower::MayHideBroadcasts(const Communicator& communicator) {
 }
 
 void WorkFollower::NoteRefuted(CommunicatorParts& parts, WorkRefutal refutal) {
-  TrackedWork* const tracked = parts.work.acquire();  // sees it made
+  TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
   if (tracked == nullptr) return;
   parts.launches.timer().StopCounting();
   tracked->launched.refutal.store(static_cast<uint8_t>(refutal));
 }
 
 void WorkFollower::NoteUnreported(const CommunicatorParts& parts, uint64_t launches) {
-  TrackedWork* const tracked = parts.work.acquire();  // sees it made
+  TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
   if (tracked == nullptr) return;
   TrackedWork::Launched& launched = tracked->launched;
-  // Nothing tells when it ends but its event, and what follows it: that much is never finished before.
+  // Only its event, or a later launch, shows its end; the sum stored for it can't be reached
+  // earlier.
   tracked->sums[launches % TrackedWork::kSums].store(static_cast<uint32_t>(launched.work.load()) +
                                                      1);
   Ordered<uint64_t>& reported = launched.reported;
-  if (reported.load() == launches - 1) reported.publish(launches);  // else more is to be reported
+  if (reported.load() == launches - 1) reported.publish(launches);  // else earlier reports are due
 }
 
 void WorkFollower::NoteBroadcast(const CommunicatorParts& parts, uint64_t bytes) {
-  TrackedWork* const tracked = parts.work.acquire();  // sees it made
+  TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
   if (tracked == nullptr) return;
   TrackedWork::Launched& launched = tracked->launched;
   const uint32_t before = launched.broadcasts.load();
@@ -170,7 +172,7 @@ CountedLaunches WorkFollower::Counted(const Communicator& communicator,
                                       uint32_t record_generation) const {
   const TrackedWork* const tracked = WorkOf(communicator);
   if (tracked == nullptr) return {};
-  const uint64_t counted = tracked->counted.acquire();  // sees when
+  const uint64_t counted = tracked->counted.acquire();  // sees its time
   if (PackCounted(record_generation, counted) != counted) return {};
   return {counted & kLaunchMask, tracked->counted_ns.load()};
 }
@@ -209,8 +211,8 @@ bool WorkFollower::Poll(CommunicatorTable& communicators, uint64_t now_ns) {
     if (tracked == nullptr) continue;
     const uint32_t looks_before = looks_left_;
     PollOne(communicator, *tracked, now_ns);
-    // The next round begins behind the last one served: looks may run out, and a copy that waits for
-    // the GPU keeps the others of its context from theirs.
+    // The next round begins after the last communicator served: polls may run out, and a copy that
+    // waits for the GPU blocks the others of its context.
     if (looks_left_ != looks_before) first_ = at + 1;
     is_deciding |= IsDeciding(communicator, *tracked, now_ns);
   }
@@ -244,7 +246,7 @@ void WorkFollower::PollOne(Communicator& communicator, TrackedWork& tracked, uin
     tracked.proof = {};
     tracked.finished_calls = {};
     tracked.proof.Enter(WorkState::kUnknown);
-    Publish(communicator, tracked);  // now: the driver may not return from what follows
+    Publish(communicator, tracked);  // published now, because the next driver call may not return
   }
   // Acquire: sees what was found.
   if (tracked.launched.phase.acquire() == TrackedWork::kFound && !tracked.is_mapped)
@@ -265,7 +267,7 @@ void WorkFollower::PollOne(Communicator& communicator, TrackedWork& tracked, uin
 
 bool WorkFollower::IsBeingProven(const Communicator& communicator, TrackedWork& tracked,
                                  uint64_t now_ns) {
-  // An engine that goes on proves it within three.
+  // A busy engine proves its counter within three seconds.
   constexpr uint64_t kLongNs = 10000000000;
   const WorkState state = tracked.proof.state();
   const bool is_open = state == WorkState::kUnknown || state == WorkState::kLocated ||
@@ -343,7 +345,7 @@ void WorkFollower::MapNext(TrackedWork& tracked) {
   Refute(tracked, candidates.is_other_memory ? WorkRefutal::kNotMapped : WorkRefutal::kNotFound);
 }
 
-// Nothing is being copied for it.
+// Refutes the counter. No copy for it may be in progress.
 void WorkFollower::Refute(TrackedWork& tracked, WorkRefutal refutal) {
   tracked.proof.Refute(refutal);
   tracked.counted.publish(0);
@@ -402,7 +404,7 @@ void WorkFollower::LookAt(Communicator& communicator, TrackedWork& tracked, Work
     if (!may_finish && !proof.IsNews(look.before, look.completed, record.has_captured())) {
       return Count(communicator, tracked, now_ns);
     }
-    // Only a quiet look calibrates, unless there may be replays.
+    // Only a quiet poll calibrates, unless there may be replays.
     if (proof.state() == WorkState::kCalibrating && !record.has_captured() &&
         look.completed != look.before.launches) {
       return;
@@ -477,7 +479,7 @@ void WorkFollower::FinishCalls(const Communicator& communicator, TrackedWork& tr
   called.broadcasts = launched.broadcasts.acquire();  // sees the rest
   called.run = launched.broadcast_run.load();
   called.bytes = launched.broadcast_bytes.load();
-  // Last: whatever is counted above was called.
+  // Read last, so that everything counted above was called before.
   const bool all_reported =
       parts.launches.unreported().Unlaunched(parts.launches.pending(), parts.ring.reported()) == 0;
   called.calls = parts.launches.calls();
@@ -502,8 +504,9 @@ uint32_t WorkFollower::UnfinishedCalls(const Communicator& communicator,
 }
 
 void WorkFollower::Count(const Communicator& communicator, TrackedWork& tracked, uint64_t now_ns) {
-  // An operation is reported microseconds after its launch. If none comes, NCCL reported it before,
-  // or will when the GPU has come so far: nothing tells whether the launch is complete.
+  // An operation is reported microseconds after its launch. If no report comes, NCCL reported it
+  // before, or will report it when the GPU reaches it. Whether the launch is complete is then not
+  // known.
   constexpr uint64_t kReportedNs = 1000000000;
   const LaunchedWork& seen = tracked.look.before;
   const bool is_reported =
@@ -520,7 +523,7 @@ uint64_t WorkFollower::CompletedLaunches(const TrackedWork& tracked) {
   const WorkLook& look = tracked.look;
   const Relaxed<uint32_t>* const sums = tracked.sums;  // seen with what was reported
   const auto finished = static_cast<uint32_t>(tracked.proof.finished_work());
-  // Later ones than the first capture are mixed with replays: an event follows each.
+  // Launches after the first capture are mixed with replays. Each of them has an event.
   const uint64_t before_capture = tracked.launched.before_capture.load();
   uint64_t launch = std::min(look.before.reported, before_capture - 1);  // 0 - 1: no limit
   // More operations of the newest launch may follow.
@@ -540,14 +543,14 @@ uint64_t WorkFollower::CompletedLaunches(const TrackedWork& tracked) {
 
 uint64_t WorkFollower::CompletedWork(const TrackedWork& tracked, const WorkLook& look) {
   if (look.completed == 0 || look.after.launches - look.completed >= TrackedWork::kSums) return 0;
-  // If its operation is yet to be reported, its tracked has what an earlier launch left there.
+  // If its operation is not reported yet, its place in `sums` has the value of an earlier launch.
   const uint32_t since = static_cast<uint32_t>(look.before.work) -
                          tracked.sums[look.completed % TrackedWork::kSums].load();
   return look.before.work - std::min<uint64_t>(since, look.before.work);
 }
 
-// Says whether there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Those
-// of symmetric kernels, which are older, do not count.)
+// True if there may be launches that NCCL does not report: from 2.29.2 on, with API v6. (Unreported
+// symmetric kernels of older releases do not add to the counter.)
 bool WorkFollower::MayHide(const Communicator& communicator) {
   if (!MayHideBroadcasts(communicator)) return false;
   const FollowedLaunches& followed = communicator.record->followed;
@@ -555,8 +558,8 @@ bool WorkFollower::MayHide(const Communicator& communicator) {
          followed.launches.acquire() != followed.callbacks_of(CallbackKind::kLaunch).acquire();
 }
 
-// Says whether a launch may have come behind such a one: a call came after one without a launch, or
-// there was a group of several, or a launch of the copy engines.
+// True if a launch may have followed an unreported launch: a call came after a call without a
+// launch, or there was a group of several calls, or a copy-engine launch.
 bool WorkFollower::HasHidden(const Communicator& communicator) {
   if (!MayHideBroadcasts(communicator)) return false;
   // The order matters: callbacks are counted first.
@@ -580,7 +583,7 @@ WorkReader* WorkFollower::ReaderOf(const WorkCandidates& candidates) {
 
 void WorkFollower::OpenReader(const WorkCandidates& candidates) {
   if (candidates.context == nullptr || FindReader(candidates) != nullptr) return;
-  // If its context was reset, this is the successor, and takes the reader over.
+  // If the context was reset, its successor takes the reader over.
   WorkReader* const end = readers_ + reader_count_;
   WorkReader* reader = std::find_if(readers_, end, [&](const WorkReader& each) {
     return each.IsAt(candidates.context) && each.user() == WorkReader::kNobody;
@@ -593,7 +596,7 @@ void WorkFollower::OpenReader(const WorkCandidates& candidates) {
 
 bool WorkFollower::IsContextGone(const WorkCandidates& candidates) {
   WorkReader* const reader = FindReader(candidates);
-  return reader == nullptr || !reader->Enter();  // null: it has a successor
+  return reader == nullptr || !reader->Enter();  // null: the context has a successor
 }
 
 bool WorkFollower::IsStuck(const TrackedWork& tracked, uint64_t now_ns) {

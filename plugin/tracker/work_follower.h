@@ -2,8 +2,8 @@
 // note the launches of each communicator. A thread, "pulse-work", finds the communicator's counter,
 // polls it, and publishes how much work is proven to be finished.
 //
-// A TrackedWork belongs to one communicator. Callbacks write `launched`, and the reading thread reads
-// it. The search for the counter has these phases:
+// A TrackedWork belongs to one communicator. Callbacks write `launched`, and the reading thread
+// reads it. The search for the counter has these phases:
 //
 //   kIdle ── init ──▶ kWanted ── first launch ──▶ kFound ── candidates taken ──▶ kIdle
 //
@@ -11,10 +11,10 @@
 // callbacks, which NCCL serializes per communicator; Poll and TakeRefuted on the reading thread.
 // Cost: off: one load. On: two cache lines per operation that NCCL reports, and one search per
 // communicator (work_search.h). A counter is read (work_reader.h) ten times a second while its
-// communicator has captured calls, otherwise when new work has completed. All communicators together
-// get at most one poll per kNsPerLook, in turn.
-// Errors: a driver call that does not return, or a copy that does not end, stops only the reading
-// thread. Readers of the segment then see WorkState::kStuck, and new communicators are not searched.
+// communicator has captured calls, otherwise when new work has completed. All communicators
+// together get at most one poll per kNsPerLook, in turn. Errors: a driver call that does not
+// return, or a copy that does not end, stops only the reading thread. Readers of the segment then
+// see WorkState::kStuck, and new communicators are not searched.
 #ifndef PLUGIN_TRACKER_WORK_FOLLOWER_H_
 #define PLUGIN_TRACKER_WORK_FOLLOWER_H_
 
@@ -52,15 +52,16 @@ struct TrackedWork {
     // Captured calls whose launch NCCL has not reported: their kernels may not count. (Each replay
     // reports the operations of calls with network traffic.)
     Relaxed<uint32_t> unlaunched_captured;
-    Relaxed<uint32_t> unlaunched_of_group;  // those of the last group
+    Relaxed<uint32_t> unlaunched_of_group;  // number of these in the last group
     Relaxed<uint64_t> captured_group;
-    // One more than the followed launches at the first captured call; 0: no call was captured.
+    // 1 + number of followed launches before the first captured call; 0: no call was captured.
     Relaxed<uint64_t> before_capture;
     Relaxed<uint32_t> least_channels, most_channels;  // of captured operations; 0: no operation
     Relaxed<uint8_t> refutal;                         // WorkRefutal
-    // CalledWork: Broadcasts for which NCCL may report only the call. `broadcasts` is published last.
+    // CalledWork: Broadcasts for which NCCL may report only the call. `broadcasts` is published
+    // last.
     Ordered<uint32_t> broadcasts;
-    Relaxed<uint32_t> captured_broadcasts;  // those in CUDA graphs
+    Relaxed<uint32_t> captured_broadcasts;  // number of these in CUDA graphs
     Relaxed<uint32_t> broadcast_run;        // Broadcasts before the current run of one size
     Relaxed<uint64_t> broadcast_bytes;
   };
@@ -80,7 +81,8 @@ struct TrackedWork {
   const void* context_at;
   WorkOwner owner;
   Found found;
-  // Source of CountedLaunches: launches, with the communicator's tag in the upper bits (Counted).
+  // Source of CountedLaunches: a number of launches, with the communicator's tag in the upper bits
+  // (Counted).
   Ordered<uint64_t> counted;
   Relaxed<uint64_t> counted_ns;
   Ordered<uint64_t> finished;  // FinishedCalls, with the communicator's tag
@@ -168,16 +170,16 @@ class WorkFollower {
   static constexpr uint64_t kPolledNs = 1000000000;
   static constexpr uint32_t kMostUntaken = 8;
 
-  // Returns null if the communicator is not followed. Acquire, twice: sees the initialized parts
-  // and tracked.
+  // Returns null if the communicator is not followed. Acquire, twice: sees the parts and the
+  // TrackedWork as they were initialized.
   static TrackedWork* WorkOf(const Communicator& communicator) {
     return communicator.parts.acquire()->work.acquire();
   }
   void Find(const Communicator& communicator, TrackedWork& tracked);
 
   void PollOne(Communicator& communicator, TrackedWork& tracked, uint64_t now_ns);
-  // Cleans up after a communicator that has ended, or lost the tracked to another. Returns false if
-  // that is not possible yet.
+  // Cleans up after a communicator that has ended, or whose TrackedWork has passed to another.
+  // Returns false if that is not possible yet.
   bool Leave(Communicator& communicator, TrackedWork& tracked);
   void Follow(Communicator& communicator, TrackedWork& tracked, uint64_t now_ns);
   void TakeCandidates(TrackedWork& tracked);
@@ -186,7 +188,7 @@ class WorkFollower {
   // Maps the next candidate; without one the counter is refuted.
   void MapNext(TrackedWork& tracked);
   void Copied(Communicator& communicator, TrackedWork& tracked);
-  // Returns another communicator's tracked with its block at this address, or null.
+  // Returns the TrackedWork of another communicator whose block is at this address, or null.
   TrackedWork* FindOther(const TrackedWork& tracked, CudaAddress at);
   void Unmap(TrackedWork& tracked);
   // Releases the candidates from `first` on, none of them mapped.
@@ -242,7 +244,7 @@ class WorkFollower {
 // Inline: called for each operation, it would cost half as much again.
 inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launches,
                                         const OperationEvent& event, bool captured) {
-  TrackedWork* const tracked = parts.work.acquire();  // sees it made
+  TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
   if (__builtin_expect(tracked == nullptr, 0)) return;
   TrackedWork::Launched& launched = tracked->launched;
   if (__builtin_expect(!event.is_collective, 0)) {

@@ -41,7 +41,7 @@ bool LooksLikeTime(std::string_view text) {
   return absl::ParseDuration(text, &duration);
 }
 
-// Set parses `text` into `value`, or returns what is wrong, to follow "--name=TEXT".
+// Set parses `text` into `value`. Returns "", or an error to follow "--name=TEXT".
 
 std::string Set(std::string_view text, bool* value) {
   return absl::SimpleAtob(text, value) ? "" : ": it takes no value, or true or false";

@@ -27,8 +27,8 @@ struct Flag {
   std::string_view choices{};
 };
 
-// Reads the words after the name of `command` ("pulse agent"). Adds non-flags to `arguments`. Returns what is wrong
-// with the first invalid flag; "": nothing.
+// Reads the words after the name of `command` ("pulse agent"). Adds non-flags to `arguments`.
+// Returns what is wrong with the first invalid flag; "": nothing.
 std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
                       const std::vector<std::string_view>& given,
                       std::vector<std::string>* arguments);

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Returns what is wrong with the file at this path; "": nothing.
+// Returns "" if the file at this path can be run, else the reason why not.
 std::string WhyNotRun(const std::string& path) {
   if (path.empty()) return "";
   if (path[0] != '/') return absl::StrCat("--on-hang=", path, " is not an absolute path");

@@ -1,8 +1,8 @@
 // CallsTable formats /api/v1/communicators/ID/calls as a table, for `pulse status --calls`.
 //
 // Ranks are columns; each of the last collectives is a line, the newest last. ">" marks a rank that
-// has not called what others have, or called something else than most. Fields that are missing or
-// have another type are read as unknown.
+// lacks a call other ranks have made, or whose call differs from most ranks'. Fields that are
+// missing or have another type are read as unknown.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_CALLS_TABLE_H_

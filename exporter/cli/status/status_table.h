@@ -1,8 +1,8 @@
 // StatusTable formats /api/v1/communicators as a table, for `pulse status`.
 //
-// Problems, and what cannot be seen, come first, as sentences. Then come communicators with their
-// ranks; ranks in trouble are marked. Fields that are missing or have another type are read as
-// unknown: the endpoint may have another version.
+// Problems and blind spots come first, as sentences. Then come communicators with their ranks;
+// ranks in trouble are marked. Fields that are missing or have another type are read as unknown:
+// the endpoint may have another version.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_STATUS_TABLE_H_

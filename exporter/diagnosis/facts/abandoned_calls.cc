@@ -42,7 +42,7 @@ AbandonedCalls::AbandonedCalls(const std::vector<RankView>& ranks) {
   for (const RankView& rank : ranks) {
     for (const auto& [op, calls] : AbandonedCallsOf(*rank.communicator)) {
       const bool is_some = calls < CallsOf(*rank.communicator, op);
-      // All of a collective that no other rank has called, and nothing of it is in flight.
+      // All calls of a collective that no other rank has called, with no launch in flight.
       const bool is_alone =
           ranks.size() > 1 && WaitsForAll(op) && rank.activity.is_idle() && callers(op) == 1;
       if (is_some) by_op_[op][&rank] += calls;

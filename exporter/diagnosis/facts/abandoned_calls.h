@@ -1,6 +1,6 @@
-// AbandonedCalls finds calls that had no effect: a call that failed and was repeated, or that was
-// only estimated (ncclGroupSimulateEnd), has an event but no launch. From then on the rank's count
-// of calls is one too high.
+// AbandonedCalls finds calls without effect. A call that failed and was repeated, or was only
+// estimated (ncclGroupSimulateEnd), has an event but no launch, so the rank's count of calls is one
+// too high from then on.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_ABANDONED_CALLS_H_
@@ -27,9 +27,9 @@ std::vector<AbandonedCallsSnapshot> AbandonedCallsOf(const CommunicatorSnapshot&
 class AbandonedCalls {
  public:
   AbandonedCalls() = default;
-  // Decides by comparing ranks. If all calls of an operation were reported on some rank, NCCL
-  // reports this operation. A collective called only by one rank, which is idle, was abandoned:
-  // otherwise it would not have ended.
+  // Decides by comparing ranks. If some rank reported all its calls of an operation, NCCL reports
+  // this operation. A collective called only by one rank, which is idle, was abandoned: otherwise
+  // it would not have ended.
   explicit AbandonedCalls(const std::vector<RankView>& ranks);
 
   // Returns the rank's number of abandoned calls, of one operation or of all.

@@ -35,18 +35,18 @@ struct Mismatch {
   uint32_t call_number = 0;  // for kCallNumber and kRoots
 };
 
-// Compares ranks whose counts are not all a beginning of the longest one: by operation if
+// Compares ranks of which at least two have called different things, by counts: by operation if
 // operations differ, otherwise by operation and size.
 Mismatch CompareSides(const CommunicatorFacts& facts);
 
 enum class Compared : uint8_t {
   kInFlight,  // from the oldest call that is known to be incomplete
-  kAll,       // completed calls too: some complete though they differ, and later ones then hang
+  kAll,       // from the oldest known call: different calls may complete, and a later one hangs
 };
 
 // Finds the first collective that differs between ranks, by the order of their last calls
-// (call_order.cc). Returns nothing if all compared calls are equal. Ranks that have not come so far,
-// or whose calls are not known that far back, are on no side. Abandoned calls have no number.
+// (call_order.cc). Returns nothing if all compared calls are equal. Ranks that have not made this
+// call, or whose calls are not known that far back, are on no side. Abandoned calls have no number.
 std::optional<Mismatch> CompareCallOrder(const CommunicatorFacts& facts, Compared compared);
 
 }  // namespace nccl_pulse

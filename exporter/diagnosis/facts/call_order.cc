@@ -1,13 +1,13 @@
-// Finds the first collective that differs between the ranks of a communicator, by the order of their
-// last calls. Counts no longer show it once all hosts have made further calls.
+// Finds the first collective that differs between the ranks of a communicator, by the order of
+// their last calls. Counts stop showing the difference once all hosts have made further calls.
 //
-// A call is identified by its number among the collectives of its communicator, so it does not matter
-// when each rank was read. Compared is what NCCL reports and requires to be equal: operation and
-// bytes, then the root; the data type only of reductions, because the others move bytes. Not
-// compared: the reduction, which is not kept, and Send and Recv, which may differ. Collectives of one
-// group may be called in any order.
+// A call is identified by its number among the collectives of its communicator, so it does not
+// matter when each rank was read. The comparison covers values that NCCL reports and requires to be
+// equal: operation and bytes, then the root, and for reductions the data type (other operations
+// only move bytes). It does not cover the kind of reduction, which is not kept, nor Send and Recv,
+// which may differ. Collectives of one group may be called in any order.
 //
-// Cost: of the order of the calls that are compared.
+// Cost: linear in the compared calls.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -27,19 +27,19 @@ namespace {
 
 using Kind = CallOrderSnapshot::Kind;
 
-// NCCL moves bytes in the others, and never looks at their type.
+// True for operations whose data type matters: in all others NCCL only moves bytes.
 bool IsReducing(const Kind& kind) {
   return kind.op == "AllReduce" || kind.op == "Reduce" || kind.op == "ReduceScatter";
 }
 
-// What is compared, in turn.
+// The compared values, in turn.
 enum By : std::size_t { kByBytes, kByType, kByRoot, kBys };
 
 struct OfRank {
   const RankView* rank;
   uint32_t first;
   std::vector<uint32_t> calls;   // indices into the kinds of all ranks
-  std::vector<uint32_t> sorted;  // the same with each group in one order
+  std::vector<uint32_t> sorted;  // the same calls, sorted within each group
 };
 
 class Comparison {
@@ -50,7 +50,7 @@ class Comparison {
 
   std::optional<Mismatch> Make() {
     for (const By by : {kByBytes, kByType, kByRoot}) {
-      // Types don't matter here: calls of equal bytes leave nothing in the buffers.
+      // Types don't matter here: after calls of equal bytes, nothing is left in the buffers.
       if (by == kByType && compared_ == Compared::kAll) continue;
       if (std::optional<Mismatch> mismatch = Compare(by)) return mismatch;
     }
@@ -61,30 +61,30 @@ class Comparison {
   void Add(const RankView& rank, const AbandonedCalls& abandoned) {
     const CallOrderSnapshot& order = rank.communicator->call_order;
     if (order.calls.empty()) return;
-    // What came over the network may be anything.
+    // Data from the network is untrusted.
     if (order.calls.size() > CallOrderSnapshot::kMostCalls) return;
     if (order.kinds.size() > CallOrderSnapshot::kMostKinds) return;
     std::vector<uint32_t> indices;
     for (const Kind& kind : order.kinds) indices.push_back(IndexOf(kind));
     OfRank of{&rank, order.first, {}, {}};
-    std::vector<std::size_t> groups;  // where each begins
+    std::vector<std::size_t> groups;  // begin of each group
     uint64_t left = abandoned.Of(rank);
     const std::size_t in_flight_at = order.in_flight - order.first;
-    std::optional<std::size_t> in_flight;  // the same without calls that made nothing
+    std::optional<std::size_t> in_flight;  // without abandoned calls
     for (std::size_t i = 0; i < order.calls.size(); ++i) {
       const auto call = static_cast<uint8_t>(order.calls[i]);
       const std::size_t kind = call & CallOrderSnapshot::kKind;
-      if (kind >= indices.size()) return;  // it is damaged
+      if (kind >= indices.size()) return;  // damaged data
       if ((call & CallOrderSnapshot::kSameGroup) == 0) groups.push_back(of.calls.size());
       if (order.in_flight != 0 && i == in_flight_at) in_flight = of.calls.size();
       if (order.kinds[kind].is_unlaunched && abandoned.Of(rank, order.kinds[kind].op) != 0) {
-        if (left == 0) return;  // they are not all counted yet
+        if (left == 0) return;  // not all calls are counted yet
         --left;
       } else {
         of.calls.push_back(indices[kind]);
       }
     }
-    of.first -= static_cast<uint32_t>(left);  // those before the ones that are known
+    of.first -= static_cast<uint32_t>(left);  // calls before the known ones
     of.sorted = of.calls;
     groups.push_back(of.sorted.size());
     const auto at = [&of](std::size_t i) {
@@ -119,7 +119,7 @@ class Comparison {
   // Numbers have 32 bits and wrap around.
   static bool IsBefore(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
 
-  // What is compared, by the index of a kind; null: it is not known of this one.
+  // Returns the compared value of a kind, by the kind's index; nothing if it is not known.
   std::optional<uint32_t> What(uint32_t kind, By by) const {
     if (by == kByRoot && kinds_[kind]->root < 0) return std::nullopt;
     return like_[kind][by];
@@ -127,7 +127,7 @@ class Comparison {
 
   std::optional<Mismatch> Compare(By by) const {
     if ((!in_flight_ && compared_ == Compared::kInFlight) || ranks_.size() < 2) return std::nullopt;
-    // In the order of the calls themselves they may differ within a group: that is not enough.
+    // Within a group the order may differ, so a difference of the unsorted calls is not enough.
     if (!FirstDifference(&OfRank::calls, by)) return std::nullopt;
     const std::optional<uint32_t> number = FirstDifference(&OfRank::sorted, by);
     if (!number) return std::nullopt;
@@ -173,10 +173,10 @@ class Comparison {
   const Compared compared_;
   std::vector<OfRank> ranks_;
   std::optional<uint32_t>
-      in_flight_;  // number of the oldest that a rank is known to have in flight
+      in_flight_;  // number of the oldest call known to be in flight on some rank
   std::vector<const Kind*> kinds_;
-  // Each kind has the first one with its operation and bytes; with its data type, too, if it
-  // reduces; with its root, too.
+  // For each kind, the first kind that is equal: in operation and bytes; also in data type, if it
+  // reduces; also in root.
   std::vector<std::array<uint32_t, kBys>> like_;
   using Indices = std::map<std::tuple<std::string, uint64_t, std::string, int32_t>, uint32_t>;
   Indices indices_, firsts_;

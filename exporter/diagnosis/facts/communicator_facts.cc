@@ -27,7 +27,7 @@ Calls CapturedCallsOf(const CommunicatorSnapshot& communicator) {
   return calls;
 }
 
-// Tells how far a rank has come.
+// Progress of a rank: replays begun, and stamps passed.
 using Progress = std::pair<uint64_t, uint32_t>;
 Progress ProgressOf(const RankView& rank) {
   return {rank.communicator->graph_replays, rank.communicator->graph_position.passed};
@@ -53,7 +53,7 @@ ReplaysKnown AreKnown(const Ranks& live) {
                                                       : ReplaysKnown::kYes;
 }
 
-// False if ranks have begun as many replays, but the last one of different graphs.
+// False if ranks have begun equally many replays, but the last one is of different graphs.
 bool AreInOneOrder(const Ranks& live) {
   std::map<uint64_t, std::pair<uint32_t, uint32_t>> graphs;
   return std::all_of(live.begin(), live.end(), [&graphs](const RankView* rank) {
@@ -63,7 +63,7 @@ bool AreInOneOrder(const Ranks& live) {
   });
 }
 
-// Beside the graphs a rank that is behind has called no more than any that is ahead.
+// True if, outside of graphs, no rank that is behind has called more than a rank that is ahead.
 bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
   Calls least = CollectiveCalls(*ahead.front()->communicator);
   for (const RankView* rank : ahead) least = Common(least, CollectiveCalls(*rank->communicator));
@@ -74,7 +74,7 @@ bool HasCalledLess(const Ranks& behind, const Ranks& ahead) {
 
 bool IsWithin(const RankView* rank) { return rank->activity.is_in_replay; }
 
-// Counts that moved so recently may be from different moments.
+// Counts that changed so recently may be from different moments.
 constexpr int64_t kQuietNs = 1000000000;
 void AddLive(const RankView& rank, CommunicatorFacts* facts) {
   facts->live.push_back(&rank);
@@ -117,8 +117,8 @@ void CompareCalls(CommunicatorFacts* facts) {
   }
 }
 
-// A rank's calls are those that it made before it ended. All ranks call alike, so of any two it is
-// known which one is behind.
+// Finds ended ranks that lack calls, by their calls before the end. All ranks make the same calls,
+// so of any two ranks one is behind or they are equal.
 void CompareEnded(const Ranks& ended, CommunicatorFacts* facts) {
   Ranks known;
   std::vector<Calls> calls;
@@ -164,8 +164,8 @@ ReplayFacts CompareReplays(const Ranks& live) {
     return facts;
   }
   const bool is_not_begun = last.communicator->graph_replays < first.communicator->graph_replays;
-  // Who has ended a replay between two stamps has ended collectives that all ranks were in: then the
-  // count of who seems not to have begun it is not right.
+  // A rank that has passed a later stamp of a replay has completed collectives that need all ranks.
+  // If another rank then seems not to have begun this replay, its count is wrong.
   if (is_not_begun && first.communicator->graph_position.stamps > 1 &&
       std::none_of(ahead.begin(), ahead.end(), IsWithin)) {
     facts.behind.clear();
@@ -177,7 +177,7 @@ ReplayFacts CompareReplays(const Ranks& live) {
 int64_t UnreportedSince(const CommunicatorView& view, const RankView& rank) {
   int64_t since = rank.activity.since_realtime_ns;
   if (since == 0) return 0;
-  // A call of any rank leaves a time: that of its launch, or since when it is unreported.
+  // Each call leaves a time: of its launch, or of the first poll that saw it unreported.
   for (const RankView& other : view.ranks) {
     since = std::max({since, other.communicator->unreported_since_realtime_ns,
                       other.communicator->last_launch_realtime_ns});

@@ -1,5 +1,5 @@
 // CommunicatorFacts collects what the ranks of one communicator are known to have done. The graph
-// of waits (waits/arrows.h) is built only from these facts. They contain no suspicion.
+// of waits (waits/arrows.h) is built only from these facts. No fact names a culprit.
 //
 // Thread: any, no state. Points into the view.
 #ifndef EXPORTER_DIAGNOSIS_FACTS_COMMUNICATOR_FACTS_H_
@@ -22,10 +22,10 @@ namespace nccl_pulse {
 
 // ReplayFacts compares how far the ranks of a communicator are in the replays of their CUDA graphs.
 //
-// Stamps count on each rank's GPU how often it has passed them (docs/cuda-graphs.md). Ranks that
-// captured the same graphs replay them in the same order. So rank B is behind rank A if B has begun
-// fewer replays, or as many and has passed fewer stamps of the last one. A replay queued behind
-// another has passed no stamp, and does not matter.
+// A stamp counts how often the rank's GPU has passed it (docs/cuda-graphs.md). Ranks that captured
+// the same graphs replay them in the same order. So rank B is behind rank A if B has begun fewer
+// replays, or as many and has passed fewer stamps of the last one. A replay queued behind another
+// has passed no stamp, and does not matter.
 //
 // Captured operations let no rank leave before all have arrived (WaitsForAll). So if B is behind A,
 // then A has begun an operation that cannot end without B, and waits; and B's GPU has not reached
@@ -42,10 +42,10 @@ enum class ReplaysKnown : uint8_t {
 
 struct ReplayFacts {
   ReplaysKnown known = ReplaysKnown::kNotFollowed;
-  // Live ranks; all empty unless they are compared.
+  // Lists of live ranks; empty unless the ranks are compared.
   Ranks behind;                     // furthest behind; empty if all are equally far
   const RankView* ahead = nullptr;  // a rank that is furthest ahead
-  bool are_all_within = false;      // each has a replay in flight, at the same position
+  bool are_all_within = false;      // all ranks have a replay in flight, at the same position
 };
 
 // Compares the live ranks of a view, given in its order.
@@ -76,22 +76,23 @@ struct CommunicatorFacts {
   int64_t now_ns;
 
   Ranks live;
-  // Live ranks whose last call is a collective without a reported launch, for half of the threshold.
+  // Live ranks whose last call is a collective without a reported launch, for half of the
+  // threshold.
   Ranks unreported;
 
   // Comparison of the live ranks' calls; empty if they cannot be compared.
   AbandonedCalls abandoned;                   // not included in `calls`
-  CallsKnown calls_known = CallsKnown::kYes;  // or why the calls cannot be compared
+  CallsKnown calls_known = CallsKnown::kYes;  // kYes, or why calls cannot be compared
   std::vector<Calls> calls;                   // of live[i]
   std::size_t most = 0;                       // index of the rank with the most calls
   Calls least;                                // calls that all ranks have made
-  bool is_mismatched = false;                 // some rank's calls are no beginning of calls[most]
+  bool is_mismatched = false;                 // some rank made a call that calls[most] lacks
   bool is_quiet = true;  // no launch and no unreported call within the last moment
-  Ranks behind;          // have called less than live[most]
-  // Live ranks that are idle, or will make no further call, and have not made a call that another
-  // rank has made, or had made when it ended.
+  Ranks behind;          // ranks with fewer calls than live[most]
+  // Live ranks that lack a call which another rank has made (or had made before it ended), and that
+  // are idle or can make no further call.
   Ranks owing;
-  Calls owed;  // by `owing`
+  Calls owed;  // calls that ranks in `owing` lack
 
   Ranks ended_owing;  // ended ranks that have not made a call that another rank has made
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostSentences = 8, kMostNamed = 4;
 
-// One process has set these. `is_cut`: it has set more, behind the last name.
+// Variables that one process reports. `is_cut`: it has set further ones, after the last name.
 struct Reported {
   std::map<std::string_view, std::string_view> values;
   bool is_cut = false;
@@ -82,7 +82,7 @@ void Compare(const Group& group, std::vector<std::string>* sentences) {
     for (const auto& [process, reported] : all) {
       const auto found = reported.values.find(name);
       const bool is_there = found != reported.values.end();
-      // A version is always there where it is known.
+      // NCCL's version is always reported if known.
       if (!is_there && (reported.is_cut || name == "NCCL")) continue;
       ++known;
       by_value[is_there ? found->second : std::string_view()].push_back(process);

@@ -9,10 +9,11 @@ namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kLeastTimed = 8;
-constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message says anything
+constexpr int kMostExponent = 24;  // the sampler's largest; a hostile message may have any
 
-// Whether that rank's launches have `parts` Sends and as many Recvs each. Exactly: a rank that is
-// just calling looks like one that has made a launch less, whose numbers are off for good.
+// True if each launch of the rank has exactly `parts` Sends and as many Recvs. The test is exact,
+// because a rank that has skipped a launch, whose numbers stay wrong, looks like a rank that is
+// about to launch.
 bool HasParts(const RankView& rank, uint64_t parts) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   const uint64_t collectives = Total(CollectiveCalls(communicator));
@@ -56,7 +57,7 @@ std::optional<double> ShareInCalls(const RankView& rank,
   if (timed < kLeastTimed || last_ns <= first_ns) return std::nullopt;
   const int exponent = std::clamp(rank.process->sampling_exponent, 0, kMostExponent);
   const auto count = static_cast<double>(timed);
-  // There are as many stretches of time as calls, less one.
+  // n calls delimit n - 1 intervals.
   const double span = static_cast<double>(ElapsedNs(last_ns, first_ns)) / 1e9 * count / (count - 1);
   return std::ldexp(seconds / span, exponent);
 }

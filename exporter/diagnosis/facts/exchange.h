@@ -14,8 +14,8 @@ namespace nccl_pulse {
 
 // True if each launch of each rank, except collectives, is one whole exchange: a Send to and a Recv
 // from every other rank, with or without itself. The n-th launch is then the same exchange on all
-// ranks, and no rank leaves it before the last one has arrived. If a rank has ever split an
-// exchange, or made only part of it, its counts no longer fit, and this stays false.
+// ranks, and no rank leaves it before the last one has arrived. Stays false once a rank has split
+// an exchange or made only a part of it, because its counts no longer match.
 bool AreLaunchesExchanges(const CommunicatorView& view);
 
 // Returns the share of its time that a rank spends in calls on one communicator. Returns nothing if

@@ -12,7 +12,7 @@
 namespace nccl_pulse {
 namespace {
 
-// Without the start: clocks are compared anew in each look, so it varies.
+// Without the start time, which varies: clocks are compared anew in each poll.
 using Key = std::tuple<std::string, int32_t, uint32_t>;
 Key KeyOf(const ProcessSnapshot& process) {
   return {process.hostname, process.pid, process.pid_namespace};
@@ -22,8 +22,8 @@ bool IsLive(const ProcessSnapshot& process) {
   return process.end == ProcessEnd::kLive && process.heard_realtime_ns == 0;
 }
 
-// Returns facts that change when a rank goes on. Hosts may run ahead while they wait, so calls count
-// only where nothing else does.
+// Returns facts that change when a rank makes progress. Hosts may run ahead while they wait, so
+// calls are used only if nothing else is known.
 auto ProgressOf(const CommunicatorSnapshot& communicator) {
   const bool is_by_calls = !communicator.has_heartbeat || communicator.unreported_calls != 0;
   return std::tuple(communicator.launches_completed, communicator.graph_replays,
@@ -63,7 +63,7 @@ void LastHeard::AddTo(const std::set<std::string>& heard, SnapshotSet* set) {
   }
   Jobs jobs(remembered_);
   std::set<uint64_t> moved;       // communicators
-  std::set<std::size_t> awaited;  // jobs in which a rank that is heard still waits
+  std::set<std::size_t> awaited;  // jobs in which a reported rank still waits
   for (const ProcessSnapshot& then : remembered_.processes) {
     const auto now = here.find(KeyOf(then));
     if (now == here.end() || !IsLive(*now->second)) continue;

@@ -15,13 +15,14 @@ using Key = std::pair<uint64_t, int32_t>;  // communicator, rank
 
 Key KeyOf(const CommunicatorSnapshot& each) { return {each.comm_id, each.rank}; }
 
-// One rank, as both report it.
+// A rank that both the plugin and RAS report.
 struct Reference {
   const CommunicatorSnapshot* measured = nullptr;
   Calls from_outside;
 };
 
-// Returns the plugin's counts, less what RAS has more for the reference than for this rank.
+// Returns the reference's counts by the plugin, corrected by the difference between the two ranks'
+// counts by RAS.
 std::vector<CallCountSnapshot> Aligned(const Reference& reference, const Calls& own) {
   std::vector<CallCountSnapshot> calls = reference.measured->calls;
   for (auto [kind, owed] : Excess(reference.from_outside, own)) {

@@ -4,7 +4,8 @@
 // else that of its own node's agent.
 //
 // RAS and the plugin count differently. RAS counts captured calls, but no call that has not
-// launched. So only differences between RAS' counts are used, and added to the plugin's counts.
+// launched. So a rank without the plugin gets the plugin's count of another rank, plus the
+// difference between these ranks' counts by RAS.
 //
 // Thread: any, no state. Cost: none where all ranks have the plugin, else that of sorting the
 // ranks.

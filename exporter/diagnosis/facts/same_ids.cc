@@ -13,8 +13,8 @@ namespace nccl_pulse {
 
 namespace {
 
-// NCCL tells the ranks of a communicator of it within moments. Endpoints are not read at the same
-// moment, and clocks differ.
+// All ranks of a communicator create it within this time, including the difference between clocks
+// and between polls.
 constexpr int64_t kApartNs = 5000000000;
 
 }  // namespace
@@ -36,7 +36,7 @@ SameIds::Members SameIds::TakeEarlier(Members* members) {
   if (made_ns == INT64_MAX) return {};
   const auto is_earlier = [made_ns](const Member& member) {
     if (member.is_live()) return false;
-    // When a communicator was finalized is not known.
+    // The time of finalization is not known.
     const int64_t last_ns = member.process->end == ProcessEnd::kLive
                                 ? member.communicator->init_realtime_ns
                                 : SeenUntil(*member.process, 0);
@@ -63,7 +63,7 @@ std::vector<SameIds::Members> SameIds::TellApart(const Members& members) {
     for (auto& [text, part] : parts) list.push_back(std::move(part));
     return list;
   };
-  // Cuts at the longest pauses: there is one less of them than there are communicators.
+  // Divides the members at the longest pauses: n communicators have n - 1 pauses between them.
   const auto by_time = [&members, most](auto time_of) {
     Members order = members;
     std::sort(order.begin(), order.end(),

@@ -5,19 +5,19 @@
 namespace nccl_pulse {
 namespace {
 
-// It is known since when the counter has stalled, or would be, had it moved.
+// True if a stall of the counter would be known.
 bool IsFollowed(WorkState state) {
   return state == WorkState::kProven || state == WorkState::kCalibrating;
 }
 
-// No counter tells what it finishes: none was found, or it was refuted.
+// True if no counter is available: none was found, or it was refuted.
 bool IsUncounted(const WorkSnapshot& work) {
   return work.state == WorkState::kUnknown || work.state == WorkState::kLocated ||
          work.state == WorkState::kRefuted ||
          (work.state == WorkState::kCalibrating && work.moved_realtime_ns == 0);
 }
 
-// A thread of ours is stuck in the driver, and the process runs.
+// True if the process runs, and the plugin's reading thread is stuck in the driver.
 bool IsUnread(const RankView& rank) {
   const RunState run_state = rank.process->run_state;
   const bool runs = run_state == RunState::kRunning || run_state == RunState::kUninterruptible;
@@ -51,7 +51,7 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
     if (!is_seen) return {};
     are_pauses_known &= work.state != WorkState::kCalibrating && !is_uncounted;
     if (is_unread) {
-      // An idle GPU finishes nothing, whether or not that is counted.
+      // An idle GPU finishes nothing, with or without a counter.
       if (work.gpu_use != GpuUse::kBusy && !is_uncounted) return {};
       facts.unread.push_back(&rank);
       may_leave |= MayLeaveReplays(*rank.communicator);
@@ -75,7 +75,7 @@ WorkFacts CompareWork(const CommunicatorView& view, int64_t hang_after_ns, int64
     }
   }
   if (facts.busy.empty()) return {};
-  if (facts.since_ns == 0) facts.since_ns = now_ns - hang_after_ns;  // as far back as NVML tells
+  if (facts.since_ns == 0) facts.since_ns = now_ns - hang_after_ns;  // NVML's oldest sample
   const bool is_unusual = are_pauses_known && static_cast<double>(shortest_ns) >
                                                   static_cast<double>(facts.longest_pause_ns);
   return (facts.idle.empty() ? is_unusual : !may_leave) ? facts : WorkFacts{};

@@ -6,9 +6,9 @@
 //   - all ranks are seen, and the counter of each is proven and at rest, or not available;
 //   - some GPUs were always busy, and each other GPU has run nothing at all.
 //
-// A counter may not be available because a launching thread waits for room behind a replay. It then
-// holds the driver's lock, which the reading thread needs. Such a rank has a busy GPU, and finishes
-// no work that a rank with a counter at rest would have to finish with it.
+// A counter may not be available because a launching thread waits for room behind a replay. The
+// launching thread then holds the driver's lock, which the reading thread needs. The GPU of such a
+// rank is busy, but cannot have finished a collective without the ranks whose counters are at rest.
 //
 //   some GPUs are idle   the busy ones wait in a replay that the idle ones have not begun
 //   no GPU is idle       the GPUs wait or compute, or hosts run ahead and hold the lock. It is a stall
@@ -30,7 +30,7 @@ namespace nccl_pulse {
 
 struct WorkFacts {
   // Empty unless the communicator is stalled.
-  Ranks busy;                     // ranks whose GPU is busy, so waits
+  Ranks busy;                     // ranks whose GPU is busy: it waits in NCCL's kernel
   Ranks idle;                     // ranks whose GPU has run nothing
   Ranks unread;                   // busy or idle ranks without a readable counter
   uint64_t longest_pause_ns = 0;  // longest earlier rest of a counter, of all ranks

@@ -19,8 +19,8 @@
 namespace nccl_pulse {
 namespace {
 
-// A process is excused when this share of its lateness is explained by another one that it waits
-// for.
+// A process is excused if its wait for another process explains at least this share of its
+// lateness.
 constexpr double kExplained = 0.5;
 constexpr double kLaterBy = 1.2;
 
@@ -32,13 +32,13 @@ struct Late {
   int communicators = 0;  // in which it is late
 };
 
-// True if ranks of a pipeline wait for each other in the view's Send and Recv. Exchanges of all ranks
-// are compared like collectives.
+// True if ranks of a pipeline wait for each other in the view's Send and Recv. Exchanges of all
+// ranks are compared like collectives.
 bool IsOfPipeline(const CommunicatorView& view) {
   return view.has_point_to_point && !view.is_exchange;
 }
 
-// Which processes are connected by Send and Recv that are no exchange.
+// Groups processes that are connected by Sends and Recvs other than exchanges.
 class Pipelines {
  public:
   static constexpr std::size_t kNone = SIZE_MAX;
@@ -54,7 +54,7 @@ class Pipelines {
     }
   }
 
-  // The same for all connected processes.
+  // Returns the number of the process' group.
   std::size_t Of(const ProcessSnapshot* process) {
     const auto found = of_.find(process);
     return found == of_.end() ? kNone : sets_.SetOf(found->second);
@@ -121,7 +121,8 @@ class Waits {
     return sum;
   }
 
-  // Waits in communicators that were done by then say nothing of the calls of this one.
+  // Returns the time of the first timed call. Waits in communicators that ended before it do not
+  // explain this one's calls.
   static int64_t FirstTimedNs(const CommunicatorView& view) {
     int64_t first_ns = INT64_MAX;
     for (const RankView& rank : view.ranks) {
@@ -165,7 +166,7 @@ class Examiner {
  private:
   struct Named {
     const CommunicatorView* view;
-    std::map<const ProcessSnapshot*, double> processes;  // how late each is
+    std::map<const ProcessSnapshot*, double> processes;  // lateness of each
     double seconds_per_second;                           // together
   };
 
@@ -261,7 +262,8 @@ class Examiner {
     }
   }
 
-  // Ranks on its host that are named together with it belong to it: they came last by turns.
+  // Excuses ranks on the same host that are named together with the process: they arrived last by
+  // turns.
   void ExcuseWithHost(const ProcessSnapshot* process, const std::string& but_of_host) {
     lates_.erase(process);
     for (const Named& there : named_) {
@@ -319,7 +321,7 @@ class Examiner {
 
   const std::vector<CommunicatorView>& views_;
   std::vector<Named> named_;
-  // The worst communicator of each process.
+  // By process: the communicator in which it is latest.
   std::unordered_map<const ProcessSnapshot*, Late> lates_;
   std::vector<JobStraggler> stragglers_;
 };

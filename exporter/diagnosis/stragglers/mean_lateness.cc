@@ -25,7 +25,7 @@ const UsualDurationSnapshot* Find(const std::vector<UsualDurationSnapshot>& all,
 
 constexpr double kUsualShare = 0.98;
 
-// In the middle of a cell, where a call of it is taken to be.
+// Returns the middle of a cell, as the duration of a call in it.
 double MiddleNs(int cell) {
   const double upper = CellUpperBoundSeconds(std::min(cell, kOverflowCell - 1)) * 1e9;
   return cell == kZeroCell ? upper / 2 : upper * 0.96;  // a cell is 9 % wide
@@ -57,8 +57,8 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
   double calls = 0;
   for (const UsualDurationSnapshot& kind : timed.front()) {
     if (IsGrouped(kind.op) && !with_groups) continue;
-    // The mean durations are compared: endpoints are asked one after the other, so the counts differ
-    // a little.
+    // The mean durations are compared: endpoints are asked one after the other, so the counts
+    // differ a little.
     std::vector<double> means;
     uint64_t least = UINT64_MAX;
     uint64_t most = 0;
@@ -71,7 +71,7 @@ MeanLateness MeanLatenessOf(const std::vector<const RankView*>& ranks, bool with
       means.push_back(static_cast<double>(found->ns) / static_cast<double>(found->calls));
       sum += means.back();
     }
-    // A rank that has timed otherwise has another setting.
+    // A rank with a very different number of timed calls has other settings.
     if (means.size() < ranks.size() || most - least > least / 4) continue;
     const double mean = sum / static_cast<double>(ranks.size());
     for (double& each : means) each = mean - each;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMs = 1000000;
 constexpr double kMostInsideNs = 1e18;  // of a hostile segment
-constexpr int kMostExponent = 24;       // the sampler's largest; a hostile segment says anything
+constexpr int kMostExponent = 24;       // the sampler's largest; a hostile segment may have any
 // A run with what a process does otherwise (an evaluation) is not compared with the last windows.
 constexpr double kSameMix = 0.15;
 
@@ -105,7 +105,7 @@ void ProcessPace::Update(const ProcessSnapshot& process, int64_t now_realtime_ns
     if (kind.timed <= had.timed) continue;
     const uint64_t more = kind.timed - had.timed;
     timed += more;
-    // How many there were is known, but where some were made in groups.
+    // The number of such calls is known, unless some were made in groups.
     const double each = calls == 0 || kind.is_of_groups
                             ? std::ldexp(1.0, exponent_)
                             : static_cast<double>(calls) / static_cast<double>(more);
@@ -123,7 +123,7 @@ void ProcessPace::Update(const ProcessSnapshot& process, int64_t now_realtime_ns
 void ProcessPace::Close(const PaceWindow& window) {
   windows_.push_back(window);
   if (windows_.size() <= kMostWindows) return;
-  // The two neighbours that are shortest together, but not of the last ones.
+  // Merges the two neighboring windows that are shortest together, except the last ones.
   std::size_t at = 0;
   for (std::size_t i = 0; i + 1 < windows_.size() - 2 * kPaceWindows; ++i) {
     if (windows_[i].length_ms + windows_[i + 1].length_ms <

@@ -32,8 +32,8 @@ constexpr double kMinOfEach = 0.6;
 constexpr double kMostOfOthers = 0.5;
 constexpr double kLeastBusy = 0.02;  // share of a step that every process is assumed to be busy
 constexpr double kMinErrors = 3;     // standard errors between the named one and any other
-// Largest difference between the increases of two processes' steps, as a part of the usual increase.
-// Beyond it, they remember different pasts.
+// Largest difference between the increases of two processes' steps, as a part of the usual
+// increase. Beyond it, they remember different pasts.
 constexpr double kMostApart = 0.5;
 constexpr std::size_t kLeastProcesses = 4;
 
@@ -74,8 +74,9 @@ std::optional<Change> ChangeOf(const JobRank& rank) {
   return Change{{rank}, slower, longer, longer, error, BusyOf(before)};
 }
 
-// Returns the changes of all processes of a job, in the order of `slower`. Empty if it has not become slower, or if too
-// little is known: the verdict says "the others have not" about every process.
+// Returns the changes of all processes of a job, in the order of `slower`. Empty if it has not
+// become slower, or if too little is known: the verdict says "the others have not" about every
+// process.
 std::vector<Change> ChangesOf(const JobProcesses& job) {
   if (!job.are_all_seen || job.ranks.size() < kLeastProcesses) return {};
   std::vector<Change> changes;

@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kSecond = 1e9;
 constexpr int64_t kSecondNs = 1000000000;
-// Ranks came together with the last one if they came before it by at most this part of the others'
-// wait. Ranks that have waited for each other elsewhere do.
+// Ranks arrived together with the last rank if they arrived at most this part of the others' wait
+// before it. Ranks that have waited for each other in another communicator arrive together.
 constexpr double kTogether = 0.1;
 
 double SumOfSquares(const std::vector<double>& numbers) {
@@ -77,8 +77,8 @@ struct StragglerState::Match {
   double loss;                    // seconds
   double square, host_square;     // ns², see Window
   int64_t end_ns, first_end_ns, last_end_ns;
-  double calls = 0;     // that it stands for: those since the match before ...
-  int64_t from_ns = 0;  // ... which ended then
+  double calls = 0;     // number of calls that it represents: all since the previous match ...
+  int64_t from_ns = 0;  // ... which ended at this time
 
   std::size_t kind() const { return first->call >> 32; }
   uint32_t number() const { return static_cast<uint32_t>(first->call); }
@@ -101,7 +101,7 @@ void StragglerState::Lateness::Add(const Lateness& other) {
 void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_ns,
                             RoundsOfProcesses* rounds_of) {
   const std::vector<const RankView*> ranks = LiveRanks(view);
-  // A single rank waits for nobody that is seen here.
+  // With a single rank, no wait is seen here.
   if (ranks.size() < 2) return;
   bool is_new = updated_realtime_ns_ == 0;
   for (const RankView* rank : ranks) {
@@ -110,7 +110,7 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
     is_new |= !inserted && at->second.init_realtime_ns != init_ns;
     at->second.init_realtime_ns = init_ns;
   }
-  // The communicator was made again under the same id: calls are numbered from 0.
+  // The communicator was created again with the same ID, so calls are numbered from 0.
   if (is_new) {
     kinds_.clear();
     last_late_ns_ = 0;
@@ -169,7 +169,7 @@ std::vector<StragglerState::Entry> StragglerState::NewCalls(
     const bool is_duration = call.kind == LatencyKind::kDurationStream ||
                              call.kind == LatencyKind::kDurationKernel ||
                              call.kind == LatencyKind::kDurationGraph;
-    // Launches of several calls ("Grouped") agree on something only where each is an exchange.
+    // Launches of several calls ("Grouped") are comparable only if each is an exchange.
     if (!is_duration || !(WaitsForAll(call.op) || (are_exchanges && IsGrouped(call.op)))) {
       return;
     }
@@ -260,7 +260,8 @@ StragglerState::Match StragglerState::MatchOf(const RankGroups& hosts, EntryIter
           last_end_ns};
 }
 
-// Each match also stands for the calls before it that were not timed, or that the ring has lost.
+// Sets the weight of each match: it also represents the calls before it that were not timed, or
+// that the ring has lost.
 void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches) {
   const OfKind* kind = nullptr;
   uint32_t begin = 0;
@@ -269,7 +270,8 @@ void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector
       nullptr;  // covers the longest time, and tells best how long a round takes
   int64_t longest_ns = 0;
   double call_ns = 0;
-  // Calls of a kind are together, in order. The first one ever only begins the time that is covered.
+  // Calls of a kind are together, in order. The first one ever only begins the time that is
+  // covered.
   for (Match& match : *matches) {
     OfKind& of = kinds_[match.kind()];
     if (kind != &of) {
@@ -388,7 +390,7 @@ std::vector<double> StragglerState::PartsOfRounds(std::vector<int64_t> late_ends
       return static_cast<double>(ElapsedNs(late_ends_ns[i], late_ends_ns[begin]));
     };
     while (end < late_ends_ns.size() && since_begin_ns(end) < round_ns_) ++end;
-    // A call stands for the part of a round since the call before, at most a whole round.
+    // A call represents the part of a round since the previous call, at most a whole round.
     double round = 0;
     for (std::size_t i = begin; i < end; ++i) {
       const auto since_ns = static_cast<double>(ElapsedNs(late_ends_ns[i], last_late_ns_));

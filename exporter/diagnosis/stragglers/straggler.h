@@ -23,8 +23,8 @@
 // (metrics/agreed_call.h). Without the latter, endpoints that are polled one after the other would
 // have no common call if calls are frequent.
 //
-// The share that ranks wait is their loss in the window's seconds, of which a first poll knows as many
-// as a long series of polls does.
+// The waited share is the loss divided by the seconds of the window that have been seen. A first
+// poll already sees the last 32 s.
 //
 // A rank is a straggler if, over the last half minute, all of this holds:
 //   - its peers wait for it more than kMinLoss of the time;
@@ -97,8 +97,8 @@ class StragglerState {
   // distribution.
   static constexpr double kMoreErrors = 8;
   static constexpr double kMinMeanRounds = 10;
-  // Limits of the variance: as a part of the mean's square, and as a multiple of the deviation in the
-  // few rounds of the window.
+  // Limits of the variance: as a part of the mean's square, and as a multiple of the deviation in
+  // the few rounds of the window.
   static constexpr double kMinVariance = 0.25, kMostVariance = 2;
   // Over millions of rounds any difference between ranks is significant. So the lateness in the
   // mean must be at least this part of the present lateness.
@@ -113,21 +113,22 @@ class StragglerState {
   static constexpr double kMinShareOfMean = 0.35;
   // Least number of rounds for that mean: in fewer rounds, one long wait would dominate.
   static constexpr double kMinRoundsAlone = 16;
-  // In that case, the squares of the ranks' differences in the mean are at most this many times the
-  // present ones.
+  // Also for that rank: limit of the squared differences between ranks in the mean of all calls, as
+  // a multiple of the present ones.
   static constexpr double kMostOfPast = 2;
-  // ... and the second latest rank's lateness in the mean is at most this part of the latest one's.
+  // Also for that rank: limit of the second latest rank's lateness in the mean, as a part of the
+  // latest rank's.
   static constexpr double kMostOfNext = 0.5;
   // Least part of an equal share of the late calls, for each of several stragglers.
   static constexpr double kMinPartOfTurns = 0.5;
   static constexpr std::size_t kMostTogether = 8;
   // Largest difference between the other ranks' waits, as a part of their usual wait.
   static constexpr double kMostOfOrder = 0.4;
-  // Number of a communicator's calls in one poll.
+  // Limit of a communicator's timed calls in one poll.
   static constexpr double kMostOfOneLook = 32;
   // Exchanges treated as one round if rounds are not known.
   static constexpr double kExchangesOfRound = 4;
-  // Number of rounds from which more rounds do not change the result.
+  // More rounds than this do not change the result.
   static constexpr double kEnoughRounds = 32;
   // Least loss of a late call, as a part of the mean loss: healthy ranks differ by less.
   static constexpr double kMinPartOfMean = 0.2;
@@ -162,16 +163,16 @@ class StragglerState {
   // How late a rank, or several as if they were one, arrived in the window.
   struct Lateness {
     double seconds = 0;       // lost by the others
-    double late_calls = 0;    // into which it came last by more than kMinLateNs
-    double late_rounds = 0;   // the job's rounds in whose late calls it came last
-    double late_seconds = 0;  // what these calls lost, not scaled
+    double late_calls = 0;    // calls at which it arrived last, by more than kMinLateNs
+    double late_rounds = 0;   // rounds of the job in which it arrived last at a late call
+    double late_seconds = 0;  // loss of these calls, not scaled
 
     void Add(const Lateness& other);
   };
   struct OfRank {
     Lateness lateness;
     double total_seconds = 0;   // ever
-    double before_seconds = 0;  // the same at the update before
+    double before_seconds = 0;  // `total_seconds` at the previous update
     // Seconds lost in each second (Unix time) of the window.
     std::map<int64_t, double> lost_in{};
     double waited = 0;  // ns in matched calls, each capped as in the mean loss
@@ -183,10 +184,10 @@ class StragglerState {
     double observed = 0;  // seconds
     double matched = 0;   // calls
     double loss = 0;      // seconds, not scaled; no call adds more than kMostMeans
-    double late = 0;      // matched calls into which a rank came late
+    double late = 0;      // matched calls at which a rank arrived late
     double square = 0;    // ns²: the waits' squared differences from the mean of their call
-    double waits = 0;     // how many waits `square` sums
-    double host_square = 0, hosts = 0;  // the same for hosts' means
+    double waits = 0;     // number of waits in `square`
+    double host_square = 0, hosts = 0;  // as `square` and `waits`, for the means of hosts
     double rounds = 0;                  // the job's rounds that have late calls
     void Fade(double fade);
   };
@@ -207,12 +208,12 @@ class StragglerState {
   std::vector<Match> MatchCalls(std::size_t ranks, const RankGroups& hosts,
                                 const std::vector<Entry>& entries);
   static Match MatchOf(const RankGroups& hosts, EntryIterator first, EntryIterator behind);
-  // Sets what each match stands for, and how long a round takes.
+  // Sets the number of calls that each match represents, and the duration of a round.
   void Weigh(const CommunicatorSnapshot& communicator, std::vector<Match>* matches);
   // Adds losses to the window. Returns the factor by which they must shrink to fit the interval.
   double AddLosses(const std::vector<const RankView*>& ranks, const std::vector<Match>& matches,
                    double interval);
-  // Adds each loss to the ranks that came last.
+  // Adds each loss to the ranks that arrived last.
   void Attribute(const std::vector<const RankView*>& ranks, double shrink, int64_t now_realtime_ns,
                  std::vector<Match>* matches);
   // Adds a loss to the seconds of the window between two times.
@@ -223,8 +224,8 @@ class StragglerState {
   double SecondsOfWindow() const;
   double WindowSeconds(double observed, double matched) const;
   double Rounds(const CommunicatorView& view) const;
-  // Returns the part of a round that each late call counts for, by the times of their ends. The
-  // calls of one round count for equal parts of it.
+  // Returns the weight of each late call, in rounds: calls that end in the same round share its
+  // weight of 1 equally.
   std::vector<double> PartsOfRounds(std::vector<int64_t> late_ends_ns);
 
   std::vector<OfKind> kinds_;

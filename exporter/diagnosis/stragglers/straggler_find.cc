@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kSecond = 1e9;
 
-// By chance one of about eight may have this much more than its part.
+// Standard errors by which, by chance, one of about eight ranks may exceed its share.
 constexpr double kMostErrors = 3.2;
 
 // Returns in how many ways `together` can be chosen.
@@ -101,8 +101,8 @@ class StragglerState::Namer {
     return candidates;
   }
 
-  // Returns the first `together` candidates, judged as if they were one. Returns nothing if they are
-  // not to be named.
+  // Returns the first `together` candidates, judged as if they were one. Returns nothing if they
+  // are not to be named.
   std::optional<Straggler> Judge(const Candidates& candidates, std::size_t together) const {
     Lateness sum;
     std::map<std::size_t, double> seconds_of;
@@ -181,7 +181,8 @@ class StragglerState::Namer {
                   SecondsWords(straggler->mean_seconds), wait);
   }
 
-  // Returns false if the ranks always arrive one after the other, as if one rank hands out the work.
+  // Returns false if the ranks always arrive one after the other, as if one rank hands out the
+  // work.
   bool DoOthersComeTogether(const std::vector<std::size_t>& these) const {
     std::vector<double> others;
     double own = 0;
@@ -226,8 +227,8 @@ class StragglerState::Namer {
     const double square =
         are_hosts ? window_.host_square / window_.hosts : window_.square / window_.waits;
     const double constant = groups.SquareOf(mean.of_rank);
-    // A difference that stays in the mean of a kind of call is no deviation. If all of it stays, it
-    // may still be chance.
+    // The part of a difference that remains in the mean of a kind of call is not random deviation.
+    // If all of it remains, it may still be chance.
     double deviation = square;
     for (const auto& kind : mean.kinds) deviation -= kind.part * groups.SquareOf(kind.of_rank);
     const double variance = std::max(kMostVariance * deviation, kMinVariance * constant);

@@ -20,7 +20,7 @@ uint64_t FrontOf(const Member& each);
 // Returns the number of the collective in which the rank waits. Completions may be known late,
 // except in dumps: an idle rank has completed its calls there, so the others don't wait in them.
 uint64_t NumberOf(const ViewWaits& waits, const Member& each);
-// True if the rank waits in a collective that is known.
+// True if the rank waits in a collective whose number is known.
 bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each);
 // Adds arrows from calls to the ranks that have not arrived. Call after all other rules.
 void AddCalls(GraphBuilder& graph);
@@ -28,7 +28,8 @@ void AddCalls(GraphBuilder& graph);
 // ---- peer_arrows.cc: Send and Recv
 
 void AddPeers(GraphBuilder& graph, std::size_t i);
-// Adds arrows in a communicator of two ranks, where each Send of one rank is a Recv of the other.
+// Adds arrows in a communicator of two ranks, where each Send of one rank matches a Recv of the
+// other.
 void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at);
 
 // ---- inside_nccl_arrows.cc: hosts that have called without a launch

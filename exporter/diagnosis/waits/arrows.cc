@@ -9,7 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-// The calls that its ranks wait in can't be compared.
+// Adds an unknown cause: the calls in which the ranks wait can't be compared.
 void AddUnknown(GraphBuilder& graph, std::size_t i) {
   for (const uint32_t gpu : graph.waits(i).gpus) {
     if (gpu != kNoActor && graph.actor(gpu).state != ActorState::kMoving) {
@@ -27,8 +27,8 @@ void FindMismatch(ViewWaits* waits) {
   }
 }
 
-// What idle ranks have not called is all among the launches that have not begun. A call that is not
-// reported may have begun before them.
+// True if all calls that idle ranks lack are among the launches that have not begun. An unreported
+// call may have begun before these.
 bool AreOwedLaunched(const CommunicatorFacts& facts) {
   const uint64_t owed = Total(facts.owed);
   return std::all_of(facts.live.begin(), facts.live.end(), [owed](const RankView* rank) {
@@ -38,8 +38,8 @@ bool AreOwedLaunched(const CommunicatorFacts& facts) {
   });
 }
 
-// Most ranks have aborted the communicator, and gone on. So a rank that is still in it waits only for its
-// own host.
+// True if most ranks have aborted the communicator and continued. A rank that is still in it then
+// waits only for its own host.
 bool HaveMostLeft(GraphBuilder& graph, const ViewWaits& waits) {
   int gone_on = 0;
   int in_flight = 0;
@@ -50,7 +50,8 @@ bool HaveMostLeft(GraphBuilder& graph, const ViewWaits& waits) {
   return gone_on > in_flight;
 }
 
-// Returns the number of the last collective that a rank has completed. Only dumps know it exactly; 0: no dump.
+// Returns the number of the last collective that a rank has completed. Only dumps know it exactly;
+// 0: no dump.
 uint64_t LastCompleted(const ViewWaits& waits) {
   uint64_t last = 0;
   for (const Member& each : waits.members) {
@@ -70,8 +71,8 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
   const CommunicatorFacts& facts = waits.facts;
   const bool is_comparable = facts.calls_known == CallsKnown::kYes;
   if (facts.calls_known == CallsKnown::kCaptured) AddReplays(graph, i);
-  // More calls are owed than launches are in flight: a call whose launch NCCL does not report may have
-  // begun before those that have not.
+  // If more calls are missing than launches are in flight, an unreported call may have begun before
+  // the launches that have not begun.
   const bool is_begun_hidden =
       is_comparable && IsBehindOwnWork(facts) && IsOwedProven(facts) && !AreOwedLaunched(facts);
   waits.is_left = HaveMostLeft(graph, waits);
@@ -87,7 +88,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
       graph.TakeForBegun(waits.gpus[at], each);
       graph.Point(waits.gpus[at], graph.Call(i, FrontOf(each)), Sure::kMust);
     } else if (each.doing == Doing::kNotBegun && !facts.replays.behind.empty()) {
-      continue;  // it is behind a replay that others have not begun
+      continue;  // this GPU is behind a replay that others have not begun
     } else if (each.doing == Doing::kNotBegun) {
       own_work.AddBehind(i, at);
     } else if (view.nranks == 1) {
@@ -96,7 +97,7 @@ void AddWaits(GraphBuilder& graph, OwnWork& own_work, std::size_t i) {
       if (gpu.arrows.empty() && gpu.state != ActorState::kMoving) gpu.state = ActorState::kAlone;
     } else if (each.front <= completed && each.is_front_exact &&
                WaitsForAll(OpOf(each, each.front))) {
-      graph.actor(waits.gpus[at]).state = ActorState::kAlone;  // all others have come
+      graph.actor(waits.gpus[at]).state = ActorState::kAlone;  // all other ranks have arrived
     } else if (is_comparable && UsesCall(graph, i, each)) {
       graph.Point(waits.gpus[at], graph.Call(i, NumberOf(waits, each)), Sure::kMust);
     } else if (!is_comparable && graph.actor(waits.gpus[at]).arrows.empty()) {

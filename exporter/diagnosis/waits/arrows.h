@@ -2,8 +2,8 @@
 //
 //   actor                                          its arrows
 //   GPU inside a collective                        to the call, and from the call to each rank that
-//                                                  has not arrived: to its host if it has not called,
-//                                                  to its GPU if it has not begun
+//                                                  has not arrived: to its host if it has not
+//                                                  called, to its GPU if it has not begun
 //   GPU inside a Send or Recv                      to the peer without the matching call
 //   GPU that has not begun a launch                to earlier work on this GPU; a root if there is
 //                                                  none
@@ -14,7 +14,8 @@
 // root only for waits that began after it, or at most kCauseSlackNs before it. A process that ended
 // later is judged by what it did until then.
 //
-// Thread: any, no state. Cost: linear in the ranks, and in those that have not come to a call.
+// Thread: any, no state. Cost: linear in the ranks, and in the arrows of calls to ranks that have
+// not arrived.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_ARROWS_H_
 #define EXPORTER_DIAGNOSIS_WAITS_ARROWS_H_
 

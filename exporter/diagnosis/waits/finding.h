@@ -18,11 +18,11 @@
 
 namespace nccl_pulse {
 
-// The job waits for these actors, or for one of them. All were last known to do the same (ActorState).
+// The job waits for these actors, or for one of them. All have the same ActorState.
 struct NamedRoots {
   ActorState state{};
   std::vector<uint32_t> actors;
-  std::vector<uint32_t> followed;  // later events of the same kind
+  std::vector<uint32_t> followed;  // actors with a later event of the same kind
 };
 // Actors in a circle, each waiting for the next.
 struct CircleOfWaits {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-// Best reach of each actor from any start: over a kPerhaps arrow, or without.
+// The best way to reach an actor from any start: with a kPerhaps arrow, or without.
 enum class Reach : uint8_t { kNone, kPerhaps, kSure };
 
 std::vector<Reach> ReachFromStarts(const WaitGraph& graph, bool with_queued) {
@@ -157,7 +157,8 @@ std::vector<uint32_t> ShortestCircle(const WaitGraph& graph, const std::vector<u
     for (uint32_t at = from.at(home); at != home; at = from.at(at)) circle.push_back(at);
     std::reverse(circle.begin() + 1, circle.end());
     if (best.empty() || circle.size() < best.size()) best = std::move(circle);
-    // Two communicators in opposite order: for each a GPU, the call, and the host that has not made it.
+    // Length of the shortest circle: two communicators used in opposite order, for each a GPU, the
+    // call, and the host that has not made it.
     constexpr std::size_t kShortest = 6;
     if (best.size() <= kShortest) break;
   }

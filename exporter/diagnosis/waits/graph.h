@@ -7,8 +7,8 @@
 //   roots    actors without arrows, found by following the arrows from all actors that have waited
 //            for long
 //
-// The verdict is about the root. If several roots remain, the order of the enum ActorState decides which
-// one the others may be waiting for.
+// The verdict is about the root. If several roots remain, the order of the enum ActorState decides
+// which one the others may be waiting for.
 //
 //   GPU in AllReduce #106 ──► call #106 ──► host of rank 2, which has not called it
 //                                      └──► GPU of rank 3, which has launched and not begun it
@@ -72,15 +72,16 @@ inline constexpr std::size_t kNoView = SIZE_MAX;
 struct Actor {
   ActorKind kind{};
   ActorState state{};
-  int64_t since_ns = 0;            // when it entered its state; 0: not known
+  int64_t since_ns = 0;            // begin of its state; 0: not known
   std::size_t view = kNoView;      // index; of hosts and events: none
-  const RankView* rank = nullptr;  // of a host: one of its ranks; null: of calls and unseen ranks
+  const RankView* rank = nullptr;  // of a host: any of its ranks; null for calls and unseen ranks
   uint64_t number = 0;    // of a call, among the collectives; 0: Send and Recv, or a replay
   bool is_start = false;  // has waited for longer than the threshold
   bool is_queued_start =
       false;  // a GPU waiting that long to begin: is_start after kQueuedFactor times that
   std::vector<Arrow> arrows{};
-  // A host's work in flight that a host at the same point of its program does not wait for.
+  // Of a host: its work in flight for which it hardly waits, because another host with the same
+  // work has continued to the same point of the program.
   std::vector<uint32_t> hardly{};
 };
 

@@ -18,8 +18,8 @@ std::vector<int32_t> RankNumbers(const Ranks& ranks) {
   return numbers;
 }
 
-// Of the last call of this kind. 0: there is none, or some were captured, which tables count and the
-// comparison of ranks does not.
+// Returns the number of the last call of this kind. 0: none, or some were captured, which tables
+// count but the comparison of ranks does not.
 uint64_t NumberOf(const std::pair<std::string, int>& kind,
                   const CommunicatorSnapshot& communicator) {
   uint64_t calls = 0;
@@ -31,8 +31,8 @@ uint64_t NumberOf(const std::pair<std::string, int>& kind,
   return calls;
 }
 
-// Says how often each of `ranks` has called the kinds of `owed`, as tables count it. Kinds that they have
-// not called, or not equally often, or captured, are left out.
+// Returns how often each of `ranks` has called the kinds in `owed`, as counted in tables. Omits
+// kinds that the ranks have not called equally often, or have captured.
 Calls CallsBefore(const Calls& owed, const Ranks& ranks) {
   Calls before;
   for (const auto& [kind, count] : owed) {
@@ -65,8 +65,8 @@ void FindPeers(const Ranks& suspects, Stall* stall) {
   }
 }
 
-// Finds the calls that the suspects have not made: by operation and size, or by peer. Of an unknown
-// cause, the calls of ranks that may wait elsewhere.
+// Finds the calls that the suspects have not made, by operation and size or by peer. If the cause
+// is unknown, finds the calls that ranks lack which may wait in another communicator.
 void FindOwed(Stall* stall) {
   const CommunicatorFacts& facts = stall->waits->facts;
   const HangVerdict verdict = stall->hang.verdict;
@@ -108,8 +108,8 @@ Hang ToHang(const Stall& stall) {
   return hang;
 }
 
-// All that is in flight is behind work of the ranks' own GPUs, or behind earlier launches whose ends
-// cannot be seen, for less than makes a hang.
+// Returns the queue if all work in flight is behind other work of the ranks' own GPUs, or behind
+// earlier launches whose ends are not visible, but not for long enough to be a hang.
 std::optional<Queued> QueuedOf(const CommunicatorView& view, const ViewWaits& waits,
                                const WaitGraph& graph, int64_t now_ns) {
   if (view.is_mixed) return std::nullopt;

@@ -11,23 +11,23 @@ struct PeerWait {
   bool is_front;  // the GPU is known to be in this call
 };
 
-// The peer of the launch that its GPU is known to be in; -1: not known.
+// Returns the peer of the launch that the rank's GPU is known to be in; -1: not known.
 int32_t PeerAtFront(const RankView& rank, bool sends) {
   const PeersSnapshot& peers = rank.communicator->peers;
   return sends ? peers.is_sending_to : peers.is_receiving_from;
 }
 
-// The only call that it has in flight is one with one peer.
+// True if the rank's only call in flight has one peer.
 bool WaitsForOne(const Member& each) {
   const PeersSnapshot& peers = each.rank->communicator->peers;
   return peers.are_known && each.in_flight == 1 &&
          peers.sends_to.size() + peers.receives_from.size() == 1;
 }
 
-// A third rank waits for a call of this one, and what both have called so far may have been pairs: this one
-// call may have the wrong peer.
+// True if the call may have the wrong peer: a third rank waits for a call of this rank, and all
+// earlier calls of these two may have been pairs.
 bool IsForAnother(const ViewWaits& waits, const PeerWait& wait) {
-  constexpr uint64_t kLeastPairs = 64;  // the first step of a pipeline looks like it
+  constexpr uint64_t kLeastPairs = 64;  // the first step of a pipeline looks like this
   if (!WaitsForOne(waits.members[wait.at])) return false;
   const RankView& own = *waits.members[wait.at].rank;
   const uint64_t calls = own.CallsOf(wait.sends ? "Send" : "Recv");
@@ -40,7 +40,8 @@ bool IsForAnother(const ViewWaits& waits, const PeerWait& wait) {
          });
 }
 
-// A small Send ends before its Recv, which then waits for its own GPU or for the network.
+// True if the peer may have sent: a small Send ends before its Recv, which then waits for its own
+// GPU or for the network.
 bool MayHaveSent(const PeerWait& wait, const Member& each, const Member& peer) {
   return !wait.sends && (each.doing == Doing::kNotBegun ||
                          peer.rank->communicator->last_launch_realtime_ns > each.launched_ns);
@@ -50,7 +51,7 @@ bool IsCertain(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool ar
   const Member& each = graph.waits(i).members[wait.at];
   if (wait.is_front) {
     const RankView& peer = *graph.waits(i).members[wait.peer].rank;
-    // Where both are in the matching calls, the network or a GPU holds them up.
+    // If both GPUs are in the matching calls, the network or a GPU blocks them.
     if (PeerAtFront(peer, !wait.sends) == each.rank->rank()) return false;
     // A peer that sends to another rank may do so by mistake.
     if (wait.sends || wait.is_mutual || PeerAtFront(peer, false) >= 0) return true;
@@ -58,7 +59,7 @@ bool IsCertain(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool ar
   return are_all_come && !wait.is_mutual && each.in_flight == 1 && each.doing != Doing::kNotBegun;
 }
 
-// How many of the peers that ranks wait for have nothing in flight.
+// Number of awaited peers that have nothing in flight.
 enum class Missing {
   kSeveral,
   kOne,
@@ -79,7 +80,7 @@ void AddPeer(GraphBuilder& graph, std::size_t i, const PeerWait& wait, Missing m
     if (!wait.is_mutual || is_certain) {
       graph.Point(gpu, waits.gpus[wait.peer], is_certain ? Sure::kMust : Sure::kPerhaps);
     } else if (peer.doing == Doing::kNotBegun ||
-               (each.is_live() && !peer.is_live())) {  // an ended process does no more for it
+               (each.is_live() && !peer.is_live())) {  // an ended process makes no more calls
       graph.Point(gpu, waits.gpus[wait.peer], Sure::kMay);
     }
     return;
@@ -129,7 +130,7 @@ void AddUnknownPeers(GraphBuilder& graph, std::size_t i, std::size_t at) {
 
 }  // namespace
 
-// Of two ranks, each Send of one is the other's Recv.
+// In a communicator of two ranks, each Send of one matches a Recv of the other.
 void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at) {
   const ViewWaits& waits = graph.waits(i);
   if (graph.view(i).nranks != 2 || waits.members.size() != 2) return;
@@ -200,7 +201,7 @@ void AddPeers(GraphBuilder& graph, std::size_t i) {
     certain[wait.at] += IsCertain(graph, i, wait, are_all_come) ? 1 : 0;
   for (const PeerWait& wait : all) {
     const bool is_certain = certain[wait.at] == 1 && IsCertain(graph, i, wait, are_all_come);
-    if (certain[wait.at] == 1 && !is_certain) continue;  // it is in the other call
+    if (certain[wait.at] == 1 && !is_certain) continue;  // it waits in the other call
     AddPeer(graph, i, wait, how_many, is_certain);
   }
 }

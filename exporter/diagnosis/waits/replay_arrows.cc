@@ -5,7 +5,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Empty: no rank is behind, several calls are owed to each other, or too many ranks are behind.
+// Returns the ranks that are behind outside of graphs. Empty if none or too many are, or if each of
+// two ranks lacks a call of the other.
 Ranks FindBehindBesideGraphs(GraphBuilder& graph, std::size_t i) {
   Calls most;
   for (const Member& each : graph.waits(i).members) {
@@ -21,8 +22,8 @@ Ranks FindBehindBesideGraphs(GraphBuilder& graph, std::size_t i) {
   return behind.size() <= kMostFollowed ? behind : Ranks();
 }
 
-// Calls beside CUDA graphs are counted. Where all ranks have ended the same replays, those that have
-// made fewer of these calls hold up a rank that waits in one.
+// Adds arrows by the counted calls outside of CUDA graphs: if all ranks have ended the same
+// replays, the ranks with fewer of these calls block a rank that waits in one.
 bool AddBehindBesideGraphs(GraphBuilder& graph, std::size_t i, std::size_t at,
                            std::optional<Ranks>* known_behind) {
   const ViewWaits& waits = graph.waits(i);
@@ -47,7 +48,8 @@ bool AddBehindBesideGraphs(GraphBuilder& graph, std::size_t i, std::size_t at,
 
 }  // namespace
 
-// Calls were counted without their operation, or captured beside graphs that tell nothing.
+// Adds arrows if calls can't be compared: they were counted without their operation, or captured
+// into graphs that are not followed.
 void AddNotComparable(GraphBuilder& graph, std::size_t i, std::size_t at,
                       std::optional<Ranks>* behind_beside_graphs) {
   ViewWaits& waits = graph.waits(i);

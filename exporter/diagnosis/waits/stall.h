@@ -55,11 +55,12 @@ std::vector<std::optional<Stall>> StallsOf(const std::vector<CommunicatorView>& 
                                            const Waits& waits, const std::vector<JobFindings>& jobs,
                                            int64_t now_realtime_ns);
 
-// Returns the operation in which these ranks of the communicator wait, if it is one; else "".
+// Returns the operation in which these ranks of the communicator wait, if they all wait in the same
+// one; else "".
 std::string OpOfWaits(const ViewWaits& waits, const Ranks& waiting);
 
-// Functions of sentences.cc, which describe a stall to an engineer at three in the morning. Each
-// clause states a checked fact.
+// Functions of sentences.cc. They describe a stall for an on-call engineer. Each clause states a
+// checked fact.
 
 std::string StallWords(const Stall& stall);
 

@@ -1,7 +1,6 @@
-// IsUsual tells whether a wait is as long as an earlier one on the same communicator, in the same
-// operation and size, that ended with progress. So a checkpoint of ten minutes looks like a hang
-// only the first time. An earlier wait that has not recurred for long does not count
-// (metrics/long_wait.h).
+// IsUsual compares a wait with an earlier wait on the same communicator, in the same operation and
+// size, that ended with progress. So a checkpoint of ten minutes looks like a hang only the first
+// time. An earlier wait that has not recurred for long does not count (metrics/long_wait.h).
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WAITS_USUAL_WAIT_H_

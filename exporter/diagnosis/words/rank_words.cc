@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostOperations = 3;
 
-// " (up to 1MiB)"; of a class below 0, where sizes do not matter: "".
+// Returns " (up to 1MiB)"; "" for a class below 0, for which sizes do not matter.
 std::string SizeOf(int size_class) {
   if (size_class < 0) return "";
   return absl::StrCat(" (", SizeWords(SizeClassName(size_class), "up to ", "over "), ")");
@@ -87,7 +87,7 @@ std::string FillIfAny(std::string_view text, const Ranks& ranks, Slots slots) {
   return ranks.empty() ? "" : Fill(text, ranks, slots);
 }
 
-// No library that knows time zones: this may run in a job's process.
+// Uses no time zone library, because this may run in a job's process.
 std::string ClockWords(int64_t realtime_ns) {
   constexpr int64_t kDay = 86400;
   const int64_t second = (realtime_ns / 1000000000 % kDay + kDay) % kDay;

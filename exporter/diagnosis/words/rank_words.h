@@ -1,4 +1,4 @@
-// Words ranks and calls for sentences of the diagnosis.
+// Formats ranks and calls for sentences of the diagnosis.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WORDS_RANK_WORDS_H_

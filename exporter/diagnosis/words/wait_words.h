@@ -1,4 +1,4 @@
-// Words what ranks wait in, or why that is not known, as parts of sentences.
+// Formats the call in which ranks wait, or the reason why it is not known, as parts of sentences.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_DIAGNOSIS_WORDS_WAIT_WORDS_H_

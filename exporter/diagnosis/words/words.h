@@ -22,8 +22,8 @@ std::string SecondsWords(double seconds);  // to three digits: "12.3 us", "4 min
 // Returns one line per row, in aligned columns. Cuts lines at `width`; 0: unlimited.
 std::string AlignedRows(const std::vector<std::vector<std::string>>& rows, std::size_t width = 0);
 
-// A pid is only valid in its PID namespace: in containers pids start from 1, so a process' own pid
-// may be another process' pid on its host.
+// Pids are only valid in their PID namespace: in a container they start from 1, so a process' own
+// pid may belong to another process on its host.
 
 // Returns the pid in the system's own PID namespace, for commands on its host; 0: not known.
 inline int32_t HostPid(const ProcessSnapshot& process) {

@@ -46,7 +46,7 @@ constexpr StateEntry kStates[] = {{"unknown", "unknown"},   {"not_launched", "in
                                   {"launched", "not done"}, {"in_flight", "not done"},
                                   {"completed", "done"},    {"captured", "in a graph"}};
 
-// Says whether NCCL has reported the launches of all calls of a communicator, as far as is known.
+// True if, as far as known, NCCL has reported the launches of all calls of a communicator.
 bool AreAllReported(const CommunicatorSnapshot& communicator) {
   if (communicator.unreported_calls != 0) return false;
   for (const UntimedSnapshot& untimed : communicator.untimed) {
@@ -65,7 +65,8 @@ const char* CallStateWord(const JudgedCall& call) {
   return kStates[static_cast<std::size_t>(call.state)].word;
 }
 
-// The last calls of a communicator, oldest first; empty where they were not read.
+// Returns the last calls of a communicator with their states, oldest first; empty if they were not
+// read.
 std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
                                    const CommunicatorSnapshot& communicator,
                                    int64_t now_realtime_ns, int64_t stalled_after_ns) {
@@ -101,7 +102,7 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
       const uint64_t last_launch =
           is_of_several ? std::max(call.launch, launches_before_next) : call.launch;
       if (last_launch <= communicator.launches_completed) {
-        // A call of several may have had a launch of its own that is hidden.
+        // A call of a group may have had its own, hidden launch.
         const bool is_followed = last_launch < communicator.launches_completed;
         if (!is_of_several || is_followed || are_all_reported) one.state = CallState::kCompleted;
       } else if (is_seen) {
@@ -118,7 +119,7 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
   return judged;
 }
 
-// Written by hand: there are thousands of calls.
+// Formats JSON without the library, because there are thousands of calls.
 std::string TextOrNull(const std::string& text) { return text.empty() ? "null" : QuotedJson(text); }
 std::string TimeOrNull(int64_t realtime_ns) {
   return realtime_ns == 0 ? "null" : absl::StrFormat("%.6f", SecondsToMicrosecond(realtime_ns));

@@ -16,7 +16,7 @@ bool IsSameProcess(const ProcessSnapshot& a, const ProcessSnapshot& b) {
   return a.pid == b.pid && a.pid_namespace == b.pid_namespace && a.global_rank == b.global_rank;
 }
 
-// Returns the size of the process' last calls.
+// Returns the memory of the process' last calls.
 uint64_t LastCallsBytes(const ProcessSnapshot& process) {
   uint64_t calls = 0;
   for (const CommunicatorSnapshot& each : process.communicators) {

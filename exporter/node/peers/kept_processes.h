@@ -1,8 +1,8 @@
 // Keeps the last state of processes that ended.
 //
-// An agent keeps as many, for as long, as its options say, and shows them on its pages. Other
-// servers remember kMaxEnded without histograms, so that the diagnosis can name an ended rank that
-// others wait for. When there are too many, the user with most of them loses the oldest.
+// An agent keeps them within the limits of its options, and shows them on its pages. Other servers
+// remember kMaxEnded without histograms, so that the diagnosis can name an ended rank that others
+// wait for. When there are too many, the user with most of them loses the oldest.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_PEERS_KEPT_PROCESSES_H_

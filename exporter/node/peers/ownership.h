@@ -3,13 +3,13 @@
 // Series with equal labels are added up, gauges show the newest one (families.h), and the ranks of
 // a communicator are compared. So one user's hand-over could falsify another's numbers and
 // verdicts. Therefore a process (pid, PID namespace, rank) belongs to one user, and so does a
-// communicator. Its id alone is the key, since an invented rank of it would take part in verdicts.
+// communicator. A communicator is identified by its id alone, since an invented rank would take
+// part in verdicts.
 //
 // The owner is the last page's owner, else the user who joined first. Ownership lasts while one of
 // that user's processes, live or kept, claims the process or communicator. Joining earlier does not
-// help against an owner: a process can at any time copy what it reads on a page into its memory.
-// For a process, but not for a communicator, a pid confirmed by the kernel counts more than being
-// first.
+// help against an owner: a process could copy ids from a page into its memory at any time. For a
+// process, but not for a communicator, a pid confirmed by the kernel counts more than being first.
 //
 // Not thread-safe.
 #ifndef EXPORTER_NODE_PEERS_OWNERSHIP_H_

@@ -28,7 +28,7 @@ struct Peer {
   uint64_t order = 0;  // order of joining, from 1; members only
   uint64_t page_bytes = 0;
   uint64_t finalized_bytes = 0;   // histograms of finalized communicators, on the last page
-  bool leaves_finalized = false;  // those are left out, and not in page_bytes
+  bool leaves_finalized = false;  // these histograms are left out, and not in page_bytes
   bool said_goodbye = false;
   bool claims_foreign = false;  // some of its communicators are left out
 

@@ -1,4 +1,4 @@
-// Options of a server's peers: how many, of which users, and how long ended ones are kept.
+// Options of a server's peers: their number, their users, and how long ended processes are kept.
 #ifndef EXPORTER_NODE_PEERS_PEER_OPTIONS_H_
 #define EXPORTER_NODE_PEERS_PEER_OPTIONS_H_
 

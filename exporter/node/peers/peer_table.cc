@@ -82,7 +82,7 @@ bool PeerTable::IsItself(const ProcessSnapshot& process, const Credentials& cred
          process.pid_namespace == options_.pid_namespace;
 }
 
-// Sets what the kernel reports: a container's own pids are of no use outside.
+// Sets the pid and user that the kernel reports: a container's own pids are of no use outside.
 void PeerTable::SetCredentials(const Peer& peer, ProcessSnapshot* process) const {
   process->user = peer.credentials.user;
   process->seen_pid = peer.credentials.pid;
@@ -250,7 +250,7 @@ void PeerTable::Decline(Peer* peer, const std::string& why) {
   Drop(peer);
 }
 
-// The connection has ended, and most likely the process has.
+// Handles the end of a connection; most likely its process has ended.
 void PeerTable::End(Peer* peer, Time now) {
   if (peer->state == Peer::State::kMember) {
     ProcessSnapshot snapshot;

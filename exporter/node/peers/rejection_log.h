@@ -25,14 +25,14 @@ class RejectionLog {
  public:
   explicit RejectionLog(LogFunction log);
 
-  // `what`: what the peer did, to follow its name in a sentence.
+  // `what`: the peer's action, to follow its name in a sentence.
   void Count(const Peer& peer, Rejection reason, const std::string& what);
   void CountSilently(Rejection reason);
   const RejectionCounts& counts() const { return counts_; }
-  // A rejected process was read after all.
+  // Call when a rejected process was read after all.
   void Forget(pid_t pid);
-  // Returns how many of the last kMostUnread rejected processes (LeavesUnread) live. One that is not
-  // visible here counts until then. Reads /proc for each.
+  // Returns how many of the last kMostUnread rejected processes (LeavesUnread) live. A process that
+  // is not visible here counts as live. Reads /proc for each.
   uint64_t CountUnread();
 
  private:

@@ -74,7 +74,7 @@ enum class StepKind : uint8_t {
   kExchange,
   kSend,
   kReceive,
-  kAwait,  // on a stream: waits for launched work of another one
+  kAwait,  // the stream waits for work launched on another stream
   kSync    // the host waits for the first stream
 };
 inline constexpr int kJobStreams = 3;
@@ -82,7 +82,7 @@ inline constexpr int kJobStreams = 3;
 // One step of a rank's program.
 struct JobStep {
   StepKind kind{};
-  int group = -1;  // index of it
+  int group = -1;  // index of the group
   int peer = -1;   // of Send and Recv: global rank
   const char* op = "";
   int size_class = 0;

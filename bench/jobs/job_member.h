@@ -96,8 +96,8 @@ class JobMember {
   uint64_t collectives_ = 0;
   std::string hidden_op_;        // operation of the last calls without reported launch
   int64_t waited_until_ns_ = 0;  // end of the last long wait
-  int64_t looked_ = -1;          // the background thread's iteration at the last launch
-  int hurried_gates_ = 0;        // remaining in that iteration
+  int64_t looked_ = -1;          // number of the background thread's poll at the last launch
+  int hurried_gates_ = 0;        // remaining until the next poll
   std::pair<int64_t, int64_t> moves_;
   std::vector<Timed> timed_;
   std::deque<Agreed> of_moments_;  // oldest first

@@ -36,7 +36,7 @@ struct JobItem {
 struct JobStream {
   std::deque<JobItem> queue;
   int64_t gpu_ns = 0;
-  std::vector<int64_t> ends_ns;  // of ended items, in order
+  std::vector<int64_t> ends_ns;  // when items ended, in order
 };
 
 struct RunningRank {
@@ -52,7 +52,7 @@ struct RunningRank {
   uint32_t driver_error = 0;
   int64_t driver_error_ns = 0;
   int steps = 0;
-  int64_t seen_ns = 0;                   // its actions until then are on the page
+  int64_t seen_ns = 0;                   // the endpoint's page shows its actions up to this time
   std::map<int, JobMember> memberships;  // by group
   std::map<int, int> exchanges;          // exchanges reached, by group
   double slow = 1;
@@ -63,7 +63,7 @@ struct RunningRank {
   std::vector<JobStep> ending;  // its last step, if any
   bool is_ending = false;
   int64_t dies_ns = kNever;  // its GPU does nothing after this
-  int64_t left_ns = kNever;  // reason in `end`; kLive: it has finalized its communicators
+  int64_t left_ns = kNever;  // reason in `end`; kLive: it has only finalized its communicators
   ProcessEnd end{};
   bool has_aborted = false;
 

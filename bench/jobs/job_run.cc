@@ -362,7 +362,7 @@ class Run {
       made_ns_ = std::max(made_ns_, rank.host_ns);
     }
     const bool is_of_node = layout_.NodeOf(number) == layout_.NodeOf(options_.rank);
-    // A node that is paused when asked is no healthy one.
+    // A node that is still paused at the poll would not be healthy.
     const bool is_over = rank.host_ns + options_.pause_ns < options_.asked_ns;
     if (Is(Fault::kNodePauses) && is_of_node && step == options_.change_step && is_over) {
       rank.host_ns += options_.pause_ns;
@@ -443,7 +443,7 @@ class Run {
     }
   }
 
-  // The rank first sends or receives what it would later in this step.
+  // Swaps the current step with the next Send or Recv (`kind`) that has this peer.
   static void PutFirst(RunningRank* rank, StepKind kind, int peer) {
     for (std::size_t i = rank->at + 1; i < rank->program.size() && !rank->has_erred; ++i) {
       const JobStep& step = rank->program[i];
@@ -454,7 +454,8 @@ class Run {
     }
   }
 
-  // Continues with the next collective of `group` that is not `op`.
+  // Swaps the current step with the next collective of `group` other than `op`; for kCircle, with
+  // one of the second communicator.
   void Swap(RunningRank* rank, int group, const std::string& op) {
     for (std::size_t i = rank->at + 1; i < rank->program.size(); ++i) {
       const JobStep& step = rank->program[i];

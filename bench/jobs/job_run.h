@@ -2,8 +2,8 @@
 // their GPUs, GPUs wait for each other in collectives, and a rank may have a fault. Minutes take
 // milliseconds, and a seed always gives the same job.
 //
-// Only what the diagnosis reads of NCCL is simulated: calls, launches, their begin and end on the
-// GPU, and the ring of timed calls. A Send ends without its receiver, like a small one.
+// Only the facts that the diagnosis reads are simulated: calls, launches, their begin and end on
+// the GPU, and the ring of timed calls. A Send ends without its receiver, like a small one.
 //
 // Thread: one.
 #ifndef BENCH_JOBS_JOB_RUN_H_
@@ -22,12 +22,13 @@ namespace nccl_pulse {
 inline constexpr int kOtherPids = 1000000;  // first pid of another job's processes
 inline constexpr int64_t kJobStart = int64_t{1760000000} * 1000000000;
 
+// The fault of a job. "It" below is the rank JobRunOptions::rank.
 enum class Fault {
   kNone,
   kHostStuck,        // its program stalls
   kGpuStuck,         // a kernel before its next call does not end
-  kProcessGone,      // killed, with its endpoint's knowledge
-  kProcessVanished,  // killed, and no endpoint knows it any longer
+  kProcessGone,      // killed; its endpoint reports the end
+  kProcessVanished,  // killed, and no endpoint reports it any longer
   kNodeGone,
   kWrongOrder,  // makes two calls of a communicator in the wrong order
   kWrongSize,   // calls with another size
@@ -47,40 +48,40 @@ enum class Fault {
   kSlowNode,     // all ranks of a node are slow
   kPause,        // healthy: it writes a checkpoint, as before, while the others wait
   kStopped,      // its process is stopped
-  kLooked,       // its program stalls; later a debugger stops another one, which waits
+  kLooked,       // its program stalls; later a debugger stops the process of a waiting rank
   kDriverCall,   // the driver blocks its program and the plugin's thread; the process runs
   kHostPaused,   // all processes of its host stop at once
   kGpuFails,     // its GPU's driver reports an error, and later the drivers of some peers do
   kExits,        // it is in exit()
   kForeign,      // from `change_step` on a foreign kernel does not end, on all GPUs
-  kForeignHost,  // the same on its group's GPUs, which wait there for its program
-  kLongBefore,   // its program stalls, long after all have waited once for another one
-  kAllPause,     // healthy: all pause to evaluate, and none waits
+  kForeignHost,  // as kForeign, but on its group's GPUs, where the kernels wait for its program
+  kLongBefore,   // its program stalls, long after all ranks have waited once for another rank
+  kAllPause,     // healthy: all ranks pause to evaluate, and no rank waits
   kSequences,    // healthy: a replica's work varies by step, half to twice as much
   kStages,       // healthy: pipeline stages always have more or less work
   kInput,        // healthy: now and then a rank waits for its input for some steps
   kQueued,       // healthy: the end of a step is queued behind a long kernel of each GPU
   kMoves,        // healthy: a collective takes long, and its data moves
   // Healthy, from `change_step` on:
-  kLonger,      // all have more work, and some replicas more than others
+  kLonger,      // all ranks have more work, and some replicas more than others
   kEvaluates,   // it alternates between evaluating and training for `change_steps` each; stages
                 // have other shares of evaluation
   kNodePauses,  // a node pauses for `pause_ns`, once
   kStageGrows,  // a stage has more work
 };
 
-// Action of a watchdog on some of the ranks that have waited for a long time.
+// Action of a watchdog on ranks that have waited for a long time.
 enum class Watchdog {
   kNone,
-  kKills,   // the process; its endpoint knows
-  kAborts,  // its communicators: work in flight ends, and they are finalized
+  kKills,   // kills the process; its endpoint reports the end
+  kAborts,  // aborts its communicators: work in flight ends, and they are finalized
 };
 
-// An action of a rank or on it, at a time or at the beginning of a step.
+// An event at one rank, at a given time or at the begin of a step.
 struct Deed {
   enum class Kind : uint8_t {
     kHalts,   // its program stalls
-    kSticks,  // its GPU: the next kernel not of NCCL does not end
+    kSticks,  // its GPU: the next kernel other than NCCL's does not end
     kPauses,  // its program, for `for_ns`
     kStops,   // its process, by a signal
     kDies,    // its process; reason in `end`
@@ -119,24 +120,25 @@ struct JobRunOptions {
   int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
   RunState run_state{};  // of stopped processes, as far as visible
   int64_t fault_ns = 0;  // begin of the fault, since the start
-  // When the endpoints are polled, since the start; of a pause, since the second one.
+  // Time at which the endpoints are polled, since the start. For kPause, since the second pause
+  // began.
   int64_t asked_ns = 0;
-  int64_t asked_within_ns = 0;  // additional delay of each, by node
-  int64_t look_again_ns = 0;    // how much later than `asked_ns` this poll is ...
-  int64_t run_on_ns = 0;        // ... of the last poll: all polls then see the same job
-  double slowness = 1.5;        // factor of slow ranks from `fault_ns` on, or of more work
+  int64_t asked_within_ns = 0;  // additional delay of each endpoint, by node
+  int64_t look_again_ns = 0;    // delay of this poll after `asked_ns` ...
+  int64_t run_on_ns = 0;        // ... and of the last poll: the job is simulated up to it
+  double slowness = 1.5;        // factor of slow or busier ranks from `fault_ns` on
   double imbalance = 0.1;       // random variation of work between steps
   bool is_blocking = false;     // hosts wait for each call
   int sampling_exponent = 0;
   int64_t pause_ns = 0;                   // the first pause; the second is in progress at the poll
   int change_step = 0, change_steps = 0;  // of kNotMade: before this step
   std::string job_id = "4711";
-  bool is_other_job = false;   // its processes have other pids
+  bool is_other_job = false;   // true: its processes get pids from kOtherPids on
   bool has_own_hosts = false;  // of the other job
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // scrape interval, 0: never
-  // Rank whose collectives fail at that time, each retried. -1: none.
+  // Rank whose collectives all fail once and are retried. -1: none.
   int failing_rank = -1;
   int64_t failing_ns = 0;
   int failing_calls = 0;
@@ -145,10 +147,10 @@ struct JobRunOptions {
   int64_t start_ns = 0;       // begin of the programs
   int attempt = 0;            // processes of each attempt have other pids
   int unmeasured_group = -1;  // a communicator beyond the plugin's limit
-  std::string other_job_id;   // of the processes of every second node; "": `job_id`
+  std::string other_job_id;   // job ID on every second node; "": `job_id`
 };
 
-// An endpoint's knowledge when it is polled, and that time by its node's clock.
+// An endpoint's answer to a poll, and the time of the poll by its node's clock.
 struct NodeSnapshot {
   SnapshotSet set;
   int64_t asked_realtime_ns = 0;

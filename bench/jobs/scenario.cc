@@ -53,8 +53,8 @@ struct FaultKind {
   Watchdog watchdog = Watchdog::kNone;
   enum class Endpoint {
     kAnswers,
-    kAway,     // that of the culprit's node does not answer
-    kWatched,  // only that one is polled
+    kAway,     // the endpoint of the culprit's node does not answer
+    kWatched,  // only the endpoint of the culprit's node is polled
   };
   Endpoint endpoint = Endpoint::kAnswers;
   // Fault of another job at the same endpoints; null: no other job.
@@ -207,7 +207,7 @@ int PickGroup(const Scenario& scenario, Generator* random) {
     const bool wants_data_only =
         scenario.options.fault == Fault::kCircle || scenario.options.fault == Fault::kWrongRoot;
     if (is_data) data = static_cast<int>(i);
-    // If two differ, it is not decidable which is wrong.
+    // With two ranks that differ, either may be wrong.
     if (group.members.size() < 4 && scenario.options.fault != Fault::kNetworkStuck) continue;
     if (is_data || (is_tensor && !wants_data_only)) candidates.push_back(static_cast<int>(i));
   }
@@ -351,7 +351,7 @@ void BeginLater(Scenario* scenario, Generator* random) {
   const int64_t step_ns = scenario->layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
   options.change_step = static_cast<int>(options.fault_ns / step_ns);
   options.change_steps = static_cast<int>(Between(random, 10, 200));
-  // Too short to be taken for the current one.
+  // So short that the diagnosis does not take it for the current pause.
   options.pause_ns =
       std::min(Between(random, 5, 60) * kSecond, (options.asked_ns - options.fault_ns) / 2);
 }
@@ -415,7 +415,7 @@ Outcome Compare(const std::set<int>& named, const std::set<int>& culprits, bool 
   if (named.empty()) return is_place ? Outcome::kPlace : Outcome::kNothing;
   const bool has_all = std::includes(named.begin(), named.end(), culprits.begin(), culprits.end());
   if (has_all) return named.size() == culprits.size() ? Outcome::kRight : Outcome::kAlso;
-  // If all others only wait for some ranks of a node, those are the suspects.
+  // If the other ranks wait only for some of the node's ranks, only these are suspects.
   const bool is_part = std::includes(culprits.begin(), culprits.end(), named.begin(), named.end());
   return is_part ? Outcome::kRight : Outcome::kWrong;
 }
@@ -513,7 +513,7 @@ Outcome OutcomeOf(const Scenario& scenario, const JobVerdict& verdict, const Hea
   }
   if ((scenario.options.fault == Fault::kCircle || IsCircleOfPeers(scenario.options.fault)) &&
       !verdict.roots.empty() && verdict.roots.front().verdict == HangVerdict::kCircularWait) {
-    // Any of the ranks that wait there may be the other one.
+    // Any of the ranks that wait there may be the second one.
     return named.count(scenario.options.rank) != 0 && named.size() == 2 ? Outcome::kRight
                                                                         : Outcome::kAlso;
   }
@@ -660,7 +660,7 @@ constexpr auto KeyOf(const ProcessSnapshot& process) {
   return std::tie(process.hostname, process.pid);
 }
 
-// Adds what the endpoints know of the earlier job.
+// Adds the earlier job's processes to the endpoints' answers.
 void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
   std::vector<NodeSnapshot> old = RunJob(before.layout, before.groups, before.options);
   if (nodes->size() < old.size()) {
@@ -686,7 +686,7 @@ void AddBefore(const Scenario& before, std::vector<NodeSnapshot>* nodes) {
 // Answers of all endpoints.
 struct Asked {
   SnapshotUnion all;
-  int64_t hang_after_ns = INT64_MAX;  // the shortest of an endpoint
+  int64_t hang_after_ns = INT64_MAX;  // the shortest threshold of an endpoint
   std::string error = {};             // set if an answer cannot be read
   std::set<std::string> heard = {};   // nodes
 };
@@ -711,7 +711,7 @@ void Ask(const Scenario& scenario, const std::vector<Answer>& answers, const Job
   }
 }
 
-// Returns whom a node's endpoint names from scrape to scrape.
+// Returns the ranks that a node's endpoint names, from scrape to scrape.
 Judged WatchNode(const Scenario& scenario) {
   const int node = scenario.layout.NodeOf(scenario.options.rank);
   JobRunOptions options = scenario.options;

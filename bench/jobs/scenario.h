@@ -29,8 +29,8 @@ enum class Truth : uint8_t {
   kNobody,    // no rank is named, and no hang is reported
   kOk,        // as kNobody, and the job's health is OK or idle
   kNotOk,     // no rank but culprits is named, and the job's health is not OK
-  // The culprits are named, or no rank, and the report says that ranks are not compared, or wait for
-  // each other.
+  // The culprits are named. Or no rank is, and the report says that ranks are not compared, or that
+  // they wait for each other.
   kSlowOrNotCompared,
 };
 
@@ -59,7 +59,7 @@ struct Scenario {
 inline constexpr int kOtherJob = 1000000;
 
 enum class Outcome {
-  kRight,    // the culprits are named, and no others; of a healthy job: none
+  kRight,    // the culprits are named, and no others; for a healthy job: no rank is named
   kPlace,    // no rank is named, but the right communicator or host
   kNothing,  // no finding
   kAlso,     // others are named besides the culprits
@@ -73,13 +73,13 @@ const std::vector<std::string>& FaultNames();
 
 Scenario MakeScenario(const std::string& fault, uint64_t seed);
 
-// The polls of a job's endpoints, a second apart, until the last one that the scenario has.
+// The scenario's polls of a job's endpoints, a second apart.
 class Polls {
  public:
   struct Poll {
     SnapshotSet set;  // of all endpoints that answer
     int64_t realtime_ns = 0;
-    int64_t hang_after_ns = 0;    // the shortest of an endpoint
+    int64_t hang_after_ns = 0;    // the shortest threshold of an endpoint
     std::set<std::string> heard;  // nodes
     std::string error;            // set if an answer cannot be read
     bool is_last = false;
@@ -94,7 +94,7 @@ class Polls {
   int number_ = 0;
 };
 
-// Returns what must be named, for readers of the corpus.
+// Returns a description of the expected verdict, for readers of the corpus.
 const char* ExpectedName(const Scenario& scenario);
 
 struct Judged {

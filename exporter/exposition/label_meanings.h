@@ -1,5 +1,5 @@
-// Lists every label of the catalogue's metrics, with its meaning. catalogue.cc does not compile
-// while one is missing here.
+// Lists every label of the catalogue's metrics, with its meaning. catalogue.cc does not compile if
+// a label is missing here.
 //
 // Thread: any; constant data.
 #ifndef EXPORTER_EXPOSITION_LABEL_MEANINGS_H_

@@ -21,7 +21,7 @@ constexpr uint32_t kMark = 0x45534c50;
 
 constexpr char kTooLarge[] = "more than it is given room for";
 
-// Const for writing.
+// `message` is const when writing.
 template <typename Fields, typename T>
 using In = std::conditional_t<Fields::kWrites, const T, T>;
 
@@ -225,7 +225,7 @@ void FieldsOf(Fields& fields, In<Fields, Top<In<Fields, SnapshotSet>>>& top) {
   fields.Messages(11, top.set->outside_notes);
 }
 
-// Safe for hostile numbers: the other side adds modulo 2^64 what this subtracts.
+// Returns a - b modulo 2^64, safe for hostile numbers: the reader adds modulo 2^64.
 int64_t Difference(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
 }
@@ -266,7 +266,7 @@ class Writer {
     }
   }
 
-  // Writes a list that is derived from the message.
+  // Writes a list that is computed, not stored in the message.
   template <typename Message, typename T>
   void Made(uint32_t field, const Message& message, const std::vector<T>& /*there*/,
             std::vector<T> (*make)(const Message&), std::size_t /*most*/) {
@@ -281,7 +281,7 @@ class Writer {
 struct TooLarge {};
 struct TooSlow {};
 
-// Thrown for more elements than possible.
+// Thrown if a list has more elements than possible.
 struct TooMany : std::exception {};
 
 // The remaining memory and CPU time.
@@ -331,7 +331,7 @@ class Reader {
     room_->Take(view.size());
     text = CopyFromShared(view.data(), view.size());
   }
-  // Not made printable: users check each byte.
+  // Does not make the bytes printable: their users check each byte.
   void Bytes(uint32_t field, std::string& bytes, std::size_t most) {
     if (!Is(field, protozero::pbf_wire_type::length_delimited)) return;
     const protozero::data_view view = in_.get_view();

@@ -46,7 +46,7 @@ std::string VersionIn(std::string_view text) {
   return std::count(version.begin(), version.end(), '.') == 2 ? std::string(version) : "";
 }
 
-// True if it has NCCL loaded; `otherwise` if only its user may read its maps.
+// True if the process has NCCL loaded; `otherwise` if its maps are not readable for this user.
 bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
   errno = 0;
   const std::string maps = ReadFileAt(folder, "maps", kMostMapsBytes);
@@ -56,7 +56,7 @@ bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
   return process->is_guess || absl::StrContains(maps, kNccl);
 }
 
-// The last number of the line NSpid: the pid in the innermost namespace.
+// Returns the last number of the line NSpid: the pid in the innermost namespace.
 int32_t OwnPid(int folder, int32_t pid) {
   for (const std::string_view line : absl::StrSplit(ReadFileAt(folder, "status", 16384), '\n')) {
     if (!absl::StartsWith(line, "NSpid:")) continue;
@@ -68,7 +68,7 @@ int32_t OwnPid(int folder, int32_t pid) {
   return pid;
 }
 
-// 0: that of this program, or not readable.
+// Returns the inode of the process' network namespace; 0: this program's own, or not readable.
 uint64_t NetworkOf(int folder, const std::string& proc) {
   struct stat own {
   }, its{};
@@ -146,7 +146,7 @@ struct Scan {
   std::string proc;
   std::vector<int32_t> pids;
   bool are_on_gpus = false;
-  std::size_t next = 0, read = 0;  // numbers of pids that were begun, and ended
+  std::size_t next = 0, read = 0;  // number of pids begun, and of pids read
   HostProcesses found;
 };
 
@@ -190,7 +190,8 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
   scan->are_on_gpus = pids != nullptr;
   scan->pids = pids != nullptr ? *pids : PidsIn(proc);
   std::unique_lock<std::mutex> lock(scan->mutex);
-  // A process that doesn't return is left behind: another thread goes on with the next pid.
+  // If reading a process blocks, that thread is left behind, and another one continues with the
+  // next pid.
   while (scan->next < scan->pids.size() && std::chrono::steady_clock::now() < end &&
          StartReader(scan)) {
     scan->is_done.wait_until(lock, std::min(end, std::chrono::steady_clock::now() + kPatienceOfOne),

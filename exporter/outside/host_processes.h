@@ -55,8 +55,8 @@ struct HostProcesses {
   std::size_t unread = 0;              // processes whose files did not answer
 };
 
-// `pids`: only these processes, known to use a GPU; they count even if their maps are not readable.
-// Null: all processes of the host.
+// `pids`: limits the search to these processes, which are known to use a GPU and count even if
+// their maps are not readable. Null: all processes of the host.
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");

@@ -13,7 +13,7 @@
 namespace nccl_pulse::outside {
 namespace {
 
-// Null: the communicator has no such rank.
+// Returns null if the communicator has no such rank.
 const RasRank* RankIn(const RasCommunicator& communicator, int32_t rank) {
   const auto& ranks = communicator.ranks;
   const auto found =
@@ -22,7 +22,7 @@ const RasRank* RankIn(const RasCommunicator& communicator, int32_t rank) {
   return found != ranks.end() && found->rank == rank ? &*found : nullptr;
 }
 
-// Ranks that RAS misses keep the counts of their last answer.
+// Returns the communicator, with the counts of their last answer for ranks that RAS misses.
 RasCommunicator WithLastCounts(RasCommunicator communicator, const RasCommunicator* before) {
   for (RasRank& rank : communicator.ranks) {
     const RasRank* const was = before == nullptr ? nullptr : RankIn(*before, rank.rank);
@@ -39,21 +39,21 @@ uint64_t Total(const Counts& counts) {
   return total;
 }
 
-// One communicator of a job, and what its ranks are known to do.
+// A communicator of a job, and the facts about its ranks.
 struct Group {
   RasCommunicator communicator;
   Motion motion{};
   bool has_counts = true;
   std::vector<ProcessFacts*> facts;  // of each rank
   Counts least{};                    // of the ranks that answered
-  bool is_unequal = false;           // some rank has launched more of what waits for all
+  bool is_unequal = false;           // ranks differ in launches that wait for all ranks
   bool is_unused = true;             // see Job::unused
   std::size_t busy = 0, idle = 0, mixed = 0;
   bool is_shared_busy = false;      // a GPU that only its ranks share
   bool is_computing_ahead = false;  // the GPU of a rank that is ahead
   std::vector<const HostProcess*> unloaded;
   bool do_few_compute = false;     // of the job's GPUs, while as many wait
-  bool is_no_gpu_waiting = false;  // the job's known GPUs all work or run nothing
+  bool is_no_gpu_waiting = false;  // every known GPU of the job computes or runs nothing
 
   bool IsAhead(const RasRank& rank) const {
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
@@ -67,7 +67,7 @@ struct Group {
     return IsAhead(communicator.ranks[at]) && use != GpuUse::kIdle &&
            (use != GpuUse::kMixed || !do_few_compute);
   }
-  // A GPU that works or runs nothing shows that its rank waits for no other.
+  // False if the GPUs' use shows that no rank waits: each GPU computes or runs nothing.
   bool IsHeldUpByEvent() const {
     Condition worst{};
     for (const ProcessFacts* each : facts) {
@@ -172,7 +172,7 @@ class Maker {
     for (ProcessFacts* each : behind) each->is_doubted = ahead.count(each) == 0;
   }
 
-  // The process of this host; null: it is on another one, or can't be told apart.
+  // Returns the rank's process on this host; null: it is on another host, or ambiguous.
   const HostProcess* Local(const RasRank& rank) const {
     const auto here = seen_.addresses.find(rank.host);
     if (here == seen_.addresses.end()) return nullptr;
@@ -180,7 +180,7 @@ class Maker {
     return std::distance(first, end) == 1 ? first->second : nullptr;
   }
 
-  // True if its pid counts in this host's own namespace, and there is no such process.
+  // True if the rank's pid is of this host's own namespace, and no such process exists.
   bool IsGone(const RasRank& rank) const {
     return hosts_.count(rank.host) != 0 &&
            by_own_pid_.count({seen_.addresses.at(rank.host), rank.pid}) == 0;
@@ -193,7 +193,7 @@ class Maker {
     return found != seen_.processes.end() && found->pid == pid ? &*found : nullptr;
   }
 
-  // Returns what this answer and /proc say of the rank's process.
+  // Returns the condition of the rank's process, by this answer and /proc.
   Condition ConditionOf(const RasRank& rank, const HostProcess* local) const {
     if (local != nullptr && *WhyNotRunning(local->state) != '\0') return Condition::kStopped;
     if (!rank.is_missing) return Condition::kFine;
@@ -292,8 +292,8 @@ class Maker {
     if (group.motion != Motion::kStood || !group.is_unequal) return;
     bool is_any_behind = false;
     for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
-    // Stopped or ended after it had launched what waits for the rank behind: by a debugger or a
-    // watchdog, say.
+    // Excuses a rank that was stopped or ended (by a debugger or a watchdog, for example) after it
+    // had launched the call that waits for the rank behind.
     for (std::size_t i = 0; i < group.facts.size(); ++i) {
       ProcessFacts* const facts = group.facts[i];
       const bool may_have_waited =
@@ -387,11 +387,11 @@ class Maker {
     return job;
   }
 
-  // Before the first answer, and long enough for a process to count as stopped.
+  // Returns a time before the first answer that is old enough for a process to count as stopped.
   int64_t LongAgo() const { return std::min(seen_.since_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
 
-  // RAS misses it in an answer that proves no absence, doesn't know its process, or how many calls it
-  // had made when it left.
+  // True if RAS misses the rank in an answer that proves no absence, or does not know its process,
+  // or its calls when it left.
   static bool IsDoubtful(const RasRank& rank, const ProcessFacts& facts) {
     return rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_excused ||
            (rank.is_missing && facts.condition == Condition::kFine);
@@ -461,7 +461,7 @@ class Maker {
         (facts.gpu_use == GpuUse::kBusy ? is_held_up || group.HasIdleFew()
                                         : is_unclear && is_held_up && group.idle == 0);
     if (group.motion == Motion::kStood && waits) {
-      // Some work that its rank has launched and the idle ones have not.
+      // A call that this rank has launched and the idle ranks have not.
       made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
       made.last_call_op = kUnknownCollective;
       ++made.launches;
@@ -472,7 +472,7 @@ class Maker {
     return made;
   }
 
-  // Without doubtful ranks.
+  // Returns the number of ranks, without doubtful ones.
   static int32_t NumberOfRanks(const Group& group) {
     int32_t known = 0;
     for (std::size_t i = 0; i < group.facts.size(); ++i) {
@@ -483,7 +483,7 @@ class Maker {
 
   const Observation& seen_;
   std::multimap<std::pair<uint64_t, int32_t>, const HostProcess*> by_own_pid_;
-  std::set<std::string> hosts_;  // addresses of this host in whose namespace pids are known
+  std::set<std::string> hosts_;  // this host's addresses for which RAS' pids are known here
   std::set<int32_t> covered_;    // pids that RAS knows
   std::map<ProcessKey, ProcessFacts> facts_;
   std::map<std::pair<std::string, int32_t>, std::size_t> group_of_;

@@ -15,11 +15,12 @@
 //           any                               a fact of its rank in the graph of waits
 //   /proc   stopped or frozen; no such pid    see Condition
 //
-// A stopped, ended or silent rank blocks the others if a GPU of theirs is busy, or if it launched fewer
-// when it last answered. An ended one can't come back: it also blocks them if the use of no GPU of the
-// job is known. A stopped one may belong to an idle job: then nothing follows. If a rank that runs has
-// launched fewer, and its GPU isn't busy, it is the cause: a stopped rank whose GPU is busy waited for it,
-// and so did an ended one, unless its own last counts are fewer, too.
+// A stopped, ended or silent rank blocks the others if one of their GPUs is busy, or if it had
+// launched fewer when it last answered. An ended rank can't come back, so it also blocks them if no
+// GPU's use is known. Nothing follows from a stopped rank of an otherwise idle job. A running rank
+// that has launched fewer, and whose GPU isn't busy, takes precedence as the cause: a stopped rank
+// with a busy GPU waited for it, and so did an ended rank, unless its own last counts are lower,
+// too.
 //
 // A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU of
 // another rank computes, or if a single rank is ahead of several: that one may have a stuck GPU, or may
@@ -28,8 +29,8 @@
 //
 // If RAS didn't answer the first time, its counts are ignored: GPUs tell.
 //
-// A GPU that several processes share is idle if it runs nothing. If it is busy, and all its processes
-// with NCCL are ranks of one communicator, some rank of it waits.
+// A GPU that several processes share is idle if it runs nothing. If it is busy, and all its
+// processes with NCCL are ranks of one communicator, at least one of these ranks waits.
 //
 // If all GPUs are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
 //
@@ -62,7 +63,7 @@ struct Observation {
   int64_t since_ns = 0;                // begin of the GPUs' wait; at most before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
   std::vector<HostProcess> unloaded;   // see HostProcesses
-  std::vector<HostGpu> gpus;           // use since before_ns, or as far back as NVML remembers
+  std::vector<HostGpu> gpus;           // use since before_ns, or since NVML's oldest sample
   // Addresses of this host, each with HostProcess::network.
   std::map<std::string, uint64_t> addresses;
   std::string hostname;

@@ -19,7 +19,7 @@
 namespace nccl_pulse::outside {
 namespace {
 
-constexpr int kAtOnce = 2;  // questions at one address: a stopped process may be picked
+constexpr int kAtOnce = 2;  // requests to one address: the kernel may pick a stopped process
 // Every process of a user listens at one address, and the kernel picks one. So it takes many questions
 // to hear all jobs, if answers are quick, and few if they aren't.
 constexpr int kMostRounds = 3, kMostQuickRounds = 12;
@@ -109,7 +109,8 @@ class OutsideLook::Impl {
     }
   }
 
-  // Namespaces may have addresses in common, such as the loopback. Then a process tells them apart.
+  // Returns a unique name of a host in a namespace. Namespaces may share addresses, such as the
+  // loopback, so the name then includes a process.
   std::string HostIn(const Network& network, const std::string& host) const {
     const auto found = seen_.addresses.find(host);
     const bool is_elsewhere = found != seen_.addresses.end() && found->second != network.inode;
@@ -124,7 +125,8 @@ class OutsideLook::Impl {
     }
   }
 
-  // All addresses at once, and again where a process of this host is in no answer.
+  // Asks at all addresses at once, and asks again if a process of this host is missing in the
+  // answers.
   RasAnswer Ask() {
     RasAnswer heard;
     std::map<std::string, RasListener> open = listeners_.by_name;
@@ -186,7 +188,7 @@ class OutsideLook::Impl {
                        });
   }
 
-  // RAS of this process isn't asked: its network namespace isn't entered.
+  // True if RAS of this process can't be asked, because its network namespace isn't entered.
   bool IsOutOfReach(const HostProcess& process) const {
     const auto found = listeners_.networks.find(process.network);
     return process.network != 0 && (found == listeners_.networks.end() || !found->second);
@@ -246,7 +248,7 @@ class OutsideLook::Impl {
     return look;
   }
 
-  // Ranks that RAS misses have no snapshot: their host and pid come from its list.
+  // Adds host and pid of ranks that RAS misses, from RAS' own list: these ranks have no snapshot.
   static void NameUnseen(const Job& job, JobLook* look) {
     std::size_t ranks = 0;
     for (const JobRoot& root : look->verdict.roots) ranks += root.ranks.size();

@@ -40,7 +40,7 @@ struct Sources {
   // Finds processes with NCCL among `pids`; null: among all.
   std::function<HostProcesses(const std::vector<int32_t>* pids)> processes;
   std::function<std::vector<HostGpu>(int64_t since_realtime_ns)> gpus;
-  // Called on a thread of its own, which it may leave in the listener's network.
+  // Called on a separate thread, which may stay in the listener's network namespace.
   std::function<RasReport(const RasListener&)> ask_ras;
   std::function<void(std::chrono::milliseconds)> wait;
   std::function<int64_t()> now_realtime_ns;
@@ -72,7 +72,7 @@ std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus);
 std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
                                                 const std::vector<HostGpu>& gpus);
 
-// Two polls, the threshold apart.
+// Polls twice, the threshold apart.
 class OutsideLook {
  public:
   // `sources` must outlive this object.

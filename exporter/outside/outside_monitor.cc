@@ -128,7 +128,7 @@ void OutsideMonitor::Publish(std::vector<JobLook> jobs, int64_t now_ns) {
   found_ns_ = now_ns;
 }
 
-// GPUs go on, or there are none of a job without the plugin.
+// Clears the findings: all GPUs make progress, or none belongs to a job without the plugin.
 void OutsideMonitor::Clear(int64_t now_ns) {
   look_.reset();
   const int64_t waited_ns = waits_since_ns_ == 0 ? 0 : now_ns - waits_since_ns_;
@@ -151,7 +151,7 @@ void OutsideMonitor::LeaveAlone(int64_t now_ns) {
 SnapshotSet OutsideMonitor::Snapshots(int64_t now_realtime_ns) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   SnapshotSet found = found_;
-  // Until the next round they are as they were.
+  // Findings stay unchanged until the next round.
   for (ProcessSnapshot& process : found.processes) {
     if (process.last_poll_realtime_ns == found_ns_) process.last_poll_realtime_ns = now_realtime_ns;
   }

@@ -8,7 +8,7 @@
 //   RAS     asked at that time, and again after each half of the threshold while GPUs wait. Not asked
 //           for kLeftAlone after answers by which all jobs of this host are OK
 //
-// So RAS of a healthy job is never asked. Findings are snapshots, like the plugin's: diagnosis,
+// So RAS is never asked about a healthy job. Findings are snapshots, like the plugin's: diagnosis,
 // metrics, page, `pulse watch`, captures and --on-hang work in the same way.
 //
 // Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots and Processes
@@ -66,7 +66,7 @@ class OutsideMonitor {
   int64_t left_alone_until_ns_ = 0;
   std::vector<int32_t> listed_pids_;
   int64_t list_again_ns_ = 0;
-  // The longest wait of each pid's GPU that ended with progress.
+  // By pid: the longest wait of its GPU that ended with progress.
   std::map<int32_t, uint64_t> longest_waits_;
   mutable std::mutex mutex_;  // guards the rest
   SnapshotSet found_;

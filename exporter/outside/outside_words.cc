@@ -113,8 +113,8 @@ std::string RanksHave(const std::vector<std::string>& ranks) {
                       ranks.size() == 1 ? " has" : " have");
 }
 
-// " Here are ranks 0, 2 and 3 of 4. Rank 1 (pid 1019) has not loaded NCCL.", as far as environments
-// say it.
+// " Here are ranks 0, 2 and 3 of 4. Rank 1 (pid 1019) has not loaded NCCL.", as far as known from
+// environments.
 std::string RanksHereWords(const Job& job) {
   std::map<int32_t, int32_t> unloaded;  // pids by rank; the launcher's shell comes first
   std::set<int32_t> here;
@@ -157,7 +157,8 @@ std::string RanksHereWords(const Job& job) {
   return words;
 }
 
-// All GPUs have run nothing, which happens in a first communicator that is never created, too.
+// Returns the sentence for a job whose GPUs have run nothing: its first communicator may never have
+// been created.
 std::string CreatingWords(const Job& job, const std::string& time) {
   if (job.is_creating) {
     return absl::StrCat("A communicator of ", JobWords(job), " has been in creation for ", time,

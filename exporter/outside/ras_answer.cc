@@ -36,7 +36,7 @@ void AddMissingCommas(std::string* text) {
   *text = std::move(mended);
 }
 
-// A number in hexadecimal digits; 0: none.
+// Returns a number in hexadecimal digits; 0 if there is none.
 uint64_t HashAt(const Json& object, const char* key) {
   const Json& value = At(object, key);
   if (value.is_number_unsigned()) return value.get<uint64_t>();

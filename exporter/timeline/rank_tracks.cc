@@ -165,7 +165,7 @@ class RankDrawer {
       trace_.Begin(track, KnownTime(call), std::move(event));
     };
     begin(*oldest, count == 1 ? "" : absl::StrCat(" (the oldest of ", count, ")"));
-    // Inside the oldest one, whatever a hostile page says of the times.
+    // Nested in the oldest call's slice, also if a hostile page has other times.
     if (newest != oldest && KnownTime(*newest) >= KnownTime(*oldest))
       begin(*newest, " (the newest)");
   }

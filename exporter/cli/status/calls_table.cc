@@ -50,7 +50,7 @@ Column ColumnOf(const Json& rank, const Json& suspects) {
   return column;
 }
 
-// Returns what most ranks called; "" if no two agree.
+// Returns the call that most ranks made with this number; "" if no two ranks agree.
 std::string MostCalled(const std::vector<Column>& columns, int64_t number) {
   std::map<std::string, int> votes;
   for (const Column& column : columns) {

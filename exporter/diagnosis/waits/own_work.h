@@ -29,17 +29,20 @@ class OwnWork {
 
   // Adds arrows from the GPU of member `at`, which has not begun.
   void AddBehind(std::size_t i, std::size_t at);
-  // Adds arrows from an event to what the process had waited in until then, and from an end to the
-  // first end on its host: it may be a victim of a watchdog, or of the node's launcher.
+  // Adds arrows from an event to the work in which the process waited until then. Also adds an
+  // arrow from the end of a process to the first end on its host, because a watchdog or the node's
+  // launcher may have ended the process.
   void AddBeforeEvent(const HostThread& thread);
-  // Adds a process' end, stop or failure that no rank waits for in NCCL: hosts outside NCCL may.
+  // Adds a process' end, stop or failure for which no rank waits in NCCL: hosts outside NCCL may
+  // wait for it.
   void AddUnawaitedEvent(const HostThread& thread);
   // Adds arrows from a host. Call when all calls in which others wait for it are known.
   void AddOfHost(const HostThread& thread);
 
  private:
   void AddFirstEnded(const HostThread& thread);
-  // True if it has made all calls in which others wait on a communicator, so they don't wait for it.
+  // True if the host has made all calls in which others wait on a communicator, so that they don't
+  // wait for it.
   bool HasDoneItsPart(const HostThread& thread);
   bool MayBePostedAhead(const MemberIndex& at);
   bool IsBehindNccl(const Member& each);

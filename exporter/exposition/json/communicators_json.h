@@ -29,7 +29,7 @@ struct ProcessWithoutPlugin {
 };
 nlohmann::ordered_json WithoutPluginJson(const std::vector<ProcessWithoutPlugin>& processes);
 
-// `without_plugin`: null if nothing looks for such processes.
+// `without_plugin`: null if such processes are not searched for.
 std::string CommunicatorsJson(const SnapshotSet& snapshots, int64_t now_realtime_ns,
                               const DiagnosisResult& diagnosis = {},
                               const std::vector<ProcessWithoutPlugin>* without_plugin = nullptr);

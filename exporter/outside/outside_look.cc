@@ -228,7 +228,6 @@ class OutsideLook::Impl {
     look.verdict = JudgeJob(look.set, look.diagnosis, seen_.now_ns);
     const int64_t stood_ns = seen_.now_ns - seen_.before_ns;
     NameUnseen(job, &look);
-    AddRankAhead(job, &look);
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.processes.size();
@@ -248,49 +247,44 @@ class OutsideLook::Impl {
     return look;
   }
 
-  // Adds host and pid of ranks that RAS misses, from RAS' own list: these ranks have no snapshot.
-  static void NameUnseen(const Job& job, JobLook* look) {
-    std::size_t ranks = 0;
-    for (const JobRoot& root : look->verdict.roots) ranks += root.ranks.size();
-    look->set.ended.reserve(ranks);  // the verdict points to its elements
-    for (JobRoot& root : look->verdict.roots) {
-      for (JobRank& rank : root.ranks) {
-        const RasRank* const missing =
-            rank.process == nullptr ? RankOf(job, rank.comm_id, rank.rank) : nullptr;
-        if (missing == nullptr) continue;
-        ProcessSnapshot& process = look->set.ended.emplace_back();
-        process.hostname = missing->host;
-        process.pid = missing->pid;
-        rank.process = &process;
-        rank.communicator = &process.communicators.emplace_back();
-        process.communicators.front().gpu =
-            missing->nvml_dev < 0 ? "" : absl::StrCat(missing->nvml_dev);
-      }
+  // A single rank ahead of the others may be at fault, where none is named.
+  static void AddRankAhead(const Job& job, JobRoot* root) {
+    if (!root->ranks.empty() || root->perhaps.empty()) return;
+    const uint64_t id = root->perhaps.front().comm_id;
+    const RasCommunicator& communicator = job.communicators.at(id);
+    std::vector<int32_t> ahead;
+    for (const RasRank& rank : communicator.ranks) {
+      if (!HasFewer(communicator, rank)) ahead.push_back(rank.rank);
     }
+    const bool is_there =
+        std::any_of(root->perhaps.begin(), root->perhaps.end(), [&](const JobRank& each) {
+          return each.comm_id == id && !HasFewer(communicator, *RankOf(job, id, each.rank));
+        });
+    if (ahead.size() == 1 && !is_there) root->perhaps.push_back({id, ahead.front()});
   }
 
-  // A single rank ahead of the others may be at fault.
-  static void AddRankAhead(const Job& job, JobLook* look) {
+  // Adds host and pid, from RAS' own list, of ranks without a process in the verdict: ranks that RAS
+  // misses, and the rank ahead.
+  static void NameUnseen(const Job& job, JobLook* look) {
+    std::vector<JobRank*> unseen;
     for (JobRoot& root : look->verdict.roots) {
-      if (!root.ranks.empty() || root.perhaps.empty()) continue;
-      const uint64_t id = root.perhaps.front().comm_id;
-      const RasCommunicator& communicator = job.communicators.at(id);
-      std::vector<int32_t> ahead;
-      for (const RasRank& rank : communicator.ranks) {
-        if (!HasFewer(communicator, rank)) ahead.push_back(rank.rank);
-      }
-      if (ahead.size() != 1) continue;
-      if (std::any_of(root.perhaps.begin(), root.perhaps.end(), [&](const JobRank& each) {
-            return each.comm_id == id && each.rank == ahead.front();
-          })) {
-        continue;
-      }
-      for (const ProcessSnapshot& process : look->set.processes) {
-        for (const CommunicatorSnapshot& each : process.communicators) {
-          if (each.comm_id != id || each.rank != ahead.front()) continue;
-          root.perhaps.push_back({id, each.rank, &process, &each});
+      AddRankAhead(job, &root);
+      for (auto* ranks : {&root.ranks, &root.perhaps}) {
+        for (JobRank& rank : *ranks) {
+          if (rank.process == nullptr) unseen.push_back(&rank);
         }
       }
+    }
+    look->set.ended.reserve(unseen.size());  // the verdict points to its elements
+    for (JobRank* rank : unseen) {
+      const RasRank* const known = RankOf(job, rank->comm_id, rank->rank);
+      if (known == nullptr) continue;
+      ProcessSnapshot& process = look->set.ended.emplace_back();
+      process.hostname = known->host;
+      process.pid = known->pid;
+      rank->process = &process;
+      rank->communicator = &process.communicators.emplace_back();
+      process.communicators.front().gpu = known->nvml_dev < 0 ? "" : absl::StrCat(known->nvml_dev);
     }
   }
 

@@ -334,7 +334,7 @@ TEST(ControlClientTest, AUserHasABoundedNumberOfProcesses) {
   ASSERT_EQ(answers.size(), 257u);
   int refused = 0;
   for (const ControlAnswer& answer : answers) {
-    refused += answer.problem.find("has more than 256 of these") != std::string::npos ? 1 : 0;
+    refused += answer.problem.find("has more than 256 processes") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(refused, 1);
 }

@@ -54,9 +54,9 @@ struct CallCountSnapshot {  // nccl_operations_total, nccl_operation_bytes_total
 struct WorkSnapshot {
   WorkState state{};
   WorkRefutal refutal{};  // why, if the state is kRefuted
-  // The next four are valid with kProven and captured calls. `operations`: collectives executed by
-  // replays of graphs. Then when the counter was last seen to move, and its longest pause before it
-  // moved again.
+  // The next four are valid with kProven and captured calls: the number of collectives executed by
+  // replays of graphs and whether it is known, the time at which the counter was last seen to move,
+  // and its longest pause.
   bool are_operations_known = false;
   uint64_t operations = 0;
   int64_t moved_realtime_ns = 0;
@@ -64,7 +64,8 @@ struct WorkSnapshot {
   // Not from the segment. If the counter has stopped, the node's server asks the driver what the
   // GPU has done since then.
   GpuUse gpu_use{};
-  // Calls were captured less than 10 s ago, and it is not decided yet whether the counter is one.
+  // True if calls were captured less than 10 s ago, and the counter is neither proven nor refuted
+  // yet.
   bool is_being_proven = false;
 };
 
@@ -97,8 +98,7 @@ struct LatencySnapshot {
   std::string user_tag = {};  // "" if none
 };
 
-// Number of timed calls of a kind, and their total duration without the longest ones
-// (mean_lateness.h).
+// Number of timed calls of a kind, and their total duration, each call capped (mean_lateness.h).
 struct UsualDurationSnapshot {
   LatencyKind kind{};
   std::string op;
@@ -214,7 +214,7 @@ struct CommunicatorSnapshot {
   TrustState kernel_trust{};
 
   std::vector<CallCountSnapshot> calls;
-  std::vector<CompositeSnapshot> composites;    // made of Send and Recv, which `calls` has
+  std::vector<CompositeSnapshot> composites;    // their Sends and Recvs are also in `calls`
   std::vector<ReplayedCallsSnapshot> replayed;  // by graphs
   std::vector<AlgorithmCountSnapshot> algorithms;
   std::vector<LatencySnapshot> latencies;
@@ -265,7 +265,7 @@ struct CommunicatorSnapshot {
   uint64_t overflowed_calls = 0;            // calls among them, missing in `calls`
 
   int32_t nccl_api_version = 0;  // of the communicator's NCCL
-  uint32_t event_mask = 0;       // that this NCCL got
+  uint32_t event_mask = 0;       // as written to this NCCL
   // Calls since the last launch that NCCL reported: their launches are not visible, or have not
   // been made. Then when the background thread first saw that, 0: none.
   uint64_t unreported_calls = 0;
@@ -347,15 +347,15 @@ struct ProcessSnapshot {
   std::string nccl_environment;                 // "NCCL=2.28.9 NCCL_IB_HCA=mlx5_0"; "": not known
   std::string timing;                           // "auto", "kernel" or "off"
   uint32_t event_mask = 0;
-  std::string duration_source;     // what times operations: "stream", "kernel" or "none"
-  std::string completion_source;   // what detects their end: "stream", "proxy", "kernel" or "none"
+  std::string duration_source;     // source of durations: "stream", "kernel" or "none"
+  std::string completion_source;   // source of completions: "stream", "proxy", "kernel" or "none"
   int32_t sampling_exponent = -1;  // one call in 2^n is timed on the stream; -1: no stream timing
   int64_t start_realtime_ns = 0;
   int64_t last_poll_realtime_ns = 0;  // last iteration of the background thread
   uint64_t counters_read_ns = 0;  // last iteration of "pulse-work", monotonic; 0: no such thread
   PollerState poller{};
-  uint32_t foreign_event_mask = 0;  // events common to all masks changed by another party; 0: none
-  uint64_t event_mask_changes = 0;  // how often
+  uint32_t foreign_event_mask = 0;  // events common to all masks changed by another tool; 0: none
+  uint64_t event_mask_changes = 0;  // number of these changes
   bool shared_memory = false;  // false: memfd or its seals were refused, private memory is used
 
   std::array<uint64_t, kCallbackKinds> callbacks{};
@@ -365,8 +365,8 @@ struct ProcessSnapshot {
   std::array<uint64_t, kIgnoredReasons> ignored{};
   uint64_t series_used = 0, series_limit = 0;
   uint32_t last_calls_wanted = 0;  // setting: last calls that each communicator keeps
-  // Communicators whose record or series were reused, and their calls. With `calls` of the shown
-  // communicators they are the process' totals.
+  // Communicators whose record or series were reused, and their calls. Added to `calls` of the
+  // shown communicators, they give the process' totals.
   uint64_t recycled_communicators = 0;
   std::vector<RecycledCallsSnapshot> recycled_calls;  // without zeros
   uint64_t communicators_used = 0, communicator_limit = 0;

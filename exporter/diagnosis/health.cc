@@ -44,10 +44,10 @@ std::string Pids(std::vector<std::string> pids) {
                       more == 0 ? "" : absl::StrCat(" and ", more, " more"));
 }
 
-// How many times longer than its usual pause between calls a job is idle.
+// A job is idle after this many times its usual pause between calls.
 constexpr int64_t kIdleFactor = 10;
-constexpr double kLeastWaited = 0.2;  // of the time: as the dashboards' "Waiting jobs"
-constexpr uint64_t kLeastCalls = 16;  // that tell how often it calls
+constexpr double kLeastWaited = 0.2;  // share of the time, as in the dashboards' "Waiting jobs"
+constexpr uint64_t kLeastCalls = 16;  // needed to know how often the job calls
 
 class Examiner {
  public:
@@ -131,8 +131,8 @@ class Examiner {
     return Total(CollectiveCalls(*rank.communicator));
   }
 
-  // A lost process is missed if a live rank may wait for it, or, where nothing is in use, if it left work
-  // that others had called for.
+  // Finds lost processes that are missed: a live rank may wait for them. If no communicator is in
+  // use, a process is also missed if it lacks calls that others have made.
   void FindLost() {
     std::set<const ProcessSnapshot*> missed;
     for (const CommunicatorView& view : views_) {
@@ -140,7 +140,7 @@ class Examiner {
         return rank.state == RankView::State::kLive;
       };
       const bool is_in_use = std::any_of(view.ranks.begin(), view.ranks.end(), is_live);
-      uint64_t most_calls = 0;  // of live ranks, or of all where none lives
+      uint64_t most_calls = 0;  // of live ranks; of all ranks if none lives
       bool may_wait = false;
       for (const RankView& rank : view.ranks) {
         if (is_in_use && !is_live(rank)) continue;
@@ -164,7 +164,8 @@ class Examiner {
     }
   }
 
-  // A straggler is found by collectives that no rank leaves before the last one has come.
+  // Counts communicators without a collective by which stragglers are found: one that no rank
+  // leaves before the last has arrived.
   static bool IsCompared(const ProcessSnapshot& process) {
     uint64_t calls = 0;
     for (const CommunicatorSnapshot& each : process.communicators) {
@@ -184,14 +185,15 @@ class Examiner {
     return process.hang_after_ns == 0 ? kDefaultHangAfterNs : process.hang_after_ns;
   }
 
-  // Nothing finishes in CUDA graphs, and what the GPU runs is not known: a replay may stall.
+  // True if no work finishes in CUDA graphs and the GPU's use is not known, so a replay may be
+  // stalled.
   bool IsQuietUnseen(const RankView& rank) const {
     const GpuUse use = rank.communicator->work.gpu_use;
     return rank.activity.is_quiet() && (use == GpuUse::kUnknown || use == GpuUse::kShared) &&
            ElapsedNs(now_ns_, rank.activity.since_realtime_ns) / 2 >= ThresholdOf(*rank.process);
   }
 
-  // Updates since when the whole set has been idle; INT64_MAX: it is not.
+  // Updates the time since which the whole set has been idle; INT64_MAX: it is not idle.
   void AddIdle(const RankView& rank) {
     const CommunicatorSnapshot& each = *rank.communicator;
     const int64_t last_ns =
@@ -217,7 +219,7 @@ class Examiner {
     return idle_ns > longest_pause_ns_ && idle_ns / kIdleFactor > usual_pause_ns_;
   }
 
-  // Notes jobs whose processes go by different thresholds.
+  // Notes jobs whose processes have different thresholds.
   void NoteThresholds() {
     std::set<int64_t> all;
     for (const ProcessSnapshot& process : snapshots_.processes) all.insert(process.hang_after_ns);
@@ -286,7 +288,7 @@ class Examiner {
     return IsIdle() ? HealthStatus::kIdle : HealthStatus::kOk;
   }
 
-  // Adds a sentence about processes, and its beginning to the list of what is missing (null: none).
+  // Adds a sentence about processes to the notes, and its beginning to `missing` (null: none).
   void NoteProcesses(const std::vector<std::string>& pids, const char* one, const char* several,
                      const char* reasons, const char* behind, std::vector<std::string>* missing) {
     if (pids.empty()) return;
@@ -300,7 +302,7 @@ class Examiner {
     if (count != 0) missing->push_back(Plural(count, one, several));
   }
 
-  // Also collects the reasons why the state is not OK.
+  // Adds the notes, and collects the reasons why the state is not OK.
   void AddNotes() {
     std::vector<std::string>& notes = health_.notes;
     constexpr char kEnded[] = "process ended without finalizing";
@@ -400,20 +402,21 @@ class Examiner {
   const SnapshotSet& snapshots_;
   const int64_t now_ns_;
   const std::vector<CommunicatorView> views_;
-  // Ended processes that a rank may wait for, and the others; live ones that do not run.
+  // Ended processes that a rank may wait for; other ended processes; live processes that are not
+  // running.
   std::vector<std::string> lost_, left_, stopped_;
   std::size_t silent_ = 0;  // processes
   int64_t silent_since_ns_ = INT64_MAX;
   std::array<std::size_t, kUnknownReasons> reasons_{};
   bool is_mixed_ = false;
-  std::size_t unseen_ranks_ = 0;  // unknown ones, but for those whose counter is being calibrated
+  std::size_t unseen_ranks_ = 0;  // unknown ranks, except ranks whose counter is being calibrated
   std::size_t queued_ = 0;        // communicators whose work waits for other work of its GPUs
   std::size_t not_compared_ = 0;  // processes
   // Wait of the communicator whose ranks wait most.
   double waited_share_ = 0;
   int64_t waited_of_seconds_ = 0;
-  // Since when no rank has had work, INT64_MAX: one has; the longest pause before, and the mean pause of
-  // the communicator with the most launches.
+  // Time since which no rank has had work (INT64_MAX: a rank has), the longest earlier pause, and
+  // the mean pause of the communicator with the most launches.
   int64_t idle_since_ns_ = 0, longest_pause_ns_ = 0, usual_pause_ns_ = INT64_MAX;
   bool has_hang_ = false, has_usual_ = false, has_straggler_ = false;
   std::vector<std::string> failed_, of_ranks_, masks_, of_communicators_;  // notes

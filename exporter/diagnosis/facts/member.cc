@@ -18,7 +18,8 @@ RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   return has_resumed && !last.is_idle() ? rank.activity : last;
 }
 
-// A watchdog aborted the communicator: the abort completed a launch that had stood for long.
+// True if the communicator was aborted, by a watchdog for example, and the abort completed a launch
+// that had been stalled for long.
 bool WaitedUntilAbort(const RankView& rank) {
   const CommunicatorSnapshot& communicator = *rank.communicator;
   return communicator.finalized && communicator.last_launch_realtime_ns != 0 &&
@@ -27,7 +28,7 @@ bool WaitedUntilAbort(const RankView& rank) {
                     communicator.last_launch_realtime_ns) >= kWaitedNs);
 }
 
-// Calls made after the oldest one in flight, by the ring of last calls.
+// Returns the number of calls made after the oldest call in flight, by the ring of last calls.
 std::optional<uint64_t> CallsBehindFront(const CallOrderSnapshot& order) {
   const uint32_t at = order.in_flight - order.first;
   if (order.in_flight == 0 || at >= order.calls.size()) return std::nullopt;
@@ -92,7 +93,7 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
     member.doing = Doing::kUnreported;
   }
   if (member.is_in_flight()) {
-    // An abort completes what it ends: that is no progress.
+    // An abort completes launches, which is no progress.
     const bool is_aborted = rank.state == RankView::State::kFinalized;
     member.since_ns =
         std::max({member.launched_ns, is_aborted ? 0 : communicator.last_completion_realtime_ns,

@@ -38,7 +38,7 @@ struct Member {
   // the ring of last calls has it, otherwise counted back from `called`.
   uint64_t front = 0;
   bool is_front_exact = false;
-  GpuUse gpu_use{};  // kernels on its GPU meanwhile, if NVML was asked
+  GpuUse gpu_use{};  // use of its GPU since then, if NVML was asked
 
   bool is_live() const { return rank->state == RankView::State::kLive; }
   bool is_in_flight() const { return doing == Doing::kInside || doing == Doing::kNotBegun; }
@@ -66,10 +66,10 @@ std::string OpOf(const Member& member, uint64_t number);
 std::string OpOfWait(const Member& member);
 
 // True if the rank's front is known to be incomplete. Otherwise the rank may be further: events may
-// only show the end of the last of several launches.
+// show only the end of the last of several launches.
 bool IsAtFront(const Member& member);
 
-// The first event after which the process or its GPU can do nothing more.
+// The first event (end, stop, driver error) after which the process or its GPU can do nothing more.
 struct LastEvent {
   enum class Kind : uint8_t { kFailed, kGone, kStopped };
   Kind kind{};

@@ -8,7 +8,7 @@ namespace {
 // The counter of finished work is read ten times a second.
 constexpr int64_t kQuietAfterNs = 2000000000;
 
-// A launch this young may be one that the background thread did not see before it stopped.
+// The background thread may have stopped before it saw a launch as young as this.
 constexpr int64_t kLaunchSlackNs = 1000000000;
 
 bool IsPollerStalled(const ProcessSnapshot& process, int64_t now_ns, int64_t stalled_after_ns) {
@@ -17,7 +17,7 @@ bool IsPollerStalled(const ProcessSnapshot& process, int64_t now_ns, int64_t sta
   return ElapsedNs(SeenUntil(process, now_ns), polled) >= stalled_after_ns;
 }
 
-// Whether NCCL was asked for some of the events `wanted` and no longer reports them.
+// True if some of the events `wanted` were requested from NCCL, and are no longer reported.
 bool LostEvents(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                 uint32_t wanted) {
   return process.event_mask_changes != 0 &&
@@ -86,7 +86,7 @@ RankState StateOf(const ProcessSnapshot& process, const CommunicatorSnapshot& co
 
 std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicator,
                                          const RankActivity& activity) {
-  // Of a replay alone it is not known whether launches wait behind it.
+  // If only a replay is known, launches may wait behind it.
   if (!communicator.has_heartbeat || !activity.is_of_launches() ||
       (activity.is_in_replay && SeenInFlightSince(communicator) == 0)) {
     return std::nullopt;
@@ -121,7 +121,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
-  // A call that is queued behind such launches tells more than they do.
+  // A call that is queued behind such launches is better known than they are.
   if (communicator.oldest_launch == OldestLaunch::kUntold &&
       communicator.launches > communicator.launches_completed &&
       communicator.unreported_calls == 0) {
@@ -132,7 +132,7 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
     if (communicator.work.state == WorkState::kStuck) {
       return Unknown(UnknownReason::kCounterStuck, moved);
     }
-    // Whichever word is the counter, it moves or stalls as its block does.
+    // Whichever word is the counter: if the block does not change, the counter does not.
     const bool is_seen = communicator.work.state == WorkState::kCalibrating && moved != 0;
     if (communicator.work.state != WorkState::kProven && !is_seen) {
       return Unknown(communicator.work.is_being_proven ? UnknownReason::kCalibrating
@@ -164,8 +164,8 @@ int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
                ? 0
                : communicator.oldest_operation_realtime_ns;
   }
-  // The two were not read at the same moment: launches are counted at once, completions at the last
-  // look.
+  // The two numbers are from different moments: launches are counted at once, completions at the
+  // last poll.
   if (communicator.launches <= communicator.launches_completed ||
       communicator.oldest_launch == OldestLaunch::kUntold) {
     return 0;
@@ -200,7 +200,7 @@ CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnaps
 CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
                               const CommunicatorSnapshot& communicator) {
   if (communicator.overflowed_calls != 0) return CallsKnown::kOverflowed;
-  // Of several changes only the last is known. An earlier one may have hidden calls.
+  // Only the last of several changes is known. An earlier one may have hidden calls.
   if (process.event_mask_changes > 1 || LostEvents(process, communicator, kCallEvents)) {
     return CallsKnown::kEventMaskChanged;
   }

@@ -1,8 +1,8 @@
 // RankActivity is a rank's activity: idle, in flight, replaying, quiet or unknown. Metrics, JSON,
 // `pulse status`, the page and the verdicts all use it.
 //
-// An activity is claimed only if everything that could contradict it can be seen. Otherwise it is
-// unknown, with a reason.
+// An activity is reported only if no unseen work could contradict it. Otherwise it is unknown, with
+// a reason.
 //
 //   in flight   the background thread polls on time, and a launch had not completed at its last
 //               poll, or was made since; or a replay of a CUDA graph was between two of its stamps
@@ -103,10 +103,11 @@ bool IsStalled(const ProcessSnapshot& process, int64_t now_realtime_ns,
 bool IsStopped(const ProcessSnapshot& process, int64_t now_realtime_ns,
                int64_t stalled_after_ns = kStoppedAfterNs);
 
-// Whether every call was counted under its operation, which comparing counts requires.
+// kYes if every call was counted under its operation, which comparing counts requires; else why
+// not.
 enum class CallsKnown : uint8_t { kYes, kCaptured, kOverflowed, kEventMaskChanged };
 CallsKnown AreCallsKnown(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator);
-// Returns the same for calls that were not captured.
+// As above, without regard to captured calls.
 CallsKnown AreOtherCallsKnown(const ProcessSnapshot& process,
                               const CommunicatorSnapshot& communicator);
 

@@ -14,7 +14,8 @@
 namespace nccl_pulse {
 namespace {
 
-// Live before finalized before gone. Of equals, the one that was made last.
+// True if `a` is the better report of a rank: live before finalized before gone, and the later
+// created of equals.
 bool IsBetter(const RankView& a, const RankView& b) {
   if (a.state != b.state) return a.state < b.state;
   return a.communicator->init_realtime_ns > b.communicator->init_realtime_ns;
@@ -33,8 +34,8 @@ const CommunicatorSnapshot* FailedOnGpuOf(const std::vector<const CommunicatorSn
   return first;
 }
 
-// Hosts of which all processes, and more than one, were last seen to run at the same moment, and run:
-// they were paused, and have gone on just now.
+// Returns hosts that were paused and have just resumed: they have several processes, which now run,
+// and were all last seen running at the same moment.
 std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
   constexpr int64_t kTogetherNs = 1500000000;
   struct Host {
@@ -60,8 +61,8 @@ std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
   return resumed;
 }
 
-// Of two that work together, or on one host, one has an error of its own, and the other one, at the same
-// time, an error that may come over a link between them.
+// True if `rank` may be a victim of `of`'s error: they share a communicator or a host, and `rank`
+// has, at the same time, an error that a link between GPUs can cause.
 bool MayBeVictim(const RankView& rank, const RankView& of) {
   if (!MayBePeersError(rank.failed->driver_error) || MayBePeersError(of.failed->driver_error)) {
     return false;
@@ -149,8 +150,9 @@ void SortRanks(CommunicatorView* view) {
   view->are_all_expected = view->nnodes == 1 || view->ranks.front().is_of_many_hosts;
 }
 
-// Of an exchange all ranks make the same number of calls; in a pipeline the ends make fewer, and of
-// two ranks nobody can tell. Endpoints are not asked at the same moment.
+// True if the Sends and Recvs look like an exchange: all ranks make about the same number of calls.
+// In a pipeline, the ends make fewer; with two ranks, the two can't be distinguished. Counts may
+// differ a little, because endpoints are polled at different moments.
 bool IsExchange(const CommunicatorView& view) {
   constexpr std::size_t kLeastRanks = 3;
   constexpr uint64_t kLeastCalls = 64;
@@ -171,10 +173,10 @@ bool IsExchange(const CommunicatorView& view) {
   return least >= kLeastCalls && static_cast<double>(least) >= kAlike * static_cast<double>(most);
 }
 
-// Two processes of a communicator that meet on a communicator with Send and Recv are, or may be,
-// stages of a pipeline. It is normal that they arrive one after the other.
+// Marks communicators that may span a pipeline: two of their processes also share a communicator
+// with Send and Recv. Stages of a pipeline normally arrive one after the other.
 void FindPipelines(std::vector<CommunicatorView>* views) {
-  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> exchanges;  // of a process
+  std::unordered_map<const ProcessSnapshot*, std::vector<std::size_t>> exchanges;  // by process
   for (std::size_t i = 0; i < views->size(); ++i) {
     CommunicatorView& view = (*views)[i];
     for (const RankView& rank : view.ranks) {
@@ -242,7 +244,7 @@ bool IsCollective(std::string_view op) {
          op == kUnknownCollective;
 }
 
-// This includes one-sided operations, which involve two ranks, too.
+// True for Send and Recv, and for one-sided operations, which also involve two ranks.
 bool IsPointToPoint(std::string_view op) {
   return op == "Send" || op == "Recv" || op == "SendRecv" || op == "PutSignal" || op == "Signal" ||
          op == "WaitSignal";

@@ -69,7 +69,7 @@ struct CommunicatorView {
   // exchange of tokens between experts. No rank leaves such a group of calls before the last one
   // has arrived.
   bool is_exchange = false;
-  // True if two of its ranks use Send and Recv in another way.
+  // True if two of its ranks use Send and Recv in any way other than exchanges.
   bool spans_pipeline = false;
   // Time of the last network step of any rank. A rank that waits in a collective waits for it; for
   // Send and Recv nothing follows from it.

@@ -6,7 +6,8 @@
 namespace nccl_pulse {
 namespace {
 
-// A rank that has called, and then failed, ended or stopped where the others wait for it.
+// True for a rank that has made the call, and then failed, ended or stopped in it, so that the
+// others wait for it.
 bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_launches) {
   switch (cause.kind) {
     case LastEvent::Kind::kFailed:
@@ -19,8 +20,8 @@ bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_l
   return false;
 }
 
-// Ranks that have called least. A rank whose own calls are unreported is named only if no call of
-// another rank can be what it waits for.
+// Returns the ranks that have called least. A rank whose own calls are unreported is named only if
+// it can't wait for a call of another rank.
 Ranks NamedByCounts(const CommunicatorFacts& facts) {
   Ranks named;
   if (!facts.are_all_live() || facts.view->has_point_to_point) return named;
@@ -48,8 +49,8 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
   if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).state == ActorState::kMoving) {
     return graph.Point(call, waits.gpus[at], Sure::kMust);
   }
-  // The rank is inside a call that others have gone beyond: a Broadcast's root can be. Only dumps know
-  // exactly which other calls have completed.
+  // The rank is inside a call that others have left, as a Broadcast's root may have. Only dumps
+  // show exactly which other calls have completed.
   const bool is_inside_earlier =
       each.doing == Doing::kInside &&
       (rank.process->is_of_dump ? each.is_front_exact
@@ -60,8 +61,8 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
   graph.Owe(rank, i);
 }
 
-// The last resort: a GPU works on while its process is stopped, but the threads that serve the network
-// do not.
+// Last resort: adds stopped ranks as the cause. A stopped process' GPU continues, but its network
+// threads do not.
 void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
   for (const Member& each : graph.waits(i).members) {
     const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
@@ -90,7 +91,8 @@ void AddAborted(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t ca
   }
 }
 
-// All have called. Whether all are inside can't be told if one of them is not seen since.
+// For a call that all ranks have made: adds unknown causes for ranks not seen since, which may not
+// be inside the call.
 void AddUnknownMembers(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
   for (const Member& each : graph.waits(i).members) {
     const bool is_unknown =
@@ -99,8 +101,8 @@ void AddUnknownMembers(GraphBuilder& graph, std::size_t i, uint32_t call, int64_
   }
 }
 
-// Events may tell only the end of the last of several launches in flight. So these may be going on if
-// the GPUs were already far behind when something was last seen to end.
+// True if launches may progress unseen: events may show only the end of the last of several
+// launches in flight, and the GPUs were far behind when the last completion was seen.
 bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
   bool is_any = false;
   for (const Member& each : waits.members) {
@@ -127,7 +129,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   const CommunicatorFacts& facts = waits.facts;
   if (waits.mismatch) return PointToMismatch(graph, i, number, call);
   if (facts.is_mismatched)
-    return graph.Point(call, graph.Unknown(i), Sure::kMust);  // they still call
+    return graph.Point(call, graph.Unknown(i), Sure::kMust);  // the ranks still make calls
   int64_t began_ns = 0;
   bool is_any_begun = false;
   uint64_t most_launches = 0;
@@ -175,7 +177,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
       graph.Point(call, graph.Host(*each.rank), Sure::kMust);
     }
   }
-  // A rank that nobody sees is an explanation only where the ranks that are seen give none.
+  // An unseen rank is the cause only if no seen rank is.
   const bool are_all_seen = static_cast<int32_t>(waits.members.size()) >= graph.view(i).nranks;
   const bool do_all_live =
       facts.are_all_live() || std::all_of(facts.live.begin(), facts.live.end(),
@@ -202,8 +204,8 @@ uint64_t FrontOf(const Member& each) { return each.front != 0 ? each.front : eac
 uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
   uint64_t number = FrontOf(each);
   if (each.is_front_exact && each.rank->process->is_of_dump) return number;
-  // A GPU that comes next to a call has completed the one before, which no rank completes before all
-  // have come to it.
+  // A GPU about to enter a call has completed the previous one, at which all ranks must have
+  // arrived.
   for (const Member& other : waits.members) {
     const bool has_passed = other.is_live() && other.doing == Doing::kNotBegun &&
                             other.is_front_exact && other.front > number &&
@@ -214,7 +216,7 @@ uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
   uint64_t idle = UINT64_MAX;
   for (const Member& other : waits.members) {
     if (!other.is_live() || other.doing != Doing::kIdle) continue;
-    // Alone of a Broadcast its root is done while others wait in it.
+    // Only for a Broadcast is the root done while others still wait in it.
     if (!waits_for_all && !WaitsForAll(other.rank->communicator->last_call_op)) continue;
     idle = std::min(idle, other.called);
   }
@@ -228,7 +230,7 @@ bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each) {
           IsOwedProven(graph.waits(i).facts));
 }
 
-// Calls gain arrows while hosts are found to owe them, so this goes on until nothing is added.
+// Repeats until no arrow is added, because hosts found to lack a call add arrows to further calls.
 void AddCalls(GraphBuilder& graph) {
   for (std::size_t i = 0; i < graph.views().size(); ++i) {
     for (const auto& [number, call] : graph.calls(i)) AddArrowsOfCall(graph, i, number, call);

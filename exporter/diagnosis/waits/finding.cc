@@ -23,7 +23,7 @@ struct Candidate {
   bool is_circle = false;
 };
 
-// A circle is named before a host that is outside NCCL.
+// Rank of a circle among the states: before a host that is outside NCCL.
 constexpr ActorState kStateOfCircle = ActorState::kInsideNccl;
 
 // The actors that point to each actor.
@@ -31,7 +31,7 @@ using Before = std::vector<std::vector<uint32_t>>;
 
 class Decision {
  public:
-  // `actors`: all of the job.
+  // `actors`: all actors of the job.
   Decision(const WaitGraph& graph, const Before& before, const std::vector<uint32_t>& actors)
       : graph_(graph), before_(before), actors_(actors) {}
 
@@ -86,13 +86,15 @@ class Decision {
     candidates_.push_back({actor.state, {id}, false});
   }
 
-  // Nobody is named: the ranks that may wait for it wait for one of several.
+  // Adds a root that is not named, because the ranks that may wait for it wait for one of several
+  // peers.
   void AddPerhaps(uint32_t id) {
     for (const std::size_t view : ViewsBefore({id})) inside_[view] |= false;
   }
 
   void SortCircle(const Root& root) {
-    // A circle that contains an ended process: the others wait for it in the call in which it waited.
+    // Handles a circle with an ended process: the others wait for it in the call in which it waited
+    // itself.
     const std::size_t before = candidates_.size();
     for (const uint32_t id : root.actors) {
       if (IsEvent(At(id).state)) candidates_.push_back({At(id).state, {id}, false});
@@ -104,7 +106,7 @@ class Decision {
       if (At(id).rank != nullptr) processes.insert(At(id).rank->process);
       hosts += At(id).kind == ActorKind::kHost ? 1 : 0;
     }
-    // Its own work waits for its host, or for a kernel of its own.
+    // The actor's own work waits for its host, or for a kernel of the application.
     if (processes.size() == 1 && hosts <= 1) {
       const uint32_t first =
           *std::min_element(root.actors.begin(), root.actors.end(), [this](uint32_t a, uint32_t b) {
@@ -123,7 +125,7 @@ class Decision {
     const bool is_unsure = !ShortestCircle(graph_, root.actors, Sure::kUnsure).empty();
     for (const uint32_t id : root.actors) {
       const Actor& actor = At(id);
-      // A call that some may have left closes the circle: that acquits no host.
+      // If a call that some ranks may have left closes the circle, hosts in it remain candidates.
       if (actor.kind == ActorKind::kHost && !is_posted && is_unsure) {
         candidates_.push_back({actor.state, {id}, false});
       }
@@ -133,8 +135,8 @@ class Decision {
     }
   }
 
-  // Hosts are not alike: one alone may wait for work, to log a loss. If that work waits for another root,
-  // this host is not named.
+  // Removes hosts whose own work waits for another root: a single host may wait for its work, for
+  // example to log a loss.
   void DropVictims() {
     for (std::size_t i = 0; i < candidates_.size();) {
       const uint32_t id = candidates_[i].actors.front();
@@ -189,9 +191,9 @@ class Decision {
     return findings;
   }
 
-  // A host that is outside NCCL may wait, unseen, for what is as old as the waits for the host: a GPU that is
-  // behind its own work, or an event that no rank waits for in NCCL and that did not precede the host's last
-  // calls.
+  // Adds possible invisible causes of hosts outside NCCL, as old as the waits for these hosts: a
+  // GPU behind its own work, or an event that no rank waits for in NCCL and that came after the
+  // host's last calls.
   void AddUnseenCauses(ActorState* first) {
     int64_t oldest_ns = INT64_MAX;
     int64_t called_ns = 0;
@@ -216,7 +218,7 @@ class Decision {
     }
   }
 
-  // Of several events the first is the cause, and the others followed.
+  // Names the first of several events as the cause; the others followed from it.
   std::vector<Finding> NameEvents() {
     std::vector<uint32_t> events;
     NamedRoots named;
@@ -229,7 +231,7 @@ class Decision {
     });
     const Actor& earliest = At(events.front());
     const Actor* first = &earliest;
-    for (const uint32_t id : events) {  // where times can't be told apart, by the order of states
+    for (const uint32_t id : events) {  // events at about the same time: by the order of states
       const Actor& actor = At(id);
       const bool is_as_early =
           ElapsedNs(actor.since_ns, earliest.since_ns) <= Slack(earliest, actor);
@@ -249,7 +251,7 @@ class Decision {
     }
     named.state = first->state;
     for (const uint32_t id : events) {
-      // An error that may have come over a link followed the one that did not.
+      // An error that may have come over a link is a consequence of one that did not.
       const bool is_victim = At(id).rank->is_failed_by_peer && !first->rank->is_failed_by_peer;
       const bool is_same = At(id).state == first->state && !is_victim &&
                            ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id));
@@ -270,8 +272,9 @@ class Decision {
     return ClockSlackNs(*a.rank, *b.rank);
   }
 
-  // Communicators whose ranks wait directly for one of these: on a GPU its own, else those in which
-  // somebody points to it, over hosts if need be.
+  // Returns the communicators whose ranks wait directly for one of these actors: a GPU's own
+  // communicator, else the communicators in which an actor points to it, if necessary through
+  // hosts.
   std::vector<std::size_t> ViewsBefore(const std::vector<uint32_t>& actors) const {
     std::set<std::size_t> views;
     std::set<uint32_t> seen(actors.begin(), actors.end());
@@ -309,7 +312,7 @@ class Decision {
   const Before& before_;
   const std::vector<uint32_t>& actors_;
   std::vector<Candidate> candidates_;
-  std::map<std::size_t, bool> inside_;  // views, and whether in a replay
+  std::map<std::size_t, bool> inside_;  // views with ranks inside a call; true: inside a replay
   std::set<uint32_t> unknown_;          // actors
   std::set<std::size_t> queued_, posted_;
 };

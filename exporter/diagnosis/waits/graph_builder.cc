@@ -21,7 +21,7 @@ GraphBuilder::GraphBuilder(const std::vector<CommunicatorView>& views, int64_t n
 
 std::size_t GraphBuilder::AddThread(const RankView& rank) {
   const CommunicatorSnapshot& of = *rank.communicator;
-  // Communicators on unknown GPUs are taken to be on one.
+  // Communicators on unknown GPUs are assumed to be on the same one.
   const std::tuple key(rank.process, of.uuid.empty() ? of.gpu : of.uuid, rank.thread);
   const auto [found, is_new] = places_by_gpu_.try_emplace(key, threads_.size());
   if (is_new) {
@@ -35,7 +35,8 @@ std::size_t GraphBuilder::AddThread(const RankView& rank) {
   return found->second;
 }
 
-// Computes once what the rules below ask of all members: they stay linear in the communicators.
+// Computes facts over all members once, so that the rules stay linear in the number of
+// communicators.
 void GraphBuilder::SumUp(HostThread* thread) {
   int64_t last_call_ns = 0;
   for (const MemberIndex& at : thread->members) {
@@ -53,7 +54,7 @@ void GraphBuilder::SumUp(HostThread* thread) {
     if (!each.is_live()) continue;
     thread->last_live_ns = std::max({thread->last_live_ns, communicator.last_launch_realtime_ns,
                                      communicator.init_realtime_ns});
-    // A rank that is behind others' replays waits in none.
+    // A rank that is behind in replays waits in no replay.
     const bool is_unseen = (each.doing == Doing::kUnknown || each.doing == Doing::kUnreported ||
                             each.rank->activity.is_quiet()) &&
                            !Contains(waits_.views[at.view].facts.replays.behind, each.rank);
@@ -110,7 +111,7 @@ uint32_t GraphBuilder::AddGpu(std::size_t view, const Member& each) {
   if (is_not_begun) gpu.state = ActorState::kBehindOwn;
   if (each.is_live()) {
     if (!IsHalf(view, each.since_ns)) gpu.state = ActorState::kMoving;
-    // Dumps are written in a hang, and tell no time.
+    // Dumps are written during a hang, and have no times.
     const bool is_queued = is_not_begun && !each.rank->process->is_of_dump;
     gpu.is_start = is_queued
                        ? Age(each.since_ns) >=

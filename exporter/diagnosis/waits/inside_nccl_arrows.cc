@@ -10,7 +10,7 @@ namespace {
 // refused within a minute or so (src/misc/socket.cc, 2.28).
 constexpr int64_t kLongConnectNs = 300000000000;
 
-// The process has done something since it came to this communicator.
+// True if the process has made progress since it joined this communicator.
 bool HasGoneOn(const RankView& rank) {
   const CommunicatorSnapshot& made = *rank.communicator;
   if (made.launches != 0 || !made.calls.empty() || made.captured) return true;
@@ -22,8 +22,8 @@ bool HasGoneOn(const RankView& rank) {
   });
 }
 
-// One rank alone has called more, in operations that a rank may leave before the others come: it
-// may be the root, and have left.
+// True if only one rank has called more, and only operations that a rank can leave early: it may be
+// the root, and have left.
 bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind) {
   Calls least = facts.CallsOf(*behind.front());
   for (const RankView* rank : behind) least = Common(least, facts.CallsOf(*rank));
@@ -39,7 +39,8 @@ bool MayAllHaveLeft(const CommunicatorFacts& facts, const Ranks& behind) {
   return true;
 }
 
-// Ranks of `other` that are not seen in `here`, if the ranks that are seen are the same in both.
+// Returns the ranks of `other` that are not seen in `here`, if all other ranks are the same in
+// both.
 Ranks AbsentIn(const CommunicatorView& other, const CommunicatorView& here) {
   if (other.nranks != here.nranks || other.is_mixed) return {};
   for (const RankView& rank : here.ranks) {
@@ -61,9 +62,9 @@ bool DoAllConnect(GraphBuilder& graph, const CommunicatorFacts& facts) {
          });
 }
 
-// The processes of the missing ranks, by a communicator whose other ranks are the same.
+// Finds the processes of the missing ranks, by another communicator with the same other ranks.
 Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
-  constexpr std::size_t kLeastAlike = 2;  // two ranks may be the same two of several communicators
+  constexpr std::size_t kLeastAlike = 2;  // a single common rank would prove nothing
   const CommunicatorView& view = graph.view(i);
   if (view.ranks.size() < kLeastAlike) return {};
   for (const std::size_t number : graph.ThreadsOf(view.ranks.front().process)) {
@@ -78,7 +79,8 @@ Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
   return {};
 }
 
-// A host that connects waits for one of the ranks that have not come. Which one is not reported.
+// Adds arrows from a connecting host to the ranks that have not arrived: NCCL does not report for
+// which of them it waits.
 void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
   const ViewWaits& waits = graph.waits(i);
   const int64_t since_ns = graph.actor(host).since_ns;
@@ -94,7 +96,7 @@ void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
 
 }  // namespace
 
-// A Send or Recv that was called and not launched.
+// Adds arrows for a Send or Recv that was called but not launched.
 void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
   ViewWaits& waits = graph.waits(i);
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
@@ -113,7 +115,8 @@ void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
   }
 }
 
-// NCCL reports no launch of these collectives: only calls are compared, once nobody calls.
+// Adds arrows for collectives whose launches NCCL does not report: only their calls are compared,
+// once no rank makes calls any more.
 void AddUnreported(GraphBuilder& graph, std::size_t i) {
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;
@@ -121,11 +124,11 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
   Ranks waiting;
   for (const RankView* rank : facts.live) {
     if (!facts.HasCalledAll(*rank)) continue;
-    if (!Contains(facts.unreported, rank)) return;  // it goes on, or is idle
+    if (!Contains(facts.unreported, rank)) return;  // it makes progress, or is idle
     waiting.push_back(rank);
   }
   for (const RankView* rank : facts.behind) {
-    if (rank->activity.is_in_flight()) return;  // it is on its way
+    if (rank->activity.is_in_flight()) return;  // it may still arrive
     if (rank->activity.reason == UnknownReason::kLaunchNotReported &&
         !Contains(facts.unreported, rank)) {
       return;  // it made a call a moment ago
@@ -137,7 +140,7 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
   if (behind.empty()) behind = facts.behind;
   if (!behind.empty() && MayAllHaveLeft(facts, behind)) return;
   const bool is_any_behind = !behind.empty() || !facts.ended_owing.empty();
-  if (!is_any_behind && !DoAllConnect(graph, facts)) return;  // they may just have nothing to do
+  if (!is_any_behind && !DoAllConnect(graph, facts)) return;  // the ranks may just be idle
   if (facts.is_mismatched) waits.mismatch = CompareSides(facts);
   for (const RankView* rank : waiting) {
     const int64_t since_ns = UnreportedSince(*facts.view, *rank);
@@ -154,8 +157,8 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
   }
 }
 
-// NCCL tells the profiler of a communicator on each rank alone, after all have exchanged their
-// addresses. Whoever has come that far waits, in connecting, for those that have not.
+// Each rank reports a new communicator to its profiler once all ranks have exchanged addresses. A
+// rank that has reported it waits, while connecting, for the ranks that have not.
 bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
   const CommunicatorView& view = graph.view(i);
   ViewWaits& waits = graph.waits(i);
@@ -169,7 +172,7 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
   }
   if (!graph.IsHalf(i, since_ns)) return false;
   waits.absent = FindAbsent(graph, i);
-  // The other ranks' endpoint may just not be among those that were asked.
+  // The other ranks' endpoint may not be among the polled ones.
   if (waits.absent.empty() && view.nnodes != 1) return false;
   waits.is_being_made = true;
   for (const RankView* rank : facts.live) {

@@ -11,7 +11,7 @@ bool IsUnseen(const RankView& rank) {
   return rank.activity.is_unknown() || rank.activity.is_quiet();
 }
 
-// Two ranks have come to the same point of their program: in one communicator, or in two with Send
+// True if two ranks have the same position in the program: in one communicator, or in two with Send
 // and Recv in which they have the same rank.
 bool AreAtOnePosition(const CommunicatorView& a, const RankView& rank_a, const CommunicatorView& b,
                       const RankView& rank_b) {
@@ -25,15 +25,15 @@ bool AreAtOnePosition(const CommunicatorView& a, const RankView& rank_a, const C
          one.last_call_op == other.last_call_op;
 }
 
-// The GPU works on, or waits in, a launch that may be in front of the one of `later`; or that one
-// was launched earlier and has not begun either.
+// True if the GPU executes, or waits in, a launch that may precede the launch of `later`; or if
+// that launch was made earlier and has not begun either.
 bool IsBusyBefore(const Member& each, const Member& later) {
   if (!each.is_in_flight()) return false;
   const bool is_begun_unknown = each.doing == Doing::kInside && !each.is_begun;
   return is_begun_unknown || each.launched_ns < later.launched_ns;
 }
 
-// Its host may wait for it: it is in flight, and not just since a moment ago.
+// True if the host may wait for this work: it has been in flight for long enough.
 bool IsFollowed(const GraphBuilder& graph, const MemberIndex& at) {
   const Member& each = graph.member(at);
   return !each.is_live() ||
@@ -145,7 +145,7 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   const uint32_t gpu = waits.gpus[at];
   const HostThread& thread = graph_.ThreadOf(*each.rank);
   bool is_behind = false;
-  // Its GPU has completed, a moment ago, some of what was launched before.
+  // Its GPU has recently completed some earlier work.
   if (thread.first_moving_ns <= each.launched_ns) {
     graph_.actor(gpu).state = ActorState::kMoving;
     graph_.actor(gpu).is_start = false;
@@ -216,7 +216,7 @@ void OwnWork::AddFirstEnded(const HostThread& thread) {
   const bool is_new = of_first.event == kNoActor;
   graph_.Point(thread.event, graph_.Event(rank_first, first, thread.awaited_ns), Sure::kMay);
   if (!is_new) return;
-  graph_.actor(of_first.event).view = found->second.view;  // nobody waits for it in NCCL
+  graph_.actor(of_first.event).view = found->second.view;  // no rank waits for it in NCCL
   AddBeforeEvent(of_first);
 }
 
@@ -238,7 +238,7 @@ void OwnWork::AddOfHost(const HostThread& thread) {
     const uint32_t gpu = graph_.waits(each_at.view).gpus[each_at.at];
     if (gpu == kNoActor || !IsFollowed(graph_, each_at) || HasGoneOnSinceAbort(thread, each))
       continue;
-    // In the replay of a graph of several communicators it is behind in each of them.
+    // In a replay of a graph with several communicators, the rank is behind in each of them.
     if (Contains(graph_.waits(each_at.view).facts.replays.behind, each.rank)) continue;
     const bool have_gone_on =
         std::any_of(thread.owes_in.begin(), thread.owes_in.end(),
@@ -295,7 +295,7 @@ bool OwnWork::FindOthersGoneOn(std::size_t here, const MemberIndex& work, bool i
   return false;
 }
 
-// Its GPU may be behind work that is not seen, on a communicator whose graphs are not followed.
+// Adds arrows to possible unseen work: replays on a communicator whose graphs are not followed.
 void OwnWork::AddUnseenReplays(const HostThread& thread) {
   for (const MemberIndex& each_at : thread.members) {
     const RankView& rank = *graph_.member(each_at).rank;
@@ -306,7 +306,8 @@ void OwnWork::AddUnseenReplays(const HostThread& thread) {
   }
 }
 
-// It may be in a call elsewhere whose launch NCCL does not report, or behind one.
+// Adds arrows to possible unseen work: calls in other communicators whose launch NCCL does not
+// report.
 void OwnWork::AddUnseenWork(const HostThread& thread) {
   for (const MemberIndex& each_at : thread.unseen) {
     const Member& each = graph_.member(each_at);

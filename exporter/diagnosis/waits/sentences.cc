@@ -24,7 +24,7 @@ bool AreAll(const Ranks& ranks, const Predicate& predicate) {
   return std::all_of(ranks.begin(), ranks.end(), predicate);
 }
 
-// A communicator on its GPU whose work is not seen: it may wait there.
+// Returns a communicator on the rank's GPU whose work is not visible, where the rank may wait.
 std::optional<uint64_t> UnseenOnGpuOf(const RankView& rank, int64_t now_ns, bool with_unreported) {
   const std::vector<CommunicatorSnapshot>& all = rank.process->communicators;
   for (std::size_t i = 0; i < std::min(all.size(), kMostSearched); ++i) {
@@ -85,7 +85,7 @@ class Sentences {
                  {"position", PositionWords(stall_.hang.replay)}});
   }
 
-  // The other sentences say themselves who waits.
+  // True if Waiters() is needed: the other sentences name the waiting ranks themselves.
   bool HasWaiters() const {
     return stall_.hang.verdict != HangVerdict::kMismatched &&
            stall_.hang.verdict != HangVerdict::kNoProgress &&
@@ -154,7 +154,7 @@ class Sentences {
     return text;
   }
 
-  // Ranks that the verdict does not speak of.
+  // Returns a sentence about ranks that are not running, except the suspects.
   std::string NotRunning() const {
     const bool are_said = stall_.hang.verdict == HangVerdict::kProcessStopped;
     const Ranks stopped = Where(facts().live, [&](const RankView* rank) {
@@ -169,13 +169,13 @@ class Sentences {
         stopped);
   }
 
-  // Where an event is the verdict: who has not called either.
+  // Returns a sentence about ranks that have not called either, for verdicts about an event.
   std::string AlsoOwing() const {
     const bool is_event = stall_.hang.verdict == HangVerdict::kProcessGone ||
                           stall_.hang.verdict == HangVerdict::kProcessStopped;
     if (!is_event || facts().is_mismatched) return "";
     Ranks others = Without(facts().owing, stall_.suspects);
-    if (stall_.elsewhere) others = Without(others, stall_.also_blocked);  // Elsewhere() has these
+    if (stall_.elsewhere) others = Without(others, stall_.also_blocked);  // Elsewhere() names these
     return FillIfAny(" {Who} {has|have} not called {calls} either.", others,
                      {{"calls", CallWords(facts().owed)}});
   }
@@ -194,7 +194,7 @@ class Sentences {
     return text;
   }
 
-  // Ranks that have called less, and may wait unseen. "": none.
+  // Returns a sentence about ranks that have called less, and may wait unseen; "" if none.
   std::string Behind(const char* who, const Ranks& except) const {
     const Ranks behind = Without(BehindUnseen(facts()), except);
     if (behind.empty()) return "";
@@ -214,7 +214,7 @@ class Sentences {
 
   std::string Followed() const { return FillIfAny(" {Who} followed.", stall_.followed); }
 
-  // RAS counts launches, so the rank may be inside the call.
+  // Returns the sentence for counts by RAS: it counts launches, so the rank may be inside the call.
   std::string LaunchedLess() const {
     Calls owed = WithoutSizes(stall_.owed);
     owed.erase({kUnknownCollective, -1});
@@ -310,7 +310,8 @@ class Sentences {
                         " here before, and then resumed.");
   }
 
-  // On one communicator each waits in Send or Recv for the next one.
+  // Returns the sentence about a circle on one communicator, in which each rank waits in Send or
+  // Recv for the next.
   std::string Circle() const {
     std::vector<std::string> steps;
     const std::size_t count = stall_.circle.size();
@@ -341,7 +342,8 @@ class Sentences {
                                       "show whether they wait for that work.");
   }
 
-  // All ranks of a host whose processes were last seen to run at the same moment.
+  // True if the suspects are all ranks of a host, and their processes were last seen running at the
+  // same moment.
   bool IsHostPaused() const {
     constexpr int64_t kTogetherNs = 1500000000;
     const Ranks& stopped = stall_.suspects;
@@ -493,7 +495,7 @@ class Sentences {
     return absl::StrCat(QueuedWords(stall_, false), " Probably a ", EarlierWork());
   }
 
-  // Work that GPUs that have not begun may be behind.
+  // Returns words for the earlier work that delays GPUs which have not begun.
   std::string EarlierWork() const {
     std::string hidden;
     for (const auto& [op, calls] : AbandonedCallsOf(*stall_.waiting.front()->communicator)) {
@@ -506,7 +508,7 @@ class Sentences {
   }
 
   std::string BusyInGraphs() const {
-    constexpr uint64_t kShortPauseNs = 1000000000;  // no shorter pause is worth a word
+    constexpr uint64_t kShortPauseNs = 1000000000;  // shorter pauses are not mentioned
     const WorkFacts& work = facts().work;
     return absl::StrCat(
         "The GPUs of all ranks are busy, and no collective ",
@@ -522,7 +524,8 @@ class Sentences {
         ". Whether they wait for each other, and for which rank, is not known.");
   }
 
-  // Every clause is a fact: all ranks are inside only if that is known of each.
+  // Returns the sentence for ranks that are all in the same call. States "all ranks are inside"
+  // only if that is known for each.
   std::string NoProgress() const {
     const Ranks& late = stall_.suspects;
     const Ranks completed =

@@ -65,7 +65,7 @@ Ranks OddOnes(const Mismatch& mismatch) {
   return odd;
 }
 
-// Says whether one of the waiting ranks may wait in a Send or Recv.
+// True if one of the waiting ranks may wait in a Send or Recv.
 bool IsPointToPointPossible(const Ranks& waiting) {
   return !std::all_of(waiting.begin(), waiting.end(), [](const auto* rank) {
     return IsCollective(rank->communicator->last_call_op);
@@ -73,7 +73,7 @@ bool IsPointToPointPossible(const Ranks& waiting) {
 }
 
 constexpr std::size_t kMostUnseen = 8;
-// Ranks of which nothing has been seen here.
+// Returns the ranks that no endpoint has reported.
 std::vector<int32_t> UnseenRanks(const CommunicatorFacts& facts) {
   std::vector<int32_t> unseen;
   std::size_t at = 0;
@@ -136,7 +136,8 @@ class StallMaker {
  private:
   const Actor& At(uint32_t id) const { return waits_.graph.actors[id]; }
 
-  // If no communicator of a finding has its roots among its ranks, the ranks that it waits for are named.
+  // If no communicator of a finding contains its roots, the finding's number goes to the
+  // communicators that wait for them.
   static void NumberIfNone(const std::vector<std::size_t>& views, int number,
                            std::vector<std::optional<Stall>>* stalls) {
     for (const std::size_t view : views) {
@@ -147,7 +148,7 @@ class StallMaker {
     }
   }
 
-  // In one of its communicators ranks have waited for longer than the threshold.
+  // True if ranks of one of the finding's communicators have waited for longer than the threshold.
   bool HasStart(const Finding& finding) const {
     return std::any_of(finding.views.begin(), finding.views.end(), [this](std::size_t view) {
       return std::any_of(of_view_[view].begin(), of_view_[view].end(),
@@ -155,15 +156,16 @@ class StallMaker {
     });
   }
 
-  // It has waited for less than the threshold, and for long enough to be followed.
+  // True if the actor has waited for less than the threshold, but for long enough to be followed.
   static bool IsWait(const Actor& actor) {
     if (actor.kind == ActorKind::kHost) return actor.state == ActorState::kInsideNccl;
     return actor.kind == ActorKind::kGpu && actor.rank->state == RankView::State::kLive &&
            (actor.state == ActorState::kInside || actor.state == ActorState::kBehindOwn);
   }
 
-  // A wait is usual if it can end, and no longer than waits that have ended before. Where ranks wait for
-  // less than the threshold, or for ranks of other communicators, it is as usual as the waits there.
+  // Finds usual waits: a wait is usual if it can end, and is no longer than earlier waits that
+  // ended. If ranks wait for less than the threshold, or for ranks of other communicators, the
+  // waits there decide.
   void FindUsual(const JobFindings& job, std::vector<std::optional<Stall>>* stalls) const {
     std::map<int, bool> is_finding_usual;
     bool are_all_usual = true;
@@ -192,7 +194,7 @@ class StallMaker {
     }
   }
 
-  // False of a death, a mismatch and the like, and if somebody has not survived the wait.
+  // False for the end of a process, a mismatch and similar causes, and if a waiting rank has ended.
   static bool CanEnd(const Stall& stall) {
     switch (stall.hang.verdict) {
       case HangVerdict::kMismatched:
@@ -208,7 +210,7 @@ class StallMaker {
     }
   }
 
-  // Whom the ranks of the communicator wait for directly.
+  // Finds the actors that the communicator's ranks wait for directly.
   void FindTargets(std::size_t view) {
     targets_.clear();
     has_start_ = has_wait_ = false;
@@ -246,7 +248,7 @@ class StallMaker {
     const bool has_gpu = std::any_of(
         of_view_[view_].begin(), of_view_[view_].end(),
         [this](uint32_t id) { return At(id).is_start && At(id).kind == ActorKind::kGpu; });
-    for (const bool with_all : {false, true}) {  // ranks that wait for less, if there are no others
+    for (const bool with_all : {false, true}) {  // else all waits
       for (const uint32_t id : of_view_[view_]) {
         const Actor& actor = At(id);
         if (actor.rank == nullptr || (!actor.is_start && !with_all)) continue;
@@ -272,7 +274,7 @@ class StallMaker {
     }
   }
 
-  // The same thread's rank in this communicator.
+  // Returns the rank of the same thread in this communicator.
   const RankView* InView(const RankView& rank) const {
     const RankView* perhaps = nullptr;
     for (const RankView& here : views_[view_].ranks) {
@@ -298,7 +300,8 @@ class StallMaker {
 
   void Say(const NamedRoots& named) {
     Set(named.state);
-    // Its own GPUs, and whom its ranks wait for: there may be as many roots as communicators.
+    // Only its own GPUs, and the actors that its ranks wait for: there may be as many roots as
+    // communicators.
     std::set<uint32_t> here;
     for (const uint32_t id : all_targets_) {
       if (roots_.count(id) != 0) here.insert(id);
@@ -306,7 +309,7 @@ class StallMaker {
     for (const uint32_t id : of_view_[view_]) {
       if (At(id).kind != ActorKind::kHost && roots_.count(id) != 0) here.insert(id);
     }
-    if (stall_.waiting.empty()) {  // all who wait for it are outside NCCL
+    if (stall_.waiting.empty()) {  // only hosts outside NCCL wait for it
       stall_.hang.since_realtime_ns = At(named.actors.front()).since_ns;
     }
     for (const uint32_t id : here) {
@@ -399,7 +402,7 @@ class StallMaker {
       view_ = kept;
       if (at == view_) Suspect(circle.actors[i]);
     }
-    // Beginning here.
+    // Begins the circle with this communicator.
     const auto here = std::find_if(stall_.circle.begin(), stall_.circle.end(),
                                    [this](const auto& step) { return step.first == stall_.view; });
     if (here != stall_.circle.end()) {
@@ -453,7 +456,8 @@ class StallMaker {
     SortUnique(&stall_.waiting);
   }
 
-  // A communicator whose ranks wait, in a job whose root is elsewhere. False: nothing is to be said.
+  // Fills the stall of a communicator whose ranks wait for a root in another communicator. Returns
+  // false if it has none.
   bool SayBesides() {
     bool is_unknown = false;
     bool is_any = false;
@@ -504,7 +508,7 @@ class StallMaker {
   }
 
   Stall Finish() {
-    // Whoever is named is not of this communicator, and its ranks wait for one that waits for it.
+    // The named rank is not in this communicator, whose ranks wait for a rank that waits for it.
     if (stall_.suspects.empty() && stall_.unseen.empty() && NeedsSuspects(stall_.hang.verdict)) {
       stall_.hang.verdict = HangVerdict::kBlockedElsewhere;
       stall_.hang.situation = Situation::kPlain;
@@ -535,11 +539,11 @@ class StallMaker {
   std::vector<std::vector<uint32_t>> of_view_;  // actors
   std::size_t view_ = 0;
   std::vector<uint32_t> targets_;
-  std::set<uint32_t> all_targets_;                 // of ranks that wait for less, too
-  std::unordered_set<uint32_t> roots_, followed_;  // named for the job
+  std::set<uint32_t> all_targets_;                 // including waits below the threshold
+  std::unordered_set<uint32_t> roots_, followed_;  // ids of the job's named actors
   bool is_any_named_ = false;
   bool has_start_ = false;
-  bool has_wait_ = false;   // or ranks that wait for less
+  bool has_wait_ = false;   // also if only for less than the threshold
   bool is_queued_ = false;  // all starts are GPUs that have not begun
   Stall stall_;
 };

@@ -23,6 +23,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr std::size_t kMostPids = 8;
+constexpr char kEnded[] = "process ended without finalizing";
+constexpr char kSeveralEnded[] = "processes ended without finalizing";
 // Between a call and its launch every rank is unknown for microseconds.
 constexpr int64_t kMomentNs = 1000000000;
 
@@ -158,7 +160,10 @@ class Examiner {
     }
     for (const auto* processes : {&snapshots_.processes, &snapshots_.ended}) {
       for (const ProcessSnapshot& process : *processes) {
-        if (process.end != ProcessEnd::kLost) continue;
+        // All others may wait for one that has exited, too.
+        if (process.end != ProcessEnd::kLost && (process.end == ProcessEnd::kLive || !IsIdle())) {
+          continue;
+        }
         (missed.count(&process) != 0 ? lost_ : left_).push_back(PidWords(process));
       }
     }
@@ -305,8 +310,6 @@ class Examiner {
   // Adds the notes, and collects the reasons why the state is not OK.
   void AddNotes() {
     std::vector<std::string>& notes = health_.notes;
-    constexpr char kEnded[] = "process ended without finalizing";
-    constexpr char kSeveralEnded[] = "processes ended without finalizing";
     NoteProcesses(lost_, kEnded, kSeveralEnded, "", "", &missing_);
     NoteProcesses(
         left_, kEnded, kSeveralEnded, "",
@@ -382,10 +385,11 @@ class Examiner {
       return absl::StrCat("No hang is suspected, but ", absl::StrJoin(missing, ", "), ".");
     }
     if (health_.status == HealthStatus::kIdle) {
-      return absl::StrCat("No rank has called NCCL since ", ClockWords(idle_since_ns_), " (",
-                          DurationWords(ElapsedNs(now_ns_, idle_since_ns_)),
-                          "). Before, a call came every ",
-                          SecondsWords(static_cast<double>(usual_pause_ns_) / 1e9), " on average.");
+      return absl::StrCat(
+          "No rank has called NCCL since ", ClockWords(idle_since_ns_), " (",
+          DurationWords(ElapsedNs(now_ns_, idle_since_ns_)), "). Before, a call came every ",
+          SecondsWords(static_cast<double>(usual_pause_ns_) / 1e9), " on average.",
+          left_.empty() ? "" : absl::StrCat(" ", Plural(left_.size(), kEnded, kSeveralEnded), "."));
     }
     if (not_compared_ == 0 && waited_share_ >= kLeastWaited) {
       return absl::StrCat("No hang is suspected. Ranks of a communicator wait for each other ",

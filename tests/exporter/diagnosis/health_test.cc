@@ -95,6 +95,12 @@ TEST(Health, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
   job.Of(kComm, 1).longest_waits = {WaitedBefore("AllReduce", 80 * kSecond)};
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
   job.Of(kComm, 1).longest_waits.clear();
+  SimulatedJob ended = job;  // the others may wait for it outside of NCCL
+  ended.process(2).end = ProcessEnd::kExit;
+  ended.process(2).end_realtime_ns = job.now();
+  EXPECT_THAT(Of(ended).summary, HasSubstr(" on average. 1 process ended without finalizing."));
+  EXPECT_THAT(Of(ended).notes, ElementsAre("1 process ended without finalizing: pid 102. No rank "
+                                           "waits for it in NCCL."));
   job.Launch(kComm, 0, "AllReduce");
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
 }

@@ -72,20 +72,13 @@ void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began
   }
 }
 
-// The last resort, too: a rank has left a call that no rank leaves before all others have come, and another
-// came later.
-void AddAborted(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
-  const ViewWaits& waits = graph.waits(i);
-  for (const Member& left : waits.members) {
-    if (left.rank->state != RankView::State::kFinalized || left.doing != Doing::kIdle) continue;
-    const int64_t left_ns = left.rank->communicator->last_completion_realtime_ns;
-    const auto came_later = [&](const Member& each) {
-      return each.is_live() && each.doing == Doing::kInside && IsAtFront(each) &&
-             NumberOf(waits, each) == number &&
-             WaitsForAll(each.rank->communicator->last_call_op) &&
-             ElapsedNs(each.launched_ns, left_ns) > ClockSlackNs(*each.rank, *left.rank);
-    };
-    if (std::any_of(waits.members.begin(), waits.members.end(), came_later)) {
+// The last resort, too: a rank has left a call that no rank leaves before all others have come, and
+// not as a watchdog does that ends a long wait.
+void AddAborted(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
+  for (const Member& left : graph.waits(i).members) {
+    const CommunicatorSnapshot& communicator = *left.rank->communicator;
+    if (left.rank->state == RankView::State::kFinalized && WaitsForAll(communicator.last_call_op) &&
+        ElapsedNs(communicator.last_completion_realtime_ns, began_ns) < kCauseSlackNs) {
       graph.Point(call, graph.Left(i, *left.rank), Sure::kMust);
     }
   }
@@ -183,7 +176,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
       facts.are_all_live() || std::all_of(facts.live.begin(), facts.live.end(),
                                           [](const RankView* rank) { return rank->is_stopped; });
   if (graph.actor(call).arrows.empty() && do_all_live) AddStopped(graph, i, call, began_ns);
-  if (number != 0 && graph.actor(call).arrows.empty()) AddAborted(graph, i, number, call);
+  if (number != 0 && graph.actor(call).arrows.empty()) AddAborted(graph, i, call, began_ns);
   if (number != 0 && graph.actor(call).arrows.empty()) AddUnknownMembers(graph, i, call, began_ns);
   if (!are_all_seen && graph.view(i).are_all_expected && graph.actor(call).arrows.empty()) {
     graph.Point(call, graph.Unseen(i), Sure::kMust);

@@ -147,9 +147,9 @@ class Sentences {
          {std::pair(RankView::State::kGone, " {Who} ended while {it|they} waited."),
           std::pair(RankView::State::kFinalized,
                     " {Who} finalized the communicator while {it|they} waited.")}) {
-      const Ranks ended = Where(
-          stall_.victims, [&, state = state](const auto* rank) { return rank->state == state; });
-      if (!ended.empty() && stall_.followed != ended) text += Fill(what, ended);
+      text += FillIfAny(what, Where(stall_.victims, [&, state = state](const auto* rank) {
+                          return rank->state == state && !Contains(stall_.followed, rank);
+                        }));
     }
     return text;
   }
@@ -229,7 +229,8 @@ class Sentences {
 
   std::string NotCalled() const { return NotCalledBy(stall_.suspects); }
   std::string NotCalledBy(const Ranks& who) const {
-    if (who.front()->state == RankView::State::kGone) return EndedWords(who) + ".";
+    const auto is_gone = [](const auto* rank) { return rank->state == RankView::State::kGone; };
+    if (AreAll(who, is_gone)) return EndedWords(who) + ".";
     if (!stall_.peers.empty()) {
       return Fill(
           "{Who} {has|have} not called what others wait for: {calls}; and {has|have} nothing "
@@ -267,7 +268,10 @@ class Sentences {
     const Ranks& blocked = stall_.also_blocked;
     const bool is_not_begun = stall_.hang.verdict == HangVerdict::kRankNotBegun;
     if (!stall_.elsewhere) {
-      return is_not_begun ? FillIfAny(" {Ranks} {has|have} not begun it either.", blocked) : "";
+      return is_not_begun
+                 ? FillIfAny(" {Ranks} {has|have} not begun {its launch|their launches} either.",
+                             blocked)
+                 : "";
     }
     const char* text = "";
     if (stall_.hang.verdict == HangVerdict::kUnknown) {

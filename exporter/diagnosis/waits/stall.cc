@@ -326,6 +326,7 @@ class StallMaker {
         stall_.followed.push_back(rank);
       }
     }
+    SortUnique(&stall_.followed);
     if (stall_.waits->is_being_made) {
       stall_.hang.situation = Situation::kBeingMade;
       SayAbsent();
@@ -341,12 +342,11 @@ class StallMaker {
       if (!stall_.elsewhere) FindElsewhere(id);
     }
     SortUnique(&stall_.also_blocked);
-    const bool is_gone =
-        !stall_.suspects.empty() &&
-        std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
-                    [](const RankView* rank) { return rank->state == RankView::State::kGone; });
-    if (named.state == ActorState::kOutside && is_gone)
+    const auto is_gone = [this](uint32_t id) { return !At(id).rank->is_live_process(); };
+    if (named.state == ActorState::kOutside &&
+        std::all_of(named.actors.begin(), named.actors.end(), is_gone)) {
       stall_.hang.verdict = HangVerdict::kProcessGone;
+    }
     const bool are_from_outside =
         !stall_.suspects.empty() &&
         std::all_of(stall_.suspects.begin(), stall_.suspects.end(),

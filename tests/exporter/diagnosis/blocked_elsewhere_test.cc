@@ -282,7 +282,7 @@ TEST_F(NotBegunBehindAnother, IsBusyThere) {
   // Rank 2's GPU has not begun either, and does nothing else.
   SetBegun(&job_, kComm, {kBegun, kNotBegun, kNotBegun});
   const Hang hang = ExpectHangNow(job_, HangVerdict::kRankNotBegun, {2});
-  EXPECT_THAT(hang.text, HasSubstr("Rank 1 has not begun it either."));
+  EXPECT_THAT(hang.text, HasSubstr("Rank 1 has not begun its launch either."));
 }
 
 // Its GPU computes: what it has completed was launched before what it has not begun.

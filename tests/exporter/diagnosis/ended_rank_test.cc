@@ -38,9 +38,9 @@ TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
   SimulatedJob aborted = job;
   End(&job, 2);
   ExpectHang(&job, HangVerdict::kProcessGone, {2});
-  // It may have completed the call before it left: it owes nothing.
   Abort(&aborted, kComm, 2);
-  ExpectHang(&aborted, HangVerdict::kNoProgress, {});
+  EXPECT_EQ(ExpectHang(&aborted, HangVerdict::kRankNotCalled, {2}).situation,
+            Situation::kFinalized);
 }
 
 TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {
@@ -63,7 +63,18 @@ TEST(EndedRank, WhoEndsWithoutTheCallHadNotCalled) {
   job.Advance(kHangAfter);
   End(&job, 2);
   End(&job, 0);
-  ExpectHang(&job, HangVerdict::kRankNotCalled, {2, 3});
+  EXPECT_THAT(ExpectHang(&job, HangVerdict::kRankNotCalled, {2, 3}).text,
+              HasSubstr("rank 3 (pid 103, GPU 3) have not called AllReduce"));
+}
+
+// Rank 2 had called later than rank 1, which waits since.
+TEST(EndedRank, WhoAbortsBeforeTheLastHasComeIsWhyTheOthersWait) {
+  SimulatedJob job = LaunchingJob({0, 2, 3});
+  job.Advance(8 * kSecond);
+  Abort(&job, kComm, 2);
+  job.Advance(kSecond);
+  job.Launch(kComm, 1, "AllReduce");
+  EXPECT_EQ(ExpectHang(&job, HangVerdict::kRankNotCalled, {2}).situation, Situation::kFinalized);
 }
 
 TEST(EndedRank, AWaitThatSomebodyDidNotSurviveIsNotUsual) {

@@ -174,7 +174,9 @@ TEST(SegmentReader, OldestLaunchInFlight) {
     EXPECT_EQ(read(), OldestLaunch::kBegun);
     EXPECT_EQ(Read(test.segment()).communicators.at(0).is_at_oldest, is_at_oldest);
   }
-  record.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kProxy);
+  record.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
+  EXPECT_EQ(read(), OldestLaunch::kBegun) << "the driver has failed since";
+  record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kProxy);
   EXPECT_EQ(read(), OldestLaunch::kUnknown);
 }
 

@@ -6,15 +6,17 @@
 namespace nccl_pulse {
 namespace {
 
-// The activity at the background thread's last poll: of a stalled process, no later one is known.
+// The activity at the background thread's last look: of a stalled process, or one whose driver has
+// failed, no later one is known.
 RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   const ProcessSnapshot& process = *rank.process;
-  if (rank.activity.reason != UnknownReason::kPollerStalled) return rank.activity;
+  const bool is_stalled = rank.activity.reason == UnknownReason::kPollerStalled;
+  if (!is_stalled && rank.activity.reason != UnknownReason::kDriverError) return rank.activity;
   RankActivity last =
-      ActivityOf(process, *rank.communicator,
-                 std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
+      ActivityAtLastLook(process, *rank.communicator,
+                         std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
   // It runs again, and its thread will tell in a moment whether its work has completed.
-  const bool has_resumed = rank.is_live_process() && !rank.is_stopped;
+  const bool has_resumed = is_stalled && rank.is_live_process() && !rank.is_stopped;
   return has_resumed && !last.is_idle() ? rank.activity : last;
 }
 
@@ -74,20 +76,17 @@ Member MemberOf(const CommunicatorFacts& facts, const RankView& rank, bool count
       counts_launches ? communicator.launches : Total(facts.abandoned.CountWithout(rank));
   member.in_flight =
       communicator.launches - std::min(communicator.launches, communicator.launches_completed);
-  const bool has_failed = activity.reason == UnknownReason::kDriverError;
-  const bool is_last_seen_in_flight = has_failed && member.launched_ns != 0;
-  const bool is_last_seen_idle = has_failed && member.in_flight == 0;
   if (rank.state == RankView::State::kFinalized) {
     member.doing = WaitedUntilAbort(rank) ? Doing::kInside : Doing::kIdle;
     if (member.doing == Doing::kInside) {
       member.launched_ns = communicator.last_launch_realtime_ns;
       member.in_flight = 1;
     }
-  } else if (activity.is_in_flight() || is_last_seen_in_flight) {
+  } else if (activity.is_in_flight()) {
     member.is_begun = activity.oldest_launch == OldestLaunch::kBegun;
     member.doing =
         activity.oldest_launch == OldestLaunch::kNotBegun ? Doing::kNotBegun : Doing::kInside;
-  } else if (activity.is_idle() || is_last_seen_idle) {
+  } else if (activity.is_idle()) {
     member.doing = Doing::kIdle;
   } else if (activity.reason == UnknownReason::kLaunchNotReported) {
     member.doing = Doing::kUnreported;
@@ -130,8 +129,14 @@ bool IsAtFront(const Member& member) {
          member.rank->process->is_of_dump;
 }
 
+bool IsInsideNccl(const Member& member) {
+  const CommunicatorSnapshot& communicator = *member.rank->communicator;
+  return member.doing == Doing::kUnreported &&
+         (communicator.are_unreported_in_group || IsLaunchAlwaysReported(communicator));
+}
+
 bool HadWaited(const Member& member, int64_t event_ns) {
-  return member.is_in_flight() && member.since_ns != 0 &&
+  return (member.is_in_flight() || IsInsideNccl(member)) && member.since_ns != 0 &&
          ElapsedNs(event_ns, member.since_ns) >= kWaitedNs;
 }
 

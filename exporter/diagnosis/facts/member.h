@@ -76,6 +76,8 @@ struct LastEvent {
   int64_t at_ns = 0;
 };
 std::optional<LastEvent> LastEventOf(const RankView& rank);
+// True if the rank's host was last seen inside NCCL: it had called, and not launched.
+bool IsInsideNccl(const Member& member);
 // True if the rank had been waiting for kWaitedNs when this happened.
 bool HadWaited(const Member& member, int64_t event_ns);
 

@@ -24,6 +24,11 @@ bool LostEvents(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
          (communicator.event_mask & wanted & ~process.foreign_event_mask) != 0;
 }
 
+// They are, or were until the driver's error.
+bool AreLaunchesFollowed(const CommunicatorSnapshot& communicator) {
+  return communicator.has_heartbeat || communicator.driver_error != 0;
+}
+
 RankActivity Unknown(UnknownReason reason, int64_t since_ns = 0) {
   return {ActivityState::kUnknown, reason, since_ns, OldestLaunch::kUnknown, false};
 }
@@ -107,15 +112,20 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
   if (communicator.driver_error != 0) {
     return Unknown(UnknownReason::kDriverError, communicator.driver_error_realtime_ns);
   }
+  return ActivityAtLastLook(process, communicator, now_realtime_ns);
+}
+
+RankActivity ActivityAtLastLook(const ProcessSnapshot& process,
+                                const CommunicatorSnapshot& communicator, int64_t now_realtime_ns) {
   const bool is_in_replay = communicator.graph_replays_in_flight != 0;
   if (const int64_t since = SeenInFlightSince(communicator); since != 0 || is_in_replay) {
     // A launch that has not begun may be queued behind the replay.
-    const bool is_told = communicator.has_heartbeat && !is_in_replay;
+    const bool is_told = AreLaunchesFollowed(communicator) && !is_in_replay;
     return {ActivityState::kInFlight, UnknownReason::kNone,
             since != 0 ? since : communicator.graph_moved_realtime_ns,
             is_told ? communicator.oldest_launch : OldestLaunch::kUnknown, is_in_replay};
   }
-  if (!communicator.has_heartbeat) return Unknown(UnknownReason::kNoCompletions);
+  if (!AreLaunchesFollowed(communicator)) return Unknown(UnknownReason::kNoCompletions);
   // Of several changes only the last is known. An earlier one may have hidden what still runs.
   if (process.event_mask_changes > 1 ||
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
@@ -159,7 +169,7 @@ int64_t SeenUntil(const ProcessSnapshot& process, int64_t now_realtime_ns) {
 }
 
 int64_t SeenInFlightSince(const CommunicatorSnapshot& communicator) {
-  if (!communicator.has_heartbeat) {
+  if (!AreLaunchesFollowed(communicator)) {
     return communicator.operations_source == CompletionSource::kNone
                ? 0
                : communicator.oldest_operation_realtime_ns;

@@ -232,10 +232,9 @@ SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b
   return SameGpu::kPerhaps;
 }
 
-bool IsInsideNccl(const RankView& rank) {
-  const std::string& op = rank.communicator->last_call_op;
-  return rank.activity.reason == UnknownReason::kLaunchNotReported &&
-         rank.communicator->nranks > 1 && (op == "Send" || op == "Recv");
+bool IsLaunchAlwaysReported(const CommunicatorSnapshot& communicator) {
+  const std::string& op = communicator.last_call_op;
+  return communicator.nranks > 1 && (op == "Send" || op == "Recv");
 }
 
 bool IsCollective(std::string_view op) {

@@ -82,17 +82,15 @@ struct CommunicatorView {
 // True if its process is in exit(), so that it will make no further call.
 inline bool IsExiting(const RankView& rank) { return rank.process->poller == PollerState::kEnded; }
 
-// True if the rank's last call is a Send or Recv whose launch NCCL has not reported. NCCL reports
-// every launch of these (docs/nccl-profiler-api.md#what-is-not-visible). So the host is inside
-// NCCL, for example connecting to the peer, or has not ended the group. False for a communicator
-// with one rank.
-bool IsInsideNccl(const RankView& rank);
-// True if such a call may have returned: it failed, or it was an in-place call of the rank to
-// itself, which launches nothing. False if NCCL is known not to have ended the group.
-inline bool MayHaveReturned(const RankView& rank) {
-  return IsInsideNccl(rank) && !rank.communicator->are_unreported_in_group;
+// True if the rank's last call is a Send or Recv to another rank. NCCL reports every launch of
+// these (docs/nccl-profiler-api.md#what-is-not-visible).
+bool IsLaunchAlwaysReported(const CommunicatorSnapshot& communicator);
+// True if the launch of such a call has not been reported. So the host is inside NCCL, for example
+// connecting to the peer, or has not ended the group.
+inline bool IsInsideNccl(const RankView& rank) {
+  return rank.activity.reason == UnknownReason::kLaunchNotReported &&
+         IsLaunchAlwaysReported(*rank.communicator);
 }
-
 // Whether two communicators of one process are on the same GPU.
 enum class SameGpu { kNo, kPerhaps, kYes };
 SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b);

@@ -37,7 +37,13 @@ class Decision {
 
   std::vector<Finding> Decide(const std::vector<Root>& roots) {
     for (const Root& root : roots) Sort(root);
-    if (!candidates_.empty()) return Name();
+    return candidates_.empty() ? NameFailed(NameNobody()) : Name();
+  }
+
+ private:
+  const Actor& At(uint32_t id) const { return graph_.actors[id]; }
+
+  std::vector<Finding> NameNobody() const {
     std::vector<Finding> findings;
     for (const std::size_t view : posted_) Add(CannotTell{view, true}, {view}, &findings);
     for (const uint32_t id : unknown_) {
@@ -51,8 +57,19 @@ class Decision {
     return findings;
   }
 
- private:
-  const Actor& At(uint32_t id) const { return graph_.actors[id]; }
+  // A GPU whose driver reports an error can do no more, whenever that was noticed. So it is named
+  // where no other rank is.
+  std::vector<Finding> NameFailed(std::vector<Finding> unnamed) {
+    for (const uint32_t id : actors_) {
+      if (At(id).state == ActorState::kFailed) candidates_.push_back({ActorState::kFailed, {id}});
+    }
+    if (unnamed.empty() || candidates_.empty()) return unnamed;
+    std::vector<Finding> named = NameEvents();
+    std::set<std::size_t> views;
+    for (const Finding& each : unnamed) views.insert(each.views.begin(), each.views.end());
+    named.front().views.assign(views.begin(), views.end());
+    return named;
+  }
 
   void Sort(const Root& root) {
     if (root.actors.size() > 1) return SortCircle(root);

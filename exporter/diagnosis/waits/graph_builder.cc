@@ -174,7 +174,7 @@ bool GraphBuilder::DoAllSeenWait(std::size_t i) const {
   const ViewWaits& waits = waits_.views[i];
   return views_[i].are_all_expected && !waits.facts.are_all_seen() &&
          std::all_of(waits.members.begin(), waits.members.end(), [this, i](const Member& each) {
-           return (each.is_in_flight() || IsInsideNccl(*each.rank)) && IsHalf(i, each.since_ns);
+           return (each.is_in_flight() || IsInsideNccl(each)) && IsHalf(i, each.since_ns);
          });
 }
 

@@ -94,6 +94,21 @@ void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
   }
 }
 
+// For long enough to be followed, until its end if it has ended.
+bool HasConnectedForLong(const GraphBuilder& graph, std::size_t i, const Member& each) {
+  return each.is_live() ? graph.IsHalf(i, each.since_ns)
+                        : HadWaited(each, LastEventOf(*each.rank)->at_ns);
+}
+
+// Notes that the rank's host waits here.
+Actor& AddWait(GraphBuilder& graph, std::size_t i, const Member& each, int64_t since_ns) {
+  Actor& host = graph.actor(graph.Host(*each.rank));
+  host.since_ns = since_ns;
+  host.view = i;
+  host.is_start |= each.is_live() && graph.IsLong(i, since_ns);
+  return host;
+}
+
 }  // namespace
 
 // Adds arrows for a Send or Recv that was called but not launched.
@@ -101,13 +116,10 @@ void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
   ViewWaits& waits = graph.waits(i);
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
-    if (!each.is_live() || !IsInsideNccl(*each.rank) || !graph.IsHalf(i, each.since_ns)) continue;
-    Actor& host = graph.actor(graph.Host(*each.rank));
-    host.state = ActorState::kInsideNccl;
-    host.since_ns = each.since_ns;
-    host.view = i;
-    host.is_start |= graph.IsLong(i, each.since_ns);
-    if (!MayHaveReturned(*each.rank)) AddPeerByCounts(graph, i, at);
+    if (!IsInsideNccl(each) || !IsLaunchAlwaysReported(*each.rank->communicator)) continue;
+    if (!HasConnectedForLong(graph, i, each)) continue;
+    AddWait(graph, i, each, each.since_ns).state = ActorState::kInsideNccl;
+    if (each.rank->communicator->are_unreported_in_group) AddPeerByCounts(graph, i, at);
     const uint32_t id = graph.Host(*each.rank);
     if (graph.actor(id).arrows.empty()) AddNotCome(graph, i, id);
     if (graph.DoAllSeenWait(i) && graph.actor(id).arrows.empty())
@@ -142,17 +154,17 @@ void AddUnreported(GraphBuilder& graph, std::size_t i) {
   const bool is_any_behind = !behind.empty() || !facts.ended_owing.empty();
   if (!is_any_behind && !DoAllConnect(graph, facts)) return;  // the ranks may just be idle
   if (facts.is_mismatched) waits.mismatch = CompareSides(facts);
-  for (const RankView* rank : waiting) {
-    const int64_t since_ns = UnreportedSince(*facts.view, *rank);
+  for (const Member& each : waits.members) {
+    const RankView& rank = *each.rank;
+    const bool is_victim = rank.state == RankView::State::kGone && IsInsideNccl(each) &&
+                           !Contains(facts.ended_owing, &rank) &&
+                           HasConnectedForLong(graph, i, each);
+    if (!is_victim && !Contains(waiting, &rank)) continue;
+    Actor& host = AddWait(graph, i, each, UnreportedSince(*facts.view, rank));
     // It may have left a Broadcast.
-    const bool is_inside = WaitsForAll(rank->communicator->last_call_op);
-    Actor& host = graph.actor(graph.Host(*rank));
+    const bool is_inside = WaitsForAll(rank.communicator->last_call_op);
     if (is_inside) host.state = ActorState::kInsideNccl;
-    host.since_ns = since_ns;
-    host.view = i;
-    host.is_start |= graph.IsLong(i, since_ns);
-    const Member& each = waits.members[rank - graph.view(i).ranks.data()];
-    graph.Point(graph.Host(*rank), graph.Call(i, each.called),
+    graph.Point(graph.Host(rank), graph.Call(i, each.called),
                 is_inside ? Sure::kMust : Sure::kUnsure);
   }
 }
@@ -175,13 +187,9 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
   // The other ranks' endpoint may not be among the polled ones.
   if (waits.absent.empty() && view.nnodes != 1) return false;
   waits.is_being_made = true;
-  for (const RankView* rank : facts.live) {
-    Actor& host = graph.actor(graph.Host(*rank));
-    host.state = ActorState::kInsideNccl;
-    host.since_ns = since_ns;
-    host.view = i;
-    host.is_start |= graph.IsLong(i, since_ns);
-    const uint32_t id = graph.Host(*rank);
+  for (const Member& each : waits.members) {
+    AddWait(graph, i, each, since_ns).state = ActorState::kInsideNccl;
+    const uint32_t id = graph.Host(*each.rank);
     if (waits.absent.empty()) graph.Point(id, graph.Unseen(i), Sure::kMust);
     for (const RankView* absent : waits.absent) {
       if (graph.actor(graph.Host(*absent)).state == ActorState::kOutside) {

@@ -96,17 +96,23 @@ bool OwnWork::HasDoneItsPart(const HostThread& thread) {
 void OwnWork::AddUnawaitedEvent(const HostThread& thread) {
   if (thread.event != kNoActor) return;
   std::optional<MemberIndex> shared;  // with live ranks
+  bool had_waited = false;
   for (const MemberIndex& at : thread.members) {
     const Member& each = graph_.member(at);
     const std::optional<LastEvent> event = LastEventOf(*each.rank);
-    if (!event || HadWaited(each, event->at_ns)) return;
+    if (!event) return;
+    had_waited |= HadWaited(each, event->at_ns);
     const ViewWaits& waits = graph_.waits(at.view);
     const bool is_left = each.rank->state == RankView::State::kFinalized || waits.is_left;
     if (!is_left && waits.facts.live.size() > (each.is_live() ? 1 : 0)) shared = at;
   }
-  if (!shared || HasDoneItsPart(thread)) return;
+  if (!shared) return;
   const RankView& rank = *graph_.member(*shared).rank;
-  graph_.actor(graph_.Event(rank, *LastEventOf(rank), INT64_MAX)).view = shared->view;
+  const LastEvent event = *LastEventOf(rank);
+  const bool is_cause = !had_waited && !HasDoneItsPart(thread);
+  if (!is_cause && event.kind != LastEvent::Kind::kFailed) return;
+  const uint32_t id = graph_.Event(rank, event, INT64_MAX);
+  if (is_cause) graph_.actor(id).view = shared->view;
 }
 
 bool OwnWork::MayWaitUncounted(const HostThread& thread) {
@@ -119,11 +125,10 @@ bool OwnWork::MayWaitUncounted(const HostThread& thread) {
 }
 
 // Ranks may make that call at different points of their programs: a Recv is posted ahead of its
-// Send, and a Broadcast ahead of its root's. What is inside NCCL holds its host there. A Broadcast
-// that another rank is beyond has begun at its root.
+// Send, and a Broadcast ahead of its root's. A Broadcast that another rank is beyond has begun at
+// its root.
 bool OwnWork::MayBePostedAhead(const MemberIndex& at) {
   const Member& each = graph_.member(at);
-  if (IsInsideNccl(*each.rank) && !MayHaveReturned(*each.rank)) return false;
   if (graph_.view(at.view).has_point_to_point) return true;
   if (WaitsForAll(each.rank->communicator->last_call_op)) return false;
   const std::vector<Member>& members = graph_.waits(at.view).members;
@@ -171,8 +176,9 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   }
 }
 
-// A kernel in front of `gpu` may wait for whoever has not called what is queued behind it, where few
-// have not called. Kernels wait for each other: a single one, of all GPUs of the job, is just stuck.
+// A kernel in front of `gpu` may wait for ranks that have not called what is queued behind it, if
+// these are few; or, if others wait for what is queued, for ranks that are not seen. Kernels wait for each other: a single one, of
+// all GPUs of the job, is just stuck.
 void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   if (behind_kernels_[jobs_.OfView(queued.view)].size() < 2) return;
   const ViewWaits& waits = graph_.waits(queued.view);
@@ -185,15 +191,23 @@ void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   const uint64_t number = FrontOf(graph_.member(queued));
   Ranks owing;
   std::size_t waiting = 0;
+  bool is_awaited = false;
   for (const Member& each : waits.members) {
     if (each.doing == Doing::kNotBegun) ++waiting;
+    is_awaited |= each.doing == Doing::kInside && each.is_live();
     const bool has_left = each.rank->state == RankView::State::kFinalized;
     if (each.doing == Doing::kIdle && !has_left && each.called < number) {
       owing.push_back(each.rank);
     }
   }
-  if (owing.size() >= waiting) return;
   const uint32_t there = waits.gpus[queued.at];
+  const auto unseen = static_cast<std::size_t>(facts.view->nranks) - waits.members.size();
+  if (owing.empty() && is_awaited && unseen != 0 && unseen < waiting &&
+      facts.view->are_all_expected) {
+    graph_.Point(gpu, there, Sure::kMay);
+    return graph_.Point(there, graph_.Unseen(queued.view), Sure::kMay);
+  }
+  if (owing.size() >= waiting) return;
   const int64_t since_ns = graph_.actor(gpu).since_ns;
   for (const RankView* rank : owing) {
     if (rank->process == graph_.member(queued).rank->process) continue;
@@ -229,6 +243,11 @@ void OwnWork::AddBeforeEvent(const HostThread& thread) {
     const bool is_victim = HadWaited(each, graph_.actor(thread.event).since_ns);
     if (!is_victim || gpu == kNoActor || graph_.actor(gpu).arrows.empty()) continue;
     graph_.Point(thread.event, gpu, Sure::kMay);
+  }
+  const Actor& host = graph_.actor(thread.host);
+  if (host.state == ActorState::kInsideNccl && !host.arrows.empty() &&
+      ElapsedNs(graph_.actor(thread.event).since_ns, host.since_ns) >= kWaitedNs) {
+    graph_.Point(thread.event, thread.host, Sure::kMay);
   }
 }
 

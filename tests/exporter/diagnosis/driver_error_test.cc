@@ -111,6 +111,25 @@ TEST(DriverError, LaterThanTheWait) {
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
+// What it did until then is known: its GPU was behind own work, or inside the call as all others.
+TEST(DriverError, LaterThanTheWaitOfAll) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});
+  job.Advance(8 * kSecond);
+  Fail(&job, 3, kIllegalAddress);
+  ExpectHang(&job, HangVerdict::kRankNotBegun, {3});
+  SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kBegun});
+  const Hang hang = ExpectHangNow(job, HangVerdict::kDriverError, {3});
+  EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
+}
+
+TEST(DriverError, LaterThanAllWaitForPeers) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "Send");
+  job.Advance(8 * kSecond);
+  Fail(&job, 3, kIllegalAddress);
+  ExpectHang(&job, HangVerdict::kDriverError, {3});
+}
+
 // Calls of different sizes end in errors like this.
 TEST(DriverError, CallsThatDifferComeFirst) {
   SimulatedJob job = LaunchingJob({0, 1, 3});

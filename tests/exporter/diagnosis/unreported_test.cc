@@ -337,9 +337,35 @@ TEST(Unreported, OneThatConnectsIsNotNamedForOneThatHasNotCome) {
     EXPECT_EQ(verdict.roots[0].ranks[0].process->global_rank, "3");
   };
   expect_rank_3();
-  job.process(3).end = ProcessEnd::kLost;  // long after the others began to wait
-  job.process(3).end_realtime_ns = job.now();
+  const SimulatedJob live = job;
+  End(&job, 3);  // long after the others began to wait
   expect_rank_3();
+  job = live;
+  End(&job, 2);  // while it connects, and others wait for it
+  expect_rank_3();
+  job = live;
+  job.Of(kComm, 2).has_heartbeat = false;
+  job.Of(kComm, 2).driver_error = 700;
+  job.Of(kComm, 2).driver_error_realtime_ns = job.now();
+  expect_rank_3();
+}
+
+// The same with a first collective: rank 0 waits for rank 1, which ends while it connects.
+TEST(Unreported, WhoEndedWhileItConnectedIsNotNamed) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {1, 2, 3});
+  job.AddCommunicator(kOther, {0, 1});
+  job.Collective(kOther, "AllReduce", {0, 0}, kMs);
+  for (const int rank : {0, 1}) {
+    job.Call(kComm, rank, "AllReduce");
+    job.Of(kComm, rank).are_unreported_in_group = true;
+  }
+  job.Launch(kOther, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  End(&job, 1);
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
+  ExpectHangNow(job, HangVerdict::kBlockedElsewhere, {1}, kOther);
 }
 
 TEST(Unreported, ThePeerOfOneThatConnectsIsNotSeen) {

@@ -137,6 +137,7 @@ class Examiner {
   // use, a process is also missed if it lacks calls that others have made.
   void FindLost() {
     std::set<const ProcessSnapshot*> missed;
+    std::set<const ProcessSnapshot*> awaited;  // perhaps, outside of NCCL
     for (const CommunicatorView& view : views_) {
       const auto is_live = [](const RankView& rank) {
         return rank.state == RankView::State::kLive;
@@ -151,6 +152,7 @@ class Examiner {
       }
       for (const RankView& rank : view.ranks) {
         if (rank.state != RankView::State::kGone) continue;
+        if (is_in_use && IsIdle()) awaited.insert(rank.process);
         const bool is_behind = CollectivesOf(rank) < most_calls;
         const bool left_work = SeenInFlightSince(*rank.communicator) != 0 || is_behind;
         if (is_in_use ? may_wait || is_behind : health_.communicators == 0 && left_work) {
@@ -160,10 +162,7 @@ class Examiner {
     }
     for (const auto* processes : {&snapshots_.processes, &snapshots_.ended}) {
       for (const ProcessSnapshot& process : *processes) {
-        // All others may wait for one that has exited, too.
-        if (process.end != ProcessEnd::kLost && (process.end == ProcessEnd::kLive || !IsIdle())) {
-          continue;
-        }
+        if (process.end != ProcessEnd::kLost && awaited.count(&process) == 0) continue;
         (missed.count(&process) != 0 ? lost_ : left_).push_back(PidWords(process));
       }
     }

@@ -241,8 +241,8 @@ struct CommunicatorSnapshot {
 
   uint64_t launches = 0;  // visible kernel launches
   // True if CUDA events behind the launches track completion. False without driver, before API v5,
-  // or after a driver failure. The next four are of the last look before the failure, else
-  // undefined.
+  // or after a driver failure. The next four are then of the last poll before the failure,
+  // otherwise undefined.
   bool has_heartbeat = false;
   uint64_t launches_completed = 0;
   int64_t oldest_inflight_realtime_ns = 0;  // launch time of the oldest, 0: none in flight

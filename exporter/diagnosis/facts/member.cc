@@ -6,14 +6,14 @@
 namespace nccl_pulse {
 namespace {
 
-// The activity at the background thread's last look: of a stalled process, or one whose driver has
-// failed, no later one is known.
+// Returns the rank's activity; if its process is stalled or its driver has failed, as of the
+// background thread's last poll, since no later one is known.
 RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   const ProcessSnapshot& process = *rank.process;
   const bool is_stalled = rank.activity.reason == UnknownReason::kPollerStalled;
   if (!is_stalled && rank.activity.reason != UnknownReason::kDriverError) return rank.activity;
   RankActivity last =
-      ActivityAtLastLook(process, *rank.communicator,
+      ActivityAtLastPoll(process, *rank.communicator,
                          std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
   // It runs again, and its thread will tell in a moment whether its work has completed.
   const bool has_resumed = is_stalled && rank.is_live_process() && !rank.is_stopped;

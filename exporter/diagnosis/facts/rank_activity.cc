@@ -24,7 +24,7 @@ bool LostEvents(const ProcessSnapshot& process, const CommunicatorSnapshot& comm
          (communicator.event_mask & wanted & ~process.foreign_event_mask) != 0;
 }
 
-// They are, or were until the driver's error.
+// True if CUDA events track launches, or did until the driver's error.
 bool AreLaunchesFollowed(const CommunicatorSnapshot& communicator) {
   return communicator.has_heartbeat || communicator.driver_error != 0;
 }
@@ -112,10 +112,10 @@ RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapsh
   if (communicator.driver_error != 0) {
     return Unknown(UnknownReason::kDriverError, communicator.driver_error_realtime_ns);
   }
-  return ActivityAtLastLook(process, communicator, now_realtime_ns);
+  return ActivityAtLastPoll(process, communicator, now_realtime_ns);
 }
 
-RankActivity ActivityAtLastLook(const ProcessSnapshot& process,
+RankActivity ActivityAtLastPoll(const ProcessSnapshot& process,
                                 const CommunicatorSnapshot& communicator, int64_t now_realtime_ns) {
   const bool is_in_replay = communicator.graph_replays_in_flight != 0;
   if (const int64_t since = SeenInFlightSince(communicator); since != 0 || is_in_replay) {

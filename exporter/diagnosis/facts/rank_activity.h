@@ -86,9 +86,9 @@ std::optional<uint64_t> LaunchesInFlight(const CommunicatorSnapshot& communicato
 RankActivity ActivityOf(const ProcessSnapshot& process, const CommunicatorSnapshot& communicator,
                         int64_t now_realtime_ns, int64_t stalled_after_ns = kStoppedAfterNs);
 
-// Returns the activity when the background thread last looked, before the driver's error if there
-// is one.
-RankActivity ActivityAtLastLook(const ProcessSnapshot& process,
+// Returns the activity at the background thread's last poll. After an error of the driver: at the
+// last poll before it.
+RankActivity ActivityAtLastPoll(const ProcessSnapshot& process,
                                 const CommunicatorSnapshot& communicator, int64_t now_realtime_ns);
 
 // Returns until when a process' activity is known: its end, its endpoint's last answer, or now.

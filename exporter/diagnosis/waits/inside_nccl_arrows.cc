@@ -94,7 +94,7 @@ void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
   }
 }
 
-// For long enough to be followed, until its end if it has ended.
+// True if the rank has waited for long enough to be followed; a rank that has ended: until its end.
 bool HasConnectedForLong(const GraphBuilder& graph, std::size_t i, const Member& each) {
   return each.is_live() ? graph.IsHalf(i, each.since_ns)
                         : HadWaited(each, LastEventOf(*each.rank)->at_ns);

@@ -176,9 +176,9 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   }
 }
 
-// A kernel in front of `gpu` may wait for ranks that have not called what is queued behind it, if
-// these are few; or, if others wait for what is queued, for ranks that are not seen. Kernels wait for each other: a single one, of
-// all GPUs of the job, is just stuck.
+// A kernel in front of `gpu` may wait for ranks that have not called the work queued behind it, if
+// these are few. If other ranks wait for that work, it may wait for ranks that are not seen. Kernels
+// wait for each other: if the job has a single one, that is just stuck.
 void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   if (behind_kernels_[jobs_.OfView(queued.view)].size() < 2) return;
   const ViewWaits& waits = graph_.waits(queued.view);

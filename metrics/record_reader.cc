@@ -177,15 +177,14 @@ void RecordReader::ReadHeartbeat(const CommunicatorRecord& record,
   const int64_t oldest_ns = Realtime(heartbeat.oldest_inflight_ns);
   out->has_heartbeat = source == static_cast<uint32_t>(CompletionSource::kStream);
   out->launches_completed = heartbeat.launches_completed;
-  const bool is_of_operations =
-      source != 0 && source <= static_cast<uint32_t>(CompletionSource::kKernel);
-  if (is_of_operations && !out->has_heartbeat) {
-    out->operations_source = static_cast<CompletionSource>(source);
-    out->oldest_operation_realtime_ns = oldest_ns;
-  } else {
+  const bool had_heartbeat = source == 0 && record.driver_error.acquire() != 0;
+  if (out->has_heartbeat || had_heartbeat) {
     out->oldest_inflight_realtime_ns = oldest_ns;
     out->oldest_launch = heartbeat.oldest_launch;
     out->is_at_oldest = heartbeat.is_at_oldest;
+  } else if (source != 0 && source <= static_cast<uint32_t>(CompletionSource::kKernel)) {
+    out->operations_source = static_cast<CompletionSource>(source);
+    out->oldest_operation_realtime_ns = oldest_ns;
   }
 }
 

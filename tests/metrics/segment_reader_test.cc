@@ -175,7 +175,9 @@ TEST(SegmentReader, OldestLaunchInFlight) {
     EXPECT_EQ(Read(test.segment()).communicators.at(0).is_at_oldest, is_at_oldest);
   }
   record.ChangeCompletionSource(CompletionSource::kStream, CompletionSource::kNone);
-  EXPECT_EQ(read(), OldestLaunch::kBegun) << "the driver has failed since";
+  EXPECT_EQ(read(), OldestLaunch::kUnknown) << "finalized";
+  record.NoteDriverError(719, 1);
+  EXPECT_EQ(read(), OldestLaunch::kBegun) << "as it was before the driver failed";
   record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kProxy);
   EXPECT_EQ(read(), OldestLaunch::kUnknown);
 }

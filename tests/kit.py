@@ -4,6 +4,7 @@ import http.client
 import http.server
 import json
 import os
+import random
 import socket
 import threading
 import time
@@ -30,11 +31,26 @@ def wait_until(condition, what="it is so"):
         pause_s = min(1.2 * pause_s, 0.2)  # a condition may be dear
 
 
+_reserved = []
+
+
 def free_port():
-    """A port with room behind it. Nobody else on this machine takes it before us, in all likelihood."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return min(probe.getsockname()[1], 65000)
+    """A port with room for 63 more behind it, which no test takes until this process ends, and the kernel gives to no
+    client."""
+    while True:
+        port = random.randrange(10000, 32000, 64)
+        # Network namespaces have such names of their own, as they have ports.
+        reserved = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            reserved.bind("\0nccl-pulse-test-%d" % port)
+            for each in range(port, port + 8):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", each))
+        except OSError:
+            reserved.close()
+            continue
+        _reserved.append(reserved)
+        return port
 
 
 def fetch(port, path="/metrics", method="GET", content=None, **headers):

@@ -36,7 +36,7 @@ class StartTest(AgentCase):
         """An agent asks for the next ports also, where jobs may have gone that found its own taken."""
         process = self.start(0, "127.0.0.1:%d" % (self.port + 1))
         self.agent()
-        self.assertTrue(process.serves(self.port + 1))
+        self.assertTrue(process.serves(process.port))
 
     def test_labels_of_a_job_stay_on_its_series(self):
         self.agent()

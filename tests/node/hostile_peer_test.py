@@ -218,7 +218,7 @@ class HostilePeerTest(HostileCase):
 
     def test_name_without_a_server(self):
         """Somebody of the same user who has the name, and is no server, keeps nobody from serving."""
-        port = self.port + 200
+        port = self.port + 40
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as squatter:
             squatter.bind(b"\0nccl-pulse-%d-%d" % (os.geteuid(), port))
             process = self.start(3, "127.0.0.1:%d" % port)

@@ -1,6 +1,6 @@
 // Limits the CPU time that a thread spends on clients' requests.
 //
-// This is a token bucket of CPU time. It fills at `share` of elapsed time, up to `burst` times
+// CpuBudget is a token bucket of CPU time. It fills at `share` of elapsed time, up to `burst` times
 // `share`. Work may begin while the bucket is not empty, and may overdraw it, since its cost is
 // known only afterwards. So any period T costs at most share * (T + burst), plus one piece of work.
 //

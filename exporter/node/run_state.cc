@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 
 #include "absl/strings/match.h"
@@ -21,11 +22,6 @@
 namespace nccl_pulse {
 namespace {
 
-struct Stat {
-  RunState state{};
-  uint64_t start = 0;
-};
-
 // True if /proc shows this PID namespace. In a container it may show another one.
 bool IsOwnProc() {
   std::array<char, 16> self{};
@@ -33,36 +29,42 @@ bool IsOwnProc() {
          std::string_view(self.data()) == absl::StrCat(getpid());
 }
 
-// Returns false if it cannot be read.
-bool ReadStat(pid_t pid, const std::string& proc, Stat* stat) {
+// Opens the process' folder. Returns -1 if the process is not visible here.
+int OpenProcess(pid_t pid, const std::string& proc) {
+  if (pid <= 0 || !IsOwnProc()) return -1;
+  return open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+// Returns the time of the process' start, in clock ticks since the boot; null if it can't be read.
+std::optional<uint64_t> StartOf(const ProcStat& stat) {
   constexpr std::size_t kStart = 22;
-  if (pid <= 0 || !IsOwnProc()) return false;
-  const Descriptor folder(
-      open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const ProcStat read(ReadFileAt(folder.get(), "stat", 4096));
-  stat->state = RunStateIn(read, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
-  // From Linux 4.15 on.
-  if (stat->state != RunState::kEnded &&
-      absl::StrContains(ReadFileAt(folder.get(), "status", 16384), "\nCoreDumping:\t1\n")) {
-    stat->state = RunState::kDumpingCore;
-  }
-  return stat->state != RunState::kUnknown && absl::SimpleAtoi(read.Field(kStart), &stat->start);
+  uint64_t start = 0;
+  const bool is_read =
+      stat.State() != RunState::kUnknown && absl::SimpleAtoi(stat.Field(kStart), &start);
+  return is_read ? std::optional(start) : std::nullopt;
 }
 
 }  // namespace
 
 ProcessId ProcessIdOf(pid_t pid) {
-  Stat stat;
-  return {pid, ReadStat(pid, "/proc", &stat) ? stat.start : 0};
+  const Descriptor folder(OpenProcess(pid, "/proc"));
+  return {pid, StartOf(ProcStat(ReadFileAt(folder.get(), "stat", 4096))).value_or(0)};
 }
 
 RunState RunStateOf(const ProcessId& process, const std::string& proc) {
   if (process.pid <= 0) return RunState::kUnknown;
   if (kill(process.pid, 0) != 0 && errno == ESRCH) return RunState::kEnded;
-  Stat stat;
-  if (!ReadStat(process.pid, proc, &stat)) return RunState::kUnknown;
-  const bool is_another = process.start != 0 && stat.start != process.start;
-  return is_another ? RunState::kEnded : stat.state;
+  const Descriptor folder(OpenProcess(process.pid, proc));
+  const ProcStat stat(ReadFileAt(folder.get(), "stat", 4096));
+  const std::optional<uint64_t> start = StartOf(stat);
+  if (!start) return RunState::kUnknown;
+  if (process.start != 0 && *start != process.start) return RunState::kEnded;
+  const RunState state = RunStateIn(stat, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
+  // From Linux 4.15 on.
+  const bool is_dumping_core =
+      state != RunState::kEnded &&
+      absl::StrContains(ReadFileAt(folder.get(), "status", 16384), "\nCoreDumping:\t1\n");
+  return is_dumping_core ? RunState::kDumpingCore : state;
 }
 
 std::string RunStateWords(RunState state) {

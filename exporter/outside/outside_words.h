@@ -28,7 +28,7 @@ std::string SummaryWords(const Job& job, int64_t stood_ns);
 std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict);
 
 // Returns a sentence for each known fault of this release of NCCL ("2.28.9"), with the source.
-// These are hints: it isn't known whether the job has met the fault.
+// The sentences are hints: it isn't known whether the job has met the fault.
 std::vector<std::string> KnownFaults(std::string_view nccl_version);
 
 // Returns "From NCCL's RAS (2.28.9), NVML and /proc. ..."

@@ -184,7 +184,7 @@ Said Ask(const Scenario& scenario, std::size_t here) {
 struct Kind {
   const char* fault;
   int least_named;  // of eight jobs, asked on the culprit's node; -1: of a healthy job none may be
-  // What its own node knows of a GPU, others don't.
+  // False if only the node of the GPU knows what tells the culprit.
   bool is_asked_elsewhere = true;
 };
 

@@ -87,10 +87,11 @@ inline bool IsExiting(const RankView& rank) { return rank.process->poller == Pol
 bool IsLaunchAlwaysReported(const CommunicatorSnapshot& communicator);
 // True if the launch of such a call has not been reported. So the host is inside NCCL, for example
 // connecting to the peer, or has not ended the group.
-inline bool IsInsideNccl(const RankView& rank) {
+inline bool IsInsideSendOrRecv(const RankView& rank) {
   return rank.activity.reason == UnknownReason::kLaunchNotReported &&
          IsLaunchAlwaysReported(*rank.communicator);
 }
+
 // Whether two communicators of one process are on the same GPU.
 enum class SameGpu { kNo, kPerhaps, kYes };
 SameGpu CompareGpus(const CommunicatorSnapshot& a, const CommunicatorSnapshot& b);

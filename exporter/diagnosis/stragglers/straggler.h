@@ -113,10 +113,10 @@ class StragglerState {
   static constexpr double kMinShareOfMean = 0.35;
   // Least number of rounds for that mean: in fewer rounds, one long wait would dominate.
   static constexpr double kMinRoundsAlone = 16;
-  // Also for that rank: limit of the squared differences between ranks in the mean of all calls, as
+  // The limit for that rank of the squared differences between ranks in the mean of all calls, as
   // a multiple of the present ones.
   static constexpr double kMostOfPast = 2;
-  // Also for that rank: limit of the second latest rank's lateness in the mean, as a part of the
+  // The limit for that rank of the second latest rank's lateness in the mean, as a part of the
   // latest rank's.
   static constexpr double kMostOfNext = 0.5;
   // Least part of an equal share of the late calls, for each of several stragglers.

@@ -72,8 +72,8 @@ void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began
   }
 }
 
-// The last resort, too: a rank has left a call that no rank leaves before all others have come, and
-// not as a watchdog does that ends a long wait.
+// Last resort: adds a rank that has left a call which no rank leaves before all others have arrived.
+// One that leaves long after the wait began, as a watchdog does, is no cause of it.
 void AddAborted(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
   for (const Member& left : graph.waits(i).members) {
     const CommunicatorSnapshot& communicator = *left.rank->communicator;

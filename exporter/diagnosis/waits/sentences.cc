@@ -108,7 +108,7 @@ class Sentences {
     const bool are_unreported = AreAll(waiting, [](const RankView* rank) {
       return rank->activity.reason == UnknownReason::kLaunchNotReported;
     });
-    if (are_unreported && !IsInsideNccl(*waiting.front())) {
+    if (are_unreported && !IsInsideSendOrRecv(*waiting.front())) {
       const std::string& op = waiting.front()->communicator->last_call_op;
       return Fill(
           WaitsForAll(op)
@@ -452,7 +452,7 @@ class Sentences {
 
   std::string PointToPoint() const {
     const Ranks inside =
-        Without(Where(facts().live, [](const RankView* rank) { return IsInsideNccl(*rank); }),
+        Without(Where(facts().live, [](const RankView* rank) { return IsInsideSendOrRecv(*rank); }),
                 stall_.waiting);
     const Ranks idle =
         Where(facts().live, [](const RankView* rank) { return rank->activity.is_idle(); });

@@ -37,7 +37,7 @@ const char* WhyNotLaunched(const Ranks& ranks) {
 }
 
 std::string WhyUnseen(const RankView& rank) {
-  if (IsInsideNccl(rank)) {
+  if (IsInsideSendOrRecv(rank)) {
     return absl::StrCat("its ", rank.communicator->last_call_op,
                         " is not launched: ", WhyNotLaunched({&rank}));
   }

@@ -111,7 +111,8 @@ TEST(DriverError, LaterThanTheWait) {
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
-// What it did until then is known: its GPU was behind own work, or inside the call as all others.
+// The state until then is known: the rank's GPU was behind its own work, or inside the
+// call like all others.
 TEST(DriverError, LaterThanTheWaitOfAll) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});

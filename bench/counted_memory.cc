@@ -1,5 +1,5 @@
-// Adds to free_cuda.cc what reading NCCL's work counter needs: GPU memory that can be mapped again.
-// Ordinary memory of the process stands for it.
+// Extends the stand-in driver of free_cuda.cc with GPU memory that can be mapped twice, which
+// reading NCCL's work counter needs. It is ordinary memory of the process.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -61,7 +61,7 @@ void DiagnoseHang(benchmark::State& state) {
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(diagnosis.Update(set, now));
 }
 
-// An endpoint's pace history of its processes: a window ends with each page, which is the maximum.
+// An endpoint's pace history of its processes, in the worst case: each page ends a window.
 void RememberPace(benchmark::State& state) {
   SnapshotSet set = MakeSet(static_cast<int>(state.range(0)));
   PaceHistory history;

@@ -1,7 +1,7 @@
 // A profiler plugin that does nothing: the baseline of all our figures. It costs the call itself,
 // and NCCL's work for the requested events.
 //
-//   EMPTY_PLUGIN_MASK=0x42   requests those events (default: those of NCCL Pulse by default)
+//   EMPTY_PLUGIN_MASK=0x42   requests these events (default: the default events of NCCL Pulse)
 //
 // API versions 4 to 6, so that NCCL 2.27.3 and later use the same version as for NCCL Pulse.
 #include <cstdlib>

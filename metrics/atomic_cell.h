@@ -41,8 +41,8 @@ struct StdAtomics {
   }
   static bool FencesAreEven() { return !fences_are_uneven_.load(std::memory_order_relaxed); }
   // Adds to a cell that has one writer, where the processor can do that in one instruction: no
-  // compiler merges an atomic's load and store. The instruction has no lock prefix, so it is just
-  // these two, in that order. x86 keeps the order of stores, and the clobber makes the compiler
+  // compiler merges an atomic's load and store. The instruction has no lock prefix, so it is a load
+  // and a store, in that order. x86 keeps the order of stores, and the clobber makes the compiler
   // keep it. A reader that sees the sum therefore sees what was stored before it (release).
   template <typename T>
   [[gnu::always_inline]] static bool AddInPlace(std::atomic<T>& cell, T amount) {

@@ -4,8 +4,8 @@
 //   word        bits
 //   sequence    0 never written; kWriting while it is written; else
 //               collectives so far (32) | number of the call on its communicator, from 1 (32)
-//   what        number of that kind of call (32) | root or peer, plus one (12) | flags (4) |
-//               data type (8) | operation (8)
+//   what        number among calls of its operation and size (32) | root or peer, plus one (12) |
+//               flags (4) | data type (8) | operation (8)
 //   bytes       stream tag (16) | bytes (48)
 //   launch      host time in 1024 ns, monotonic (48) | number of its launch (16); 0: not known
 //
@@ -18,9 +18,8 @@
 //   launch, when it was made; peer            (the copy may or may not have them)
 //
 // One writer at a time: NCCL serializes the calls and launches of a communicator, across threads.
-// The store of a launch therefore precedes the next turn of the ring, and no read-modify-write is
-// needed. A program that breaks NCCL's rule gets wrong entries, nothing worse: the reader checks
-// every field.
+// So a launch is stored before its entry is used again, and no read-modify-write is needed. A
+// program that breaks NCCL's rule gets wrong entries, nothing worse: the reader checks every field.
 //
 // Thread: Write, SetLaunch, SetPeer: the calling and the launching thread; Read: any. Cost: six
 // stores. Explored by tests/model/last_call_entry_test.cc.
@@ -102,7 +101,7 @@ class BasicLastCallEntry {
     uint64_t what, bytes, launch;
   };
 
-  // Words as LastCallBits packs them.
+  // Writes the entry. LastCallBits packs the words.
   void Write(uint64_t numbers, uint64_t what, uint64_t bytes) {
     sequence_.store(kWriting, std::memory_order_relaxed);
     // Release: a reader that sees one of the new fields sees kWriting, or what came after it.
@@ -112,9 +111,10 @@ class BasicLastCallEntry {
     launch_.store(0);
     sequence_.store(numbers, std::memory_order_release);  // with the fields
   }
-  // Launch of the call in this entry. Relaxed: a reader takes it as one more field of that call.
+  // Sets the launch of the call in this entry. Relaxed: to a reader it is one more field of that
+  // call.
   void SetLaunch(uint64_t launch) { launch_.store(launch); }
-  // Peer of a Send or Recv that has none yet. `peer`: LastCallBits::RootOrPeer.
+  // Sets the peer of a Send or Recv that has none yet. `peer`: LastCallBits::RootOrPeer.
   void SetPeer(uint64_t peer) { what_.store(what_.load() | peer); }
   uint64_t what() const { return what_.load(); }
 
@@ -144,8 +144,8 @@ class BasicLastCallEntry {
   Relaxed<uint64_t, Atomics> launch_;
 };
 
-// BasicLastCallChunks holds the chunks of a communicator's ring. A finalized communicator may give
-// them up to a live one during a read. A reader that copied entries therefore checks again that the
+// BasicLastCallChunks holds the chunks of a communicator's ring. A finalized communicator may lose
+// them to a live one during a read. A reader that copied entries therefore checks again that the
 // chunks have the same owner.
 //
 // Thread: Set, TakeAway: one at a time (the runtime's lock); the others any.

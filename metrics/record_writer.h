@@ -138,7 +138,7 @@ class RecordWriter {
   void StoreWork(const Work& work);
   // Call where no events follow the launches.
   void StoreOldestOperation(uint64_t enqueue_ns);
-  // False if the source is not `from` any more: init and the background thread both change it.
+  // False if the source is no longer `from`: init and the background thread both change it.
   bool ChangeCompletionSource(CompletionSource from, CompletionSource to);
   CompletionSource completion_source() const {
     return static_cast<CompletionSource>(record_.completion_source.load());

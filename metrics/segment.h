@@ -63,7 +63,7 @@ class Segment {
   // kernel refuses (a container's memory limit, for example); existing chunks stay usable.
   bool PopulateChunks(uint32_t reserve, uint32_t step);
 
-  // Zeroes a chunk and frees it. The caller has made sure that no thread writes it any more.
+  // Zeroes a chunk and frees it. The caller has made sure that no thread still writes it.
   void RecycleChunk(uint16_t chunk);
   // Returns a chunk for a ring of last calls; kNoChunk if there is none. It does not come from the
   // reserve. It stays a ring chunk for good: a thread may still write into the ring that gave it

@@ -37,7 +37,7 @@ class Timer {
 
   Error Time(int member, const Point& point, const Load& load, uint32_t processor, Sample* sample);
 
-  // Returns the loop count of the compute kernel that stands for a layer.
+  // Returns the loop count of the compute kernel that simulates a layer.
   uint32_t LayerRounds() const;
 
  private:

@@ -20,7 +20,8 @@ struct Configuration {
   std::string plugin;  // for NCCL_PROFILER_PLUGIN; "none" for none
   std::vector<std::pair<std::string, std::string>> environment;
 };
-// True for sets without a plugin, with which the others are compared.
+// True for a set without a plugin and with an unchanged environment. The others are compared with
+// such sets.
 inline bool IsWithoutPlugin(const Configuration& configuration) {
   return configuration.plugin == "none" && configuration.environment.empty();
 }

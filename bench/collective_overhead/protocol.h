@@ -48,7 +48,7 @@ struct Reply {
   int nccl_version;
   int driver_version;
   // kRun: from the first enqueue until the operations' stream has finished, and until the compute
-  // stream has finished too.
+  // stream has also finished.
   double operations_us;
   double total_us;
 };

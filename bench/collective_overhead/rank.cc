@@ -357,7 +357,7 @@ int ServeRanks(const std::vector<RankSeat>& seats, int nranks, const std::string
   static Nccl nccl;
   Error error = driver.Load();
   if (error.empty()) error = nccl.Load(nccl_path);
-  // With several ranks none uses the main thread, so that all are alike.
+  // With several ranks none uses the main thread, so that all have the same kind of thread.
   if (seats.size() == 1) {
     Serve(driver, nccl, error, seats[0], nranks);
     return 0;

@@ -15,7 +15,7 @@ namespace nccl_pulse::overhead {
 // One timing of one configuration, in us per operation. Negative: not measured.
 struct Sample {
   double operations_us = -1;
-  double total_us = -1;  // until the compute beside has finished too
+  double total_us = -1;  // until the compute kernels have also finished
 };
 
 // Each configuration's mean of two runs, in the order of Options::configurations.

@@ -3,8 +3,8 @@
 // A block is a random permutation followed by its mirror image: ABBA or BAAB for two
 // configurations. Each configuration runs twice per block, and its mean counts. So drift that is
 // linear over a block (clocks, temperature) cancels exactly. The permutation varies each
-// configuration's predecessor. Sets are also started in random order, so that none is always the
-// first on its GPU.
+// configuration's predecessor. Sets (sets.h) are also started in random order, so that none is
+// always the first on its GPU.
 //
 // Thread: one user. The same seed gives the same order.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_SCHEDULE_H_

@@ -1,4 +1,5 @@
-// Session schedules the whole measurement: the order and time of each set's runs.
+// Session schedules the whole measurement: the order and time of each set's runs. A set is the
+// processes of one configuration (sets.h).
 //
 // Each round (plan.h) starts all processes anew and measures every point. Time is divided equally
 // among rounds and among points. Nothing depends on what was measured: extending unfavorable
@@ -23,7 +24,7 @@ class Session {
   // `options` must outlive the session; `begin_seconds`: the program's start, by NowSeconds().
   Session(const Options& options, double begin_seconds);
 
-  // Measures and writes. Returns the program's exit status.
+  // Measures all points and writes the samples. Returns the program's exit status.
   int Run();
 
  private:
@@ -39,7 +40,7 @@ class Session {
   void MeasurePoint(std::size_t index, int round, int pairs, double deadline_seconds,
                     double last_seconds);
   void PreparePoint(std::size_t index);
-  // False if a set failed, which voids the block, or the round has to settle first.
+  // Returns false if the block does not count: a set failed, or the round has to settle first.
   bool MeasureBlock(std::size_t index, int round);
   void NoteDropped(PointResult* result) const;
 

@@ -1,8 +1,8 @@
 // Contents of the buffers, and the expected result of each operation.
 //
 // Element i of rank r is (i + 17 r) mod 61 + 1: small integers, whose sums float32 holds exactly,
-// different at each rank, never zero. Everything repeats every 61 elements, so a megabyte of
-// expectation serves buffers of any size.
+// different at each rank, never zero. All contents repeat every 61 elements, so one block of
+// expected values is compared with buffers of any size.
 //
 // Thread: pure functions.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_VALUES_H_
@@ -21,10 +21,10 @@ inline float ValueOf(uint64_t index, int rank) {
   return static_cast<float>((index + 17 * static_cast<uint64_t>(rank)) % kValuePeriod + 1);
 }
 
-// Part of the receive buffer: `count` elements that follow one rule.
+// A part of the receive buffer: `count` elements that repeat `period`.
 struct Segment {
   uint64_t count;
-  std::vector<float> period;  // the first kValuePeriod elements; they repeat
+  std::vector<float> period;  // the first kValuePeriod elements
 };
 
 // Returns the whole receive buffer of `rank` after the operation with `count` elements.

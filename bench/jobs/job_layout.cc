@@ -32,7 +32,7 @@ int RankAt(const JobLayout& layout, Place place) {
   return (place.pipeline * layout.data + place.data) * layout.tensor + place.tensor;
 }
 
-// Returns the index of a rank's group among those of its kind.
+// Returns the index of a rank's group among the groups of its kind.
 int NumberOf(const JobLayout& layout, GroupKind kind, Place place) {
   switch (kind) {
     case GroupKind::kTensor:

@@ -31,7 +31,7 @@ double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number,
     return IsEvaluation(options, step) ? 0.7 + 0.8 * ShareAt(options, stage, -2) : usual;
   }
   if (options.fault == Fault::kLonger) {
-    // Stages differ by up to a factor of four, as before.
+    // Before the change, stages also differ by up to a factor of four.
     const double usual = std::exp2(ShareAt(options, replica, step) - 0.5) *
                          std::exp2(2 * ShareAt(options, stage, -3) - 1);
     if (!has_changed) return usual;

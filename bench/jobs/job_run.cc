@@ -144,7 +144,7 @@ class Run {
       rank->deeds.erase(rank->deeds.begin() + static_cast<std::ptrdiff_t>(i));
       rank->is_halted |= deed.kind == Deed::Kind::kHalts;
       rank->is_gpu_to_stick |= deed.kind == Deed::Kind::kSticks;
-      // A host that waits for its GPU is stopped meanwhile, too.
+      // A host that waits for its GPU is also stopped meanwhile.
       rank->host_ns = std::max(rank->host_ns, deed.at_ns + deed.for_ns);
     }
   }
@@ -200,7 +200,7 @@ class Run {
         options_.ending.leave == JobEnding::Leave::kExits ? ProcessEnd::kExit : ProcessEnd::kLost;
   }
 
-  // Hides everything new of the rank from some time on.
+  // Freezes the endpoint's view of a rank whose process stops.
   void HideStopped(int number) {
     RunningRank& rank = ranks_[number];
     int64_t until_ns = kNever;
@@ -305,7 +305,7 @@ class Run {
       switch (step.kind) {
         case StepKind::kHostWork:
           rank.host_ns += Work(number, step);
-          // A rank on a slow host is late to the point where its GPU waits for it.
+          // A slow host delays its GPU by the same work.
           if (Is(Fault::kSlowHost) && rank.slow > 1 && rank.host_ns >= options_.fault_ns) {
             rank.streams[0].queue.push_back(
                 {&step, rank.host_ns, kNever, Work(number, step), false, {}});
@@ -593,7 +593,7 @@ class Run {
     stream->queue.pop_front();
   }
 
-  // The communicator's oldest launch reaches the front of the stream.
+  // Notes that the launch has reached the front of its stream.
   static void Begin(RunningRank* rank, JobItem* item, int64_t begin_ns) {
     if (item->begun_ns != kNever) return;
     item->begun_ns = begin_ns;
@@ -723,7 +723,7 @@ class Run {
                                                options_.sampling_exponent);
   }
 
-  // True for ranks that the watchdog ends: some of those waiting at that time.
+  // True for ranks that the watchdog ends: some of the ranks that wait at that time.
   bool IsVictim(int number) {
     constexpr double kShare = 0.3;
     constexpr int64_t kPatienceNs = 11 * kSecond;

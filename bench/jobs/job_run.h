@@ -46,15 +46,15 @@ enum class Fault {
   kSlowHost,      // its program takes longer, step after step
   kSlowGpu,
   kSlowNode,     // all ranks of a node are slow
-  kPause,        // healthy: it writes a checkpoint, as before, while the others wait
+  kPause,        // healthy: it writes a checkpoint, not the first, while the others wait
   kStopped,      // its process is stopped
   kLooked,       // its program stalls; later a debugger stops the process of a waiting rank
   kDriverCall,   // the driver blocks its program and the plugin's thread; the process runs
   kHostPaused,   // all processes of its host stop at once
   kGpuFails,     // its GPU's driver reports an error, and later the drivers of some peers do
   kExits,        // it is in exit()
-  kForeign,      // from `change_step` on a foreign kernel does not end, on all GPUs
-  kForeignHost,  // as kForeign, but on its group's GPUs, where the kernels wait for its program
+  kForeign,      // on all GPUs a kernel other than NCCL's does not end, from `change_step` on
+  kForeignHost,  // as kForeign, but on its group's GPUs, and the kernels wait for its program
   kLongBefore,   // its program stalls, long after all ranks have waited once for another rank
   kAllPause,     // healthy: all ranks pause to evaluate, and no rank waits
   kSequences,    // healthy: a replica's work varies by step, half to twice as much
@@ -77,15 +77,15 @@ enum class Watchdog {
   kAborts,  // aborts its communicators: work in flight ends, and they are finalized
 };
 
-// An event at one rank, at a given time or at the begin of a step.
+// An event at one rank, at a given time or at the begin of a step. "It" below is that rank.
 struct Deed {
   enum class Kind : uint8_t {
     kHalts,   // its program stalls
-    kSticks,  // its GPU: the next kernel other than NCCL's does not end
-    kPauses,  // its program, for `for_ns`
-    kStops,   // its process, by a signal
-    kDies,    // its process; reason in `end`
-    kAborts,  // its communicators
+    kSticks,  // on its GPU, the next kernel other than NCCL's does not end
+    kPauses,  // its program pauses for `for_ns`
+    kStops,   // a signal stops its process
+    kDies,    // its process ends; reason in `end`
+    kAborts,  // it aborts its communicators
     kSlows,   // its GPU's own work takes `factor` times as long, until `until_step`
   };
   Kind kind{};
@@ -116,7 +116,7 @@ struct JobRunOptions {
   uint64_t seed = 1;
   Fault fault = Fault::kNone;
   int rank = 0;          // the faulty rank
-  int other = -1;        // of kDeadLink: the other end
+  int other = -1;        // kDeadLink: the rank at the other end
   int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
   RunState run_state{};  // of stopped processes, as far as visible
   int64_t fault_ns = 0;  // begin of the fault, since the start
@@ -131,10 +131,10 @@ struct JobRunOptions {
   bool is_blocking = false;     // hosts wait for each call
   int sampling_exponent = 0;
   int64_t pause_ns = 0;                   // the first pause; the second is in progress at the poll
-  int change_step = 0, change_steps = 0;  // of kNotMade: before this step
+  int change_step = 0, change_steps = 0;  // kNotMade: the new communicator is made before this step
   std::string job_id = "4711";
   bool is_other_job = false;   // true: its processes get pids from kOtherPids on
-  bool has_own_hosts = false;  // of the other job
+  bool has_own_hosts = false;  // true: the other job has hosts of its own
   Watchdog watchdog = Watchdog::kNone;
   int64_t watchdog_ns = 0;    // when it acts, since the start
   int64_t page_every_ns = 0;  // scrape interval, 0: never

@@ -44,7 +44,7 @@ enum class Jobs {
 
 struct FaultKind {
   const char* name;
-  uint64_t number;  // a seed gives the same jobs, whatever is added
+  uint64_t number;  // part of the seed: existing jobs stay the same when faults are added
   Fault fault;
   bool is_hang;
   // The fault begins after healthy minutes, and endpoints are scraped all the time.
@@ -59,7 +59,7 @@ struct FaultKind {
   Endpoint endpoint = Endpoint::kAnswers;
   // Fault of another job at the same endpoints; null: no other job.
   const char* other = nullptr;
-  bool has_same_ids = false;  // with the same communicators
+  bool has_same_ids = false;  // the other job's communicators have the same IDs
   bool stands_long = false;   // see StandLong
 };
 
@@ -351,7 +351,7 @@ void BeginLater(Scenario* scenario, Generator* random) {
   const int64_t step_ns = scenario->layout.slowdown * std::max(30, 10 + 8 * slots) * kMs;
   options.change_step = static_cast<int>(options.fault_ns / step_ns);
   options.change_steps = static_cast<int>(Between(random, 10, 200));
-  // So short that the diagnosis does not take it for the current pause.
+  // Short enough that the diagnosis does not take the healthy pause for the stall.
   options.pause_ns =
       std::min(Between(random, 5, 60) * kSecond, (options.asked_ns - options.fault_ns) / 2);
 }
@@ -378,7 +378,7 @@ void AddOther(const FaultKind& kind, Scenario* scenario) {
     other.layout = scenario->layout;
     other.groups = scenario->groups;
     other.options.rank %= other.layout.ranks();
-    // Its steps may be short now.
+    // The other job now has its own, perhaps shorter, steps.
     other.options.asked_ns =
         std::min(other.options.asked_ns, other.options.fault_ns + 60 * kSecond);
     if (other.options.fault == Fault::kHostStuck) other.culprits = {other.options.rank};

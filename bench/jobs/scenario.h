@@ -94,20 +94,20 @@ class Polls {
   int number_ = 0;
 };
 
-// Returns a description of the expected verdict, for readers of the corpus.
+// Returns a description of the expected verdict, for the corpus (corpus.cc).
 const char* ExpectedName(const Scenario& scenario);
 
 struct Judged {
   Outcome outcome{};
-  std::string said;  // for a person
+  std::string said;  // the verdict in words
   int looks = 1;
-  std::string graph;  // of waits
+  std::string graph;  // the graph of waits as text
 };
-// Runs the job, makes each endpoint write what it knows, and diagnoses the union.
+// Runs the job, makes each endpoint write its snapshots, and diagnoses their union.
 Judged Judge(const Scenario& scenario);
 
-// Returns the roots' labels as `pulse watch` exports them, over several newly started watchers.
-// Their polls differ slightly in time, or in the order of the answers.
+// Returns the labels of the blocking ranks as `pulse watch` exports them, from several newly
+// started watchers, whose polls differ slightly in time or in the order of the answers.
 std::vector<std::string> LabelsOverLooks(const Scenario& scenario);
 
 }  // namespace nccl_pulse

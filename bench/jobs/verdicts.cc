@@ -28,9 +28,9 @@ void Show(const Scenario& scenario, const Judged& judged) {
 
 int Main(const std::vector<std::string_view>& words) {
   int jobs = 100;         // of each fault
-  std::string only;       // this fault alone
+  std::string only;       // only this fault
   int from = 0;           // the first seed
-  int seed = -1;          // this job alone, and what is said of it
+  int seed = -1;          // only this job, with its verdict printed
   int most_shown = 3;     // jobs of each fault on which the verdict is not right
   int times_as_long = 1;  // how long slow and healthy jobs have run when asked
   std::vector<std::string> rest;

@@ -107,7 +107,7 @@ class Parent {
     int status = 0;
     if (!child.is_running || waitpid(child.pid, &status, WNOHANG) != child.pid) return;
     child.is_running = false;
-    if (WIFEXITED(status)) {  // it has said why
+    if (WIFEXITED(status)) {  // the child has printed the reason
       if (WEXITSTATUS(status) != kReplayDone) End(WEXITSTATUS(status));
     } else if (stopping_since_ns_ == 0 || WTERMSIG(status) != SIGTERM) {
       std::fprintf(stderr, "replay: %s (pid %d) was killed by signal %d (%s)\n", child.file.c_str(),

@@ -40,7 +40,7 @@ std::string SafeName(const std::string& name) {
   return safe.empty() ? "_" : safe;
 }
 
-// Keeps the beginning, so that it is still a file name.
+// Cuts the name to `most` bytes, so that it is still a file name.
 std::string CutName(const std::string& name, std::size_t most) {
   std::string cut = name.substr(0, most);
   if (!cut.empty() && cut.back() == '/') cut.back() = '_';

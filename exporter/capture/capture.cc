@@ -89,7 +89,7 @@ class Capturer {
   void Miss(const std::string& what, const std::string& why) {
     MissLine(absl::StrCat(what, ": ", why));
   }
-  // The line may contain an endpoint's text.
+  // Adds a line to the missing data. It is made plain, because it may contain an endpoint's text.
   void MissLine(const std::string& line) {
     constexpr std::size_t kMostLine = 1000;
     std::string plain = PlainText(line, kMostLine);
@@ -100,7 +100,8 @@ class Capturer {
       capture_.missing.push_back(std::move(plain));
     }
   }
-  // An endpoint's answer is untrusted; a failure here does not lose the rest.
+  // Runs `work`, which reads an endpoint's untrusted answer. Notes a failure, so that it does not
+  // lose the rest.
   template <typename Work>
   void Guard(const std::string& what, Work work) {
     try {
@@ -336,7 +337,7 @@ class Capturer {
     look.ras_address = std::move(ras.address);
   }
 
-  // NVML waits for a driver that hangs.
+  // Adds the GPUs' utilization. Within a time limit, because NVML waits for a driver that hangs.
   void AddGpus() {
     const auto gpus = std::make_shared<std::vector<GpuSamples>>();
     const int late = RunWithin(std::min(options_.program_patience, TimeLeft()),
@@ -419,7 +420,7 @@ class Capturer {
   const CaptureOptions& options_;
   Capture capture_;
   steady_clock::time_point asking_end_, end_;
-  std::set<std::size_t> heard_;  // endpoints that have not failed since
+  std::set<std::size_t> heard_;  // endpoints that have answered all requests so far
   struct Communicator {
     std::string comm;
     bool is_live;
@@ -430,7 +431,7 @@ class Capturer {
   std::size_t missing_bytes_ = 0, more_missing_ = 0;
   std::set<std::tuple<std::string, std::string, std::string>> callers_;  // host, pid, its namespace
   std::set<std::pair<std::string, int64_t>>
-      live_;  // communicator, rank; without those whose calls were saved
+      live_;  // communicator, rank; without ranks whose calls were saved
 };
 
 }  // namespace

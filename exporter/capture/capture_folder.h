@@ -42,8 +42,8 @@ std::string NewCapturePath(const CaptureFolder& folder, int64_t now_realtime_ns)
 // Removes the oldest own captures until the rest is within the limits. Always keeps the newest.
 void RemoveOldCaptures(const CaptureFolder& folder, const CaptureLimits& limits);
 
-// Removes unfinished captures of earlier agents of this host and port: the pid in the name has no
-// process any more.
+// Removes unfinished captures of earlier agents of this host and port, whose pid in the name has no
+// process.
 void RemovePartialCaptures(const CaptureFolder& folder);
 
 }  // namespace nccl_pulse

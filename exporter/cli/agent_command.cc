@@ -205,7 +205,7 @@ std::vector<Flag> Flags() {
                                   {"--web-config", &flags.web_config}}));
 }
 
-// Requested by the flags besides `server`'s options.
+// What the flags request, besides the options of the server.
 struct Wanted {
   ServerOptions server;
   std::shared_ptr<WebGuard> guard;  // null: no restrictions

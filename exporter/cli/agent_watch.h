@@ -39,8 +39,8 @@ bool FindOwnEndpoint(const std::string& listen, uint16_t port, bool is_https,
 
 class AgentWatch {
  public:
-  // Starts the program and the captures whose path is set. Returns null if neither is, or if no
-  // thread can be started; the latter is logged.
+  // Starts the program and the captures whose path is set. Returns null if neither is set, or,
+  // after logging it, if no thread can be started.
   static std::unique_ptr<AgentWatch> Start(HangProgram::Options on_hang,
                                            AutomaticCaptures::Options captures, Address own,
                                            FleetClientOptions client, const LogFunction& log);

@@ -140,8 +140,8 @@ void DropReported(const JobLook& look, outside::Looks* rest) {
                    rest->jobs.end());
 }
 
-// Returns a line that names the asked endpoints: a multi-node job has endpoints on other hosts,
-// too.
+// Returns a line that names the polled endpoints: a multi-node job also has endpoints on other
+// hosts.
 std::string WhoWasAsked(const std::vector<Address>& endpoints) {
   std::string names;
   for (const Address& each : endpoints) {

@@ -36,8 +36,8 @@ constexpr int kNotWritten = 5;
 constexpr absl::Duration kShortest = absl::Milliseconds(100);
 constexpr absl::Duration kLongest = absl::Minutes(10);
 constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
-// Endpoint's time per call on a page of calls (exporter/exposition/json/calls_json.h), and default
-// number of calls per rank.
+// An endpoint's CPU time per call on a page of calls (exporter/exposition/json/calls_json.h), and
+// the default number of calls per rank.
 constexpr double kSecondsPerCall = 1.5e-6;
 constexpr double kCallsOfRank = 256;
 

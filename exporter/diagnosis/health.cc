@@ -118,11 +118,12 @@ class Examiner {
           absl::StrCat("Several communicators have the id ", CommunicatorText(view.comm_id),
                        ", and which ranks belong together is not known: they are not compared."));
     }
-    // Ranks that have ended count as seen. Those on other nodes are expected of all endpoints alone.
+    // Ranks that have ended count as seen. Ranks on other nodes count as missing only if all
+    // endpoints were polled.
     const int64_t missing = view.nranks - static_cast<int64_t>(view.ranks.size());
     if (missing <= 0 || (view.nnodes != 1 && !snapshots_.is_of_all_nodes)) return;
     health_.missing_ranks = std::max(health_.missing_ranks, static_cast<std::size_t>(missing));
-    // The reader of dumps says which are missing.
+    // LookAtDumps reports which ranks have no dump.
     if (view.ranks.front().process->is_of_dump) return;
     of_ranks_.push_back(absl::StrCat(Plural(missing, "rank", "ranks"), " of communicator ",
                                      CommunicatorText(view.comm_id), missing == 1 ? " is" : " are",
@@ -137,7 +138,7 @@ class Examiner {
   // use, a process is also missed if it lacks calls that others have made.
   void FindLost() {
     std::set<const ProcessSnapshot*> missed;
-    std::set<const ProcessSnapshot*> awaited;  // perhaps, outside of NCCL
+    std::set<const ProcessSnapshot*> awaited;  // a live rank may wait for them outside NCCL
     for (const CommunicatorView& view : views_) {
       const auto is_live = [](const RankView& rank) {
         return rank.state == RankView::State::kLive;
@@ -168,8 +169,8 @@ class Examiner {
     }
   }
 
-  // Counts communicators without a collective by which stragglers are found: one that no rank
-  // leaves before the last has arrived.
+  // True if the process' ranks can be compared to find stragglers: it has called a collective that
+  // no rank leaves before the last rank has arrived. Also true after few calls.
   static bool IsCompared(const ProcessSnapshot& process) {
     uint64_t calls = 0;
     for (const CommunicatorSnapshot& each : process.communicators) {

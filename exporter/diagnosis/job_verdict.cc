@@ -223,7 +223,7 @@ class JobJudge {
   const DiagnosisResult& diagnosis_;  // one entry for each view
   const std::vector<JobProcesses> jobs_;
   std::vector<bool> has_root_;               // by job: true if it has an unusual root
-  std::set<const CommunicatorView*> mixed_;  // hanging ones that are among the roots
+  std::set<const CommunicatorView*> mixed_;  // mixed communicators whose hang is among the roots
   std::map<const ProcessSnapshot*, JobWait> waits_;
   JobVerdict verdict_;
 };

@@ -3,7 +3,7 @@
 namespace nccl_pulse {
 
 CapturedKind CapturedKindOf(const CommunicatorSnapshot& communicator) {
-  // Calls of which no kind is kept may be captured.
+  // Calls beyond the limit of series may be captured, and their kinds are not known.
   if (communicator.overflowed_calls != 0) return {};
   CapturedKind kind;
   bool is_first = true;

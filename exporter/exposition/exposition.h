@@ -22,14 +22,14 @@ inline constexpr int kPageFormats = 3;
 // its sum and count.
 enum class HistogramShape { kBoth, kClassic, kNative };
 
-// Default for ParseHistograms. Few operations have a duration by network steps. Their mean is worth
-// its series; their classic buckets, 17 more of each, are optional.
+// Default for ParseHistograms. Few operations have a duration by network steps, so by default these
+// have a sum and a count, without 17 classic buckets each.
 inline constexpr char kDefaultHistograms[] = "both,network=native";
 
 struct Exposition {
   std::array<HistogramShape, kMetrics> shapes{};  // histograms only
-  // Whether nccl_operation_duration_seconds{timing="network"} has classic buckets. Native as its
-  // family is.
+  // Whether nccl_operation_duration_seconds{timing="network"} has classic buckets. Whether it has
+  // native buckets depends on its family.
   HistogramShape network_durations = HistogramShape::kNative;
   std::bitset<kMetrics> dropped;
 

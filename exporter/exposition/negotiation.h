@@ -1,8 +1,8 @@
 // Selects a scraper's format and encoding from its Accept and Accept-Encoding headers (RFC 9110,
 // 12.5).
 //
-// Refuses no client: one that accepts nothing available gets the text format, uncompressed. Ignores
-// what it cannot parse.
+// Refuses no client: a client that accepts nothing available gets the text format, uncompressed.
+// Ignores elements that it cannot parse.
 //
 // Thread: any, no state. Cost: linear in the header, no allocation.
 #ifndef EXPORTER_EXPOSITION_NEGOTIATION_H_

@@ -5,8 +5,8 @@
 // about the bytes that its snapshot, series and text lines take together during rendering. A
 // process may take kMaxProcessBytes, a page kMaxPageBytes.
 //
-// If several users share a table or page, the user with the largest share loses a process, by the
-// table's rule. So a user with at most an even share never loses one.
+// If several users share a table or page, the user with the largest share loses a process
+// (GivesWay). So a user with at most an even share never loses one.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_PAGE_SHARE_H_

@@ -14,7 +14,7 @@
 //
 // Times are sent as ages: nanoseconds before the endpoint wrote the message. The reader subtracts
 // them from its own time, so clock differences between nodes do not matter. The endpoint's own time
-// is included, too.
+// is also included.
 //
 // Versions: readers skip unknown fields, so a new field needs no new version. A changed meaning
 // does. A reader refuses other versions, and its error names the version. The message begins with a

@@ -214,7 +214,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
     look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
     before = std::move(now);
-    // Each poll waits for endpoints that do not answer, so the total time is limited, too.
+    // Each poll waits for endpoints that do not answer, so the total time is also limited.
     const bool may_look = looks < options.most_looks &&
                           steady_clock::now() - start < options.most_looks * options.pause;
     const bool is_another_due =

@@ -123,7 +123,7 @@ class Conversation {
 };
 
 // Connects and exchanges the greeting. Returns false if nobody answers at `address`, or if the
-// server there is not NCCL's RAS. `*is_connected` tells the two apart.
+// server there is not NCCL's RAS. `*is_connected` is false in the first case.
 bool Greet(const Address& address, std::chrono::milliseconds patience, Conversation* with,
            bool* is_connected) {
   const auto hosts = ResolveHosts({address.host}, patience);

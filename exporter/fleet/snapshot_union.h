@@ -7,7 +7,7 @@
 // counts once: the live report, or the newer one.
 //
 // Nodes with one host name (containers started with the same --hostname) are told apart by their
-// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". That they are several is known where a
+// endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". A host name belongs to several nodes if a
 // communicator has more nodes than its ranks have host names.
 //
 // Thread: one.
@@ -39,7 +39,7 @@ class SnapshotUnion {
  public:
   explicit SnapshotUnion(JobFilter filter) : filter_(std::move(filter)) {}
 
-  // `address`: of the endpoint with this number; "": the processes were found otherwise.
+  // `address`: address of endpoint number `endpoint`; "": no endpoint reported the processes.
   void Add(SnapshotMessage message, const std::string& address = "", std::size_t endpoint = 0);
 
   // Returns the jobs that meet the filter, and clears the union.

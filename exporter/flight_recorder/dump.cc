@@ -287,9 +287,10 @@ class Reader {
     return true;
   }
 
-  // The keys of pg_status are numbers of their own, `pg_id`. Calls show which group has which. If
-  // groups have numbers as names, both count groups in creation order. So between two known ones
-  // the others are in the same order, if both sides have as many.
+  // Assigns each status to its group. The keys of pg_status (`pg_id`) are not group names; calls
+  // show the keys of some groups. Names that are numbers count groups in creation order, as pg_id
+  // does. So between two groups with known keys, the other groups are assigned in order, if there
+  // are as many keys as groups.
   void ReadStatus(Value status) {
     struct Of {
       int64_t pg_id;

@@ -119,8 +119,8 @@ class Folder {
     }
   }
 
-  // Keeps enough to tell what the rank completed last. Other ranks' dumps have the kinds of calls
-  // incomplete there.
+  // Keeps enough to know which call the rank completed last. Other ranks' dumps have the kinds of
+  // calls incomplete there.
   void DropCompleted() {
     constexpr std::size_t kMostCompleted = 16;
     std::vector<Collective>& all = membership_.collectives;

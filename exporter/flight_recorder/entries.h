@@ -1,5 +1,5 @@
 // AddEntries turns a dump's entries into a rank's calls in a group: it merges entries of coalesced
-// calls and drops what is not needed later.
+// calls and drops entries that are not needed later.
 //
 // Thread: any, no state. Cost: sorting.
 #ifndef EXPORTER_FLIGHT_RECORDER_ENTRIES_H_

@@ -186,7 +186,7 @@ class Sorter {
     return "";
   }
 
-  // Finds, of each two contradicting dumps, the one without the newer times.
+  // Finds the older dump of each contradicting pair.
   static void FindOlder(const GroupCalls& group, const Common& common,
                         std::set<const Dump*>* older) {
     const RankCalls* ahead = nullptr;

@@ -3,9 +3,9 @@
 //   names     PREFIX3, PREFIX3.json: the last number is the rank. PyTorch: nccl_trace_rank_3
 //   content   a pickle or JSON; other files are no dumps, whatever their names
 //
-// A dump is left out, with the reason, if it cannot be read, or is not of the same run and moment
-// as the newest ones. It is not if it has other groups, or if other ranks have completed a call
-// that needs this rank and that it has not made.
+// A dump is left out, with the reason, if it cannot be read, or is of another run or moment than
+// the newest dumps: it has other groups, or lacks a call that needs its rank and that other ranks
+// have completed.
 //
 // Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes in
 // total.

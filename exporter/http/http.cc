@@ -116,7 +116,7 @@ ParseResult ParseRequest(std::string_view input, HttpRequest* request) {
   // Empty lines before a request must be ignored (RFC 9112, 2.2).
   while (!rest.empty() && (rest[0] == '\r' || rest[0] == '\n')) rest.remove_prefix(1);
   if (rest.empty()) return ParseResult::kIncomplete;
-  // Methods are in capitals, so the first byte tells a TLS greeting from a slow client.
+  // Methods are in capitals, so the first byte distinguishes a TLS greeting from a slow client.
   if (!absl::ascii_isupper(rest[0])) return ParseResult::kBad;
 
   std::string_view line;

@@ -221,7 +221,7 @@ void GpuUses::Add(int64_t now_realtime_ns, SnapshotSet* set) {
     const int64_t stalled_after_ns = process.hang_after_ns;
     if (process.end != ProcessEnd::kLive) continue;
     for (CommunicatorSnapshot& comm : process.communicators) {
-      // Asked for without a counter, too: then only the GPU's use is known.
+      // Also asked without a counter: then only the GPU's use is known.
       const bool is_asked =
           comm.work.state != WorkState::kOff && comm.work.state != WorkState::kGone;
       if (comm.finalized || !comm.captured || !is_asked || comm.uuid.empty() ||

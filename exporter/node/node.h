@@ -30,8 +30,8 @@
 // still taken, the members meet at the next port; then they return.
 //
 // The job may close this library's descriptors (metrics/shared_descriptor.h). A server that has
-// lost its port or name gives up both and starts an election. A member that has lost its connection
-// does, too.
+// lost its port or name gives up both and starts an election. So does a member that has lost its
+// connection.
 //
 // A segment in private memory cannot be handed over. Its process never joins, and serves on the
 // next free port.

@@ -1,7 +1,7 @@
 // Connects a process to the node's server, from the hand-over until one of the two ends.
 //
-// Remembers servers that must not be asked again: those that refused, and those that closed several
-// connections without an answer.
+// Remembers servers that must not be asked again: they refused, or closed several connections
+// without an answer.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_SERVER_LINK_H_

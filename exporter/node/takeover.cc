@@ -43,7 +43,7 @@ bool Takeover::Ask(const std::string& name, uid_t owner, std::string* refusal,
   if (received != Received::kMessage) return false;
   if (message.type == MessageType::kRefused) *refusal = message.Text();
   if (message.type != MessageType::kYielded) return false;
-  // The server's members and itself.
+  // The server's members and the server itself will join.
   expected_members_ += static_cast<int>(std::min<uint32_t>(message.members, kMaxMembers)) + 1;
   return true;
 }

@@ -61,7 +61,8 @@ struct Group {
     }
     return false;
   }
-  // A GPU that runs nothing waits for no rank, nor does one of few that compute.
+  // True if the rank is ahead and its GPU may wait. A GPU that runs nothing waits for no rank, and
+  // neither does one of few that compute.
   bool IsWaiting(std::size_t at) const {
     const GpuUse use = facts[at]->gpu_use;
     return IsAhead(communicator.ranks[at]) && use != GpuUse::kIdle &&

@@ -19,15 +19,15 @@
 // launched fewer when it last answered. An ended rank can't come back, so it also blocks them if no
 // GPU's use is known. Nothing follows from a stopped rank of an otherwise idle job. A running rank
 // that has launched fewer, and whose GPU isn't busy, takes precedence as the cause: a stopped rank
-// with a busy GPU waited for it, and so did an ended rank, unless its own last counts are lower,
-// too.
+// with a busy GPU waited for it, and so did an ended rank, unless its own last counts are also
+// lower.
 //
 // A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU of
 // another rank computes, or if a single rank is ahead of several: that one may have a stuck GPU, or may
 // have called something else. If a rank's GPU computes while others wait, ranks that have ended or are silent may have
 // waited for it.
 //
-// If RAS didn't answer the first time, its counts are ignored: GPUs tell.
+// If RAS didn't answer the first time, its counts are ignored, and the use of the GPUs decides.
 //
 // A GPU that several processes share is idle if it runs nothing. If it is busy, and all its
 // processes with NCCL are ranks of one communicator, at least one of these ranks waits.

@@ -68,7 +68,7 @@ struct Looks {
 // Returns the pids that NVML sees, in order, without duplicates.
 std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus);
 
-// Returns the processes that use NCCL without the plugin, and, if NVML can tell, a GPU.
+// Returns the processes that use NCCL without the plugin and, as far as NVML shows it, a GPU.
 std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
                                                 const std::vector<HostGpu>& gpus);
 

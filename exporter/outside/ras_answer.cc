@@ -99,7 +99,7 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
     RasCommunicator communicator;
     communicator.id = HashAt(each, "hash");
     communicator.secondary = TextHash(TextAt(each, "secondary_hash", 64)) | 1;
-    // A hash needn't be unique: NCCL adds those of a host and a pid.
+    // A hash needn't be unique: NCCL adds the hashes of a host and a pid.
     if (communicator.id != 0 && ids[communicator.id] > 1) communicator.id ^= communicator.secondary;
     communicator.size = SmallAt(each, "size", 0);
     std::map<int32_t, RasRank> ranks;  // the first of each number

@@ -2,10 +2,10 @@
 //
 // Each endpoint gets one request at a time, and each live communicator one about every kLookEvery.
 // An endpoint makes no newer page in between, and keeps timed calls for about as long. It gives
-// these pages little processor time (exporter/http/page_cache.h). So communicators that end meanwhile
-// are requested once, at the end, as far as time permits; those that had ended before are skipped,
-// unless none is live. A refused live communicator stays first in line; calls that were overwritten
-// meanwhile are a gap. A failed endpoint is retried every second.
+// these pages little processor time (exporter/http/page_cache.h). So communicators that end
+// meanwhile are requested once, at the end, as far as time permits; communicators that had ended
+// before are skipped, unless none is live. A refused live communicator stays first in line; calls
+// that were overwritten meanwhile are a gap. A failed endpoint is retried every second.
 //
 // Thread: the caller's; blocks until `options.client.stop` is set. Memory: the recording, and a
 // page per endpoint.

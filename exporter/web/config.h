@@ -1,6 +1,6 @@
 // Reads the agent's web configuration: YAML in the format of Prometheus' exporter-toolkit
-// (web-configuration.md of prometheus/exporter-toolkit), so that a site's existing files work here,
-// too.
+// (web-configuration.md of prometheus/exporter-toolkit), so that a site's existing files also work
+// here.
 //
 // Unsupported settings are errors that name the setting: a security setting must not be ignored
 // silently.

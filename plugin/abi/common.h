@@ -114,7 +114,7 @@ inline constexpr unsigned long kSubsystemEnv = 0x80;
 inline constexpr unsigned long kSubsystemProfile = 0x4000;
 
 // Members of Descriptor's union whose layout is the same in every version that has them. Offsets
-// here are relative to the member; the union stands at offset 24 of every Descriptor.
+// here are relative to the member; the union is at offset 24 of every Descriptor.
 inline constexpr size_t kDetailsOffset = 24;
 
 struct ProxyOpDetails {

@@ -49,7 +49,7 @@ struct Descriptor {
     const char* datatype;
     uint8_t nChannels;
     uint8_t nWarps;
-    const char* algo;   // of a symmetric-memory kernel: the part of kernelVariant behind its '_'
+    const char* algo;   // of a symmetric-memory kernel: the part of kernelVariant after its '_'
     const char* proto;  // of a symmetric-memory kernel: ""
     void* parentGroup;
     const char* kernelVariant;  // "AllReduce_AGxLL_R"; NULL unless isSymColl

@@ -138,7 +138,7 @@ template <int kApiVersion, uint64_t kType, typename Descriptor>
   return abi::kSuccess;
 }
 
-// Stands for all types that an eager collective does not use. They are dispatched in a separate
+// Represents all types that an eager collective does not use. They are dispatched in a separate
 // function, after the others.
 inline constexpr uint64_t kEventOther = UINT64_MAX;
 template <int kApiVersion, typename Descriptor>

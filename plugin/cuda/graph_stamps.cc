@@ -31,8 +31,8 @@ std::unique_ptr<GraphStamps> GraphStamps::Make(const CudaDriver& driver,
 bool GraphStamps::PrepareContext() {
   CudaContext context = nullptr;
   uint64_t id = 0;
-  // Without an ID (drivers before CUDA 12.0), a context that was reset could not be told from the
-  // old one, and code that is gone would be launched.
+  // Without an ID (drivers before CUDA 12.0), a context that was reset would look like the old one,
+  // and code that is gone would be launched.
   if (driver_.context_get_current(&context) != kCudaSuccess || context == nullptr ||
       driver_.context_get_id(context, &id) != kCudaSuccess || id == 0) {
     return false;
@@ -225,8 +225,8 @@ bool GraphStamps::AddStamp(Capture& capture, CudaStream stream, CudaGraph graph,
   if (result != kCudaSuccess) {
     // A node without its edges may be there, and write to the slot.
     if (!was_for_head) context->GiveBack(slot);
-    // Another thread has ended the capture meanwhile. Any other error would hit other captures,
-    // too.
+    // Another thread has ended the capture meanwhile. Any other error would also hit other
+    // captures.
     if (result >= kCudaFirstCaptureError && result <= kCudaLastCaptureError) return false;
     is_off_.store(true, std::memory_order_relaxed);
     Count(refused_);

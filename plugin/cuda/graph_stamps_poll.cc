@@ -13,7 +13,7 @@ constexpr uint64_t kDestroyedNs = 100000000;
 }  // namespace
 
 GraphStamps::Captures GraphStamps::captures() const {
-  // Relaxed: each stands alone.
+  // Relaxed: the counts are independent.
   return {seen_.load(std::memory_order_relaxed), followed_.load(std::memory_order_relaxed),
           no_room_.load(std::memory_order_relaxed), incomplete_.load(std::memory_order_relaxed),
           refused_.load(std::memory_order_relaxed)};

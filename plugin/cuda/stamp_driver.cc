@@ -15,7 +15,7 @@ bool FindCalls(void* library, StampDriver* driver) {
          FindCall(library, "cuLaunchKernel", &driver->launch_kernel) &&
          FindCall(library, "cuGraphGetRootNodes", &driver->graph_get_root_nodes) &&
          FindCall(library, "cuGraphAddKernelNode_v2", &driver->graph_add_kernel_node) &&
-         // Without a suffix: that without data on the edges, in CUDA 13's library, too.
+         // The name without a suffix is the version without edge data, also in CUDA 13's library.
          FindCall(library, "cuGraphAddDependencies", &driver->graph_add_dependencies) &&
          FindCall(library, "cuUserObjectCreate", &driver->user_object_create) &&
          FindCall(library, "cuUserObjectRelease", &driver->user_object_release) &&

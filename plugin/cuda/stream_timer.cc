@@ -152,7 +152,8 @@ void StreamTimer::EndWithMore(CommunicatorTimer& timer, CudaStream stream, uint6
   if (IsMarkerDue(timer, now_ns) && !RecordMarker(timer, stream, launched, now_ns)) return;
   CudaEvent const last_tail = timer.tail_.load();
   LaunchGate* const gate = PendingGate(timer);
-  // A tail that stands in front of the gate's launch stays where it is.
+  // If the tail is right before the gate's launch, it becomes `behind`, and the next tail takes the
+  // gate's old event.
   const bool has_behind = timer.tail_launch_.load() == launched - 1;
   CudaEvent const tail = gate != nullptr && has_behind ? gate->behind.load() : last_tail;
   if (!RecordTail(timer, tail, stream)) return;
@@ -302,7 +303,7 @@ bool StreamTimer::PollHeartbeat(CommunicatorTimer& timer, const CountedLaunches&
     timer.cleared_markers_.publish(cleared);  // the markers may be recorded again
     // While an earlier marker waits, the tail cannot be complete.
     if (waiting_ns == 0) {
-      // Acquire: sees the tail. One that is newer stands behind later launches, see CountTail.
+      // Acquire: sees the tail. A newer tail is behind later launches, see CountTail.
       const uint64_t tail_launch = std::min(timer.tail_launch_.acquire(), launched);
       const int result = driver_.event_query(timer.tail_.acquire());
       if (result != kCudaSuccess && result != kCudaNotReady) return Fail(timer, result);

@@ -152,7 +152,8 @@ void WorkProof::CalibrateByReplays(const char* block, const WorkLook& look) {
     now.sum[word] = Sum(block, word);
     now.first[word] = Word(block, 0, word);
     if (now.sum[word] >= now.eager.least_work && now.first[word] >= now.eager.least_first &&
-        // A copy may find a launch on some of its channels. One of several need not use channel 0.
+        // A copy may see a launch that only some of its channels have finished. An operation that
+        // shares its launch need not use channel 0.
         Most(block, word) <= now.first[word] + 1 + look.after.grouped) {
       possible |= bit;
     }
@@ -238,7 +239,7 @@ void WorkProof::Check(const char* block, const WorkLook& look) {
     return Refute(WorkRefutal::kBehind);
   }
   // An operation of a later launch was reported, so all operations that the last poll could count
-  // were, too.
+  // have been reported.
   if (!AreOthersPossible(look) && look.before.reported > seen_after_.launches &&
       sum_ > others + look.before.work) {
     return Refute(WorkRefutal::kAhead);

@@ -33,7 +33,7 @@
 // and launches that NCCL does not report. It is 0 without either.
 //   sum >= others + work of the complete launches                        else kBehind
 //   sum <= others + launched work, if others can't grow                  else kAhead
-//   sum == both, in a quiet poll, if others can't grow                   else kDiffers, at the second
+//   sum == both, in a quiet poll, if others can't grow                   else kDiffers, if twice
 //
 // An inference engine may replay graphs without a pause, with few eager calls between them. Its
 // communicators are never quiet. Two polls are then compared within bounds (CalibrateByReplays):

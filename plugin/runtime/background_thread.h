@@ -2,8 +2,8 @@
 //
 // glibc puts thread-local variables on each thread's stack: those of libraries loaded at start, and
 // of libraries linked for static TLS. That is normally kilobytes, in some jobs megabytes.
-// pthread_create refuses a stack that is too small for them, but accepts one that leaves too little
-// for the thread. So their size is added to the thread's own need.
+// pthread_create refuses a stack that is too small for them, but accepts a stack that leaves too
+// little for the thread. So their size is added to the thread's own need.
 //
 // Thread: init. Errors: returns false if the kernel refuses.
 #ifndef PLUGIN_RUNTIME_BACKGROUND_THREAD_H_

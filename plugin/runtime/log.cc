@@ -21,8 +21,8 @@ bool MayWrite() {
 
 // The descriptor is the job's, and not ours to make non-blocking: a pipe that poll finds writable
 // may be filled by another writer before we write, and a terminal may take a part of a line. So a
-// pipe or a terminal is opened once more, if that is allowed. A file never waits for a reader, and
-// has its position in the descriptor.
+// pipe or a terminal is opened once more, if that is allowed. A regular file needs none of this:
+// writing it waits for no reader, and its position belongs to the descriptor.
 ssize_t WriteAtOnce(const std::string& line) {
   if (!MayWrite()) return -1;
   struct stat status {};

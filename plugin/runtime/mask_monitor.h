@@ -23,8 +23,8 @@
 
 namespace nccl_pulse {
 
-// True if the mask is in a library's own memory. One on a stack or a heap, which no NCCL uses,
-// could vanish before its communicator.
+// True if the mask is in a library's own memory. A mask on a stack or a heap could vanish before
+// its communicator. No NCCL has one there.
 bool LiesInALibrary(const int* mask);
 
 class MaskMonitor {

@@ -87,8 +87,7 @@ void NetworkWindow::Switch(bool on) {
 }
 
 bool NetworkWindow::IsOn() const {
-  // Any of them: steps then come, and must not be counted without the time in which they were
-  // watched.
+  // True if any mask has the bit: NCCL then reports steps, so this time must count as watched.
   return std::any_of(attached_.begin(), attached_.end(), [this](const Attached& attached) {
     return is_always() || (__atomic_load_n(attached.mask, __ATOMIC_RELAXED) & kBit) != 0;
   });

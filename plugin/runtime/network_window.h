@@ -20,8 +20,8 @@
 // not attached.
 //
 // The mask's address is NCCL's, so it may be used only while a communicator lives, from init to
-// finalize, and only if it is in a loaded library's own memory. One on a stack or a heap, which no
-// NCCL uses, could vanish earlier.
+// finalize, and only if it is in a loaded library's own memory. A mask on a stack or a heap could
+// vanish earlier. No NCCL has one there.
 //
 // Thread: Write, Attach and Detach from init and finalize, Tick from the background thread; they
 // take a lock that no callback takes. Cost: microseconds. A forked child does not use it.

@@ -130,7 +130,7 @@ void PollWork::MonitorMasks() {
     // Not through NCCL's logger: NCCL is not calling now.
     process_.log.Warn(nullptr, DescribeMaskChange(state.ours, state.now));
   } catch (...) {
-    // Most likely bad_alloc. The metrics report it, too.
+    // Most likely bad_alloc. The metrics also report it.
   }
 }
 

@@ -26,7 +26,7 @@ Poller Poller::all_[2];
 bool Poller::Start(const char* name, const Work& work) {
   work_ = work;
   pid_.store(getpid(), std::memory_order_relaxed);    // published by the state
-  state_.store(kPausing, std::memory_order_release);  // publishes the work, too
+  state_.store(kPausing, std::memory_order_release);  // also publishes the work
   const auto run = [](void* poller) -> void* {
     static_cast<Poller*>(poller)->Run();
     return nullptr;

@@ -2,8 +2,8 @@
 //
 // Rounds begin at multiples of the pause in Unix time. So all ranks of a host poll at the same
 // time, and ranks of hosts with synchronized clocks nearly so. They then see the same replay of a
-// CUDA graph, although a stamp keeps only its last passage
-// (exporter/diagnosis/stragglers/straggler.h).
+// CUDA graph, of which a stamp keeps only the last (plugin/cuda/graph_stamps.h). Only times of the
+// same replay can be compared (exporter/diagnosis/stragglers/straggler.h).
 #ifndef PLUGIN_RUNTIME_ROUND_PAUSE_H_
 #define PLUGIN_RUNTIME_ROUND_PAUSE_H_
 

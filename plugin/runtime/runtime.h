@@ -47,7 +47,7 @@ class Runtime {
   static Tracker* tracker() { return tracker_.load(std::memory_order_acquire); }
 
  private:
-  // Hidden: callbacks find it without a table.
+  // Hidden, so that callbacks load it without the global offset table.
   [[gnu::visibility("hidden")]] static std::atomic<Tracker*> tracker_;
 };
 

@@ -36,7 +36,7 @@ class Clock {
     uint64_t now_ns;
     return __builtin_expect(ReadNow(&now_ns), 1) ? now_ns : MonotonicNs();
   }
-  // Returns false if only clock_gettime can tell the time.
+  // Returns false if the time must come from clock_gettime.
   bool ReadNow(uint64_t* now_ns) const {
     ClockScale scale;
     if (__builtin_expect(!scales_.Read(&scale), 0)) return false;

@@ -68,9 +68,9 @@ Communicator* CommunicatorTable::OldestFinalized(bool with_last_calls) {
   return oldest;
 }
 
-// Prefers a free record that is ready for a new communicator, then one that was never used, then a
-// free one that is not ready (a communicator without a heartbeat is better than none), then the
-// finalized one that is the oldest.
+// In order of preference: a free record that is ready for a new communicator, a record that was
+// never used, a free record that is not ready (a communicator without a heartbeat is better than
+// none), the oldest finalized record.
 int CommunicatorTable::FindRecordToUse() {
   RecycleExpired();
   int not_ready = -1;

@@ -126,7 +126,7 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
   const uint64_t now_ns = instruments.clock.NowNs();
   if (timer_.is_counted() && StreamTimer::ComesAfterPause(timer_, now_ns)) Set(kUnhurried, true);
   if (IsGateDue()) instruments.stream_timer->RecordGate(timer_, stream, now_ns);
-  // Last: anything recorded on the stream after this event would be timed, too.
+  // Last: anything recorded on the stream after this event would also be timed.
   if (may_be_timed && instruments.samples()) {
     *pair = BeginTiming(instruments, communicator, stream, calls, composite);
   }
@@ -154,8 +154,8 @@ uint32_t LaunchFollower::BeginTiming(Instruments& instruments, const Communicato
   if (!instruments.sampler.Spend()) return kNoPair;
   const uint32_t pair = instruments.stream_timer->BeginTiming(timer_, stream);
   if (pair == kNoPair) return kNoPair;
-  // If a group is cut into several launches, the first one stands for its calls, unless NCCL says
-  // which operations it carries.
+  // If a group is cut into several launches, the first one is assumed to carry all its calls,
+  // unless NCCL reports which operations it carries.
   timed_.Carry(pair, calls, call, calls > 0 ? bytes_.load() : 0,
                calls > 0 ? PendingBusBytes(communicator) : 0);
   if (calls == 1) timed_.NoteTimed(serial);
@@ -189,7 +189,7 @@ uint64_t LaunchFollower::StartCopies(Instruments& instruments, Communicator& com
                                      const CopyEngineEvent& event, const OperationMeta& meta,
                                      uint64_t bytes, uint64_t context, bool* is_timed) {
   if (is_launching()) Abandon(instruments, communicator);
-  timer_.StopCounting();  // the counter counts only kernels, and can't tell the launches apart
+  timer_.StopCounting();  // the counter counts only kernels, and not by launch
   hides_others_.store(true);
   if (IsGateDue()) {
     instruments.stream_timer->RecordGate(timer_, event.stream, instruments.clock.NowNs());
@@ -209,8 +209,8 @@ uint32_t LaunchFollower::BeginCopyTiming(Instruments& instruments, const Communi
   if (calls == 1 || (serial != 0 && serial == timed_.serial())) {
     meta = sampled_by = OperationMeta::Unpack(meta_.load());
   } else {
-    // An earlier call of a group: its number is no longer known. It is sampled as a launch of
-    // several.
+    // An earlier call of a group: its number is no longer known. It is sampled like a launch of
+    // several calls.
     sampled_by = timed_.NextOfGroup();
   }
   const uint64_t bus_bytes = BusBytesOf(communicator, meta.op, bytes);

@@ -146,7 +146,7 @@ class LaunchFollower {
                                                  Communicator& communicator,
                                                  const OperationRing& ring, uint64_t group,
                                                  bool is_alone);
-  // True if LearnThread need not be called any more.
+  // True if LearnThread need not be called again.
   [[gnu::hot]] bool knows_thread() const {
     return (state_.load() & (kBlocking | kEarlyPair)) == kBlocking;
   }
@@ -443,7 +443,7 @@ class LaunchFollower {
   Relaxed<uint32_t> launch_number_;  // part of a launch's ticket
   Relaxed<uint16_t> pair_;           // timed pair of the last launch, kNoPair: none
   Relaxed<uint8_t> fate_;            // LaunchFate of the last launch's operations
-  Relaxed<uint8_t> hurried_gates_;   // number of next launches that may have a gate though hurried
+  Relaxed<uint8_t> hurried_gates_;   // how many of the next hurried launches may have a gate
   Relaxed<uint32_t> state_;          // State: one word, so that one load finds the usual launch
   // ---- next cache line
   Relaxed<uint64_t> bus_bytes_;  // of the pending calls, if several

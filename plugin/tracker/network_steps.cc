@@ -163,7 +163,7 @@ void NetworkSteps::Record(uint64_t ticket, int state, const uint64_t* bytes) {
   slot->callbacks.add(1);
   const StepPhase phase = StepWord::Phase(word);
   const StepPhase next = PhaseOfState(state);
-  if (next == phase) return;  // NCCL reports it at each poll (20 times): no clock is read for it
+  if (next == phase) return;  // NCCL repeats state 20 at each poll
   if (!Follows(next, phase)) return instruments_.Ignore(IgnoredReason::kUnknownState);
   const uint64_t now_ns = instruments_.clock.NowNs();
   // On failure the place was just taken for another step. Acquire: the fields are written
@@ -250,8 +250,8 @@ void NetworkSteps::NoteFirstMove(uint64_t proxy_op, uint64_t now_ns) {
   Relaxed<uint64_t>& first_move = (*ref.parts->first_moves)[ref.place];
   const uint64_t mine =
       FirstMove::Pack(ref.generation, now_ns > enqueue_ns ? now_ns - enqueue_ns : 0);
-  // A value that stands alone: the ProxyOp's stop, which comes later, publishes it to the thread
-  // that settles. Most steps find that they are not the first, and only read.
+  // Relaxed: the ProxyOp's stop, which comes later, publishes it to the thread that settles. Most
+  // steps find that they are not the first, and only read.
   uint64_t found = first_move.load();
   while (FirstMove::Generation(found) != ref.generation || found > mine) {
     if (first_move.replace(found, mine)) return;

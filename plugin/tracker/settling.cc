@@ -113,7 +113,8 @@ void SettleAll(Instruments& instruments, Communicator& communicator) {
   // Other threads may have been taken off the CPU within a callback while they hold all the lanes.
   // Finalize may wait for one of them.
   for (int attempt = 0; attempt < RecordWriter::kLaneAttempts; ++attempt) {
-    // The progress thread's lane has the chunks that its own settling needed.
+    // Uses the progress thread's lane, whose chunks are there already: that thread also settles
+    // operations.
     LaneWriter lane = communicator.ClaimLane(instruments.segment, LaneRole::kProgress);
     if (lane.ok()) {
       return communicator.parts.load()->ring.CloseAll(

@@ -54,8 +54,8 @@ class ThreadGroups {
   // Groups are counted above the bit that kOneCall becomes.
   static constexpr uint64_t kOneGroup = kOneCall << 17;
 
-  // A cache line of its own: every third of the threads that glibc makes (8 MiB and a page apart)
-  // has its place beside the first one's.
+  // Each entry has a cache line of its own: with glibc's stacks, 8 MiB and a page apart, every
+  // third thread's entry is next to the first thread's.
   struct alignas(64) Entry {
     // The thread pointer, which is even, plus kOneCall. One word, so no thread reads the group of
     // another one.

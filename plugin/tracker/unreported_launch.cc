@@ -84,11 +84,12 @@ uint64_t LaunchFollower::EndGroup(Instruments& instruments, Communicator& commun
   const uint32_t calls = calls_.load();
   CudaStream const stream = call_stream_.load();
   StreamTimer& timer = *instruments.stream_timer;
-  // False if the pending calls are those of another thread, or of an unknown one.
+  // False if the pending calls belong to another thread, or to an unknown one.
   const bool is_group = group != 0 && group == group_.load();
   const RecordWriter record = communicator.Writer(instruments.segment);
   const bool is_behind_launch = is_alone ? calls < 2 : calls == 0;
-  // Calls without a launch are noted before the thread that launches is known.
+  // IsHidden comes before knows_thread: it must learn from calls even while the launching thread is
+  // not known.
   if (!is_group || !is_behind_launch || is_launching() ||
       !IsHidden(instruments, ring, record, is_alone) || !knows_thread() ||
       !timer.IsReachable(timer_, stream) || timer.IsCapturing(timer_, stream)) {
@@ -132,7 +133,7 @@ bool LaunchFollower::IsHidden(const Instruments& instruments, const OperationRin
     hidden_.Acquit(row, bytes_.load());
     return false;
   }
-  // An operation reported before its launch, or late, cannot be told from any other.
+  // If NCCL has reported an operation meanwhile, it may belong to this call or to another.
   if (ring.reported() != reported_before_.load()) return false;
   return hidden_.Suspect(row, bytes_.load(), record.reported_launches());
 }

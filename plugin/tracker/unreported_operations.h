@@ -38,7 +38,8 @@ class UnreportedOperations {
   void Look(Instruments& instruments, const Communicator& communicator);
 
  private:
-  // Names up to Reduce: collectives come first. Operations of later NCCL releases are not counted.
+  // Rows up to Reduce (OperationRowOf): collectives come first. Operations of later NCCL releases
+  // are not counted.
   static constexpr uint32_t kRows = 9;
 
   uint32_t record_generation_;

@@ -114,7 +114,7 @@ void WorkFollower::NoteCapturedCall(const Communicator& communicator, bool is_co
   if (launched.before_capture.load() == 0) {
     launched.before_capture.store(communicator.record->followed.launches.load() + 1);
   }
-  // A call of an earlier group will not be launched any more.
+  // A call of an earlier group will no longer be launched.
   if (launched.captured_group.load() != group || group == 0) {
     launched.unlaunched_of_group.store(0);
     if (group != 0) launched.captured_calls.store(0);
@@ -188,7 +188,8 @@ LaunchedWork WorkFollower::Read(const Communicator& communicator, const TrackedW
   read.reported = launched.reported.acquire();
   read.launches = communicator.record->followed.launches.acquire();
   if (MayHideBroadcasts(communicator)) {
-    // This order: a captured one is called first.
+    // Captured Broadcasts are read first, because a Broadcast counts as called before it counts as
+    // captured.
     const uint32_t captured = launched.captured_broadcasts.load();
     read.hidden = launched.broadcasts.acquire() - captured;
   }
@@ -282,7 +283,7 @@ void WorkFollower::TakeCandidates(TrackedWork& tracked) {
   untaken_.fetch_sub(1, std::memory_order_relaxed);  // as in Find
   tracked.candidate = 0;
   tracked.launched.phase.publish(TrackedWork::kIdle);
-  // Else of a communicator that has ended, or is refuted already.
+  // Otherwise the communicator has ended, or its counter is already refuted.
   if (tracked.taken.record_generation == tracked.record_generation &&
       tracked.proof.state() == WorkState::kUnknown) {
     tracked.proof.Enter(WorkState::kLocated);
@@ -521,7 +522,7 @@ void WorkFollower::Count(const Communicator& communicator, TrackedWork& tracked,
 
 uint64_t WorkFollower::CompletedLaunches(const TrackedWork& tracked) {
   const WorkLook& look = tracked.look;
-  const Relaxed<uint32_t>* const sums = tracked.sums;  // seen with what was reported
+  const Relaxed<uint32_t>* const sums = tracked.sums;  // published with `reported`
   const auto finished = static_cast<uint32_t>(tracked.proof.finished_work());
   // Launches after the first capture are mixed with replays. Each of them has an event.
   const uint64_t before_capture = tracked.launched.before_capture.load();

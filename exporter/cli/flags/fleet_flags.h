@@ -78,8 +78,8 @@ bool ReadFilter(JobFilter* filter, std::string* error);
 
 // True if --prometheus, --http-sd or --dns is given.
 bool IsDirectoryNamed();
-// Adds the job's endpoints from these directories; all endpoints of one that does not know jobs. On
-// failure returns false and sets `error`.
+// Adds the job's endpoints from these directories; from a directory that does not know jobs, all
+// its endpoints. On failure returns false and sets `error`.
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
 
 // Reads --hang-after; nothing if absent, and the command uses its own default. False, with the

@@ -18,7 +18,7 @@ struct StatusOptions {
   bool color = false;
   bool all = false;  // include ended communicators
   int width = 100;   // columns, for sentences
-  // Columns of a table; those further right are left out. 0: unlimited.
+  // Columns of a table; further columns are left out. 0: unlimited.
   int table_width = 0;
 };
 

@@ -29,8 +29,8 @@ namespace nccl_pulse {
 //
 // Captured operations let no rank leave before all have arrived (WaitsForAll). So if B is behind A,
 // then A has begun an operation that cannot end without B, and waits; and B's GPU has not reached
-// the stamp that A has passed. No rank waits for A. If all ranks are equally far, those between two
-// stamps are stalled there, and the blocking rank is not known.
+// the stamp that A has passed. No rank waits for A. If all ranks are equally far, the ranks between
+// two stamps are stalled there, and the blocking rank is not known.
 
 // Why ranks are not compared.
 enum class ReplaysKnown : uint8_t {

@@ -15,7 +15,8 @@ RankActivity LastKnownActivity(const RankView& rank, int64_t now_ns) {
   RankActivity last =
       ActivityAtLastPoll(process, *rank.communicator,
                          std::min(process.last_poll_realtime_ns, SeenUntil(process, now_ns)));
-  // It runs again, and its thread will tell in a moment whether its work has completed.
+  // It runs again, and the next poll of its background thread will show whether its work has
+  // completed.
   const bool has_resumed = is_stalled && rank.is_live_process() && !rank.is_stopped;
   return has_resumed && !last.is_idle() ? rank.activity : last;
 }

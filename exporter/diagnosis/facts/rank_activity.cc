@@ -126,12 +126,13 @@ RankActivity ActivityAtLastPoll(const ProcessSnapshot& process,
             is_told ? communicator.oldest_launch : OldestLaunch::kUnknown, is_in_replay};
   }
   if (!AreLaunchesFollowed(communicator)) return Unknown(UnknownReason::kNoCompletions);
-  // Of several changes only the last is known. An earlier one may have hidden what still runs.
+  // Of several changes only the last is known. An earlier one may have hidden work that still runs.
   if (process.event_mask_changes > 1 ||
       LostEvents(process, communicator, kCallEvents | kLaunchEvents)) {
     return Unknown(UnknownReason::kEventMaskChanged);
   }
-  // A call that is queued behind such launches is better known than they are.
+  // If a call without a launch is queued behind these launches, the checks below decide by that
+  // call.
   if (communicator.oldest_launch == OldestLaunch::kUntold &&
       communicator.launches > communicator.launches_completed &&
       communicator.unreported_calls == 0) {
@@ -153,8 +154,8 @@ RankActivity ActivityAtLastPoll(const ProcessSnapshot& process,
             is_quiet ? moved : 0, OldestLaunch::kUnknown, false};
   }
   // Launches of a communicator run in order (NCCL's ncclLaunchPrepare). So a launch that was
-  // reported and has completed proves that those before it have; only calls after the last one
-  // count here.
+  // reported and has completed proves that all launches before it have; only calls after the last
+  // such launch count here.
   if (communicator.unreported_calls != 0) {
     return Unknown(UnknownReason::kLaunchNotReported, communicator.unreported_since_realtime_ns);
   }

@@ -22,7 +22,7 @@ enum class Rejection : int {
   kNoRoom,        // too many processes, or no memory or descriptor left here
   kSilent,        // connected, but sent nothing in time
   kTooLarge,      // more measurements than a process may have on a shared page
-  kPageFull,      // the page is full: the largest process of the user with the largest share
+  kPageFull,      // no room on the page; was the largest process of the largest user
   kForeignClaim,  // claims to be another user's process, or to have its communicators
 };
 inline constexpr int kRejections = 12;

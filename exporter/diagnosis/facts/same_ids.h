@@ -28,8 +28,8 @@ class SameIds {
  public:
   explicit SameIds(const SnapshotSet& set);
 
-  // Returns the number of a communicator among those with its ID: 0 for the only or first one. Live
-  // communicators come before ended ones.
+  // Returns the number of a communicator among the communicators with its ID: 0 for the only or
+  // first one. Live communicators come before ended ones.
   uint32_t NumberOf(const CommunicatorSnapshot& communicator) const {
     return NumberingOf(communicator).number;
   }

@@ -26,7 +26,7 @@ constexpr double kLaterBy = 1.2;
 
 struct Late {
   JobRank rank;
-  const Straggler* said = nullptr;  // about the process alone if there is such, else about its host
+  const Straggler* said = nullptr;  // of the process alone if there is one, else of its host
   double seconds_per_second = 0;    // in its worst communicator
   int64_t window_seconds = 0;
   int communicators = 0;  // in which it is late
@@ -115,7 +115,7 @@ class Waits {
     double sum = 0;
     for (const Share& each : found->second) {
       if (each.view == &view || each.last_ns < first_ns) continue;
-      if (!each.share) return std::nullopt;  // the sum is unknown, too
+      if (!each.share) return std::nullopt;  // so the sum is also unknown
       sum += *each.share;
     }
     return sum;
@@ -194,13 +194,13 @@ class Examiner {
     named_.push_back(std::move(named));
   }
 
-  // A process that waits elsewhere for a late one comes late to its other calls. Each stage of a
-  // pipeline waits somewhat, so the measure is the wait of the processes that it is compared with:
-  // they have its position in other pipelines. Without that measure it is not known which process
-  // began. The process that it waits for may not be seen to be late. Then no process is named.
+  // Erases processes that are late because they wait in another communicator. Each stage of a
+  // pipeline waits somewhat, so a process is compared with the processes that have its position in
+  // other pipelines. If their waits are not known, the process is also erased, because it may not
+  // be the cause. If no endpoint shows the cause, no process is named.
   //
-  // A process upstream of a slow link leaves calls early and waits that much longer in its next
-  // calls. Over all its calls it waits as long as the others, so it is not late.
+  // A process upstream of a slow link leaves its calls early, and waits longer in its next calls.
+  // In total it waits as long as the others, so it is not late.
   void EraseWaiting() {
     const Waits waits(views_);
     for (const Named& there : named_) {

@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kMs = 1000000;
 constexpr double kMostInsideNs = 1e18;  // of a hostile segment
 constexpr int kMostExponent = 24;       // the sampler's largest; a hostile segment may have any
-// A run with what a process does otherwise (an evaluation) is not compared with the last windows.
+// A run with another mix of calls (an evaluation) is not compared with the last windows.
 constexpr double kSameMix = 0.15;
 
 void Add(const PaceWindow& more, PaceWindow* window) {

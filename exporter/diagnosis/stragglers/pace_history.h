@@ -1,5 +1,6 @@
 // PaceHistory remembers the pace of each process, to detect that a process has become slower. So a
-// pipeline stage that became slower is distinguished from one that always had more work (slowed.h).
+// pipeline stage that became slower is distinguished from a stage that always had more work
+// (slowed.h).
 //
 // Time is divided into windows. A window ends with a page, after kMinRounds rounds of the job
 // (calls of its rarest collective) and 10 s, or after five minutes. Old neighboring windows are

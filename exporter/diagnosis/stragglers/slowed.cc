@@ -26,12 +26,12 @@ constexpr double kMinSlower = 1.03;
 // step, and of the increase of a step.
 constexpr double kMinLonger = 0.06;
 constexpr double kMinShare = 0.6;
-// Shares of the named one's extra time: least of each process of a host, and most of every other
-// process or host.
+// Limits as shares of the named process' or host's extra time: minimum for each process of a named
+// host, maximum for every other process or host.
 constexpr double kMinOfEach = 0.6;
 constexpr double kMostOfOthers = 0.5;
 constexpr double kLeastBusy = 0.02;  // share of a step that every process is assumed to be busy
-constexpr double kMinErrors = 3;     // standard errors between the named one and any other
+constexpr double kMinErrors = 3;     // standard errors between the named process or host and others
 // Largest difference between the increases of two processes' steps, as a part of the usual
 // increase. Beyond it, they remember different pasts.
 constexpr double kMostApart = 0.5;

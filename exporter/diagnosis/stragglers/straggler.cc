@@ -267,7 +267,7 @@ void StragglerState::Weigh(const CommunicatorSnapshot& communicator, std::vector
   uint32_t begin = 0;
   int64_t begin_ns = 0;
   const OfKind* longest =
-      nullptr;  // covers the longest time, and tells best how long a round takes
+      nullptr;  // covers the longest time, so it shows best how long a round takes
   int64_t longest_ns = 0;
   double call_ns = 0;
   // Calls of a kind are together, in order. The first one ever only begins the time that is

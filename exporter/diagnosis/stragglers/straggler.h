@@ -16,12 +16,12 @@
 // with stamps around it is compared. Each rank numbers its own graphs, so they are compared only if
 // all ranks have captured, and follow, the same number of graphs.
 //
-// A matched call stands for all calls of its kind since the previous match, because one in 2^n is
-// timed. The losses of an interval never exceed the interval, because one long wait must not stand
-// for 2^n waits. A launch in a graph stands for itself in all replays, not for other launches. A
-// rank keeps the last 32 timed calls, and one call for each of the last 32 seconds
-// (metrics/agreed_call.h). Without the latter, endpoints that are polled one after the other would
-// have no common call if calls are frequent.
+// A matched call counts for all calls of its kind since the previous match, because one in 2^n is
+// timed. The losses of an interval never exceed the interval, because one long wait must not count
+// as 2^n waits. A launch in a graph counts for its own replays, not for other launches. A rank
+// keeps the last 32 timed calls, and one call for each of the last 32 seconds
+// (metrics/agreed_call.h). Without the call of each second, endpoints that are polled one after the
+// other would have no common call if calls are frequent.
 //
 // The waited share is the loss divided by the seconds of the window that have been seen. A first
 // poll already sees the last 32 s.

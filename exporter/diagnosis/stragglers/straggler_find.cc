@@ -232,12 +232,13 @@ class StragglerState::Namer {
     double deviation = square;
     for (const auto& kind : mean.kinds) deviation -= kind.part * groups.SquareOf(kind.of_rank);
     const double variance = std::max(kMostVariance * deviation, kMinVariance * constant);
-    // The calls of one round tell the deviation only as well as so many ranks do.
+    // The calls of one round are not independent, so the degrees of freedom come from the rounds
+    // and the ranks.
     const double freedom = std::max(1.0, window_.rounds) * static_cast<double>(ranks_.size() - 1);
     const double errors = are_hosts ? kMinErrors : kMinErrors * (1 + kMoreErrors / freedom);
     if (is_alone) {
       if (mean.rounds < kMinRoundsAlone) return false;
-      // Ranks differ more in the mean than now. Long waits of the past make up that mean, and they
+      // Ranks differ more in the mean than now: the mean consists of long waits in the past, which
       // do not show how far ranks differ.
       if (constant > kMostOfPast * square) return false;
       std::vector<double> others = groups.Means(mean.of_rank);

@@ -37,7 +37,7 @@ void AddPeerByCounts(GraphBuilder& graph, std::size_t i, std::size_t at);
 void AddInsideNccl(GraphBuilder& graph, std::size_t i);
 void AddUnreported(GraphBuilder& graph, std::size_t i);
 // Adds arrows in a communicator that is being created. Returns false if all ranks have joined, or
-// if it is not known who has.
+// if it is not known which ranks have.
 bool AddBeingMade(GraphBuilder& graph, std::size_t i);
 
 // ---- replay_arrows.cc: CUDA graphs, and communicators whose calls are not all counted

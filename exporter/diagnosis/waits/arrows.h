@@ -12,7 +12,7 @@
 //
 // A cause precedes its effect. So an event (the end of a process, a stop, a driver's error) is a
 // root only for waits that began after it, or at most kCauseSlackNs before it. A process that ended
-// later is judged by what it did until then.
+// later is judged by its last state before the end.
 //
 // Thread: any, no state. Cost: linear in the ranks, and in the arrows of calls to ranks that have
 // not arrived.

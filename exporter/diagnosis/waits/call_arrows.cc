@@ -72,8 +72,9 @@ void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began
   }
 }
 
-// Last resort: adds a rank that has left a call which no rank leaves before all others have arrived.
-// One that leaves long after the wait began, as a watchdog does, is no cause of it.
+// Last resort: adds a rank that has left a call which no rank leaves before all others have
+// arrived. A rank that leaves long after the wait began, as after a watchdog's abort, is not its
+// cause.
 void AddAborted(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
   for (const Member& left : graph.waits(i).members) {
     const CommunicatorSnapshot& communicator = *left.rank->communicator;

@@ -268,7 +268,7 @@ class Decision {
     }
     named.state = first->state;
     for (const uint32_t id : events) {
-      // An error that may have come over a link is a consequence of one that did not.
+      // An error that may have come over a link is a consequence of an error that cannot have.
       const bool is_victim = At(id).rank->is_failed_by_peer && !first->rank->is_failed_by_peer;
       const bool is_same = At(id).state == first->state && !is_victim &&
                            ElapsedNs(At(id).since_ns, first->since_ns) <= Slack(*first, At(id));

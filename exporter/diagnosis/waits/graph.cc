@@ -135,7 +135,7 @@ std::vector<uint32_t> ShortestCircle(const WaitGraph& graph, const std::vector<u
   std::vector<uint32_t> best;
   for (const uint32_t home : actors) {
     if (graph.actors[home].kind == ActorKind::kCall)
-      continue;                                   // one of its hosts or GPUs is on it, too
+      continue;                                   // one of its hosts or GPUs is also on it
     std::unordered_map<uint32_t, uint32_t> from;  // breadth first
     std::deque<uint32_t> next{home};
     bool is_closed = false;

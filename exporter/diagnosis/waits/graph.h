@@ -39,7 +39,7 @@ enum class ActorState : uint8_t {
   kLeft,          // finalized or aborted the communicator while it owed a call
   kExiting,       // the process is in exit() and owes a call
   kBehindOwn,     // the GPU has not begun a launch, and is behind work other than NCCL's
-  kAlone,         // the GPU is inside a call that no other rank has to join any more
+  kAlone,         // the GPU is inside a call that all other ranks have joined
   kInsideNccl,    // the host is inside NCCL: it has called, but not launched
   kIdleGpu,       // the GPU runs nothing while others are busy in CUDA graphs
   kBehindReplay,  // behind the others in replays of CUDA graphs

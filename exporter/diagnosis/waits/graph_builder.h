@@ -77,8 +77,8 @@ class GraphBuilder {
   const std::vector<std::size_t>& ThreadsOf(const ProcessSnapshot* process) const {
     return threads_of_.at(process);
   }
-  // True if the rank left a communicator while it waited, after others had begun to wait for it.
-  // One that left before may be why they wait.
+  // True if the rank left a communicator while it waited, after others had begun to wait for it. A
+  // rank that left earlier may be the reason for their wait.
   bool LeftWaiting(const RankView& rank, int64_t wait_began_ns) {
     const int64_t ended_ns = ThreadOf(rank).ended_wait_ns;
     return ended_ns != 0 && ended_ns >= wait_began_ns;

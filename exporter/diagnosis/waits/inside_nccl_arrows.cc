@@ -128,7 +128,7 @@ void AddInsideNccl(GraphBuilder& graph, std::size_t i) {
 }
 
 // Adds arrows for collectives whose launches NCCL does not report: only their calls are compared,
-// once no rank makes calls any more.
+// once no rank makes further calls.
 void AddUnreported(GraphBuilder& graph, std::size_t i) {
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;

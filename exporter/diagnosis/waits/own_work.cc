@@ -43,7 +43,7 @@ bool IsFollowed(const GraphBuilder& graph, const MemberIndex& at) {
 }  // namespace
 
 bool HasGoneOnSinceAbort(const HostThread& thread, const Member& aborted) {
-  constexpr int64_t kSeenAfterNs = 1000000000;  // the abort has completed what was in flight
+  constexpr int64_t kSeenAfterNs = 1000000000;  // the abort has completed all work in flight
   if (aborted.rank->state != RankView::State::kFinalized) return false;
   return ElapsedNs(aborted.rank->communicator->last_completion_realtime_ns, thread.last_live_ns) <
          kSeenAfterNs;
@@ -176,9 +176,10 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   }
 }
 
-// A kernel in front of `gpu` may wait for ranks that have not called the work queued behind it, if
-// these are few. If other ranks wait for that work, it may wait for ranks that are not seen. Kernels
-// wait for each other: if the job has a single one, that is just stuck.
+// Adds arrows for a kernel of the application in front of `gpu`, which may itself wait for other
+// ranks: for the few that have not called the work queued behind the kernel, or for unseen ranks if
+// other ranks wait for that work. Such kernels wait for each other, so a single one in a job is
+// just stuck.
 void OwnWork::AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued) {
   if (behind_kernels_[jobs_.OfView(queued.view)].size() < 2) return;
   const ViewWaits& waits = graph_.waits(queued.view);

@@ -62,7 +62,7 @@ class OwnWork {
   GraphBuilder& graph_;
   Jobs jobs_;
   std::map<std::size_t, std::size_t> without_work_;  // by job: places known only from RAS
-  std::set<std::size_t> computing_;  // jobs in which the GPU of one of these computes
+  std::set<std::size_t> computing_;  // jobs in which the GPU of such a place computes
   // By job: processes with a GPU that is behind work other than NCCL's.
   std::map<std::size_t, std::set<const ProcessSnapshot*>> behind_kernels_;
   // By view: the fewest calls of a live rank that waits there; UINT64_MAX: none waits.

@@ -59,7 +59,7 @@ bool IsCertain(GraphBuilder& graph, std::size_t i, const PeerWait& wait, bool ar
   return are_all_come && !wait.is_mutual && each.in_flight == 1 && each.doing != Doing::kNotBegun;
 }
 
-// Number of awaited peers that have nothing in flight.
+// How many of the awaited peers have nothing in flight.
 enum class Missing {
   kSeveral,
   kOne,

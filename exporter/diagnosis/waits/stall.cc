@@ -281,7 +281,7 @@ class StallMaker {
       if (here.process != rank.process) continue;
       const SameGpu same = CompareGpus(*here.communicator, *rank.communicator);
       if (same == SameGpu::kNo || here.thread != rank.thread) continue;
-      if (same == SameGpu::kYes) return &here;  // it is itself, too
+      if (same == SameGpu::kYes) return &here;  // the same GPU, so the same thread
       if (perhaps == nullptr) perhaps = &here;
     }
     return perhaps;

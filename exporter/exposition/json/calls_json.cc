@@ -20,11 +20,11 @@ namespace {
 // State of one of a rank's last calls, derived from the number of its launch and the number of
 // completed launches. NCCL may cut a group into several launches and hide some of them. So a call
 // of a group counts as completed only when all launches before the next group have completed. If
-// the communicator may have had unreported calls, a launch of a later group must have completed,
-// too. Only some launches are followed by a mark that shows completion. So kInFlight is given only
-// to the newest call, and only if it is alone in its group.
+// the communicator may have had unreported calls, a launch of a later group must also have
+// completed. Only some launches are followed by a mark that shows completion. So kInFlight is given
+// only to the newest call, and only if it is alone in its group.
 enum class CallState {
-  kUnknown,      // it cannot be told
+  kUnknown,      // none of the states below is known to hold
   kNotLaunched,  // NCCL has not reported its launch: it has not been made, or is hidden
   kLaunched,     // and not known to have ended
   kInFlight,     // the newest call
@@ -76,7 +76,7 @@ std::vector<JudgedCall> JudgeCalls(const ProcessSnapshot& process,
   const RankActivity activity =
       ActivityOf(process, communicator, now_realtime_ns, stalled_after_ns);
   const bool are_all_reported = AreAllReported(communicator);
-  // Without a running poller, "in flight" could not be told from "completed but not yet seen".
+  // Without a running poller, "in flight" and "completed but not yet seen" look the same.
   const bool is_seen = activity.reason != UnknownReason::kPollerStalled &&
                        activity.reason != UnknownReason::kPollerNotStarted &&
                        activity.reason != UnknownReason::kNoCompletions &&

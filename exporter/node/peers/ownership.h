@@ -7,9 +7,10 @@
 // part in verdicts.
 //
 // The owner is the last page's owner, else the user who joined first. Ownership lasts while one of
-// that user's processes, live or kept, claims the process or communicator. Joining earlier does not
-// help against an owner: a process could copy ids from a page into its memory at any time. For a
-// process, but not for a communicator, a pid confirmed by the kernel counts more than being first.
+// that user's processes, live or kept, claims the process or communicator. A process that joined
+// earlier has no priority over an owner, because it could copy ids from a page into its memory at
+// any time. For a process, but not for a communicator, a pid confirmed by the kernel counts more
+// than being first.
 //
 // Not thread-safe.
 #ifndef EXPORTER_NODE_PEERS_OWNERSHIP_H_

@@ -45,7 +45,7 @@ class PeerSegment {
   bool IsSameMemory(const PeerSegment& other) const {
     return other.base_ != nullptr && IsSameMemory(other.memory_.identity());
   }
-  // True if the descriptor's number was reused: the segment cannot be read any more.
+  // True if the descriptor's number was reused, so that the segment can no longer be read.
   bool IsLost() const { return memory_.is_lost(); }
   void Close();
 

@@ -2,16 +2,19 @@
 
   python tests/gpu/outside.py --pulse=pulse [--library=libnccl-profiler-pulse.so] [--gpus=4] [CASE ...]
 
-Needs PyTorch. Rank 1 is the culprit. compare_tools.py has the faults of a single job without the plugin.
-25 s a case, in the order of their worth. Each sentence is printed. Exits with 1 if a rank is named that isn't
-the culprit, or none where the cause can be seen from outside.
+Needs PyTorch. Rank 1 is the culprit. compare_tools.py runs other tools on such jobs. 25 s a case, in the order of
+their worth; each begins once no process is left on a GPU or at RAS' port. Each sentence is printed, and of a case that
+isn't right RAS' answer, NVML's uses, states and logs. Exits with 1 if a rank is named that isn't the culprit, or none
+where the cause can be seen from outside.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -19,6 +22,8 @@ import tarfile
 import tempfile
 import time
 import urllib.request
+
+from compare_tools import ras
 
 CULPRIT = 1
 
@@ -51,40 +56,128 @@ def compute():
             dist.all_reduce(data)
 
 
+def pipeline():
+    for _ in range(4):
+        if rank > 0:
+            dist.recv(data, rank - 1)
+        weights @ weights
+        if rank < ranks - 1:
+            dist.send(data, rank + 1)
+
+
 for _ in range(3):
     compute()
 torch.cuda.synchronize()
+step = pipeline if mode == "pipeline" else compute
+if mode == "graphs":
+    time.sleep(0.3)  # PyTorch's watchdog forgets what has completed
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        compute()
+    step = graph.replay
+if mode == "idle" or act == "never":
+    wait()
+if mode == "second":
+    print("ready", flush=True)
+    dist.all_reduce(data, group=dist.new_group())
+step()
+torch.cuda.synchronize()
+# Rank 1 alone measures the time until the fault: the others may block in the step after it.
+if act == "-":
+    print("ready", flush=True)
 begin = since = time.time()
-steps, is_ready = 0, False
+steps = 0
 while True:
-    compute()
+    step()
     torch.cuda.synchronize()
     steps += 1
     if steps % 500 == 0:
         print("us a step:", round((time.time() - since) / 500 * 1e6), flush=True)
         since = time.time()
-    if is_ready or time.time() - begin < 2:
+    if act == "-" or time.time() - begin < 2:
         continue
     if act == "stop":
         wait()
-    is_ready = True
     print("ready", flush=True)
+    if act == "spin":
+        torch.cuda._sleep(1 << 42)
+    act = "-"
 """
 
 STOPS, SILENT = {"rank_not_called"}, {None}
 
 # Name: mode of the job, what becomes of rank 1, the verdicts that are right.
 CASES = {
+    "eager": ("eager", "stop", STOPS),
     "mixed": ("eager", "stop", STOPS),  # rank 0 has the plugin
     "agent": ("eager", "stop", STOPS),  # an agent finds it; seconds since the stop
     "two jobs": ("eager", "stop", STOPS),  # beside a healthy one
+    "graphs": ("graphs", "stop", STOPS),
+    "pipeline": ("pipeline", "stop", STOPS),
+    "SIGSTOP": ("eager", "SIGSTOP", {"process_stopped"}),
+    "SIGKILL": ("eager", "SIGKILL", {"process_gone"}),
+    "endless kernel": ("eager", "spin", SILENT),
     "absent": ("first", "absent", SILENT),  # rank 1 isn't there
     "first": ("first", "never", SILENT),  # rank 1 is there, and makes no call
+    "second": ("second", "never", SILENT),  # rank 1 never comes to the second communicator
     "healthy": ("eager", "-", SILENT),
+    "idle": ("idle", "-", SILENT),
     "one GPU": ("eager", "-", SILENT),
     "agent healthy": ("eager", "-", SILENT),  # step times without and with an agent; RAS is never asked
 }
 AGENT_PORT = 9489
+RAS_PORT = ":6D7C"
+PATIENCE_S = 45  # of a case that takes 10 to 16 s
+
+
+def at_ras_port(is_wanted):
+    """True if a socket with such a state has RAS' port."""
+    rows = []
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path, encoding="ascii") as file:
+            rows += [line.split() for line in file.readlines()[1:]]
+    return any(is_wanted(row[3]) and any(place.endswith(RAS_PORT) for place in row[1:3]) for row in rows)
+
+
+def nvml(*query):
+    """nvidia-smi's answer, in one line."""
+    found = subprocess.run(["nvidia-smi", "--format=csv,noheader", *query], capture_output=True, text=True, check=False)
+    return "; ".join((found.stdout or found.stderr).splitlines())
+
+
+def wait_until_free():
+    """No process of the case before is left on a GPU, or listens at RAS' port."""
+    end = time.time() + 20
+    while at_ras_port(lambda state: state == "0A") or nvml("--query-compute-apps=pid"):
+        if time.time() > end:
+            print("     not free:", nvml("--query-compute-apps=pid,name"), flush=True)
+            return
+        time.sleep(0.3)
+
+
+def threads_of(pid):
+    """{"name state place in the kernel": threads}"""
+    threads = collections.Counter()
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with contextlib.suppress(OSError):
+            said = []
+            for name in ("stat", "wchan"):
+                with open("/proc/%d/task/%s/%s" % (pid, thread, name), encoding="ascii", errors="replace") as file:
+                    said.append(file.read())
+            head, _, rest = said[0].rpartition(")")
+            threads["%s) %s %s" % (head.partition(" ")[2], rest.split()[0], said[1])] += 1
+    return dict(threads)
+
+
+def explain(jobs):
+    """Prints what verdicts are made from."""
+    print("    ", time.strftime("%T"), "RAS:", ras("STATUS", is_json=True), flush=True)
+    print("     NVML:", nvml("--query-gpu=index,utilization.gpu,utilization.memory,power.draw"), "pids:",
+          nvml("--query-compute-apps=gpu_bus_id,pid"), flush=True)
+    for job in jobs:
+        for rank, process in job.ranks.items():
+            print("     rank %d, pid %d, ended: %s" % (rank, process.pid, process.poll()), job.text(rank)[-300:],
+                  threads_of(process.pid) if process.poll() is None else "", flush=True)
 
 
 class Job:
@@ -114,15 +207,14 @@ class Job:
         with open(self.log(rank), encoding="utf-8", errors="replace") as file:
             return file.read()
 
-    def wait_until_ready(self):
-        """The last lines of a rank that ended, or isn't ready; "": all are."""
-        end = time.time() + 60
+    def is_ready(self):
+        """False if a rank has ended, or isn't ready in time."""
+        end = time.time() + PATIENCE_S
         while not all("ready" in self.text(rank) for rank in self.ranks):
-            ended = [rank for rank, process in self.ranks.items() if process.poll() is not None]
-            if ended or time.time() > end:
-                return self.text((ended or list(self.ranks))[0])[-500:]
+            if time.time() > end or any(process.poll() is not None for process in self.ranks.values()):
+                return False
             time.sleep(0.1)
-        return ""
+        return True
 
     def __enter__(self):
         return self
@@ -146,16 +238,22 @@ def verdicts_of(text):
 
 def diagnose(options, case, right):
     begin = time.time()
-    found = subprocess.run([options.pulse, "diagnose", "--json"], capture_output=True, text=True, timeout=120,
-                           check=False)
+    with subprocess.Popen([options.pulse, "diagnose", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True) as process:
+        try:
+            text, errors = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            print("     pulse waits:", threads_of(process.pid), flush=True)
+            process.kill()
+            text, errors = process.communicate()
     seconds = "%.1f" % (time.time() - begin)
+    print("    ", time.strftime("%T"), "+%s s" % seconds, process.returncode, errors.strip(), flush=True)
     try:
-        verdicts = verdicts_of(found.stdout)
+        verdicts = verdicts_of(text)
     except ValueError:
-        return [case, "no verdict", (found.stdout + found.stderr)[-300:], seconds, "WRONG"]
+        return [case, "no verdict", text[-300:], seconds, "WRONG"]
     for verdict in verdicts:
-        print("    ", found.returncode, verdict["sentence"], verdict["notes"], flush=True)
-    print("    ", found.stderr.strip(), flush=True)
+        print("    ", verdict["sentence"], verdict["outside"], verdict["notes"], flush=True)
     roots = [root for verdict in verdicts for root in verdict["roots"]]
     names = {root["verdict"] for root in roots} or {None}
     ranks = [rank["rank"] for root in roots for rank in root["ranks"]]
@@ -202,12 +300,7 @@ class Agent:
 
 def is_ras_asked():
     """A connection to its port, or what is left of one for a minute."""
-    asked = False
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(path, encoding="ascii") as file:
-            rows = [line.split() for line in file.readlines()[1:]]
-        asked |= any(row[3] != "0A" and any(place.endswith(":6D7C") for place in row[1:3]) for row in rows)
-    return asked
+    return at_ras_port(lambda state: state != "0A")
 
 
 def run_agent(case, job, agent):
@@ -254,30 +347,34 @@ def run_healthy(case, job, options):
 
 def run(case, options):
     mode, act, right = CASES[case]
-    gpus = list(range(1 if case == "one GPU" else options.gpus))
-    jobs = []
-    library = None
-    if case == "mixed":
-        if not options.library:
-            return [case, "needs --library", "", "", "skipped"]
-        library = os.path.abspath(options.library)
+    every = list(range(1 if case == "one GPU" else options.gpus))
+    library = os.path.abspath(options.library) if options.library and case == "mixed" else None
+    if case == "mixed" and not library:
+        return [case, "needs --library", "", "", "skipped"]
     half = options.gpus // 2 if case == "two jobs" and options.gpus >= 4 else 0
+    wait_until_free()
     with Agent(options) if case == "agent" else contextlib.nullcontext() as agent, \
-            Job(options, mode, act, gpus[half:], library) as job:
-        jobs.append(job)
-        with Job(options, mode, "-", gpus[:half or options.gpus] if case == "two jobs" else []) as other:
-            jobs.append(other)
-            for each in jobs:
-                problem = each.wait_until_ready()
-                if problem:
-                    print(problem, flush=True)
-                    return [case, "the job did not start", "", "", "?"]
+            Job(options, mode, act, every[half:], library) as job, \
+            Job(options, mode, "-", every[:half or options.gpus] if case == "two jobs" else []) as other:
+        jobs = [job, other]
+        print(case, time.strftime("%T"), "pids", [process.pid for each in jobs for process in each.ranks.values()],
+              flush=True)
+        row = [case, "the job did not start", "", "", "WRONG"]
+        if all(each.is_ready() for each in jobs):
+            if act.startswith("SIG"):
+                job.ranks[CULPRIT].send_signal(getattr(signal, act))
+            if act == "SIGKILL":
+                job.ranks[CULPRIT].wait()
             if case == "agent":
-                return run_agent(case, job, agent)
-            if case == "agent healthy":
-                return run_healthy(case, job, options)
-            time.sleep(5 if mode == "first" else 1)
-            return diagnose(options, case, right)
+                row = run_agent(case, job, agent)
+            elif case == "agent healthy":
+                row = run_healthy(case, job, options)
+            else:
+                time.sleep(5 if mode == "first" else 1)
+                row = diagnose(options, case, right)
+        if row[-1] != "right":
+            explain(jobs)
+    return row
 
 
 def main():

@@ -4,7 +4,7 @@
 // atomic_cell.h). That is sound because it sees the cells as the previous holder left them: a
 // holder's release pairs with the next holder's acquire.
 //
-// Thread: any. Cost: one compare-and-swap to claim, one store to release. Nobody waits here.
+// Thread: any. Cost: one compare-and-swap to claim, one store to release. No thread waits here.
 // Explored by tests/model/lane_claim_test.cc.
 #ifndef METRICS_LANE_CLAIM_H_
 #define METRICS_LANE_CLAIM_H_

@@ -124,8 +124,8 @@ struct JobRunOptions {
   // began.
   int64_t asked_ns = 0;
   int64_t asked_within_ns = 0;  // additional delay of each endpoint, by node
-  int64_t look_again_ns = 0;    // delay of this poll after `asked_ns` ...
-  int64_t run_on_ns = 0;        // ... and of the last poll: the job is simulated up to it
+  int64_t look_again_ns = 0;    // delay of this poll after the first poll, at `asked_ns`
+  int64_t run_on_ns = 0;        // delay of the last poll, up to which the job is simulated
   double slowness = 1.5;        // factor of slow or busier ranks from `fault_ns` on
   double imbalance = 0.1;       // random variation of work between steps
   bool is_blocking = false;     // hosts wait for each call

@@ -18,8 +18,8 @@
 namespace nccl_pulse {
 
 // Returns the lines of `cgroup` in a process' folder of /proc, and those of its cgroup.events, such
-// as "frozen 1". `root`: where cgroup2 is mounted. The kernel names the cgroup, and cgroup2 has no
-// links.
+// as "frozen 1". `root`: where cgroup2 is mounted. The path is safe to open: the kernel names the
+// cgroup, and cgroup2 has no links.
 inline std::string CgroupText(int folder, const std::string& root) {
   const std::string cgroups = ReadFileAt(folder, "cgroup", 4096);
   for (std::string_view line : absl::StrSplit(cgroups, '\n')) {

@@ -25,7 +25,7 @@ struct JobRas {
   std::vector<std::string> notes;  // processes whose RAS isn't asked, and why
 };
 
-// `choice.address`: none: only RAS of processes without the plugin is asked.
+// Without `choice.address`, only RAS of processes without the plugin is asked.
 JobRas AskRasOfJob(const std::vector<Address>& endpoints, const SnapshotSet& set,
                    const outside::RasChoice& choice, std::chrono::milliseconds patience,
                    std::chrono::steady_clock::time_point end);

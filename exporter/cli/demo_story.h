@@ -1,6 +1,6 @@
 // DemoStory is the sequence of the demo's scenes: a balanced job, a straggler, a hang, and the job
-// again. The endpoint's answers advance it, so that nobody waits for a fast machine and a slow one
-// skips nothing.
+// again. The endpoint's answers advance it, so it takes no longer than needed on a fast machine,
+// and skips nothing on a slow one.
 //
 // Thread: one. Cost: none. Errors: waits for a silent endpoint, within limits, and reports it.
 #ifndef EXPORTER_CLI_DEMO_STORY_H_

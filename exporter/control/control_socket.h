@@ -6,11 +6,12 @@
 //      | <--- kDone, kNotHere, or kRefused: why ------- |
 //      | ---- kListSettings --------------------------> |
 //      | <--- kSetting: one line, several times ------- |
-//      | <--- kDone, with whose process it is ----------|
+//      | <--- kDone, with the owner of the process ---- |
 //
 // The name is "nccl-pulse-UID-control-PID-TAG". TAG is a random number, because pids are unique
 // only in a PID namespace, and so that nobody can take the name first. Only the process' own user
-// and root may send commands; the kernel identifies them (SO_PEERCRED). HTTP offers none of this.
+// and root may send commands; the kernel identifies them (SO_PEERCRED). Over HTTP no setting can be
+// changed.
 //
 // A stopped process does not answer, and its client leaves. When the process continues, it discards
 // commands of clients that have left.
@@ -38,8 +39,8 @@
 
 namespace nccl_pulse {
 
-// Returns the owner of a process in words: its job, such as "job 4711". Used for display and for
-// comparison. An agent's owner is kAgentOwner.
+// The owner of a process in words, for display and for comparison: kAgentOwner for an agent, else
+// the job, "job 4711".
 inline constexpr char kAgentOwner[] = "agent";
 std::string OwnerWords(const std::string& job_id);
 

@@ -12,7 +12,7 @@
 // crash the answering rank, and can blame innocent ranks (rasCollCommsInit in
 // src/ras/collectives.cc, NCCL 2.27.3 to 2.31.2; the JSON writer does not reach that code). NCCL
 // before 2.28.7 answers ERROR to SET FORMAT, and nothing more is sent. DIAGNOSTICS (2.31) and
-// CONTROL are never sent: the former runs checks in the job's processes, the latter changes the
+// CONTROL are never sent: DIAGNOSTICS runs checks in the job's processes, and CONTROL changes the
 // job.
 //
 // The report is kept as it was sent: NCCL 2.28.7 and 2.28.9 omit the comma after "nvml_dev" in

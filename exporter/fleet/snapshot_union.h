@@ -6,7 +6,7 @@
 // A process that two endpoints report (an agent and the job, or an endpoint at two addresses)
 // counts once: the live report, or the newer one.
 //
-// Nodes with one host name (containers started with the same --hostname) are told apart by their
+// Nodes with one host name (containers started with the same --hostname) are distinguished by their
 // endpoint: "trainer" becomes "trainer at 10.0.0.4:9410". A host name belongs to several nodes if a
 // communicator has more nodes than its ranks have host names.
 //

@@ -106,7 +106,7 @@ struct Dump {
   std::string file;  // name for people
   std::vector<Membership> groups;
   bool has_started = false;    // the dump can contain the state `started`
-  bool is_only_open = false;   // completed calls were left out
+  bool is_only_open = false;   // completed calls are left out of the dump
   bool is_from_first = false;  // includes the rank's first call, or there was none
   int64_t newest_ns = 0;       // newest time in the dump, 0: none
   // The shortest timeout of a call that had not completed, at most the usual threshold of a hang.

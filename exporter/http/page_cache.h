@@ -1,6 +1,6 @@
 // Caches a server's pages by kind and argument. A page is made on request, at most once per
-// kPageLifetime, and shared by all who request it meanwhile. All pages share a CPU budget; when it
-// is spent, an older page is served.
+// kPageLifetime, and shared by all clients that request it meanwhile. All pages share a CPU budget;
+// when it is spent, an older page is served.
 //
 // Five sixths of the budget are divided among the kinds of pages by weight; one sixth is shared. So
 // requests for other pages cannot keep a scraper's page old. If the budget does not allow a new
@@ -8,17 +8,17 @@
 //
 // In a job's process each format of /metrics has 0.14 % of a core, the JSON for people 0.28 %, last
 // calls 0.17 %, the summary 0.08 %, the snapshots 0.06 %. All kinds share 0.2 %. So, whatever else
-// is requested, a scraped page is at most 720 times as old as making and compressing it takes (5
-// ms: 3.6 s); the JSON 360 times. A lone scraper always gets a new page if that takes less than 17
-// ms at a 5 s interval, 51 ms at 15 s. The status page, polled every 2 s, is always new if it takes
-// less than 5.5 ms, whatever the scrapers do.
+// is requested, a scraped page that takes 5 ms to make and compress is at most 720 times as old,
+// 3.6 s; the JSON 360 times. A lone scraper always gets a new page if that takes less than 17 ms at
+// a 5 s interval, 51 ms at 15 s. The status page, polled every 2 s, is always new if it takes less
+// than 5.5 ms, whatever the scrapers do.
 //
 // Memory: bodies live while they are cached or being sent. Before another body is made, at most
 // kMaxPages - 1 exist, of at most kMaxHeldBytes together. To make room, cached bodies are dropped
-// first, then clients that have been taking one for longer than kPageGrace are cut off. Until then,
-// an existing page no older than kPageGrace is served. Compressed bodies stay: they are a tenth of
-// the size. A page whose body was dropped may have nothing to serve until the budget allows a new
-// one; status 503 says when.
+// first. Then clients are cut off that have been receiving a body for longer than kPageGrace. Until
+// then, an existing page no older than kPageGrace is served. Compressed bodies stay: they are a
+// tenth of the size. A page whose body was dropped may have nothing to serve until the budget
+// allows a new one; status 503 says when.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_HTTP_PAGE_CACHE_H_

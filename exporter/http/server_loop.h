@@ -3,7 +3,8 @@
 // spent. The handlers define what is served. exporter/endpoint/server.h lists the loop's
 // obligations to its process.
 //
-// Thread: constructed on the caller's, before there is another; all else on the server thread.
+// Thread: constructed on the caller's, before the server thread starts; all else on the server
+// thread.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
 #define EXPORTER_HTTP_SERVER_LOOP_H_
 

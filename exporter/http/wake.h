@@ -1,6 +1,6 @@
 // Wakes a thread that waits in poll(2), through a pair of datagram sockets. Alternatives fail in a
-// job: eventfds of a process cannot be told apart (metrics/shared_descriptor.h), a pipe may raise
-// SIGPIPE, and a stream socket is readable forever once the job has closed its other end.
+// job: eventfds of a process cannot be distinguished (metrics/shared_descriptor.h), a pipe may
+// raise SIGPIPE, and a stream socket stays readable once the job has closed its other end.
 //
 // Thread: Signal on any; Open before there is a second thread; Close on the owner's.
 #ifndef EXPORTER_HTTP_WAKE_H_

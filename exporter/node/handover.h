@@ -68,7 +68,7 @@ struct HandoverMessage {
   uint32_t members = 0;   // kWelcome, kMembers, kYielded
   uint32_t delay_ms = 0;  // kReelect: how long to leave the port to another process
                           // kSet: time until the setting is reverted; 0: never
-  uint32_t port = 0;      // kWelcome, kYield: where it is or will be served; 0 for a Unix socket
+  uint32_t port = 0;      // kWelcome, kYield: the endpoint's (next) port; 0 for a Unix socket
   uint32_t reserved = 0;
   std::array<char, 224> text{};  // kWelcome: the endpoint's address; kRefused: why; zero-terminated
 

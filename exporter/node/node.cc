@@ -255,7 +255,7 @@ void Node::CheckServer(Time now) {
                                          "used"));
     server_.AvoidDead();
     LoseServer(now, milliseconds(0));
-    port_returns_until_ = Time();  // unknown when
+    port_returns_until_ = Time();  // not known
     return;
   }
   const std::string silent = role_ == Role::kJoining ? server_.WhySilent(now) : "";
@@ -352,7 +352,8 @@ void Node::Handle(const pollfd* polled, Time now) {
       if (options_.peers.agent) {
         serving_.RefuseYield(absl::StrCat("an agent serves already, process ", getpid()));
       } else if (serving_.asked_port() != 0 && serving_.asked_port() < wanted_.port) {
-        // An agent that clears the ports behind its own. This job would not look for it there.
+        // The agent wants the ports after its own free. Processes of this job would not find it at
+        // its port.
         serving_.RefuseYield(absl::StrCat("its job listens from port ", wanted_.port, " on"));
       } else {
         Yield(now);

@@ -36,7 +36,7 @@
 // A segment in private memory cannot be handed over. Its process never joins, and serves on the
 // next free port.
 //
-// Thread: Open on the caller's, before there is another; all else on the server thread.
+// Thread: Open on the caller's, before the server thread starts; all else on the server thread.
 #ifndef EXPORTER_NODE_NODE_H_
 #define EXPORTER_NODE_NODE_H_
 

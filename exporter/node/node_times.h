@@ -10,8 +10,9 @@ namespace nccl_pulse {
 inline constexpr int kFurtherPorts = 100;
 inline constexpr std::chrono::milliseconds kMaxElectionDelay{200};
 inline constexpr std::chrono::milliseconds kGatherTime{1000};
-// An agent that found no server may follow a killed one, whose members, of unknown number, are
-// about to elect. For this time the agent accepts no HTTP client.
+// If an agent finds no server, the last one may have been killed, and its members, of unknown
+// number, are about to elect. For this time the agent accepts no HTTP client, so that they can join
+// first.
 inline constexpr std::chrono::milliseconds kAgentGatherTime{500};
 static_assert(kAgentGatherTime > kMaxElectionDelay);
 // Period of the checks between a member and its server: whether the other process is alive, and

@@ -1,5 +1,6 @@
 // Limits log lines that other users cause: kMostLines per minute and user, for at most kMostUsers
-// users. Processes that come and go cost their user nothing.
+// users. The limit is needed because a user can start and end processes at will, and each causes
+// lines.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_NODE_USER_LOG_H_

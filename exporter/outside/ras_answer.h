@@ -42,7 +42,7 @@ struct RasRank {
 
 struct RasCommunicator {
   uint64_t id = 0;         // commId of the profiler API
-  uint64_t secondary = 0;  // hash of RAS' second one: IDs of different jobs may collide
+  uint64_t secondary = 0;  // RAS' second hash: IDs of different jobs may collide
   int32_t size = 0;
   std::vector<RasRank> ranks;  // in order, without duplicates
   bool is_creating = false;    // some rank is creating it

@@ -3,10 +3,10 @@
 // The program starts once per hang. Hangs are identified by job and users, so processes of another
 // user that claim the job's ID are another hang. A hang that began before the job's last start is
 // the same hang, even if an endpoint was silent meanwhile or the verdict names another rank. Two
-// starts for a job are at least a pause apart: a hang that begins within it waits for its end, and
-// is dropped if it ends first. Programs run one at a time, on their own thread, each with a time
-// limit. Nothing is stored: after a restart, a hang that still lasts starts the program again, and
-// so does a second watcher.
+// starts for a job are at least a pause apart: a hang that begins within the pause waits for the
+// end of the pause, and is dropped if the hang ends first. Programs run one at a time, on their own
+// thread, each with a time limit. Nothing is stored: after a restart, a hang that still lasts
+// starts the program again, and so does a second watcher.
 //
 // The program's standard input is an object: job_id, workload, users (user IDs of all processes
 // that share communicators with the hanging ones, null if not known), since (Unix time), lasted
@@ -35,8 +35,8 @@ class HangProgram {
 
   struct Options {
     std::string path;
-    std::chrono::milliseconds after{0};         // how long a hang has lasted before it starts
-    std::chrono::milliseconds patience{60000};  // with the program
+    std::chrono::milliseconds after{0};         // how long a hang lasts before the program starts
+    std::chrono::milliseconds patience{60000};  // time limit of the program
     std::chrono::milliseconds pause{600000};    // between two starts for one job, at least
     LogFunction log;
   };

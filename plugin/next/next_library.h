@@ -17,9 +17,9 @@ class NextLibrary {
   // Returns false, with the reason in `error`, on failure.
   bool Load(const char* path, const abi::ByVersion<const void*>& own, std::string* error);
 
-  // Returns the newest version that both the library and an NCCL of `api_version` support and to
-  // which its events can be converted: from 5 to 7 down to 4, otherwise only the same version. 0:
-  // none.
+  // Returns the newest version that the library supports and to which the events of an NCCL of
+  // `api_version` can be converted; 0: none. Events of v5 to v7 can be converted down to v4, older
+  // events not at all.
   int VersionFor(int api_version) const;
   abi::AnyProfiler* profiler(int version) const {
     return profilers_[static_cast<std::size_t>(version)];

@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::size_t kMostSentences = 8, kMostNamed = 4;
 
-// Variables that one process reports. `is_cut`: it has set further ones, after the last name.
+// Variables that one process reports. `is_cut`: the process has further variables, after the last
+// reported name.
 struct Reported {
   std::map<std::string_view, std::string_view> values;
   bool is_cut = false;

@@ -71,8 +71,8 @@ struct CommunicatorView {
   bool is_exchange = false;
   // True if two of its ranks use Send and Recv in any way other than exchanges.
   bool spans_pipeline = false;
-  // Time of the last network step of any rank. A rank that waits in a collective waits for it; for
-  // Send and Recv nothing follows from it.
+  // Time of the last network step of any rank. It counts as progress of ranks that wait in a
+  // collective, but not of ranks that wait in Send or Recv.
   int64_t network_moved_realtime_ns = 0;
 
   // Returns null if the rank is not in `ranks`.

@@ -2,8 +2,8 @@
 // pipeline stage that became slower is distinguished from a stage that always had more work
 // (slowed.h).
 //
-// Time is divided into windows. A window ends with a page, after kMinRounds rounds of the job
-// (calls of its rarest collective) and 10 s, or after five minutes. Old neighboring windows are
+// Time is divided into windows. A window ends with the first page after kMinRounds rounds of the
+// job (calls of its rarest collective) and 10 s, or after five minutes. Old neighboring windows are
 // merged, so that a day fits into kMostWindows.
 //
 //   before          now

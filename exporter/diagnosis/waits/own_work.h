@@ -47,9 +47,9 @@ class OwnWork {
   bool MayBePostedAhead(const MemberIndex& at);
   bool IsBehindNccl(const Member& each);
   void AddAwaitedByKernel(uint32_t gpu, const MemberIndex& queued);
-  // True if `work` is no reason for not being here: another rank has the same work in flight, and
-  // has nevertheless reached the call `here` that the rank of `work` has not called, or that its
-  // GPU has not begun. The result is equal for all ranks at the same point of their program.
+  // True if `work` does not explain why its rank has not made the call `here`, or why its GPU has
+  // not begun it: another rank has the same work in flight, and has reached that call. The result
+  // is equal for all ranks at the same point of their program.
   bool HaveOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called);
   bool FindOthersGoneOn(std::size_t here, const MemberIndex& work, bool is_called);
   void AddUnseenReplays(const HostThread& thread);

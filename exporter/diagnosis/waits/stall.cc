@@ -248,7 +248,7 @@ class StallMaker {
     const bool has_gpu = std::any_of(
         of_view_[view_].begin(), of_view_[view_].end(),
         [this](uint32_t id) { return At(id).is_start && At(id).kind == ActorKind::kGpu; });
-    for (const bool with_all : {false, true}) {  // else all waits
+    for (const bool with_all : {false, true}) {  // prefers waits over the threshold
       for (const uint32_t id : of_view_[view_]) {
         const Actor& actor = At(id);
         if (actor.rank == nullptr || (!actor.is_start && !with_all)) continue;

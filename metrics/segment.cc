@@ -68,7 +68,7 @@ void MakeSealedMemory(size_t bytes, SharedDescriptor* memory, std::string* why) 
 
 // Call after mapping the memory. Later holders of the descriptor can only read, so no other process
 // changes the indices that callbacks read back. A kernel before 5.1 lets them write; measurements
-// are worth having there too.
+// are also worth having there.
 void SealAgainstOtherWriters(int fd) {
   fcntl(fd, F_ADD_SEALS, kSealFutureWrite);
   fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL);

@@ -179,7 +179,7 @@ class Reader {
   }
 
   int64_t TimeOf(Value value) const {
-    // Half the range, so that differences fit too.
+    // Half the range, so that differences also fit.
     const int64_t ns = values_.IntegerOf(value).value_or(0);
     return ns > 0 && ns < INT64_MAX / 2 ? ns : 0;
   }

@@ -101,7 +101,7 @@ class Folder {
 
   void AddPeers(const Entries& members, const Entry* closing) {
     const std::optional<State> state = StateOf(members, closing);
-    // A single entry may then have been coalesced too.
+    // A single entry may then also have been coalesced.
     if (!state) is_any_unclosed_ = true;
     if (!state || *state == State::kCompleted) return;
     for (const Entry* member : members) {

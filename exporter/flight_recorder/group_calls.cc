@@ -8,7 +8,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// Uses the dump's calls. The rank may have made others too.
+// Uses the dump's calls. The rank may also have made others.
 void ConcludeByCalls(RankCalls* calls) {
   const Membership& membership = *calls->membership;
   const std::vector<Collective>& collectives = membership.collectives;

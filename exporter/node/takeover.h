@@ -14,15 +14,15 @@ namespace nccl_pulse {
 
 class Takeover {
  public:
-  // `wanted` must outlive this object.
+  // `wanted`: the agent's address, which must outlive this object.
   explicit Takeover(const ListenAddress* wanted) : wanted_(*wanted) {}
 
   // Returns true if the server of this name yields its port. `refusal` gets its reason if it
   // refuses; `silent`, if not null, why it does not answer.
   bool Ask(const std::string& name, uid_t owner, std::string* refusal,
            std::string* silent = nullptr);
-  // Root's agent asks other users' servers. Any agent asks its user's servers that found the port
-  // taken. Returns false if there was none to ask.
+  // Asks further servers. Root's agent asks servers of other users. Any agent asks servers of its
+  // own user that serve at a later port because the port was taken. Returns false if there is none.
   bool AskOthers(bool same_port_only, std::string* refusal);
   // Processes that will come from servers that yielded.
   int expected_members() const { return expected_members_; }

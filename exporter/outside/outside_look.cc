@@ -20,8 +20,8 @@ namespace nccl_pulse::outside {
 namespace {
 
 constexpr int kAtOnce = 2;  // requests to one address: the kernel may pick a stopped process
-// Every process of a user listens at one address, and the kernel picks one. So it takes many questions
-// to hear all jobs, if answers are quick, and few if they aren't.
+// Every process of a user listens at one address, and the kernel picks one. So RAS is asked many
+// times, to hear all jobs, if answers are quick; otherwise a few times.
 constexpr int kMostRounds = 3, kMostQuickRounds = 12;
 constexpr std::chrono::seconds kQuick{1};
 

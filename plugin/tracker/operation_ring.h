@@ -60,14 +60,14 @@ class OperationRing {
     unstopped_.store(ticket);
     return ticket;
   }
-  // Returns the number of the next operation. Alone: for the only launching thread.
+  // Returns the number of the next operation. TakeNumberAlone: faster, if only one thread launches.
   uint64_t TakeNumber() { return next_.fetch_add(1); }
   uint64_t TakeNumberAlone() {
     const uint64_t number = next_.load();
     PassOver();
     return number;
   }
-  // Skips the number of an operation without a slot. For the only launching thread.
+  // Skips the number of an operation without a slot, if only one thread launches.
   void PassOver() { next_.add(1); }
   // Claims a slot, and calls `settle(state)` for an open operation in it. Returns false if another
   // claimer is writing the slot.

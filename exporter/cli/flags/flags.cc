@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -13,8 +14,9 @@
 namespace nccl_pulse {
 namespace {
 
-// A suggestion may differ from the word typed by this many edits.
+// A suggestion may differ from the word typed by this many edits, or lack its end: --job, --job-id.
 constexpr std::size_t kMostEdits = 2;
+constexpr std::size_t kLeastCommon = 4;
 
 // Returns how many letters to change, insert or delete to turn one word into the other.
 std::size_t Edits(std::string_view a, std::string_view b) {
@@ -90,7 +92,10 @@ std::string Nearest(std::string_view written, const std::vector<std::string>& ca
   std::string nearest;
   std::size_t least = kMostEdits + 1;
   for (const std::string& candidate : candidates) {
-    const std::size_t edits = Edits(written, candidate);
+    const bool is_part =
+        std::min(written.size(), candidate.size()) >= kLeastCommon &&
+        (absl::StartsWith(candidate, written) || absl::StartsWith(written, candidate));
+    const std::size_t edits = is_part ? 1 : Edits(written, candidate);
     if (edits >= least) continue;
     least = edits;
     nearest = candidate;
@@ -126,9 +131,13 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
       std::vector<std::string> names;
       for (const Flag& each : flags) names.emplace_back(each.name);
       const std::string nearest = Nearest(name, names);
+      const bool is_host = absl::StartsWith(name, "--host") || absl::StartsWith(name, "--node");
+      const bool has_addresses = is_host && find("--endpoint") != flags.end();
       return absl::StrCat(given[i].substr(0, given[i].find('=')), " is not a flag of `", command,
                           "`",
-                          nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
+                          has_addresses     ? "; write the hosts behind the command, without a flag"
+                          : nearest.empty() ? ""
+                                            : absl::StrCat("; did you mean ", nearest, "?"));
     }
     const bool has_value = equals != rest.npos;
     const bool is_switch = std::holds_alternative<bool*>(flag->value);

@@ -21,8 +21,7 @@ constexpr char kStyle[] =
     // On a phone each job is a block.
     "@media(max-width:45rem){table,tbody,tr,td{display:block}tr:first-child{display:none}"
     "tr{border-bottom:1px solid #8886;padding:.5rem 0}td{border:0;padding:.1rem 0}"
-    "td:nth-child(4)::before{content:\"Processes: \"}summary.nodes::before{content:\"Nodes: \"}"
-    "summary.nodes{display:block}}";
+    "td:nth-child(4)::before{content:\"Processes: \"}summary.nodes::before{content:\"Nodes: \"}}";
 constexpr std::size_t kMostLinks = 64;
 
 std::string Html(const std::string& text) {

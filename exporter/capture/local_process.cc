@@ -201,7 +201,7 @@ std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address
   }
   if (process.end != ProcessEnd::kLive) return "it has ended";
   if (!IsOwnName(process.hostname)) {
-    return absl::StrCat("it is on ", process.hostname, "; run this there, too");
+    return absl::StrCat("it is on ", process.hostname, "; also run this there");
   }
   if (LocalPid(process) <= 0) return "it is in a container, where it has another pid";
   return WhyNotThisOne(FolderOf(process).get(), process);

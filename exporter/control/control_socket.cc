@@ -45,7 +45,7 @@ bool ControlSocket::Round(Time now) {
   for (const LiveSetting setting : options_.values->Expire(now)) {
     Log(LogLevel::kWarning,
         absl::StrCat(LiveSettingName(setting), " is ", options_.values->Value(setting),
-                     " again: its time is over"));
+                     " again: the time limit of its change has passed"));
   }
   if (!listener_.is_open()) return false;
   Accept(now);
@@ -162,7 +162,7 @@ bool ControlSocket::Change(const Client& client, const HandoverMessage& message,
   }
   Count(CommandResult::kRefused);
   Log(LogLevel::kInfo,
-      absl::StrCat("not set, as user ", client.credentials.user, " asked: ", text, ": ", problem));
+      absl::StrCat("not set: ", text, ", by user ", client.credentials.user, ": ", problem));
   return Reply(client, MessageType::kRefused, problem);
 }
 

@@ -74,7 +74,7 @@ Pages::Pages(const ServerOptions* options, Node* node,
 
 std::vector<Handler> Pages::Handlers() {
   return {
-      {"/metrics", "metrics: text, OpenMetrics or protobuf, as Accept asks",
+      {"/metrics", "metrics as text, OpenMetrics or protobuf (header Accept)",
        [this](const HttpRequest& request) {
          return Answer(static_cast<std::size_t>(NegotiateFormat(request.accept)), request);
        }},
@@ -82,7 +82,7 @@ std::vector<Handler> Pages::Handlers() {
        [this](const HttpRequest& request) { return Answer(kCommunicators, request); }},
       {kCommunicatorsPath, "ID/calls: the last calls of a communicator",
        [this](const HttpRequest& request) { return AnswerCalls(request); }},
-      {"/api/v1/snapshots", "what pulse diagnose and pulse watch ask for (protobuf)",
+      {"/api/v1/snapshots", "snapshots for pulse diagnose and pulse watch (protobuf)",
        [this](const HttpRequest& request) { return Answer(kSnapshots, request); }},
       {"/api/v1/summary", "stalls and late ranks, for pulse watch",
        [this](const HttpRequest& request) { return Answer(kSummary, request); }},

@@ -86,7 +86,8 @@ void Clients::Accept(int listener, Time now) {
       const bool broken = errno == EBADF || errno == EINVAL || errno == ENOTSOCK;
       if (descriptors_or_memory || broken) {
         accept_from_ = now + kAcceptPause;
-        accept_failure_.Give("HTTP endpoint: cannot accept, will try again: ", ErrorText(errno));
+        accept_failure_.Give("HTTP endpoint cannot accept connections, retrying: ",
+                             ErrorText(errno));
       }
       return;
     }

@@ -104,7 +104,7 @@ void ServerLoop::Spend(CpuBudget* budget, Time now) {
 }
 
 void ServerLoop::StartOver(std::string_view what) noexcept {
-  failure_.Give("HTTP endpoint: all connections closed after: ", what);
+  failure_.Give("HTTP endpoint closed all connections after an error: ", what);
   clients_.CloseAll();
   Pause();
 }

@@ -166,7 +166,7 @@ void Node::ElectAndSettle(Time now) {
     case Attempt::kTaken:
     case Attempt::kFailed:
       if (!logged_nowhere_) {
-        Log(LogLevel::kWarning, absl::StrCat("metrics cannot be served for now: ", failure));
+        Log(LogLevel::kWarning, absl::StrCat("metrics are not served yet, retrying: ", failure));
       }
       logged_nowhere_ = true;
       elect_at_ = now + kNowherePause + RandomDelay();

@@ -99,16 +99,16 @@ struct AutomaticCaptures::Shared : PatientThread {
     const std::string path = NewCapturePath(options.folder, RealtimeNs());
     std::string error;
     // Checked before the endpoint is asked.
-    if (!Bundle::IsPossible(path, &error)) return absl::StrCat("no capture is kept: ", error);
+    if (!Bundle::IsPossible(path, &error)) return absl::StrCat("capture failed: ", error);
     Capture capture = CaptureJob({options.endpoint}, options.capture);
-    if (capture.look.heard == 0) return "no capture is kept: the agent's own endpoint is silent";
+    if (capture.look.heard == 0) return "capture failed: the agent's own endpoint is silent";
     std::string reasons;
     for (const Uncaptured::Trouble& each : troubles) absl::StrAppend(&reasons, each.reason, "\n");
     capture.bundle.Add("reason.txt", std::move(reasons));
     if (!capture.bundle.Write(path, &error)) {
       // The file name's time is left out: otherwise the log would show each try as a new problem.
       return absl::StrCat(
-          "no capture is kept: ",
+          "capture failed: ",
           absl::StrReplaceAll(error, {{path, absl::StrCat(options.folder.path, "/...tar.gz")}}));
     }
     if (options.log) {
@@ -143,7 +143,7 @@ struct AutomaticCaptures::Shared : PatientThread {
         try {
           problem = Take(troubles);
         } catch (const std::exception& failure) {
-          problem = absl::StrCat("no capture is kept: ", failure.what());
+          problem = absl::StrCat("capture failed: ", failure.what());
         }
         Report(problem);
         turn.next = for_straggler.next = steady_clock::now() + options.pause;
@@ -163,7 +163,7 @@ std::unique_ptr<AutomaticCaptures> AutomaticCaptures::Start(Options options) {
   shared->options.capture.most_bytes = shared->options.limits.bytes / 4;
   std::string error;
   if (!Bundle::IsPossible(NewCapturePath(shared->options.folder, RealtimeNs()), &error)) {
-    shared->Report(absl::StrCat("no capture is kept: ", error));
+    shared->Report(absl::StrCat("capture failed: ", error));
   }
   error = PatientThread::Start(shared, [](Shared& its) { its.Run(); });
   if (!error.empty()) {

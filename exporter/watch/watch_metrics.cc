@@ -70,9 +70,10 @@ std::string Silence(const JobFindings& findings) {
 }
 
 void AddHangs(const WatchState& state, const std::string& external_url, Gauges* gauges) {
-  gauges->Begin("nccl_job_hang_start_timestamp_seconds",
-                "Since when a job is stalled, and the rank that blocks it (the first, if there are "
-                "several): one series for each root. Expected waits are left out");
+  gauges->Begin(
+      "nccl_job_hang_start_timestamp_seconds",
+      "Since when a job is stalled, and the rank that blocks it. One series for each cause, "
+      "with its first rank. Expected waits are left out");
   for (const WatchedJob& job : state.jobs) {
     for (const JobHang& hang : job.findings.hangs) {
       Labels labels = JobLabels(job);
@@ -82,8 +83,9 @@ void AddHangs(const WatchState& state, const std::string& external_url, Gauges* 
       gauges->Add(labels, hang.since_s);
     }
   }
-  gauges->Begin("nccl_job_hang_info",
-                "Texts of a hang for an alert, by the labels of its start that tell hangs apart");
+  gauges->Begin(
+      "nccl_job_hang_info",
+      "Texts of a hang for alerts. Joins nccl_job_hang_start_timestamp_seconds by its labels");
   for (const WatchedJob& job : state.jobs) {
     for (const JobHang& hang : job.findings.hangs) {
       Labels labels = JobLabels(job);
@@ -107,9 +109,8 @@ void AddHangs(const WatchState& state, const std::string& external_url, Gauges* 
 }
 
 void AddIdle(const WatchState& state, Gauges* gauges) {
-  gauges->Begin(
-      "nccl_job_idle_start_timestamp_seconds",
-      "Since when no rank of a job has called NCCL, where it has never paused for so long");
+  gauges->Begin("nccl_job_idle_start_timestamp_seconds",
+                "Since when no rank of a job has called NCCL, if that is its longest pause so far");
   for (const WatchedJob& job : state.jobs) {
     if (job.findings.state != JobState::kIdle) continue;
     gauges->Add(JobLabels(job), job.findings.idle_since_s);

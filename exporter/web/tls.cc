@@ -337,7 +337,7 @@ void HandshakeLog::Failed(const std::string& client, const std::string& reason) 
   }
   log_(LogLevel::kWarning,
        absl::StrCat("TLS handshake with ", client, " failed: ", reason,
-                    skipped_ > 0 ? absl::StrCat("; so did ", skipped_, " before it") : ""));
+                    skipped_ > 0 ? absl::StrCat("; ", skipped_, " more not logged") : ""));
   quiet_until_ns_ = now + kQuietNs;
   skipped_ = 0;
 }

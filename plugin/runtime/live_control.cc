@@ -27,8 +27,8 @@ void LiveControl::AddSettings() {
       [this](double value) {
         if (process_.masks.window().SetShare(value, process_.clock.NowNs())) return std::string();
         return std::string(
-            "this process started with NCCL_PULSE_NETWORK_WINDOW=off or 100, or with "
-            "NCCL_PULSE_TIMING=off: NCCL's event mask is then never switched");
+            "this needs a start of the process with NCCL_PULSE_NETWORK_WINDOW other than off and "
+            "100, and NCCL_PULSE_TIMING other than off");
       });
   add(LiveSetting::kHangSeconds, settings.hang_seconds, [this](double value) {
     process_.StoreHangSeconds(static_cast<int>(value));

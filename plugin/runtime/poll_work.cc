@@ -145,12 +145,12 @@ void PollWork::WarnOfRefuted() {
     try {
       process_.log.Warn(
           nullptr,
-          absl::StrCat("work counter not used on communicator ",
+          absl::StrCat("CUDA graph replays may be missing on communicator ",
                        absl::Hex(communicator->record->comm_id.load(), absl::kZeroPad16), ", rank ",
-                       communicator->rank.load(), ": ", WorkRefutalName(refutal),
-                       " (docs/work-counters.md). CUDA events follow its launches"));
+                       communicator->rank.load(), ": its work counter is refuted, reason ",
+                       WorkRefutalName(refutal), " (docs/work-counters.md)"));
     } catch (...) {
-      // Most likely bad_alloc. The metrics report it, too.
+      // Most likely bad_alloc. The metrics also report it.
     }
   }
 }

@@ -160,9 +160,10 @@ void PrepareGraphs(Program& program, const InitArguments& arguments) {
     return;
   }
   program.graphs_line_given = true;
-  process.log.Info(arguments.logger,
-                   "CUDA graphs get no stamps: they need a driver of CUDA 12.0 or newer with PTX "
-                   "translation, and NCCL_PULSE_TIMING other than off");
+  process.log.Info(
+      arguments.logger,
+      "replays of CUDA graphs are not followed: they need a CUDA driver 12.0 or newer with "
+      "PTX translation, and NCCL_PULSE_TIMING other than off");
 }
 
 // Runs when the process ends by exit() or by returning from main, so that the node's server can

@@ -216,7 +216,7 @@ TEST_F(ControlSocketTest, GoesBackByItself) {
   EXPECT_THAT(values_.Lines(),
               ElementsAre("NETWORK_WINDOW 1 default", "HANG_SECONDS 10 environment"));
   ASSERT_EQ(log_.size(), 1u);
-  EXPECT_EQ(log_[0], "W HANG_SECONDS is 10 again: its time is over");
+  EXPECT_EQ(log_[0], "W HANG_SECONDS is 10 again: the time limit of its change has passed");
 }
 
 TEST_F(ControlSocketTest, ForGoodAfterForAWhileStays) {

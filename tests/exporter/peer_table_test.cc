@@ -223,7 +223,7 @@ TEST_F(PeerTableTest, HistogramsOfFinalizedCommunicatorsGiveWayBeforeAProcess) {
     EXPECT_THAT(histograms(), UnorderedElementsAre(Pair(1, 50), Pair(2, 0), Pair(3, 50)));
   }
   EXPECT_EQ(Rejected(Rejection::kPageFull), 0u);
-  EXPECT_THAT(log_, ElementsAre(HasSubstr("the histograms of finalized communicators are left")));
+  EXPECT_THAT(log_, ElementsAre(HasSubstr("it leaves out histograms of finalized communicators")));
   // With room again they are back.
   clients[2]->Close();
   HandleAll();

@@ -188,7 +188,7 @@ TEST_F(LocalProcessTest, AProcessMayBeHereByTheNameOfTheNode) {
   ProcessSnapshot process = program.Snapshot();
   EXPECT_EQ(WhyNotHere(process), "");
   process.hostname = "the-node";
-  EXPECT_EQ(WhyNotHere(process), "it is on the-node; run this there, too");
+  EXPECT_EQ(WhyNotHere(process), "it is on the-node; also run this there");
   setenv("NCCL_PULSE_NODE_NAME", "the-node", 1);
   EXPECT_EQ(NodeName(), "the-node");
   EXPECT_EQ(WhyNotHere(process), "");

@@ -72,7 +72,7 @@ TEST_WITH_GPU(GraphStamps, DriverThatCannotHasNoneForGood, {"NCCL_PULSE_LOG_LEVE
   StreamCommunicator other(gpu, 2, comm.gpu_context());
   int lines = 0;
   for (const std::string& line : TakeLog()) {
-    lines += line.find("CUDA graphs get no stamps") != std::string::npos ? 1 : 0;
+    lines += line.find("replays of CUDA graphs are not followed") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(lines, 1);
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));

@@ -64,9 +64,9 @@ bool PageRoom::LeaveOutFinalizedOf(uid_t user) {
   if (log_ && !logged_finalized_) {
     logged_finalized_ = true;
     log_(LogLevel::kWarning,
-         absl::StrCat("the page is full: the histograms of finalized communicators are left out, "
-                      "first those of process ",
-                      most->credentials.pid, " of user ", user, "; said once"));
+         absl::StrCat("the page is full: it leaves out histograms of finalized communicators, "
+                      "first of process ",
+                      most->credentials.pid, " of user ", user, " (logged once)"));
   }
   return true;
 }

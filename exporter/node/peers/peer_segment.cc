@@ -56,7 +56,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   if (fd < 0) return refuse(Rejection::kNotMemory, "no memory was handed over");
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || fstatfs(fd, &system) != 0 ||
       system.f_type != TMPFS_MAGIC) {
-    return refuse(Rejection::kNotMemory, "what was handed over is not a memfd");
+    return refuse(Rejection::kNotMemory, "the descriptor that was handed over is not a memfd");
   }
   constexpr int kNeeded = F_SEAL_SHRINK | F_SEAL_GROW;
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -67,7 +67,7 @@ bool PeerSegment::Map(SharedDescriptor* memory, ProcessSnapshot* snapshot, Rejec
   bytes_ = static_cast<std::size_t>(status.st_size);
   const std::string size = std::to_string(bytes_) + " bytes";
   if (bytes_ < kMinSegmentBytes || bytes_ > kMaxSegmentBytes) {
-    return refuse(Rejection::kBadSize, "no segment has " + size);
+    return refuse(Rejection::kBadSize, "a segment cannot have " + size);
   }
   if (FindExtents(fd, bytes_).first_end < kMinSegmentBytes) {
     return refuse(Rejection::kBadLayout, "the segment has no header");

@@ -232,8 +232,8 @@ void PeerTable::Welcome(Peer* peer) {
 void PeerTable::FitPage() {
   while (Peer* largest = room_.Make()) {
     Refuse(largest, Rejection::kPageFull,
-           absl::StrCat("the page is full, and of user ", largest->credentials.user,
-                        "'s measurements, which are most of it, these are the largest"));
+           absl::StrCat("the page is full: user ", largest->credentials.user,
+                        " has most measurements on it, and this process most of that user's"));
   }
 }
 

@@ -17,13 +17,11 @@ equal; 1 a difference, a crash, or a rank that does not answer. Python 3.9's sta
 """
 
 import argparse
-import http.client
+import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -31,7 +29,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import nccl_versions  # noqa: E402
 from check_calls import show  # noqa: E402
 from check_compare import compare  # noqa: E402
-from check_rank import ANSWER_S, SCRAPE_PERIOD_S, Failure, Rank  # noqa: E402
+from check_rank import ANSWER_S, SCRAPE_PERIOD_S, Failure, Ranks  # noqa: E402
 
 PROGRAM_PHASES = "collectives,p2p,group,split,recreate,nonblocking,graph,threads,broadcast,exit"
 PYTHON_PHASES = "explicit,ddp,fsdp,destroy"
@@ -55,44 +53,20 @@ def gpus_of_machine():
             for line in text.splitlines()]
 
 
-class Run:
+class Run(Ranks):
     def __init__(self, options):
-        self.options = options
+        super().__init__(options)
         self.gpus = gpus_of_machine()
         self.rows = []
         self.differences = []
         self.last_notes = {}
-        self.ranks = []
-
-    def wait(self, what, seconds, done):
-        """Until done() is true; a rank that ends meanwhile is a failure."""
-        deadline = time.monotonic() + seconds
-        while not done():
-            for rank in self.ranks:
-                status = rank.process.poll()
-                # What it wrote just before its end may still be on its way.
-                if status is not None and not rank.reader.is_alive() and not done():
-                    raise Failure("%s: rank %d ended with status %d" % (what, rank.rank, status))
-            if time.monotonic() > deadline:
-                raise Failure("%s: no answer within %d s" % (what, seconds))
-            time.sleep(0.02)
 
     def phase(self, phase):
         begin = time.monotonic()
-        reports = [None] * len(self.ranks)
-
-        def all_reported():
-            for i, rank in enumerate(self.ranks):
-                reports[i] = reports[i] or rank.report(phase)
-            return all(reports)
-
-        self.wait("phase " + phase, self.options.phase_timeout, all_reported)
+        reports = self.report(phase, self.options.phase_timeout)
         reported = time.monotonic()
         while True:
-            try:
-                pages = [rank.scraper.scrape() for rank in self.ranks]
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                raise Failure("phase %s: scrape failed: %r" % (phase, error)) from error
+            pages = self.scrape()
             comparisons = compare(self.ranks, pages, reports, self.options, self.gpus)
             settled = time.monotonic()
             wrong = [line for comparison in comparisons for line in comparison.wrong]
@@ -106,10 +80,7 @@ class Run:
             time.sleep(SCRAPE_PERIOD_S)
         self.keep(phase, comparisons, reported - begin, settled - reported)
         self.notes(phase, pages, reports)
-        for rank in self.ranks:
-            with open(os.path.join(self.options.out, "page-%s-rank%d.txt" % (phase, rank.rank)),
-                      "w", encoding="utf-8") as file:
-                file.write(rank.scraper.text)
+        self.keep_pages("page-" + phase)
 
     def keep(self, phase, comparisons, ran_s, settled_s):
         print("phase %s: ran %.1f s, pages as expected %.1f s later" % (phase, ran_s, settled_s))
@@ -149,7 +120,7 @@ class Run:
             print("  note rank0: NCCL %s, %s%s" % (
                 nccl_versions.text(reports[0]["nccl"]),
                 "torch %s, " % reports[0]["torch"] if "torch" in reports[0] else "",
-                self.ranks[0].scraper.url))
+                "port %d" % self.ranks[0].scraper.port))
             for rank, page in zip(self.ranks, pages):
                 for info, _ in page.select("nccl_communicator_info")[:1] if page else ():
                     print("  note rank%d: CUDA device %d, %s" % (rank.rank, rank.gpu, " ".join(
@@ -164,11 +135,8 @@ class Run:
             rank.scraper.join(timeout=ANSWER_S)
             rank.go_on()
 
-        def all_ended():
-            return all(rank.process.poll() is not None for rank in self.ranks)
-
         deadline = time.monotonic() + EXIT_S
-        while not all_ended():
+        while any(rank.process.poll() is None for rank in self.ranks):
             if time.monotonic() > deadline:
                 hanging = [r.rank for r in self.ranks if r.process.poll() is None]
                 raise Failure("ranks %s have not ended within %d s" % (hanging, EXIT_S))
@@ -190,25 +158,17 @@ class Run:
 
     def run(self):
         phases = self.options.phases.split(",")
-        with tempfile.TemporaryDirectory(prefix="pulse-check-") as work:
-            try:
-                for i in range(self.options.ranks):
-                    self.ranks.append(Rank(self.options, i, work))
+        try:
+            with self:
                 for i, phase in enumerate(phases):
                     self.phase(phase)
                     if i + 1 < len(phases):
-                        for rank in self.ranks:
-                            rank.go_on()
+                        self.go_on()
                 self.finish()
                 self.check_pages()
-            except Failure as failure:
-                self.differences.append(str(failure))
-                print("FAILED: %s" % failure)
-                for rank in self.ranks:
-                    print("rank%d: %s" % (rank.rank, "\n".join(rank.tails())))
-            finally:
-                for rank in self.ranks:
-                    rank.kill()
+        except Failure as failure:
+            self.differences.append(str(failure))
+            print("FAILED: %s" % failure)
 
 
 def parse_options():
@@ -229,6 +189,7 @@ def parse_options():
                         help="where each rank serves its page, or the next free port")
     parser.add_argument("--out", required=True, help="folder for logs and pages")
     options = parser.parse_args()
+    options.deadline = math.inf
     if not options.phases:
         options.phases = PYTHON_PHASES if options.program.endswith(".py") else PROGRAM_PHASES
         if options.timing == "kernel":
@@ -242,8 +203,6 @@ def parse_options():
 
 def main():
     options = parse_options()
-    shutil.rmtree(options.out, ignore_errors=True)
-    os.makedirs(options.out)
     # Ends the ranks, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("check.py: terminated"))
     begin = time.monotonic()

@@ -4,9 +4,7 @@ Unknown is what a communicator's work is after a call of which neither NCCL's la
 and after its calls were captured in a graph. What the product says then is asked for in this file alone.
 """
 
-import http.client
-import json
-import urllib.parse
+import endpoint
 
 KNOWN = "known"
 UNKNOWN = "unknown"
@@ -50,14 +48,7 @@ def compare(comparison, page, where, comm, activity, has_heartbeat):
     return result
 
 
-def state(url, comm):
-    """The rank's state in the JSON of the endpoint that serves this page."""
-    parts = urllib.parse.urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
-    try:
-        connection.request("GET", "/api/v1/communicators")
-        found = json.loads(connection.getresponse().read())["communicators"]
-    finally:
-        connection.close()
-    return next((rank["state"] for each in found if each["comm"] == comm["comm"]
+def state(port, comm):
+    """The rank's state in the JSON of this endpoint."""
+    return next((rank["state"] for each in endpoint.communicators(port, 30) if each["comm"] == comm["comm"]
                  for rank in each["ranks"] if str(rank["rank"]) == comm["rank"]), "not there")

@@ -104,7 +104,7 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
     result += compare_heartbeat(page, where, comm, activity)
     if activity == check_activity.UNKNOWN and duration_source(page) == "stream":
         result.append(Comparison("state in the JSON", where, {"": activity},
-                                 {"": check_activity.state(rank.scraper.url, comm)}))
+                                 {"": check_activity.state(rank.scraper.port, comm)}))
     return result
 
 

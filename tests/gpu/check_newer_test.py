@@ -1,7 +1,5 @@
 """check_test.py on the stand-in as a newer NCCL."""
 
-import unittest
-
 from tests import running
 from tests.gpu.check_test import Checked
 
@@ -11,9 +9,8 @@ class NewerTest(Checked):
 
     PHASES = "--phases=collectives,group,nonblocking,graph,exit"
 
-    def check(self, *arguments, driver=True, environment=None):
-        super().check("--ranks=2", *arguments, driver=driver,
-                      environment=dict({"FAKE_NCCL_VERSION": "23007"}, **(environment or {})))
+    def check(self, *arguments, driver=True, FAKE_NCCL_VERSION="23007", **environment):  # pylint: disable=invalid-name
+        super().check("--ranks=2", *arguments, driver=driver, FAKE_NCCL_VERSION=FAKE_NCCL_VERSION, **environment)
 
     def test_nvlink(self):
         self.check(self.PHASES)
@@ -34,10 +31,10 @@ class NewerTest(Checked):
         self.check("--phases=broadcast,exit")
 
     def test_broadcasts_are_seen_when_asked_for(self):
-        self.check("--phases=broadcast,exit", environment={"NCCL_ALLGATHERV_ENABLE": "0"})
+        self.check("--phases=broadcast,exit", NCCL_ALLGATHERV_ENABLE="0")
 
     def test_2_31(self):
-        self.check("--phases=group,exit", environment={"FAKE_NCCL_VERSION": "23102"})
+        self.check("--phases=group,exit", FAKE_NCCL_VERSION="23102")
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""The processes of a run: each is started with the plugin, reports after each phase, and has a thread
-here that reads its page all the time."""
+"""The processes of a run of check.py or prove.py: each is started with the plugin, reports after each phase, and has a
+thread here that reads its page all the time."""
 
-import http.client
 import json
 import os
 import queue
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-import urllib.parse
 
+import endpoint
 import nccl_versions
-from check_page import Page
 
 SCRAPE_PERIOD_S = 0.2
 ANSWER_S = 30  # of the endpoint
@@ -32,8 +32,7 @@ class Scraper(threading.Thread):
         self.log = log
         self.stop = threading.Event()
         self.lock = threading.Lock()
-        self.url = None
-        self.connection = None
+        self.port = None
         self.last = None
         self.text = ""
         self.pages = 0
@@ -44,41 +43,21 @@ class Scraper(threading.Thread):
     def _find(self):
         try:
             with open(self.log, encoding="utf-8", errors="replace") as log:
-                match = re.search(r"NCCL Pulse: .*(http://\S+/metrics)", log.read())
+                match = re.search(r"NCCL Pulse: .*http://\S+:(\d+)/metrics", log.read())
         except FileNotFoundError:
             return False
-        if match:
-            self.url = match.group(1)
-            parts = urllib.parse.urlsplit(self.url)
-            self.connection = http.client.HTTPConnection(parts.hostname, parts.port,
-                                                         timeout=ANSWER_S)
-        return self.url is not None
-
-    def _get(self):
-        self.connection.request("GET", "/metrics")
-        response = self.connection.getresponse()
-        return response.status, response.read().decode()
+        self.port = match and int(match.group(1))
+        return self.port is not None
 
     def scrape(self):
         """The page now; None when there is no endpoint yet."""
         with self.lock:
-            if self.url is None and not self._find():
+            if self.port is None and not self._find():
                 return None
             begin = time.monotonic()
-            kept = self.connection.sock is not None
-            try:
-                status, text = self._get()
-            except (http.client.HTTPException, OSError) as error:
-                self.connection.close()
-                # The server ends connections that were idle, as ours are when this machine is busy:
-                # whoever keeps one has to try again with a new one (RFC 9112, section 9.3.1).
-                if not kept or not isinstance(error, ConnectionError):
-                    raise
-                status, text = self._get()
+            text = endpoint.get(self.port, timeout=ANSWER_S)
             self.slowest_s = max(self.slowest_s, time.monotonic() - begin)
-            if status != 200:
-                raise ValueError("status %d" % status)
-            page = Page(text)
+            page = endpoint.Page(text)
             for key, before in (self.last.samples if self.last else {}).items():
                 if not self.last.only_grows(key[0]):
                     continue
@@ -189,3 +168,73 @@ class Rank:
             except FileNotFoundError:
                 lines = ["(no such file)"]
             yield "--- end of %s\n%s" % (os.path.basename(path), "\n".join(lines))
+
+
+class Ranks:
+    """The ranks of a run, ended when the block ends; their last lines are printed when it fails."""
+
+    def __init__(self, options):
+        self.options = options
+        self.ranks = []
+
+    def __enter__(self):
+        shutil.rmtree(self.options.out, ignore_errors=True)
+        os.makedirs(self.options.out)
+        # Short: the stand-in's unique id holds the name of a file in it.
+        self.work = tempfile.TemporaryDirectory(prefix="pulse-")
+        try:
+            for i in range(self.options.ranks):
+                self.ranks.append(Rank(self.options, i, self.work.name))
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, kind, value, trace):
+        for rank in self.ranks if kind is not None and issubclass(kind, Failure) else ():
+            print("rank%d: %s" % (rank.rank, "\n".join(rank.tails())), flush=True)
+        for rank in self.ranks:
+            rank.kill()
+        self.work.cleanup()
+
+    def wait(self, what, seconds, done):
+        """Until done() is true, or all of the run's time is over; a rank that ends meanwhile is a failure."""
+        seconds = min(seconds, self.options.deadline - time.monotonic())
+        deadline = time.monotonic() + seconds
+        while not done():
+            for rank in self.ranks:
+                status = rank.process.poll()
+                # What it wrote just before its end may still be on its way.
+                if status is not None and not rank.reader.is_alive() and not done():
+                    raise Failure("%s: rank %d ended with status %d" % (what, rank.rank, status))
+            if time.monotonic() > deadline:
+                raise Failure("%s: no answer within %.0f s" % (what, seconds))
+            time.sleep(0.02)
+
+    def report(self, phase, seconds=60):
+        """All ranks' reports of this phase."""
+        reports = [None] * len(self.ranks)
+
+        def all_reported():
+            for i, rank in enumerate(self.ranks):
+                reports[i] = reports[i] or rank.report(phase)
+            return all(reports)
+
+        self.wait("phase " + phase, seconds, all_reported)
+        return reports
+
+    def go_on(self):
+        for rank in self.ranks:
+            rank.go_on()
+
+    def scrape(self):
+        """Their pages; None of a rank without an endpoint yet."""
+        try:
+            return [rank.scraper.scrape() for rank in self.ranks]
+        except (OSError, ValueError) as error:
+            raise Failure("scrape failed: %r" % error) from error
+
+    def keep_pages(self, prefix):
+        for rank in self.ranks:
+            with open(os.path.join(self.options.out, "%s-rank%d.txt" % (prefix, rank.rank)), "w", encoding="utf-8") as file:
+                file.write(rank.scraper.text)

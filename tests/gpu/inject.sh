@@ -9,7 +9,7 @@
 #   BINARIES/inject_program                 //tests/gpu:inject_program
 #   BINARIES/pulse                          //exporter:pulse
 #   BINARIES/libnccl-profiler-pulse.so      //plugin:libnccl-profiler-pulse.so
-#   tests/gpu/{inject.sh,machine.sh,inject*.py,check*.py,nccl_versions.py}, all in one folder
+#   tests/gpu/{inject.sh,machine.sh,inject*.py,check*.py,endpoint.py,nccl_versions.py}, all in one folder
 #
 # OUT, else $OUT, else a new folder under /tmp, gets report.txt (everything that was printed, with what
 # `pulse status` said of each case, and the tables), results.jsonl (a line for each case) and

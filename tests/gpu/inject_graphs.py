@@ -25,7 +25,7 @@ only if it has durations by stamps of every rank: without stamps nobody would be
 import os
 import time
 
-import check_page
+import endpoint
 from inject_cases import Case, NOBODY, RANK
 from inject_job import Failure, Job, wait_until
 from inject_stragglers import Control, begin_case, case_communicator, report_straggler, watch_straggler
@@ -60,7 +60,7 @@ CASES = {case.name: case for case in (
 
 def unseen(text, gpus, comm, name, **fixed):
     """The ranks of which the page has nothing under this name, or 0."""
-    counted = check_page.Page(text).sums(name, ("rank",), comm=comm, **fixed)
+    counted = endpoint.Page(text).sums(name, ("rank",), comm=comm, **fixed)
     return [rank for rank in range(gpus) if not counted.get((str(rank),))]
 
 

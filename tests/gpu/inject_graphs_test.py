@@ -12,7 +12,8 @@ import types
 import unittest
 
 from tests import running
-from tests.gpu.inject_test import Injected, runfile
+from tests.gpu.inject_test import Injected
+from tests.gpu.stand_in_case import runfile
 
 sys.path.insert(0, runfile("tests/gpu"))
 import inject_cases  # noqa: E402  pylint: disable=wrong-import-position

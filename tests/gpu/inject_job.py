@@ -1,6 +1,5 @@
 """The processes of inject.py: a job's ranks, an agent, and what a scraper sees of them."""
 
-import http.client
 import json
 import os
 import random
@@ -13,6 +12,7 @@ import tempfile
 import threading
 import time
 
+import endpoint
 import inject_evidence
 import nccl_versions
 
@@ -79,16 +79,10 @@ class Endpoint:
 
     def get(self, path):
         """The text; None when nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=ANSWER_S)
         try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            text = response.read().decode()
-            return text if response.status == 200 else None
-        except (OSError, http.client.HTTPException):
+            return endpoint.get(self.port, path, ANSWER_S)
+        except OSError:
             return None
-        finally:
-            connection.close()
 
     def communicators(self):
         text = self.get("/api/v1/communicators")

@@ -4,7 +4,7 @@ import os
 import random
 import time
 
-import check_page
+import endpoint
 from inject_job import Failure, Job
 
 STRAGGLER_GOAL_S = 30
@@ -33,7 +33,7 @@ class Losses:
         """(rank, seconds per second) or None"""
         now = time.monotonic()
         values = {int(labels["rank"]): value
-                  for labels, value in check_page.Page(text).select(LOSS, comm=comm)}
+                  for labels, value in endpoint.Page(text).select(LOSS, comm=comm)}
         last, self.last = self.last, (now, values)
         if last is None or not values:
             return None

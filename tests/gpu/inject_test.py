@@ -3,14 +3,11 @@ verdict, and a late rank its name. Times are not looked at: goals are as long as
 
 import json
 import os
-import subprocess
 import sys
-import tempfile
 import types
-import unittest
 
 from tests import running
-from tests.kit import RUNFILES
+from tests.gpu.stand_in_case import StandInCase, runfile
 
 RANKS = 3
 CASES = "watchdog,never,order,size,killed,stopped"
@@ -18,44 +15,17 @@ OTHER_CASES = "kernel-alone,finalized,kernel,kernel-waited,killed-server,crossed
 BROADCASTS = "broadcast-root,broadcast-held"
 
 
-def runfile(path):
-    return os.path.join(RUNFILES, path)
-
-
-class Injected(unittest.TestCase):
+class Injected(StandInCase):
     """inject_unseen_test.py has more of them."""
 
-    def setUp(self):
-        # Short: an NCCL unique id holds the name of a file in it.
-        folder = tempfile.TemporaryDirectory(prefix="inj", dir="/tmp")
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.ranks = RANKS
-        self.libraries = os.path.join(self.folder, "lib")
-        os.mkdir(self.libraries)
-        for name in ("libnccl.so.2", "libcudart.so.13", "libcuda.so.1"):
-            os.symlink(runfile("tests/gpu/fake/libfake_nccl.so"),
-                       os.path.join(self.libraries, name))
-        self.environment = dict(os.environ, TMPDIR=self.folder, LD_LIBRARY_PATH=self.libraries,
-                                FAKE_NCCL_ASYNC="1", PULSE_LIBRARIES=self.libraries)
+    BINARIES = ("tests/gpu/inject_program", "exporter/pulse", "plugin/libnccl-profiler-pulse.so")
+    ranks = RANKS
 
-    def run_script(self, command, **environment):
-        """(exit status, output)"""
-        done = subprocess.run(command, env=dict(self.environment, **environment),
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              check=False)
-        return done.returncode, done.stdout
-
-    def run_inject(self, *arguments):
-        """(exit status, output, {(case, variant or rank): record})"""
-        out = tempfile.mkdtemp(dir=self.folder)
-        status, output = self.run_script(
-            [sys.executable, runfile("tests/gpu/inject.py"),
-             "--library=" + runfile("plugin/libnccl-profiler-pulse.so"),
-             "--program=" + runfile("tests/gpu/inject_program"),
-             "--pulse=" + runfile("exporter/pulse"), "--libraries=" + self.libraries,
-             "--gpus=%d" % self.ranks, "--out=" + out] + list(arguments))
-        with open(os.path.join(out, "results.jsonl"), encoding="utf-8") as file:
+    def run_inject(self, *arguments, script="inject.py"):
+        """(exit status, output, records)"""
+        status, output = self.run_ranks(script, "inject_program", "--pulse=" + runfile("exporter/pulse"),
+                                        "--gpus=%d" % self.ranks, *arguments)
+        with open(os.path.join(self.out, "results.jsonl"), encoding="utf-8") as file:
             records = [json.loads(line) for line in file]
         return status, output, records
 
@@ -113,21 +83,14 @@ class InjectTest(Injected):
                          list(range(RANKS)), output)
 
     def test_script(self):
-        binaries = os.path.join(self.folder, "binaries")
-        os.mkdir(binaries)
-        for path in ("tests/gpu/inject_program", "exporter/pulse",
-                     "plugin/libnccl-profiler-pulse.so"):
-            os.symlink(runfile(path), os.path.join(binaries, os.path.basename(path)))
-        out = os.path.join(self.folder, "result")
         # No time for anything, which is said.
-        status, output = self.run_script([runfile("tests/gpu/inject.sh"), binaries, out, "2"],
-                                         INJECT_BUDGET_S="30", INJECT_TORCH="0",
+        status, output = self.run_script("inject.sh", self.binaries, self.out, "2", INJECT_BUDGET_S="30",
                                          INJECT_PARTS="hangs", INJECT_CASES="never,killed-server")
         self.assertEqual(status, 1, output)
         self.assertIn("RESULT LEFT OUT hang never, agent: no time", output)
         self.assertIn("3 cases, 3 not right", output)
-        self.assertEqual(sorted(os.listdir(out)), ["logs.tar.gz", "report.txt", "results.jsonl"])
-        status, output = self.run_script([runfile("tests/gpu/inject.sh")])
+        self.assertEqual(sorted(os.listdir(self.out)), ["logs.tar.gz", "report.txt", "results.jsonl"])
+        status, output = self.run_script("inject.sh")
         self.assertEqual(status, 2, output)
         self.assertIn("INJECT_BUDGET_S", output)
 

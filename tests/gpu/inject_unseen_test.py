@@ -1,8 +1,6 @@
 """inject_test.py where less is seen than is going on: a Broadcast that NCCL reports no launch of, and a
 healthy job whose GPUs have not come to what was launched."""
 
-import unittest
-
 from tests import running
 from tests.gpu.inject_test import BROADCASTS, Injected
 

@@ -4,7 +4,7 @@ import json
 import random
 import time
 
-import check_page
+import endpoint
 from inject_job import Failure
 
 HANG = "nccl_hang_start_timestamp_seconds"
@@ -17,7 +17,7 @@ def communicator(job, name):
 def hang_on_page(text, comm=None):
     """[(verdict, ranks, op)] of this communicator, else of all."""
     found = {}
-    for labels, _ in check_page.Page(text).select(HANG, **({"comm": comm} if comm else {})):
+    for labels, _ in endpoint.Page(text).select(HANG, **({"comm": comm} if comm else {})):
         ranks = found.setdefault((labels["verdict"], labels.get("op", "")), [])
         if labels.get("suspect_rank", ""):
             ranks.append(int(labels["suspect_rank"]))

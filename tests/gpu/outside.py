@@ -21,8 +21,8 @@ import sys
 import tarfile
 import tempfile
 import time
-import urllib.request
 
+import endpoint
 from compare_tools import ras
 
 CULPRIT = 1
@@ -126,6 +126,7 @@ CASES = {
     "agent healthy": ("eager", "-", SILENT),  # step times without and with an agent; RAS is never asked
 }
 AGENT_PORT = 9489
+HANG = "nccl_hang_start_timestamp_seconds"
 RAS_PORT = ":6D7C"
 PATIENCE_S = 45  # of a case that takes 10 to 16 s
 
@@ -279,15 +280,12 @@ class Agent:
         return names
 
     @staticmethod
-    def values(name):
-        """{labels: value} of a family."""
+    def select(name):
+        """[(labels, value)] of a family."""
         try:
-            with urllib.request.urlopen("http://127.0.0.1:%d/metrics" % AGENT_PORT, timeout=5) as page:
-                lines = page.read().decode().splitlines()
+            return endpoint.metrics(AGENT_PORT, timeout=5).select(name)
         except OSError:
-            return {}
-        return {line.rsplit(" ", 1)[0][len(name):]: float(line.rsplit(" ", 1)[1])
-                for line in lines if line.startswith((name + "{", name + " "))}
+            return []
 
     def __enter__(self):
         return self
@@ -306,7 +304,7 @@ def is_ras_asked():
 def run_agent(case, job, agent):
     begin = time.time()
     while time.time() - begin < 40:
-        hangs = [labels for labels in Agent.values("nccl_hang_start_timestamp_seconds") if "verdict" in labels]
+        hangs = [labels for labels, _ in Agent.select(HANG)]
         if hangs:
             seconds = "%.1f" % (time.time() - begin)
             names = set()
@@ -314,8 +312,9 @@ def run_agent(case, job, agent):
                 time.sleep(0.3)
                 names = agent.captured()
             print("    ", hangs, sorted(names), flush=True)
-            is_right = (len(hangs) == 1 and 'verdict="rank_not_called"' in hangs[0] and 'rank="1"' in hangs[0] and
-                        {"ras.json", "gpus.json"} <= names and any(name.endswith("/state.txt") for name in names))
+            is_right = (len(hangs) == 1 and hangs[0]["verdict"] == "rank_not_called" and
+                        hangs[0].get("suspect_rank") == "1" and {"ras.json", "gpus.json"} <= names and
+                        any(name.endswith("/state.txt") for name in names))
             return [case, "rank_not_called", "1" if is_right else "?", seconds, "right" if is_right else "WRONG"]
         if any(process.poll() is not None for process in job.ranks.values()):
             break
@@ -335,8 +334,8 @@ def run_healthy(case, job, options):
         while time.time() < end:
             time.sleep(1)
             is_asked |= is_ras_asked()
-        hangs = Agent.values("nccl_hang_start_timestamp_seconds")
-        cpu = sum(Agent.values("process_cpu_seconds_total").values())
+        hangs = Agent.select(HANG)
+        cpu = sum(value for _, value in Agent.select("process_cpu_seconds_total"))
     after = steps()[len(before) + 1:]
     print("     us a step: %.0f without the agent, %.0f with it; the agent took %.2f s of a core" %
           (statistics.median(before[1:]), statistics.median(after), cpu), hangs, flush=True)

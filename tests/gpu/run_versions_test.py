@@ -2,8 +2,6 @@
 
 import lzma
 import os
-import subprocess
-import sys
 
 from tests import running
 from tests.gpu.stand_in_case import StandInCase, runfile
@@ -15,14 +13,7 @@ class RunVersionsTest(StandInCase):
 
     def run_versions(self, *arguments, **environment):
         """(exit status, output)"""
-        all_of_it = dict(os.environ, TMPDIR=self.folder, LD_LIBRARY_PATH=self.libraries,
-                         FAKE_NCCL_ASYNC="1", INJECT_TORCH="0", PULSE_LIBRARIES=self.libraries)
-        all_of_it.update(environment)
-        done = subprocess.run(
-            [sys.executable, runfile("tests/gpu/run_versions.py"), "--gpus=2", self.binaries,
-             self.out] + list(arguments),
-            env=all_of_it, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        return done.returncode, done.stdout
+        return self.run_script("run_versions.py", "--gpus=2", self.binaries, self.out, *arguments, **environment)
 
     def read(self, name):
         with open(os.path.join(self.out, name), encoding="utf-8") as file:

@@ -23,7 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+import endpoint
 
 PORT = 9482
 ROUND = 6400  # replays between two looks at whether to end
@@ -167,9 +168,8 @@ class Watch:
     def look(self):
         asked = self.seconds()
         try:
-            with urllib.request.urlopen("http://127.0.0.1:%d/api/v1/communicators" % PORT, timeout=5) as answer:
-                age_s = int(answer.headers.get("Age", 0))
-                said = json.loads(answer.read())
+            headers, text = endpoint.ask(PORT, "/api/v1/communicators", timeout=5)
+            age_s, said = int(headers.get("Age", 0)), json.loads(text)
         except (OSError, ValueError):
             return
         finally:

@@ -26,7 +26,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
-import check_page  # noqa: E402  (beside this file)
+import endpoint  # noqa: E402  (beside this file)
 import inject_job  # noqa: E402
 import nccl_versions  # noqa: E402
 import run_versions  # noqa: E402
@@ -89,7 +89,7 @@ class Broken(Exception):
 
 def page_of(job):
     text = job.endpoint.get("/metrics")
-    return check_page.Page(text) if text else None
+    return endpoint.Page(text) if text else None
 
 
 def wait_page(job):

@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 from tests import running
-from tests.gpu.stand_in_case import StandInCase, runfile
+from tests.gpu.stand_in_case import StandInCase
 
 
 class VisibilityTest(StandInCase):
@@ -14,20 +12,14 @@ class VisibilityTest(StandInCase):
 
     def run_visibility(self, *arguments, **environment):
         """(exit status, output, {(operation, way): row of results.jsonl})"""
-        all_of_it = dict(os.environ, TMPDIR=self.folder, LD_LIBRARY_PATH=self.libraries,
-                         FAKE_NCCL_ASYNC="1", PULSE_LIBRARIES=self.libraries)
-        all_of_it.update(environment)
-        done = subprocess.run(
-            [sys.executable, runfile("tests/gpu/visibility.py")] + list(arguments) +
-            [self.binaries, self.out, "own"],
-            env=all_of_it, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        status, output = self.run_script("visibility.py", *arguments, self.binaries, self.out, "own", **environment)
         rows = {}
         path = os.path.join(self.out, "results.jsonl")
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 for row in map(json.loads, file):
                     rows[row["operation"], row["way"]] = row
-        return done.returncode, done.stdout, rows
+        return status, output, rows
 
     def test_what_is_seen_and_what_is_not(self):
         status, output, rows = self.run_visibility(

@@ -1,4 +1,5 @@
-"""What Python tests share: where programs are, waiting, ports, an HTTP client, and servers that answer what a test says."""
+"""What Python tests share: where programs are, waiting, ports, an HTTP client, and servers: what others wrote, and what
+answers as a test says."""
 
 import http.client
 import http.server
@@ -6,8 +7,10 @@ import json
 import os
 import random
 import socket
+import subprocess
 import threading
 import time
+import urllib.parse
 
 # `bazel run` sets neither variable, and starts in the folder of the files itself.
 RUNFILES = (os.path.join(os.environ["TEST_SRCDIR"], os.environ.get("TEST_WORKSPACE", "nccl_pulse"))
@@ -125,3 +128,37 @@ def reply(handler, body=b"", status=200, headers=()):
 def posted(handler):
     """The JSON that a request has sent."""
     return json.loads(handler.rfile.read(int(handler.headers["Content-Length"])))
+
+
+class ServerProgram:
+    """A server that others wrote: `command`, which listens at `port`, and answers at the path `ready` when it has started."""
+
+    def __init__(self, command, port, log, ready):
+        self.port, self.log_path = port, log
+        self.name = "127.0.0.1:%d" % port
+        self.url = "http://" + self.name
+        with open(log, "w", encoding="utf-8") as file:
+            self.process = subprocess.Popen(command, stdout=file, stderr=file)
+        wait_until(lambda: (get(port, ready) or [0])[0] == 200 or self.process.poll() is not None, command[0] + " serves")
+        if self.process.poll() is not None:
+            raise RuntimeError("%s does not start:\n%s" % (command[0], self.log()))
+
+    def log(self):
+        with open(self.log_path, encoding="utf-8") as file:
+            return file.read()
+
+    def ask(self, path, content=None, **headers):
+        """The body of a good response."""
+        answer = fetch(self.port, path, "POST" if content else "GET", content, **headers)
+        if not answer or answer[0].status // 100 != 2:
+            raise ValueError("%s: %s" % (content or path, answer and answer[1].decode()))
+        return answer[1]
+
+    def data(self, path, **parameters):
+        """What the API of Prometheus, which others have too, answers."""
+        form = {"Content_Type": "application/x-www-form-urlencoded"} if parameters else {}
+        return json.loads(self.ask(path, urllib.parse.urlencode(parameters), **form))["data"]
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE_S)

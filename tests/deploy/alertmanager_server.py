@@ -5,10 +5,9 @@ import re
 import subprocess
 import tempfile
 import unittest
-import urllib.request
 
 from tests.deploy import servers
-from tests.kit import Server, free_port, posted, reply, wait_until
+from tests.kit import Server, ServerProgram, free_port, posted, reply
 
 EXAMPLE = os.path.join(os.getcwd(), "deploy/prometheus/alertmanager.yaml")
 
@@ -40,13 +39,6 @@ class Webhook(Server):
         reply(handler)
 
 
-def answers(url):
-    try:
-        return urllib.request.urlopen(url, timeout=10).status == 200
-    except OSError:
-        return False
-
-
 def namespace_or_skip():
     """What gives a command mounts of its own; where nothing does, in a chroot or a container say, the test is skipped."""
     refused = []
@@ -60,7 +52,7 @@ def namespace_or_skip():
 
 
 def start(test, as_shipped=False):
-    """The real one, with the example's receivers here and nothing to wait for, or what the example waits for."""
+    """(receiver, the real one), with the example's receivers here and nothing to wait for, or what the example waits for."""
     webhook = Webhook()
     test.addCleanup(webhook.end)
     folder = tempfile.TemporaryDirectory()
@@ -70,18 +62,11 @@ def start(test, as_shipped=False):
     path = os.path.join(folder.name, "alertmanager.yaml")
     with open(path, "w", encoding="utf-8") as file:
         file.write(text if as_shipped else re.sub(r"group_(wait|interval): \S+", r"group_\1: 1s", text))
-    url = "http://127.0.0.1:%d" % free_port()
-    log = open(os.path.join(folder.name, "log"), "w+", encoding="utf-8")
-    test.addCleanup(log.close)
-    process = subprocess.Popen(
+    port = free_port()
+    server = ServerProgram(
         [*namespace_or_skip(), *IN_PLACE, os.path.join(servers.FOLDER, "root" + TEMPLATES),
          servers.path_or_skip("prometheus-alertmanager"), "--config.file=" + path, "--storage.path=" + folder.name,
-         "--web.listen-address=" + url[len("http://"):], "--cluster.listen-address="],
-        stdout=log, stderr=log)
-    test.addCleanup(process.wait)
-    test.addCleanup(process.terminate)
-    wait_until(lambda: answers(url + "/-/ready") or process.poll() is not None, "Alertmanager serves")
-    if process.poll() is not None:
-        log.seek(0)
-        test.fail("Alertmanager does not start:\n" + log.read())
-    return webhook, url
+         "--web.listen-address=127.0.0.1:%d" % port, "--cluster.listen-address="],
+        port, os.path.join(folder.name, "log"), "/-/ready")
+    test.addCleanup(server.end)
+    return webhook, server

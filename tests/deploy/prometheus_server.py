@@ -6,11 +6,8 @@ import os
 import re
 import subprocess
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 
-from tests.kit import PATIENCE_S, Server, free_port, reply, wait_until  # pylint: disable=unused-import
+from tests.kit import PATIENCE_S, Server, ServerProgram, free_port, reply  # pylint: disable=unused-import
 
 RULES = os.path.join(os.getcwd(), "deploy/prometheus")
 
@@ -45,7 +42,7 @@ def refused(log, metrics):
         "different value but same timestamp" in line and any(group in line for group in late))]
 
 
-class Prometheus:
+class Prometheus(ServerProgram):
     """Rules look back for ten of its intervals, and alerts wait for nothing.
 
     history: OpenMetrics text of samples from the past.
@@ -92,15 +89,11 @@ class Prometheus:
                 file.write(history)
             subprocess.run(["promtool", "tsdb", "create-blocks-from", "openmetrics", past, data],
                            check=True, stdout=subprocess.DEVNULL)
-        self.url = "http://127.0.0.1:%d" % free_port()
-        with open(os.path.join(folder, "log"), "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [program, "--config.file=" + os.path.join(folder, "prometheus.json"),
-                 "--storage.tsdb.path=" + data, "--web.listen-address=" + self.url[len("http://"):],
-                 "--log.level=warn", *flags], stdout=log, stderr=log)
-        wait_until(lambda: self._is_ready() or self.process.poll() is not None, "Prometheus serves")
-        if self.process.poll() is not None:
-            raise RuntimeError("Prometheus does not start:\n" + self.log())
+        port = free_port()
+        super().__init__(
+            [program, "--config.file=" + os.path.join(folder, "prometheus.json"), "--storage.tsdb.path=" + data,
+             "--web.listen-address=127.0.0.1:%d" % port, "--log.level=warn", *flags],
+            port, os.path.join(folder, "log"), "/-/ready")
         self.start_s = time.time()
 
     @staticmethod
@@ -112,46 +105,24 @@ class Prometheus:
             assert count, "no rule says how long a job has hung"
         return re.sub(r"(\n +for: )(\S+)", lambda match: match[1] + waits[match[2]] if match[2] in waits else "", text)
 
-    def log(self):
-        with open(os.path.join(self.folder, "log"), encoding="utf-8") as file:
-            return file.read()
-
     def refused(self):
-        return refused(self.log(), self._get("/metrics").decode())
+        return refused(self.log(), self.ask("/metrics").decode())
 
     def scrape(self, job, targets):
         write_targets(self.folder, job, targets)
 
-    def _is_ready(self):
-        try:
-            self._get("/-/ready")
-            return True
-        except (OSError, ValueError):  # not listening yet, not ready yet
-            return False
-
-    def _get(self, path, **parameters):
-        try:
-            with urllib.request.urlopen(
-                    self.url + path, urllib.parse.urlencode(parameters).encode() or None,
-                    timeout=PATIENCE_S) as answer:
-                return answer.read()
-        except urllib.error.HTTPError as error:
-            raise ValueError("%s: %s" % (parameters, error.read().decode())) from error
-
     def query(self, expression):
         """The series that had a value at any time: their labels."""
-        answer = json.loads(self._get("/api/v1/query_range", query=expression, start=self.start_s,
-                                      end=time.time(), step=1))["data"]["result"]
+        answer = self.data("/api/v1/query_range", query=expression, start=self.start_s, end=time.time(), step=1)["result"]
         return [series["metric"] for series in answer
                 if series.get("histograms") or
                 any(math.isfinite(float(value)) for _, value in series["values"])]
 
     def targets(self):
-        return json.loads(self._get("/api/v1/targets"))["data"]["activeTargets"]
+        return self.data("/api/v1/targets")["activeTargets"]
 
     def rules(self):
-        groups = json.loads(self._get("/api/v1/rules"))["data"]["groups"]
-        return [rule for group in groups for rule in group["rules"]]
+        return [rule for group in self.data("/api/v1/rules")["groups"] for rule in group["rules"]]
 
     def failing_rules(self):
         return ["%s: %s" % (rule["name"], rule["lastError"]) for rule in self.rules()
@@ -160,9 +131,5 @@ class Prometheus:
     def alerts(self, name):
         """Those that fire now: [(labels, annotations)]"""
         return [(alert["labels"], alert["annotations"])
-                for alert in json.loads(self._get("/api/v1/alerts"))["data"]["alerts"]
+                for alert in self.data("/api/v1/alerts")["alerts"]
                 if alert["labels"]["alertname"] == name and alert["state"] == "firing"]
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait(timeout=PATIENCE_S)

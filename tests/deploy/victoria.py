@@ -5,12 +5,9 @@ import os
 import re
 import subprocess
 import tempfile
-import urllib.error
-import urllib.parse
-import urllib.request
 
 from tests.deploy import cluster, prometheus_server, scenario, servers
-from tests.kit import free_port, wait_until
+from tests.kit import ServerProgram, free_port
 
 DOCUMENT = "docs/prometheus.md"
 RULE_FILES = ("recording", "hang", "fleet", "alerts", "dcgm", "stragglers")
@@ -39,40 +36,12 @@ def write_rules(folder, program):
     return paths
 
 
-class _Server:
+class _Server(ServerProgram):
 
     def __init__(self, folder, program, *flags):
-        self.url = "http://127.0.0.1:%d" % free_port()
-        self.log = os.path.join(folder, program + ".log")
-        with open(self.log, "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(
-                [servers.path_or_skip(program), "-httpListenAddr=" + self.url[len("http://"):],
-                 "-loggerLevel=WARN", *flags], stdout=log, stderr=log)
-        wait_until(lambda: self._is_healthy() or self.process.poll() is not None, program + " serves")
-        if self.process.poll() is not None:
-            with open(self.log, encoding="utf-8") as log:
-                raise RuntimeError("%s does not start:\n%s" % (program, log.read()))
-
-    def _is_healthy(self):
-        try:
-            self.ask("/health")
-            return True
-        except (OSError, ValueError):  # not listening yet, not ready yet
-            return False
-
-    def ask(self, path, **parameters):
-        return self.post(path, urllib.parse.urlencode(parameters).encode() or None)
-
-    def post(self, path, body):
-        try:
-            with urllib.request.urlopen(self.url + path, body, timeout=cluster.PATIENCE_S) as answer:
-                return answer.read()
-        except urllib.error.HTTPError as error:
-            raise ValueError("%s: %s" % (body, error.read().decode())) from error
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait(timeout=cluster.PATIENCE_S)
+        port = free_port()
+        super().__init__([servers.path_or_skip(program), "-httpListenAddr=127.0.0.1:%d" % port, "-loggerLevel=WARN", *flags],
+                         port, os.path.join(folder, program + ".log"), "/health")
 
 
 class VictoriaMetrics(_Server):
@@ -91,7 +60,7 @@ class VictoriaMetrics(_Server):
                          "-promscrape.config=" + configuration, "-promscrape.fileSDCheckInterval=1s",
                          "-search.latencyOffset=0s")
         if history:  # there in milliseconds
-            self.post("/api/v1/import/prometheus",
+            self.ask("/api/v1/import/prometheus",
                       re.sub(r" (\d+)$", r" \g<1>000", history, flags=re.MULTILINE).encode())
 
     def scrape(self, job, targets):
@@ -99,8 +68,8 @@ class VictoriaMetrics(_Server):
 
     def query(self, expression):
         """{labels: value} now."""
-        return {tuple(sorted(series["metric"].items())): float(series["value"][1]) for series in json.loads(
-            self.ask("/api/v1/query", query=expression, nocache=1))["data"]["result"]}
+        return {tuple(sorted(series["metric"].items())): float(series["value"][1])
+                for series in self.data("/api/v1/query", query=expression, nocache=1)["result"]}
 
 
 class Vmalert(_Server):
@@ -112,8 +81,7 @@ class Vmalert(_Server):
                          "-notifier.blackhole", "-rule.evalDelay=0s", "-group.maxStartDelay=1s")
 
     def rules(self):
-        return [rule for group in json.loads(self.ask("/api/v1/rules"))["data"]["groups"]
-                for rule in group["rules"]]
+        return [rule for group in self.data("/api/v1/rules")["groups"] for rule in group["rules"]]
 
 
 def run(tests, files, interval_s, _):

@@ -93,8 +93,8 @@ class Servers(unittest.TestCase):
         server.scrape("nccl-pulse", [replay.target])
         # Evaluations are of whole minutes, so of up to a minute ago: something to say of then.
         for past_s in range(0, 90, 10):
-            server.post("/api/v1/import/prometheus?extra_label=job=nccl-pulse&timestamp=%d" %
-                        ((time.time() - past_s) * 1000), made_up_page().encode())
+            server.ask("/api/v1/import/prometheus?extra_label=job=nccl-pulse&timestamp=%d" %
+                       ((time.time() - past_s) * 1000), made_up_page().encode())
         # It has asked for text, so there are classic histograms.
         replayed = '{instance="%s"}' % replay.target
         wait_until(lambda: server.query("nccl_operation_duration_seconds_bucket" + replayed))
@@ -106,7 +106,7 @@ class Servers(unittest.TestCase):
         self.assertEqual([(rule["name"], rule["lastError"]) for rule in vmalert.rules() if rule["health"] != "ok"], [])
         wait_until(lambda: server.query("rank:nccl_communicator:live" + replayed))
         wait_until(lambda: "NcclPulseProcessesRejected" in {
-            alert["name"] for alert in json.loads(vmalert.ask("/api/v1/alerts"))["data"]["alerts"]})
+            alert["name"] for alert in vmalert.data("/api/v1/alerts")["alerts"]})
 
     def steady_targets(self):
         pages = []
@@ -187,9 +187,7 @@ class Servers(unittest.TestCase):
     @staticmethod
     def ask(server, expression, start_s, end_s):
         """{labels but the name: {time: value}}, without values that are none: VictoriaMetrics has no series of such."""
-        ask = server.ask if isinstance(server, victoria.VictoriaMetrics) else server._get
-        result = json.loads(ask("/api/v1/query_range", query=expression, start=start_s, end=end_s, step=1,
-                                nocache=1))["data"]["result"]
+        result = server.data("/api/v1/query_range", query=expression, start=start_s, end=end_s, step=1, nocache=1)["result"]
         found = {}
         for series in result:
             labels = tuple(sorted((name, value) for name, value in series["metric"].items() if name != "__name__"))

@@ -128,9 +128,8 @@ class Process:
             stream.close()
 
 
-class Scraper(threading.Thread):
-    """Reads an endpoint all the time. What it answers may be nothing, never something wrong:
-    a series of a process that lives must not vanish, step back or stand there twice."""
+class Scraper(page.Scraper):
+    """For a node whose processes come and go."""
 
     # What the server counts of itself, and what it finds by comparing ranks, begins anew with the
     # next server.
@@ -138,49 +137,18 @@ class Scraper(threading.Thread):
            "nccl_pulse_processes_rejected_total", "nccl_straggler_seconds_total", "process_")
 
     def __init__(self, port):
-        super().__init__(daemon=True)
-        self.port = port
-        self.pages = 0
-        self.last = {}
         self.dead = set()
         self.dead_pids = set()
-        self.problems = []
-        self.stopping = threading.Event()
-        self.lock = threading.Lock()
-        self.start()
+        super().__init__(port, 0.005)
 
     def forget(self, process):
         """Before it is killed: its series may go."""
-        with self.lock:
-            self.dead.add(str(process.rank))
-            self.dead_pids.add(str(process.pid))
+        self.dead.add(str(process.rank))
+        self.dead_pids.add(str(process.pid))
 
-    def run(self):
-        while not self.stopping.wait(0.005):
-            answer = get(self.port)
-            if answer is None:
-                continue
-            try:
-                found, types = page.parse(answer[1])
-            except ValueError as error:
-                self.problems.append(str(error))
-                continue
-            with self.lock:
-                self.pages += 1
-                for key, before in self.last.items():
-                    labels = dict(key[1])
-                    if labels.get("rank") in self.dead or labels.get("pid") in self.dead_pids:
-                        continue
-                    if key not in found:
-                        self.problems.append("gone: %s %s" % key)
-                    elif found[key] < before:
-                        self.problems.append("%s %s: %s, then %s" % (key + (before, found[key])))
-                self.last = {key: value for key, value in found.items()
-                             if page.monotonic(key[0], types) and not key[0].startswith(self.OWN)}
-
-    def stop(self):
-        self.stopping.set()
-        self.join()
+    def keeps(self, key):
+        labels = dict(key[1])
+        return not (key[0].startswith(self.OWN) or labels.get("rank") in self.dead or labels.get("pid") in self.dead_pids)
 
 
 class Agent:

@@ -5,19 +5,14 @@ sums and native buckets must be those of an independent count over the trace; qu
 must lie in the bucket that holds the recorded quantile.
 """
 
-import http.client
-import json
 import math
 import os
-import re
-import subprocess
 import tempfile
-import threading
 import time
 import unittest
-import urllib.parse
 
 from tests import running
+from tests.kit import ServerProgram, free_port
 from tests.reference import reference
 from tests.replay.replayed_run import ReplayedRun, trace_files
 
@@ -69,55 +64,22 @@ def recorded():
             if name in FAMILIES and value.count()}
 
 
-class Prometheus:
-    """A context in which a Prometheus scrapes `targets`."""
+class Prometheus(ServerProgram):
+    """A Prometheus that scrapes `targets`."""
 
-    def __init__(self, targets, *flags):
-        self.folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
-        configuration = os.path.join(self.folder, "prometheus.yml")
+    def __init__(self, test, targets, *flags):
+        folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+        configuration = os.path.join(folder, "prometheus.yml")
         with open(configuration, "w") as file:
             file.write(CONFIGURATION % ", ".join('"%s"' % target for target in targets))
-        self.command = ["prometheus", "--config.file=" + configuration,
-                        "--storage.tsdb.path=" + os.path.join(self.folder, "data"),
-                        "--web.listen-address=127.0.0.1:0", *flags]
-        self.log = []
-
-    def __enter__(self):
-        self.process = subprocess.Popen(self.command, text=True, stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE)
-        for line in self.process.stderr:
-            self.log.append(line)
-            # It takes a free port, and says which.
-            address = re.search(r'msg="Listening on" address=(\S+)', line)
-            if address:
-                self.address = address.group(1)
-                break
-        else:
-            raise RuntimeError("prometheus ended:\n" + "".join(self.log))
-        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr))
-        self.reader.start()
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
-        self.reader.join()
-        self.process.stderr.close()
-
-    def get(self, path):
-        connection = http.client.HTTPConnection(self.address, timeout=20)
-        try:
-            connection.request("GET", path)
-            answer = json.loads(connection.getresponse().read())
-        finally:
-            connection.close()
-        if answer["status"] != "success":
-            raise RuntimeError("%s: %s" % (path, answer))
-        return answer["data"]
+        port = free_port()
+        super().__init__(["prometheus", "--config.file=" + configuration, "--storage.tsdb.path=" + os.path.join(folder, "data"),
+                          "--web.listen-address=127.0.0.1:%d" % port, *flags], port, os.path.join(folder, "log"), "/-/ready")
+        test.addClassCleanup(self.end)
 
     def query(self, expression):
         """{labels: sample}, `instance` and `job` left out."""
-        result = self.get("/api/v1/query?" + urllib.parse.urlencode({"query": expression}))["result"]
+        result = self.data("/api/v1/query", query=expression)["result"]
         return {frozenset((name, value) for name, value in sample["metric"].items()
                           if name not in ("__name__", "instance", "job")): sample
                 for sample in result}
@@ -148,14 +110,11 @@ class PrometheusTest(unittest.TestCase):
         replayed = ReplayedRun(RUN, TIMING, API, network="100")
         replayed.__enter__()
         cls.addClassCleanup(replayed.__exit__)
-        targets = ["%s:%d" % (scraper.connection.host, scraper.connection.port)
-                   for scraper in replayed.scrapers]
+        targets = ["127.0.0.1:%d" % scraper.port for scraper in replayed.scrapers]
         for scraper in replayed.scrapers:
-            scraper.stop.set()
-        cls.native = Prometheus(targets, "--enable-feature=native-histograms").__enter__()
-        cls.addClassCleanup(cls.native.__exit__)
-        cls.classic = Prometheus(targets).__enter__()
-        cls.addClassCleanup(cls.classic.__exit__)
+            scraper.stop()
+        cls.native = Prometheus(cls, targets, "--enable-feature=native-histograms")
+        cls.classic = Prometheus(cls, targets)
         cls.wait()
 
     @classmethod
@@ -184,7 +143,7 @@ class PrometheusTest(unittest.TestCase):
             # A busy machine may be late now and then.
             deadline = time.monotonic() + PATIENCE_S
             while True:
-                targets = prometheus.get("/api/v1/targets")["activeTargets"]
+                targets = prometheus.data("/api/v1/targets")["activeTargets"]
                 self.assertEqual(len(targets), 2)
                 errors = {target["lastError"] for target in targets}
                 if not any("deadline exceeded" in error for error in errors):
@@ -193,7 +152,7 @@ class PrometheusTest(unittest.TestCase):
                 time.sleep(0.3)
             for target in targets:
                 self.assertEqual((target["health"], target["lastError"]), ("up", ""))
-            for line in prometheus.log:
+            for line in prometheus.log().splitlines():
                 self.assertNotRegex(line, "level=(warn|error).*scrape")
 
     def test_counts_and_sums(self):
@@ -257,7 +216,7 @@ class PrometheusTest(unittest.TestCase):
             self.assertEqual(found, self.classic.values(family))
 
     def test_metadata_of_open_metrics(self):
-        metadata = self.classic.get("/api/v1/metadata")
+        metadata = self.classic.data("/api/v1/metadata")
         for family, kind, unit in (("nccl_operation_bytes", "counter", "bytes"),
                                    ("nccl_communicator", "info", ""),
                                    ("nccl_operation_duration_seconds", "histogram", "seconds")):

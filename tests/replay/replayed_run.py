@@ -1,18 +1,15 @@
 """Replays a recorded run, with scrapers beside it."""
 
 import glob
-import http.client
 import json
 import os
 import re
 import signal
 import subprocess
 import threading
-import time
-import urllib.parse
 
-from tests.kit import RUNFILES
-from tests.replay import page
+from tests.kit import RUNFILES, get
+from tests.replay.page import Scraper
 
 REPLAY = os.path.join(RUNFILES, "bench/replay/replay")
 LIBRARY = os.path.join(RUNFILES, "plugin/libnccl-profiler-pulse.so")
@@ -28,63 +25,6 @@ def trace_folder(run):
 
 def trace_files(run):
     return sorted(glob.glob(os.path.join(trace_folder(run), "*.jsonl.xz")))
-
-
-class Scraper(threading.Thread):
-    """Reads one endpoint 100 times a second and notes every sample that steps back or vanishes."""
-
-    PERIOD_S = 0.01
-
-    def __init__(self, url):
-        super().__init__(daemon=True)
-        parts = urllib.parse.urlsplit(url)
-        self.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=ANSWER_S)
-        self.path = parts.path
-        self.address = parts.netloc
-        self.stop = threading.Event()
-        self.lock = threading.Lock()
-        self.last = {}
-        self.pages = 0
-        self.problems = []
-        self.start()
-
-    def scrape(self):
-        with self.lock:
-            try:
-                response, text = self.get()
-            except (http.client.HTTPException, ConnectionError):
-                # Under the recorded clock minutes pass in a second, and with them an idle connection's
-                # time.
-                self.connection.close()
-                response, text = self.get()
-            if response.status != 200:
-                raise RuntimeError("status %d" % response.status)
-            samples, types = page.parse(text)
-            self.pages += 1
-            grows = {name: page.monotonic(name, self.types) for name in {key[0] for key in self.last}}
-            for key, before in self.last.items():
-                after = samples.get(key)
-                if (after is None or after < before) and grows[key[0]]:
-                    self.problems.append("%s: %s, then %s" % (key, before, after))
-            self.last, self.types = samples, types
-            return samples
-
-    def get(self):
-        self.connection.request("GET", self.path)
-        response = self.connection.getresponse()
-        return response, response.read().decode()
-
-    def run(self):
-        due = time.monotonic()
-        while not self.stop.is_set():
-            try:
-                self.scrape()
-            except Exception as error:  # noted, and reported by the test
-                if not self.stop.is_set():
-                    self.problems.append("scrape failed: %r" % error)
-                return
-            due = max(due + self.PERIOD_S, time.monotonic())
-            self.stop.wait(due - time.monotonic())
 
 
 class ReplayedRun:
@@ -115,9 +55,9 @@ class ReplayedRun:
             has_replayed = False
             for line in self.process.stdout:
                 self.output.append(line.rstrip())
-                url = re.search(r"http://\S+", line)
-                if url:
-                    self.scrapers.append(Scraper(url.group()))
+                port = re.search(r"http://\S+:(\d+)/metrics", line)
+                if port:
+                    self.scrapers.append(Scraper(int(port.group(1))))
                 has_replayed = has_replayed or line.startswith("replayed ")
                 # A process says where it serves when its server has begun, which may be later than a short run's end.
                 if has_replayed and len(self.scrapers) >= self.endpoints:
@@ -129,10 +69,7 @@ class ReplayedRun:
 
     def __exit__(self, *_):
         for scraper in self.scrapers:
-            scraper.stop.set()
-        for scraper in self.scrapers:
-            scraper.join()
-            scraper.connection.close()
+            scraper.stop()
         self.process.send_signal(signal.SIGINT)
         rest, _ = self.process.communicate(timeout=ANSWER_S)
         self.output += rest.splitlines()
@@ -150,13 +87,7 @@ class ReplayedRun:
         """The last sequence numbers, which the JSON has, as samples of "sequence"."""
         found = {}
         for scraper in self.scrapers:
-            connection = http.client.HTTPConnection(scraper.address, timeout=ANSWER_S)
-            try:
-                connection.request("GET", "/api/v1/communicators")
-                communicators = json.loads(connection.getresponse().read())["communicators"]
-            finally:
-                connection.close()
-            for communicator in communicators:
+            for communicator in json.loads(get(scraper.port, "/api/v1/communicators")[1])["communicators"]:
                 for rank in communicator["ranks"]:
                     labels = {("comm", communicator["comm"]), ("rank", str(rank["rank"]))}
                     for operation in rank["operations"]:

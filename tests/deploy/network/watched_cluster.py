@@ -34,8 +34,8 @@ class WatchedCluster:
             self.nodes.append(network_nodes.Node(number))
             test.addCleanup(self.nodes[-1].end)
             self.nodes[-1].start([PULSE, "agent", "--listen=:%d" % PORT], stdout=subprocess.DEVNULL)
-        self.webhook, url = alertmanager_server.start(test, as_shipped)
-        self.prometheus = Prometheus(self.folder, program=program, alertmanager=url[len("http://"):],
+        self.webhook, alertmanager = alertmanager_server.start(test, as_shipped)
+        self.prometheus = Prometheus(self.folder, program=program, alertmanager=alertmanager.name,
                                      as_shipped=as_shipped, **options)
         test.addCleanup(self.prometheus.end)
         endpoints = ["%s:%d" % (node.address, PORT) for node in self.nodes]

@@ -236,6 +236,8 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
 }
 
 std::vector<JobLook> SplitByJob(JobLook look) {
+  constexpr std::size_t kOfNotesAlone =
+      SIZE_MAX;  // jobs without the plugin and without a named rank
   Jobs jobs(look.set);
   std::map<std::size_t, JobLook> looks;
   std::vector<std::size_t> indices;  // of each communicator, in its job's diagnosis
@@ -265,12 +267,23 @@ std::vector<JobLook> SplitByJob(JobLook look) {
   };
   take(&look.set.processes, &SnapshotSet::processes);
   take(&look.set.ended, &SnapshotSet::ended);
+  std::map<uint64_t, std::size_t> job_of;  // by communicator
+  for (const auto& [job, part] : looks) {
+    for (const ProcessSnapshot& process : part.set.processes) {
+      for (const CommunicatorSnapshot& each : process.communicators) job_of[each.comm_id] = job;
+    }
+  }
+  for (OutsideNote& note : look.set.outside_notes) {
+    const auto found = job_of.find(note.comm_id);
+    const std::size_t job = found == job_of.end() ? kOfNotesAlone : found->second;
+    looks[job].set.outside_notes.push_back(std::move(note));
+  }
   std::vector<JobLook> split;
   for (auto& [job, part] : looks) {
     for (CommunicatorDiagnosis& each : part.diagnosis) {
       if (each.hang && each.hang->absent_in) each.hang->absent_in = indices[*each.hang->absent_in];
     }
-    part.endpoints = part.heard = endpoints[job].size();
+    part.endpoints = part.heard = job == kOfNotesAlone ? look.heard : endpoints[job].size();
     part.endpoint_of = look.endpoint_of;
     part.now_realtime_ns = look.now_realtime_ns;
     part.set.is_of_all_nodes = look.set.is_of_all_nodes;

@@ -251,7 +251,7 @@ std::string Sentence(const JobLook& look) {
                           " ended, the last at ", ClockWords(last_ns), ".",
                           FirstEnded(look.set.ended), unheard);
     }
-    if (verdict.processes == 0) {
+    if (verdict.processes == 0 && look.set.outside_notes.empty()) {
       return absl::StrCat(
           "UNKNOWN  No process of this job is known to the endpoints.",
           look.other_jobs.empty()

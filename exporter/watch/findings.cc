@@ -174,6 +174,7 @@ std::set<JobName> NamesOfJob(const JobLook& look) {
       names.insert({process.job_id, workload.empty() ? process.job_id : workload});
     }
   }
+  if (names.empty()) names.emplace();  // nothing but notes is known of the job
   return names;
 }
 

@@ -119,7 +119,7 @@ std::string NameOf(const WatchedJob& job);
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);
 
-// Returns the names that the job's processes give it, normally one.
+// Returns the names that the job's processes give it, normally one; an empty name without processes.
 std::set<JobName> NamesOfJob(const JobLook& look);
 
 HangReport HangReportOf(const JobLook& look);

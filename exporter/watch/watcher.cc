@@ -384,7 +384,11 @@ void Watcher::Publish(const std::vector<Group>& groups, Time began) {
       }
     }
     for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
-      rows[row].findings = findings;
+      WatchedJob& job = rows[row];
+      job.findings = findings;
+      if (!job.endpoints.empty()) continue;
+      // Summaries don't list jobs without the plugin.
+      for (const std::size_t each : group) job.endpoints.push_back(UrlOf(endpoints_[each].address));
     }
     for (const auto& [row, findings] : looked_[KeyOf(group)].findings) {
       for (const JobName& name : findings.names) {

@@ -31,10 +31,11 @@ class JobEndpoints {
   }
 
   int64_t hang_after_ns = 10 * kSecond;
-  std::map<int, int64_t> hang_after_of;  // nodes with another one
-  std::set<int> silent;                  // nodes
-  std::vector<std::string> asked;        // for snapshots, by host
-  std::map<int, std::string> garbage;    // what nodes say in place of a summary
+  std::map<int, int64_t> hang_after_of;           // nodes with another one
+  std::set<int> silent;                           // nodes
+  std::vector<std::string> asked;                 // for snapshots, by host
+  std::map<int, std::string> garbage;             // what nodes say in place of a summary
+  std::map<int, std::vector<OutsideNote>> notes;  // by node
 
   std::vector<Address> addresses() const {
     const std::set<int> nodes(node_of_.begin(), node_of_.end());
@@ -69,6 +70,7 @@ class JobEndpoints {
       set.processes.push_back(job_.process(static_cast<int>(i)));
       set.processes.back().hang_after_ns = hang_after;
     }
+    set.outside_notes = notes[node];
     answer.status = 200;
     if (request.target == "/api/v1/summary") {
       answer.body = SummaryJson(set, Diagnosis().Update(set, job_.now()), job_.now());

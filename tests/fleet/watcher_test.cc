@@ -133,6 +133,24 @@ TEST_F(WatcherTest, AHangStaysWhileItsEndpointsAreSilent) {
   EXPECT_THAT(Metrics(), Not(HasSubstr("nccl_job_hang_info{")));
 }
 
+// The notes of `pulse diagnose`, in the row of their job. Of the other job nothing else is known.
+TEST_F(WatcherTest, ShowsTheNotesOfJobsWithoutThePlugin) {
+  endpoints_->notes[4] = {{kOther, "Rank 1 is frozen by its cgroup."},
+                          {0x77, "Rank 2 is held by a debugger."}};
+  RunFor(seconds(10));
+  const std::string page = WatchPage(*watcher().state(), "");
+  const auto row_of = [&page](const std::string& note) {
+    const std::size_t at = page.find(note);
+    return at == page.npos ? "" : page.substr(page.rfind("<tr", at), at - page.rfind("<tr", at));
+  };
+  EXPECT_THAT(row_of("frozen"), HasSubstr("<td>4712<td>"));
+  EXPECT_THAT(
+      row_of("debugger"),
+      HasSubstr("<tr class=incomplete><td>a job without ID<td><b>incomplete</b><td>No hang is "
+                "suspected, but the GPUs of a job without the plugin wait."));
+  EXPECT_THAT(page, HasSubstr("<td>0<td><details><summary class=nodes>2</summary>"));
+}
+
 TEST_F(WatcherTest, SaysSinceWhenAJobIsIdle) {
   RunFor(seconds(200));
   EXPECT_THAT(Metrics(), HasSubstr("nccl_watch_jobs{state=\"idle\"} 2"));

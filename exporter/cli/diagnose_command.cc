@@ -124,17 +124,19 @@ void AddRas(const Question& question, JobLook* look) {
 
 // Drops jobs that an agent, or the endpoint of a job's other ranks, has reported.
 void DropReported(const JobLook& look, outside::Looks* rest) {
-  std::set<uint64_t> reported;
+  std::set<uint64_t> reported, noted;  // communicators; of `noted` an agent names no rank
   for (const ProcessSnapshot& process : look.set.processes) {
     for (const CommunicatorSnapshot& each : process.communicators) reported.insert(each.comm_id);
   }
-  const auto is_reported = [&reported](const JobLook& job) {
-    return std::any_of(
-        job.set.processes.begin(), job.set.processes.end(), [&reported](const auto& process) {
-          return std::any_of(
-              process.communicators.begin(), process.communicators.end(),
-              [&reported](const auto& each) { return reported.count(each.comm_id) != 0; });
-        });
+  for (const OutsideNote& each : look.set.outside_notes) noted.insert(each.comm_id);
+  const auto is_reported = [&](const JobLook& job) {
+    for (const ProcessSnapshot& process : job.set.processes) {
+      for (const CommunicatorSnapshot& each : process.communicators) {
+        if (reported.count(each.comm_id) != 0) return true;
+        if (job.verdict.roots.empty() && noted.count(each.comm_id) != 0) return true;
+      }
+    }
+    return false;
   };
   rest->jobs.erase(std::remove_if(rest->jobs.begin(), rest->jobs.end(), is_reported),
                    rest->jobs.end());

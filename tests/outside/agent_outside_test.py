@@ -192,6 +192,25 @@ class AgentOutsideTest(unittest.TestCase):
         self.assertEqual(capture("flag", other.flag)[0], REPORT)
         self.assertEqual(capture("off", "--enter-namespaces", "--ras=off")[0], None)
 
+    def test_diagnose_beside_an_agent_says_a_note_once(self):
+        # A network of its own: the command asks every endpoint of its host.
+        ras, enter = pod.start(self, 28028)
+        self.begin(ras, preexec_fn=enter)
+        self.counts = [500] * 3
+        self.report()
+        self.ras.answers["STATUS"] = self.ras.answers["STATUS"].replace(b'"Broadcast": 0', b'"Broadcast": 10', 1)
+        self.set_gpus([(100, 0)] * 3)
+        environment = dict(os.environ, LD_LIBRARY_PATH=NVML, SAID_NVML=self.nvml)
+        self.start([PULSE, "agent", "--listen=127.0.0.1:9410", "--hang-after=3s"], env=environment, preexec_fn=enter)
+
+        def diagnose(*addresses):
+            return subprocess.run([PULSE, "diagnose", *addresses], env=environment, preexec_fn=enter, check=False,
+                                  capture_output=True, text=True).stdout
+
+        note = "Ranks 1 and 2 have launched 0 Broadcast, another one 10."
+        wait_until(lambda: note in diagnose("127.0.0.1:9410"), "the agent says it")
+        self.assertEqual(diagnose().count(note), 1)
+
     def test_a_healthy_job_is_never_asked(self):
         self.begin(Ras())
         port = self.agent()

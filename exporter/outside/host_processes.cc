@@ -8,12 +8,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string_view>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -23,6 +19,7 @@
 #include "absl/strings/strip.h"
 #include "exporter/base/cgroup.h"
 #include "exporter/base/descriptor.h"
+#include "exporter/base/patient_thread.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/proc_stat.h"
 #include "exporter/base/read_file.h"
@@ -99,29 +96,30 @@ void ReadEnvironment(int folder, HostProcess* process) {
   process->is_ras_off = enabled == "0";
 }
 
-enum class Found { kNothing, kNccl, kRankWithoutNccl };
+struct Answer {
+  bool is_found = false, has_nccl = false;  // without NCCL: a rank by its environment
+  HostProcess process;
+};
 
 // `is_on_gpu`: it may have NCCL loaded even if its maps can't be read.
-Found ReadProcess(const std::string& proc, int32_t pid, bool is_on_gpu, HostProcess* process) {
+void ReadProcess(const std::string& proc, int32_t pid, bool is_on_gpu, Answer* answer) {
+  HostProcess* const process = &answer->process;
   const Descriptor folder(
       open(absl::StrCat(proc, "/", pid).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
   struct stat status {};
-  if (folder.get() < 0 || fstat(folder.get(), &status) != 0) return Found::kNothing;
+  if (folder.get() < 0 || fstat(folder.get(), &status) != 0) return;
   process->pid = pid;
   process->user = status.st_uid;
-  const bool has_nccl = ReadMaps(folder.get(), is_on_gpu, process);
+  answer->has_nccl = ReadMaps(folder.get(), is_on_gpu, process);
   ReadEnvironment(folder.get(), process);
   const bool is_rank = !process->global_rank.empty() && !process->world_size.empty();
-  if (!has_nccl && !is_rank) return Found::kNothing;
+  if (!answer->has_nccl && !is_rank) return;
   const ProcStat stat(ReadFileAt(folder.get(), "stat", 4096));
   process->start_realtime_ns = stat.StartRealtimeNs();
   process->state = RunStateIn(stat, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
   process->own_pid = OwnPid(folder.get(), pid);
   process->network = NetworkOf(folder.get(), proc);
-  if (process->state == RunState::kEnded || process->state == RunState::kUnknown) {
-    return Found::kNothing;
-  }
-  return has_nccl ? Found::kNccl : Found::kRankWithoutNccl;
+  answer->is_found = process->state != RunState::kEnded && process->state != RunState::kUnknown;
 }
 
 std::vector<int32_t> PidsIn(const std::string& proc) {
@@ -135,74 +133,39 @@ std::vector<int32_t> PidsIn(const std::string& proc) {
     }
   }
   closedir(folder);
-  std::sort(pids.begin(), pids.end());
   return pids;
 }
 
-// State that the reading threads share with the caller, which doesn't wait for all of them.
-struct Scan {
-  std::mutex mutex;
-  std::condition_variable is_done;
-  std::string proc;
-  std::vector<int32_t> pids;
-  bool are_on_gpus = false;
-  std::size_t next = 0, read = 0;  // number of pids begun, and of pids read
-  HostProcesses found;
-};
-
-std::atomic<int> g_readers{0};
-
-void ReadOn(const std::shared_ptr<Scan>& scan) {
-  std::unique_lock<std::mutex> lock(scan->mutex);
-  while (scan->next < scan->pids.size()) {
-    const int32_t pid = scan->pids[scan->next++];
-    lock.unlock();
-    HostProcess process;
-    const Found found = ReadProcess(scan->proc, pid, scan->are_on_gpus, &process);
-    lock.lock();
-    auto& list = found == Found::kNccl ? scan->found.processes : scan->found.unloaded;
-    if (found != Found::kNothing && list.size() < kMostProcesses) list.push_back(process);
-    if (++scan->read == scan->pids.size()) scan->is_done.notify_all();
-  }
-  g_readers.fetch_sub(1);
-}
-
-bool StartReader(const std::shared_ptr<Scan>& scan) {
-  try {
-    if (g_readers.fetch_add(1) < kMostLost) {
-      std::thread([scan] { ReadOn(scan); }).detach();
-      return true;
-    }
-  } catch (const std::system_error&) {
-  }
-  g_readers.fetch_sub(1);
-  return false;
-}
+// Processes whose files have not answered yet, each read by a thread of its own.
+std::atomic<int> g_lost{0};
 
 }  // namespace
 
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
-                                const std::vector<int32_t>* pids, const std::string& proc) {
+                                const std::vector<int32_t>* wanted, const std::string& proc) {
   constexpr std::chrono::milliseconds kPatienceOfOne{500};
   const auto end = std::chrono::steady_clock::now() + patience;
-  const auto scan = std::make_shared<Scan>();
-  scan->proc = proc;
-  scan->are_on_gpus = pids != nullptr;
-  scan->pids = pids != nullptr ? *pids : PidsIn(proc);
-  std::unique_lock<std::mutex> lock(scan->mutex);
-  // If reading a process blocks, that thread is left behind, and another one continues with the
-  // next pid.
-  while (scan->next < scan->pids.size() && std::chrono::steady_clock::now() < end &&
-         StartReader(scan)) {
-    scan->is_done.wait_until(lock, std::min(end, std::chrono::steady_clock::now() + kPatienceOfOne),
-                             [&scan] { return scan->read == scan->pids.size(); });
-  }
-  HostProcesses result = scan->found;
-  result.unread = scan->pids.size() - scan->read;
-  scan->next = scan->pids.size();
-  for (auto* list : {&result.processes, &result.unloaded}) {
-    std::sort(list->begin(), list->end(),
-              [](const HostProcess& a, const HostProcess& b) { return a.pid < b.pid; });
+  std::vector<int32_t> pids = wanted != nullptr ? *wanted : PidsIn(proc);
+  std::sort(pids.begin(), pids.end());
+  HostProcesses result;
+  for (const int32_t pid : pids) {
+    const auto answer = std::make_shared<Answer>();
+    const auto read = [answer, proc, pid, is_on_gpu = wanted != nullptr] {
+      ReadProcess(proc, pid, is_on_gpu, answer.get());
+      g_lost.fetch_sub(1);
+    };
+    const bool may_read = std::chrono::steady_clock::now() < end && g_lost.load() < kMostLost;
+    if (may_read) g_lost.fetch_add(1);
+    const int error = may_read ? RunWithin(kPatienceOfOne, read) : ETIMEDOUT;
+    if (error == EAGAIN) g_lost.fetch_sub(1);
+    if (error != 0) {
+      ++result.unread;
+      continue;
+    }
+    auto& list = answer->has_nccl ? result.processes : result.unloaded;
+    if (answer->is_found && list.size() < kMostProcesses) {
+      list.push_back(std::move(answer->process));
+    }
   }
   return result;
 }

@@ -10,9 +10,9 @@
 // No path that a process' user controls, in maps or variables, is opened. Nothing is written, and no
 // process is traced or stopped. Programs that link NCCL statically aren't found.
 //
-// Thread: any; blocks for `patience` at most. If a process' files don't answer, because one of its
-// threads holds its memory map in a driver, reading them is left to a thread; there are at most
-// kMostLost such threads.
+// Thread: any; blocks for `patience` and half a second at most. A thread reads each process. If its
+// files don't answer, because a driver call holds its memory map, the thread is left behind; there are
+// at most kMostLost such threads.
 #ifndef EXPORTER_OUTSIDE_HOST_PROCESSES_H_
 #define EXPORTER_OUTSIDE_HOST_PROCESSES_H_
 

@@ -1,7 +1,7 @@
 #include "exporter/outside/job_snapshots.h"
 
 #include <algorithm>
-#include <string_view>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
@@ -33,27 +33,21 @@ RasCommunicator WithLastCounts(RasCommunicator communicator, const RasCommunicat
   return communicator;
 }
 
-uint64_t Total(const Counts& counts) {
-  uint64_t total = 0;
-  for (const uint64_t count : counts) total += std::min(count, UINT64_MAX - total);
-  return total;
-}
-
 // A communicator of a job, and the facts about its ranks.
 struct Group {
   RasCommunicator communicator;
   Motion motion{};
   bool has_counts = true;
   std::vector<ProcessFacts*> facts;  // of each rank
-  Counts least{};                    // of the ranks that answered
+  Counts least{};                    // of the ranks that have not left
   bool is_unequal = false;           // ranks differ in launches that wait for all ranks
   bool is_unused = true;             // see Job::unused
-  std::size_t busy = 0, idle = 0, mixed = 0;
-  bool is_shared_busy = false;      // a GPU that only its ranks share
-  bool is_computing_ahead = false;  // the GPU of a rank that is ahead
+  bool is_shared_busy = false;       // a GPU that only its ranks share
+  bool is_computing_ahead = false;   // the GPU of a rank that is ahead
+  bool is_held_up = false;           // ranks wait for one that is stopped, silent or gone
+  Uses uses;                         // of the ranks that have not left; without stopped processes
+  Uses of_job;
   std::vector<const HostProcess*> unloaded;
-  bool do_few_compute = false;     // of the job's GPUs, while as many wait
-  bool is_no_gpu_waiting = false;  // every known GPU of the job computes or runs nothing
 
   bool IsAhead(const RasRank& rank) const {
     for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
@@ -61,21 +55,11 @@ struct Group {
     }
     return false;
   }
-  // True if the rank is ahead and its GPU may wait. A GPU that runs nothing waits for no rank, and
-  // neither does one of few that compute.
+  // A GPU that runs nothing waits for no rank, nor does one of few that compute.
   bool IsWaiting(std::size_t at) const {
     const GpuUse use = facts[at]->gpu_use;
     return IsAhead(communicator.ranks[at]) && use != GpuUse::kIdle &&
-           (use != GpuUse::kMixed || !do_few_compute);
-  }
-  // False if the GPUs' use shows that no rank waits: each GPU computes or runs nothing.
-  bool IsHeldUpByEvent() const {
-    Condition worst{};
-    for (const ProcessFacts* each : facts) {
-      if (!each->is_excused) worst = std::max(worst, each->condition);
-    }
-    if (busy != 0 || is_shared_busy) return worst != Condition::kFine;
-    return worst >= Condition::kDead && idle == 0 && mixed == 0 && has_counts && !is_no_gpu_waiting;
+           (use != GpuUse::kMixed || !of_job.DoFewCompute());
   }
   // True if this rank runs, and others wait until it launches.
   bool IsBehind(std::size_t at) const {
@@ -84,7 +68,8 @@ struct Group {
            facts[at]->condition != Condition::kStopped && facts[at]->gpu_use != GpuUse::kBusy;
   }
   bool HasIdleFew() const {
-    return !is_unequal && !is_computing_ahead && idle != 0 && idle <= busy;
+    return !is_unequal && !is_computing_ahead && uses[GpuUse::kIdle] != 0 &&
+           uses[GpuUse::kIdle] <= uses[GpuUse::kBusy];
   }
 };
 
@@ -93,6 +78,7 @@ class Maker {
   explicit Maker(const Observation& seen) : seen_(seen) {
     for (const HostProcess& process : seen.processes) {
       by_own_pid_.emplace(std::pair(process.network, process.own_pid), &process);
+      by_pid_.emplace(process.pid, &process);
     }
     for (const auto& [id, communicator] : seen.after.communicators) {
       for (const RasRank& rank : communicator.ranks) {
@@ -105,12 +91,17 @@ class Maker {
   }
 
   std::vector<Job> Make() {
-    for (const auto& [id, communicator] : seen_.after.communicators) {
-      const auto found = seen_.before.communicators.find(id);
-      const bool is_known = found != seen_.before.communicators.end() &&
-                            found->second.secondary == communicator.secondary;
-      const RasCommunicator* const before = is_known ? &found->second : nullptr;
+    const auto& communicators = seen_.after.communicators;
+    for (const auto& [hashes, communicator] : communicators) {
+      const auto found = seen_.before.communicators.find(hashes);
+      const RasCommunicator* const before =
+          found == seen_.before.communicators.end() ? nullptr : &found->second;
       RasCommunicator added = WithLastCounts(communicator, before);
+      // NCCL adds the hashes of a host and a pid, so several communicators can have one.
+      const auto others = communicators.lower_bound({hashes.first, 0});
+      if (std::next(others) != communicators.upper_bound({hashes.first, UINT64_MAX})) {
+        added.id ^= hashes.second;
+      }
       Motion motion = MotionOf(before, communicator);
       if (!seen_.before.is_any && !communicator.is_creating) {
         motion = Motion::kStood;
@@ -122,55 +113,64 @@ class Maker {
     std::map<std::size_t, std::vector<Group*>> jobs;
     for (std::size_t i = 0; i < groups_.size(); ++i) jobs[sets_.SetOf(i)].push_back(&groups_[i]);
     std::vector<Job> made;
-    for (auto& [set, groups] : jobs) {
-      std::size_t busy = 0;
-      std::size_t idle = 0;
-      std::size_t mixed = 0;
-      for (const Group* group : groups) {
-        busy += group->busy;
-        idle += group->idle;
-        mixed += group->mixed;
-      }
-      for (Group* group : groups) {
-        group->do_few_compute = mixed <= busy;
-        group->is_no_gpu_waiting = busy == 0 && idle + mixed != 0;
-        Compare(group);
-      }
-      Excuse(groups);
-      made.push_back(MakeJob(groups));
-    }
+    for (const auto& [set, groups] : jobs) made.push_back(MakeJob(groups));
     return made;
   }
 
  private:
-  // Marks ranks that may have waited for a rank whose GPU computes, or for the only one ahead.
-  static void Excuse(const std::vector<Group*>& groups) {
-    std::set<ProcessFacts*> all, ahead, behind;
-    for (const Group* group : groups) {
-      all.insert(group->facts.begin(), group->facts.end());
-      const auto& ranks = group->communicator.ranks;
-      const auto is_ahead = [group](const RasRank& each) {
-        return each.has_counts && !each.has_left && group->IsAhead(each);
-      };
-      if (group->motion != Motion::kStood || std::none_of(ranks.begin(), ranks.end(), is_ahead)) {
-        continue;
-      }
+  // Compares the counts of each communicator's ranks. Excuses ranks that were stopped or ended (by a
+  // debugger or a watchdog, for example) while they may have waited, and doubts ranks that may wait for
+  // the only one ahead. `all`: the job's processes.
+  static void Compare(const std::vector<Group*>& groups, const std::set<ProcessFacts*>& all,
+                      const Uses& uses) {
+    std::set<ProcessFacts*> ahead, behind;
+    for (Group* group : groups) {
+      group->of_job = uses;
+      const std::vector<RasRank>& ranks = group->communicator.ranks;
+      std::set<ProcessFacts*> first, last;
+      bool is_any_behind = false;
       for (std::size_t i = 0; i < ranks.size(); ++i) {
         if (!ranks[i].has_counts || ranks[i].has_left) continue;
-        (group->IsAhead(ranks[i]) ? ahead : behind).insert(group->facts[i]);
+        const bool is_ahead = group->IsAhead(ranks[i]);
+        (is_ahead ? first : last).insert(group->facts[i]);
+        is_any_behind |= group->IsBehind(i);
+        if (ranks[i].is_missing) continue;
+        group->is_unequal |= group->IsWaiting(i);
+        group->is_computing_ahead |= is_ahead && group->facts[i]->gpu_use == GpuUse::kMixed;
+      }
+      if (group->motion != Motion::kStood || first.empty()) continue;
+      ahead.merge(first);
+      behind.merge(last);
+      for (std::size_t i = 0; i < ranks.size() && group->is_unequal && is_any_behind; ++i) {
+        ProcessFacts* const facts = group->facts[i];
+        facts->is_excused |= facts->condition == Condition::kStopped
+                                 ? facts->gpu_use == GpuUse::kBusy
+                                 : facts->condition >= Condition::kDead && !ranks[i].has_counts;
       }
     }
     const bool is_any_computing =
-        groups.front()->do_few_compute &&
-        std::any_of(all.begin(), all.end(), [](const ProcessFacts* each) {
+        uses.DoFewCompute() && std::any_of(all.begin(), all.end(), [](const ProcessFacts* each) {
           return each->condition == Condition::kFine && each->gpu_use == GpuUse::kMixed;
         });
     for (ProcessFacts* each : all) {
-      const bool is_stopped = each->condition == Condition::kStopped;
-      each->is_excused |= is_any_computing && each->condition != Condition::kFine && !is_stopped;
+      each->is_excused |= is_any_computing && each->condition != Condition::kFine &&
+                          each->condition != Condition::kStopped;
+      each->is_doubted =
+          ahead.size() == 1 && behind.size() >= 2 && behind.count(each) > ahead.count(each);
     }
-    if (ahead.size() != 1 || behind.size() < 2) return;
-    for (ProcessFacts* each : behind) each->is_doubted = ahead.count(each) == 0;
+    for (Group* group : groups) {
+      Condition worst{};
+      for (const ProcessFacts* each : group->facts) {
+        if (!each->is_excused) worst = std::max(worst, each->condition);
+      }
+      // Each known GPU may show that no rank waits: it computes or runs nothing.
+      const bool is_any_busy = group->uses[GpuUse::kBusy] != 0 || group->is_shared_busy;
+      const bool is_none_known =
+          group->has_counts && group->uses[GpuUse::kIdle] + group->uses[GpuUse::kMixed] == 0 &&
+          (uses[GpuUse::kBusy] != 0 || uses[GpuUse::kIdle] + uses[GpuUse::kMixed] == 0);
+      group->is_held_up =
+          is_any_busy ? worst != Condition::kFine : is_none_known && worst >= Condition::kDead;
+    }
   }
 
   // Returns the rank's process on this host; null: it is on another host, or ambiguous.
@@ -185,13 +185,6 @@ class Maker {
   bool IsGone(const RasRank& rank) const {
     return hosts_.count(rank.host) != 0 &&
            by_own_pid_.count({seen_.addresses.at(rank.host), rank.pid}) == 0;
-  }
-
-  const HostProcess* ByPid(int32_t pid) const {
-    const auto found =
-        std::lower_bound(seen_.processes.begin(), seen_.processes.end(), pid,
-                         [](const HostProcess& each, int32_t wanted) { return each.pid < wanted; });
-    return found != seen_.processes.end() && found->pid == pid ? &*found : nullptr;
   }
 
   // Returns the condition of the rank's process, by this answer and /proc.
@@ -238,7 +231,7 @@ class Maker {
            std::any_of(gpu.pids.begin(), gpu.pids.end(),
                        [&](int32_t pid) { return running.count(pid) != 0; }) &&
            std::all_of(gpu.pids.begin(), gpu.pids.end(), [&](int32_t pid) {
-             return running.count(pid) != 0 || others.count(pid) != 0 || ByPid(pid) == nullptr;
+             return running.count(pid) != 0 || others.count(pid) != 0 || by_pid_.count(pid) == 0;
            });
   }
 
@@ -249,11 +242,11 @@ class Maker {
     const RasCommunicator& communicator = group.communicator;
     group.motion = motion;
     group.has_counts = has_counts;
-    bool is_first = true;
+    group.least.fill(UINT64_MAX);
     std::set<int32_t> running, stopped;  // pids
     for (const RasRank& rank : communicator.ranks) {
       group.is_unused &= rank.counts == Counts{};
-      const HostProcess* const local = has_counts ? Local(rank) : ByPid(rank.pid);
+      const HostProcess* const local = has_counts ? Local(rank) : by_pid_.at(rank.pid);
       ProcessFacts* const facts = FactsOf(rank, local);
       group.facts.push_back(facts);
       if (rank.pid != 0) {
@@ -262,46 +255,15 @@ class Maker {
       const bool is_stopped = facts->condition == Condition::kStopped;
       if (local != nullptr) (is_stopped ? stopped : running).insert(local->pid);
       if (!rank.has_counts) continue;
+      group.uses[facts->gpu_use] += is_stopped || rank.has_left ? 0 : 1;
       for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
         uint64_t& most = group.communicator.most[op];
         most = std::max(most, rank.counts[op]);
+        if (!rank.has_left) group.least[op] = std::min(group.least[op], rank.counts[op]);
       }
-      if (rank.has_left) continue;
-      group.busy += !is_stopped && facts->gpu_use == GpuUse::kBusy ? 1 : 0;
-      group.idle += !is_stopped && facts->gpu_use == GpuUse::kIdle ? 1 : 0;
-      group.mixed += !is_stopped && facts->gpu_use == GpuUse::kMixed ? 1 : 0;
-      for (std::size_t op = 0; op < kCountedOps.size(); ++op) {
-        group.least[op] = is_first ? rank.counts[op] : std::min(group.least[op], rank.counts[op]);
-      }
-      is_first = false;
     }
     for (const HostGpu& gpu : seen_.gpus) {
       group.is_shared_busy |= IsSharedAndBusy(gpu, running, stopped);
-    }
-  }
-
-  // Compares the ranks' counts, once the uses of the job's GPUs are known.
-  static void Compare(Group* compared) {
-    Group& group = *compared;
-    const RasCommunicator& communicator = group.communicator;
-    for (std::size_t i = 0; i < communicator.ranks.size(); ++i) {
-      const RasRank& rank = communicator.ranks[i];
-      if (!rank.has_counts || rank.is_missing || rank.has_left) continue;
-      group.is_unequal |= group.IsWaiting(i);
-      group.is_computing_ahead |= group.IsAhead(rank) && group.facts[i]->gpu_use == GpuUse::kMixed;
-    }
-    if (group.motion != Motion::kStood || !group.is_unequal) return;
-    bool is_any_behind = false;
-    for (std::size_t i = 0; i < group.facts.size(); ++i) is_any_behind |= group.IsBehind(i);
-    // Excuses a rank that was stopped or ended (by a debugger or a watchdog, for example) after it
-    // had launched the call that waits for the rank behind.
-    for (std::size_t i = 0; i < group.facts.size(); ++i) {
-      ProcessFacts* const facts = group.facts[i];
-      const bool may_have_waited =
-          facts->condition == Condition::kStopped
-              ? facts->gpu_use == GpuUse::kBusy
-              : facts->condition >= Condition::kDead && !communicator.ranks[i].has_counts;
-      facts->is_excused |= is_any_behind && may_have_waited;
     }
   }
 
@@ -348,41 +310,45 @@ class Maker {
     Job job;
     job.set.is_of_all_nodes = true;
     job.is_creating = !seen_.before.proves_absence && !seen_.after.proves_absence;
+    std::set<ProcessFacts*> all, moving;
+    for (const Group* group : groups) {
+      all.insert(group->facts.begin(), group->facts.end());
+      if (group->motion == Motion::kMoved) moving.insert(group->facts.begin(), group->facts.end());
+    }
+    for (ProcessFacts* each : all) {
+      const bool is_fine = each->condition == Condition::kFine;
+      job.not_fine += is_fine ? 0 : 1;
+      job.waiting += each->gpu_use == GpuUse::kBusy && moving.count(each) == 0 ? 1 : 0;
+      if (is_fine || each->condition == Condition::kStopped) ++job.uses[each->gpu_use];
+    }
+    Compare(groups, all, job.uses);
     std::map<std::pair<std::string, int32_t>, ProcessSnapshot> processes;
-    std::set<const ProcessFacts*> moving;
     for (const Group* group : groups) {
       const bool has_moved = group->motion == Motion::kMoved;
-      if (has_moved) moving.insert(group->facts.begin(), group->facts.end());
       job.moved += has_moved ? 1 : 0;
       job.unclear += !has_moved && group->motion != Motion::kStood ? 1 : 0;
       job.unused += group->is_unused && group->communicator.size > 1 ? 1 : 0;
       job.has_counts |= group->has_counts;
       job.unloaded.insert(job.unloaded.end(), group->unloaded.begin(), group->unloaded.end());
       std::set<std::string> hosts;
-      for (const RasRank& rank : group->communicator.ranks) hosts.insert(rank.host);
+      int32_t known = 0;
+      for (std::size_t i = 0; i < group->facts.size(); ++i) {
+        hosts.insert(group->communicator.ranks[i].host);
+        known += IsDoubtful(group->communicator.ranks[i], *group->facts[i]) ? 0 : 1;
+      }
       for (std::size_t i = 0; i < group->communicator.ranks.size(); ++i) {
         const RasRank& rank = group->communicator.ranks[i];
         const ProcessFacts& facts = *group->facts[i];
         job.processes[KeyOf(rank)] = facts;
         if (IsDoubtful(rank, facts) || facts.condition == Condition::kSilent) continue;
-        CommunicatorSnapshot communicator = SnapshotOf(*group, i);
-        communicator.nnodes = static_cast<int32_t>(hosts.size());
         const auto [found, is_new] = processes.try_emplace({rank.host, rank.pid});
         if (is_new) found->second = SnapshotOf(rank, facts);
-        found->second.communicators.push_back(std::move(communicator));
+        CommunicatorSnapshot& made = found->second.communicators.emplace_back();
+        made = SnapshotOf(*group, i);
+        made.nranks = known;
+        made.nnodes = static_cast<int32_t>(hosts.size());
       }
       job.communicators.emplace(group->communicator.id, group->communicator);
-    }
-    for (const Group* group : groups) {
-      for (const ProcessFacts* each : group->facts) {
-        if (moving.insert(each).second && each->gpu_use == GpuUse::kBusy) ++job.waiting;
-      }
-    }
-    for (const auto& [key, facts] : job.processes) {
-      const bool is_fine = facts.condition == Condition::kFine;
-      job.not_fine += is_fine ? 0 : 1;
-      if (!is_fine && facts.condition != Condition::kStopped) continue;
-      ++job.uses[static_cast<std::size_t>(facts.gpu_use)];
     }
     for (auto& [name, process] : processes) job.set.processes.push_back(std::move(process));
     return job;
@@ -428,7 +394,6 @@ class Maker {
     CommunicatorSnapshot made;
     made.comm_id = group.communicator.id;
     made.rank = rank.rank;
-    made.nranks = NumberOfRanks(group);
     made.gpu = facts.gpu < 0 ? "" : absl::StrCat(facts.gpu);
     made.finalized = rank.has_left;
     made.init_realtime_ns = 1;
@@ -455,12 +420,11 @@ class Maker {
       }
       return made;
     }
-    const bool is_held_up = group.IsHeldUpByEvent();
     const bool is_unclear = facts.gpu_use == GpuUse::kUnknown || facts.gpu_use == GpuUse::kShared;
-    const bool waits =
-        facts.condition != Condition::kStopped &&
-        (facts.gpu_use == GpuUse::kBusy ? is_held_up || group.HasIdleFew()
-                                        : is_unclear && is_held_up && group.idle == 0);
+    const bool waits = facts.condition != Condition::kStopped &&
+                       (facts.gpu_use == GpuUse::kBusy
+                            ? group.is_held_up || group.HasIdleFew()
+                            : is_unclear && group.is_held_up && group.uses[GpuUse::kIdle] == 0);
     if (group.motion == Motion::kStood && waits) {
       // A call that this rank has launched and the idle ranks have not.
       made.calls.push_back({kUnknownCollective, -1, "", false, 1, 0});
@@ -473,17 +437,9 @@ class Maker {
     return made;
   }
 
-  // Returns the number of ranks, without doubtful ones.
-  static int32_t NumberOfRanks(const Group& group) {
-    int32_t known = 0;
-    for (std::size_t i = 0; i < group.facts.size(); ++i) {
-      known += IsDoubtful(group.communicator.ranks[i], *group.facts[i]) ? 0 : 1;
-    }
-    return known;
-  }
-
   const Observation& seen_;
   std::multimap<std::pair<uint64_t, int32_t>, const HostProcess*> by_own_pid_;
+  std::map<int32_t, const HostProcess*> by_pid_;
   std::set<std::string> hosts_;  // this host's addresses for which RAS' pids are known here
   std::set<int32_t> covered_;    // pids that RAS knows
   std::map<ProcessKey, ProcessFacts> facts_;
@@ -524,7 +480,8 @@ const RasRank* RankOf(const Job& job, uint64_t comm_id, int32_t rank) {
 
 int32_t SizeOf(const std::string& variable) {
   int32_t size = 0;
-  return absl::SimpleAtoi(variable, &size) && size > 0 ? size : 0;
+  const bool is_size = absl::SimpleAtoi(variable, &size) && size > 0;
+  return is_size && static_cast<std::size_t>(size) <= kMostAnswerRanks ? size : 0;
 }
 
 bool IsOn(const HostGpu& gpu, int32_t pid) {

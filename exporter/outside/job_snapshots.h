@@ -17,25 +17,21 @@
 //
 // A stopped, ended or silent rank blocks the others if one of their GPUs is busy, or if it had
 // launched fewer when it last answered. An ended rank can't come back, so it also blocks them if no
-// GPU's use is known. Nothing follows from a stopped rank of an otherwise idle job. A running rank
-// that has launched fewer, and whose GPU isn't busy, takes precedence as the cause: a stopped rank
-// with a busy GPU waited for it, and so did an ended rank, unless its own last counts are also
-// lower.
+// GPU's use is known. A running rank that has launched fewer, and whose GPU isn't busy, takes
+// precedence: a stopped rank with a busy GPU waited for it, and so did an ended rank, unless its own
+// last counts are lower, too.
 //
-// A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU of
-// another rank computes, or if a single rank is ahead of several: that one may have a stuck GPU, or may
-// have called something else. If a rank's GPU computes while others wait, ranks that have ended or are silent may have
-// waited for it.
-//
-// If RAS didn't answer the first time, its counts are ignored, and the use of the GPUs decides.
+// A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU
+// of another rank computes, or if a single rank is ahead of several, which may have a stuck GPU or may
+// have called something else. Ranks that ended or are silent may have waited for a GPU that computes.
 //
 // A GPU that several processes share is idle if it runs nothing. If it is busy, and all its
-// processes with NCCL are ranks of one communicator, at least one of these ranks waits.
-//
-// If all GPUs are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
+// processes with NCCL are ranks of one communicator, at least one of these ranks waits. If all GPUs
+// are busy, nothing follows: they may replay CUDA graphs that stay in the cache.
 //
 // A lower count means "has launched fewer", not "has not called": the host may be inside NCCL. With
 // Broadcast and Reduce, ranks can leave before others arrive, so their counts alone prove no wait.
+// If RAS didn't answer the first time, its counts are ignored: GPUs tell.
 //
 // Thread: any, no state. Cost: linear in the ranks of all communicators.
 #ifndef EXPORTER_OUTSIDE_JOB_SNAPSHOTS_H_
@@ -45,7 +41,6 @@
 #include <cstdint>
 #include <map>
 #include <numeric>
-#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -95,10 +90,22 @@ struct ProcessFacts {
 using ProcessKey = std::tuple<std::string, int32_t, int>;
 inline ProcessKey KeyOf(const RasRank& rank) { return {rank.host, rank.pid, rank.nvml_dev}; }
 
+// Numbers of GPUs, by use.
+struct Uses {
+  std::array<std::size_t, kGpuUses> counts{};
+  std::size_t& operator[](GpuUse use) { return counts[static_cast<std::size_t>(use)]; }
+  std::size_t operator[](GpuUse use) const { return counts[static_cast<std::size_t>(use)]; }
+  bool AreAll(GpuUse use) const {
+    return (*this)[use] != 0 && (*this)[use] == std::accumulate(counts.begin(), counts.end(), 0U);
+  }
+  // True if as many GPUs wait as compute.
+  bool DoFewCompute() const { return (*this)[GpuUse::kMixed] <= (*this)[GpuUse::kBusy]; }
+};
+
 struct Job {
   SnapshotSet set;
   std::map<ProcessKey, ProcessFacts> processes;
-  Communicators communicators;
+  std::map<uint64_t, RasCommunicator> communicators;  // by ID
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
   std::size_t unclear = 0;  // communicators in one answer only, or with a wrong one
@@ -110,12 +117,7 @@ struct Job {
   bool has_counts = false;          // RAS knows the job
   bool is_endpoint_silent = false;  // see Options
   std::size_t not_fine = 0;         // processes
-  // Numbers of processes that RAS answers for, or that are stopped, by GPU use.
-  std::array<std::size_t, kGpuUses> uses{};
-  std::size_t Using(GpuUse use) const { return uses[static_cast<std::size_t>(use)]; }
-  bool AreAll(GpuUse use) const {
-    return Using(use) != 0 && Using(use) == std::accumulate(uses.begin(), uses.end(), 0U);
-  }
+  Uses uses;                        // of processes that RAS answers for, or that are stopped
 };
 
 // True if another rank has launched more of some operation.

@@ -19,11 +19,9 @@
 namespace nccl_pulse::outside {
 namespace {
 
-constexpr int kAtOnce = 2;  // requests to one address: the kernel may pick a stopped process
-// Every process of a user listens at one address, and the kernel picks one. So RAS is asked many
-// times, to hear all jobs, if answers are quick; otherwise a few times.
-constexpr int kMostRounds = 3, kMostQuickRounds = 12;
-constexpr std::chrono::seconds kQuick{1};
+// Every process of a user listens at one address, and the kernel picks one: perhaps a stopped one, or
+// one of another job. So it takes many questions to hear all jobs. None begins after kRasPatience.
+constexpr int kAtOnce = 2, kMostRounds = 12;
 
 }  // namespace
 
@@ -31,29 +29,21 @@ class OutsideLook::Impl {
  public:
   Impl(Options options, const Sources& sources) : options_(std::move(options)), sources_(sources) {}
 
-  bool Begin(Looks* looks) {
+  bool Begin() {
     for (const std::string& each : sources_.addresses) seen_.addresses.emplace(each, 0);
     seen_.hostname = sources_.hostname;
     start_ns_ = sources_.now_realtime_ns();
-    seen_.gpus = sources_.gpus(start_ns_ - kMostGpuWindowNs);
-    HostProcesses here = Processes();
-    seen_.processes = std::move(here.processes);
-    for (const HostProcess& each : seen_.processes) looks->processes += each.has_plugin ? 0 : 1;
-    processes_ = looks->processes;
-    if (here.unread != 0) {
-      looks->notes.push_back(
-          absl::StrCat(here.unread, " processes' files in /proc did not answer."));
+    if (const std::size_t unread = ReadHost(start_ns_ - kMostGpuWindowNs); unread != 0) {
+      notes_ = {absl::StrCat(unread, " processes' files in /proc did not answer.")};
     }
+    for (const HostProcess& each : seen_.processes) processes_ += each.has_plugin ? 0 : 1;
     if (processes_ == 0 && options_.ras.asks_processes) return false;
-    FindListeners(looks);
+    FindListeners();
     seen_.before = Ask();
     seen_.before_ns = sources_.now_realtime_ns();
     seen_.since_ns = options_.since_ns == 0 ? seen_.before_ns : options_.since_ns;
-    // Jobs that RAS doesn't know.
-    if (seen_.before.is_any || !JobsOf(seen_).empty()) return true;
-    AddErrors(looks);
-    AddUntold(looks);
-    return false;
+    is_begun_ = seen_.before.is_any || !JobsOf(seen_).empty();  // or jobs that RAS doesn't know
+    return is_begun_;
   }
 
   int64_t begin_ns() const { return seen_.before_ns; }
@@ -62,16 +52,16 @@ class OutsideLook::Impl {
   Looks End() {
     Looks looks;
     looks.processes = processes_;
-    seen_.after = Ask();
-    if (IsAnyBack()) seen_.after = Ask();
-    seen_.now_ns = sources_.now_realtime_ns();
-    seen_.gpus = sources_.gpus(seen_.now_ns - std::clamp(seen_.now_ns - seen_.since_ns,
-                                                         kLeastGpuWindowNs, kMostGpuWindowNs));
-    HostProcesses here = Processes();
-    seen_.processes = std::move(here.processes);
-    seen_.unloaded = std::move(here.unloaded);
-    AddErrors(&looks);
-    for (Job& job : JobsOf(seen_)) {
+    looks.notes = notes_;
+    std::vector<Job> jobs;
+    if (is_begun_) {
+      seen_.after = Ask();
+      seen_.now_ns = sources_.now_realtime_ns();
+      ReadHost(seen_.now_ns -
+               std::clamp(seen_.now_ns - seen_.since_ns, kLeastGpuWindowNs, kMostGpuWindowNs));
+      jobs = JobsOf(seen_);
+    }
+    for (Job& job : jobs) {
       job.is_endpoint_silent = options_.is_endpoint_silent;
       bool is_any_measured = false;  // an endpoint knows the process
       bool is_any_other = false;
@@ -86,25 +76,48 @@ class OutsideLook::Impl {
       looks.jobs.back().seconds = static_cast<double>(seen_.now_ns - start_ns_) / 1e9;
       if (is_any_measured) looks.mixed.insert(looks.jobs.size() - 1);
     }
-    AddUntold(&looks);
+    for (const auto& [name, error] : errors_) {
+      if (error.empty()) continue;
+      looks.notes.push_back(absl::StrCat("NCCL's RAS at ", name, ": ", error, "."));
+    }
+    if (processes_ != 0 && looks.jobs.empty()) {
+      looks.notes.push_back(absl::StrCat(
+          processes_, " processes of this host use NCCL without the plugin. Neither RAS nor NVML ",
+          "knows a job of two of them."));
+    }
     return looks;
   }
 
  private:
-  HostProcesses Processes() const {
+  // Reads NVML and /proc. Returns the number of processes whose files did not answer.
+  std::size_t ReadHost(int64_t gpus_since_ns) {
+    seen_.gpus = sources_.gpus(gpus_since_ns);
     const std::vector<int32_t> pids = PidsOn(seen_.gpus);
     HostProcesses here = sources_.processes(options_.is_of_gpus ? &pids : nullptr);
     for (HostProcess& each : here.processes) each.has_plugin &= !options_.is_endpoint_silent;
-    return here;
+    seen_.processes = std::move(here.processes);
+    seen_.unloaded = std::move(here.unloaded);
+    return here.unread;
   }
 
-  void FindListeners(Looks* looks) {
+  void FindListeners() {
     listeners_ = FindRas(seen_.processes, options_.ras);
-    looks->notes.insert(looks->notes.end(), listeners_.notes.begin(), listeners_.notes.end());
+    notes_.insert(notes_.end(), listeners_.notes.begin(), listeners_.notes.end());
     for (const auto& [inode, network] : listeners_.networks) {
       if (!network) continue;
       for (const auto& each : network->addresses) {
         seen_.addresses.emplace(HostIn(*network, each), inode);
+      }
+    }
+    // In a container NVML may list no pids: then each process may be a rank.
+    const bool are_pids_known = !PidsOn(seen_.gpus).empty();
+    for (const HostProcess& each : seen_.processes) {
+      const auto network = listeners_.networks.find(each.network);
+      const bool is_in_reach =
+          each.network == 0 || (network != listeners_.networks.end() && network->second);
+      const bool may_be_rank = !are_pids_known || MayBeRank(each, seen_.gpus);
+      if (is_in_reach && may_be_rank && !each.has_plugin && !each.is_ras_off) {
+        wanted_.insert({each.network, each.own_pid});
       }
     }
   }
@@ -119,22 +132,16 @@ class OutsideLook::Impl {
                : host;
   }
 
-  void NameHosts(const Network& network, RasAnswer* answer) const {
-    for (auto& [id, communicator] : answer->communicators) {
-      for (RasRank& rank : communicator.ranks) rank.host = HostIn(network, rank.host);
-    }
-  }
-
-  // Asks at all addresses at once, and asks again if a process of this host is missing in the
-  // answers.
+  // Asks at all addresses at once, and again while a process of this host is missing in the answers,
+  // or counts have decreased.
   RasAnswer Ask() {
     RasAnswer heard;
+    auto missing = wanted_;
     std::map<std::string, RasListener> open = listeners_.by_name;
-    const auto slow_from = std::chrono::steady_clock::now() + kQuick;
-    const auto most_rounds = [slow_from] {
-      return std::chrono::steady_clock::now() < slow_from ? kMostQuickRounds : kMostRounds;
-    };
-    for (int round = 0; round < most_rounds() && !open.empty(); ++round) {
+    const int64_t end_ns =
+        sources_.now_realtime_ns() + std::chrono::nanoseconds(kRasPatience).count();
+    for (int round = 0; round < kMostRounds && !open.empty(); ++round) {
+      if (round != 0 && sources_.now_realtime_ns() >= end_ns) break;
       std::vector<std::pair<std::string, std::future<RasReport>>> asked;
       for (const auto& [name, listener] : open) {
         for (int i = 0; i < kAtOnce; ++i) {
@@ -144,6 +151,7 @@ class OutsideLook::Impl {
           }
         }
       }
+      bool is_any_back = false;
       std::map<std::string, RasListener> again;
       for (auto& [name, future] : asked) {
         RasReport report = future.get();
@@ -153,7 +161,16 @@ class OutsideLook::Impl {
           error = report.is_connected ? "it does not answer" : "nothing listens there";
         }
         if (error.empty() && ReadRasAnswer(std::move(report.json), &answer, &error)) {
-          if (const auto& network = open[name].network) NameHosts(*network, &answer);
+          for (auto& [hashes, communicator] : answer.communicators) {
+            const auto before = seen_.before.communicators.find(hashes);
+            is_any_back |= before != seen_.before.communicators.end() &&
+                           MotionOf(&before->second, communicator) == Motion::kBack;
+            for (RasRank& rank : communicator.ranks) {
+              if (const auto& network = open[name].network) rank.host = HostIn(*network, rank.host);
+              const auto here = seen_.addresses.find(rank.host);
+              if (here != seen_.addresses.end()) missing.erase({here->second, rank.pid});
+            }
+          }
           heard.Add(answer);
         }
         std::string& kept = errors_.try_emplace(name, error).first->second;
@@ -164,58 +181,10 @@ class OutsideLook::Impl {
       const bool is_failed = std::any_of(again.begin(), again.end(), [this](const auto& each) {
         return !errors_[each.first].empty();
       });
-      if (!is_failed && AreAllKnown(heard)) break;
+      if (!is_failed && missing.empty() && !is_any_back) break;
       open = std::move(again);
     }
     return heard;
-  }
-
-  // In a container NVML may list no pids: then each process may be a rank.
-  bool AreAllKnown(const RasAnswer& heard) const {
-    const bool are_pids_known = !PidsOn(seen_.gpus).empty();
-    std::set<std::pair<uint64_t, int32_t>> pids;  // with their network
-    for (const auto& [id, communicator] : heard.communicators) {
-      for (const RasRank& rank : communicator.ranks) {
-        const auto here = seen_.addresses.find(rank.host);
-        if (here != seen_.addresses.end()) pids.emplace(here->second, rank.pid);
-      }
-    }
-    return std::all_of(seen_.processes.begin(), seen_.processes.end(),
-                       [&](const HostProcess& each) {
-                         return each.has_plugin || each.is_ras_off ||
-                                (are_pids_known && !MayBeRank(each, seen_.gpus)) ||
-                                IsOutOfReach(each) || pids.count({each.network, each.own_pid}) != 0;
-                       });
-  }
-
-  // True if RAS of this process can't be asked, because its network namespace isn't entered.
-  bool IsOutOfReach(const HostProcess& process) const {
-    const auto found = listeners_.networks.find(process.network);
-    return process.network != 0 && (found == listeners_.networks.end() || !found->second);
-  }
-
-  bool IsAnyBack() const {
-    const Communicators& after = seen_.after.communicators;
-    return std::any_of(after.begin(), after.end(), [this](const auto& each) {
-      const auto found = seen_.before.communicators.find(each.first);
-      return found != seen_.before.communicators.end() &&
-             MotionOf(&found->second, each.second) == Motion::kBack;
-    });
-  }
-
-  void AddErrors(Looks* looks) const {
-    for (const auto& [name, error] : errors_) {
-      if (error.empty()) continue;
-      looks->notes.push_back(absl::StrCat("NCCL's RAS at ", name, ": ", error, "."));
-    }
-  }
-
-  static void AddUntold(Looks* looks) {
-    if (looks->processes == 0 || !looks->jobs.empty()) return;
-    looks->notes.push_back(
-        absl::StrCat(looks->processes,
-                     " processes of this host use NCCL without the plugin. Neither RAS nor NVML ",
-                     "knows a job of two of them."));
   }
 
   JobLook Judge(Job job) const {
@@ -232,7 +201,7 @@ class OutsideLook::Impl {
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.processes.size();
     const bool are_empty =
-        job.has_counts && !job.is_creating && job.AreAll(GpuUse::kIdle) && job.unused == 0;
+        job.has_counts && !job.is_creating && job.uses.AreAll(GpuUse::kIdle) && job.unused == 0;
     const bool are_known = (job.moved != 0 || are_empty) && job.not_fine == 0 && job.waiting == 0;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
                          : are_known                 ? HealthStatus::kOk
@@ -247,38 +216,37 @@ class OutsideLook::Impl {
     return look;
   }
 
-  // A single rank ahead of the others may be at fault, where none is named.
+  // Adds a single rank that is ahead of all others: it may be at fault where no rank is named.
   static void AddRankAhead(const Job& job, JobRoot* root) {
     if (!root->ranks.empty() || root->perhaps.empty()) return;
     const uint64_t id = root->perhaps.front().comm_id;
     const RasCommunicator& communicator = job.communicators.at(id);
-    std::vector<int32_t> ahead;
+    std::set<int32_t> ahead;
     for (const RasRank& rank : communicator.ranks) {
-      if (!HasFewer(communicator, rank)) ahead.push_back(rank.rank);
+      if (!HasFewer(communicator, rank)) ahead.insert(rank.rank);
     }
-    const bool is_there =
-        std::any_of(root->perhaps.begin(), root->perhaps.end(), [&](const JobRank& each) {
-          return each.comm_id == id && !HasFewer(communicator, *RankOf(job, id, each.rank));
-        });
-    if (ahead.size() == 1 && !is_there) root->perhaps.push_back({id, ahead.front()});
+    if (ahead.size() != 1) return;
+    const bool is_there = std::any_of(
+        root->perhaps.begin(), root->perhaps.end(),
+        [&](const JobRank& each) { return each.comm_id == id && ahead.count(each.rank) != 0; });
+    if (!is_there) root->perhaps.push_back({id, *ahead.begin()});
   }
 
   // Adds host and pid, from RAS' own list, of ranks without a process in the verdict: ranks that RAS
   // misses, and the rank ahead.
   static void NameUnseen(const Job& job, JobLook* look) {
-    std::vector<JobRank*> unseen;
+    std::vector<std::pair<JobRank*, const RasRank*>> unseen;
     for (JobRoot& root : look->verdict.roots) {
       AddRankAhead(job, &root);
       for (auto* ranks : {&root.ranks, &root.perhaps}) {
         for (JobRank& rank : *ranks) {
-          if (rank.process == nullptr) unseen.push_back(&rank);
+          const RasRank* const known = RankOf(job, rank.comm_id, rank.rank);
+          if (rank.process == nullptr && known != nullptr) unseen.emplace_back(&rank, known);
         }
       }
     }
     look->set.ended.reserve(unseen.size());  // the verdict points to its elements
-    for (JobRank* rank : unseen) {
-      const RasRank* const known = RankOf(job, rank->comm_id, rank->rank);
-      if (known == nullptr) continue;
+    for (const auto& [rank, known] : unseen) {
       ProcessSnapshot& process = look->set.ended.emplace_back();
       process.hostname = known->host;
       process.pid = known->pid;
@@ -291,16 +259,19 @@ class OutsideLook::Impl {
   const Options options_;
   const Sources& sources_;
   RasListeners listeners_;
-  std::map<std::string, std::string> errors_;  // by address; "": RAS has answered there
+  std::map<std::string, std::string> errors_;      // by address; "": RAS has answered there
+  std::set<std::pair<uint64_t, int32_t>> wanted_;  // network and own pid of processes with RAS
   Observation seen_;
   int64_t start_ns_ = 0;
   std::size_t processes_ = 0;
+  std::vector<std::string> notes_;
+  bool is_begun_ = false;
 };
 
 OutsideLook::OutsideLook(Options options, const Sources& sources)
     : impl_(std::make_unique<Impl>(std::move(options), sources)) {}
 OutsideLook::~OutsideLook() = default;
-bool OutsideLook::Begin(Looks* looks) { return impl_->Begin(looks); }
+bool OutsideLook::Begin() { return impl_->Begin(); }
 int64_t OutsideLook::begin_ns() const { return impl_->begin_ns(); }
 const std::vector<HostProcess>& OutsideLook::processes() const { return impl_->processes(); }
 Looks OutsideLook::End() { return impl_->End(); }
@@ -318,11 +289,12 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
   std::vector<ProcessWithoutPlugin> found;
   for (const HostProcess& each : processes) {
     if (each.has_plugin || each.is_guess || !MayBeRank(each, gpus)) continue;
+    const char* const stopped = WhyNotRunning(each.state);
     found.push_back({each.pid,
                      each.user,
                      each.global_rank,
                      each.nccl_version,
-                     WhyNotRunning(each.state),
+                     stopped,
                      {},
                      each.start_realtime_ns});
     for (const HostGpu& gpu : gpus) {
@@ -351,13 +323,9 @@ Sources SourcesOfThisHost() {
 
 Looks LookFromOutside(const Options& options, const Sources& sources) {
   constexpr std::chrono::milliseconds kSlack{200};
-  Looks looks;
   OutsideLook look(options, sources);
-  if (!look.Begin(&looks)) return looks;
-  sources.wait(options.hang_after + kSlack);
-  Looks found = look.End();
-  found.notes.insert(found.notes.begin(), looks.notes.begin(), looks.notes.end());
-  return found;
+  if (look.Begin()) sources.wait(options.hang_after + kSlack);
+  return look.End();
 }
 
 }  // namespace nccl_pulse::outside

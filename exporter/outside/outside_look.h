@@ -5,11 +5,8 @@
 // process answers for all processes that share communicators with it, on all nodes. NVML and /proc
 // only know this host.
 //
-// Nothing is written to a process of the job, and no process is traced. RAS is only asked for its
-// report (exporter/fleet/ras_report.h).
-//
-// Thread: the caller's; blocks for the threshold and at most four times kRasPatience. Memory:
-// kMostAnswerBytes of text, and its values, for each answer that is read at once.
+// Thread: the caller's; blocks for the threshold and at most four times kRasPatience, besides NVML and
+// /proc. Memory: kMostAnswerBytes of text, and its values, for each answer that is read at once.
 #ifndef EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 #define EXPORTER_OUTSIDE_OUTSIDE_LOOK_H_
 
@@ -72,14 +69,13 @@ std::vector<int32_t> PidsOn(const std::vector<HostGpu>& gpus);
 std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& processes,
                                                 const std::vector<HostGpu>& gpus);
 
-// Polls twice, the threshold apart.
 class OutsideLook {
  public:
   // `sources` must outlive this object.
   OutsideLook(Options options, const Sources& sources);
   ~OutsideLook();
-  // Reads this host, and asks RAS. Returns false if there is no need for End.
-  bool Begin(Looks* looks);
+  // Reads this host, and asks RAS. Returns false if End need not wait: no process or job is known.
+  bool Begin();
   int64_t begin_ns() const;
   // The processes with NCCL, as the last poll found them.
   const std::vector<HostProcess>& processes() const;
@@ -91,7 +87,7 @@ class OutsideLook {
   const std::unique_ptr<Impl> impl_;
 };
 
-// Calls Begin, waits for the threshold, and calls End.
+// Calls Begin and End, the threshold apart.
 Looks LookFromOutside(const Options& options, const Sources& sources);
 
 }  // namespace nccl_pulse::outside

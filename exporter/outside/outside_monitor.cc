@@ -56,26 +56,25 @@ std::vector<std::string> OutsideMonitor::Round() {
   }
   if (waits_since_ns_ == 0) waits_since_ns_ = now_ns - window_ns;
   if (now_ns < std::max(next_ns_, left_alone_until_ns_)) return {};
-  Looks looks;
+  bool is_any_without = true;
   if (!look_) {
     Options options;
     options.ras = ras_;
     options.hang_after = hang_after_();
     options.is_of_gpus = true;
     options.since_ns = waits_since_ns_;
-    const bool is_any_without = look_.emplace(options, sources_).Begin(&looks);
-    List(look_->processes(), gpus);
+    is_any_without = look_.emplace(options, sources_).Begin();
     next_ns_ = std::max(waits_since_ns_ + hang_after_ns, look_->begin_ns() + window_ns);
-    if (!is_any_without) LeaveAlone(now_ns);
-    return looks.notes;
+    List(look_->processes(), gpus);
+    if (is_any_without) return {};
   }
-  looks = look_->End();
+  Looks looks = look_->End();
   List(look_->processes(), gpus);
   const bool are_all_ok = !looks.jobs.empty() &&
                           std::all_of(looks.jobs.begin(), looks.jobs.end(), [](const JobLook& job) {
                             return job.health.status == HealthStatus::kOk;
                           });
-  if (are_all_ok) {
+  if (are_all_ok || !is_any_without) {
     LeaveAlone(now_ns);
   } else {
     next_ns_ = now_ns + window_ns;

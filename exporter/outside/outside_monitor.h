@@ -8,8 +8,7 @@
 //   RAS     asked at that time, and again after each half of the threshold while GPUs wait. Not asked
 //           for kLeftAlone after answers by which all jobs of this host are OK
 //
-// So RAS is never asked about a healthy job. Findings are snapshots, like the plugin's: diagnosis,
-// metrics, page, `pulse watch`, captures and --on-hang work in the same way.
+// So RAS is never asked about a healthy job. Findings are snapshots, like the plugin's.
 //
 // Thread: one calls Round, which blocks for up to four times kRasPatience; Snapshots and Processes
 // any. Cost without a hang: 2.5 ms of NVML per round.
@@ -20,7 +19,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>

@@ -4,13 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "exporter/diagnosis/words/rank_words.h"
 #include "exporter/diagnosis/words/wait_words.h"
 #include "exporter/diagnosis/words/words.h"
@@ -31,9 +31,7 @@ struct Named {
 Named Find(const JobRank& named, const Job& job) {
   const RasRank* const rank = RankOf(job, named.comm_id, named.rank);
   if (rank == nullptr) return {};
-  const auto facts = job.processes.find(KeyOf(*rank));
-  if (facts == job.processes.end()) return {};
-  return {&job.communicators.at(named.comm_id), rank, &facts->second};
+  return {&job.communicators.at(named.comm_id), rank, &job.processes.at(KeyOf(*rank))};
 }
 
 // "rank 1 (10.0.3.7, GPU 1, pid 1018)"
@@ -89,7 +87,7 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
                        [use](const Named& each) { return each.facts->gpu_use == use; });
   };
   const bool is_one = named.size() == 1;
-  const std::size_t busy = job.Using(GpuUse::kBusy);
+  const std::size_t busy = job.uses[GpuUse::kBusy];
   const std::string others =
       busy == 0 ? "" : absl::StrCat("; ", busy, " other", busy == 1 ? " is" : "s are", " busy");
   if (is_use(GpuUse::kIdle)) {
@@ -99,8 +97,8 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
     return absl::StrCat(is_one ? " Its GPU is busy" : " Their GPUs are busy",
                         ": its work may wait for something else.");
   }
-  return job.AreAll(GpuUse::kUnknown) ? " Its GPU isn't known here: NVML sees this host alone."
-                                      : "";
+  return job.uses.AreAll(GpuUse::kUnknown) ? " Its GPU isn't known here: NVML sees this host alone."
+                                           : "";
 }
 
 std::string Listed(const std::vector<std::string>& all) {
@@ -117,44 +115,38 @@ std::string RanksHave(const std::vector<std::string>& ranks) {
 // environments.
 std::string RanksHereWords(const Job& job) {
   std::map<int32_t, int32_t> unloaded;  // pids by rank; the launcher's shell comes first
-  std::set<int32_t> here;
-  int32_t size = 0;
-  int32_t of_host = 0;
+  std::map<int32_t, const HostProcess*> here;
+  int32_t rank = 0;
   for (const auto& [key, facts] : job.processes) {
-    int32_t rank = 0;
     if (facts.local == nullptr || !absl::SimpleAtoi(facts.local->global_rank, &rank)) return "";
-    here.insert(rank);
-    size = SizeOf(facts.local->world_size);
-    of_host = SizeOf(facts.local->local_world_size);
+    here[rank] = facts.local;
   }
   for (const HostProcess* each : job.unloaded) {
-    int32_t rank = 0;
     if (absl::SimpleAtoi(each->global_rank, &rank)) unloaded[rank] = each->pid;
   }
-  if (here.empty() || *here.begin() < 0 || *here.rbegin() >= size) return "";
+  const int32_t size = here.empty() ? 0 : SizeOf(here.begin()->second->world_size);
+  if (size == 0 || here.begin()->first < 0 || here.rbegin()->first >= size) return "";
   // Without LOCAL_WORLD_SIZE all others may be on other hosts.
-  const int32_t first = of_host == 0 ? 0 : *here.begin() / of_host * of_host;
-  const int32_t end = of_host == 0 ? size : std::min(size, first + of_host);
+  const int32_t of_host = SizeOf(here.begin()->second->local_world_size);
+  const int32_t first = of_host == 0 ? 0 : here.begin()->first / of_host * of_host;
   std::vector<std::string> present, waiting, absent;
-  for (const int32_t rank : here) present.push_back(absl::StrCat(rank));
-  for (int32_t rank = first; rank < end; ++rank) {
-    if (here.count(rank) != 0) continue;
+  for (rank = first; rank < (of_host == 0 ? size : std::min(size, first + of_host)); ++rank) {
     const auto found = unloaded.find(rank);
-    if (found == unloaded.end()) {
+    if (here.count(rank) != 0) {
+      present.push_back(absl::StrCat(rank));
+    } else if (found == unloaded.end()) {
       absent.push_back(absl::StrCat(rank));
     } else {
       waiting.push_back(absl::StrCat(rank, " (pid ", found->second, ")"));
     }
   }
-  std::string words = absl::StrCat(" Here ", present.size() == 1 ? "is rank " : "are ranks ",
-                                   Listed(present), " of ", size, ".");
-  if (!waiting.empty()) absl::StrAppend(&words, " ", RanksHave(waiting), " not loaded NCCL.");
-  if (!absent.empty()) {
-    absl::StrAppend(
-        &words, " ", RanksHave(absent),
-        of_host == 0 ? " no process on this host." : " no process, though this host is to run it.");
-  }
-  return words;
+  return absl::StrCat(
+      " Here ", present.size() == 1 ? "is rank " : "are ranks ", Listed(present), " of ", size, ".",
+      waiting.empty() ? "" : absl::StrCat(" ", RanksHave(waiting), " not loaded NCCL."),
+      absent.empty() ? "" : absl::StrCat(" ", RanksHave(absent), " no process"),
+      absent.empty() ? ""
+      : of_host == 0 ? " on this host."
+                     : ", though this host is to run it.");
 }
 
 // Returns the sentence for a job whose GPUs have run nothing: its first communicator may never have
@@ -165,37 +157,31 @@ std::string CreatingWords(const Job& job, const std::string& time) {
                         ", and its GPUs have run nothing. Which rank hasn't joined isn't known: "
                         "compare the stacks (py-spy dump).");
   }
+  const bool is_one = job.processes.size() == 1;
   return absl::StrCat(
       "The ",
-      job.processes.size() == 1 ? "GPU of a process"
-                                : absl::StrCat("GPUs of ", job.processes.size(), " processes"),
-      " with NCCL ", job.processes.size() == 1 ? "has" : "have", " run nothing for ", time,
-      ", and NCCL's RAS doesn't know ", job.processes.size() == 1 ? "it" : "them",
+      is_one ? "GPU of a process" : absl::StrCat("GPUs of ", job.processes.size(), " processes"),
+      " with NCCL ", is_one ? "has" : "have", " run nothing for ", time,
+      ", and NCCL's RAS doesn't know ", is_one ? "it" : "them",
       ": creating the first communicator, probably.", RanksHereWords(job));
 }
 
 // "is stopped by a signal". Not for kFine.
 std::string ConditionWords(const ProcessFacts& facts, bool is_one) {
-  switch (facts.condition) {
-    case Condition::kFine:
-      break;
-    case Condition::kStopped:
-      return absl::StrCat(is_one ? "is " : "are ", WhyNotRunning(facts.local->state));
-    case Condition::kDead:
-      return absl::StrCat(is_one ? "has" : "have", " ended (NCCL's RAS considers it dead)");
-    case Condition::kGone:
-      return absl::StrCat(is_one ? "has" : "have",
-                          " ended (its pid is gone, and NCCL's RAS gets no answer)");
-    case Condition::kSilent:
-      const char* why = " (stopped, gone or unreachable)";
-      if (facts.local != nullptr) {
-        why = facts.local->state == RunState::kUninterruptible
-                  ? ", and is in a driver call or I/O (state D)"
-                  : ", though its process runs";
-      }
-      return absl::StrCat(is_one ? "does" : "do", " not answer NCCL's RAS", why);
+  if (facts.condition == Condition::kStopped) {
+    return absl::StrCat(is_one ? "is " : "are ", WhyNotRunning(facts.local->state));
   }
-  return "";
+  if (facts.condition >= Condition::kDead) {
+    return absl::StrCat(is_one ? "has" : "have", " ended (",
+                        facts.condition == Condition::kDead
+                            ? "NCCL's RAS considers it dead)"
+                            : "its pid is gone, and NCCL's RAS gets no answer)");
+  }
+  return absl::StrCat(is_one ? "does" : "do", " not answer NCCL's RAS",
+                      facts.local == nullptr ? " (stopped, gone or unreachable)"
+                      : facts.local->state == RunState::kUninterruptible
+                          ? ", and is in a driver call or I/O (state D)"
+                          : ", though its process runs");
 }
 
 // The first operation in which ranks differ: "Ranks 1 and 2 have launched 0 Broadcast, another one 10."
@@ -214,6 +200,46 @@ std::string FewerWords(const RasCommunicator& communicator) {
   return "";
 }
 
+#ifdef __aarch64__
+constexpr bool kIsArm = true;
+#else
+constexpr bool kIsArm = false;
+#endif
+
+struct KnownFault {
+  const char *first, *fixed;  // releases; "": not known to be fixed
+  bool is_of_arm;
+  const char* symptom;
+  const char* source;
+};
+
+constexpr KnownFault kKnownFaults[] = {
+    {"2.24.0", "2.29.3", true,
+     "a rank runs out of slots for network operations, and all GPUs stay busy",
+     "NVIDIA/nccl issue 2353, release notes of 2.29.3"},
+    {"2.29.2", "2.29.3", false, "a hang that 2.28 did not have",
+     "pytorch/pytorch pull request 174338"},
+    {"2.28.7", "2.30.4", false,
+     "replays of CUDA graphs with collectives between nodes stall (--enforce-eager avoids it)",
+     "vllm-project/vllm issue 52504"},
+    {"2.27.3", "", false,
+     "RAS' text report (ncclras without -f json) can crash the rank that answers; don't run it",
+     "NVIDIA/nccl issue 2346"},
+};
+
+// Returns NCCL's number of a release, such as 22809; 0 if the text is no release.
+int ReleaseOf(std::string_view text) {
+  const std::vector<std::string_view> parts = absl::StrSplit(text, '.');
+  int release = 0;
+  for (const std::string_view part : parts) {
+    int number = 0;
+    if (parts.size() != 3 || !absl::SimpleAtoi(part, &number) || number < 0 || number > 99)
+      return 0;
+    release = release * 100 + number;
+  }
+  return release;
+}
+
 }  // namespace
 
 std::string Grouped(uint64_t number) {
@@ -227,24 +253,24 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
       absl::StrCat(", and nothing has moved for ", DurationWords(stood_ns), ".");
   const bool is_known = !root.ranks.empty();
   std::vector<Named> named, ahead;
+  std::vector<std::string> names;
   for (const JobRank& rank : is_known ? root.ranks : root.perhaps) {
     const Named found = Find(rank, job);
     if (found.rank == nullptr) continue;
-    (is_known || HasFewer(*found.communicator, *found.rank) ? named : ahead).push_back(found);
+    const bool is_behind = is_known || HasFewer(*found.communicator, *found.rank);
+    (is_behind ? named : ahead).push_back(found);
+    if (is_behind) names.push_back(Name(found));
   }
-  const std::string counts =
-      named.empty() ? "" : CountWords(*named.front().communicator, *named.front().rank);
   if (named.empty()) {
     return absl::StrCat(
         "no rank of ", JobWords(job),
         " is named: its ranks wait, and which rank they wait for can't be seen from outside", tail);
   }
-  std::vector<std::string> names;
-  for (const Named& each : named) names.push_back(Name(each));
+  const Named& first = named.front();
+  const std::string counts = CountWords(*first.communicator, *first.rank);
   const std::string who = absl::StrCat(JoinFirst(names, "; "), " of ", JobWords(job), " ");
   const bool is_one = named.size() == 1;
   const char* const has = is_one ? "has" : "have";
-  const Named& first = named.front();
   switch (root.verdict) {
     case HangVerdict::kProcessStopped:
     case HangVerdict::kProcessGone:
@@ -253,8 +279,7 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
     case HangVerdict::kCircularWait:
       return absl::StrCat(who, "seem to wait for each other in a circle", tail);
     case HangVerdict::kMismatched:
-      return absl::StrCat(who, has, " launched other collectives (",
-                          CountWords(*first.communicator, *first.rank), ")", tail,
+      return absl::StrCat(who, has, " launched other collectives (", counts, ")", tail,
                           GpuWords(named, job));
     default:
       break;
@@ -263,11 +288,11 @@ std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns) {
     return absl::StrCat(who, has, " finalized or aborted a communicator in which others wait",
                         tail);
   }
-  const std::size_t busy = job.Using(GpuUse::kBusy);
   if (!counts.empty()) {
     return absl::StrCat(who, has, " launched ", counts, tail,
                         is_known ? GpuWords(named, job) : DoubtWords(named, ahead));
   }
+  const std::size_t busy = job.uses[GpuUse::kBusy];
   return absl::StrCat(who, is_one ? "has a GPU that runs" : "have GPUs that run",
                       " nothing, while ", busy, busy == 1 ? " other is" : " others are", " busy",
                       tail,
@@ -290,7 +315,7 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
     return absl::StrCat("Only one of two answers of NCCL's RAS has the communicators of ",
                         JobWords(job), ": it has just begun, or wasn't asked. Next: run it again.");
   }
-  if (job.AreAll(GpuUse::kIdle)) {
+  if (job.uses.AreAll(GpuUse::kIdle)) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
     return absl::StrCat(
         "The GPUs of ", JobWords(job), " have run nothing for ", time,
@@ -303,12 +328,12 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   }
   return absl::StrCat(
       Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",
-      job.Using(GpuUse::kShared) != 0
+      job.uses[GpuUse::kShared] != 0
           ? "Which ranks wait isn't known: they share GPUs, which NVML doesn't tell apart."
-      : job.AreAll(GpuUse::kUnknown)
+      : job.uses.AreAll(GpuUse::kUnknown)
           ? "Whether its GPUs wait can't be seen here: there is no NVML, "
             "or they are on other hosts."
-      : job.AreAll(GpuUse::kBusy)
+      : job.uses.AreAll(GpuUse::kBusy)
           ? "Its GPUs are all busy: they wait for each other, or replay CUDA graphs, which aren't "
             "counted."
           : "Whether its GPUs wait isn't known: replays of CUDA graphs, Send and Recv aren't "
@@ -339,23 +364,31 @@ std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
     }
     if (fewer.empty()) fewer = FewerWords(communicator);
   }
-  if (notes.size() > kMostListed) {
-    const std::size_t more = notes.size() - kMostListed;
-    notes.resize(kMostListed);
-    notes.push_back(absl::StrCat(more, " more facts of this kind."));
-  }
   if (verdict.roots.empty() && job.moved == 0 && !fewer.empty()) notes.push_back(std::move(fewer));
   return notes;
 }
 
-std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml) {
-  std::vector<std::string> from = {"/proc"};
-  if (has_nvml) from.insert(from.begin(), "NVML");
-  if (job.has_counts) {
-    from.insert(from.begin(), nccl_version.empty()
-                                  ? "NCCL's RAS"
-                                  : absl::StrCat("NCCL's RAS (", nccl_version, ")"));
+std::vector<std::string> KnownFaults(std::string_view nccl_version) {
+  std::vector<std::string> faults;
+  const std::string_view release = nccl_version.substr(0, nccl_version.find('+'));
+  const int number = ReleaseOf(release);
+  for (const KnownFault& each : kKnownFaults) {
+    const std::string_view fixed = each.fixed;
+    const bool is_fixed = !fixed.empty() && number >= ReleaseOf(fixed);
+    if (number < ReleaseOf(each.first) || is_fixed || (each.is_of_arm && !kIsArm)) continue;
+    faults.push_back(absl::StrCat("Known bug of NCCL ", release, ": ", each.symptom, ".",
+                                  fixed.empty() ? "" : absl::StrCat(" Fixed in ", fixed, "."), " (",
+                                  each.source, ")"));
   }
+  return faults;
+}
+
+std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml) {
+  std::vector<std::string> from;
+  const std::string version = nccl_version.empty() ? "" : absl::StrCat(" (", nccl_version, ")");
+  if (job.has_counts) from.push_back(absl::StrCat("NCCL's RAS", version));
+  if (has_nvml) from.emplace_back("NVML");
+  from.emplace_back("/proc");
   return absl::StrCat("From ", Listed(from),
                       job.is_endpoint_silent
                           ? ": the job's endpoint gave no data."

@@ -15,9 +15,7 @@
 
 namespace nccl_pulse::outside {
 
-// Returns, for example, "rank 1 (10.0.3.7, GPU 1, pid 1018) of a job without NCCL Pulse has
-// launched 13,990 AllReduce, the others 14,000, and nothing has moved for 11 s. Its GPU runs
-// nothing; the other 3 are busy."
+// Returns sentences on the ranks that are named, or may be at fault: who, why, and their GPUs.
 std::string RootWords(const JobRoot& root, const Job& job, int64_t stood_ns);
 
 // Returns sentences for a job in which no rank is named.

@@ -38,9 +38,7 @@ void AddMissingCommas(std::string* text) {
 
 // Returns a number in hexadecimal digits; 0 if there is none.
 uint64_t HashAt(const Json& object, const char* key) {
-  const Json& value = At(object, key);
-  if (value.is_number_unsigned()) return value.get<uint64_t>();
-  std::string text = TextAt(object, key);
+  const std::string text = TextAt(object, key);
   std::string_view digits = text;
   absl::ConsumePrefix(&digits, "0x");
   uint64_t hash = 0;
@@ -82,6 +80,12 @@ RasRank ReadRank(const Json& json, bool is_missing) {
 
 }  // namespace
 
+uint64_t Total(const Counts& counts) {
+  uint64_t total = 0;
+  for (const uint64_t count : counts) total += std::min(count, UINT64_MAX - total);
+  return total;
+}
+
 bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
   *answer = RasAnswer();
   AddMissingCommas(&text);
@@ -93,14 +97,10 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
   }
   answer->nccl_version = TextAt(json, "nccl_version", 32);
   std::size_t room = kMostAnswerRanks;
-  std::map<uint64_t, int> ids;
-  for (const Json& each : communicators) ++ids[HashAt(each, "hash")];
   for (const Json& each : communicators) {
     RasCommunicator communicator;
     communicator.id = HashAt(each, "hash");
-    communicator.secondary = TextHash(TextAt(each, "secondary_hash", 64)) | 1;
-    // A hash needn't be unique: NCCL adds the hashes of a host and a pid.
-    if (communicator.id != 0 && ids[communicator.id] > 1) communicator.id ^= communicator.secondary;
+    const uint64_t secondary = TextHash(TextAt(each, "secondary_hash", 64)) | 1;
     communicator.size = SmallAt(each, "size", 0);
     std::map<int32_t, RasRank> ranks;  // the first of each number
     for (const char* list : {"ranks", "missing_ranks"}) {
@@ -121,7 +121,7 @@ bool ReadRasAnswer(std::string text, RasAnswer* answer, std::string* error) {
     for (auto& [number, rank] : ranks) communicator.ranks.push_back(std::move(rank));
     if (communicator.id == 0 || communicator.is_creating) answer->proves_absence = false;
     if (communicator.id != 0 && !ranks.empty()) {
-      answer->communicators.try_emplace(communicator.id, std::move(communicator));
+      answer->communicators.try_emplace({communicator.id, secondary}, std::move(communicator));
     }
   }
   answer->is_any = true;
@@ -132,18 +132,17 @@ void RasAnswer::Add(const RasAnswer& other) {
   is_any |= other.is_any;
   proves_absence &= other.proves_absence;
   nccl_version = other.nccl_version;
-  const auto present = [](const RasCommunicator& each) {
-    return std::count_if(each.ranks.begin(), each.ranks.end(),
-                         [](const RasRank& rank) { return !rank.is_missing; });
+  const auto worth = [](const RasCommunicator& each) {
+    std::pair<std::size_t, uint64_t> ranks_and_launches;
+    for (const RasRank& rank : each.ranks) {
+      ranks_and_launches.first += rank.is_missing ? 0 : 1;
+      ranks_and_launches.second += Total(rank.counts);
+    }
+    return ranks_and_launches;
   };
-  for (const auto& [own_id, communicator] : other.communicators) {
-    const auto known = communicators.find(own_id);
-    const bool is_another =
-        known != communicators.end() && known->second.secondary != communicator.secondary;
-    const uint64_t id = is_another ? own_id ^ communicator.secondary : own_id;
-    const auto [found, is_new] = communicators.try_emplace(id, communicator);
-    if (!is_new && present(communicator) > present(found->second)) found->second = communicator;
-    found->second.id = id;
+  for (const auto& [hashes, communicator] : other.communicators) {
+    const auto [found, is_new] = communicators.try_emplace(hashes, communicator);
+    if (!is_new && worth(communicator) > worth(found->second)) found->second = communicator;
   }
 }
 

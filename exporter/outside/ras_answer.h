@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace nccl_pulse::outside {
@@ -25,6 +26,8 @@ inline constexpr std::size_t kMostAnswerRanks = std::size_t{1} << 18;  // of all
 inline constexpr std::array<const char*, 5> kCountedOps = {"Broadcast", "Reduce", "AllGather",
                                                            "ReduceScatter", "AllReduce"};
 using Counts = std::array<uint64_t, kCountedOps.size()>;
+
+uint64_t Total(const Counts& counts);  // UINT64_MAX: at least so many
 
 struct RasRank {
   int32_t rank = 0;
@@ -41,16 +44,15 @@ struct RasRank {
 };
 
 struct RasCommunicator {
-  uint64_t id = 0;         // commId of the profiler API
-  uint64_t secondary = 0;  // RAS' second hash: IDs of different jobs may collide
+  uint64_t id = 0;  // commId of the profiler API; changed by JobsOf if it isn't unique
   int32_t size = 0;
   std::vector<RasRank> ranks;  // in order, without duplicates
   bool is_creating = false;    // some rank is creating it
   Counts most{};               // of all ranks; set by JobsOf
 };
 
-// Communicators by ID.
-using Communicators = std::map<uint64_t, RasCommunicator>;
+// Communicators by RAS' two hashes; the first one is the ID.
+using Communicators = std::map<std::pair<uint64_t, uint64_t>, RasCommunicator>;
 
 struct RasAnswer {
   std::string nccl_version;
@@ -61,7 +63,7 @@ struct RasAnswer {
   bool proves_absence = true;
 
   // Adds the communicators of `other`. If both know one, keeps the report with more ranks that
-  // answered. A different one with the same ID is added under another ID.
+  // answered, else the one with more launches: counts grow.
   void Add(const RasAnswer& other);
 };
 

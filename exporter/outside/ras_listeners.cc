@@ -1,9 +1,9 @@
 #include "exporter/outside/ras_listeners.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <linux/capability.h>
+#include <netdb.h>
 #include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -70,15 +70,11 @@ std::set<std::string> OwnAddresses() {
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return addresses;
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
-    char text[INET6_ADDRSTRLEN] = {};
+    char text[NI_MAXHOST];
     if (each->ifa_addr == nullptr) continue;
-    const int family = each->ifa_addr->sa_family;
-    const void* from = nullptr;
-    if (family == AF_INET) from = &reinterpret_cast<const sockaddr_in*>(each->ifa_addr)->sin_addr;
-    if (family == AF_INET6) {
-      from = &reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr;
-    }
-    if (from != nullptr && inet_ntop(family, from, text, sizeof(text)) != nullptr) {
+    const bool is_v6 = each->ifa_addr->sa_family == AF_INET6;
+    if (getnameinfo(each->ifa_addr, is_v6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in), text,
+                    sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
       addresses.insert(text);
     }
   }

@@ -73,12 +73,14 @@ std::string RasOf(const std::vector<NodeSnapshot>& nodes) {
   return RasText(all);
 }
 
-GpuUse UseOf(const ProcessSnapshot& process, int64_t now_ns) {
+// `fault`: of the job. Another library's kernel that waits uses no memory, as NCCL's.
+GpuUse UseOf(const ProcessSnapshot& process, Fault fault, int64_t now_ns) {
   bool is_idle = true;
   for (const CommunicatorSnapshot& each : process.communicators) {
     const int64_t inside_ns = each.oldest_inflight_realtime_ns;
     // A launch behind work of its own, which uses memory, doesn't wait.
-    const bool has_begun = each.oldest_launch != OldestLaunch::kNotBegun;
+    const bool has_begun =
+        each.oldest_launch != OldestLaunch::kNotBegun || fault == Fault::kForeignHost;
     if (inside_ns != 0 && has_begun && now_ns - inside_ns >= kApartNs) return GpuUse::kBusy;
     is_idle &= inside_ns == 0 && now_ns - each.last_completion_realtime_ns >= kApartNs;
   }
@@ -137,7 +139,8 @@ Said Ask(const Scenario& scenario, std::size_t here) {
     HostProcess& found = processes.processes.emplace_back();
     found.pid = found.own_pid = process.pid;
     found.state = process.run_state == RunState::kUnknown ? RunState::kRunning : process.run_state;
-    gpus.push_back({gpu, UseOf(process, NowOf(after[here])), {process.pid}});
+    gpus.push_back(
+        {gpu, UseOf(process, scenario.options.fault, NowOf(after[here])), {process.pid}});
   }
   std::sort(processes.processes.begin(), processes.processes.end(),
             [](const auto& a, const auto& b) { return a.pid < b.pid; });
@@ -235,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(
         Kind{"driver error", 0}, Kind{"wrong root", 0}, Kind{"circle of Sends", 0},
         Kind{"dead link, ranks without tokens", 0},
         Kind{"a rank does not come to a communicator", 0},
-        Kind{"foreign kernel waits for a host", 5}, Kind{"foreign kernel on all GPUs", 0},
+        Kind{"foreign kernel waits for a host", 8}, Kind{"foreign kernel on all GPUs", 0},
         Kind{"all processes are stopped", 0}, Kind{"host stuck, another job in a checkpoint", 8},
         Kind{"healthy end, ranks leave early", -1}, Kind{"healthy end by _exit(0)", -1},
         Kind{"Broadcast of unequal sizes, its root is done", 0},

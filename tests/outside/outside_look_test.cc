@@ -555,6 +555,10 @@ TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
   // What an environment says may be anything.
   host.processes[0].global_rank = "2147483647";
   EXPECT_EQ(host.Sentence().find("Here"), std::string::npos);
+  host.processes[0].global_rank = "0";
+  host.processes[0].world_size = "2147483647";
+  host.processes[0].local_world_size = "";
+  EXPECT_EQ(host.Look().jobs.size(), 0U);
 }
 
 TEST(OutsideLook, ProcessesAreListed) {
@@ -647,6 +651,56 @@ TEST(OutsideLook, AProcessThatDoesNotAnswerIsAskedAgain) {
   };
   EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,990"));
   EXPECT_TRUE(host.looks.notes.empty());
+}
+
+// Every connection is accepted by a process that has not ended yet, and takes all of the patience.
+TEST(OutsideLook, ProcessesThatNeverAnswerDelayNoVerdict) {
+  Host host(2);
+  host.gpus[1].use = GpuUse::kIdle;
+  const int64_t begin_ns = host.now_ns;
+  constexpr int64_t kPatienceNs = std::chrono::nanoseconds(kRasPatience).count();
+  host.answer = [&host](int) {
+    host.now_ns += kPatienceNs / 2;  // two at once
+    return RasReport{"", "", true};
+  };
+  EXPECT_THAT(host.NamedRanks(), ElementsAre(1));
+  EXPECT_LE(host.now_ns - begin_ns, 11 * int64_t{1000000000} + 4 * kPatienceNs);
+}
+
+// The job before still ends: its processes listen, and NVML lists them. Another job begins.
+TEST(OutsideLook, AnEndingAndABeginningJobHideNoHang) {
+  Host host(2);
+  host.Rank(1).all_reduces = 13990;
+  MadeUpCommunicator created;
+  created.hash = "0x0";
+  host.before.push_back(created);
+  host.Stand();
+  host.gpus[1].use = GpuUse::kIdle;
+  for (HostGpu& gpu : host.gpus) gpu.pids.push_back(900 + gpu.index);
+  const auto honest = host.answer;
+  host.answer = [honest](int number) {
+    return number % 3 != 0 ? RasReport{"", "", true} : honest(number);
+  };
+  EXPECT_THAT(host.NamedRanks(), ElementsAre(1));
+  EXPECT_TRUE(host.looks.notes.empty());
+}
+
+TEST(OutsideLook, AHealthyJobOnTheGpusOfAHungOne) {
+  for (const GpuUse use : {GpuUse::kBusy, GpuUse::kMixed}) {
+    Host host(4);
+    MadeUpCommunicator hung = World(2, 100), healthy = World(2, 200);
+    hung.ranks[1].all_reduces = 99;
+    healthy.hash = "0xffffffffffffffff";
+    for (int i = 0; i < 2; ++i) healthy.ranks[i].pid = 1002 + i;
+    host.gpus = {{0, use, {1000, 1002}}, {1, use, {1001, 1003}}};
+    host.before = {hung, healthy};
+    host.Stand();
+    for (MadeUpRank& rank : host.after[1].ranks) rank.all_reduces += 100;
+    const Looks looks = host.Look();
+    ASSERT_EQ(looks.jobs.size(), 2U);
+    EXPECT_THAT(Named(looks.jobs[0]), ElementsAre(1));
+    EXPECT_EQ(JobSentence(looks.jobs[1]).substr(0, 4), "OK  ");
+  }
 }
 
 TEST(OutsideLook, CountsThatStepBackAreAskedForAgain) {

@@ -34,8 +34,6 @@
 
 #include "tests/gpu/ledger.h"
 #include "tests/gpu/nccl_api.h"
-#include "tests/gpu/nccl_communicators.h"
-#include "tests/gpu/nccl_values.h"
 #include "tests/gpu/nccl_worker.h"
 #include "tests/gpu/rank.h"
 

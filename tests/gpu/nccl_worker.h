@@ -1,10 +1,13 @@
-// A rank's communicators, and who makes the calls on them and compares what comes back.
+// A rank of nccl_program: its communicators, the values that it sends, and Worker, who makes the calls on them and compares
+// what comes back.
 //
 // Thread: each Worker belongs to one.
 #ifndef TESTS_GPU_NCCL_WORKER_H_
 #define TESTS_GPU_NCCL_WORKER_H_
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +30,40 @@ struct Communicator {
   int nranks() const { return ledger.nranks; }
 };
 
+// Made in the same order on all ranks.
+class Communicators {
+ public:
+  explicit Communicators(const RankFlags& flags) : flags_(flags) {}
+
+  // Of all ranks; "": without a name.
+  Communicator& New(const std::string& name, bool blocking = true);
+  // Halves where each has two ranks, and ranks in reverse order.
+  Communicator& NewSplit(Communicator& parent, const std::string& name, bool share);
+  static void Destroy(Communicator& comm);
+
+  // Those that were ever made.
+  std::deque<Communicator>& all() { return all_; }
+  const std::deque<Communicator>& all() const { return all_; }
+
+ private:
+  static Communicator& Adopt(NcclComm handle, Communicator& comm);
+
+  const RankFlags flags_;
+  std::deque<Communicator> all_;
+  int exchanged_ = 0;  // which communicator it is, since all ranks make them in the same order
+};
+
+// Small enough for every data type to add up over eight ranks without rounding.
+inline int ValueOf(int rank, uint64_t i) { return (rank + 1) * static_cast<int>(i % 3 + 1); }
+
+inline int SumOf(int nranks, uint64_t i) {
+  return nranks * (nranks + 1) / 2 * static_cast<int>(i % 3 + 1);
+}
+
+// So many elements as they stand in memory.
+std::vector<char> Encoded(int datatype, uint64_t count,
+                          const std::function<int(uint64_t)>& value_of);
+
 enum class Op { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kReduce };
 inline constexpr Op kAllOps[] = {Op::kAllReduce, Op::kAllGather, Op::kReduceScatter, Op::kBroadcast,
                                  Op::kReduce};
@@ -38,16 +75,13 @@ struct Shape {
   uint64_t count() const { return bytes / DatatypeBytes(datatype); }
 };
 
-// A stream, buffers, and what to do with them. Belongs to one thread.
-class Worker {
+// Buffers, and what to do with them. Belongs to one thread.
+class Worker : public Buffers {
  public:
   Worker(int gpu, int nranks);
 
-  CudaStream stream() const { return stream_; }
-  char* send() const { return static_cast<char*>(send_); }
-  char* recv() const { return static_cast<char*>(recv_); }
-
-  void Synchronize() { CheckCuda(g_api.cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+  char* send() const { return static_cast<char*>(Buffers::send()); }
+  char* recv() const { return static_cast<char*>(Buffers::recv()); }
 
   void SetSend(const std::vector<char>& bytes);
   void ClearRecv(uint64_t bytes);
@@ -76,10 +110,6 @@ class Worker {
   void Made(Communicator& comm, const char* op, Shape shape, bool captured, bool to_self,
             NcclResult result);
 
-  const uint64_t bytes_;
-  CudaStream stream_ = nullptr;
-  void* send_ = nullptr;
-  void* recv_ = nullptr;
   uint64_t checked_ = 0;
   uint64_t wrong_ = 0;
 };

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/nccl_api.h"
 
 namespace nccl_pulse {
@@ -18,6 +17,19 @@ namespace nccl_pulse {
 inline constexpr int kExitWrongResult = 1;
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitApi = 3;
+
+// NCCL and the CUDA runtime, found and loaded at run time.
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses)
+struct Api {
+#define NCCL_PULSE_DECLARE(name, parameters) int(*name) parameters = nullptr;
+  NCCL_PULSE_NCCL_FUNCTIONS(NCCL_PULSE_DECLARE)
+  NCCL_PULSE_CUDA_FUNCTIONS(NCCL_PULSE_DECLARE)
+#undef NCCL_PULSE_DECLARE
+  const char* (*ncclGetErrorString)(int result) = nullptr;
+  const char* (*ncclGetLastError)(NcclComm comm) = nullptr;
+  const char* (*cudaGetErrorString)(int error) = nullptr;
+};
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)
 
 extern Api g_api;
 // False: an error of NCCL or CUDA ends the process. True: it is an event "error", after which the process waits, as a

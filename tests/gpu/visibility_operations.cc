@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kCount = 16384;  // elements of a part, 64 KiB
 
-// One that not every release has. LoadApi opens the libraries for all.
+// One that not every release has. Begin opens the libraries for all.
 template <typename Function>
 Function Find(const char* name) {
   return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));

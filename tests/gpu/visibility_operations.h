@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/gpu/dynamic_api.h"
 #include "tests/gpu/nccl_api.h"
+#include "tests/gpu/rank.h"
 
 namespace nccl_pulse {
 

@@ -2,7 +2,7 @@
 //
 //   NCCL_HOSTID                                 ranks with different ones are different nodes
 //   NCCL_P2P_DISABLE=1 with NCCL_SHM_DISABLE=1  everything goes through a network
-//   FAKE_NCCL_VERSION                           which release it is: release.h
+//   FAKE_NCCL_VERSION                           which release it is, 22809 by default
 //   FAKE_NCCL_FAULT=skip|crash|hang             misbehaves, to see whether it is noticed
 //   FAKE_NCCL_ASYNC=1                           kernels run beside the host: cuda.h
 //
@@ -16,6 +16,8 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdarg>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -25,11 +27,11 @@
 #include <utility>
 #include <vector>
 
+#include "plugin/abi/common.h"
 #include "simulation/callbacks.h"
 #include "tests/gpu/fake/cuda.h"
 #include "tests/gpu/fake/data.h"
 #include "tests/gpu/fake/exchange.h"
-#include "tests/gpu/fake/release.h"
 #include "tests/gpu/nccl_api.h"
 
 namespace nccl_pulse::fake {
@@ -37,6 +39,54 @@ namespace {
 
 using simulation::Call;
 using simulation::Profiler;
+
+const char* Variable(const char* name) { return std::getenv(name); }
+
+// FAKE_NCCL_VERSION, spelled as ncclGetVersion does: 22809 is 2.28.9.
+int Version() {
+  static const int kVersion = [] {
+    const char* value = Variable("FAKE_NCCL_VERSION");
+    return value != nullptr ? std::atoi(value) : 22809;
+  }();
+  return kVersion;
+}
+
+// The newest profiler API that this release knows.
+int ProfilerApi() { return Version() >= 23102 ? 7 : Version() >= 22902 ? 6 : 5; }
+
+// Whether a Broadcast makes events below its API call. From 2.29.2 on it does not: collTaskAppend
+// queues it as a ncclTaskBcast, which has no event mask, and ncclPrepareTasks makes an ordinary
+// task of it without one (enqueue.cc, read in 2.30.7 and 2.31.2). NCCL_ALLGATHERV_ENABLE=0 prevents
+// that.
+bool ReportsBroadcast() {
+  const char* enable = Variable("NCCL_ALLGATHERV_ENABLE");
+  return Version() < 22902 || (enable != nullptr && std::strcmp(enable, "0") == 0);
+}
+
+// Whether FAKE_NCCL_FAULT asks for this fault.
+bool Fault(const char* name) {
+  static const char* const kFault = Variable("FAKE_NCCL_FAULT");
+  return kFault != nullptr && std::strcmp(kFault, name) == 0;
+}
+
+// NCCL's logger: to NCCL_DEBUG_FILE, or standard error.
+__attribute__((format(printf, 5, 6))) void Log(int level, unsigned long /*flags*/,
+                                               const char* /*file*/, int /*line*/,
+                                               const char* format, ...) {
+  static FILE* const kFile = [] {
+    const char* path = Variable("NCCL_DEBUG_FILE");
+    FILE* opened = path != nullptr ? std::fopen(path, "a") : nullptr;
+    return opened != nullptr ? opened : stderr;
+  }();
+  char text[1024];
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text, sizeof(text), format, arguments);
+  va_end(arguments);
+  std::fprintf(kFile, "host:%d:%d [0] NCCL %s %s\n", getpid(), gettid(),
+               level == abi::kLogWarn ? "WARN" : "INFO", text);
+  std::fflush(kFile);
+}
 
 struct Comm {
   std::string path;  // of the exchange; makes the id
@@ -225,7 +275,7 @@ using nccl_pulse::fake::Comm;
 extern "C" {
 
 NcclResult ncclGetVersion(int* version) {
-  *version = nccl_pulse::fake::Release();
+  *version = nccl_pulse::fake::Version();
   return kNcclSuccess;
 }
 

@@ -21,15 +21,14 @@ ENDED = ["%016x" % each for each in range(0xe1, 0xe4)]
 MOST_MEMORY = 1 << 30
 
 
-# (exit status, command line, words of its errors, or of its output if it is right). {node}: an endpoint; {idle}: one
+# (exit status, command lines with | between, words of its errors, or of its output if it is right). {node}: an endpoint; {idle}: one
 # without a job; {taken}: an address where somebody listens; {out}: a folder that exists; {new}: a file that doesn't; {secret} and {none}:
 # files of a password and of no target.
 USAGE = (
     (0, "", "pulse demo"),
     (0, "--version", "pulse "),
     (0, "--help", "trace"),
-    (0, "help", "usage: pulse COMMAND"),
-    (0, "help help", "usage: pulse COMMAND"),
+    (0, "help | help help", "usage: pulse COMMAND"),
     (0, "help trace", "--duration"),
     (0, "help connect", "--credentials-file=FILE"),
     (0, "demo --help", "Ctrl-C"),
@@ -69,18 +68,15 @@ USAGE = (
     (1, "status --cert=x localhost:1", "--cert and --key belong together"),
     (1, "status --ca-cert=/nowhere", "--ca-cert=/nowhere"),
     (1, "status --calls-of=12", "--calls-of"),
-    (1, "status --calls --json", "--calls"),
-    (1, "status --calls --watch", "--calls"),
+    (1, "status --calls --json | status --calls --watch", "--calls"),
     (2, "status nowhere.invalid", "no answer from nowhere.invalid:9410"),
-    (1, "diagnose ftp://x", "neither http nor https"),
-    (1, "diagnose --endpoint=ftp://x", "neither http nor https"),
+    (1, "diagnose ftp://x | diagnose --endpoint=ftp://x", "neither http nor https"),
     (1, "diagnose x:1 --comm=12", "16 hexadecimal digits"),
     (1, "diagnose --targets={none}", "it names no target"),
     (1, "diagnose --targets=/nope", "cannot read /nope: No such file or directory"),
     (1, "diagnose x:1 --timeout=1ms", "--timeout"),
     (1, "diagnose x:1 --ca-cert=/nowhere", "/nowhere"),
-    (1, "diagnose x:1 --ras=http://x/y", "host:port"),
-    (1, "diagnose x:1 --ras=x:y", "host:port"),
+    (1, "diagnose x:1 --ras=http://x/y | diagnose x:1 --ras=x:y", "host:port"),
     (2, "diagnose 127.0.0.1:1 --ras=", ""),
     (2, "diagnose --flight-recorder=/nowhere", "no file or folder begins with /nowhere"),
     (2, "diagnose --prometheus=http://{idle}", "; other ways: `pulse help connect`"),
@@ -97,17 +93,12 @@ USAGE = (
     (1, "capture --stack-timeout=1h", "--stack-timeout"),
     (2, "capture 127.0.0.1:1 --endpoint=127.0.0.1:2", "no endpoint answers; nothing is written"),
     (1, "trace job.tar.gz", "goes to --out, a capture to --from"),
-    (1, "trace --duration=0s", "between 100ms and 10m"),
-    (1, "trace --duration=-1s", "between 100ms and 10m"),
-    (1, "trace --duration=601s", "between 100ms and 10m"),
+    (1, "trace --duration=0s | trace --duration=-1s | trace --duration=601s", "between 100ms and 10m"),
     (1, "trace --duration=2", "--duration=2 has no unit: write --duration=2s"),
     (1, "trace --every=x", "--every=x: not a whole number"),
-    (1, "trace --every=-1", "--every is "),
-    (1, "trace --every=16777217", "--every is "),
+    (1, "trace --every=-1 | trace --every=16777217", "--every is "),
     (1, "trace --every=1 --from=/nowhere", "--every needs "),
-    (1, "trace --from=x --dns=localhost", "not both"),
-    (1, "trace --from=x --endpoint=localhost", "not both"),
-    (1, "trace --from=x localhost", "not both"),
+    (1, "trace --from=x --dns=localhost | trace --from=x --endpoint=localhost | trace --from=x localhost", "not both"),
     (5, "trace {node} --out={secret}", "exists already, and is kept; choose another --out"),
     (4, "trace {idle} --duration=100ms --out={new}", "no call was seen; does `pulse status` show the job?"),
     (1, "watch", "no endpoint is given: use --prometheus"),
@@ -115,16 +106,14 @@ USAGE = (
     (1, "watch --targets=/nothing", "cannot read"),
     (1, "watch x:1 --on-hang=sh", "not an absolute path"),
     (1, "watch x:1 --on-hang=/no/such", "No such file"),
-    (1, "watch x:1 --on-hang=/etc/passwd", "not an executable file"),
-    (1, "watch x:1 --on-hang=/tmp", "not an executable file"),
+    (1, "watch x:1 --on-hang=/etc/passwd | watch x:1 --on-hang=/tmp", "not an executable file"),
     (1, "watch x:1 --on-hang-pause=0", "--on-hang-pause is not between"),
     (2, "watch x:1 --listen={taken}", "cannot serve on {taken}: Address already in use; `ss -lnp` names the program"),
     (2, "watch x:1 --listen=nowhere", "nowhere"),
     (2, "agent --listen={taken}", "; `ss -lnp` names the program"),
     (1, "agent --listen=9601", "--listen: '9601' is not an address to listen on"),
     (1, "agent --keep=-1s", "--keep is not"),
-    (1, "agent --keep_processes=-1", "--keep-proc"),
-    (1, "agent --keep-processes=-1", "--keep-proc"),
+    (1, "agent --keep_processes=-1 | agent --keep-processes=-1", "--keep-proc"),
     (1, "agent --file_sd_dir=x", "--file-sd-dir is no"),
     (1, "agent --histograms=x", "--histograms takes both"),
     (1, "agent --drop-families=nccl_x", "no metric family nccl_x"),
@@ -140,8 +129,7 @@ USAGE = (
     (1, "set NETWORK_WINDOW=nan", "0.01 to 100"),
     (1, "set LOG_LEVEL=loud", "off, warn or info"),
     (1, "set HANG_SECONDS=5 hang_seconds=6", "is given twice"),
-    (1, "set HANG_SECONDS=5 --for=50ms", "--for"),
-    (1, "set HANG_SECONDS=5 --for=1000h", "--for"),
+    (1, "set HANG_SECONDS=5 --for=50ms | set HANG_SECONDS=5 --for=1000h", "--for"),
     (1, "set HANG_SECONDS=5 --pid=me", "--pid=me"),
 )
 
@@ -270,7 +258,7 @@ class CommandsTest(DiagnoseCase):
                 file.write(text)
         with socket.create_server(("127.0.0.1", 0)) as taken:
             names["taken"] = "127.0.0.1:%d" % taken.getsockname()[1]
-            for wanted, line, words in USAGE:
+            for wanted, line, words in ((wanted, line, words) for wanted, lines, words in USAGE for line in lines.split(" | ")):
                 with self.subTest(line):
                     status, output, errors = self.pulse(*shlex.split(line.format(**names)))
                     self.assertEqual(status, wanted, output + errors)

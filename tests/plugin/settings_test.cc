@@ -21,97 +21,67 @@ std::vector<std::string> TakeWarnings() {
   return warnings;
 }
 
-struct BadValue {
-  const char *variable, *value, *used;
-};
-
-class BadValueTest : public ::testing::TestWithParam<BadValue> {};
-
-TEST_P(BadValueTest, IsNamedInOneWarning) {
-  const BadValue& bad = GetParam();
-  RunInChild({{bad.variable, bad.value}}, [&bad] {
-    // What is used in place of a bad address would open a port.
-    const bool listens = std::string(bad.variable) == "NCCL_PULSE_LISTEN";
-    NcclCommunicator comm(1);
-    EXPECT_NE(comm.context(), nullptr);
-    EXPECT_NE(comm.event_mask(), 0);
-    NcclCommunicator second(2);
-    const std::vector<std::string> warnings = TakeWarnings();
-    ASSERT_EQ(warnings.size(), 1u);
-    EXPECT_THAT(warnings[0], HasSubstr(bad.variable));
-    EXPECT_THAT(warnings[0], HasSubstr(std::string(bad.value).substr(0, 64)));
-    EXPECT_THAT(warnings[0], HasSubstr(std::string("using ") + bad.used));
-    comm.RunWithProxy();
-    comm.Finalize();
-    if (listens) return;
-    const ProcessSnapshot snapshot = ReadSnapshot();
-    EXPECT_EQ(snapshot.timing, "auto");
-    EXPECT_EQ(snapshot.series_limit, 2048u);
-    EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
-  });
+TEST(SettingsTest, ABadValueIsNamedInOneWarning) {
+  struct Case {
+    std::string variable, used;
+    std::vector<std::string> bad;
+  };
+  const std::vector<Case> cases = {
+      {"NCCL_PULSE_TIMING", "auto", {"kernal", "1"}},
+      {"NCCL_PULSE_LISTEN",
+       "127.0.0.1:9410",
+       {"9410", "localhost:port", "http://127.0.0.1:9411", "eth0:9411", ":65536", ":-1"}},
+      {"NCCL_PULSE_LISTEN", "off", {"unix:pulse.sock"}},
+      {"NCCL_PULSE_SERIES_LIMIT",
+       "2048",
+       {"15", "30001", "-1", "many", "99999999999999999999999", "2e3"}},
+      {"NCCL_PULSE_LAST_CALLS", "256", {"-1", "513", "off"}},
+      {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND",
+       "100",
+       {"0", "1000001", "1e3", "one-in-0", "one-in-16777217"}},
+      {"NCCL_PULSE_LABELS", "no labels", {"cluster", "1st=a", "__name__=a", "a=1,b-c=2", "=a"}},
+      {"NCCL_PULSE_FILE_SD_DIR", "none", {"prometheus/nccl", "./nccl", "~/nccl"}},
+      {"NCCL_PULSE_NODE_NAME", "the host's", {"node 17", "$(NODE_NAME)"}},
+      {"NCCL_PULSE_HISTOGRAMS",
+       "both,network=native",
+       {"sparse", "native,nccl_launches_total=native"}},
+      {"NCCL_PULSE_DROP_FAMILIES",
+       "it without nccl_launches",
+       {"nccl_launches_total,nccl_launches"}},
+      {"NCCL_PULSE_LOG_LEVEL", "warn", {"debug"}},
+      {"NCCL_PULSE_HANG_SECONDS", "10", {"0", "1.5", "86401"}},
+      {"NCCL_PULSE_NETWORK_WINDOW", "1", {"0", "0.001", "101", "-1", "nan", "1%", "on"}},
+      {"NCCL_PULSE_USER_TAGS", "off", {"0", "65", "-1", "on"}},
+      {"NCCL_PULSE_CLOCK",
+       "auto",
+       {"tsc",
+        "a value much longer than anybody would want to read in a line of a job's log, "
+        "and then some"}},
+  };
+  for (const Case& each : cases) {
+    for (const std::string& bad : each.bad) {
+      RunInChild({{each.variable, bad}}, [&] {
+        NcclCommunicator comm(1);
+        EXPECT_NE(comm.context(), nullptr);
+        EXPECT_NE(comm.event_mask(), 0);
+        NcclCommunicator second(2);
+        const std::vector<std::string> warnings = TakeWarnings();
+        ASSERT_EQ(warnings.size(), 1u) << bad;
+        EXPECT_THAT(warnings[0], HasSubstr(each.variable));
+        EXPECT_THAT(warnings[0], HasSubstr(bad.substr(0, 64)));
+        EXPECT_THAT(warnings[0], HasSubstr("using " + each.used));
+        comm.RunWithProxy();
+        comm.Finalize();
+        // What is used in place of a bad address would open a port.
+        if (each.variable == "NCCL_PULSE_LISTEN") return;
+        const ProcessSnapshot snapshot = ReadSnapshot();
+        EXPECT_EQ(snapshot.timing, "auto");
+        EXPECT_EQ(snapshot.series_limit, 2048u);
+        EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
+      });
+    }
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    Settings, BadValueTest,
-    ::testing::Values(
-        BadValue{"NCCL_PULSE_TIMING", "kernal", "auto"}, BadValue{"NCCL_PULSE_TIMING", "1", "auto"},
-        BadValue{"NCCL_PULSE_LISTEN", "9410", "127.0.0.1:9410"},
-        BadValue{"NCCL_PULSE_LISTEN", "localhost:port", "127.0.0.1:9410"},
-        BadValue{"NCCL_PULSE_LISTEN", "http://127.0.0.1:9411", "127.0.0.1:9410"},
-        BadValue{"NCCL_PULSE_LISTEN", "eth0:9411", "127.0.0.1:9410"},
-        BadValue{"NCCL_PULSE_LISTEN", ":65536", "127.0.0.1:9410"},
-        BadValue{"NCCL_PULSE_LISTEN", ":-1", "127.0.0.1:9410"},
-        BadValue{"NCCL_PULSE_LISTEN", "unix:pulse.sock", "off"},
-        BadValue{"NCCL_PULSE_SERIES_LIMIT", "15", "2048"},
-        BadValue{"NCCL_PULSE_SERIES_LIMIT", "30001", "2048"},
-        BadValue{"NCCL_PULSE_SERIES_LIMIT", "-1", "2048"},
-        BadValue{"NCCL_PULSE_SERIES_LIMIT", "many", "2048"},
-        BadValue{"NCCL_PULSE_SERIES_LIMIT", "99999999999999999999999", "2048"},
-        BadValue{"NCCL_PULSE_SERIES_LIMIT", "2e3", "2048"},
-        BadValue{"NCCL_PULSE_LAST_CALLS", "-1", "256"},
-        BadValue{"NCCL_PULSE_LAST_CALLS", "513", "256"},
-        BadValue{"NCCL_PULSE_LAST_CALLS", "off", "256"},
-        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "0", "100"},
-        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1000001", "100"},
-        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1e3", "100"},
-        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-0", "100"},
-        BadValue{"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "one-in-16777217", "100"},
-        BadValue{"NCCL_PULSE_LABELS", "cluster", "no labels"},
-        BadValue{"NCCL_PULSE_LABELS", "1st=a", "no labels"},
-        BadValue{"NCCL_PULSE_LABELS", "__name__=a", "no labels"},
-        BadValue{"NCCL_PULSE_LABELS", "a=1,b-c=2", "no labels"},
-        BadValue{"NCCL_PULSE_LABELS", "=a", "no labels"},
-        BadValue{"NCCL_PULSE_FILE_SD_DIR", "prometheus/nccl", "none"},
-        BadValue{"NCCL_PULSE_FILE_SD_DIR", "./nccl", "none"},
-        BadValue{"NCCL_PULSE_FILE_SD_DIR", "~/nccl", "none"},
-        BadValue{"NCCL_PULSE_NODE_NAME", "node 17", "the host's"},
-        BadValue{"NCCL_PULSE_NODE_NAME", "$(NODE_NAME)", "the host's"},
-        BadValue{"NCCL_PULSE_HISTOGRAMS", "sparse", "both,network=native"},
-        BadValue{"NCCL_PULSE_HISTOGRAMS", "native,nccl_launches_total=native",
-                 "both,network=native"},
-        BadValue{"NCCL_PULSE_DROP_FAMILIES", "nccl_launches_total,nccl_launches",
-                 "it without nccl_launches"},
-        BadValue{"NCCL_PULSE_LOG_LEVEL", "debug", "warn"},
-        BadValue{"NCCL_PULSE_HANG_SECONDS", "0", "10"},
-        BadValue{"NCCL_PULSE_HANG_SECONDS", "1.5", "10"},
-        BadValue{"NCCL_PULSE_HANG_SECONDS", "86401", "10"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "0", "1"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "0.001", "1"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "101", "1"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "-1", "1"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "nan", "1"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "1%", "1"},
-        BadValue{"NCCL_PULSE_NETWORK_WINDOW", "on", "1"},
-        BadValue{"NCCL_PULSE_USER_TAGS", "0", "off"}, BadValue{"NCCL_PULSE_USER_TAGS", "65", "off"},
-        BadValue{"NCCL_PULSE_USER_TAGS", "-1", "off"},
-        BadValue{"NCCL_PULSE_USER_TAGS", "on", "off"}, BadValue{"NCCL_PULSE_CLOCK", "tsc", "auto"},
-        BadValue{"NCCL_PULSE_CLOCK",
-                 "a value much longer than anybody would want to read in a line of a job's log, "
-                 "and then some",
-                 "auto"}),
-    [](const ::testing::TestParamInfo<BadValue>& info) {
-      return std::string(info.param.variable) + "_" + std::to_string(info.index);
-    });
 
 TEST_IN_CHILD(SettingsTest, GoodValues, {"NCCL_PULSE_TIMING", " Kernel "},
               {"NCCL_PULSE_LISTEN", "OFF"}, {"NCCL_PULSE_SERIES_LIMIT", "16"},

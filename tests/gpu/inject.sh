@@ -66,9 +66,9 @@ declare -ra COMMON=(--library="${WORK}/libnccl-profiler-pulse.so" --program="${W
 
 # run LIMIT_S SCRIPT OUT ARGUMENTS...
 run() {
-  local limit="$1" script="$2" out="$3"
+  local limit=$(($1 > 1 ? $1 : 1)) script="$2" out="$3"
   shift 3
-  timeout --signal=TERM --kill-after=20 $((limit + 5)) \
+  timeout --signal=TERM --kill-after=20 $((limit + 15)) \
     python3 "${HERE}/${script}" "${COMMON[@]}" --budget="${limit}" --out="${out}" "$@" 2>&1 |
     tee -a "${REPORT}" | grep --line-buffered -v '^    |'
   return "${PIPESTATUS[0]}"

@@ -11,9 +11,9 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr int64_t kSecond = 1000000000;
-constexpr int64_t kMoved = 1760000000 * kSecond;
-constexpr int64_t kHangAfter = 10 * kSecond;
+constexpr int64_t kOneSecond = 1000000000;
+constexpr int64_t kMoved = 1760000000 * kOneSecond;
+constexpr int64_t kHangAfter = 10 * kOneSecond;
 
 template <typename Type>
 Type& OfLibrary(const char* function) {
@@ -51,7 +51,7 @@ SnapshotSet Standing(int64_t hang_after_ns = kHangAfter) {
   return set;
 }
 
-GpuUse Ask(SnapshotSet set = Standing(), int64_t after_ns = 12 * kSecond) {
+GpuUse Ask(SnapshotSet set = Standing(), int64_t after_ns = 12 * kOneSecond) {
   GpuUses().Add(kMoved + after_ns, &set);
   return set.processes[0].communicators[0].work.gpu_use;
 }
@@ -79,17 +79,17 @@ TEST(GpuUse, IsAskedWhileTheCounterIsBeingProven) {
 TEST(GpuUse, QuietTimeBeforeDoesNotCount) {
   Sample(0, 0, 0);
   for (FakeNvml::Sample& sample : Nvml().samples) {
-    if (sample.time_us >= (kMoved + 6 * kSecond) / 1000) sample.value = 100;
+    if (sample.time_us >= (kMoved + 6 * kOneSecond) / 1000) sample.value = 100;
   }
-  EXPECT_EQ(Ask(Standing(), 15 * kSecond), GpuUse::kMixed);
-  EXPECT_EQ(Ask(Standing(), 16 * kSecond), GpuUse::kBusy);
+  EXPECT_EQ(Ask(Standing(), 15 * kOneSecond), GpuUse::kMixed);
+  EXPECT_EQ(Ask(Standing(), 16 * kOneSecond), GpuUse::kBusy);
 }
 
 // The driver keeps 14 s.
 TEST(GpuUse, ALongerTimeIsSeenByAskingAgain) {
-  constexpr int64_t kLong = 60 * kSecond;
+  constexpr int64_t kLong = 60 * kOneSecond;
   GpuUses uses;
-  for (int64_t after = kLong; after <= 2 * kLong; after += 5 * kSecond) {
+  for (int64_t after = kLong; after <= 2 * kLong; after += 5 * kOneSecond) {
     FakeNvml fake;
     for (int i = 0; i < 70; ++i) {
       fake.samples.push_back(
@@ -101,8 +101,8 @@ TEST(GpuUse, ALongerTimeIsSeenByAskingAgain) {
     SnapshotSet set = Standing(kLong);
     uses.Add(kMoved + after, &set);
     EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use,
-              after < kLong + 46 * kSecond ? GpuUse::kUnknown : GpuUse::kBusy)
-        << after / kSecond;
+              after < kLong + 46 * kOneSecond ? GpuUse::kUnknown : GpuUse::kBusy)
+        << after / kOneSecond;
   }
 }
 
@@ -128,13 +128,13 @@ TEST(GpuUse, SharedWithOtherProcesses) {
 
 TEST(GpuUse, OfAllGpusOfTheHost) {
   Sample(0, 0, 100);
-  const std::vector<HostGpu> gpus = GpuUses().OfHost(kMoved + 2 * kSecond);
+  const std::vector<HostGpu> gpus = GpuUses().OfHost(kMoved + 2 * kOneSecond);
   ASSERT_EQ(gpus.size(), 1U);
   EXPECT_EQ(gpus[0].index, 0);
   EXPECT_EQ(gpus[0].use, GpuUse::kBusy);
   EXPECT_EQ(gpus[0].pids, (std::vector<int32_t>{1000}));
   Nvml().processes = 2;
-  EXPECT_EQ(GpuUses().OfHost(kMoved + 2 * kSecond)[0].use, GpuUse::kBusy);  // of both together
+  EXPECT_EQ(GpuUses().OfHost(kMoved + 2 * kOneSecond)[0].use, GpuUse::kBusy);  // of both together
   EXPECT_EQ(GpuUses().OfHost(kMoved)[0].pids, (std::vector<int32_t>{1000, 1001}));
   Nvml().processes = 0;  // it was killed
   EXPECT_TRUE(GpuUses().OfHost(kMoved)[0].pids.empty());
@@ -171,7 +171,7 @@ TEST(GpuUse, OnceASecond) {
   GpuUses uses;
   for (int i = 0; i < 10; ++i) {
     SnapshotSet set = Standing();
-    uses.Add(kMoved + 12 * kSecond + i * kSecond / 10, &set);
+    uses.Add(kMoved + 12 * kOneSecond + i * kOneSecond / 10, &set);
     EXPECT_EQ(set.processes[0].communicators[0].work.gpu_use, GpuUse::kIdle);
   }
   EXPECT_EQ(Nvml().asked, 1);
@@ -182,7 +182,7 @@ TEST(GpuUse, ADriverThatHangsKeepsNobodyWaiting) {
   Sample(0, 0, 0);
   auto& hangs = OfLibrary<FakeNvmlHangs>("NcclPulseFakeNvmlHangs");
   GpuUses uses;
-  int64_t after = 12 * kSecond;
+  int64_t after = 12 * kOneSecond;
   const auto ask = [&] {
     SnapshotSet set = Standing();
     uses.Add(kMoved + after, &set);
@@ -190,13 +190,13 @@ TEST(GpuUse, ADriverThatHangsKeepsNobodyWaiting) {
   };
   EXPECT_EQ(ask(), GpuUse::kIdle);
   hangs = true;
-  after += kSecond;
+  after += kOneSecond;
   EXPECT_EQ(ask(), GpuUse::kIdle);  // the last answer is two seconds old at most
-  after += 5 * kSecond;
+  after += 5 * kOneSecond;
   EXPECT_EQ(ask(), GpuUse::kUnknown);
   EXPECT_TRUE(uses.OfHost(kMoved).empty());
   hangs = false;
-  for (after += kSecond; ask() == GpuUse::kUnknown;) std::this_thread::yield();
+  for (after += kOneSecond; ask() == GpuUse::kUnknown;) std::this_thread::yield();
   EXPECT_EQ(Nvml().asked, 3);
 }
 
@@ -210,11 +210,11 @@ TEST(GpuUse, AnAnswerThatCameTooLateCountsNextTime) {
     return set.processes[0].communicators[0].work.gpu_use;
   };
   hangs = true;
-  EXPECT_EQ(ask(12 * kSecond), GpuUse::kUnknown);
+  EXPECT_EQ(ask(12 * kOneSecond), GpuUse::kUnknown);
   hangs = false;
   while (uses.OfHost(kMoved).empty()) std::this_thread::yield();
   hangs = true;
-  EXPECT_EQ(ask(13 * kSecond), GpuUse::kIdle);
+  EXPECT_EQ(ask(13 * kOneSecond), GpuUse::kIdle);
   hangs = false;
   while (uses.OfHost(kMoved).empty()) std::this_thread::yield();
 }

@@ -108,13 +108,11 @@ struct Job {
   std::map<uint64_t, RasCommunicator> communicators;  // by ID
   std::vector<const HostProcess*> unloaded;  // ranks on this host that have not loaded NCCL
   std::size_t moved = 0;                     // communicators whose counts grew
-  std::size_t unclear = 0;  // communicators in one answer only, or with a wrong one
-  std::size_t waiting = 0;  // processes whose GPU waits, in none of the communicators that moved
-  // Communicators that have launched nothing RAS counts. A host may wait in the first call of one while
-  // all GPUs are idle: NCCL connects its ranks in that call.
-  std::size_t unused = 0;
-  bool is_creating = false;         // a communicator was being created in both answers
-  bool has_counts = false;          // RAS knows the job
+  std::size_t unclear = 0;   // communicators in one answer only, or with a wrong one
+  std::size_t waiting = 0;   // processes whose GPU waits, in none of the communicators that moved
+  std::size_t unused = 0;    // communicators that have launched nothing RAS counts
+  bool is_creating = false;  // a communicator was being created in both answers
+  bool has_counts = false;   // RAS knows the job
   bool is_endpoint_silent = false;  // see Options
   std::size_t not_fine = 0;         // processes
   Uses uses;                        // of processes that RAS answers for, or that are stopped

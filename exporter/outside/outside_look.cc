@@ -200,18 +200,23 @@ class OutsideLook::Impl {
     for (JobRoot& root : look.verdict.roots) root.text = RootWords(root, job, stood_ns);
     look.health.communicators = job.communicators.size();
     look.health.ranks = job.processes.size();
-    const bool are_empty =
-        job.has_counts && !job.is_creating && job.uses.AreAll(GpuUse::kIdle) && job.unused == 0;
-    const bool are_known = (job.moved != 0 || are_empty) && job.not_fine == 0 && job.waiting == 0;
+    // A job whose GPUs are idle isn't OK: while a communicator is created, a rank waits inside NCCL,
+    // and neither RAS nor NVML shows it.
+    const bool is_ok = job.moved != 0 && job.not_fine == 0 && job.waiting == 0;
     look.health.status = !look.verdict.roots.empty() ? HealthStatus::kHang
-                         : are_known                 ? HealthStatus::kOk
+                         : is_ok                     ? HealthStatus::kOk
                                                      : HealthStatus::kIncomplete;
     look.health.summary = SummaryWords(job, stood_ns);
     const std::string version = job.has_counts ? seen_.after.nccl_version : "";
     look.outside = SourceWords(job, version, !seen_.gpus.empty());
     look.health.notes = NoteWords(job, look.verdict);
     if (!look.verdict.roots.empty()) {
-      for (std::string& fault : KnownFaults(version)) look.health.notes.push_back(std::move(fault));
+      const bool has_nodes =
+          !job.processes.empty() &&
+          std::get<0>(job.processes.begin()->first) != std::get<0>(job.processes.rbegin()->first);
+      for (std::string& fault : KnownFaults(version, has_nodes)) {
+        look.health.notes.push_back(std::move(fault));
+      }
     }
     return look;
   }

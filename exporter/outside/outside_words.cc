@@ -208,21 +208,21 @@ constexpr bool kIsArm = false;
 
 struct KnownFault {
   const char *first, *fixed;  // releases; "": not known to be fixed
-  bool is_of_arm;
+  bool is_of_arm, is_between_nodes;
   const char* symptom;
   const char* source;
 };
 
 constexpr KnownFault kKnownFaults[] = {
-    {"2.24.0", "2.29.3", true,
+    {"2.24.0", "2.29.3", true, false,
      "a rank runs out of slots for network operations, and all GPUs stay busy",
      "NVIDIA/nccl issue 2353, release notes of 2.29.3"},
-    {"2.29.2", "2.29.3", false, "a hang that 2.28 did not have",
+    {"2.29.2", "2.29.3", false, false, "a hang that 2.28 did not have",
      "pytorch/pytorch pull request 174338"},
-    {"2.28.7", "2.30.4", false,
+    {"2.28.7", "2.30.4", false, true,
      "replays of CUDA graphs with collectives between nodes stall (--enforce-eager avoids it)",
      "vllm-project/vllm issue 52504"},
-    {"2.27.3", "", false,
+    {"2.27.3", "", false, false,
      "RAS' text report (ncclras without -f json) can crash the rank that answers; don't run it",
      "NVIDIA/nccl issue 2346"},
 };
@@ -317,14 +317,9 @@ std::string SummaryWords(const Job& job, int64_t stood_ns) {
   }
   if (job.uses.AreAll(GpuUse::kIdle)) {
     if (!job.has_counts || job.is_creating) return CreatingWords(job, time);
-    return absl::StrCat(
-        "The GPUs of ", JobWords(job), " have run nothing for ", time,
-        job.unused == 0
-            ? ": no rank waits inside NCCL."
-            : absl::StrCat(". Of its communicators, ", job.unused,
-                           job.unused == 1 ? " has" : " have",
-                           " launched no collective: whether a rank waits in the first one "
-                           "isn't known. Next: compare the stacks (py-spy dump)."));
+    return absl::StrCat("The GPUs of ", JobWords(job), " have run nothing for ", time,
+                        ". It is idle, or a rank waits for a new communicator, which NCCL's RAS "
+                        "doesn't show. Next: compare the stacks (py-spy dump).");
   }
   return absl::StrCat(
       Capital(JobWords(job)), " has launched no counted collective for ", time, ". ",
@@ -368,14 +363,17 @@ std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
   return notes;
 }
 
-std::vector<std::string> KnownFaults(std::string_view nccl_version) {
+std::vector<std::string> KnownFaults(std::string_view nccl_version, bool has_nodes) {
   std::vector<std::string> faults;
   const std::string_view release = nccl_version.substr(0, nccl_version.find('+'));
   const int number = ReleaseOf(release);
   for (const KnownFault& each : kKnownFaults) {
     const std::string_view fixed = each.fixed;
     const bool is_fixed = !fixed.empty() && number >= ReleaseOf(fixed);
-    if (number < ReleaseOf(each.first) || is_fixed || (each.is_of_arm && !kIsArm)) continue;
+    if (number < ReleaseOf(each.first) || is_fixed || (each.is_of_arm && !kIsArm) ||
+        (each.is_between_nodes && !has_nodes)) {
+      continue;
+    }
     faults.push_back(absl::StrCat("Known bug of NCCL ", release, ": ", each.symptom, ".",
                                   fixed.empty() ? "" : absl::StrCat(" Fixed in ", fixed, "."), " (",
                                   each.source, ")"));

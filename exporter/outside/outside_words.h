@@ -26,8 +26,9 @@ std::string SummaryWords(const Job& job, int64_t stood_ns);
 std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict);
 
 // Returns a sentence for each known fault of this release of NCCL ("2.28.9"), with the source.
-// The sentences are hints: it isn't known whether the job has met the fault.
-std::vector<std::string> KnownFaults(std::string_view nccl_version);
+// The sentences are hints: it isn't known whether the job has met the fault. `has_nodes`: the job
+// runs on several nodes.
+std::vector<std::string> KnownFaults(std::string_view nccl_version, bool has_nodes);
 
 // Returns "From NCCL's RAS (2.28.9), NVML and /proc. ..."
 std::string SourceWords(const Job& job, const std::string& nccl_version, bool has_nvml);

@@ -16,7 +16,6 @@ The program is nccl_program or a Python file that talks in the same way (ddp.py)
 equal; 1 a difference, a crash, or a rank that does not answer. Python 3.9's standard library alone.
 """
 
-import argparse
 import math
 import os
 import signal
@@ -29,7 +28,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import nccl_versions  # noqa: E402
 from check_calls import show  # noqa: E402
 from check_compare import compare  # noqa: E402
-from check_rank import ANSWER_S, SCRAPE_PERIOD_S, Failure, Ranks  # noqa: E402
+from check_rank import ANSWER_S, SCRAPE_PERIOD_S, Failure, Ranks, make_parser  # noqa: E402
 
 PROGRAM_PHASES = "collectives,p2p,group,split,recreate,nonblocking,graph,threads,broadcast,exit"
 PYTHON_PHASES = "explicit,ddp,fsdp,destroy"
@@ -172,22 +171,12 @@ class Run(Ranks):
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--library", required=True, help="the plugin")
-    parser.add_argument("--program", required=True, help="nccl_program, or ddp.py")
-    parser.add_argument("--libraries", default="",
-                        help="folders of libnccl and libcudart, with colons between")
-    parser.add_argument("--gpus", type=int, default=1)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--mode", choices=("nvlink", "network", "shared-gpu"), default="nvlink")
+    parser = make_parser(__doc__.split("\n", 1)[0], ("nvlink", "network", "shared-gpu"))
     parser.add_argument("--timing", choices=("auto", "kernel", "off"), default="auto")
     parser.add_argument("--phases", default="", help="default: all of the program's")
     parser.add_argument("--phase-timeout", type=float, default=120, metavar="SECONDS")
     parser.add_argument("--settle", type=float, default=SETTLE_S, metavar="SECONDS",
                         help="how long pages may take to show what was called")
-    parser.add_argument("--listen", default="127.0.0.1:0",
-                        help="where each rank serves its page, or the next free port")
-    parser.add_argument("--out", required=True, help="folder for logs and pages")
     options = parser.parse_args()
     options.deadline = math.inf
     if not options.phases:

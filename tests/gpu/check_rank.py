@@ -1,6 +1,7 @@
 """The processes of a run of check.py or prove.py: each is started with the plugin, reports after each phase, and has a
 thread here that reads its page all the time."""
 
+import argparse
 import json
 import os
 import queue
@@ -18,6 +19,19 @@ import nccl_versions
 
 SCRAPE_PERIOD_S = 0.2
 ANSWER_S = 30  # of the endpoint
+
+
+def make_parser(description, modes):
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--library", required=True, help="the plugin")
+    parser.add_argument("--program", required=True, help="beside the script, or ddp.py")
+    parser.add_argument("--libraries", default="", help="folders of libnccl and libcudart, with colons between")
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--mode", choices=modes, default=modes[0])
+    parser.add_argument("--listen", default="127.0.0.1:0", help="where each rank serves its page, or the next free port")
+    parser.add_argument("--out", required=True, help="folder for logs and pages")
+    return parser
 
 
 class Failure(Exception):

@@ -1,4 +1,4 @@
-"""The options that inject.py and inject_nodes.py have in common."""
+"""The options that inject.py, inject_nodes.py and node_load.py have in common."""
 
 import argparse
 import os
@@ -25,10 +25,10 @@ def make_parser(description):
     return parser
 
 
-def parse(parser, cases):
+def parse(parser, cases=()):
     """`cases`: those that there are."""
     options = parser.parse_args()
-    options.cases = [name for name in options.cases.split(",") if name]
+    options.cases = [name for name in getattr(options, "cases", "").split(",") if name]
     unknown = set(options.cases) - set(cases)
     if unknown:
         parser.error("no case " + ", ".join(sorted(unknown)))

@@ -12,13 +12,13 @@ per rank, and of the agent. Prints lines of "what value", one for each figure, a
 wrong is what ended, or a page that does not have all ranks. Python 3.9's standard library alone.
 """
 
-import argparse
 import os
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from inject_job import Failure, Job, Limit, Ports, wait_until  # noqa: E402
+import inject_options  # noqa: E402
+from inject_job import Failure, Job, wait_until  # noqa: E402
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -100,22 +100,13 @@ def measure(options, variant):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--library", required=True, help="the plugin")
-    parser.add_argument("--program", required=True, help="inject_program")
-    parser.add_argument("--pulse", required=True, help="the program pulse")
-    parser.add_argument("--libraries", default="")
-    parser.add_argument("--gpus", type=int, default=2, help="one rank each")
+    parser = inject_options.make_parser(__doc__.split("\n", 1)[0])
+    parser.set_defaults(budget=240)
     parser.add_argument("--communicators", type=int, default=16)
     parser.add_argument("--rate", type=int, default=10000, help="calls a second and rank")
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--scrape", type=float, default=5, help="seconds between two scrapes")
-    parser.add_argument("--out", required=True, help="folder for logs and pages")
-    options = parser.parse_args()
-    options.pulse = os.path.abspath(options.pulse)
-    options.limit = Limit(240)
-    options.ports = Ports()
-    options.hang_after = 10
+    options = inject_options.parse(parser)
     os.makedirs(options.out, exist_ok=True)
     wrong = []
     for variant in ("server", "agent"):

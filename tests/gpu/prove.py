@@ -24,7 +24,6 @@ Each prints lines "RESULT OK|WRONG <part>: <fact>", and ends all it started with
 Exit status: 0 all OK; 1 not. Python 3.9's standard library alone, and prove_*.py and check_*.py beside it.
 """
 
-import argparse
 import os
 import signal
 import sys
@@ -45,24 +44,15 @@ SIZES = {"accuracy": [64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 
 
 
 def parse_options():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = check_rank.make_parser(__doc__.split("\n", 1)[0], ("nvlink", "network"))
     parser.add_argument("part", choices=sorted(PARTS))
-    parser.add_argument("--library", required=True, help="the plugin")
-    parser.add_argument("--program", required=True, help="proof_program")
-    parser.add_argument("--libraries", default="",
-                        help="folders of libnccl and libcudart, with colons between")
-    parser.add_argument("--gpus", type=int, default=2)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--mode", choices=("nvlink", "network"), default="nvlink")
     parser.add_argument("--compare", default="stream,kernel", metavar="ONE,OTHER",
                         help="two of " + ", ".join(TIMINGS))
     parser.add_argument("--sizes", default="", help="bytes, with commas between")
     parser.add_argument("--repeats", type=int, default=0, help="calls of each size or delay")
     parser.add_argument("--seconds", type=float, default=5, help="of load, for coverage")
     parser.add_argument("--rounds", type=int, default=20, help="captures, for capture")
-    parser.add_argument("--listen", default="127.0.0.1:0")
     parser.add_argument("--limit", type=float, default=100, help="seconds for all of it")
-    parser.add_argument("--out", required=True, help="folder for logs and pages")
     options = parser.parse_args()
     options.sizes = ([int(size) for size in options.sizes.split(",")] if options.sizes
                      else SIZES.get(options.part, [64]))

@@ -25,7 +25,7 @@
 namespace nccl_pulse {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 struct Row {
   const char* name;
@@ -276,7 +276,7 @@ Json RowJson(const Row& row, bool is_one_node) {
     node = Json::parse(page);
     StatusOptions wide;
     wide.width = 1 << 20;
-    status = StatusTable(nlohmann::json::parse(page), nullptr, wide);
+    status = StatusTable(node, nullptr, wide);
   }
   return {{"name", absl::StrCat(row.name, is_one_node ? " on one node" : " on four nodes")},
           {"expected", {{"verdict", row.verdict}, {"rank", row.rank}, {"first", first}}},

@@ -66,8 +66,7 @@ class Instruction:
     operand = None if "%fs:" in text or self.NO_ACCESS.search(text) else self.OPERAND.search(text)
     self.operand = operand.groups() if operand else None
     self.is_atomic = mnemonic == "lock" or bool(operand) and mnemonic.startswith("xchg")
-    self.writes = self.is_atomic or bool(
-        operand) and operand.end() == len(text) and not self.ONLY_READS.match(mnemonic)
+    self.writes = self.is_atomic or bool(operand) and operand.end() == len(text) and not self.ONLY_READS.match(mnemonic)
 
   def address(self, registers):
     """Of its memory operand."""
@@ -159,8 +158,7 @@ def count(program, library, version, settings, threads=1):
   while at < len(output):
     steps, = struct.unpack_from("=Q", output, at)
     end = at + 8 + steps * registers.size
-    steps = [dict(zip(REGISTERS, step, strict=True))
-             for step in registers.iter_unpack(output[at + 8:end])]
+    steps = [dict(zip(REGISTERS, step, strict=True)) for step in registers.iter_unpack(output[at + 8:end])]
     figures.append(figures_of(steps, where, where.first[library], code, library, foreign))
     at = end
   assert len(figures) == collectives * threads
@@ -173,8 +171,7 @@ def shared_lines(threads):
     return set().union(*(getattr(each, field) for each in figures for field in fields))
   written = [union(figures, ["written"]) for figures in threads]
   touched = [union(figures, ["written", "read"]) for figures in threads]
-  return set().union(*(written[one] & touched[other]
-                       for one, other in itertools.permutations(range(len(threads)), 2)))
+  return set().union(*(written[one] & touched[other] for one, other in itertools.permutations(range(len(threads)), 2)))
 
 
 def main():
@@ -195,8 +192,7 @@ def main():
   for name, library, version, settings in PLUGINS:
     figures, = count(program, os.path.realpath(library), version, settings)
     least = min(figures, key=lambda each: each.instructions)
-    print("| %s | %s |" % (name, " | ".join("%d" % column(least) for column in columns.values())),
-          flush=True)
+    print("| %s | %s |" % (name, " | ".join("%d" % column(least) for column in columns.values())), flush=True)
   _, library, version, settings = PLUGINS[0]
   threads = count(program, os.path.realpath(library), version, settings, THREADS)
   print("\n%d threads share %d lines of data." % (THREADS, len(shared_lines(threads))))

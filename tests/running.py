@@ -115,8 +115,7 @@ def _run_side_by_side(units, at_once):
 
 def _clean(text):
     """What XML 1.0 can hold."""
-    return "".join(c if c in "\t\n" or 0x20 <= ord(c) < 0xd800 or 0xe000 <= ord(c) < 0xfffe else "?"
-                   for c in text)
+    return "".join(c if c in "\t\n" or 0x20 <= ord(c) < 0xd800 or 0xe000 <= ord(c) < 0xfffe else "?" for c in text)
 
 
 def _write_report(path, report):

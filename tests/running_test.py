@@ -92,8 +92,7 @@ class RunningTest(unittest.TestCase):
     def run_program(self, **environment):
         """(exit status, standard output, {case: (kind, message)}, the suite's attributes)"""
         report = os.path.join(self.folder, "test.xml")
-        kept = {key: value for key, value in os.environ.items()
-                if not key.startswith(("TEST_", "TESTBRIDGE", "XML_"))}
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("TEST_", "TESTBRIDGE", "XML_"))}
         done = subprocess.run([sys.executable, self.program], text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               env={**kept, "XML_OUTPUT_FILE": report,

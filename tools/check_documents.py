@@ -241,8 +241,7 @@ def read(path):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    paths = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True,
-                           text=True).stdout.split("\0")
+    paths = subprocess.run(["git", "ls-files", "-z"], check=True, capture_output=True, text=True).stdout.split("\0")
     tree = Tree({path: read(path) for path in paths if path and os.path.exists(path)})
     wrong = ["%s:%d: %s" % problem for problem in tree.problems()]
     print("\n".join(wrong), end="\n" if wrong else "")

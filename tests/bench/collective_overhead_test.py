@@ -45,8 +45,7 @@ class CollectiveOverheadTest(unittest.TestCase):
     os.symlink(FAKE, self.folder + "/libcuda.so.1")
     # AddressSanitizer wants to be loaded first, and the stand-in frees nothing at its end.
     asan = os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0:detect_leaks=0"
-    self.environment = dict(os.environ, LD_PRELOAD=FAKE, LD_LIBRARY_PATH=self.folder,
-                            ASAN_OPTIONS=asan)
+    self.environment = dict(os.environ, LD_PRELOAD=FAKE, LD_LIBRARY_PATH=self.folder, ASAN_OPTIONS=asan)
 
   def start(self, *arguments):
     return subprocess.Popen(
@@ -121,8 +120,7 @@ class CollectiveOverheadTest(unittest.TestCase):
 
   def test_intervals_hold_what_processes_differ_by(self):
     self.environment["FAKE_OWN"] = "0.03"
-    rows = self.measure(FREE, "--sizes=64K", "--modes=back-to-back", "--compute=without", "--pairs=12",
-                        "--rounds=4")
+    rows = self.measure(FREE, "--sizes=64K", "--modes=back-to-back", "--compute=without", "--pairs=12", "--rounds=4")
     for row in rows:
       # Fresh processes in each round; what they differ by lies within the interval.
       self.assertEqual(row["rounds"], "4")
@@ -201,8 +199,7 @@ class CollectiveOverheadTest(unittest.TestCase):
     self.assertRegex(result.stderr, "it needs (NVIDIA's driver|libnccl)|no GPU")
 
   def test_wrong_arguments(self):
-    result = subprocess.run([PROGRAM, "--config=a:/no/such"], stderr=subprocess.PIPE, text=True,
-                            check=False)
+    result = subprocess.run([PROGRAM, "--config=a:/no/such"], stderr=subprocess.PIPE, text=True, check=False)
     self.assertEqual(result.returncode, 2)
     self.assertIn("/no/such", result.stderr)
 

@@ -14,8 +14,7 @@ ROOT = {"Hostname": "node5", "global_rank": "22", "verdict": "rank_not_called"}
 
 
 def alert(name, severity, **labels):
-    return {"labels": dict(JOB, alertname=name, severity=severity, **labels),
-            "annotations": {"summary": name}}
+    return {"labels": dict(JOB, alertname=name, severity=severity, **labels), "annotations": {"summary": name}}
 
 
 class AlertmanagerTest(unittest.TestCase):

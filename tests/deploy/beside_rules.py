@@ -37,8 +37,7 @@ class Dcgm(RulesTest):
     def test_xid(self):
         scrapes = self.gpus("DCGM_FI_DEV_XID_ERRORS", [0, 0, self.scrapes(30).change(10, 0, 79), 43])
         by = ("Hostname", "gpu", "UUID", "pci_bus_id", "workload")
-        self.fires(scrapes, "NcclGpuXid", 12, by,
-                   [("node1", "0", "GPU-node1-0", "00000000:02:00.0", "7")])
+        self.fires(scrapes, "NcclGpuXid", 12, by, [("node1", "0", "GPU-node1-0", "00000000:02:00.0", "7")])
         # GPU 1 of node 1 had its own long ago.
         self.is_silent(scrapes, 25, "NcclGpuXid")
         # A GPU that nobody here uses.
@@ -56,8 +55,7 @@ class Fleet(RulesTest):
         """Two communicators of one job, of two ranks each."""
         scrapes = self.scrapes(15)
         for number, each in ((0, 0.001), (1, 0.003)):
-            job = Job(scrapes, comm="tp%d" % number, ranks=2, node="n%d-" % number,
-                      start_rank=2 * number)
+            job = Job(scrapes, comm="tp%d" % number, ranks=2, node="n%d-" % number, start_rank=2 * number)
             for rank in job.ranks():
                 job.collective(rank, 100, each, buckets=True)
                 job.count(rank, "nccl_operation_bytes_total", 5e9, op="AllReduce", size="le_64MiB")

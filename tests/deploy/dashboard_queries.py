@@ -32,8 +32,7 @@ def panel_queries():
         for variable in board["templating"]["list"]:
             match = re.match(r"label_values\((.*), (\w+)\)$", variable.get("definition", ""))
             if match:
-                found[board["uid"], "variable " + variable["name"]] = [
-                    "group by (%s) (%s)" % match.group(2, 1)]
+                found[board["uid"], "variable " + variable["name"]] = ["group by (%s) (%s)" % match.group(2, 1)]
         for panel in panels(board):
             if panel["type"] != "row":
                 key = board["uid"], panel["title"]

@@ -101,8 +101,7 @@ class Structure(unittest.TestCase):
             for name in dashboards():
                 with open(os.path.join(folder, name)) as made, \
                         open(os.path.join(GRAFANA, "dashboards", name)) as stored:
-                    self.assertEqual(made.read(), stored.read(),
-                                     "run: python3 deploy/grafana/generate.py")
+                    self.assertEqual(made.read(), stored.read(), "run: python3 deploy/grafana/generate.py")
             self.assertEqual(sorted(os.listdir(folder)), sorted(dashboards()))
 
     def test_units_are_grafanas(self):
@@ -190,8 +189,7 @@ class Structure(unittest.TestCase):
         for board in dashboards().values():
             for part in everything(board):
                 if "datasource" in part and isinstance(part["datasource"], dict):
-                    self.assertEqual(part["datasource"],
-                                     {"type": "prometheus", "uid": "${datasource}"})
+                    self.assertEqual(part["datasource"], {"type": "prometheus", "uid": "${datasource}"})
 
     def test_variables_are_defined_and_used(self):
         built_in = {"__rate_interval", "__url_time_range", "__data", "__all", "__auto"}
@@ -211,8 +209,7 @@ class Structure(unittest.TestCase):
                 if url is None:
                     continue
                 linked.add(url.group(1))
-                defined = {variable["name"]
-                           for variable in boards[url.group(1)]["templating"]["list"]}
+                defined = {variable["name"] for variable in boards[url.group(1)]["templating"]["list"]}
                 self.assertLessEqual(set(re.findall(r"var-(\w+)=", url.group(2))), defined)
             links, (runbook,) = board["links"][:-1], board["links"][-1:]
             self.assertEqual((runbook["title"], runbook["url"]), ("Runbook", RUNBOOK))
@@ -243,14 +240,12 @@ class Structure(unittest.TestCase):
                     continue
                 organize = panel["transformations"][-1]["options"]
                 config = panel["fieldConfig"]
-                widths = {name: config["defaults"]["custom"]["minWidth"]
-                          for name in organize["indexByName"]}
+                widths = {name: config["defaults"]["custom"]["minWidth"] for name in organize["indexByName"]}
                 for override in config["overrides"]:
                     for each in override["properties"]:
                         if each["id"] == "custom.width":
                             widths[override["matcher"]["options"]] = each["value"]
-                self.assertLessEqual(sum(widths.values()), 1400 * panel["gridPos"]["w"] / 24 - 50,
-                                     panel["title"])
+                self.assertLessEqual(sum(widths.values()), 1400 * panel["gridPos"]["w"] / 24 - 50, panel["title"])
 
     def test_metrics_exist(self):
         """Every metric that is named is in the catalogue, recorded, dcgm-exporter's or Prometheus' own."""
@@ -319,8 +314,7 @@ class Queries(unittest.TestCase):
     def test_every_query_has_data_in_every_form(self):
         newer = servers.path_or_skip("prometheus")
         targets = self.replays()
-        queries = {key: expressions for key, expressions in panel_queries().items()
-                   if key not in WITHOUT_REPLAY}
+        queries = {key: expressions for key, expressions in panel_queries().items() if key not in WITHOUT_REPLAY}
         # All beside each other: what they wait for is the replays' own pace.
         started = {}
         for form, (is_newer, flags, scraping) in FORMS.items():
@@ -338,10 +332,8 @@ class Queries(unittest.TestCase):
     def check_form(self, prometheus, form):
         """Durations are stored as the form says, and no otherwise."""
         name = 'nccl_operation_duration_seconds%s{timing!="network"}'
-        self.assertEqual(bool(prometheus.query(name % "_bucket")),
-                         form in ("3, classic", "3, native and classic"))
-        self.assertEqual(bool(prometheus.query("histogram_count(%s)" % name % "")),
-                         form != "3, classic")
+        self.assertEqual(bool(prometheus.query(name % "_bucket")), form in ("3, classic", "3, native and classic"))
+        self.assertEqual(bool(prometheus.query("histogram_count(%s)" % name % "")), form != "3, classic")
 
     def test_conversion_without_the_feature_is_noticed(self):
         """It stores nothing, and says nothing."""

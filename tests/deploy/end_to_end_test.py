@@ -43,8 +43,7 @@ class EndToEndTest(unittest.TestCase):
 
     def job(self, *phases, **options):
         # Short: an NCCL unique id holds the name of a file in it.
-        return self.start(Job(self.folder(prefix="ee", dir="/tmp"), self.listen, *phases, **options),
-                          Job.close)
+        return self.start(Job(self.folder(prefix="ee", dir="/tmp"), self.listen, *phases, **options), Job.close)
 
     def wait_for_alert(self, prometheus, name, says, **labels):
         """Until it fires with these labels and says so: ranks are seen to wait one after the other."""

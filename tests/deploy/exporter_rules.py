@@ -20,8 +20,7 @@ class Durations(RulesTest):
     def drop(self, scrapes, instance, parts=("", "_bucket", "_sum", "_count")):
         """As if these series had not been stored of the endpoint."""
         names = ["nccl_operation_duration_seconds" + part for part in parts]
-        for key in [key for key in scrapes.series
-                    if key[0] in names and dict(key[1])["instance"] == instance]:
+        for key in [key for key in scrapes.series if key[0] in names and dict(key[1])["instance"] == instance]:
             del scrapes.series[key]
 
     def test_stored(self):
@@ -32,8 +31,7 @@ class Durations(RulesTest):
         scrapes, _ = self.timed(buckets=True)
         self.drop(scrapes, "node1:9410")
         self.is_silent(scrapes, 9, self.ALERT)
-        self.fires(scrapes, self.ALERT, 25, ("instance", "pod", "severity"),
-                   [("node1:9410", "p-1", "warning")])
+        self.fires(scrapes, self.ALERT, 25, ("instance", "pod", "severity"), [("node1:9410", "p-1", "warning")])
 
     def test_no_quantile_follows_from_sum_and_count(self):
         scrapes, _ = self.timed(buckets=True)
@@ -101,8 +99,7 @@ class Exporter(RulesTest):
     def test_poll_stuck(self):
         scrapes = self.scrapes(15)
         job = Job(scrapes)
-        job.process(1, "nccl_pulse_last_poll_timestamp_seconds",
-                    [t - CLOCK for t in scrapes.clock(stopped_at=3)])
+        job.process(1, "nccl_pulse_last_poll_timestamp_seconds", [t - CLOCK for t in scrapes.clock(stopped_at=3)])
         self.fires(scrapes, "NcclPulsePluginStalled", 10, ("instance", "pid"), [("node0:9410", "101")])
 
     def test_event_mask_changed(self):
@@ -131,8 +128,7 @@ class Exporter(RulesTest):
         scrapes = self.scrapes(15)
         job = Job(scrapes)
         for rank in job.ranks():
-            job.process(rank, "nccl_pulse_last_poll_timestamp_seconds",
-                        [t - CLOCK - 600 for t in scrapes.clock()])
+            job.process(rank, "nccl_pulse_last_poll_timestamp_seconds", [t - CLOCK - 600 for t in scrapes.clock()])
         self.is_silent(scrapes, 14, "NcclPulsePluginStalled")
 
     def test_ranks_not_scraped(self):
@@ -153,22 +149,17 @@ class Exporter(RulesTest):
         process = job.labels[2, "process"]
         scrapes.count("nccl_pulse_callbacks_total", 1000, callback="operation", **process)
         for reason in ("stale_handle", "unfollowed_step"):
-            scrapes.count("nccl_pulse_ignored_events_total", per_second.get(reason, 0),
-                          reason=reason, **process)
-        job.count(2, "nccl_operations_without_duration_total", per_second.get("lost", 0), op="AllReduce",
-                  reason="lost")
+            scrapes.count("nccl_pulse_ignored_events_total", per_second.get(reason, 0), reason=reason, **process)
+        job.count(2, "nccl_operations_without_duration_total", per_second.get("lost", 0), op="AllReduce", reason="lost")
         job.count(2, "nccl_operations_without_duration_total", 90, op="AllReduce", reason="not_sampled")
-        job.count(2, "nccl_operations_without_completion_total", per_second.get("uncompleted", 0),
-                  op="AllReduce")
+        job.count(2, "nccl_operations_without_completion_total", per_second.get("uncompleted", 0), op="AllReduce")
         return scrapes
 
     def test_measurements_lost(self):
         node = "p-1"  # two ranks, 200 operations a second
         self.fires(self.losing(lost=5), *self.LOST[:1], 35, self.LOST[1], [(node, "durations")])
-        self.fires(self.losing(stale_handle=20), *self.LOST[:1], 35, self.LOST[1],
-                   [(node, "events")])
-        self.fires(self.losing(uncompleted=5), *self.LOST[:1], 35, self.LOST[1],
-                   [(node, "completions")])
+        self.fires(self.losing(stale_handle=20), *self.LOST[:1], 35, self.LOST[1], [(node, "events")])
+        self.fires(self.losing(uncompleted=5), *self.LOST[:1], 35, self.LOST[1], [(node, "completions")])
 
     def test_few_lost_or_others_steps(self):
         self.is_silent(self.losing(lost=0.5, stale_handle=2, uncompleted=1), 35, self.LOST[0])
@@ -184,8 +175,7 @@ class Exporter(RulesTest):
         name = "nccl_pulse_processes_rejected_total"
         change = self.scrapes(30).change(10, 0, 3)
         scrapes = self.server(name, change, reason="no_room")
-        self.fires(scrapes, "NcclPulseProcessesRejected", 15, ("instance", "reason"),
-                   [("node0:9410", "no_room")])
+        self.fires(scrapes, "NcclPulseProcessesRejected", 15, ("instance", "reason"), [("node0:9410", "no_room")])
         # The first of its reason: there was no series before.
         self.fires(self.server(name, self.scrapes(30).change(10, None, 1), reason="no_room"),
                    "NcclPulseProcessesRejected", 15, ("instance", "reason"),
@@ -216,6 +206,5 @@ class Exporter(RulesTest):
     def test_communicators_full(self):
         for used, expected in ((64, [("100",)]), (63, [])):
             scrapes = self.server("nccl_pulse_communicators_used", used, pid="100")
-            scrapes.set("nccl_pulse_communicators_limit", 64, job="nccl-pulse",
-                        instance="node0:9410", pid="100")
+            scrapes.set("nccl_pulse_communicators_limit", 64, job="nccl-pulse", instance="node0:9410", pid="100")
             self.fires(scrapes, "NcclPulseCommunicatorsFull", 15, ("pid",), expected)

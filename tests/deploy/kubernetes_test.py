@@ -75,8 +75,7 @@ def is_agent(container):
 
 def web_config(container):
     """The path of the agent's file of passwords and certificates, or None."""
-    (path,) = [word.split("=", 1)[1] for word in container["args"]
-               if word.startswith("--web-config=")] or [None]
+    (path,) = [word.split("=", 1)[1] for word in container["args"] if word.startswith("--web-config=")] or [None]
     return path
 
 
@@ -132,8 +131,7 @@ class ReferencesTest(unittest.TestCase):
 
     def test_selectors_meet_the_pods_that_they_are_for(self):
         for item in of_kind(render("node-agent"), "DaemonSet"):
-            self.assertTrue(selects(item["spec"]["selector"],
-                                    item["spec"]["template"]["metadata"]["labels"]))
+            self.assertTrue(selects(item["spec"]["selector"], item["spec"]["template"]["metadata"]["labels"]))
         for name in ("overlays/in-process", "overlays/agent-sidecar"):
             objects = render(name)
             (policy,) = of_kind(objects, "NetworkPolicy")
@@ -146,8 +144,7 @@ class ReferencesTest(unittest.TestCase):
                                 for peer in rule["from"] if "podSelector" in peer))
 
     def test_pod_monitors_find_the_port_once_in_each_pod(self):
-        monitors = {item["metadata"]["name"]: item["spec"]
-                    for item in of_kind(render("monitoring"), "PodMonitor")}
+        monitors = {item["metadata"]["name"]: item["spec"] for item in of_kind(render("monitoring"), "PodMonitor")}
         found = {}
         for name in JOBS + ("node-agent", "watch"):
             (template,) = templates(render(name))
@@ -171,11 +168,9 @@ class ReferencesTest(unittest.TestCase):
                 for item in of_kind(render("node-agent"), "DaemonSet") + of_kind(render("watch"), "Deployment")}
         for item in of_kind(render("monitoring"), "PodMonitor"):
             namespaces = item["spec"]["namespaceSelector"]
-            self.assertTrue(namespaces.get("any") or 
-                            set(namespaces["matchNames"]) == pods[item["metadata"]["name"]])
+            self.assertTrue(namespaces.get("any") or set(namespaces["matchNames"]) == pods[item["metadata"]["name"]])
             for endpoint in item["spec"]["podMetricsEndpoints"]:
-                jobs = [one["replacement"] for one in endpoint["relabelings"]
-                        if one["targetLabel"] == "job"]
+                jobs = [one["replacement"] for one in endpoint["relabelings"] if one["targetLabel"] == "job"]
                 self.assertEqual([item["metadata"]["name"]], jobs)
 
     def test_the_network_policy_lets_the_namespace_of_prometheus_in(self):
@@ -191,8 +186,7 @@ class ReferencesTest(unittest.TestCase):
         for name in JOBS + ("node-agent",):
             for template in templates(render(name)):
                 for container in all_containers(template["spec"]):
-                    named = {port.get("name"): port["containerPort"]
-                             for port in container.get("ports", [])}
+                    named = {port.get("name"): port["containerPort"] for port in container.get("ports", [])}
                     for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
                         if kind not in container:
                             continue
@@ -220,8 +214,7 @@ class ReferencesTest(unittest.TestCase):
             places = {mount["name"]: mount["mountPath"] for mount in library["volumeMounts"]}
             self.assertEqual(places["nccl-pulse"], library["args"][1])
             seen = {mount["name"]: mount["mountPath"] for mount in training["volumeMounts"]}
-            (plugin,) = [one["value"] for one in training["env"]
-                         if one["name"] == "NCCL_PROFILER_PLUGIN"]
+            (plugin,) = [one["value"] for one in training["env"] if one["name"] == "NCCL_PROFILER_PLUGIN"]
             self.assertEqual(seen["nccl-pulse"] + "/libnccl-profiler-pulse.so", plugin)
             self.assertIn("shm", seen, "what the job had stays")
 
@@ -409,8 +402,7 @@ class NodeTest(unittest.TestCase):
             (template,) = templates(render(name))
             (training,) = template["spec"]["containers"]
             listen = [one["value"] for one in training["env"] if one["name"] == "NCCL_PULSE_LISTEN"]
-            self.assertEqual(["localhost:%d" % AGENT_PORT] if template["spec"].get("hostNetwork") else [],
-                             listen)
+            self.assertEqual(["localhost:%d" % AGENT_PORT] if template["spec"].get("hostNetwork") else [], listen)
 
     def test_no_scrape_is_endless(self):
         for item in of_kind(render("monitoring"), "PodMonitor"):
@@ -425,20 +417,17 @@ class NodeTest(unittest.TestCase):
         self.assertEqual("Never", priority["preemptionPolicy"])
 
     def test_only_the_nodes_network_takes_a_privileged_namespace(self):
-        levels = {name: quality.pod_security(templates(render(name))[0]["spec"])
-                  for name in JOBS + ("node-agent",)}
+        levels = {name: quality.pod_security(templates(render(name))[0]["spec"]) for name in JOBS + ("node-agent",)}
         self.assertEqual({"overlays/in-process": "restricted", "overlays/agent-sidecar": "restricted",
                           "overlays/host-network": "privileged", "node-agent": "privileged"}, levels)
         (namespace,) = of_kind(render("node-agent"), "Namespace")
-        self.assertEqual("privileged",
-                         namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"])
+        self.assertEqual("privileged", namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"])
 
 
 class GeneratedTest(unittest.TestCase):
 
     def test_every_rule_file_is_there(self):
-        files = {os.path.basename(path)[:-5]
-                 for path in glob.glob(os.path.join(RUNFILES, "deploy/prometheus/*.yaml"))}
+        files = {os.path.basename(path)[:-5] for path in glob.glob(os.path.join(RUNFILES, "deploy/prometheus/*.yaml"))}
         self.assertEqual(files - {"prometheus", "alertmanager"}, set(rules.FILES))
 
     def test_every_dashboard_is_in_the_config_map(self):

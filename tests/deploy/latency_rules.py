@@ -123,8 +123,7 @@ class Past(RulesTest):
         both_runs("straggler", 0.001, (0.004, 0.001))
         by = ("workload", "nranks", "nnodes", "index", "op", "size", "namespace")
         of = ("2", "2", "0", "AllReduce", "le_64MiB", "ml")
-        self.fires(scrapes, "NcclLatencyRegression", 240, by,
-                   [("slower",) + of, ("llama",) + of, ("straggler",) + of])
+        self.fires(scrapes, "NcclLatencyRegression", 240, by, [("slower",) + of, ("llama",) + of, ("straggler",) + of])
         self.fires(scrapes, "NcclBusBandwidthCollapse", 240, COMM + by,
                    [("slower-2", "slower") + of, ("renamed-2", "llama") + of])
         self.is_silent(scrapes, 180, "NcclLatencyRegression", "NcclBusBandwidthCollapse")
@@ -152,8 +151,7 @@ class Past(RulesTest):
                               "comm": "%s-%d" % (name, run), "rank": str(rank), "direction": "send"}
                     scrapes.count("nccl_network_bytes_total", 0 if name == "idle" else 1e6, **labels)
                     for reason, per_second in waits.items():
-                        scrapes.count("nccl_network_wait_seconds_total", per_second, **labels,
-                                      reason=reason)
+                        scrapes.count("nccl_network_wait_seconds_total", per_second, **labels, reason=reason)
             self.cut(scrapes, name)
         self.fires(scrapes, "NcclNetworkWaitRegression", 240, ("workload", "direction", "reason"),
                    [("wire", "send", "wire")])

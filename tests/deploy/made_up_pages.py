@@ -24,8 +24,7 @@ def history(now_s):
             ("workload:nccl_network_wait:seconds_per_byte", 1e-9, SEND)):
         text += "# TYPE %s gauge\n" % name
         for minute in range(61):
-            text += sample(name, value, now_s - 7800 + minute * 60, job="nccl-pulse", **WORKLOAD,
-                           **labels)
+            text += sample(name, value, now_s - 7800 + minute * 60, job="nccl-pulse", **WORKLOAD, **labels)
     return text + "# EOF\n"
 
 

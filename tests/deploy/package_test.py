@@ -26,15 +26,13 @@ VERSION_HEADER = os.path.join(RUNFILES, "exporter/base/version.h")
 LINKED = os.path.join(RUNFILES, "tests/deploy/shipped_dependencies")
 
 # What every machine has, and which the packages may need.
-SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2",
-                    "ld-linux-aarch64.so.1"}
+SYSTEM_LIBRARIES = {"libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 LARGEST_LIBRARY_BYTES = 4 << 20
 
 OF_DEBIAN_ALONE = {"usr/share/doc/nccl-pulse/changelog.gz", "usr/share/lintian/overrides/nccl-pulse"}
 
 # Bazel's own, and what only says where the compiler is.
-NOT_LINKED = {"bazel_tools", "local_config_cc", "platforms", "bazel_skylib", "rules_cc",
-              "local_config_platform"}
+NOT_LINKED = {"bazel_tools", "local_config_cc", "platforms", "bazel_skylib", "rules_cc", "local_config_platform"}
 
 
 def read(path):
@@ -65,8 +63,7 @@ def entries_of_tar(archive, start="./"):
     """Returns ({path: TarInfo}, {path: bytes}) of a tar.gz whose names begin with `start`."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
         entries = {entry.name[len(start):]: entry for entry in tar.getmembers()}
-        return entries, {path: tar.extractfile(entry).read()
-                         for path, entry in entries.items() if entry.isreg()}
+        return entries, {path: tar.extractfile(entry).read() for path, entry in entries.items() if entry.isreg()}
 
 
 class PackageTest(unittest.TestCase):
@@ -80,8 +77,7 @@ class PackageTest(unittest.TestCase):
         cls.fields = dict(line.split(": ", 1)
                           for line in cls.control["control"].decode().splitlines()
                           if not line.startswith(" "))
-        cls.multiarch = {"amd64": "x86_64-linux-gnu",
-                         "arm64": "aarch64-linux-gnu"}[cls.fields["Architecture"]]
+        cls.multiarch = {"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[cls.fields["Architecture"]]
 
     def library(self):
         return "usr/lib/%s/libnccl-profiler-pulse.so" % self.multiarch
@@ -119,10 +115,8 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_the_sums_are_those_of_the_files(self):
-        sums = dict(reversed(line.split("  ", 1))
-                    for line in self.control["md5sums"].decode().splitlines())
-        self.assertEqual({path: hashlib.md5(content).hexdigest()
-                          for path, content in self.files.items()}, sums)
+        sums = dict(reversed(line.split("  ", 1)) for line in self.control["md5sums"].decode().splitlines())
+        self.assertEqual({path: hashlib.md5(content).hexdigest() for path, content in self.files.items()}, sums)
 
     def test_everything_is_there(self):
         for path in [
@@ -192,13 +186,11 @@ class PackageTest(unittest.TestCase):
         self.assertTrue(hasattr(tuner, "ncclTunerPlugin_v5"))
 
     def test_modes_and_owners(self):
-        programs = [path for path, entry in self.entries.items()
-                    if entry.isreg() and entry.mode == 0o755]
+        programs = [path for path, entry in self.entries.items() if entry.isreg() and entry.mode == 0o755]
         self.assertEqual(["usr/bin/pulse"], [path for path in programs
                                               if not path.startswith("usr/share/nccl-pulse/deploy/on-hang/")])
         for path, entry in self.entries.items():
-            self.assertEqual((0, 0, "root", "root"),
-                             (entry.uid, entry.gid, entry.uname, entry.gname), path)
+            self.assertEqual((0, 0, "root", "root"), (entry.uid, entry.gid, entry.uname, entry.gname), path)
             self.assertEqual(content.MODIFIED, entry.mtime, path)
             expected = {tarfile.DIRTYPE: 0o755, tarfile.SYMTYPE: 0o777}.get(entry.type, entry.mode)
             self.assertEqual(expected, entry.mode, path)
@@ -234,8 +226,7 @@ class PackageTest(unittest.TestCase):
                 path = os.path.join(target, name)
                 self.assertEqual(self.files[self.library()], read(path))
                 self.assertEqual(0o644, os.stat(path).st_mode & 0o777)
-        self.assertEqual(1, subprocess.run(command[:2], capture_output=True, env={},
-                                           check=False).returncode)
+        self.assertEqual(1, subprocess.run(command[:2], capture_output=True, env={}, check=False).returncode)
 
     def test_what_the_binaries_need_is_on_every_machine(self):
         for path in ["usr/bin/pulse", self.library(), "usr/lib/nccl-pulse/libpulse-simulated-gpu.so"]:
@@ -244,8 +235,7 @@ class PackageTest(unittest.TestCase):
                                     text=True).stdout
             needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", tables))
             self.assertLessEqual(needed, SYSTEM_LIBRARIES, path)
-            versions = {tuple(map(int, version.split(".")))
-                        for version in re.findall(r"Name: GLIBC_([0-9.]+)", tables)}
+            versions = {tuple(map(int, version.split("."))) for version in re.findall(r"Name: GLIBC_([0-9.]+)", tables)}
             self.assertLessEqual(max(versions), project.GLIBC, path)
         self.assertLess(len(self.files[self.library()]), LARGEST_LIBRARY_BYTES)
 

@@ -125,8 +125,7 @@ class Prometheus(ServerProgram):
         return [rule for group in self.data("/api/v1/rules")["groups"] for rule in group["rules"]]
 
     def failing_rules(self):
-        return ["%s: %s" % (rule["name"], rule["lastError"]) for rule in self.rules()
-                if rule.get("lastError")]
+        return ["%s: %s" % (rule["name"], rule["lastError"]) for rule in self.rules() if rule.get("lastError")]
 
     def alerts(self, name):
         """Those that fire now: [(labels, annotations)]"""

@@ -5,8 +5,7 @@ Rules as documented for Kubernetes 1.29 to 1.36: "Pod Quality of Service Classes
 
 import re
 
-UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12,
-         "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 RESOURCES = ("cpu", "memory")
 
 

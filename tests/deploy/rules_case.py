@@ -40,10 +40,8 @@ class RulesTest(unittest.TestCase):
 
     def tearDown(self):
         if self.expected:
-            simulations = [scenario.simulation(scrapes, *expected)
-                           for scrapes, expected in self.expected.items()]
-            self.assertEqual(
-                self.RUN(simulations, self.FILES, self.STEP_S, self.promtool), "")
+            simulations = [scenario.simulation(scrapes, *expected) for scrapes, expected in self.expected.items()]
+            self.assertEqual(self.RUN(simulations, self.FILES, self.STEP_S, self.promtool), "")
 
     def scrapes(self, minutes):
         return Scrapes(minutes, self.STEP_S, self.FORM)
@@ -69,8 +67,7 @@ class RulesTest(unittest.TestCase):
         (self.fired if expected else self.silent).add(alert)
 
     def is_silent(self, scrapes, minutes, *alert_names):
-        self.of(scrapes)[0].append(
-            scenario.firing("|".join(alert_names), minutes, ("alertname",), []))
+        self.of(scrapes)[0].append(scenario.firing("|".join(alert_names), minutes, ("alertname",), []))
         self.silent.update(alert_names)
 
 

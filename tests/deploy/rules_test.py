@@ -43,10 +43,8 @@ class Whole(RulesTest):
 
     def test_promtool_finds_nothing_wrong(self):
         paths = sorted(glob.glob(os.path.join(scenario.RULES, "*.yaml")))
-        rules = [path for path in paths
-                 if os.path.basename(path) not in ("prometheus.yaml", "alertmanager.yaml")]
-        result = subprocess.run(["promtool", "check", "rules", *rules], text=True,
-                                capture_output=True)
+        rules = [path for path in paths if os.path.basename(path) not in ("prometheus.yaml", "alertmanager.yaml")]
+        result = subprocess.run(["promtool", "check", "rules", *rules], text=True, capture_output=True)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         result = subprocess.run(
             ["promtool", "check", "config", os.path.join(scenario.RULES, "prometheus.yaml")],
@@ -109,8 +107,7 @@ class Whole(RulesTest):
                 documents[name] = re.findall(r"```(yaml|promql)\n(.*?)```", file.read(), re.DOTALL)
         cluster, at_scrape = [text for kind, text in documents["scale"] if kind == "yaml"]
         self.promtool_check("config", cluster)
-        self.promtool_check("config", "scrape_configs:\n- job_name: nccl-pulse\n" +
-                            textwrap.indent(at_scrape, "  "))
+        self.promtool_check("config", "scrape_configs:\n- job_name: nccl-pulse\n" + textwrap.indent(at_scrape, "  "))
         queries = [query for kind, text in sum(documents.values(), []) if kind == "promql"
                    for query in re.split(r"^#.*\n", text, flags=re.MULTILINE) if query.strip()]
         self.assertGreater(len(queries), 12)

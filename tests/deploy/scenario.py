@@ -119,8 +119,7 @@ class Job:
 
     def __init__(self, scrapes, comm="c0ffee", ranks=4, per_node=2, job_id="7", index=0, missing=(),
                  node="node", start_rank=0, places=None, target_labels=None, **static):
-        places = places or [(rank // per_node, rank % per_node, start_rank + rank)
-                            for rank in range(ranks)]
+        places = places or [(rank // per_node, rank % per_node, start_rank + rank) for rank in range(ranks)]
         nodes = len({place[0] for place in places})
         self.scrapes, self.comm, self.static = scrapes, comm, static
         self.labels = {}
@@ -184,10 +183,8 @@ class Job:
         each = seconds if isinstance(seconds, list) else [seconds] * scrapes.scrapes
         sizes = bytes if isinstance(bytes, list) else [bytes] * scrapes.scrapes
         timed = per_second / 10
-        self.count(rank, "nccl_operations_total", per_second, **kind, datatype="ncclFloat32",
-                   captured="false")
-        self.count(rank, "nccl_algorithm_operations_total", per_second, op=op, algo="RING",
-                   proto="SIMPLE")
+        self.count(rank, "nccl_operations_total", per_second, **kind, datatype="ncclFloat32", captured="false")
+        self.count(rank, "nccl_algorithm_operations_total", per_second, op=op, algo="RING", proto="SIMPLE")
         kind["timing"] = timing
         self.count(rank, "nccl_timed_bus_bytes_total", [timed * b * 1.5 for b in sizes], **kind)
         self.histogram(rank, timed, each, buckets, kind)
@@ -257,8 +254,7 @@ def samples(expression, minutes, expected):
 def firing(alert, minutes, by, expected):
     """At that time the alert (a regular expression) fires for these values of the labels `by`."""
     expression = 'group by (%s) (ALERTS{alertname=~"%s", alertstate="firing"})' % (",".join(by), alert)
-    return samples(expression, minutes,
-                   {labels_text(zip(by, values)): 1 for values in expected})
+    return samples(expression, minutes, {labels_text(zip(by, values)): 1 for values in expected})
 
 
 def annotated(alert, minutes, labels, annotations):

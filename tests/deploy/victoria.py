@@ -20,8 +20,7 @@ def sed():
 
 
 def adapted(text, program):
-    return subprocess.run(["sed", "-E", program], input=text, check=True, text=True,
-                          stdout=subprocess.PIPE).stdout
+    return subprocess.run(["sed", "-E", program], input=text, check=True, text=True, stdout=subprocess.PIPE).stdout
 
 
 def write_rules(folder, program):

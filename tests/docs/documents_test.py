@@ -26,8 +26,7 @@ TREE = {
 
 
 def problems(**changes):
-    files = dict(TREE, **{path.replace("__", "/").replace("_md", ".md"): text
-                          for path, text in changes.items()})
+    files = dict(TREE, **{path.replace("__", "/").replace("_md", ".md"): text for path, text in changes.items()})
     return ["%s:%d: %s" % problem for problem in Tree(files).problems()]
 
 
@@ -123,8 +122,7 @@ class OurDocumentsTest(unittest.TestCase):
         self.assertIn(os.path.join("docs", "runbook.md"), documents)
         self.assertIn("tests/gpu/README.md", documents)
         self.assertEqual([], ["%s:%d: %s" % problem for problem in Tree(files).broken_links()])
-        links = sum(len(check_documents.LINK.findall(check_documents.without_code(files[path])))
-                    for path in documents)
+        links = sum(len(check_documents.LINK.findall(check_documents.without_code(files[path]))) for path in documents)
         self.assertGreater(links, 100)
 
 

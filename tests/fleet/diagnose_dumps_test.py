@@ -268,8 +268,7 @@ class DiagnoseDumpsTest(unittest.TestCase):
             if rank.rank != 0:
                 rank.collective("0", state="scheduled")
         answer = self.expect({0: "no_progress", 2: "no_progress"}, ranks)
-        self.assertIn("global rank 0; global rank 2 have not completed AllReduce",
-                      answer["sentence"])
+        self.assertIn("global rank 0; global rank 2 have not completed AllReduce", answer["sentence"])
 
     def test_what_pytorch_aborted_has_not_completed(self):
         ranks = job()

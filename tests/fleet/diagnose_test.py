@@ -140,8 +140,7 @@ class BadAnswersTest(DiagnoseCase):
         self.assertEqual(got, status)
         self.assertEqual(verdict["finding"], "incomplete")
         self.assertEqual(verdict["endpoints"]["heard"], 1)
-        unheard = {name: each["why"] for each in verdict["endpoints"]["unheard"]
-                   for name in each["endpoints"]}
+        unheard = {name: each["why"] for each in verdict["endpoints"]["unheard"] for name in each["endpoints"]}
         self.assertIn(reason, unheard[bad.name])
         self.assertIn("1 of 2 endpoints did not answer", verdict["sentence"])
         return unheard[bad.name]
@@ -174,8 +173,7 @@ class BadAnswersTest(DiagnoseCase):
         self.expect(self.endpoint(huge), "larger than 8 MiB")
 
     def test_packed_huge_answer(self):
-        page = subprocess.run(["gzip", "-c"], input=bytes(100 * MIB), stdout=subprocess.PIPE,
-                              check=True).stdout
+        page = subprocess.run(["gzip", "-c"], input=bytes(100 * MIB), stdout=subprocess.PIPE, check=True).stdout
         self.expect(self.serve(page, Content_Encoding="gzip"), "more than 48 MiB")
 
     def test_garbage(self):
@@ -198,8 +196,7 @@ class BadAnswersTest(DiagnoseCase):
 
     def test_other_version(self):
         # Field 1, the mark; field 2, version 9.
-        self.expect(self.serve(b"\x08\xd0\x98\xcd\xaa\x04\x10\x09"),
-                    "version 9 of the snapshots; this program knows 1")
+        self.expect(self.serve(b"\x08\xd0\x98\xcd\xaa\x04\x10\x09"), "version 9 of the snapshots; this program knows 1")
 
     def test_older_program(self):
         self.expect(self.endpoint(lambda handler: reply(handler, b"", 404)), "an older version")
@@ -209,19 +206,15 @@ class BadAnswersTest(DiagnoseCase):
         self.expect(self.serve(page[0], Age="30"), "older than 3 s")
 
     def test_no_processor_time(self):
-        self.expect(self.endpoint(
-            lambda handler: reply(handler, b"", 503, [("Retry-After", "40")])), "503")
+        self.expect(self.endpoint(lambda handler: reply(handler, b"", 503, [("Retry-After", "40")])), "503")
 
     def test_expired_certificate(self):
-        bad = self.endpoint(lambda handler: reply(handler, b""),
-                            os.path.join(self.folder, "expired"))
+        bad = self.endpoint(lambda handler: reply(handler, b""), os.path.join(self.folder, "expired"))
         self.expect(bad, "certificate has expired", "--ca-cert=%s/ca.pem" % self.folder)
 
     def test_certificate_of_another_authority(self):
-        bad = self.endpoint(lambda handler: reply(handler, b""),
-                            os.path.join(self.folder, "server"))
-        self.expect(bad, "its certificate is not trusted",
-                    "--ca-cert=%s/other_ca.pem" % self.folder)
+        bad = self.endpoint(lambda handler: reply(handler, b""), os.path.join(self.folder, "server"))
+        self.expect(bad, "its certificate is not trusted", "--ca-cert=%s/other_ca.pem" % self.folder)
 
     def test_tls_against_plain(self):
         bad = self.serve(b"")
@@ -253,13 +246,11 @@ class CredentialsTest(DiagnoseCase):
         self.assertNotEqual(status, 2)
         status, verdict = self.diagnose([endpoint], trust, "--credentials-file=" + self.file("ann:x"))
         self.assertEqual(status, 2)
-        self.assertIn("does not accept these credentials (401)",
-                      verdict["endpoints"]["unheard"][0]["why"])
+        self.assertIn("does not accept these credentials (401)", verdict["endpoints"]["unheard"][0]["why"])
 
     def test_token(self):
         endpoint = self.guarded("Bearer abc.def")
-        status, verdict = self.diagnose([endpoint], "--insecure",
-                                        "--bearer-file=" + self.file("abc.def\n"))
+        status, verdict = self.diagnose([endpoint], "--insecure", "--bearer-file=" + self.file("abc.def\n"))
         self.assertEqual(verdict["endpoints"]["heard"], 1, verdict)
         self.assertNotEqual(status, 2)
 
@@ -368,12 +359,10 @@ class SourcesTest(DiagnoseCase):
                 targets = [{"labels": {"job": "nccl", "instance": "i%d" % (i // 2)},
                             "scrapeUrl": "http://%s/metrics" % each.name}
                            for i, each in enumerate(endpoints)]
-                reply(handler, json.dumps(
-                    {"status": "success", "data": {"activeTargets": targets}}).encode())
+                reply(handler, json.dumps({"status": "success", "data": {"activeTargets": targets}}).encode())
             else:
                 reply(handler, b"", 404)
-        status, out, err = self.run_pulse(
-            "--prometheus=http://" + self.endpoint(prometheus).name, "--job-id=4711")
+        status, out, err = self.run_pulse("--prometheus=http://" + self.endpoint(prometheus).name, "--job-id=4711")
         self.assertEqual(status, 3, out + err)
         self.assertIn("global rank %d on" % culprits[0], out.split("\n")[0])
         self.assertIn("%d of %d endpoints answered" % (len(pages), len(pages)), out)

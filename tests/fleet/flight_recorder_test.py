@@ -74,8 +74,7 @@ class FlightRecorderTest(unittest.TestCase):
         self.assertAlmostEqual(timed["duration_ms"], 0.072)
         self.assertEqual(last["state"], "started")
         self.assertEqual([entry["collective_seq_id"] for entry in dumps[5]["entries"]], [1, 2])
-        self.assertEqual(dumps[4]["pg_status"]["0"],
-                         {"last_enqueued_collective": 3, "last_completed_collective": 2})
+        self.assertEqual(dumps[4]["pg_status"]["0"], {"last_enqueued_collective": 3, "last_completed_collective": 2})
 
     def test_sizes_of_each_operation(self):
         ops = {"AllReduce": ("all_reduce", 1024, 1024), "AllGather": ("_all_gather_base", 1024, 2048),
@@ -147,8 +146,7 @@ class FlightRecorderTest(unittest.TestCase):
         calls = [call(i) for i in range(1, 9)]
         dumps, _ = self.dump(page(rank(0, calls[2:], "0"), rank(1, calls, "1"), rank(2, [], "2")))
         for number in (0, 1):
-            self.assertEqual([entry["collective_seq_id"] for entry in dumps[number]["entries"]],
-                             [3, 4, 5, 6, 7, 8])
+            self.assertEqual([entry["collective_seq_id"] for entry in dumps[number]["entries"]], [3, 4, 5, 6, 7, 8])
             self.assertEqual([entry["record_id"] for entry in dumps[number]["entries"]], list(range(6)))
 
     def test_several_endpoints_and_communicators(self):
@@ -159,8 +157,7 @@ class FlightRecorderTest(unittest.TestCase):
         self.assertEqual(left_out, "")
         self.assertEqual(dumps[1]["pg_config"]["0000000000000009"],
                          {"name": "0000000000000009", "desc": "undefined", "ranks": "[0, 1]"})
-        self.assertEqual([entry["process_group"][0] for entry in dumps[1]["entries"]],
-                         ["0000000000000009", COMM])
+        self.assertEqual([entry["process_group"][0] for entry in dumps[1]["entries"]], ["0000000000000009", COMM])
 
     def test_a_communicator_with_an_unknown_rank_is_left_out(self):
         dumps, left_out = self.dump(page(rank(0, [call(1)], "0"), nranks=2))

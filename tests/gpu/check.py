@@ -48,8 +48,7 @@ def gpus_of_machine():
                               check=True, timeout=30, text=True).stdout
     except (OSError, subprocess.SubprocessError):
         return []
-    return [dict(zip(("UUID", "pci_bus_id"), map(str.strip, line.split(","))))
-            for line in text.splitlines()]
+    return [dict(zip(("UUID", "pci_bus_id"), map(str.strip, line.split(",")))) for line in text.splitlines()]
 
 
 class Run(Ranks):
@@ -92,8 +91,7 @@ class Run(Ranks):
             numbers = "%10s" % show(float(sum(c.total(c.found) for c in group)))
             still_open = sum(c.open for c in group)
             note = " (%d open)" % still_open if still_open else ""
-            print("  %-46s %5d series, sum %s  %s%s" %
-                  (metric, series, numbers, "DIFFERENT" if wrong else "OK", note))
+            print("  %-46s %5d series, sum %s  %s%s" % (metric, series, numbers, "DIFFERENT" if wrong else "OK", note))
             self.rows.append((phase, metric, series, not wrong))
             for line in wrong[:8]:
                 print("      " + line)

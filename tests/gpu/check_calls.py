@@ -39,8 +39,7 @@ class Comparison:
             if still_open is not None and still_open(wanted, got):
                 self.open += abs(wanted - got)
                 continue
-            self.wrong.append("%s %s %s: expected %s, found %s" %
-                              (metric, where, key, show(wanted), show(got)))
+            self.wrong.append("%s %s %s: expected %s, found %s" % (metric, where, key, show(wanted), show(got)))
 
     @staticmethod
     def total(values):
@@ -85,8 +84,7 @@ def expected_of(communicator, options, unreported):
             result["completions"][op,] += events - call["to_self"]
         elif options.timing == "kernel":
             result["kernel_completions"][op,] += events - call["to_self"]
-    return {name: {key: value for key, value in counts.items() if value}
-            for name, counts in result.items()}
+    return {name: {key: value for key, value in counts.items() if value} for name, counts in result.items()}
 
 
 def launches_of(communicator, unreported, follows):
@@ -96,8 +94,7 @@ def launches_of(communicator, unreported, follows):
     if "Broadcast" not in unreported:
         return communicator["launches_min"], communicator["launches_max"]
     unseen = communicator["unseen_launches" if follows else "broadcast_launches"]
-    return (communicator["launches_min"] - communicator["broadcast_launches"],
-            communicator["launches_max"] - unseen)
+    return (communicator["launches_min"] - communicator["broadcast_launches"], communicator["launches_max"] - unseen)
 
 
 def untold_of(communicator, options, unreported, follows):
@@ -115,8 +112,6 @@ def untold_of(communicator, options, unreported, follows):
 
 def split_unreported(untimed):
     """`untimed` without what nothing tells of, and that by operation."""
-    found = {key[:1]: value for key, value in untimed.items()
-             if key[1] == nccl_versions.UNREPORTED_REASON}
-    rest = {key: value for key, value in untimed.items()
-            if key[1] != nccl_versions.UNREPORTED_REASON}
+    found = {key[:1]: value for key, value in untimed.items() if key[1] == nccl_versions.UNREPORTED_REASON}
+    rest = {key: value for key, value in untimed.items() if key[1] != nccl_versions.UNREPORTED_REASON}
     return rest, found

@@ -96,11 +96,9 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
     elif duration_source(page) == "stream":
         result += compare_stream(where, expected, communicator, untimed, untold, counts)
     else:
-        result.append(Comparison("nccl_operations_without_duration_total", where, expected["untimed"],
-                                 untimed))
+        result.append(Comparison("nccl_operations_without_duration_total", where, expected["untimed"], untimed))
         result.append(Comparison("nccl_operation_duration_seconds", where, {}, durations))
-    activity = (check_activity.KNOWN if destroyed
-                else check_activity.of_communicator(communicator, unreported))
+    activity = (check_activity.KNOWN if destroyed else check_activity.of_communicator(communicator, unreported))
     result += compare_heartbeat(page, where, comm, activity)
     if activity == check_activity.UNKNOWN and duration_source(page) == "stream":
         result.append(Comparison("state in the JSON", where, {"": activity},
@@ -109,8 +107,7 @@ def compare_communicator(page, rank, report, communicator, options, gpus):
 
 
 def compare_heartbeat(page, where, comm, activity):
-    return check_activity.compare(Comparison, page, where, comm, activity,
-                                  duration_source(page) == "stream")
+    return check_activity.compare(Comparison, page, where, comm, activity, duration_source(page) == "stream")
 
 
 def duration_source(page):

@@ -5,8 +5,7 @@ import collections
 import check_activity
 import nccl_versions
 from check_calls import COLLECTIVES, Comparison, few_open, size_class, within_launches
-from check_communicator import (GROUPED, compare_communicator, compare_heartbeat, duration_source,
-                                find_communicator)
+from check_communicator import (GROUPED, compare_communicator, compare_heartbeat, duration_source, find_communicator)
 
 
 def compare_totals(page, rank, report):
@@ -50,11 +49,9 @@ def compare_with_itself(page, rank, options, unreported):
         if duration_source(page) == "stream":
             # An operation has a reason, or its launch is timed.
             accounted = collections.Counter()
-            for (op, _), value in page.sums("nccl_operations_without_duration_total", ("op", "reason"),
-                                            **comm).items():
+            for (op, _), value in page.sums("nccl_operations_without_duration_total", ("op", "reason"), **comm).items():
                 accounted[op,] += value
-            durations = page.sums("nccl_operation_duration_seconds_count", ("op",),
-                                  timing="stream", **comm)
+            durations = page.sums("nccl_operation_duration_seconds_count", ("op",), timing="stream", **comm)
             # Those of a launch that is a composite stand beside the Send and Recv that it is made of.
             accounted.update({key: value for key, value in durations.items()
                               if key not in ((GROUPED,), ("AlltoAll",), ("Gather",), ("Scatter",)) or
@@ -100,8 +97,7 @@ def compare_ranks(ranks, pages, reports):
                 calls.setdefault(key, {})[rank.rank] = value
     for key, by_rank in calls.items():
         some = next(iter(by_rank.values()))
-        result.append(Comparison("collectives of all ranks", "/".join(key),
-                                 {r: some for r in by_rank}, by_rank))
+        result.append(Comparison("collectives of all ranks", "/".join(key), {r: some for r in by_rank}, by_rank))
     return result
 
 
@@ -109,8 +105,7 @@ def compare(ranks, pages, reports, options, gpus):
     result = []
     for rank, page, report in zip(ranks, pages, reports):
         if page is None:
-            return [Comparison("endpoint", "rank%d" % rank.rank, {"": "announced"},
-                               {"": "not announced"})]
+            return [Comparison("endpoint", "rank%d" % rank.rank, {"": "announced"}, {"": "not announced"})]
         if "communicators" in report:
             for communicator in report["communicators"]:
                 result += compare_communicator(page, rank, report, communicator, options, gpus)
@@ -120,8 +115,7 @@ def compare(ranks, pages, reports, options, gpus):
                 {"": len(page.select("nccl_communicator_info"))}))
         else:
             result += compare_totals(page, rank, report)
-            result += compare_with_itself(page, rank, options,
-                                          nccl_versions.unreported(report["nccl"]))
+            result += compare_with_itself(page, rank, options, nccl_versions.unreported(report["nccl"]))
         result.append(Comparison("results checked by the program", "rank%d" % rank.rank,
                                  {"wrong": 0}, {"wrong": report["wrong"]}))
         result.append(Comparison(
@@ -130,6 +124,5 @@ def compare(ranks, pages, reports, options, gpus):
             {"": labels["nccl_api_version"]
              for labels, _ in page.select("nccl_pulse_build_info")}))
         lost = page.sums("nccl_pulse_overflowed_operations_total", ())
-        result.append(Comparison("nccl_pulse_overflowed_operations_total", "rank%d" % rank.rank,
-                                 {}, lost))
+        result.append(Comparison("nccl_pulse_overflowed_operations_total", "rank%d" % rank.rank, {}, lost))
     return result + compare_ranks(ranks, pages, reports)

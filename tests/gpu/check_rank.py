@@ -77,8 +77,7 @@ class Scraper(threading.Thread):
                     continue
                 after = page.samples.get(key)
                 if after is None or after < before:
-                    self.problems.append("%s%s: %s, then %s" %
-                                         (key[0], sorted(key[1]), before, after))
+                    self.problems.append("%s%s: %s, then %s" % (key[0], sorted(key[1]), before, after))
             self.pages += 1
             self.last, self.text = page, text
             return page
@@ -118,11 +117,9 @@ class Rank:
             RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(options.ranks))
         environment.update(getattr(options, "environment", {}))  # prove.py's
         if options.mode == "network":
-            environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_IB_DISABLE="1",
-                               NCCL_SOCKET_IFNAME="lo")
+            environment.update(NCCL_P2P_DISABLE="1", NCCL_SHM_DISABLE="1", NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="lo")
         elif options.mode == "shared-gpu":
-            environment.update(NCCL_HOSTID="pulse-check-%d" % rank, NCCL_IB_DISABLE="1",
-                               NCCL_SOCKET_IFNAME="lo")
+            environment.update(NCCL_HOSTID="pulse-check-%d" % rank, NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="lo")
         command = [os.path.abspath(options.program), "--rank=%d" % rank,
                    "--nranks=%d" % options.ranks, "--gpu=%d" % self.gpu, "--exchange=" + work,
                    "--phases=" + options.phases] + list(getattr(options, "arguments", ()))

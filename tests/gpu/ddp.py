@@ -143,8 +143,7 @@ class Trainer:
 
     def ddp(self):
         cuda = self.device.type == "cuda"
-        self.train(nn.parallel.DistributedDataParallel(
-            self.model(), device_ids=[self.device.index] if cuda else None))
+        self.train(nn.parallel.DistributedDataParallel(self.model(), device_ids=[self.device.index] if cuda else None))
         # One bucket at least a step.
         self.at_least["AllReduce", "ncclFloat32"] += STEPS
 
@@ -216,8 +215,7 @@ def main():
     parser.add_argument("--phases", default="explicit,ddp,fsdp,destroy")
     options = parser.parse_args()
     if options.rank is not None:
-        return run(options.rank, options.nranks, options.gpu, options.exchange,
-                   options.phases.split(","), True)
+        return run(options.rank, options.nranks, options.gpu, options.exchange, options.phases.split(","), True)
     return run(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]),
                int(os.environ["LOCAL_RANK"]), "", options.phases.split(","), False)
 

@@ -82,8 +82,7 @@ class Page:
     def _bucket(name, labels):
         """(key of the count that it belongs to, upper bound)."""
         count = name[:-len("bucket")] + "count"
-        return ((count, frozenset(label for label in labels if label[0] != "le")),
-                float(dict(labels)["le"]))
+        return ((count, frozenset(label for label in labels if label[0] != "le")), float(dict(labels)["le"]))
 
     def only_grows(self, name):
         return self.types[self.family(name)] in ("counter", "histogram", "summary")
@@ -95,8 +94,7 @@ class Page:
             for (found, labels), value in self.samples.items():
                 if not found.endswith("_bucket"):
                     self._by_name[found].append((dict(labels), value))
-        return [(labels, value) for labels, value in self._by_name[name]
-                if fixed.items() <= labels.items()]
+        return [(labels, value) for labels, value in self._by_name[name] if fixed.items() <= labels.items()]
 
     def sums(self, name, by, **fixed):
         """{values of the labels `by`: sum}; zeros left out."""

@@ -44,8 +44,7 @@ from inject_stragglers import stragglers  # noqa: E402
 def inject(job, case, rank):
     another = next((i for i in range(len(job.ranks)) if i not in (rank, job.server())), None)
     if case.name in inject_cases.SIGNALS:
-        os.kill(job.ranks[rank].pid,
-                signal.SIGSTOP if case.name == "stopped" else signal.SIGKILL)
+        os.kill(job.ranks[rank].pid, signal.SIGSTOP if case.name == "stopped" else signal.SIGKILL)
     elif case.fault != "none":
         job.ranks[rank].tell(case.fault or case.name)
     if case.name == "killed-node":
@@ -225,8 +224,7 @@ def main():
                 inject_graphs.stragglers(options, results)
     finally:
         table(results)
-    print("\n%d cases, %d not right, %.0f s" % (len(results.rows), results.wrong,
-                                                time.monotonic() - begin))
+    print("\n%d cases, %d not right, %.0f s" % (len(results.rows), results.wrong, time.monotonic() - begin))
     return 1 if results.wrong or not results.rows else 0
 
 

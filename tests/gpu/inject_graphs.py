@@ -124,8 +124,7 @@ def stragglers(options, results):
         with Job(options, "graph-stragglers", os.path.abspath(options.program), False,
                  [_GRAPH, "--control=" + control.path], environment=ENVIRONMENT) as job:
             job.wait("start", 90, lambda: all(process.event("case", case=0) for process in job.ranks))
-            for number, (case, rank, delay, call, is_named) in enumerate(
-                    plan(options.gpus, options.graph_delays), 1):
+            for number, (case, rank, delay, call, is_named) in enumerate(plan(options.gpus, options.graph_delays), 1):
                 run_straggler(options, results, job, control, number, dict(
                     base, case=case, rank=None if rank < 0 else rank, delay_ms=delay), call, is_named)
             job.keep("status.txt", job.status()[1])

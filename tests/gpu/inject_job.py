@@ -141,8 +141,7 @@ class Process:
             # A killed process stays until the driver has taken its GPU back.
             self.process.wait(timeout=20)
         except subprocess.TimeoutExpired:
-            print("inject.py: %s (pid %d) does not end" % (self.name, self.process.pid),
-                  file=sys.stderr, flush=True)
+            print("inject.py: %s (pid %d) does not end" % (self.name, self.process.pid), file=sys.stderr, flush=True)
 
     def tail(self):
         with open(self.errors_path, encoding="utf-8", errors="replace") as file:

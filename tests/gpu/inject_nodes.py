@@ -59,8 +59,7 @@ class NodesJob(Job):
                 "agent%d" % i, [self.options.pulse, "agent", "--listen=" + endpoint.address,
                                 "--hang-after=%gs" % self.options.hang_after] + self.capture_flags(),
                 self.folder, environment))
-        wait_until(lambda: all(endpoint.get("/healthz") is not None for endpoint in self.endpoints),
-                   20, "the agents")
+        wait_until(lambda: all(endpoint.get("/healthz") is not None for endpoint in self.endpoints), 20, "the agents")
 
     def rank_environment(self, rank):
         node = self.node(rank)
@@ -85,16 +84,14 @@ class NodesJob(Job):
         try:
             return done.returncode, json.loads(done.stdout)
         except ValueError:
-            raise Failure("pulse diagnose: exit status %d: %s" %
-                          (done.returncode, done.stderr.strip())) from None
+            raise Failure("pulse diagnose: exit status %d: %s" % (done.returncode, done.stderr.strip())) from None
 
     def communicators(self):
         return [comm for endpoint in self.endpoints for comm in endpoint.communicators() or ()]
 
     def all_seen(self, name):
         """Whether the endpoints show all ranks of the communicator."""
-        return sum(len(comm["ranks"]) for comm in self.communicators()
-                   if comm["name"] == name) == self.options.gpus
+        return sum(len(comm["ranks"]) for comm in self.communicators() if comm["name"] == name) == self.options.gpus
 
 
 def named(roots):

@@ -11,8 +11,7 @@ def make_parser(description):
     parser.add_argument("--library", required=True, help="the plugin")
     parser.add_argument("--program", required=True, help="inject_program")
     parser.add_argument("--pulse", required=True, help="the program pulse")
-    parser.add_argument("--libraries", default="",
-                        help="folders of libnccl and libcudart, with colons between")
+    parser.add_argument("--libraries", default="", help="folders of libnccl and libcudart, with colons between")
     parser.add_argument("--gpus", type=int, default=2, help="one rank each")
     parser.add_argument("--parallel", type=int, default=4, help="jobs at a time")
     parser.add_argument("--hang-after", type=float, default=10, help="seconds")

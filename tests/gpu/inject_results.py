@@ -30,16 +30,14 @@ class Results:
 
 
 def table(results):
-    print("\n%-19s %-7s %4s  %-22s %-12s %7s  %s" % (
-        "hang", "page by", "rank", "verdict", "names", "after s", ""))
+    print("\n%-19s %-7s %4s  %-22s %-12s %7s  %s" % ("hang", "page by", "rank", "verdict", "names", "after s", ""))
     for row in results.rows:
         if row["kind"] == "hang":
             print("%-19s %-7s %4s  %-22s %-12s %7s  %s" % (
                 row["case"], row["variant"], row.get("rank", ""), row.get("verdict") or "none",
                 ",".join(map(str, row.get("suspects", ()))) or "nobody",
                 row.get("seconds", ""), row["state"]))
-    print("\n%-14s %4s %8s  %-12s %7s %7s  %s" % (
-        "straggler", "rank", "late ms", "names", "after s", "ms", ""))
+    print("\n%-14s %4s %8s  %-12s %7s %7s  %s" % ("straggler", "rank", "late ms", "names", "after s", "ms", ""))
     for row in results.rows:
         if row["kind"] == "straggler" and "case" in row:
             straggler = row.get("straggler")

@@ -32,13 +32,11 @@ class Losses:
     def most(self, text, comm):
         """(rank, seconds per second) or None"""
         now = time.monotonic()
-        values = {int(labels["rank"]): value
-                  for labels, value in endpoint.Page(text).select(LOSS, comm=comm)}
+        values = {int(labels["rank"]): value for labels, value in endpoint.Page(text).select(LOSS, comm=comm)}
         last, self.last = self.last, (now, values)
         if last is None or not values:
             return None
-        rates = {rank: (value - last[1].get(rank, 0)) / (now - last[0])
-                 for rank, value in values.items()}
+        rates = {rank: (value - last[1].get(rank, 0)) / (now - last[0]) for rank, value in values.items()}
         rank = max(rates, key=rates.get)
         return rank, rates[rank]
 
@@ -75,8 +73,7 @@ def watch_straggler(options, job, known, begin, seconds):
         job.keep("straggler-page.txt", page)
         most = losses.most(page, comm_id)
         if most and most[1] > 0.02 and shown["by_counter"] is None:
-            shown["by_counter"] = {"rank": most[0], "seconds_per_second": round(most[1], 4),
-                                   "after_s": round(now, 2)}
+            shown["by_counter"] = {"rank": most[0], "seconds_per_second": round(most[1], 4), "after_s": round(now, 2)}
         straggler = next(comm["straggler"] for comm in comms if comm["comm"] == comm_id)
         if straggler:
             shown.update(seconds=round(now, 2), straggler=straggler)
@@ -87,8 +84,7 @@ def begin_case(job, control, number, rank, delay_ms):
     """Ids of the communicators that were there before it."""
     known = {comm["comm"] for comm in job.endpoint.communicators() or ()}
     control.write(number, rank, delay_ms)
-    job.wait("case %d" % number, 60,
-             lambda: all(process.event("case", case=number) for process in job.ranks))
+    job.wait("case %d" % number, 60, lambda: all(process.event("case", case=number) for process in job.ranks))
     return known
 
 
@@ -118,11 +114,9 @@ def stragglers(options, results):
     control.write(0, -1, 0)
     try:
         with Job(options, "stragglers", program, False, ["--control=" + control.path]) as job:
-            job.wait("start", 90, lambda: all(process.event("case", case=0)
-                                              for process in job.ranks))
+            job.wait("start", 90, lambda: all(process.event("case", case=0) for process in job.ranks))
             first = job.ranks[0].event("case", case=0)
-            print("%s, %s" % (kind, {key: first[key] for key in ("torch", "step_ms")
-                                     if key in first}), flush=True)
+            print("%s, %s" % (kind, {key: first[key] for key in ("torch", "step_ms") if key in first}), flush=True)
             known = begin_case(job, control, 1, -1, 0)
             shown = watch_straggler(options, job, known, time.monotonic(), options.balanced)
             record = dict(base, case="balanced", rank=None, delay_ms=0, **shown)
@@ -133,8 +127,7 @@ def stragglers(options, results):
             # On the same communicator: what came before counts, too.
             rank, delay = options.gpus - 1, options.delays[-1]
             control.write(1, rank, delay)
-            shown = watch_straggler(options, job, known, time.monotonic(),
-                                    STRAGGLER_GOAL_S + options.late)
+            shown = watch_straggler(options, job, known, time.monotonic(), STRAGGLER_GOAL_S + options.late)
             report_straggler(results, dict(base, case="after balance", rank=rank, delay_ms=delay),
                              "straggler %s, rank %d late by %g ms after %g s without" % (
                                  kind, rank, delay, options.balanced),
@@ -147,8 +140,7 @@ def stragglers(options, results):
                     results.add("LEFT OUT", what + ": no time", **record)
                     continue
                 known = begin_case(job, control, number, rank, delay)
-                shown = watch_straggler(options, job, known, time.monotonic(),
-                                    STRAGGLER_GOAL_S + options.late)
+                shown = watch_straggler(options, job, known, time.monotonic(), STRAGGLER_GOAL_S + options.late)
                 report_straggler(results, record, what, rank, shown, options.late)
                 if number == 2:
                     print(job.status()[1], flush=True)

@@ -85,13 +85,11 @@ def while_queued(options, scrapes, comm_id):
     while queued < 3:
         scrape = scrapes.next(until)
         if scrape is None:
-            raise Failure("no rank's work was seen to stand in its queue for %g s" %
-                          options.hang_after)
+            raise Failure("no rank's work was seen to stand in its queue for %g s" % options.hang_after)
         seconds, page, comms = scrape
         named = hang_on_page(page) + [comm["hang"] for comm in comms if comm["hang"]]
         if named:
             return "a hang is reported: %s" % named, seconds
         ranks = next((comm["ranks"] for comm in comms if comm["comm"] == comm_id), [])
-        queued += len(ranks) == options.gpus and all(
-            has_not_begun(rank, options.hang_after) for rank in ranks)
+        queued += len(ranks) == options.gpus and all(has_not_begun(rank, options.hang_after) for rank in ranks)
     return "", seconds

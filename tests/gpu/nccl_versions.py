@@ -40,8 +40,7 @@ def text(version):
 def release(version):
     known = [entry for entry in RELEASES if entry.since <= version]
     if not known:
-        raise ValueError("NCCL %s: what it reports is not known here, see nccl_versions.py" %
-                         text(version))
+        raise ValueError("NCCL %s: what it reports is not known here, see nccl_versions.py" % text(version))
     return known[-1]
 
 

@@ -60,8 +60,7 @@ def processor_times(job):
 def measure(options, variant):
     """What is wrong; "" nothing."""
     arguments = ["--load=%d" % options.communicators, "--rate=%d" % options.rate]
-    with Job(options, "load-" + variant, os.path.abspath(options.program), variant == "agent",
-             arguments) as job:
+    with Job(options, "load-" + variant, os.path.abspath(options.program), variant == "agent", arguments) as job:
         job.wait_running("running")
         wanted = options.communicators * options.gpus
         wait_until(lambda: sum(len(comm["ranks"]) for comm in job.endpoint.communicators() or ()

@@ -46,8 +46,7 @@ SIZES = {"accuracy": [64, 512, 4 << 10, 32 << 10, 256 << 10, 2 << 20, 16 << 20, 
 def parse_options():
     parser = check_rank.make_parser(__doc__.split("\n", 1)[0], ("nvlink", "network"))
     parser.add_argument("part", choices=sorted(PARTS))
-    parser.add_argument("--compare", default="stream,kernel", metavar="ONE,OTHER",
-                        help="two of " + ", ".join(TIMINGS))
+    parser.add_argument("--compare", default="stream,kernel", metavar="ONE,OTHER", help="two of " + ", ".join(TIMINGS))
     parser.add_argument("--sizes", default="", help="bytes, with commas between")
     parser.add_argument("--repeats", type=int, default=0, help="calls of each size or delay")
     parser.add_argument("--seconds", type=float, default=5, help="of load, for coverage")

@@ -7,10 +7,8 @@ from prove_pages import difference, durations_by_name, human, mean_us, median_us
 def measure_sizes(options, timing):
     """({size: (count, mean us, median us)}, {size: loop us}) of all ranks together."""
     setting, environment = TIMINGS[timing]
-    arguments = ["--sizes=" + ",".join(map(str, options.sizes)),
-                 "--repeats=%d" % options.repeats]
-    with Job(options, "accuracy-" + timing, setting, ("warm", "sizes", "loop"), environment,
-             arguments) as job:
+    arguments = ["--sizes=" + ",".join(map(str, options.sizes)), "--repeats=%d" % options.repeats]
+    with Job(options, "accuracy-" + timing, setting, ("warm", "sizes", "loop"), environment, arguments) as job:
         job.report("warm")
         job.await_full_sampling()
         before = durations_by_name(job.settled_pages(timing), timing)
@@ -24,8 +22,7 @@ def measure_sizes(options, timing):
     for size in options.sizes:
         count, total, buckets = over_ranks(added.get("size-%d" % size, {}))
         result[size] = (count, mean_us(count, total), median_us(count, buckets))
-    return result, {size: sum(loop[str(size)] for loop in loops) / len(loops)
-                    for size in options.sizes}
+    return result, {size: sum(loop[str(size)] for loop in loops) / len(loops) for size in options.sizes}
 
 
 def accuracy(options, results):

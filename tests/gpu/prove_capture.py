@@ -4,8 +4,7 @@ from prove_job import Job
 
 
 def capture(options, results):
-    with Job(options, "capture", "auto", ("warm", "capture"),
-             arguments=["--repeats=%d" % options.rounds]) as job:
+    with Job(options, "capture", "auto", ("warm", "capture"), arguments=["--repeats=%d" % options.rounds]) as job:
         job.report("warm")
         job.go_on()
         reports = job.report("capture", 60)

@@ -69,8 +69,7 @@ def coverage(options, results):
                  "calls by rank %s, made %s" % ([int(c) for c in calls_found],
                                                 [report["calls"] for report in reports]))
     # Each is alone in its group: also those that NCCL does not report are followed.
-    broadcasts = [sum(value for (op, _), value in each.items() if op == "Broadcast")
-                  for each in timed]
+    broadcasts = [sum(value for (op, _), value in each.items() if op == "Broadcast") for each in timed]
     results.fact(accounted == calls_found and all(broadcasts),
                  "every call has a duration or a reason: %s; NCCL %s, Broadcasts with a duration: %s" % (
                      [int(a) for a in accounted], nccl_versions.text(reports[0]["nccl"]),

@@ -53,8 +53,7 @@ class Job(check_rank.Ranks):
         deadline = min(time.monotonic() + 10, self.options.deadline)
         while True:
             pages = self.pages()
-            counts = [sum(page.sums(DURATION + "_count", (), timing=timing).values())
-                      for page in pages]
+            counts = [sum(page.sums(DURATION + "_count", (), timing=timing).values()) for page in pages]
             if counts != last:
                 last, since = counts, time.monotonic()
             elif time.monotonic() > since + 1.5 or time.monotonic() > deadline:
@@ -65,8 +64,7 @@ class Job(check_rank.Ranks):
         """Until every launch may be timed: the sampler adapts once a second."""
 
         def all_sampled():
-            return all(value == 1 for page in self.pages()
-                       for _, value in page.select("nccl_pulse_sampling_ratio"))
+            return all(value == 1 for page in self.pages() for _, value in page.select("nccl_pulse_sampling_ratio"))
 
         self.wait("sampling", 60, all_sampled)
 

@@ -10,8 +10,7 @@ def durations_by_name(pages, timing):
     """{comm_name: {rank: (count, sum, {bound: cumulative})}} of AllReduce."""
     result = collections.defaultdict(dict)
     for rank, page in enumerate(pages):
-        names = {labels["comm"]: labels.get("comm_name", "")
-                 for labels, _ in page.select("nccl_communicator_info")}
+        names = {labels["comm"]: labels.get("comm_name", "") for labels, _ in page.select("nccl_communicator_info")}
         found = collections.defaultdict(lambda: [0.0, 0.0, collections.Counter()])
         for (metric, label_set), value in page.samples.items():
             if not metric.startswith(DURATION):

@@ -84,8 +84,7 @@ class Library:
         return folder
 
     def environment(self):
-        environment = dict(os.environ, PULSE_LIBRARIES=self.folders, NCCL_PAT_ENABLE="0",
-                           NCCL_NVLS_ENABLE="0")
+        environment = dict(os.environ, PULSE_LIBRARIES=self.folders, NCCL_PAT_ENABLE="0", NCCL_NVLS_ENABLE="0")
         if not self.is_own:  # for PyTorch, which finds its own NCCL before LD_LIBRARY_PATH's
             environment["PULSE_PRELOAD"] = os.path.join(self.folders.split(":")[0], "libnccl.so.2")
         return environment
@@ -114,8 +113,7 @@ def cells_of_inject(folder):
                     late.append(row["state"])
                     continue
                 version = nccl_versions.text(row["nccl"]) if "nccl" in row else None
-                cells.append(("%s, %s" % (row["case"], row["variant"]), row["state"],
-                              row.get("seconds"), version))
+                cells.append(("%s, %s" % (row["case"], row["variant"]), row["state"], row.get("seconds"), version))
     if late:
         right = late.count("OK")
         cells.append(("%d stragglers" % len(late), "OK" if right == len(late) else
@@ -214,11 +212,9 @@ def run_part(options, table, library, part, work):
     folder = os.path.join(work, library.version, part)
     os.makedirs(folder)
     print("==== NCCL %s, %s: %.0f s left" % (library.version, part, left), flush=True)
-    report, status, took = run_script(options, library, part,
-                                      min(left - ENDING_S, MOST_S[part] + ENDING_S), folder)
+    report, status, took = run_script(options, library, part, min(left - ENDING_S, MOST_S[part] + ENDING_S), folder)
     with open(os.path.join(options.out, "report.txt"), "a", encoding="utf-8") as file:
-        file.write("======== NCCL %s, %s: exit status %s, %.0f s\n%s\n" %
-                   (library.version, part, status, took, report))
+        file.write("======== NCCL %s, %s: exit status %s, %.0f s\n%s\n" % (library.version, part, status, took, report))
     cells = cells_of_inject(folder) if part == "inject" else cells_of_table(report)
     for name, state, seconds, version in cells:
         if version not in (None, library.version):

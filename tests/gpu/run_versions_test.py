@@ -32,8 +32,7 @@ class RunVersionsTest(StandInCase):
         # Two GPUs are too few for it.
         self.assertRegex(self.read("table.txt"), r"(?m)^inject +broadcast-held, server +not run$")
         self.assertIn("RESULT OK capture", self.read("report.txt"))
-        self.assertEqual(sorted(os.listdir(self.out)),
-                         ["logs-2.30.7.tar", "report.txt", "results.jsonl", "table.txt"])
+        self.assertEqual(sorted(os.listdir(self.out)), ["logs-2.30.7.tar", "report.txt", "results.jsonl", "table.txt"])
         self.assertIn("2 cells, 0 not right", output)
 
     def test_what_is_wrong_is_said(self):

@@ -113,8 +113,7 @@ class Reading:
         captured = way in CAPTURED_CALLS
         flag = "true" if captured else "false"
         self.calls = counts(page, "nccl_operations_total", way, "op", captured=flag)
-        self.calls.update(
-            counts(page, "nccl_composite_operations_total", way, "op", captured=flag))
+        self.calls.update(counts(page, "nccl_composite_operations_total", way, "op", captured=flag))
         kind = "nccl_graph_replays_total" if captured else "nccl_launches_total"
         self.launches = sum(counts(page, kind, way).values())
         if captured:
@@ -162,8 +161,7 @@ def marks(operation, way, reading, ranks):
 def hang_mark(page, way):
     """(mark, what is said)"""
     ids = {found["comm"] for found, _ in page.select("nccl_communicator_info", comm_name=way)}
-    said = [found for found, _ in page.select("nccl_hang_start_timestamp_seconds")
-            if found["comm"] in ids]
+    said = [found for found, _ in page.select("nccl_hang_start_timestamp_seconds") if found["comm"] in ids]
     if said:
         # Rank 0 alone has called.
         right = all(found.get("suspect_rank", "0") != "0" for found in said)
@@ -269,8 +267,7 @@ class Table:
                 row = {"nccl": version, "operation": operation, "way": way, "cell": cell}
                 file.write(json.dumps(dict(row, **found)) + "\n")
                 if "error" in found:
-                    self.notes.append("%s, %s, NCCL %s: %s" %
-                                      (operation, way, version, found["error"]))
+                    self.notes.append("%s, %s, NCCL %s: %s" % (operation, way, version, found["error"]))
                     cell += " (%d)" % len(self.notes)
                 self.cells[operation, way, version] = cell
         self.write()
@@ -280,10 +277,8 @@ class Table:
                  "|---|---|" + "---|" * len(self.versions)]
         rows = dict.fromkeys((operation, way) for operation, way, _ in self.cells)
         for operation, way in rows:
-            cells = [self.cells.get((operation, way, version), "")
-                     for version in self.versions]
-            shown = ["`%s`" % " ".join(cell) if cell.isprintable() and len(cell) == 5 else cell
-                     for cell in cells]
+            cells = [self.cells.get((operation, way, version), "") for version in self.versions]
+            shown = ["`%s`" % " ".join(cell) if cell.isprintable() and len(cell) == 5 else cell for cell in cells]
             lines.append("| %s | %s |%s" % (operation, way, "".join(" %s |" % c for c in shown)))
         lines += ["", LEGEND.rstrip()]
         lines += [""] * bool(self.notes)
@@ -309,8 +304,7 @@ def parse_options():
     arguments = parser.parse_args()
     arguments.operations = arguments.operations.split(";")
     arguments.ways = arguments.ways.split(",")
-    for name, chosen, known in (("--operations", arguments.operations, OPERATIONS),
-                                ("--ways", arguments.ways, WAYS)):
+    for name, chosen, known in (("--operations", arguments.operations, OPERATIONS), ("--ways", arguments.ways, WAYS)):
         if not set(chosen) <= set(known):
             parser.error("%s takes some of %s" % (name, ", ".join(known)))
     arguments.ports = inject_job.Ports()
@@ -353,8 +347,7 @@ def main():
         os.chmod(arguments.program, 0o755)
         try:
             own = run_versions.own_folders()
-            libraries = [run_versions.Library(argument, own, work)
-                         for argument in arguments.library]
+            libraries = [run_versions.Library(argument, own, work) for argument in arguments.library]
         except run_versions.BadLibrary as error:
             print("visibility.py: %s" % error, file=sys.stderr)
             return 2

@@ -28,8 +28,7 @@ class VisibilityTest(StandInCase):
         self.assertEqual(status, 0, output)
         self.assertEqual(rows["AlltoAll", "eager"]["cell"], "CLETH", output)
         self.assertEqual(rows["AlltoAll", "eager"]["hang"], ["rank_not_called"])
-        self.assertEqual(rows["AlltoAll", "eager"]["calls"],
-                         {"AlltoAll": 80, "Send": 160, "Recv": 160})
+        self.assertEqual(rows["AlltoAll", "eager"]["calls"], {"AlltoAll": 80, "Send": 160, "Recv": 160})
         # Replays of a graph that has too few launches to be followed.
         self.assertEqual(rows["AlltoAll", "captured-1"]["cell"], "C---?", output)
         # This release reports the call and nothing of its launch. What becomes of that is the
@@ -42,8 +41,7 @@ class VisibilityTest(StandInCase):
         self.assertIn("| AlltoAll | eager | `C L E T H` |", table)
 
     def test_what_cannot_be_run_is_named(self):
-        status, output, rows = self.run_visibility(
-            "--operations=AllReduce, symmetric memory", "--ways=eager")
+        status, output, rows = self.run_visibility("--operations=AllReduce, symmetric memory", "--ways=eager")
         self.assertEqual(status, 1, output)
         self.assertEqual(rows["AllReduce, symmetric memory", "eager"]["cell"], "failed")
         with open(os.path.join(self.out, "visibility.md"), encoding="utf-8") as file:

@@ -470,8 +470,7 @@ def watch(options, case, ranks):
 def run_job(options, case):
     with tempfile.TemporaryDirectory() as folder:
         blocks = {"CUDA_LAUNCH_BLOCKING": "1"} if case == "blocking" else {}
-        ranks = [start(options, case, rank, os.path.join(folder, "store"), **blocks)
-                 for rank in range(options.gpus)]
+        ranks = [start(options, case, rank, os.path.join(folder, "store"), **blocks) for rank in range(options.gpus)]
         try:
             if case in STANDING:
                 return watch(options, case, ranks)
@@ -500,8 +499,7 @@ def main():
     parser.add_argument("--port", action="store_true", help=argparse.SUPPRESS)
     options, _ = parser.parse_known_args()  # prove.sh has more
     if options.rank is not None:
-        return {"lives": run_lives, "reset": run_reset, "left": run_reset}.get(
-            options.case, run_rank)(options)
+        return {"lives": run_lives, "reset": run_reset, "left": run_reset}.get(options.case, run_rank)(options)
     wrong = 0
     for case in options.cases.split(","):
         if case in LIVES:

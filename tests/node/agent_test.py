@@ -16,8 +16,7 @@ class StartTest(AgentCase):
         self.assertEqual(values(self.port, "nccl_pulse_processes"), {(): 0})
         processes = self.start_ranks(3)
         self.assertTrue(self.nobody_serves(processes))
-        self.assertEqual({process.url for process in processes},
-                         {"http://%s/metrics" % self.listen})
+        self.assertEqual({process.url for process in processes}, {"http://%s/metrics" % self.listen})
 
     def test_while_the_job_runs(self):
         processes = self.start_ranks(4)
@@ -106,8 +105,7 @@ class EndTest(AgentCase):
 class KeepTest(AgentCase):
 
     def ups(self):
-        return {int(rank): int(up) for rank, up in
-                values(self.port, "nccl_pulse_process_up", "global_rank").items()}
+        return {int(rank): int(up) for rank, up in values(self.port, "nccl_pulse_process_up", "global_rank").items()}
 
     def test_last_state_and_how_it_ended(self):
         self.agent()
@@ -123,8 +121,7 @@ class KeepTest(AgentCase):
         self.assertEqual(set(ends), {("0", "lost"), ("1", "exit"), ("2", "exit")})
         document = json.loads(get(self.port, "/api/v1/communicators")[1])
         communicator, = document["communicators"]
-        self.assertEqual([rank["process"]["state"] for rank in communicator["ranks"]],
-                         ["lost", "exit", "exit", "live"])
+        self.assertEqual([rank["process"]["state"] for rank in communicator["ranks"]], ["lost", "exit", "exit", "live"])
         processes[3].end("_exit")
         wait_until(lambda: ("3", "lost") in values(
             self.port, "nccl_pulse_process_end_timestamp_seconds", "global_rank", "end"), "it ended")
@@ -143,8 +140,7 @@ class KeepTest(AgentCase):
     def test_number_of_kept_processes(self):
         self.agent("--keep-processes=2")
         processes = self.start_ranks(4)
-        for expected in ({0: 0, 1: 1, 2: 1, 3: 1}, {0: 0, 1: 0, 2: 1, 3: 1},
-                         {1: 0, 2: 0, 3: 1}, {2: 0, 3: 0}):
+        for expected in ({0: 0, 1: 1, 2: 1, 3: 1}, {0: 0, 1: 0, 2: 1, 3: 1}, {1: 0, 2: 0, 3: 1}, {2: 0, 3: 0}):
             processes.pop(0).end()
             wait_until(lambda: self.ups() == expected, "the page shows its end")
 

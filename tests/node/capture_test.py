@@ -77,8 +77,7 @@ class CaptureTest(unittest.TestCase):
         status, text = self.get_calls(comm)
         self.assertEqual(status, 200)
         page = json.loads(text)
-        self.assertEqual((page["comm"], page["verdict"], page["suspects"]),
-                         (comm, "rank_not_called", [LAST]))
+        self.assertEqual((page["comm"], page["verdict"], page["suspects"]), (comm, "rank_not_called", [LAST]))
         self.assertEqual([rank["rank"] for rank in page["ranks"]], list(range(RANKS)))
         self.assertEqual([rank["kept"] for rank in page["ranks"]], [256] * RANKS)
         newest = [rank["calls"][-1] for rank in page["ranks"]]
@@ -132,8 +131,7 @@ class CaptureTest(unittest.TestCase):
         code, _, errors = pulse("capture", "--endpoint=" + self.endpoint, "--endpoint=127.0.0.1:1",
                                 "--out=" + path, "--stack-command=echo {pid}; sleep 600",
                                 "--stack-timeout=500ms", "--hang-after=2s")
-        self.assertEqual((code, errors),
-                         (4, "pulse: INCOMPLETE: 1 endpoint did not answer\n"))
+        self.assertEqual((code, errors), (4, "pulse: INCOMPLETE: 1 endpoint did not answer\n"))
         with tarfile.open(path) as archive:
             names = archive.getnames()
             missing = archive.extractfile("out/missing.txt").read().decode()
@@ -173,8 +171,7 @@ class CaptureTest(unittest.TestCase):
         status, out, err = pulse("capture", "--prometheus=http://" + server.name, "--prometheus-bearer-file=" + token,
                                  "--timeout=20s", "--out=" + self.out)
         self.assertEqual(status, 0, out + err)
-        self.assertEqual(os.listdir(os.path.join(self.out, "endpoints")),
-                         ["0001-127.0.0.1_%d" % self.port])
+        self.assertEqual(os.listdir(os.path.join(self.out, "endpoints")), ["0001-127.0.0.1_%d" % self.port])
         self.assertEqual({each for _, each in asked}, {"Bearer secret"})
         # At ports that are guessed anybody may listen.
         status, out, err = pulse("capture", "--bearer-file=" + token, "--out=" + self.out + "2")

@@ -33,8 +33,7 @@ def values(port, name, *labels):
 
 def ranks(port):
     """{rank: operations} of the communicators on the page."""
-    return {int(rank): int(value)
-            for rank, value in values(port, "nccl_operations_total", "rank").items()}
+    return {int(rank): int(value) for rank, value in values(port, "nccl_operations_total", "rank").items()}
 
 
 class Process:
@@ -108,8 +107,7 @@ class Process:
             with open(table, encoding="ascii") as lines:
                 for line in lines:
                     fields = line.split()
-                    if (fields[3] == "0A" and fields[1].endswith(":%04X" % port)
-                            and fields[9] in inodes):
+                    if (fields[3] == "0A" and fields[1].endswith(":%04X" % port) and fields[9] in inodes):
                         return True
         return False
 
@@ -220,8 +218,7 @@ class NodeCase(unittest.TestCase):
         try:
             wait_until(lambda: ranks(port or self.port) == expected, "the page shows all")
         except AssertionError as error:
-            raise AssertionError("expected %s, the page shows %s" %
-                                 (expected, ranks(port or self.port))) from error
+            raise AssertionError("expected %s, the page shows %s" % (expected, ranks(port or self.port))) from error
 
     def kill_at_the_end(self, pid):
         """A child of a process of ours, which lives now. By the end of the test it may be gone."""

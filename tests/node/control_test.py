@@ -48,8 +48,7 @@ class ControlTest(AgentCase):
         self.assertEqual(self.counts(second, "nccl_pulse_setting_changed", "setting"),
                          {"TIMED_LAUNCHES_PER_SECOND": 1, "LOG_LEVEL": 1})
         wait_until(lambda: "set: LOG_LEVEL=warn (was info), by user" in first.log(), "it is logged")
-        status, text = pulse("set", "TIMED_LAUNCHES_PER_SECOND=default", "LOG_LEVEL=default",
-                             *self.pids([first]))
+        status, text = pulse("set", "TIMED_LAUNCHES_PER_SECOND=default", "LOG_LEVEL=default", *self.pids([first]))
         self.assertEqual(status, 0, text)
         self.assertEqual(self.settings(first)["LOG_LEVEL"], ("info", "environment"))
         wait_until(lambda: not self.counts(first, "nccl_pulse_setting_changed", "setting"), "none is changed")

@@ -41,8 +41,7 @@ class DeadServerTest(NodeCase):
         first, second = self.start_ranks(2)
         self.clone(first)
         first.kill()
-        wait_until(lambda: values(self.port, "nccl_pulse_process_up", "global_rank") ==
-                   {"0": 0, "1": 1}, "it is gone")
+        wait_until(lambda: values(self.port, "nccl_pulse_process_up", "global_rank") == {"0": 0, "1": 1}, "it is gone")
         self.assertEqual(set(ranks(self.port)), {0, 1})
         self.assertIn("process %d of rank 0 ended unexpectedly" % first.pid, agent.log())
         second.ask("run 1")
@@ -55,8 +54,7 @@ class AbandonedFileTest(NodeCase):
     def test_of_processes_that_a_signal_has_ended(self):
         with tempfile.TemporaryDirectory() as folder:
             for number, end in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGKILL)):
-                process = self.start(number, "127.0.0.1:%d" % (self.port + 10 * number),
-                                     NCCL_PULSE_FILE_SD_DIR=folder)
+                process = self.start(number, "127.0.0.1:%d" % (self.port + 10 * number), NCCL_PULSE_FILE_SD_DIR=folder)
                 left, = os.listdir(folder)  # of the one before
                 self.assertTrue(left.endswith("-%d.json" % process.port), left)
                 os.kill(process.pid, end)

@@ -47,8 +47,7 @@ class Demo:
         while True:
             line = self.lines.get(timeout=cluster.PATIENCE_S)
             if line is None:
-                raise AssertionError("it ended; it said:\n%s%s" % (
-                    "".join(self.said), self.process.stderr.read()))
+                raise AssertionError("it ended; it said:\n%s%s" % ("".join(self.said), self.process.stderr.read()))
             self.said.append(line)
             match = re.search(pattern, line)
             if match:
@@ -121,9 +120,7 @@ class DemoTest(unittest.TestCase):
         first = self.communicator()["comm"]
         cluster.wait_until(lambda: self.communicator()["ranks"][0]["operations"], "calls are counted")
         calls = self.communicator()["ranks"][0]["operations"][0]["calls"]
-        cluster.wait_until(
-            lambda: self.communicator()["ranks"][0]["operations"][0]["calls"] > calls,
-            "something moves")
+        cluster.wait_until(lambda: self.communicator()["ranks"][0]["operations"][0]["calls"] > calls, "something moves")
         demo.wait_for("Now rank %d is late by 40 %%" % LATE)
         demo.wait_for(r"page says SLOW\. Rank %d \(pid %d, GPU %d\) " % (LATE, pids[LATE], LATE))
         self.assertEqual(self.communicator()["straggler"]["rank"], LATE)
@@ -141,13 +138,11 @@ class DemoTest(unittest.TestCase):
         demo.wait_for(r"page says HANG\. Rank %d \(pid %d, GPU %d\) has not called AllReduce" %
                       (SILENT, pids[SILENT], SILENT))
         # One of them may have waited long enough before the others have.
-        cluster.wait_until(lambda: self.communicator()["hang"]["waiting"] == [0, 2, 3],
-                           "all others wait")
+        cluster.wait_until(lambda: self.communicator()["hang"]["waiting"] == [0, 2, 3], "all others wait")
         hang = self.communicator()["hang"]
         self.assertEqual((hang["verdict"], hang["suspects"], hang["waiting"], hang["usual"]),
                          ("rank_not_called", [SILENT], [0, 2, 3], False))
-        found = cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "verdict",
-                               "suspect_rank")
+        found = cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "verdict", "suspect_rank")
         self.assertEqual(list(found), [("rank_not_called", str(SILENT))])
         self.assertEqual(json_fields.of_page(self.answer()), [])
         calls = self.answer("/%s/calls" % first)
@@ -162,8 +157,7 @@ class DemoTest(unittest.TestCase):
         cluster.wait_until(lambda: (self.communicator() or {"comm": first})["comm"] != first,
                            "there are new communicators")
         # Not a wait that has been seen before: the next hang is one, too.
-        self.assertEqual([rank["longest_waits"] for rank in self.communicator()["ranks"]],
-                         [[]] * RANKS)
+        self.assertEqual([rank["longest_waits"] for rank in self.communicator()["ranks"]], [[]] * RANKS)
         self.assertEqual(demo.end(), (0, ""))
         self.assert_gone(pids)
 

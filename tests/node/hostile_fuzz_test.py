@@ -56,8 +56,7 @@ class FuzzTest(HostileCase):
             size = self.random.choice((1, 2, 4, 8))
             at = self.random.randrange(begin, end or len(content), size)
             bits = 8 * size
-            value = self.random.choice((0, 1, (1 << bits) - 1, 1 << (bits - 1),
-                                        self.random.getrandbits(bits)))
+            value = self.random.choice((0, 1, (1 << bits) - 1, 1 << (bits - 1), self.random.getrandbits(bits)))
             content[at:at + size] = value.to_bytes(size, "little")
 
     def test_messages(self):

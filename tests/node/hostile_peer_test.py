@@ -57,8 +57,7 @@ class HostileCase(NodeCase):
 
     def rejected(self):
         """By reason; those that have not been seen are absent."""
-        return collections.Counter(
-            values(self.port, "nccl_pulse_processes_rejected_total", "reason"))
+        return collections.Counter(values(self.port, "nccl_pulse_processes_rejected_total", "reason"))
 
     def expect_all_is_well(self):
         self.wait_for({0: 10, 1: 10})
@@ -133,8 +132,7 @@ class HostilePeerTest(HostileCase):
         other[8] = 99
         self.assertIn("version 99", self.offer("bad_layout", [memory(other)]))
         # More memory than the header says.
-        self.assertIn("the segment claims",
-                      self.offer("bad_size", [memory(honest, size=len(honest) + 65536)]))
+        self.assertIn("the segment claims", self.offer("bad_size", [memory(honest, size=len(honest) + 65536)]))
         # A header that says more than there is.
         struct.pack_into("<Q", honest, TOTAL_BYTES_OFFSET, 1 << 40)
         self.offer("bad_size", [memory(honest)])

@@ -14,8 +14,7 @@ from tests.node.cluster import wait_until
 from tests.replay import page
 
 HOSTILE_PEER = os.path.join(cluster.RUNFILES, "tests/node/hostile_peer")
-PROTOBUF = ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;"
-            "encoding=delimited")
+PROTOBUF = ("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;" "encoding=delimited")
 KINDS = (("/metrics", "text/plain"), ("/metrics", "application/openmetrics-text"),
          ("/metrics", PROTOBUF), ("/api/v1/communicators", "*/*"))
 REJECTED = "nccl_pulse_processes_rejected_total"

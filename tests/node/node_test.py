@@ -23,8 +23,7 @@ class OneEndpointTest(NodeCase):
         self.assertEqual(values(self.port, "nccl_pulse_process_up", "pid"),
                          {str(process.pid): 1 for process in processes})
         # Each process is told apart on what belongs to it.
-        self.assertEqual(values(self.port, "nccl_pulse_build_info", "global_rank").keys(),
-                         {"0", "1", "2", "3"})
+        self.assertEqual(values(self.port, "nccl_pulse_build_info", "global_rank").keys(), {"0", "1", "2", "3"})
         self.assertEqual(values(self.port, "nccl_pulse_processes_rejected_total", "reason"), {})
 
     def test_all_start_at_once(self):
@@ -67,8 +66,7 @@ class OneEndpointTest(NodeCase):
                         return None
                     client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
                     text = b"".join(iter(lambda: client.recv(65536), b"")).decode()
-                    return [line for line in text.splitlines()
-                            if line.startswith("nccl_pulse_processes ")]
+                    return [line for line in text.splitlines() if line.startswith("nccl_pulse_processes ")]
 
             wait_until(lambda: shown() == ["nccl_pulse_processes 2"], "both are there")
             processes[0].kill()

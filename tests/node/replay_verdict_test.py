@@ -13,8 +13,7 @@ from tests import running
 from tests.node import cluster
 
 # The runs of several ranks.
-RUNS = {"h200x2-graph": 2, "h200x2-net-mixed": 2, "h200x2-nvlink-group": 2,
-        "h200x4-pytorch-ddp-fsdp": 4}
+RUNS = {"h200x2-graph": 2, "h200x2-net-mixed": 2, "h200x2-nvlink-group": 2, "h200x4-pytorch-ddp-fsdp": 4}
 
 
 class ReplayVerdictTest(unittest.TestCase):
@@ -50,8 +49,7 @@ class ReplayVerdictTest(unittest.TestCase):
             pages += 1
             for comm in json.loads(answer[1])["communicators"]:
                 wrong += [comm[what]["text"] for what in ("hang", "straggler") if comm[what]]
-                compared |= {rank["rank"] for rank in comm["ranks"]
-                             if rank["straggler_seconds"] is not None}
+                compared |= {rank["rank"] for rank in comm["ranks"] if rank["straggler_seconds"] is not None}
         self.compare_with_diagnose(port)
         replay.send_signal(signal.SIGINT)
         return wrong, compared, pages

@@ -16,8 +16,7 @@ PORTS = range(9410, 9418)
 
 def run_status(*arguments, before=()):
     """(exit status, output, errors)"""
-    done = subprocess.run([*before, cluster.PULSE, "status", *arguments], text=True, capture_output=True,
-                          check=False)
+    done = subprocess.run([*before, cluster.PULSE, "status", *arguments], text=True, capture_output=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

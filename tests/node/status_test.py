@@ -48,8 +48,7 @@ class StatusTest(unittest.TestCase):
     def hang(self):
         """The first hang on the page, or None."""
         page = self.page()
-        return next((comm["hang"] for comm in page["communicators"] if comm["hang"]),
-                    None) if page else None
+        return next((comm["hang"] for comm in page["communicators"] if comm["hang"]), None) if page else None
 
     def wait_for_hang(self, verdict):
         cluster.wait_until(lambda: (self.hang() or {}).get("verdict") == verdict, verdict)
@@ -77,8 +76,7 @@ class StatusTest(unittest.TestCase):
         # On a busy machine one rank may have waited long enough before the other has.
         cluster.wait_until(lambda: len(self.hang()["waiting"]) == last, "both wait")
         hang = self.hang()
-        self.assertEqual((hang["suspects"], hang["waiting"], hang["op"]),
-                         ([last], list(range(last)), "AllReduce"))
+        self.assertEqual((hang["suspects"], hang["waiting"], hang["op"]), ([last], list(range(last)), "AllReduce"))
         code, output, _ = status("--endpoint=" + self.endpoint)
         self.assertEqual(code, 3, output)
         self.assertIn("\nHANG  Rank %d " % (RANKS - 1), output)
@@ -93,8 +91,7 @@ class StatusTest(unittest.TestCase):
         self.assertEqual(code, 3)
         hangs = [comm["hang"] for comm in json.loads(output)["communicators"] if comm["hang"]]
         self.assertEqual(hangs[0]["suspects"], [last])
-        found = cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "verdict",
-                               "suspect_rank", "op")
+        found = cluster.values(self.port, "nccl_hang_start_timestamp_seconds", "verdict", "suspect_rank", "op")
         self.assertEqual(list(found), [("rank_not_called", str(last), "AllReduce")])
 
         # Who does not call is stopped, or a waiting rank is killed: not the one that serves.

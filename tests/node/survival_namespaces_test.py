@@ -24,8 +24,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 def can(command):
     """None, or why not."""
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     except OSError as error:
         return str(error)
     return None if done.returncode == 0 else "%s: %s" % (" ".join(command), done.stdout.strip())
@@ -67,8 +66,7 @@ class Contained(Process):
     """In a PID namespace of its own, as the process with this id."""
 
     def __init__(self, rank, listen, pid):
-        super().__init__(rank, listen, init=False,
-                         before=PID_NAMESPACE + NEXT_PID + [str(pid)])
+        super().__init__(rank, listen, init=False, before=PID_NAMESPACE + NEXT_PID + [str(pid)])
         self.url = self.ask("init")
 
     @property
@@ -131,8 +129,7 @@ class PidNamespaceTest(NodeCase):
         def calls():
             return values(self.port, "nccl_operations_total", "comm")
 
-        wait_until(lambda: calls() == {"%016x" % 0xa1: 10, "%016x" % 0xb2: 20,
-                                       "%016x" % 0xc0ffee: 30}, "all are there")
+        wait_until(lambda: calls() == {"%016x" % 0xa1: 10, "%016x" % 0xb2: 20, "%016x" % 0xc0ffee: 30}, "all are there")
         # page.parse has made sure that no series is there twice.
         up = values(self.port, "nccl_pulse_process_up", "pid", "pid_namespace", "global_rank")
         self.assertEqual(len(up), 3, up)
@@ -140,8 +137,7 @@ class PidNamespaceTest(NodeCase):
         self.assertEqual(len(namespaces), 2, up)
 
         def callbacks():
-            shown = values(self.port, "nccl_pulse_callbacks_total", "pid_namespace", "global_rank",
-                           "callback")
+            shown = values(self.port, "nccl_pulse_callbacks_total", "pid_namespace", "global_rank", "callback")
             return {key: value for key, value in shown.items() if key[1] == "0"}
 
         def all_callbacks():
@@ -151,8 +147,7 @@ class PidNamespaceTest(NodeCase):
             return shown if of_proxies == [40, 80] else None
 
         before = wait_until(all_callbacks, "the proxies' callbacks are there, too")
-        totals = sorted(sum(value for key, value in before.items() if key[0] == namespace)
-                        for namespace in namespaces)
+        totals = sorted(sum(value for key, value in before.items() if key[0] == namespace) for namespace in namespaces)
         self.assertGreater(totals[1], totals[0])
         self.assertLess(totals[1], 3 * totals[0])
         # One ends: nothing of the other's moves.
@@ -160,10 +155,8 @@ class PidNamespaceTest(NodeCase):
         of_first = name[len("pid:["):-1]
         self.assertIn(of_first, namespaces)
         first.kill()
-        wait_until(lambda: calls() == {"%016x" % 0xb2: 20, "%016x" % 0xc0ffee: 30},
-                   "the first has left")
-        self.assertEqual(callbacks(), {key: value for key, value in before.items()
-                                       if key[0] != of_first})
+        wait_until(lambda: calls() == {"%016x" % 0xb2: 20, "%016x" % 0xc0ffee: 30}, "the first has left")
+        self.assertEqual(callbacks(), {key: value for key, value in before.items() if key[0] != of_first})
         second.ask("run 1")
         wait_until(lambda: calls() == {"%016x" % 0xb2: 21, "%016x" % 0xc0ffee: 30}, "it goes on")
 
@@ -184,8 +177,7 @@ class PidNamespaceTest(NodeCase):
         first.kill()
 
         def ups():
-            return sorted(values(self.port, "nccl_pulse_process_up", "pid", "pid_namespace",
-                                 "global_rank").values())
+            return sorted(values(self.port, "nccl_pulse_process_up", "pid", "pid_namespace", "global_rank").values())
 
         wait_until(lambda: ups() == [0], "it is kept")
         self.contained(0, 7, 20, "b2")
@@ -202,8 +194,7 @@ class PidReuseTest(NodeCase):
         agent = Agent.of(self, self.listen)
         script = ('while read next; do echo 76 > /proc/sys/kernel/ns_last_pid; "$@"; done')
         # The first process of the container starts the same thing again, with the same id.
-        process = Process(0, self.listen, init=False,
-                          before=PID_NAMESPACE + ["sh", "-c", script, "sh"])
+        process = Process(0, self.listen, init=False, before=PID_NAMESPACE + ["sh", "-c", script, "sh"])
         self.addCleanup(process.close)
         for count in (10, 3, 5):
             process.tell("next")
@@ -213,8 +204,7 @@ class PidReuseTest(NodeCase):
             self.assertEqual({key[0]: up for key, up in values(
                 self.port, "nccl_pulse_process_up", "pid", "global_rank").items()}, {"77": 1})
             process.tell("_exit")
-            wait_until(lambda: values(self.port, "nccl_pulse_process_up", "pid") == {"77": 0},
-                       "its end was seen")
+            wait_until(lambda: values(self.port, "nccl_pulse_process_up", "pid") == {"77": 0}, "its end was seen")
             self.wait_for({0: count})
 
 
@@ -228,8 +218,7 @@ class NetworkNamespaceTest(NodeCase):
         self.addCleanup(first.close)
         network = os.open("/proc/%d/ns/net" % first.pid, os.O_RDONLY)
         self.addCleanup(os.close, network)
-        second = Process(6, self.listen,
-                         preexec_fn=lambda: call(LIBC.setns(network, CLONE_NEWNET)))
+        second = Process(6, self.listen, preexec_fn=lambda: call(LIBC.setns(network, CLONE_NEWNET)))
         self.addCleanup(second.close)
         self.assertEqual({first.port, second.port}, {self.port})
         for process in (first, second):

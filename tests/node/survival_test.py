@@ -8,8 +8,7 @@ import unittest
 import unittest.mock
 
 from tests import running
-from tests.node.cluster import (PATIENCE_S, Agent, NodeCase, Process, Scraper, get, ranks, samples,
-                                values, wait_until)
+from tests.node.cluster import (PATIENCE_S, Agent, NodeCase, Process, Scraper, get, ranks, samples, values, wait_until)
 
 BUSY_COMMUNICATORS = ("00000000b0510000", "00000000b0510001")
 
@@ -70,13 +69,11 @@ class EndTest(NodeCase):
         process = self.start(3)
         self.assertEqual(process.ask("busy stay"), "ok")
         process.kill()
-        wait_until(lambda: values(self.port, "nccl_pulse_process_up", "global_rank") == {"3": 0},
-                   "it is kept")
+        wait_until(lambda: values(self.port, "nccl_pulse_process_up", "global_rank") == {"3": 0}, "it is kept")
         first = samples(self.port)
         calls = {key: value for key, value in first.items() if key[0] == "nccl_operations_total"}
         for comm in BUSY_COMMUNICATORS:
-            called = sum(value for (_, labels), value in calls.items()
-                         if dict(labels)["comm"] == comm)
+            called = sum(value for (_, labels), value in calls.items() if dict(labels)["comm"] == comm)
             # Each thread was between two of its callbacks.
             launched = values(self.port, "nccl_launches_total", "comm")[comm]
             self.assertGreaterEqual(launched, 200)
@@ -122,8 +119,7 @@ class ExecTest(NodeCase):
         agent = Agent.of(self, self.listen)
         process, = self.start_ranks(1)
         process.tell("exec")
-        wait_until(lambda: values(self.port, "nccl_pulse_process_up", "pid") ==
-                   {str(process.pid): 0}, "it is kept")
+        wait_until(lambda: values(self.port, "nccl_pulse_process_up", "pid") == {str(process.pid): 0}, "it is kept")
         process.ask("init")
         process.ask("run 3")
         self.wait_for({0: 3})
@@ -144,8 +140,7 @@ class ChildTest(NodeCase):
         # The children take over when their parents are gone.
         for process in (server, member):
             process.kill()
-        wait_until(lambda: ranks(self.port) == {100: 1, 101: 1} or not ranks(self.port),
-                   "the parents have left")
+        wait_until(lambda: ranks(self.port) == {100: 1, 101: 1} or not ranks(self.port), "the parents have left")
 
     def test_spawned_program_holds_nothing(self):
         for process in self.start_ranks(2):
@@ -168,8 +163,7 @@ class JobsTest(NodeCase):
     def test_two_jobs_share_the_page_and_nothing_else(self):
         jobs = {}
         for comm in ("a1", "b2"):
-            jobs[comm] = [Process(rank, self.listen, init=False, SLURM_JOB_ID=comm)
-                          for rank in range(2)]
+            jobs[comm] = [Process(rank, self.listen, init=False, SLURM_JOB_ID=comm) for rank in range(2)]
             for process in jobs[comm]:
                 self.addCleanup(process.close)
                 process.url = process.ask("init " + comm)

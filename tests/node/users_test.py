@@ -114,8 +114,7 @@ class UsersTest(AgentCase):
         os.chmod(self.folder, 0o755)
         os.mkdir(os.path.join(self.folder, "plugin"))
         for name in ("tests/node/node_process", "plugin/libnccl-profiler-pulse.so", "exporter/pulse"):
-            shutil.copy(os.path.join(cluster.RUNFILES, name),
-                        os.path.join(self.folder, "plugin"))
+            shutil.copy(os.path.join(cluster.RUNFILES, name), os.path.join(self.folder, "plugin"))
 
     def name(self, user):
         return b"\0nccl-pulse-%d-%d" % (user, self.port)

@@ -34,8 +34,7 @@ basic_auth_users:
 
 
 def basic(user, password):
-    return {"Authorization": "Basic " + base64.b64encode(
-        ("%s:%s" % (user, password)).encode()).decode()}
+    return {"Authorization": "Basic " + base64.b64encode(("%s:%s" % (user, password)).encode()).decode()}
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -98,8 +97,7 @@ class WebCase(NodeCase):
     def context(self, name=None, ca="ca"):
         context = ssl.create_default_context(cafile=os.path.join(self.folder, ca + ".pem"))
         if name:
-            context.load_cert_chain(os.path.join(self.folder, name + ".pem"),
-                                    os.path.join(self.folder, name + ".key"))
+            context.load_cert_chain(os.path.join(self.folder, name + ".pem"), os.path.join(self.folder, name + ".key"))
         return context
 
     def connect(self, context=None):

@@ -35,8 +35,7 @@ class TlsTest(WebCase):
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         self.assert_refused(context)
         self.assertEqual(self.get()[0], 200)
-        wait_until(lambda: "TLS handshake with 127.0.0.1 failed: UNSUPPORTED_PROTOCOL"
-                   in agent.log(), "it says why")
+        wait_until(lambda: "TLS handshake with 127.0.0.1 failed: UNSUPPORTED_PROTOCOL" in agent.log(), "it says why")
 
     def test_newest_version_suites_and_curves(self):
         self.agent(TLS + "  max_version: TLS12\n"
@@ -70,8 +69,7 @@ class TlsTest(WebCase):
         self.addCleanup(connection.close)
         self.assertEqual(self.get(connection=connection)[0], 401)
         self.assertEqual(self.get("/metrics", basic("ann", "abc"), connection=connection)[0], 200)
-        self.assertEqual(self.get("/api/v1/http_sd", basic("ann", "abc"), connection=connection),
-                         (200, "[]\n"))
+        self.assertEqual(self.get("/api/v1/http_sd", basic("ann", "abc"), connection=connection), (200, "[]\n"))
 
     def test_processes_hand_over_as_ever(self):
         self.agent(VERIFY + USERS)
@@ -153,8 +151,7 @@ class PasswordTest(WebCase):
             response.read()
             self.assertEqual(self.get(path, basic("ann", "abd"))[0], 401)
             self.assertEqual(self.get(path, basic("bob", "abc"))[0], 401)
-            self.assertEqual(self.get(path, basic("ann", "abc"))[0],
-                             404 if path == "/nowhere" else 200)
+            self.assertEqual(self.get(path, basic("ann", "abc"))[0], 404 if path == "/nowhere" else 200)
 
     def test_real_curl(self):
         self.agent(TLS + USERS)
@@ -171,8 +168,7 @@ class PasswordTest(WebCase):
         guess = self.connect()
         guess.request("GET", "/healthz", headers=basic("bob", "x"))
         for _ in range(20):
-            self.assertEqual(self.get("/metrics", basic("ann", "abc"), connection=connection)[0],
-                             200)
+            self.assertEqual(self.get("/metrics", basic("ann", "abc"), connection=connection)[0], 200)
         self.assertEqual(agent.end(), 0)
 
 
@@ -184,8 +180,7 @@ class ReloadTest(WebCase):
         self.assertEqual(self.get(connection=before)[0], 200)
         self.assertEqual(self.subject(before), "server")
         for suffix in (".pem", ".key"):
-            shutil.copy(os.path.join(self.folder, "rotated" + suffix),
-                        os.path.join(self.folder, "server" + suffix))
+            shutil.copy(os.path.join(self.folder, "rotated" + suffix), os.path.join(self.folder, "server" + suffix))
         self.assertIn("passwords reloaded", self.reload(agent))
         after = self.connect()
         self.assertEqual(self.get(connection=after)[0], 200)
@@ -212,8 +207,7 @@ class ReloadTest(WebCase):
                  "client.key does not belong to the certificate in %s/server.pem" % self.folder),
                 (USERS, "tls_server_config was removed, which needs a restart")):
             message = self.reload(agent, text)
-            self.assertTrue(message.startswith("not reloaded: web configuration %s: "
-                                               % self.config), message)
+            self.assertTrue(message.startswith("not reloaded: web configuration %s: " % self.config), message)
             self.assertIn(reason, message.splitlines()[0])
             self.assertEqual(self.get()[0], 401)
             self.assertEqual(self.get(headers=basic("ann", "abc"))[0], 200)
@@ -268,8 +262,7 @@ class BadConfigurationTest(WebCase):
                 (VERIFY.replace("ca.pem", "text"),
                  "tls_server_config.client_ca_file: %stext has no certificate in PEM form" % at)):
             self.assertEqual(self.refused(text), message)
-        self.assertIn("damaged has a damaged certificate: ",
-                      self.refused(TLS.replace("server.pem", "damaged")))
+        self.assertIn("damaged has a damaged certificate: ", self.refused(TLS.replace("server.pem", "damaged")))
 
 
 @unittest.skipUnless(shutil.which("prometheus"), "takes Prometheus")
@@ -317,8 +310,7 @@ scrape_configs:
             answer = cluster.get(port, "/api/v1/targets")
             if answer is None or answer[0] != 200:
                 return {}
-            return {target["labels"]["job"]: target
-                    for target in json.loads(answer[1])["data"]["activeTargets"]}
+            return {target["labels"]["job"]: target for target in json.loads(answer[1])["data"]["activeTargets"]}
 
         wait_until(lambda: {job: target["health"] for job, target in targets().items()} ==
                    {"static": "up", "wrong": "down", "discovered": "up"}, "Prometheus has scraped")

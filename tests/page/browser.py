@@ -31,8 +31,7 @@ class Browser:
     def __init__(self):
         program = next((found for found in map(shutil.which, NAMES) if found), None)
         if program is None:
-            raise AssertionError("no Chromium in PATH (%s): ./bazelw installs it on Debian" %
-                                 ", ".join(NAMES))
+            raise AssertionError("no Chromium in PATH (%s): ./bazelw installs it on Debian" % ", ".join(NAMES))
         self.profile = tempfile.TemporaryDirectory(prefix="browser", ignore_cleanup_errors=True)
         commands, self.write = self._pipe()
         self.read, answers = self._pipe()
@@ -110,8 +109,7 @@ class Page:
         self.network = []   # requests that failed
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self.target = target
-        self.session = browser.call("Target.attachToTarget", targetId=target,
-                                    flatten=True)["sessionId"]
+        self.session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(domain + ".enable")
         self.resize(width, height)
@@ -126,8 +124,7 @@ class Page:
         return self.browser.call(method, self.session, **parameters)
 
     def resize(self, width, height):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                  deviceScaleFactor=1, mobile=False)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def set_media(self, **features):
         """color_scheme="dark", reduced_motion="reduce"."""
@@ -154,8 +151,7 @@ class Page:
         self.browser.events = others
 
     def evaluate(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
-                           awaitPromise=True)
+        result = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         self.collect()
         if "exceptionDetails" in result:
             raise ProtocolError(json.dumps(result["exceptionDetails"]))
@@ -177,8 +173,7 @@ class Page:
         return self.evaluate("document.querySelector(%s)?.innerText" % json.dumps(selector))
 
     def press(self, key, code=None, shift=False):
-        code = code or {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowRight": 39, "ArrowLeft": 37,
-                        " ": 32}[key]
+        code = code or {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowRight": 39, "ArrowLeft": 37, " ": 32}[key]
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key,
                       windowsVirtualKeyCode=code, modifiers=8 if shift else 0,

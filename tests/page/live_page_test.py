@@ -18,8 +18,7 @@ class LivePageTest(unittest.TestCase):
         # Short: an NCCL unique id holds the name of a file in it.
         folder = tempfile.TemporaryDirectory(prefix="lp", dir="/tmp")
         self.addCleanup(folder.cleanup)
-        self.job = Job(folder.name, "127.0.0.1:%d" % self.port, "warm", "sizes", "hang",
-                       repeats="20")
+        self.job = Job(folder.name, "127.0.0.1:%d" % self.port, "warm", "sizes", "hang", repeats="20")
         self.addCleanup(self.job.close)
         self.browser = Browser()
         self.addCleanup(self.browser.close)
@@ -34,8 +33,7 @@ class LivePageTest(unittest.TestCase):
         page = self.browser.open("http://127.0.0.1:%d/" % self.port)
         page.wait("document.querySelectorAll('details.communicator').length === 9")
         self.assertEqual(page.text("#verdict"), "✓ No hang and no straggler is suspected.")
-        self.assertRegex(page.text("#counts"), r"^20\d\d-.* 9 communicators, %d processes$" %
-                         RANKS)
+        self.assertRegex(page.text("#counts"), r"^20\d\d-.* 9 communicators, %d processes$" % RANKS)
         self.assertRegex(page.evaluate("document.title"), " - NCCL Pulse$")
         self.assertEqual(page.text("#connection"), "live")
 
@@ -44,14 +42,12 @@ class LivePageTest(unittest.TestCase):
                       ".find((each) => each.querySelector('.name').textContent === 'size-64')"
                       ".open = true")
         cell = "document.querySelector('details[open] tbody tr').cells[6].innerText"
-        self.assertEqual(page.wait("document.querySelector('details[open] tbody tr') && " + cell),
-                         "5")
+        self.assertEqual(page.wait("document.querySelector('details[open] tbody tr') && " + cell), "5")
         self.job.go_on()
         page.wait(cell + " === '25'")
         self.job.report()
         # Not every communicator has had one of its calls timed.
-        page.evaluate("document.querySelectorAll('details.communicator').forEach("
-                      "(each) => { each.open = true; })")
+        page.evaluate("document.querySelectorAll('details.communicator').forEach(" "(each) => { each.open = true; })")
         page.wait("!!document.querySelector('details[open] .histogram g rect')")
 
         self.job.go_on()
@@ -83,8 +79,7 @@ class LivePageTest(unittest.TestCase):
         self.assertEqual(head, ["call"] + ["rank %d" % i for i in (RANKS - 1, *range(RANKS - 1))])
         self.assertRegex(last[0], r"^AllReduce .*B #\d+$")
         self.assertEqual(last[1:], ["▸ not called"] + ["not done"] * (RANKS - 1))
-        self.assertEqual(page.evaluate(calls + ".querySelector('th.odd').innerText"),
-                         "rank %d" % (RANKS - 1))
+        self.assertEqual(page.evaluate(calls + ".querySelector('th.odd').innerText"), "rank %d" % (RANKS - 1))
         if "TEST_UNDECLARED_OUTPUTS_DIR" in os.environ:  # for people
             page.screenshot(os.path.join(os.environ["TEST_UNDECLARED_OUTPUTS_DIR"], "hang.png"))
         self.assertEqual((page.problems, page.network), ([], []))

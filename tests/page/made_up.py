@@ -8,8 +8,7 @@ NOW = 1760000000.0
 def buckets(middle, counts):
     """[upper bound, count] around a number of seconds."""
     first = -(len(counts) // 2)
-    return [[float("%.4g" % (middle * 2 ** ((first + i) / 4))), each]
-            for i, each in enumerate(counts) if each]
+    return [[float("%.4g" % (middle * 2 ** ((first + i) / 4))), each] for i, each in enumerate(counts) if each]
 
 
 def latency(p50=0.0003, count=100, **more):

@@ -46,12 +46,10 @@ class PageCase(unittest.TestCase):
     def assert_clean(self, shown, network=()):
         shown.collect()
         self.assertEqual(shown.problems, [])
-        self.assertEqual([entry for entry in shown.network
-                          if not any(text in entry for text in network)], [])
+        self.assertEqual([entry for entry in shown.network if not any(text in entry for text in network)], [])
 
     @staticmethod
     def screen_reader_names(shown):
         """{(role, name)} of what a screen reader would find."""
         tree = shown.call("Accessibility.getFullAXTree")["nodes"]
-        return {(node.get("role", {}).get("value"), node.get("name", {}).get("value"))
-                for node in tree}
+        return {(node.get("role", {}).get("value"), node.get("name", {}).get("value")) for node in tree}

@@ -70,12 +70,10 @@ class PageTest(PageCase):
             members = [rank(i, calls=calls, straggler_seconds=10.0 * after) for i in range(2)]
             members[0].update(state="in_flight", state_word="in flight", in_flight_since=made_up.NOW - 7,
                               state_since=made_up.NOW - 7)
-            return page(communicator(ranks=members, operations=[operation(calls=2 * calls)]),
-                        time=made_up.NOW + after)
+            return page(communicator(ranks=members, operations=[operation(calls=2 * calls)]), time=made_up.NOW + after)
         endpoint = self.serve(answer(0, 100))
         shown = self.open(endpoint)
-        cells = ("[...document.querySelectorAll('.body table')[%d].rows[%d].cells]"
-                 ".map((cell) => cell.innerText)")
+        cells = ("[...document.querySelectorAll('.body table')[%d].rows[%d].cells]" ".map((cell) => cell.innerText)")
         shown.wait("document.querySelectorAll('.body table').length === 3")
         self.assertEqual(shown.evaluate(cells % (0, 1)),
                          ["0", "24000", "0", "in flight", "7 s", "AllReduce ≤1MiB #100", "100",
@@ -98,14 +96,11 @@ class PageTest(PageCase):
 
     def test_last_minute(self):
         def answer(after, fast, slow):
-            latency = dict(made_up.latency(count=fast + slow, mean=0.001), buckets=[
-                [0.0002348, fast], [0.01105, slow]])
-            return page(communicator(operations=[operation(latencies=[latency])]),
-                        time=made_up.NOW + after)
+            latency = dict(made_up.latency(count=fast + slow, mean=0.001), buckets=[[0.0002348, fast], [0.01105, slow]])
+            return page(communicator(operations=[operation(latencies=[latency])]), time=made_up.NOW + after)
         endpoint = self.serve(answer(0, 1000, 1))
         shown = self.open(endpoint)
-        cells = ("[...document.querySelectorAll('.body table')[1].rows[1].cells]"
-                 ".map((cell) => cell.innerText)")
+        cells = ("[...document.querySelectorAll('.body table')[1].rows[1].cells]" ".map((cell) => cell.innerText)")
         shown.wait("document.querySelectorAll('.body table').length === 3")
         for i, after in enumerate((31, 62)):
             endpoint.says = answer(after, 1000, 2 + i)
@@ -146,8 +141,7 @@ class PageTest(PageCase):
         shown = self.look(page(*calm, slow, hung), color_scheme="dark")
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('h3 .name')].slice(0, 3)"
                                         ".map((each) => each.textContent)"), ["dp", "pp", "tp-0"])
-        self.assertEqual(shown.evaluate("document.querySelectorAll('%s[open]').length" % SECTION),
-                         1)
+        self.assertEqual(shown.evaluate("document.querySelectorAll('%s[open]').length" % SECTION), 1)
         self.assertEqual(shown.evaluate("[...document.querySelectorAll('#verdict li')]"
                                         ".map((each) => each.querySelector('.badge').innerText)"),
                          ["■ HANG", "▲ SLOW"])
@@ -239,8 +233,7 @@ class PageTest(PageCase):
         self.assertEqual(shown.evaluate("document.querySelector('#verdict').innerText.split(/\\n+/)"),
                          notes + ["No hang and no straggler is suspected on 1 of 2."])
         self.assertNotIn("✓", shown.text("#verdict"))
-        self.assertIsNone(shown.evaluate(
-            "document.querySelector('#verdict .none').getAttribute('data-level')"))
+        self.assertIsNone(shown.evaluate("document.querySelector('#verdict .none').getAttribute('data-level')"))
         self.assertIn(notes[0], shown.text("#announcement"))
         cells = shown.evaluate("[...document.querySelector('%s tbody').rows].map((row) => "
                                "[row.cells[3].innerText, row.cells[4].innerText, "
@@ -311,8 +304,7 @@ class PageTest(PageCase):
         self.assertIn(evil, shown.text("#verdict"))
         self.assertIsNone(shown.evaluate("window.owned"))
         self.assertEqual(shown.evaluate("document.querySelectorAll('img, script').length"), 1)
-        self.assertTrue(shown.evaluate(
-            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+        self.assertTrue(shown.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
         for steers in "\x1b\u202e\u2066":
             self.assertNotIn(steers, shown.text("body"))
         self.picture(shown, "hostile")
@@ -325,8 +317,7 @@ class PageTest(PageCase):
         endpoint.end()
         shown.wait("document.getElementById('connection').className === 'lost'")
         self.assertRegex(shown.text("#connection"), r"^no answer for \d+ s$")
-        self.assertIn("The endpoint does not answer. The data shown is from 2025-10-",
-                      shown.text("#gone"))
+        self.assertIn("The endpoint does not answer. The data shown is from 2025-10-", shown.text("#gone"))
         self.assertEqual(shown.evaluate("document.documentElement.className"), "stale")
         self.assertEqual(shown.text(SECTION + " .name"), "dp")
         # What was so is no all-clear.
@@ -394,8 +385,7 @@ class PageTest(PageCase):
             shown.press("Tab")
             order.append(shown.evaluate(focus))
         self.assertEqual(order, ["skip", "recent", "ended", "filter", "SUMMARY"])
-        self.assertEqual(shown.evaluate("getComputedStyle(document.activeElement).outlineStyle"),
-                         "solid")
+        self.assertEqual(shown.evaluate("getComputedStyle(document.activeElement).outlineStyle"), "solid")
         shown.press("Enter")
         shown.wait("!!document.querySelector('%s[open] .histogram')" % SECTION)
         order = []
@@ -427,14 +417,12 @@ class PageTest(PageCase):
         for scheme in ("light", "dark"):
             shown = self.look(page(communicator(hang=hang(), straggler=straggler())),
                               color_scheme=scheme, reduced_motion="reduce")
-            shown.evaluate("document.querySelectorAll('details').forEach("
-                           "(each) => { each.open = true })")
+            shown.evaluate("document.querySelectorAll('details').forEach(" "(each) => { each.open = true })")
             shown.wait("document.querySelectorAll('.buckets tbody tr').length > 0")
             colors = shown.evaluate(COLORS)
             self.assertEqual(luminance(colors["background"]) > 0.5, scheme == "light")
             for text, background, least in CONTRASTS:
-                self.assertGreaterEqual(contrast(colors[text], colors[background]), least,
-                                        (scheme, text, background))
+                self.assertGreaterEqual(contrast(colors[text], colors[background]), least, (scheme, text, background))
             count = "document.querySelectorAll(%s).length"
             for nothing in ("th:not([scope])", "table:not(:has(> caption))", "img:not([alt])",
                             "tbody tr:not(:has(> th[scope=row]))", "[style*=animation]",
@@ -475,8 +463,7 @@ class PageTest(PageCase):
 
     def test_filter_and_ended(self):
         ended = communicator("00000000000000ee", "old", [rank(0, active=False, state="ended")])
-        other = communicator("00000000000000bb", "pp", [rank(0, op="Send")],
-                             operations=[operation("Send")])
+        other = communicator("00000000000000bb", "pp", [rank(0, op="Send")], operations=[operation("Send")])
         shown = self.look(page(communicator(), other, ended))
         names = "[...document.querySelectorAll('h3 .name')].map((each) => each.textContent)"
         self.assertEqual(shown.evaluate(names), ["dp", "pp"])

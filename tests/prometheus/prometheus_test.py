@@ -85,8 +85,7 @@ class Prometheus(ServerProgram):
                 for sample in result}
 
     def values(self, expression):
-        return {labels: float(sample["value"][1])
-                for labels, sample in self.query(expression).items()}
+        return {labels: float(sample["value"][1]) for labels, sample in self.query(expression).items()}
 
 
 def native_bounds(duration_ns):
@@ -135,8 +134,7 @@ class PrometheusTest(unittest.TestCase):
 
     @classmethod
     def true_counts(cls, family):
-        return {labels: value.count() for (name, labels), value in cls.truth.items()
-                if name == family}
+        return {labels: value.count() for (name, labels), value in cls.truth.items() if name == family}
 
     def test_both_scrape_without_complaint(self):
         for prometheus in (self.native, self.classic):
@@ -161,8 +159,7 @@ class PrometheusTest(unittest.TestCase):
             self.assertTrue(self.true_counts(family))
             self.assertEqual(self.counts(family, "native"), self.true_counts(family))
             self.assertEqual(self.counts(family, "classic"), self.true_counts(family))
-            for sums in (self.native.values("histogram_sum(%s)" % family),
-                         self.classic.values(family + "_sum")):
+            for sums in (self.native.values("histogram_sum(%s)" % family), self.classic.values(family + "_sum")):
                 for labels, value in sums.items():
                     self.assertEqual(round(value * 1e9), self.truth[family, labels].sum_ns)
 

@@ -147,8 +147,7 @@ class Count:
         self.samples[self.key(metric, communicator, **labels)] = value
 
     def observe(self, metric, communicator, duration_ns, **labels):
-        self.samples.setdefault(self.key(metric, communicator, **labels),
-                                Histogram()).observe(duration_ns)
+        self.samples.setdefault(self.key(metric, communicator, **labels), Histogram()).observe(duration_ns)
 
     # Events.
 
@@ -223,8 +222,7 @@ class Count:
             return
         for operation in self.at_capture.get(start["h"], ()):
             communicator = self.communicators[operation["ctx"]]
-            (self.start_coll if operation["type"] == "coll" else self.start_p2p)(operation,
-                                                                               communicator)
+            (self.start_coll if operation["type"] == "coll" else self.start_p2p)(operation, communicator)
 
     def start_proxyOp(self, event, communicator):
         if event["parent"] and event["pid"] == communicator.init["pid"]:
@@ -237,8 +235,7 @@ class Count:
 
     def start_proxyStep(self, event, communicator):
         proxy = self.starts.get(event["parent"])
-        if (self.network and proxy and proxy["parent"] and
-                proxy["pid"] == communicator.init["pid"]):
+        if (self.network and proxy and proxy["parent"] and proxy["pid"] == communicator.init["pid"]):
             self.steps[event["h"]] = []
 
     def stop_proxyStep(self, event, start):
@@ -371,8 +368,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("traces", nargs="+")
     arguments = parser.parse_args()
-    samples = count_files(arguments.traces, arguments.timing, arguments.api, arguments.repeat,
-                          arguments.network)
+    samples = count_files(arguments.traces, arguments.timing, arguments.api, arguments.repeat, arguments.network)
     for key in sorted(samples):
         print(format_sample(key, samples[key]))
 

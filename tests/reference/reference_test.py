@@ -62,8 +62,7 @@ class Geometry(unittest.TestCase):
 class Totals(unittest.TestCase):
     """Against numbers that follow from what was run (tests/traces/README.md)."""
 
-    RUNS = ("h200x2-graph", "h200x2-net-mixed", "h200x2-nvlink-group", "h200x2-threads",
-            "h200x4-pytorch-ddp-fsdp")
+    RUNS = ("h200x2-graph", "h200x2-net-mixed", "h200x2-nvlink-group", "h200x2-threads", "h200x4-pytorch-ddp-fsdp")
 
     def test_every_operation_is_timed_or_has_a_reason(self):
         for run in self.RUNS:
@@ -85,8 +84,7 @@ class Totals(unittest.TestCase):
                           ("Broadcast", 12), ("Send", 24), ("Recv", 24)):
             self.assertEqual(total(samples, "nccl_operations_total", op=op), 2 * calls)
         # 64 KiB is 16384 floats, half of it in bfloat16.
-        self.assertEqual(total(samples, "nccl_operation_bytes_total", op="AllReduce"),
-                         2 * 12 * 32768)
+        self.assertEqual(total(samples, "nccl_operation_bytes_total", op="AllReduce"), 2 * 12 * 32768)
 
     def test_self_sends_end_trust_in_one_communicator_alone(self):
         samples = reference.count_files(files("h200x2-threads"), "kernel", 6)
@@ -96,11 +94,9 @@ class Totals(unittest.TestCase):
 
     def test_network_operations_complete_by_proxy(self):
         samples = reference.count_files(files("h200x2-net-mixed"), "auto", 6)
-        self.assertEqual(
-            total(samples, "nccl_operation_completion_seconds", source="proxy", op="AllReduce"), 24)
+        self.assertEqual(total(samples, "nccl_operation_completion_seconds", source="proxy", op="AllReduce"), 24)
         # Half of the sends go to the rank itself: no network.
-        self.assertEqual(
-            total(samples, "nccl_operation_completion_seconds", source="proxy", op="Send"), 24)
+        self.assertEqual(total(samples, "nccl_operation_completion_seconds", source="proxy", op="Send"), 24)
         self.assertEqual(total(samples, "nccl_operations_without_completion_total"), 0)
 
     def test_network_steps(self):
@@ -131,8 +127,7 @@ class Totals(unittest.TestCase):
     def test_older_api_counts_operations(self):
         samples = reference.count_files(files("h200x4-pytorch-ddp-fsdp"), "auto", 4)
         newer = reference.count_files(files("h200x4-pytorch-ddp-fsdp"), "auto", 6)
-        self.assertEqual(total(samples, "nccl_operations_total"),
-                         total(newer, "nccl_operations_total"))
+        self.assertEqual(total(samples, "nccl_operations_total"), total(newer, "nccl_operations_total"))
         # AllGather and Broadcast reach it in bytes.
         self.assertEqual(
             total(samples, "nccl_operations_total", op="AllGather", datatype="ncclInt8"),

@@ -14,8 +14,7 @@ from tests import running
 from tests.reference import reference
 from tests.replay.replayed_run import ReplayedRun, trace_files
 
-RUNS = ("h200x2-graph", "h200x2-net-mixed", "h200x2-nvlink-group", "h200x2-threads",
-        "h200x4-pytorch-ddp-fsdp")
+RUNS = ("h200x2-graph", "h200x2-net-mixed", "h200x2-nvlink-group", "h200x2-threads", "h200x4-pytorch-ddp-fsdp")
 
 # Families that are compared, sample for sample, in both directions. The sequence numbers are JSON's.
 COUNTED = ("nccl_operations_total", "nccl_operation_bytes_total", "nccl_algorithm_operations_total",
@@ -39,8 +38,7 @@ reference.load = functools.lru_cache(maxsize=4)(reference.load)
 def expected_samples(run, timing, api, repeat=1):
     """The reference's samples as they stand on a page; zeros left out."""
     flat = {}
-    for (name, labels), value in reference.count_files(trace_files(run), timing, api,
-                                                       repeat, network=True).items():
+    for (name, labels), value in reference.count_files(trace_files(run), timing, api, repeat, network=True).items():
         labels = frozenset(labels)
         if not isinstance(value, reference.Histogram):
             flat[name, labels] = value

@@ -90,8 +90,7 @@ class Interruption(ReplayTest):
         return out
 
     def test_ctrl_c_finalizes(self):
-        process = self.start("--library=" + RECORDER, "--speed=0.1",
-                             trace_folder("h200x2-net-mixed"))
+        process = self.start("--library=" + RECORDER, "--speed=0.1", trace_folder("h200x2-net-mixed"))
         self.assertIn("http://nowhere:1/", process.stdout.readline())
         wait_until(lambda: self.are_amid_calls(2), "both make calls")
         self.stop(process)
@@ -99,8 +98,7 @@ class Interruption(ReplayTest):
         processes = self.calls()
         self.assertEqual(len(processes), 2)
         for calls in processes:
-            self.assertEqual(sum(c.kind == "init" for c in calls),
-                             sum(c.kind == "finalize" for c in calls))
+            self.assertEqual(sum(c.kind == "init" for c in calls), sum(c.kind == "finalize" for c in calls))
 
     def are_amid_calls(self, processes):
         """Whether so many have started something."""
@@ -111,8 +109,7 @@ class Interruption(ReplayTest):
         return started == processes
 
     def test_hold(self):
-        process = self.start("--library=" + RECORDER, "--speed=0", "--hold=60",
-                             trace_folder("h200x2-graph"))
+        process = self.start("--library=" + RECORDER, "--speed=0", "--hold=60", trace_folder("h200x2-graph"))
         lines = iter(process.stdout.readline, "")
         self.assertTrue(any(line.endswith("; holding\n") for line in lines))
         self.assertIsNone(process.poll())
@@ -120,8 +117,7 @@ class Interruption(ReplayTest):
         self.assertEqual(process.returncode, 130)
 
     def test_children_go_with_their_parent(self):
-        process = self.start("--library=" + RECORDER, "--speed=0", "--hold=60",
-                             trace_folder("h200x2-graph"))
+        process = self.start("--library=" + RECORDER, "--speed=0", "--hold=60", trace_folder("h200x2-graph"))
         lines = iter(process.stdout.readline, "")
         self.assertTrue(any(line.endswith("; holding\n") for line in lines))
         pids = [int(path.split(".")[-1]) for path in glob.glob(self.path("calls") + ".*")]

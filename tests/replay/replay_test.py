@@ -66,8 +66,7 @@ class Sequence(ReplayTest):
         elif event["type"] == "kernelCh":
             self.assertEqual(details, [str(event["channelId"]), str(event["pTimer"])])
         elif event["type"] == "collApi":
-            self.assertEqual(details, [event["func"], str(event["count"]),
-                                       str(event["graphCaptured"])])
+            self.assertEqual(details, [event["func"], str(event["count"]), str(event["graphCaptured"])])
 
     def test_recorded_clock_shows_the_recorded_times(self):
         for speed in ("0", "1"):
@@ -129,8 +128,7 @@ class Reduction(ReplayTest):
     def test_version_4(self):
         calls = self.recorded("h200x2-net-mixed", "--api=4")[0]
         types = {c.handle: TYPES[int(c.arguments[1], 16)] for c in calls if c.kind == "start"}
-        self.assertEqual(set(types.values()), {"group", "coll", "p2p", "proxyOp", "proxyStep",
-                                               "proxyCtrl", "kernelCh"})
+        self.assertEqual(set(types.values()), {"group", "coll", "p2p", "proxyOp", "proxyStep", "proxyCtrl", "kernelCh"})
         for call in calls:
             if call.kind == "start" and types[call.handle] in ("coll", "p2p"):
                 self.assertEqual(types[int(call.arguments[2])], "group")
@@ -141,8 +139,7 @@ class Reduction(ReplayTest):
 
     def test_version_3(self):
         calls = self.recorded("h200x2-net-mixed", "--api=3")[0]
-        kinds = collections.Counter(TYPES[int(c.arguments[1], 16)] for c in calls
-                                    if c.kind == "start")
+        kinds = collections.Counter(TYPES[int(c.arguments[1], 16)] for c in calls if c.kind == "start")
         self.assertGreater(kinds["kernelCh"], 0)
         self.assertFalse(kinds["collApi"])
         for call in calls:
@@ -189,8 +186,7 @@ class Reduction(ReplayTest):
 
     def test_states_of_steps_need_their_operation(self):
         calls = self.recorded("h200x2-net-mixed", "--api=5", NULL=BITS["proxyOp"])[0]
-        steps = {c.handle for c in calls
-                 if c.kind == "start" and int(c.arguments[1], 16) == BITS["proxyStep"]}
+        steps = {c.handle for c in calls if c.kind == "start" and int(c.arguments[1], 16) == BITS["proxyStep"]}
         self.assertTrue(steps)
         self.assertFalse(steps & {c.handle for c in calls if c.kind == "state"})
         self.assertTrue(steps & {c.handle for c in calls if c.kind == "stop"})

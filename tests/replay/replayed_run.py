@@ -32,8 +32,7 @@ class ReplayedRun:
 
     TIMEOUT_S = 600
 
-    def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True,
-                 network="off"):
+    def __init__(self, run, timing, api, speed=0, repeat=1, clock="recorded", scrape=True, network="off"):
         self.arguments = EMULATOR + [
             REPLAY, "--library=" + LIBRARY, "--api=%d" % api, "--speed=%g" % speed,
             "--repeat=%d" % repeat, "--clock=" + clock, "--hold=600", trace_folder(run)]
@@ -92,8 +91,7 @@ class ReplayedRun:
                     labels = {("comm", communicator["comm"]), ("rank", str(rank["rank"]))}
                     for operation in rank["operations"]:
                         if operation["sequence"] is not None:
-                            found["sequence", frozenset(labels | {("op", operation["op"])})] = (
-                                operation["sequence"])
+                            found["sequence", frozenset(labels | {("op", operation["op"])})] = (operation["sequence"])
         return found
 
     def problems(self):

@@ -49,8 +49,7 @@ class SkipsTest(unittest.TestCase):
         allowed = ("# why\n\n//a:b Suite.Left there is no GPU\n//a:b Suite.DISABLED_Old it is old\n"
                    "//a:b UsersTest.test_users nobody minds\n")
         self.assertEqual(self.skips(allowed, {"test.xml": CASES}), (0, ""))
-        status, output = self.skips(allowed.replace("//a:b Suite.Left", "//a:c Suite.Left"),
-                                    {"test.xml": CASES})
+        status, output = self.skips(allowed.replace("//a:b Suite.Left", "//a:c Suite.Left"), {"test.xml": CASES})
         self.assertEqual(status, 1)
         self.assertIn("//a:b Suite.Left", output)
 
@@ -60,8 +59,7 @@ class SkipsTest(unittest.TestCase):
         self.assertIn("a reason", output)
 
     def test_shards_are_looked_at(self):
-        status, output = self.skips("", {"shard_1_of_2/test.xml": CASES,
-                                         "shard_2_of_2/test.xml": "<testsuites/>"})
+        status, output = self.skips("", {"shard_1_of_2/test.xml": CASES, "shard_2_of_2/test.xml": "<testsuites/>"})
         self.assertEqual(status, 1)
         self.assertEqual(len(output.splitlines()), 3)
 

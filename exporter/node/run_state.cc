@@ -44,6 +44,24 @@ std::optional<uint64_t> StartOf(const ProcStat& stat) {
   return is_read ? std::optional(start) : std::nullopt;
 }
 
+RunState StateOf(const ProcessId& process, const std::string& proc, bool may_be_frozen) {
+  if (process.pid <= 0) return RunState::kUnknown;
+  if (kill(process.pid, 0) != 0 && errno == ESRCH) return RunState::kEnded;
+  const Descriptor folder(OpenProcess(process.pid, proc));
+  const ProcStat stat(ReadFileAt(folder.get(), "stat", 4096));
+  const std::optional<uint64_t> start = StartOf(stat);
+  if (!start) return RunState::kUnknown;
+  if (process.start != 0 && *start != process.start) return RunState::kEnded;
+  const RunState state =
+      may_be_frozen ? RunStateIn(stat, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"))
+                    : stat.State();
+  // From Linux 4.15 on.
+  const bool is_dumping_core =
+      state != RunState::kEnded &&
+      absl::StrContains(ReadFileAt(folder.get(), "status", 16384), "\nCoreDumping:\t1\n");
+  return is_dumping_core ? RunState::kDumpingCore : state;
+}
+
 }  // namespace
 
 ProcessId ProcessIdOf(pid_t pid) {
@@ -52,19 +70,11 @@ ProcessId ProcessIdOf(pid_t pid) {
 }
 
 RunState RunStateOf(const ProcessId& process, const std::string& proc) {
-  if (process.pid <= 0) return RunState::kUnknown;
-  if (kill(process.pid, 0) != 0 && errno == ESRCH) return RunState::kEnded;
-  const Descriptor folder(OpenProcess(process.pid, proc));
-  const ProcStat stat(ReadFileAt(folder.get(), "stat", 4096));
-  const std::optional<uint64_t> start = StartOf(stat);
-  if (!start) return RunState::kUnknown;
-  if (process.start != 0 && *start != process.start) return RunState::kEnded;
-  const RunState state = RunStateIn(stat, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
-  // From Linux 4.15 on.
-  const bool is_dumping_core =
-      state != RunState::kEnded &&
-      absl::StrContains(ReadFileAt(folder.get(), "status", 16384), "\nCoreDumping:\t1\n");
-  return is_dumping_core ? RunState::kDumpingCore : state;
+  return StateOf(process, proc, /*may_be_frozen=*/true);
+}
+
+bool IsDead(const ProcessId& process) {
+  return IsDead(StateOf(process, "/proc", /*may_be_frozen=*/false));
 }
 
 std::string RunStateWords(RunState state) {

@@ -40,7 +40,7 @@ Attempt ServerLink::Join(const std::string& name, uid_t owner, const SharedDescr
   PeerCredentials(server_.get(), &server);
   process_ = ProcessIdOf(server.pid);
   name_ = name;
-  if (IsDead(RunStateOf(process_))) {
+  if (IsDead(process_)) {
     AvoidDead();
     server_.Close();
     return Attempt::kTaken;

@@ -50,15 +50,15 @@ class EventMasks {
     const bool has_steps = api_version >= kFirstVersionWithNetworkSteps;
     const bool is_switched = has_steps && !window_.is_off() && !window_.is_always();
     if (has_steps) window_.Attach(context, mask, WithOthers(api_version), now_ns);
-    watch_.Attach(context, mask, WithOthers(api_version), is_switched ? abi::kEventProxyStep : 0);
+    monitor_.Attach(context, mask, WithOthers(api_version), is_switched ? abi::kEventProxyStep : 0);
   }
   void Detach(uint64_t context, uint64_t now_ns) {
     window_.Detach(context, now_ns);
-    watch_.Detach(context);
+    monitor_.Detach(context);
   }
 
   NetworkWindow& window() { return window_; }
-  MaskMonitor& watch() { return watch_; }
+  MaskMonitor& monitor() { return monitor_; }
 
  private:
   // Returns the events of this plugin and of other profilers.
@@ -68,7 +68,7 @@ class EventMasks {
 
   TimingMode timing_ = TimingMode::kAuto;
   NetworkWindow window_;
-  MaskMonitor watch_;
+  MaskMonitor monitor_;
 };
 
 }  // namespace nccl_pulse

@@ -122,7 +122,7 @@ void PollWork::WatchNetwork(uint64_t now_ns) {
 
 // Checks whether NCCL's masks are still as we wrote them.
 void PollWork::MonitorMasks() {
-  const MaskMonitor::State state = process_.masks.watch().Look();
+  const MaskMonitor::State state = process_.masks.monitor().Look();
   HeaderWriter(*process_.segment).StoreForeignMask(state.foreign, state.changes);
   if (!state.is_new || mask_warning_given_) return;
   mask_warning_given_ = true;

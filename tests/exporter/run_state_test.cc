@@ -104,6 +104,8 @@ TEST(RunState, AnotherOneWithItsPidIsNotIt) {
   ProcessId process = ProcessIdOf(getpid());
   --process.start;
   EXPECT_EQ(RunStateOf(process), RunState::kEnded);
+  EXPECT_TRUE(IsDead(process));
+  EXPECT_FALSE(IsDead(ProcessIdOf(getpid())));
   EXPECT_EQ(RunStateOf({getpid(), 0}), RunState::kRunning) << "whoever it is";
 }
 

@@ -276,7 +276,7 @@ void PeerTable::EndDead(Time now) {
   for (Peer& peer : peers_) {
     // Skips members of unknown start time: another process may have the pid.
     const bool can_be_dead = peer.state == Peer::State::kMember && peer.process.start != 0;
-    if (can_be_dead && IsDead(RunStateOf(peer.process))) End(&peer, now);
+    if (can_be_dead && IsDead(peer.process)) End(&peer, now);
   }
 }
 

@@ -42,7 +42,7 @@ void RejectionLog::Forget(pid_t pid) {
 }
 
 uint64_t RejectionLog::CountUnread() {
-  const auto is_dead = [](const ProcessId& process) { return IsDead(RunStateOf(process)); };
+  const auto is_dead = [](const ProcessId& process) { return IsDead(process); };
   unread_.erase(std::remove_if(unread_.begin(), unread_.end(), is_dead), unread_.end());
   return unread_.size();
 }

@@ -1,19 +1,18 @@
-"""Writes pulse(1), a page for each command and docs/cli.md from the help texts in the program's sources.
+"""Writes docs/cli.md from the help texts of the program, and the manual pages from docs/cli.md.
 
-From the sources, not from the program: one that is built for another processor cannot be run here.
-//tests/deploy:package_test holds the texts against what the program prints.
+    make_manual --program PULSE DOCUMENT
+    make_manual --document DOCUMENT VERSION_HEADER FOLDER
 """
 
-import argparse
 import collections
 import gzip
 import os
 import re
+import subprocess
+import sys
 
 Command = collections.namedtuple("Command", "name summary help")
 
-HELP = re.compile(r'constexpr char kHelp\[\] =\s*R"(\w*)\((?P<text>.*?)\)\1";', re.DOTALL)
-COMMAND = re.compile(r'const Command k\w+ = \{\s*"(\w+)",\s*"([^"]*)",\s*kHelp,')
 # The parts of a help text: usage, description, examples, exit statuses.
 PARTS = re.compile(r"(?:usage: (?P<usage>.*?)\n\n)?(?P<description>.*?)(?:\nExamples:\n(?P<examples>.*?)\n)?"
                    r"(?:\nExit status: (?P<status>.*))?", re.DOTALL)
@@ -38,18 +37,36 @@ CLI_PAGE = """# Commands
 | 6 and more | see the command |
 
 ## All commands
+
 """
 SUMMARY = "metrics of NCCL: status, diagnosis and captures of jobs, agent, demo"
 
 
-def read_command(path):
-    """Returns the Command of a *_command.cc."""
-    with open(path, encoding="utf-8") as file:
-        source = file.read()
-    text, command = HELP.search(source), COMMAND.search(source)
-    if not text or not command:
-        raise SystemExit("make_manual: %s has no help text or no command" % path)
-    return Command(command.group(1), command.group(2), text["text"])
+def ask(program):
+    """Returns the commands of the program, and its topic of help."""
+    def say(*arguments):
+        return subprocess.run([program, *arguments], check=True, stdout=subprocess.PIPE, universal_newlines=True).stdout
+    found = re.findall(r"^  (\w+) +(\S.*)$", say("help"), re.MULTILINE)
+    return [Command(name, summary, say("help", name))
+            for name, summary in found + [("connect", "find and reach endpoints: addresses, TLS, passwords")]]
+
+
+def typed(command):
+    """What a person types: a topic of help has no usage."""
+    return "%s%s" % ("" if command.help.startswith("usage:") else "help ", command.name)
+
+
+def markdown(commands):
+    """Returns the text of docs/cli.md."""
+    links = ["- [%s](#pulse-%s): %s\n" % (typed(each), typed(each).replace(" ", "-"), each.summary) for each in commands]
+    return CLI_PAGE + "".join(links) + "".join("\n## pulse %s\n\n```\n%s```\n" % (typed(each), each.help) for each in commands)
+
+
+def read(document):
+    """Returns the commands of docs/cli.md."""
+    summaries = re.findall(r"^- \[(?:help )?(\w+)\]\(#[\w-]+\): (.*)$", document, re.MULTILINE)
+    helps = dict(re.findall(r"^## pulse (?:help )?(\w+)\n\n```\n(.*?)```$", document, re.MULTILINE | re.DOTALL))
+    return [Command(name, summary, helps[name]) for name, summary in summaries]
 
 
 def roff(text):
@@ -87,38 +104,24 @@ def manual(commands, version):
         ("SEE ALSO", ", ".join("pulse-%s(1)" % command.name for command in commands))])
 
 
-def typed(command):
-    """What a person types: a topic of help has no usage."""
-    return "%s%s" % ("" if command.help.startswith("usage:") else "help ", command.name)
+def contents(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
-def markdown(commands):
-    """Returns the text of docs/cli.md."""
-    parts = [CLI_PAGE, " ·\n".join("[%s](#pulse-%s)" % (typed(command), typed(command).replace(" ", "-"))
-                                   for command in commands)]
-    for command in commands:
-        parts += ["", "## pulse %s" % typed(command), "", "```", command.help.rstrip("\n"), "```"]
-    return "\n".join(parts) + "\n"
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--version_header", required=True)
-    parser.add_argument("--manual", required=True, help="the folder for compressed manual pages, which exists")
-    parser.add_argument("--markdown", required=True, help="the document to write")
-    parser.add_argument("commands", nargs="+", help="*_command.cc, in the order of `pulse --help`, and connect_topic.cc")
-    options = parser.parse_args()
-    with open(options.version_header, encoding="utf-8") as file:
-        version = re.search(r'\bkVersion\[\]\s*=\s*"([^"]*)"', file.read()).group(1)
-    commands = [read_command(path) for path in options.commands]
+def main(what, source, *rest):
+    if what == "--program":
+        with open(rest[0], "w", encoding="utf-8") as file:
+            file.write(markdown(ask(source)))
+        return
+    header, folder = rest
+    version = re.search(r'\bkVersion\[\]\s*=\s*"([^"]*)"', contents(header)).group(1)
+    commands = read(contents(source))
     pages = {"pulse-" + command.name: command_page(command, version) for command in commands}
-    pages["pulse"] = manual(commands, version)
-    for name, text in pages.items():
-        with open(os.path.join(options.manual, name + ".1.gz"), "wb") as file:
+    for name, text in dict(pages, pulse=manual(commands, version)).items():
+        with open(os.path.join(folder, name + ".1.gz"), "wb") as file:
             file.write(gzip.compress(text.encode(), mtime=0))
-    with open(options.markdown, "w", encoding="utf-8") as file:
-        file.write(markdown(commands))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

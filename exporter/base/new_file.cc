@@ -20,6 +20,17 @@ bool FailToExist(const std::string& path, std::string* error) {
   return false;
 }
 
+int WriteAll(int fd, const std::string& content) {
+  std::size_t written = 0;
+  while (written < content.size()) {
+    const ssize_t n = write(fd, content.data() + written, content.size() - written);
+    if (n < 0 && errno != EINTR) return errno;
+    if (n > 0) written += static_cast<std::size_t>(n);
+  }
+  // A pipe cannot be synced.
+  return fsync(fd) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
+}
+
 }  // namespace
 
 bool CanCreate(const std::string& path, std::string* error) {
@@ -49,10 +60,18 @@ std::string PartialName(const std::string& path) {
 
 bool WriteNewFile(const std::string& path, const std::string& content, std::string* error) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  return WriteAndClose(fd, path, content, error);
+}
+
+bool WriteAndClose(int fd, const std::string& path, const std::string& content,
+                   std::string* error) {
   int failure = fd < 0 ? errno : WriteAll(fd, content);
   if (fd >= 0 && close(fd) != 0 && failure == 0) failure = errno;
-  if (failure == 0) return true;
-  *error = absl::StrCat("cannot write ", path, ": ", ErrorText(failure));
+  return failure == 0 || FailToWrite(path, failure, error);
+}
+
+bool FailToWrite(const std::string& path, int why_errno, std::string* error) {
+  *error = absl::StrCat("cannot write ", path, ": ", ErrorText(why_errno));
   return false;
 }
 
@@ -68,17 +87,6 @@ bool Publish(const std::string& partial, const std::string& path, std::string* e
   if (errno == EEXIST) return FailToExist(path, error);
   *error = absl::StrCat("cannot name it ", path, ": ", ErrorText(errno));
   return false;
-}
-
-int WriteAll(int fd, const std::string& content) {
-  std::size_t written = 0;
-  while (written < content.size()) {
-    const ssize_t n = write(fd, content.data() + written, content.size() - written);
-    if (n < 0 && errno != EINTR) return errno;
-    if (n > 0) written += static_cast<std::size_t>(n);
-  }
-  // A pipe cannot be synced.
-  return fsync(fd) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
 }
 
 }  // namespace nccl_pulse

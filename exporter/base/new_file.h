@@ -22,8 +22,11 @@ std::string PartialName(const std::string& path);
 bool WriteNewFile(const std::string& path, const std::string& content, std::string* error);
 bool Publish(const std::string& partial, const std::string& path, std::string* error);
 
-// Writes and syncs. Returns 0 or an errno.
-int WriteAll(int fd, const std::string& content);
+// Writes, syncs and closes. `fd` -1: it could not be opened, as errno says.
+bool WriteAndClose(int fd, const std::string& path, const std::string& content, std::string* error);
+
+// Sets `error`, to "cannot write PATH: why". Returns false.
+bool FailToWrite(const std::string& path, int why_errno, std::string* error);
 
 }  // namespace nccl_pulse
 

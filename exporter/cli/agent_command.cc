@@ -40,9 +40,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr int kUsageError = 1;
-constexpr int kCannotServe = 2;
-constexpr int kMostKeptProcesses = 100000;
 constexpr std::chrono::milliseconds kCapturePatience{500};
 
 struct {
@@ -64,38 +61,7 @@ job's processes serve again. Root's agent serves every user's processes, any oth
 
 Limits: docs/node-endpoint.md.
 
-  --listen=ADDRESS        [host]:port or unix:/path, as NCCL_PULSE_LISTEN of the jobs (default :9410)
-  --keep=DURATION         how long an ended process is kept (default 10m)
-  --keep-processes=N      at most this many; the oldest are dropped first (default 256; 0: none)
-  --hang-after=DURATION   time without progress that counts as a hang, unless the job sets a shorter one
-                          (default: the job's NCCL_PULSE_HANG_SECONDS, or 10s)
-  --without-plugin=on|off  also find hangs of jobs that run without NCCL Pulse, by NCCL's RAS, NVML and /proc:
-                          docs/without-the-plugin.md (default on)
-  --enter-namespaces      ask RAS also in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
-  --file-sd-dir=FOLDER    where to write a file that tells Prometheus of this endpoint
-  --histograms=FORM       both, classic or native; then exceptions: family=FORM for one histogram, network=FORM
-                          for timing="network" (default both,network=native)
-  --drop-families=NAMES   metric families to leave out, separated by commas (default: none)
-  --web-config=FILE       TLS, client certificates and passwords, in the format of Prometheus' exporters
-
-Captures of hangs and stragglers (see `pulse help capture`):
-  --capture-dir=FOLDER    where to save a capture when one is first suspected (default: none is taken)
-  --capture-keep=N        keep at most this many; the oldest are deleted first (default 8)
-  --capture-mebibytes=N   limit for all together; each may take a quarter before compression (default 256)
-  --capture-pause=DURATION  shortest time between two (default 1m)
-  --time-limit=DURATION   limit for everything after the verdict (default 60s)
-
-Programs (see `pulse help watch`):
-  --on-hang=PROGRAM       start it once for each hang that ranks of this node show
-  --on-hang-after=DURATION, --on-hang-pause=DURATION, --on-hang-timeout=DURATION, --on-hang-as-root
-
-The agent asks itself for captures and hangs, as localhost. If --web-config requires more, say what to send:
-  --credentials-file=FILE  one line user:password
-  --ca-cert=FILE          authorities to trust
-  --insecure              trust every certificate
-  --server-name=NAME      name in its certificate
-  --cert=FILE             client certificate
-  --key=FILE              its key
+{flags}
 
 docs/security.md has an example of a FILE. SIGHUP reads it and the files that it names again; on an error the
 agent logs it and keeps the old ones. SIGTERM and SIGINT end the agent.
@@ -180,29 +146,49 @@ struct OutsideThread : PatientThread {
   std::set<std::string> said;
 };
 
-int BadFlag(const char* what) {
-  std::fprintf(stderr, "pulse: %s\n", what);
-  return kUsageError;
-}
-
-std::vector<Flag> Flags() {
-  return WithFleetFlags(
-      kAccessFlags,
-      WithHangFlags(&flags.hang, {{"--listen", &flags.listen},
-                                  {"--hang-after", &fleet_flags.hang_after},
-                                  {"--keep", &flags.keep},
-                                  {"--keep-processes", &flags.keep_processes},
-                                  {"--file-sd-dir", &flags.file_sd_dir},
-                                  {"--without-plugin", &flags.without_plugin, "on|off"},
-                                  {"--enter-namespaces", &fleet_flags.enter_namespaces},
-                                  {"--histograms", &flags.histograms},
-                                  {"--drop-families", &flags.drop_families},
-                                  {"--capture-dir", &flags.captures.dir},
-                                  {"--capture-keep", &flags.captures.keep},
-                                  {"--capture-mebibytes", &flags.captures.mebibytes},
-                                  {"--capture-pause", &flags.captures.pause},
-                                  {"--time-limit", &flags.captures.time_limit},
-                                  {"--web-config", &flags.web_config}}));
+FlagTable Flags() {
+  return Joined(
+      {{{"--listen", &flags.listen, "ADDRESS",
+         "[host]:port or unix:/path, as NCCL_PULSE_LISTEN of the jobs"},
+        {"--keep", &flags.keep, "DURATION", "how long an ended process is kept", "0 to 8760h"},
+        {"--keep-processes", &flags.keep_processes, "N",
+         "most ended processes to keep; the oldest are dropped first (default 256; 0: none)",
+         "0 to 100000"},
+        {"--hang-after", &fleet_flags.hang_after, "DURATION",
+         "time without progress that counts as a hang, unless the job sets a shorter one (default: "
+         "the job's NCCL_PULSE_HANG_SECONDS, or 10s)",
+         "1s to 24h"},
+        {"--without-plugin", &flags.without_plugin, "on|off",
+         "also find hangs of jobs that run without NCCL Pulse, by NCCL's RAS, NVML and /proc: "
+         "docs/without-the-plugin.md"},
+        NamespacesFlag(),
+        {"--file-sd-dir", &flags.file_sd_dir, "FOLDER",
+         "where to write a file that tells Prometheus of this endpoint"},
+        {"--histograms", &flags.histograms, "FORM",
+         "both, classic or native; then exceptions: family=FORM for one histogram, network=FORM "
+         "for "
+         "timing=\"network\""},
+        {"--drop-families", &flags.drop_families, "NAMES",
+         "metric families to leave out, separated by commas (default: none)"},
+        {"--web-config", &flags.web_config, "FILE",
+         "TLS, client certificates and passwords, in the format of Prometheus' exporters"},
+        {"Captures of hangs and stragglers (see `pulse help capture`):"},
+        {"--capture-dir", &flags.captures.dir, "FOLDER",
+         "where to save a capture when one is first suspected (default: none is taken)"},
+        {"--capture-keep", &flags.captures.keep, "N",
+         "most captures to keep; the oldest are deleted first", "1 to 1000"},
+        {"--capture-mebibytes", &flags.captures.mebibytes, "N",
+         "limit for all; each may take a quarter before compression", "1 to 1048576"},
+        {"--capture-pause", &flags.captures.pause, "DURATION", "shortest time between two captures",
+         "1s to 24h"},
+        {"--time-limit", &flags.captures.time_limit, "DURATION",
+         "limit for everything after the verdict", "1s to 1h"},
+        {"Programs, for hangs that ranks of this node show (docs/on-hang.md):"}},
+       HangProgramFlags(&flags.hang),
+       {{"The agent asks itself for captures and hangs, as localhost. If --web-config requires "
+         "more, "
+         "say what to send:"}},
+       AccessFlags()});
 }
 
 // What the flags request, besides the options of the server.
@@ -223,14 +209,7 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
     return false;
   }
   std::string unknown;
-  std::optional<std::chrono::milliseconds> hang_after;
-  if (flags.keep < absl::ZeroDuration() || flags.keep > absl::Hours(24 * 365)) {
-    *wrong = "--keep is not between 0 and a year";
-  } else if (flags.keep_processes < 0 || flags.keep_processes > kMostKeptProcesses) {
-    *wrong = "--keep-processes is not between 0 and 100000";
-  } else if (!ReadHangAfter(std::chrono::hours(24), &hang_after, wrong)) {
-    return false;
-  } else if (!options->service_directory.empty() && options->service_directory[0] != '/') {
+  if (!options->service_directory.empty() && options->service_directory[0] != '/') {
     *wrong = "--file-sd-dir is not an absolute path";
   } else if (!ParseHistograms(flags.histograms, &options->exposition)) {
     *wrong =
@@ -245,7 +224,9 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
   options->peers.agent = true;
   options->peers.keep = absl::ToChronoMilliseconds(flags.keep);
   options->peers.keep_processes = flags.keep_processes;
-  if (hang_after) hang_after_ms.store(hang_after->count(), std::memory_order_relaxed);
+  if (const auto given = HangAfter()) {
+    hang_after_ms.store(given->count(), std::memory_order_relaxed);
+  }
   options->hang_after = [] {
     return std::chrono::milliseconds(hang_after_ms.load(std::memory_order_relaxed));
   };
@@ -272,15 +253,14 @@ bool ReadFlags(Wanted* wanted, std::string* wrong) {
 
 int Run(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) {
-    std::fprintf(stderr, "pulse: agent takes no argument\n%s", kHelp);
-    return kUsageError;
+    return Fail(kUsageError, "agent takes no argument");
   }
   Wanted wanted;
   std::string error;
   if (!ReadFlags(&wanted, &error) ||
       !outside::ReadRasChoice("", fleet_flags.enter_namespaces, &wanted.captures.capture.ras,
                               &error)) {
-    return BadFlag(error.c_str());
+    return Fail(kUsageError, error);
   }
   // Captures keep RAS of processes without the plugin.
   outside::RasChoice& ras = wanted.captures.capture.ras;
@@ -302,8 +282,7 @@ int Run(const std::vector<std::string>& arguments) {
 
   const std::unique_ptr<Server> server = Server::Start(std::move(wanted.server), &error);
   if (server == nullptr) {
-    std::fprintf(stderr, "pulse: %s\n", error.c_str());
-    return kCannotServe;
+    return Fail(kUnreachable, error);
   }
   LogLine(
       LogLevel::kInfo,

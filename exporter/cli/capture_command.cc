@@ -15,17 +15,13 @@
 #include "exporter/capture/capture.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flags/fleet_flags.h"
-#include "exporter/cli/stop_signal.h"
+#include "exporter/cli/service.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/outside/ras_listeners.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr int kUsageError = 1;
-constexpr int kNoAnswer = 2;
-constexpr int kIncomplete = 4;
-constexpr int kNotWritten = 5;
 
 std::string out, stack_command;  // NOLINT(cert-err58-cpp)
 std::string format = "bundle";   // NOLINT(cert-err58-cpp)
@@ -41,21 +37,7 @@ job isn't modified.
 
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
-  --out=PATH            the folder to make, or the file if it ends in .tar.gz; it must not exist
-                        (default: nccl-pulse-capture-TIME in the current folder)
-  --format=bundle       everything, human-readable (default)
-  --format=flight-recorder  one file per rank for PyTorch's torchfrtrace:
-                        torchfrtrace --prefix nccl_trace_rank_ FOLDER
-  --stack-command=COMMAND  run by a shell for each suspect on this host; {pid} is its process:
-                        --stack-command='py-spy dump --pid {pid}'
-  --stack-timeout=DURATION  limit for each such program (default 15s)
-  --time-limit=DURATION limit for everything after the verdict: half of it for endpoints, the rest for programs
-                        (default 60s)
-  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
-  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows. off: don't ask
-                        (default: NCCL_RAS_ADDR of its processes here, else of this shell, or localhost:28028)
-  --enter-namespaces    also ask RAS in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
+{flags}
 
 Examples:
   pulse capture node-1 node-2 --out=hang.tar.gz
@@ -108,15 +90,25 @@ std::string MissingWords(const std::vector<std::string>& missing) {
   return absl::StrCat(text, counts.size() > kMostNamed ? ", and more\n" : "\n");
 }
 
-std::vector<Flag> Flags() {
-  return WithFleetFlags(kFleetFlags | kJobFlags,
-                        {{"--out", &out},
-                         {"--format", &format, "bundle|flight-recorder"},
-                         {"--stack-command", &stack_command},
-                         {"--stack-timeout", &stack_timeout},
-                         {"--time-limit", &time_limit},
-                         {"--ras", &fleet_flags.ras},
-                         {"--enter-namespaces", &fleet_flags.enter_namespaces}});
+FlagTable Flags() {
+  return Joined(
+      {{{"--out", &out, "PATH",
+         "the folder to make, or the file if it ends in .tar.gz; it must not exist (default: "
+         "nccl-pulse-capture-TIME in the current folder)"},
+        {"--format", &format, "bundle|flight-recorder",
+         "bundle: everything, human-readable; flight-recorder: one file per rank, for PyTorch's "
+         "torchfrtrace --prefix nccl_trace_rank_ FOLDER"},
+        {"--stack-command", &stack_command, "COMMAND",
+         "run by a shell for each suspect on this host; {pid} is its process: "
+         "--stack-command='py-spy dump --pid {pid}'"},
+        {"--stack-timeout", &stack_timeout, "DURATION", "limit for each such program",
+         "100ms to 10m"},
+        {"--time-limit", &time_limit, "DURATION",
+         "limit for everything after the verdict: half of it for endpoints, the rest for "
+         "programs",
+         "1s to 1h"}},
+       JobFlags(),
+       RasFlags()});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -129,17 +121,8 @@ int Run(const std::vector<std::string>& arguments) {
     return Fail(kUsageError, "--stack-command needs {pid}, the process whose stack to print");
   }
   options.program_patience = absl::ToChronoMilliseconds(stack_timeout);
-  if (options.program_patience < std::chrono::milliseconds(100) ||
-      options.program_patience > std::chrono::minutes(10)) {
-    return Fail(kUsageError, "--stack-timeout is not between 100ms and 10m");
-  }
   options.time_limit = absl::ToChronoMilliseconds(time_limit);
-  if (options.time_limit < std::chrono::seconds(1) || options.time_limit > std::chrono::hours(1)) {
-    return Fail(kUsageError, "--time-limit is not between 1s and 1h");
-  }
-  if (!ReadHangAfter(std::chrono::hours(1), &options.look.hang_after, &error)) {
-    return Fail(kUsageError, error);
-  }
+  options.look.hang_after = HangAfter();
   std::string path = out;
   if (path.empty()) {
     path = absl::StrCat("nccl-pulse-capture-",
@@ -154,7 +137,7 @@ int Run(const std::vector<std::string>& arguments) {
   // Before querying endpoints: a hang may not last long.
   if (!Bundle::IsPossible(path, &error)) return Fail(kNotWritten, error);
   if (!FindEndpoints(options.look.filter, &question, &error)) {
-    return Fail(IsDirectoryNamed() ? kNoAnswer : kUsageError, error);
+    return Fail(IsDirectoryNamed() ? kUnreachable : kUsageError, error);
   }
   options.look.client = question.client;
   options.look.client.stop = StopOnSignal();
@@ -166,16 +149,13 @@ int Run(const std::vector<std::string>& arguments) {
   if (capture.look.heard == 0) {
     for (const std::string& each : capture.missing) Fail(0, each);
     Fail(0, "no endpoint answers; nothing is written");
-    return FailUnheard(kNoAnswer, question.is_nobody_here);
+    return FailUnheard(kUnreachable, question.is_nobody_here);
   }
   if (!capture.bundle.Write(path, &error)) return Fail(kNotWritten, error);
   std::fputs(JobText(capture.look).c_str(), stdout);
-  const bool is_one = capture.sources == 1;
-  const char* const what = options.is_flight_recorder ? "dumps" : "last calls";
-  const char* const of_whom =
-      options.is_flight_recorder ? (is_one ? "rank" : "ranks") : (is_one ? "process" : "processes");
-  std::printf("\n%s: %zu files; %s of %zu %s\n", path.c_str(), capture.bundle.size(), what,
-              capture.sources, of_whom);
+  std::printf("\n%s: %zu files; %s of %s\n", path.c_str(), capture.bundle.size(),
+              options.is_flight_recorder ? "dumps" : "last calls",
+              Plural(capture.sources, options.is_flight_recorder ? "rank" : "process").c_str());
   std::fputs(MissingWords(capture.missing).c_str(), stdout);
   if (capture.look.set.processes.empty() && capture.look.set.ended.empty()) {
     return Fail(kIncomplete,
@@ -189,7 +169,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kCaptureCommand = {"capture", "save what is known of a job that hangs", kHelp, Flags,
-                                 Run};
+const Command kCaptureCommand = {
+    "capture", "save what is known of a job that hangs", kHelp, Flags, Run, ConnectFlags};
 
 }  // namespace nccl_pulse

@@ -29,11 +29,7 @@ namespace {
 
 std::string library;  // NOLINT(cert-err58-cpp)
 
-// Exit statuses.
-constexpr int kDone = 0;
-constexpr int kUsage = 1;
-constexpr int kNoLibrary = 5;
-constexpr int kCrashed = 7;
+constexpr int kNoLibrary = 5;  // exit status
 
 constexpr char kHelp[] =
     R"(usage: pulse demo [flags]
@@ -42,7 +38,7 @@ Runs a training job of four ranks that is in balance, has a straggler, hangs and
 what to look at. GPUs and NCCL are simulated; the plugin, the endpoint and the verdicts are real. No GPU is needed.
 Ctrl-C ends it.
 
-  --library=PATH   the plugin library (default: the one of this installation)
+{flags}
 
 Environment variables work as in a job: NCCL_PULSE_LISTEN=:9500 selects another port. NCCL_PULSE_HANG_SECONDS
 defaults to 4 instead of 10, so that a hang shows soon; a shorter --hang-after of this node's agent counts.
@@ -116,17 +112,16 @@ class Demo {
     if (options.plugin.empty()) options.plugin = FindPluginLibrary();
     options.driver = FindSimulatedGpu();
     if (options.plugin.empty() || options.driver.empty()) {
-      std::fprintf(
-          stderr,
-          "pulse: %s is missing from ../lib beside this program. Install the package again\n",
-          options.plugin.empty() ? "libnccl-profiler-pulse.so" : "libpulse-simulated-gpu.so");
-      return kNoLibrary;
+      return Fail(
+          kNoLibrary,
+          absl::StrCat(
+              options.plugin.empty() ? "libnccl-profiler-pulse.so" : "libpulse-simulated-gpu.so",
+              " is missing from ../lib beside this program. Install the package again"));
     }
     const char* listen = std::getenv("NCCL_PULSE_LISTEN");
     if (listen != nullptr && IsOff(listen)) {
-      std::fprintf(stderr, "pulse: the demo needs an endpoint: unset NCCL_PULSE_LISTEN=%s\n",
-                   listen);
-      return kUsage;
+      return Fail(kUsageError,
+                  absl::StrCat("the demo needs an endpoint: unset NCCL_PULSE_LISTEN=", listen));
     }
     setenv("NCCL_PULSE_HANG_SECONDS", kHangSeconds, 0);
     HandleSignals();
@@ -137,10 +132,7 @@ class Demo {
         simulation::kRanks, simulation::kRanks - 1);
     std::fflush(stdout);
     std::string problem;
-    if (!ranks_.Start(options, &problem)) {
-      std::fprintf(stderr, "pulse: %s\n", problem.c_str());
-      return kCrashed;
-    }
+    if (!ranks_.Start(options, &problem)) return Fail(kCrashed, problem);
     const int status = Conduct();
     const bool have_ended = ranks_.Stop();
     if (have_ended && status == kDone) {
@@ -149,8 +141,7 @@ class Demo {
       std::printf("\nNext, for a job of yours: %s\n", next.c_str());
     }
     if (have_ended || status != kDone) return status;
-    std::fprintf(stderr, "pulse: a rank did not end within 10 s and was killed\n");
-    return kCrashed;
+    return Fail(kCrashed, "a rank did not end within 10 s and was killed");
   }
 
  private:
@@ -163,15 +154,13 @@ class Demo {
       if (ranks_.HasLost(&how)) {
         for (const auto& message : ranks_.Read(0)) Hear(message);
         if (g_stop.load()) break;
-        std::fprintf(stderr, "pulse: %s. The other ranks are stopped\n", how.c_str());
-        return has_no_library_ ? kNoLibrary : kCrashed;
+        return Fail(has_no_library_ ? kNoLibrary : kCrashed, how + ". The other ranks are stopped");
       }
       if (Now() - looked_s < kLookSeconds) continue;
       looked_s = Now();
       if (endpoint_.empty()) {
         if (Now() - begin_s_ < kEndpointSeconds) continue;
-        std::fprintf(stderr, "pulse: no rank serves an endpoint. Check NCCL_PULSE_LISTEN\n");
-        return kCrashed;
+        return Fail(kCrashed, "no rank serves an endpoint. Check NCCL_PULSE_LISTEN");
       }
       for (const std::string& line : story_.Advance(Now(), Look())) Tell(line);
       Direct();
@@ -251,12 +240,14 @@ class Demo {
   bool has_no_library_ = false;
 };
 
-std::vector<Flag> Flags() { return {{"--library", &library}}; }
+FlagTable Flags() {
+  return {{"--library", &library, "PATH",
+           "the plugin library (default: the one of this installation)"}};
+}
 
 int Run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) return Demo().Run();
-  std::fprintf(stderr, "pulse: demo takes no argument\n%s", kHelp);
-  return kUsage;
+  return Fail(kUsageError, "demo takes no argument");
 }
 
 }  // namespace

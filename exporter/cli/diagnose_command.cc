@@ -21,11 +21,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr int kUsageError = 1;
-constexpr int kNoAnswer = 2;
-constexpr int kHangFound = 3;
-constexpr int kIncomplete = 4;
-
 std::string flight_recorder;  // NOLINT(cert-err58-cpp)
 bool is_json = false;
 
@@ -40,18 +35,7 @@ Pulse, or whose endpoint gives no data, are diagnosed by NCCL's RAS, NVML and /p
 
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
-  --flight-recorder=DIR read dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON) of all
-                        ranks of a job that hung, instead of endpoints. DIR may end with the beginning of
-                        their names
-  --job-id=ID           the job with this value of the label job_id (default: everything that the endpoints know)
-  --comm=ID             the job with this communicator (16 hexadecimal digits)
-  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
-  --ras=HOST:PORT       NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows, and twice for
-                        jobs without NCCL Pulse. off: don't ask (default: NCCL_RAS_ADDR of the processes or of
-                        this shell, or localhost:28028)
-  --enter-namespaces    also ask RAS in the network namespaces of this host's containers: as root with CAP_SYS_ADMIN
-  --json                print everything as JSON
+{flags}
 
 Endpoints that don't answer are listed with the reason. A missing answer never counts as healthy.
 
@@ -75,9 +59,7 @@ struct Question {
 // On failure returns false and sets `error`.
 bool ReadQuestion(Question* question, std::string* error) {
   JobLookOptions& options = question->options;
-  if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, error)) {
-    return false;
-  }
+  options.hang_after = HangAfter();
   if (!outside::ReadRasChoice(fleet_flags.ras, fleet_flags.enter_namespaces, &question->ras,
                               error) ||
       !ReadFilter(&options.filter, error) || !ReadFleetFlags(&question->fleet, error)) {
@@ -96,7 +78,7 @@ bool IsAnyNamed() {
 // Finds the endpoints. Returns 0, or an exit status with `error`.
 int FindEndpoints(Question* question, std::string* error) {
   FleetQuestion& fleet = question->fleet;
-  if (!AddFromDirectories(question->options.filter, &fleet, error)) return kNoAnswer;
+  if (!AddFromDirectories(question->options.filter, &fleet, error)) return kUnreachable;
   if (!IsAnyNamed()) return OrThoseOfThisHost(&fleet, error) ? 0 : kUsageError;
   KeepDifferent(&fleet.endpoints);
   return HasAuthorities(fleet, error) ? 0 : kUsageError;
@@ -178,17 +160,19 @@ int RunOnDumps() {
   }
   JobLook look;
   std::string error;
-  if (!LookAtDumps(flight_recorder, &look, &error)) return Fail(kNoAnswer, error);
+  if (!LookAtDumps(flight_recorder, &look, &error)) return Fail(kUnreachable, error);
   Print(look);
-  return look.heard == 0 ? kNoAnswer : StatusOf(look);
+  return look.heard == 0 ? kUnreachable : StatusOf(look);
 }
 
-std::vector<Flag> Flags() {
-  return WithFleetFlags(kFleetFlags | kJobFlags,
-                        {{"--flight-recorder", &flight_recorder},
-                         {"--ras", &fleet_flags.ras},
-                         {"--enter-namespaces", &fleet_flags.enter_namespaces},
-                         {"--json", &is_json}});
+FlagTable Flags() {
+  return Joined({{{"--flight-recorder", &flight_recorder, "DIR",
+                   "read dumps of PyTorch's Flight Recorder (nccl_trace_rank_N, pickle or JSON) of "
+                   "all ranks of a job that hung, instead of endpoints. DIR may end with the "
+                   "beginning of their names"}},
+                 JobFlags(),
+                 RasFlags(),
+                 {{"--json", &is_json, "", "print everything as JSON"}}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -228,13 +212,14 @@ int Run(const std::vector<std::string>& arguments) {
   }
   for (const std::string& note : rest.notes) std::fputs((note + "\n").c_str(), stderr);
   if (look.heard == 0 && rest.jobs.empty()) {
-    return FailUnheard(kNoAnswer, question.fleet.is_nobody_here);
+    return FailUnheard(kUnreachable, question.fleet.is_nobody_here);
   }
   return status;
 }
 
 }  // namespace
 
-const Command kDiagnoseCommand = {"diagnose", "name the rank that blocks a job", kHelp, Flags, Run};
+const Command kDiagnoseCommand = {"diagnose",  "name the rank that blocks a job", kHelp, Flags, Run,
+                                  ConnectFlags};
 
 }  // namespace nccl_pulse

@@ -5,14 +5,10 @@
 
 #include "absl/strings/str_replace.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/installation.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr int kUsageError = 1;
-constexpr int kNoLibrary = 2;
 
 constexpr char kHelp[] =
     R"help(usage: pulse env
@@ -25,12 +21,12 @@ Examples:
 Exit status: 0 printed; 1 bad usage; 2 the plugin is not installed beside this program.
 )help";
 
-std::vector<Flag> Flags() { return {}; }
+FlagTable Flags() { return {}; }
 
 int Run(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) return Fail(kUsageError, "env takes no argument");
   const std::string library = FindPluginLibrary();
-  if (library.empty()) return Fail(kNoLibrary, kNoPluginLibrary);
+  if (library.empty()) return Fail(kUnreachable, kNoPluginLibrary);
   // In single quotes, a quote is the only special character.
   std::printf("export NCCL_PROFILER_PLUGIN='%s'\n",
               absl::StrReplaceAll(library, {{"'", R"('\'')"}}).c_str());

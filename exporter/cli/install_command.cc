@@ -17,9 +17,6 @@ namespace fs = std::filesystem;
 
 std::string library;  // NOLINT(cert-err58-cpp)
 
-constexpr int kUsageError = 1;
-constexpr int kCannotWrite = 2;
-
 constexpr char kHelp[] =
     R"(usage: pulse install FOLDER [flags]
 
@@ -27,7 +24,7 @@ Copies the plugin into FOLDER, which must exist, under both names that it is loa
 libnccl-profiler-pulse.so and librccl-profiler-pulse.so. Use it in an init container that passes the plugin to a
 training container through a volume. An existing file is replaced in one step; running processes keep the old one.
 
-  --library=PATH   the plugin library, for this kind of machine (default: the one of this installation)
+{flags}
 
 Examples:
   pulse install /shared
@@ -51,30 +48,25 @@ std::error_code Replace(const fs::path& source, const fs::path& target) {
   return error;
 }
 
-std::vector<Flag> Flags() { return {{"--library", &library}}; }
+FlagTable Flags() {
+  return {{"--library", &library, "PATH",
+           "the plugin library, for this kind of machine (default: the one of this installation)"}};
+}
 
 int Run(const std::vector<std::string>& arguments) {
   if (arguments.size() != 1) {
-    std::fprintf(stderr, "pulse: install takes one argument, the folder\n%s", kHelp);
-    return kUsageError;
+    return Fail(kUsageError, "install takes one argument, the folder");
   }
   if (library.empty()) library = FindPluginLibrary();
-  if (library.empty()) {
-    std::fprintf(stderr,
-                 "pulse: libnccl-profiler-pulse.so is neither beside this program nor in "
-                 "../lib; name it with --library\n");
-    return kCannotWrite;
-  }
+  if (library.empty()) return Fail(kUnreachable, kNoPluginLibrary);
   if (const std::string why = WhyNoPlugin(library); !why.empty()) {
-    std::fprintf(stderr, "pulse: %s %s\n", library.c_str(), why.c_str());
-    return kCannotWrite;
+    return Fail(kUnreachable, library + " " + why);
   }
   for (const char* name : {"libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"}) {
     const fs::path target = fs::path(arguments[0]) / name;
     const std::error_code error = Replace(library, target);
     if (error) {
-      std::fprintf(stderr, "pulse: cannot write %s: %s\n", target.c_str(), error.message().c_str());
-      return kCannotWrite;
+      return Fail(kUnreachable, "cannot write " + target.string() + ": " + error.message());
     }
     std::printf("%s\n", target.c_str());
   }

@@ -4,14 +4,10 @@
 #include <vector>
 
 #include "exporter/cli/command.h"
-#include "exporter/cli/flags/fleet_flags.h"
 #include "exporter/cli/installation.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr int kUsageError = 1;
-constexpr int kNoLibrary = 2;
 
 constexpr char kHelp[] =
     R"(usage: pulse path
@@ -24,12 +20,12 @@ Examples:
 Exit status: 0 printed; 1 bad usage; 2 the plugin is not installed beside this program.
 )";
 
-std::vector<Flag> Flags() { return {}; }
+FlagTable Flags() { return {}; }
 
 int Run(const std::vector<std::string>& arguments) {
   if (!arguments.empty()) return Fail(kUsageError, "path takes no argument");
   const std::string library = FindPluginLibrary();
-  if (library.empty()) return Fail(kNoLibrary, kNoPluginLibrary);
+  if (library.empty()) return Fail(kUnreachable, kNoPluginLibrary);
   std::printf("%s\n", library.c_str());
   return 0;
 }

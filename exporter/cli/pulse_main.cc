@@ -17,14 +17,10 @@
 #include "exporter/base/error_text.h"
 #include "exporter/base/version.h"
 #include "exporter/cli/command.h"
-#include "exporter/cli/completion.h"
 #include "exporter/cli/flags/fleet_flags.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr int kUsageError = 1;
-constexpr int kNotWritten = 5;
 
 const Command* const kCommands[] = {&kStatusCommand,   &kDiagnoseCommand, &kWatchCommand,
                                     &kCaptureCommand,  &kTraceCommand,    &kSetCommand,
@@ -120,20 +116,17 @@ int Main(int argc, char** argv) {
     PrintUsage(stdout);
     return 0;
   }
-  if (asks_for_help && std::string_view(wanted) == kConnectTopic.name) {
-    std::fputs(kConnectTopic.help, stdout);
-    return 0;
-  }
-  const Command* command = Find(wanted);
+  const bool is_topic = asks_for_help && std::string_view(wanted) == kConnectTopic.name;
+  const Command* command = is_topic ? &kConnectTopic : Find(wanted);
   if (command == nullptr) return NoSuchCommand(wanted);
   const std::vector<std::string_view> arguments(argv + 2, argv + argc);
   if (asks_for_help || std::any_of(arguments.begin(), arguments.end(), IsHelp)) {
-    std::fputs(command->help, stdout);
+    std::fputs(HelpText(*command).c_str(), stdout);
     return 0;
   }
   std::vector<std::string> rest;
   const std::string problem =
-      ReadFlags(absl::StrCat("pulse ", command->name), command->flags(), arguments, &rest);
+      ReadFlags(absl::StrCat("pulse ", command->name), AllFlags(*command), arguments, &rest);
   if (!problem.empty()) {
     Fail(kUsageError, problem);
     return Fail(kUsageError, absl::StrCat("`pulse help ", command->name, "` lists the flags"));

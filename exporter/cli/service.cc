@@ -16,6 +16,10 @@ namespace {
 // A writable pipe accepts this many bytes at once.
 constexpr std::size_t kMostLineBytes = 4096;
 
+std::atomic<bool> stop_asked{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal's handler may store it");
+void AskToStop(int /*signal*/) { stop_asked.store(true); }
+
 }  // namespace
 
 void LogLine(LogLevel level, const std::string& message) {
@@ -36,6 +40,15 @@ sigset_t BlockEndingSignals() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
+}
+
+const std::atomic<bool>* StopOnSignal() {
+  struct sigaction action = {};
+  action.sa_handler = AskToStop;
+  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  return &stop_asked;
 }
 
 void Reload(WebGuard* guard) {

@@ -21,13 +21,10 @@
 #include "exporter/control/control_client.h"
 #include "exporter/control/control_socket.h"
 #include "exporter/control/live_values.h"
+#include "exporter/diagnosis/words/words.h"
 
 namespace nccl_pulse {
 namespace {
-
-constexpr int kUsageError = 1;
-constexpr int kNobody = 2;
-constexpr int kNotEverywhere = 4;
 
 absl::Duration lasting;
 absl::Duration timeout = absl::Seconds(3);
@@ -51,11 +48,7 @@ the variables NCCL_PULSE_*:
 
 NAME=default restores what the process started with. All other settings are read once, at the start of a process.
 
-  --for=DURATION     revert after this time, at most 168h (default: keep until the process ends)
-  --job-id=ID        processes with this value of the label job_id, and no agent
-  --pid=PID          this process, any number of times
-  --all              all processes. Without these three flags, all must belong to one user and one job
-  --timeout=DURATION processes that don't answer in time are listed, and keep their settings (default 3s)
+{flags}
 
 Only a process' own user and root may do this, and only on the node. For processes in a container with its own
 network, run it there.
@@ -95,8 +88,8 @@ bool FindJob(const ControlQuestion& question, std::vector<std::string>* names,
   if (jobs.size() <= 1 || !job_id.empty()) return true;
   std::vector<std::string> each;
   for (const auto& [job, processes] : jobs) {
-    each.push_back(absl::StrCat(job.second, " of user ", job.first, " (", processes,
-                                processes == 1 ? " process)" : " processes)"));
+    each.push_back(absl::StrCat(job.second, " of user ", job.first, " (",
+                                Plural(static_cast<std::size_t>(processes), "process"), ")"));
   }
   *error = absl::StrCat("this would change ", jobs.size(), " jobs: ", absl::StrJoin(each, ", "),
                         "; choose with --job-id=ID or --pid=PID, or change all with --all");
@@ -120,9 +113,9 @@ int Print(const std::vector<ControlAnswer>& answers) {
   }
   if (done == 0) {
     if (failed == 0) Fail(0, "no process here has this setting; `pulse settings` lists processes");
-    return kNobody;
+    return kUnreachable;
   }
-  return failed == 0 ? 0 : kNotEverywhere;
+  return failed == 0 ? 0 : kIncomplete;
 }
 
 // Returns "did you mean HANG_SECONDS? " for HANG_SECOND=5, or "".
@@ -140,24 +133,22 @@ std::string MeantInstead(std::string_view argument) {
   return absl::StrCat("did you mean ", has_prefix ? kPrefix : "", nearest, "? ");
 }
 
-std::vector<Flag> Flags() {
-  return {{"--for", &lasting},
-          {"--job-id", &job_id},
-          {"--pid", &given_pids},
-          {"--all", &is_all},
-          {"--timeout", &timeout}};
+FlagTable Flags() {
+  return {
+      {"--for", &lasting, "DURATION",
+       "revert after this time, at most 168h (default: keep until the process ends)",
+       "100ms to 168h"},
+      {"--job-id", &job_id, "ID", "processes with this value of the label job_id, and no agent"},
+      {"--pid", &given_pids, "PID", "this process, any number of times"},
+      {"--all", &is_all, "",
+       "all processes. Without these three flags, all must belong to one user and one job"},
+      {"--timeout", &timeout, "DURATION",
+       "processes that don't answer in time are listed, and keep their settings", "100ms to 5m"}};
 }
 
 int Run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     return Fail(kUsageError, "set needs NAME=VALUE; `pulse help set` lists the names");
-  }
-  const bool is_lasting_good =
-      lasting == absl::ZeroDuration() ||
-      (lasting >= absl::Milliseconds(100) && lasting <= absl::FromChrono(kMaxLasting));
-  if (!is_lasting_good) return Fail(kUsageError, "--for is not between 100ms and 168h");
-  if (timeout < absl::Milliseconds(100) || timeout > absl::Minutes(5)) {
-    return Fail(kUsageError, "--timeout is not between 100ms and 5m");
   }
   ControlQuestion question;
   question.patience = absl::ToChronoMilliseconds(timeout);
@@ -203,7 +194,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   if (answers.empty()) {
     return Fail(
-        kNobody,
+        kUnreachable,
         absl::StrCat("no process with NCCL Pulse ", job_id.empty() ? "of this user" : "of this job",
                      " runs on this node (in this network namespace)",
                      known.empty() ? "" : "; known: ", absl::StrJoin(known, ", ")));

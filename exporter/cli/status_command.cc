@@ -38,15 +38,11 @@ namespace {
 using Json = nlohmann::json;
 
 struct {
-  std::string endpoint, calls_of, color = "auto";
+  std::string calls_of, color = "auto";
   bool json = false, watch = false, all = false, calls = false;
   absl::Duration interval = absl::Seconds(1);
 } flags;  // NOLINT(cert-err58-cpp)
 
-constexpr int kUsageError = 1;
-constexpr int kNoAnswer = 2;
-constexpr int kHangFound = 3;
-constexpr int kIncomplete = 4;
 constexpr std::chrono::milliseconds kSearchPatience{2000};
 
 constexpr char kHelp[] =
@@ -84,14 +80,7 @@ those of this host.
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 Default: the first endpoint that answers on this host (with TLS or a password: port 9410).
 
-  --watch               refresh until Ctrl-C
-  --interval=DURATION   time between two refreshes, with a unit: 5s, 500ms (default 1s)
-  --json                print the endpoint's answer (/api/v1/communicators) with "age_seconds", its age;
-                        with --watch one line per answer
-  --all                 also show communicators that have ended
-  --calls               show the last calls of communicators that hang, ranks side by side; > marks differences
-  --calls-of=ID         show the last calls of this communicator (16 hexadecimal digits)
-  --color=auto|always|never
+{flags}
 
 Examples:
   pulse status --watch
@@ -258,32 +247,34 @@ int ExitStatus(const Json& page, bool is_one_left_out) {
   return is_one_left_out ? kIncomplete : 0;
 }
 
-std::vector<Flag> Flags() {
+FlagTable Flags() {
   fleet_flags.timeout = absl::Seconds(5);
-  return WithFleetFlags(kAccessFlags | kClientFlags,
-                        {{"--endpoint", &flags.endpoint},
-                         {"--watch", &flags.watch},
-                         {"--interval", &flags.interval},
-                         {"--json", &flags.json},
-                         {"--all", &flags.all},
-                         {"--calls", &flags.calls},
-                         {"--calls-of", &flags.calls_of},
-                         {"--color", &flags.color, "auto|always|never"}});
+  return {
+      {"--watch", &flags.watch, "", "refresh until Ctrl-C"},
+      {"--interval", &flags.interval, "DURATION",
+       "time between two refreshes, with a unit: 5s, 500ms", "250ms to 1h"},
+      {"--json", &flags.json, "",
+       "print the endpoint's answer (/api/v1/communicators) with \"age_seconds\", its age; with "
+       "--watch one line per answer"},
+      {"--all", &flags.all, "", "also show communicators that have ended"},
+      {"--calls", &flags.calls, "",
+       "show the last calls of communicators that hang, ranks side by side; > marks "
+       "differences"},
+      {"--calls-of", &flags.calls_of, "ID",
+       "show the last calls of this communicator (16 hexadecimal digits)"},
+      {"--color", &flags.color, "auto|always|never", "auto: on a terminal without NO_COLOR"}};
 }
 
 int Run(const std::vector<std::string>& arguments) {
   const bool json = flags.json;
   const absl::Duration interval = flags.interval;
   const std::string& color = flags.color;
-  std::string address = flags.endpoint;
-  if (arguments.size() > 1 || (!arguments.empty() && !address.empty())) {
+  std::vector<std::string>& given = fleet_flags.endpoints;
+  given.insert(given.end(), arguments.begin(), arguments.end());
+  if (given.size() > 1) {
     return Fail(kUsageError, "status takes one endpoint; `pulse diagnose` takes several");
   }
-  if (!arguments.empty()) address = arguments.front();
-  if (interval < absl::Milliseconds(250) || interval > absl::Hours(1)) {
-    return Fail(kUsageError,
-                "--interval must be between 250ms (an endpoint answers no faster) and 1h");
-  }
+  std::string address = given.empty() ? "" : given.front();
   const std::string& calls_of = flags.calls_of;
   if (!calls_of.empty() && !IsCommunicatorId(calls_of)) {
     return Fail(kUsageError, absl::StrCat("--calls-of=", calls_of, ": not 16 hexadecimal digits"));
@@ -321,7 +312,7 @@ int Run(const std::vector<std::string>& arguments) {
   if (is_search && !without.is_array()) without = WithoutPluginHere();
   if (!page) {
     std::fputs(WithoutPluginLines(without, Seconds(RealtimeNs())).c_str(), stderr);
-    return kNoAnswer;
+    return kUnreachable;
   }
   (*page)["without_plugin"] = without;
   if (json) {
@@ -331,7 +322,7 @@ int Run(const std::vector<std::string>& arguments) {
   // A second poll, for the rates.
   absl::SleepFor(interval);
   std::optional<Json> later = Look(endpoint);
-  if (!later) return kNoAnswer;
+  if (!later) return kUnreachable;
   (*later)["without_plugin"] = std::move(without);
   const std::string table = StatusTable(*later, &*page, ForScreen(options));
   std::fputs(table.c_str(), stdout);
@@ -349,7 +340,7 @@ int Run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kStatusCommand = {"status", "show what the communicators of this node do now", kHelp,
-                                Flags, Run};
+const Command kStatusCommand = {
+    "status", "show what the communicators of this node do now", kHelp, Flags, Run, EndpointFlags};
 
 }  // namespace nccl_pulse

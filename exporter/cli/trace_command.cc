@@ -14,13 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "exporter/base/error_text.h"
 #include "exporter/base/new_file.h"
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/flags/fleet_flags.h"
-#include "exporter/cli/status/status_words.h"
-#include "exporter/cli/stop_signal.h"
+#include "exporter/cli/service.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/timeline/call_poller.h"
 #include "exporter/timeline/captured.h"
 #include "exporter/timeline/timeline.h"
@@ -28,14 +27,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr int kUsageError = 1;
-constexpr int kNothingRead = 2;
-constexpr int kIncomplete = 4;
-constexpr int kNotWritten = 5;
-
-constexpr absl::Duration kShortest = absl::Milliseconds(100);
-constexpr absl::Duration kLongest = absl::Minutes(10);
-constexpr int kMostEvery = 1 << 24;  // Sampler::kMaxExponent
 // An endpoint's CPU time per call on a page of calls (exporter/exposition/json/calls_json.h), and
 // the default number of calls per rank.
 constexpr double kSecondsPerCall = 1.5e-6;
@@ -55,17 +46,7 @@ communicator, with arrows between ranks. Without --every the job isn't modified.
 
 Addresses of endpoints, TLS and passwords: `pulse help connect`.
 
-  --duration=DURATION   how long to watch, 100ms to 10m (default 5s); longer until each live communicator was
-                        read once. Ctrl-C ends it earlier and writes the file. Earlier calls that are still
-                        kept are also drawn
-  --every=N             meanwhile time one launch in N (rounded up to a power of two; 1: all that have a free
-                        event), and observe all network steps, in the job's processes on this host of this
-                        user (root: all users). Settings revert automatically, even if it is killed
-  --from=CAPTURE        draw what `pulse capture` has saved, a folder or a .tar.gz
-  --out=FILE            must not exist (default: nccl-pulse-TIME.pftrace in the current folder).
-                        /dev/stdout: messages then go to stderr
-  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
+{flags}
 
 Examples:
   pulse trace --duration=5s --out=job.pftrace
@@ -91,20 +72,18 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   std::string error;
   if (!ReadFleetFlags(&question, &error)) return Fail(kUsageError, error);
   if (!ReadFilter(&filter, &error)) return Fail(kUsageError, error);
-  if (!AddFromDirectories(filter, &question, &error)) return Fail(kNothingRead, error);
+  if (!AddFromDirectories(filter, &question, &error)) return Fail(kUnreachable, error);
   if (!OrThoseOfThisHost(&question, &error)) return Fail(kUsageError, error);
   JobLookOptions options;
   options.client = question.client;
   options.client.stop = StopOnSignal();
-  if (!ReadHangAfter(std::chrono::hours(1), &options.hang_after, &error)) {
-    return Fail(kUsageError, error);
-  }
+  options.hang_after = HangAfter();
   CallPoller poller(question.endpoints, options);
   poller.Begin();
   if (poller.heard() == 0) {
     for (const std::string& note : poller.Take().notes) Fail(0, note);
     Fail(0, "no endpoint answers; nothing is written");
-    return FailUnheard(kNothingRead, question.is_nobody_here);
+    return FailUnheard(kUnreachable, question.is_nobody_here);
   }
   std::fprintf(
       said,
@@ -135,15 +114,24 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   return 0;
 }
 
-std::vector<Flag> Flags() {
-  return WithFleetFlags(
-      kFleetFlags | kJobFlags,
-      {{"--duration", &duration}, {"--every", &asked_every}, {"--out", &out}, {"--from", &from}});
-}
-
-bool FailToWrite(const std::string& path, int reason, std::string* error) {
-  *error = absl::StrCat("cannot write ", path, ": ", ErrorText(reason));
-  return false;
+FlagTable Flags() {
+  return Joined(
+      {{{"--duration", &duration, "DURATION",
+         "how long to watch, 100ms to 10m (default 5s); longer until each live communicator was "
+         "read "
+         "once. Ctrl-C ends it earlier and writes the file. Earlier calls that are still kept are "
+         "also drawn",
+         "100ms to 10m"},
+        {"--every", &asked_every, "N",
+         "meanwhile time one launch in N (rounded up to a power of two; 1: all that have a free "
+         "event), and observe all network steps, in the job's processes on this host of this user "
+         "(root: all users). Settings revert automatically, even if it is killed",
+         "1 to 16777216"},
+        {"--from", &from, "CAPTURE", "draw what `pulse capture` has saved, a folder or a .tar.gz"},
+        {"--out", &out, "FILE",
+         "must not exist (default: nccl-pulse-TIME.pftrace in the current folder). /dev/stdout: "
+         "messages then go to stderr"}},
+       JobFlags()});
 }
 
 // Pipes and devices are written in place.
@@ -170,10 +158,7 @@ bool Write(const std::string& path, const std::string& content, std::string* err
   const bool is_output = IsStandardOutput(path);
   if (is_output || IsSpecial(path)) {
     const int fd = is_output ? dup(STDOUT_FILENO) : open(path.c_str(), O_WRONLY | O_CLOEXEC);
-    if (fd < 0) return FailToWrite(path, errno, error);
-    int failure = WriteAll(fd, content);
-    if (close(fd) != 0 && failure == 0) failure = errno;
-    return failure == 0 || FailToWrite(path, failure, error);
+    return WriteAndClose(fd, path, content, error);
   }
   return WriteWhole(path, content, error);
 }
@@ -182,13 +167,7 @@ int Run(const std::vector<std::string>& arguments) {
   std::string error;
   if (!AddAddresses(arguments, "a capture to --from, addresses to --targets", &error))
     return Fail(kUsageError, error);
-  if (duration < kShortest || duration > kLongest) {
-    return Fail(kUsageError, "--duration is not between 100ms and 10m");
-  }
   int every = asked_every.value_or(0);
-  if (asked_every.has_value() && (every < 1 || every > kMostEvery)) {
-    return Fail(kUsageError, absl::StrCat("--every is not between 1 and ", kMostEvery));
-  }
   // Rounds as the plugin does, so that the printed value is the effective one.
   while ((every & (every - 1)) != 0) ++every;
   std::string path = out;
@@ -207,7 +186,7 @@ int Run(const std::vector<std::string>& arguments) {
   std::FILE* const said = IsStandardOutput(path) ? stderr : stdout;
   Observation seen;
   if (!from.empty()) {
-    if (!ReadCapture(from, &seen, &error)) return Fail(kNothingRead, error);
+    if (!ReadCapture(from, &seen, &error)) return Fail(kUnreachable, error);
   } else if (const int status = Watch(every, said, &seen); status != 0) {
     return status;
   }
@@ -227,12 +206,12 @@ int Run(const std::vector<std::string>& arguments) {
                  Plural(drawn.gap_calls, "call").c_str());
   }
   if (drawn.not_called != 0) {
-    std::fprintf(said, "  %zu %s NOT CALLED a collective that others have\n", drawn.not_called,
-                 drawn.not_called == 1 ? "rank HAS" : "ranks HAVE");
+    std::fprintf(said, "  %s NOT CALLED a collective that others have\n",
+                 Plural(drawn.not_called, "rank HAS", "ranks HAVE").c_str());
   }
   if (drawn.not_called_unseen != 0) {
-    std::fprintf(said, "  %zu %s behind when last polled (tracks HAS NOT CALLED)\n",
-                 drawn.not_called_unseen, drawn.not_called_unseen == 1 ? "rank was" : "ranks were");
+    std::fprintf(said, "  %s behind when last polled (tracks HAS NOT CALLED)\n",
+                 Plural(drawn.not_called_unseen, "rank was", "ranks were").c_str());
   }
   PrintClocks(seen, said);
   for (const std::string& note : seen.notes) {
@@ -252,6 +231,7 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kTraceCommand = {"trace", "draw a timeline of a job's calls, for ui.perfetto.dev",
-                               kHelp, Flags, Run};
+                               kHelp,   Flags,
+                               Run,     ConnectFlags};
 
 }  // namespace nccl_pulse

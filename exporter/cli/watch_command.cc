@@ -21,8 +21,6 @@
 namespace nccl_pulse {
 namespace {
 
-constexpr int kUsageError = 1;
-constexpr int kCannotServe = 2;
 constexpr std::chrono::milliseconds kPatience{500};
 
 std::string listen_address = ":9420";  // NOLINT(cert-err58-cpp)
@@ -43,21 +41,7 @@ it gives the verdict of `pulse diagnose`. It holds no state; a second one beside
 Addresses of endpoints (they must be given), TLS and passwords: `pulse help connect`. Files and directories are read
 again every 10 s.
 
-  --hang-after=DURATION time without progress that counts as a hang, 1s to 1h (default: the endpoints'
-                        NCCL_PULSE_HANG_SECONDS, the shortest of the job)
-
-What to do in a hang (docs/on-hang.md has examples):
-  --on-hang=PROGRAM     a program to start once for each hang of a job. Its standard input is the verdict as
-                        JSON. It is started by no shell and without arguments
-  --on-hang-after=DURATION  only when the hang has lasted for so long (default 0)
-  --on-hang-pause=DURATION  between two starts for one job, at least (default 10m)
-  --on-hang-timeout=DURATION  then the program is ended (default 1m)
-  --on-hang-as-root     start it although this is root
-
-How to serve:
-  --listen=ADDRESS      [host]:port or unix:/path (default :9420)
-  --web-config=FILE     TLS, client certificates and passwords, as for `pulse agent`
-  --external-url=URL    where people reach this page: alerts link to its report on their job (default: no link)
+{flags}
 
 SIGTERM and SIGINT end it. SIGHUP reads the FILE of --web-config again.
 
@@ -82,10 +66,16 @@ bool Find(std::vector<Address>* endpoints, FleetClientOptions* client, std::stri
   return true;
 }
 
-std::vector<Flag> Flags() {
-  return WithFleetFlags(kFleetFlags, WithHangFlags(&hang_flags, {{"--listen", &listen_address},
-                                                                 {"--external-url", &external_url},
-                                                                 {"--web-config", &web_config}}));
+FlagTable Flags() {
+  return Joined({{HangAfterFlag(), {"What to do in a hang (docs/on-hang.md has examples):"}},
+                 HangProgramFlags(&hang_flags),
+                 {{"How to serve:"},
+                  {"--listen", &listen_address, "ADDRESS", "[host]:port or unix:/path"},
+                  {"--web-config", &web_config, "FILE",
+                   "TLS, client certificates and passwords, as for `pulse agent`"},
+                  {"--external-url", &external_url, "URL",
+                   "where people reach this page: alerts link to its report on their job (default: "
+                   "no link)"}}});
 }
 
 int Run(const std::vector<std::string>& arguments) {
@@ -110,8 +100,8 @@ int Run(const std::vector<std::string>& arguments) {
   // Reports wrong flags at once; a directory may not answer yet.
   FleetQuestion question;
   HangProgram::Options on_hang;
-  if (!ReadHangAfter(std::chrono::hours(1), &options.watcher.look.hang_after, &error) ||
-      !ReadFleetFlags(&question, &error) || !ReadHangFlags(hang_flags, &on_hang, &error)) {
+  options.watcher.look.hang_after = HangAfter();
+  if (!ReadFleetFlags(&question, &error) || !ReadHangFlags(hang_flags, &on_hang, &error)) {
     return Fail(kUsageError, error);
   }
   std::shared_ptr<WebGuard> guard;
@@ -125,11 +115,11 @@ int Run(const std::vector<std::string>& arguments) {
   std::shared_ptr<HangProgram> program;
   if (!on_hang.path.empty()) {
     program = HangProgram::Start(std::move(on_hang));
-    if (program == nullptr) return kCannotServe;
+    if (program == nullptr) return kUnreachable;
     options.watcher.tell = [program](const WatchState& state) { program->See(state); };
   }
   std::unique_ptr<WatchService> service = WatchService::Start(std::move(options), &error);
-  if (service == nullptr) return Fail(kCannotServe, error);
+  if (service == nullptr) return Fail(kUnreachable, error);
   LogLine(
       LogLevel::kInfo,
       absl::StrCat("watching; all jobs at http", guard != nullptr && guard->is_https() ? "s" : "",
@@ -145,6 +135,8 @@ int Run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kWatchCommand = {
-    "watch", "watch all jobs: alerts and a page that name the blocking ranks", kHelp, Flags, Run};
+    "watch", "watch all jobs: alerts and a page that name the blocking ranks",
+    kHelp,   Flags,
+    Run,     ConnectFlags};
 
 }  // namespace nccl_pulse

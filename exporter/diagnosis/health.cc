@@ -34,10 +34,6 @@ bool IsUnknown(const RankActivity& activity, int64_t now_ns) {
          ElapsedNs(now_ns, activity.since_realtime_ns) >= kMomentNs;
 }
 
-std::string Plural(std::size_t count, const char* one, const char* several) {
-  return absl::StrCat(count, " ", count == 1 ? one : several);
-}
-
 // "pid 7", "pids 7, 8 and 3 more"
 std::string Pids(std::vector<std::string> pids) {
   const std::size_t more = pids.size() > kMostPids ? pids.size() - kMostPids : 0;
@@ -125,7 +121,7 @@ class Examiner {
     health_.missing_ranks = std::max(health_.missing_ranks, static_cast<std::size_t>(missing));
     // LookAtDumps reports which ranks have no dump.
     if (view.ranks.front().process->is_of_dump) return;
-    of_ranks_.push_back(absl::StrCat(Plural(missing, "rank", "ranks"), " of communicator ",
+    of_ranks_.push_back(absl::StrCat(Plural(missing, "rank"), " of communicator ",
                                      CommunicatorText(view.comm_id), missing == 1 ? " is" : " are",
                                      " not seen here."));
   }
@@ -265,7 +261,7 @@ class Examiner {
     if (process.event_mask_changes != 0) {
       masks_.push_back(absl::StrCat(
           "Another program changed NCCL's profiler event mask in pid ", PidWords(process), ", ",
-          Plural(process.event_mask_changes, "time", "times"), ", now 0x",
+          Plural(process.event_mask_changes, "time"), ", now 0x",
           absl::Hex(process.foreign_event_mask), ": events may be missing."));
     }
   }
@@ -332,7 +328,7 @@ class Examiner {
          "communicators are not measured", &missing_);
     if (unseen_ranks_ != 0) {
       unseen_.push_back(absl::StrCat("work of ", unseen_ranks_, " of ",
-                                     Plural(health_.ranks, "rank", "ranks"), " cannot be seen"));
+                                     Plural(health_.ranks, "rank"), " cannot be seen"));
     }
     if (is_mixed_) unseen_.emplace_back("communicators with one ID cannot be told apart");
     Lack(queued_, "communicator is behind other work of its GPUs",
@@ -344,9 +340,9 @@ class Examiner {
         why.push_back(absl::StrCat(UnknownReasonWords(static_cast<UnknownReason>(i)), " (",
                                    reasons_[i], ")"));
       }
-      notes.push_back(absl::StrCat(
-          "Whether work is in flight is not known for ", health_.unknown_ranks, " of ",
-          Plural(health_.ranks, "rank", "ranks"), ": ", absl::StrJoin(why, "; "), "."));
+      notes.push_back(absl::StrCat("Whether work is in flight is not known for ",
+                                   health_.unknown_ranks, " of ", Plural(health_.ranks, "rank"),
+                                   ": ", absl::StrJoin(why, "; "), "."));
     }
     notes.insert(notes.end(), of_ranks_.begin(), of_ranks_.end());
     AddRejected();
@@ -365,7 +361,7 @@ class Examiner {
     }
     if (why.empty()) return;
     health_.notes.push_back(absl::StrCat("This endpoint has rejected processes ",
-                                         Plural(count, "time", "times"),
+                                         Plural(count, "time"),
                                          " since it started: ", absl::StrJoin(why, ", "),
                                          ". Rejected processes are not measured here."));
   }

@@ -186,11 +186,11 @@ void NoteEarlyHangs(int64_t hang_after_ns, JobLook* look) {
   if (communicators == 0) return;
   look->health.notes.insert(
       look->health.notes.begin(),
-      absl::StrFormat(
-          "%d communicator%s made no progress for up to %s. This command reports a hang "
-          "after %s (--hang-after), its endpoints sooner. Run it again.",
-          communicators, communicators == 1 ? " has" : "s have",
-          DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)), DurationWords(hang_after_ns)));
+      absl::StrFormat("%s made no progress for up to %s. This command reports a hang "
+                      "after %s (--hang-after), its endpoints sooner. Run it again.",
+                      Plural(communicators, "communicator has", "communicators have"),
+                      DurationWords(ElapsedNs(look->now_realtime_ns, since_ns)),
+                      DurationWords(hang_after_ns)));
 }
 
 }  // namespace

@@ -151,16 +151,16 @@ std::string JobText(const JobLook& look) {
   absl::StrAppend(&text, SuspectsTable(look), WaitsTable(look));
   if (look.verdict.hung_communicators != 0) {
     const std::size_t blocked = look.verdict.blocked_communicators;
-    absl::StrAppend(&text, "\n", look.verdict.hung_communicators,
-                    look.verdict.hung_communicators == 1 ? " communicator makes no progress"
-                                                         : " communicators make no progress",
-                    blocked == 0 ? ".\n"
-                                 : absl::StrCat("; in ", blocked,
-                                                " of them the missing ranks wait elsewhere.\n"));
+    absl::StrAppend(
+        &text, "\n",
+        Plural(look.verdict.hung_communicators, "communicator makes", "communicators make"),
+        " no progress",
+        blocked == 0
+            ? ".\n"
+            : absl::StrCat("; in ", blocked, " of them the missing ranks wait elsewhere.\n"));
   }
   if (look.went_on != 0) {
-    absl::StrAppend(&text, "\n", look.went_on,
-                    look.went_on == 1 ? " communicator" : " communicators",
+    absl::StrAppend(&text, "\n", Plural(look.went_on, "communicator"),
                     " made no progress at the first poll, and resumed before the second.\n");
   }
   for (const JobStraggler& straggler : look.verdict.stragglers) {

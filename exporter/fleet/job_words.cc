@@ -21,10 +21,6 @@ namespace {
 constexpr std::size_t kMostNamed = 4;
 constexpr int64_t kSecondNs = 1000000000;
 
-std::string Count(std::size_t count, const char* one, const char* several) {
-  return absl::StrCat(count, " ", count == 1 ? one : several);
-}
-
 // ", since 16:06:59 UTC (37 s)"
 std::string Since(const JobLook& look, int64_t realtime_ns) {
   const std::string since = SinceWords(look, realtime_ns);
@@ -119,9 +115,9 @@ std::string Unseen(const JobLook& look) {
   const std::size_t missing = look.health.missing_ranks;
   if (missing == 0) return "";
   if (look.is_of_dumps) {
-    return absl::StrCat(" No dump of ", Count(missing, "rank", "ranks"), " could be used.");
+    return absl::StrCat(" No dump of ", Plural(missing, "rank"), " could be used.");
   }
-  return absl::StrCat(" At least ", Count(missing, "rank is", "ranks are"),
+  return absl::StrCat(" At least ", Plural(missing, "rank is", "ranks are"),
                       " not known to any endpoint that answered.");
 }
 
@@ -158,7 +154,7 @@ std::string RootText(const JobLook& look, const JobRoot& root) {
   }
   const std::size_t waiting = look.verdict.waits.size();
   return absl::StrCat(who, What(look, root), "; ",
-                      Count(waiting, "process waits", "processes wait"));
+                      Plural(waiting, "process waits", "processes wait"));
 }
 
 std::string RankWords(const JobRank& rank) {
@@ -247,7 +243,7 @@ std::string Sentence(const JobLook& look) {
         last_ns = std::max(last_ns, process.end_realtime_ns);
       }
       return absl::StrCat("ENDED  No process of this job lives. ",
-                          Count(look.set.ended.size(), "process has", "processes have"),
+                          Plural(look.set.ended.size(), "process has", "processes have"),
                           " ended, the last at ", ClockWords(last_ns), ".",
                           FirstEnded(look.set.ended), unheard);
     }
@@ -267,9 +263,9 @@ std::string Sentence(const JobLook& look) {
                              : verdict.stragglers.empty()                ? "OK  "
                                                           : SlowWords(verdict.stragglers);
     return absl::StrCat(
-        kind, summary, " ", Count(verdict.processes, "process", "processes"),
-        look.is_of_dumps ? "" : absl::StrCat(" on ", Count(look.heard, "endpoint", "endpoints")),
-        ".", unseen, unheard);
+        kind, summary, " ", Plural(verdict.processes, "process"),
+        look.is_of_dumps ? "" : absl::StrCat(" on ", Plural(look.heard, "endpoint")), ".", unseen,
+        unheard);
   }
   const JobRoot& root = verdict.roots.front();
   return absl::StrCat(

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "exporter/diagnosis/words/rank_words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/job_words.h"
 #include "exporter/watch/question.h"
 
@@ -126,9 +127,9 @@ std::string WatchPage(const WatchState& state, const std::string& own_url) {
   std::string html =
       absl::StrCat(Head("NCCL Pulse: all jobs", true), "<h1>NCCL Pulse: all jobs</h1>");
   if (state.round_s == 0) return absl::StrCat(html, "<p>The first round has not ended yet.\n");
-  absl::StrAppend(
-      &html, "<p class=quiet>", DateWords(static_cast<int64_t>(state.round_s * 1e3) * 1000000),
-      ", ", state.answered, state.answered == 1 ? " endpoint answered" : " endpoints answered");
+  absl::StrAppend(&html, "<p class=quiet>",
+                  DateWords(static_cast<int64_t>(state.round_s * 1e3) * 1000000), ", ",
+                  Plural(state.answered, "endpoint"), " answered");
   if (!state.find_error.empty()) {
     absl::StrAppend(&html, "<p><b>", Html(state.find_error), "</b>");
   }

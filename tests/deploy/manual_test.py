@@ -1,4 +1,4 @@
-"""Manual pages and docs/cli.md, made from the sources, say what the program says. Shells complete its words."""
+"""Manual pages and docs/cli.md say what the program says. Shells complete its words."""
 
 import gzip
 import os
@@ -74,16 +74,20 @@ class ManualTest(unittest.TestCase):
 
 class DocumentTest(unittest.TestCase):
 
-    def test_the_document_is_what_the_sources_make(self):
+    def test_the_document_is_what_the_program_says(self):
         with open(os.path.join(RUNFILES, "deploy/package/cli.md"), encoding="utf-8") as made:
             with open(os.path.join(RUNFILES, "docs/cli.md"), encoding="utf-8") as document:
                 self.assertEqual(made.read(), document.read(), "Run: ./bazelw build //deploy/package:pulse_manual && "
                                  "cp bazel-bin/deploy/package/cli.md docs/cli.md")
 
     def test_a_command_has_a_section_and_a_link(self):
-        text = make_manual.markdown([make_manual.Command("look", "look at it", "usage: pulse look\n")])
-        self.assertIn("\n[look](#pulse-look)\n", text)
-        self.assertTrue(text.endswith("\n## pulse look\n\n```\nusage: pulse look\n```\n"))
+        commands = [make_manual.Command("look", "look at it", "usage: pulse look\n"),
+                    make_manual.Command("topic", "", "It says.\n")]
+        text = make_manual.markdown(commands)
+        self.assertIn("\n- [look](#pulse-look): look at it\n- [help topic](#pulse-help-topic): ", text)
+        self.assertTrue(text.endswith("\n## pulse look\n\n```\nusage: pulse look\n```\n"
+                                      "\n## pulse help topic\n\n```\nIt says.\n```\n"))
+        self.assertEqual(commands, make_manual.read(text))
 
 
 class CompletionTest(unittest.TestCase):

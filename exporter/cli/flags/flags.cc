@@ -75,9 +75,23 @@ std::string Set(std::string_view text, std::optional<T>* value) {
   return Set(text, &value->emplace());
 }
 
+// Like Set, for a flag whose value has been set.
+std::string WhyOutOfRange(const Flag& flag) {
+  if (flag.range.empty()) return "";
+  const std::vector<std::string_view> limits = absl::StrSplit(flag.range, " to ");
+  const bool is_within = std::visit(
+      [&limits](auto* value) {
+        auto least = *value, most = *value;
+        Set(limits[0], &least);
+        Set(limits[1], &most);
+        return least <= *value && *value <= most;
+      },
+      flag.value);
+  return is_within ? "" : absl::StrCat(" is not between ", limits[0], " and ", limits[1]);
+}
+
 // Like Set, for a flag with fixed choices.
-std::string WhyNoChoice(std::string_view text, std::string_view choices) {
-  const std::vector<std::string_view> words = absl::StrSplit(choices, '|', absl::SkipEmpty());
+std::string WhyNoChoice(std::string_view text, const std::vector<std::string_view>& words) {
   if (words.empty() || std::find(words.begin(), words.end(), text) != words.end()) return "";
   std::string list(words.front());
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -87,6 +101,17 @@ std::string WhyNoChoice(std::string_view text, std::string_view choices) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> Flag::Choices() const {
+  if (form.find('|') == form.npos) return {};
+  return absl::StrSplit(form, '|');
+}
+
+FlagTable Joined(std::initializer_list<FlagTable> tables) {
+  FlagTable joined;
+  for (const FlagTable& each : tables) joined.insert(joined.end(), each.begin(), each.end());
+  return joined;
+}
 
 std::string Nearest(std::string_view written, const std::vector<std::string>& candidates) {
   std::string nearest;
@@ -103,7 +128,7 @@ std::string Nearest(std::string_view written, const std::vector<std::string>& ca
   return nearest;
 }
 
-std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
+std::string ReadFlags(std::string_view command, const FlagTable& flags,
                       const std::vector<std::string_view>& given,
                       std::vector<std::string>* arguments) {
   const auto find = [&flags](std::string_view name) {
@@ -163,7 +188,8 @@ std::string ReadFlags(std::string_view command, const std::vector<Flag>& flags,
       return "--endpoint= has no address: write --endpoint=HOST:PORT, or leave the flag out";
     }
     std::string problem = std::visit([text](auto* value) { return Set(text, value); }, flag->value);
-    if (problem.empty()) problem = WhyNoChoice(text, flag->choices);
+    if (problem.empty()) problem = WhyNoChoice(text, flag->Choices());
+    if (problem.empty()) problem = WhyOutOfRange(*flag);
     if (problem.empty()) continue;
     return absl::StrCat(name, "=", text, absl::StrReplaceAll(problem, {{"NAME", name}}));
   }

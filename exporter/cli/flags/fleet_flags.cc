@@ -15,8 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "exporter/base/plain_text.h"
 #include "exporter/base/regular_file.h"
+#include "exporter/cli/command.h"
 #include "exporter/cli/local_endpoints.h"
-#include "exporter/cli/status/status_words.h"
+#include "exporter/diagnosis/words/words.h"
 #include "exporter/fleet/targets.h"
 #include "exporter/web/config.h"
 
@@ -92,11 +93,6 @@ bool ReadHeader(std::string_view text, std::string* header, std::string* error) 
 
 bool ReadClients(FleetQuestion* question, std::string* error) {
   question->client.patience = absl::ToChronoMilliseconds(fleet_flags.timeout);
-  if (question->client.patience < std::chrono::milliseconds(100) ||
-      question->client.patience > std::chrono::minutes(5)) {
-    *error = "--timeout is not between 100ms and 5m";
-    return false;
-  }
   const TlsClientConfig& tls = fleet_flags.tls;
   TlsClientConfig of_prometheus;
   of_prometheus.ca_file = tls.ca_file;
@@ -123,38 +119,87 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
                          &question->prometheus_client.authorization, error);
 }
 
-int Fail(int status, const std::string& text) {
-  std::fprintf(stderr, "pulse: %s\n", PlainText(text).c_str());
-  return status;
+Flag HangAfterFlag() {
+  return {"--hang-after", &fleet_flags.hang_after, "DURATION",
+          "time without progress that counts as a hang, 1s to 1h (default: the endpoints' "
+          "NCCL_PULSE_HANG_SECONDS, the shortest of the job)",
+          "1s to 1h"};
 }
 
-std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own) {
+FlagTable JobFlags() {
+  return {
+      {"--job-id", &fleet_flags.job_id, "ID",
+       "the job with this label job_id; --prometheus then gives its endpoints alone (default: "
+       "all)"},
+      {"--comm", &fleet_flags.comm, "ID", "the job with this communicator, 16 hexadecimal digits"},
+      HangAfterFlag()};
+}
+
+Flag NamespacesFlag() {
+  return {"--enter-namespaces", &fleet_flags.enter_namespaces, "",
+          "ask RAS also in the network namespaces of this host's containers: as root with "
+          "CAP_SYS_ADMIN"};
+}
+
+FlagTable RasFlags() {
+  return {{"--ras", &fleet_flags.ras, "HOST:PORT",
+           "NCCL's RAS (2.28.7 or later), asked once for ranks that no endpoint knows, and by "
+           "diagnose twice for jobs without NCCL Pulse. off: don't ask (default: NCCL_RAS_ADDR of "
+           "the processes here, else of this shell, or localhost:28028)"},
+          NamespacesFlag()};
+}
+
+FlagTable AccessFlags() {
   FleetFlags& to = fleet_flags;
-  const std::pair<FleetFlagGroup, std::vector<Flag>> all[] = {
-      {kFindFlags,
-       {{"--endpoint", &to.endpoints},
-        {"--targets", &to.targets},
-        {"--prometheus", &to.prometheus},
-        {"--http-sd", &to.http_sd},
-        {"--dns", &to.dns},
-        {"--prometheus-credentials-file", &to.prometheus_credentials_file},
-        {"--prometheus-bearer-file", &to.prometheus_bearer_file},
-        {"--prometheus-header", &to.prometheus_header},
-        {"--hang-after", &to.hang_after}}},
-      {kJobFlags, {{"--job-id", &to.job_id}, {"--comm", &to.comm}}},
-      {kAccessFlags,
-       {{"--ca-cert", &to.tls.ca_file},
-        {"--insecure", &to.tls.is_insecure},
-        {"--cert", &to.tls.cert_file},
-        {"--key", &to.tls.key_file},
-        {"--server-name", &to.tls.name},
-        {"--credentials-file", &to.credentials_file}}},
-      {kClientFlags,
-       {{"--https", &to.https}, {"--bearer-file", &to.bearer_file}, {"--timeout", &to.timeout}}}};
-  for (const auto& [group, flags] : all) {
-    if ((groups & group) != 0) own.insert(own.end(), flags.begin(), flags.end());
-  }
-  return own;
+  return {{"--ca-cert", &to.tls.ca_file, "FILE", "authorities to trust instead of the system's"},
+          {"--insecure", &to.tls.is_insecure, "", "trust every certificate"},
+          {"--cert", &to.tls.cert_file, "FILE", "client certificate, if one is asked for"},
+          {"--key", &to.tls.key_file, "FILE", "its key"},
+          {"--server-name", &to.tls.name, "NAME",
+           "name in the endpoints' certificates, if it differs from their addresses"},
+          {"--credentials-file", &to.credentials_file, "FILE",
+           "one line user:password for the endpoints"}};
+}
+
+FlagTable EndpointFlags() {
+  FleetFlags& to = fleet_flags;
+  return Joined(
+      {{{"Where the endpoints are:"},
+        {"HOST:PORT",
+         {},
+         "",
+         "also :PORT, HOST (port 9410), https://HOST:PORT, unix:/path, and the URL in a job's log "
+         "(NCCL_DEBUG=INFO)"},
+        {"--endpoint", &to.endpoints, "HOST:PORT", "the same"},
+        {"TLS and passwords:"},
+        {"--https", &to.https, "",
+         "use https for addresses without a scheme. The next five flags imply it, unless "
+         "--prometheus knows the scheme"}},
+       AccessFlags(),
+       {{"--bearer-file", &to.bearer_file, "FILE", "one line with a token for the endpoints"},
+        {"--timeout", &to.timeout, "DURATION",
+         "how long each endpoint may take (default 3s; status: 5s); all are asked at once",
+         "100ms to 5m"}}});
+}
+
+FlagTable ConnectFlags() {
+  FleetFlags& to = fleet_flags;
+  return Joined(
+      {EndpointFlags(),
+       {{"All but status also find many endpoints:"},
+        {"HOST:PORT ...", {}, "", "any number of addresses, and of --endpoint"},
+        {"--prometheus", &to.prometheus, "URL",
+         "what this Prometheus (or VictoriaMetrics, Mimir) has scraped within 15 minutes"},
+        {"--targets", &to.targets, "FILE", "a file in the format of file_sd (JSON or YAML)"},
+        {"--http-sd", &to.http_sd, "URL", "a URL that answers in the format of http_sd"},
+        {"--dns", &to.dns, "NAME:PORT", "all addresses of a name, such as a headless service"},
+        {"--prometheus-credentials-file", &to.prometheus_credentials_file, "FILE",
+         "one line user:password for the Prometheus and http_sd only"},
+        {"--prometheus-bearer-file", &to.prometheus_bearer_file, "FILE",
+         "one line with a token for the Prometheus and http_sd only"},
+        {"--prometheus-header", &to.prometheus_header, "'NAME: VALUE'",
+         "one more header for the Prometheus and http_sd only, such as 'X-Scope-OrgID: my-team' "
+         "for a Mimir with tenants"}}});
 }
 
 bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
@@ -245,16 +290,9 @@ bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::s
   return false;
 }
 
-bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,
-                   std::string* error) {
-  if (!fleet_flags.hang_after.has_value()) return true;
-  const absl::Duration given = *fleet_flags.hang_after;
-  if (given < absl::Seconds(1) || given > absl::FromChrono(most)) {
-    *error = absl::StrCat("--hang-after is not between 1s and ", most.count(), "h");
-    return false;
-  }
-  *hang_after = absl::ToChronoMilliseconds(given);
-  return true;
+std::optional<std::chrono::milliseconds> HangAfter() {
+  if (!fleet_flags.hang_after.has_value()) return std::nullopt;
+  return absl::ToChronoMilliseconds(*fleet_flags.hang_after);
 }
 
 void KeepDifferent(std::vector<Address>* endpoints) {

@@ -19,10 +19,6 @@
 
 namespace nccl_pulse {
 
-// Prints `text` as an error and returns `status`. Escapes control characters: the text may come
-// from an endpoint or Prometheus.
-int Fail(int status, const std::string& text);
-
 // Values of the flags; a process runs one command.
 struct FleetFlags {
   std::vector<std::string> endpoints;  // --endpoint, and arguments
@@ -38,17 +34,16 @@ struct FleetFlags {
 };
 extern FleetFlags fleet_flags;
 
-// Groups of flags that a command can select.
-enum FleetFlagGroup : unsigned {
-  kAccessFlags = 1,  // TLS and a password
-  kClientFlags = 2,  // what a client of any endpoint also needs
-  kFindFlags = 4,    // many endpoints, and --hang-after
-  kJobFlags = 8,
-};
-constexpr unsigned kFleetFlags = kAccessFlags | kClientFlags | kFindFlags;
+// Rows that several commands print.
+Flag HangAfterFlag();
+FlagTable JobFlags();  // --job-id, --comm, --hang-after
+Flag NamespacesFlag();
+FlagTable RasFlags();     // --ras, --enter-namespaces
+FlagTable AccessFlags();  // TLS and a password
 
-// Returns `own` followed by the flags of these groups.
-std::vector<Flag> WithFleetFlags(unsigned groups, std::vector<Flag> own);
+// Rows that `pulse help connect` prints: of one endpoint, and of all commands that take many.
+FlagTable EndpointFlags();
+FlagTable ConnectFlags();
 
 // Adds address arguments to the addresses of --endpoint. Returns false if one is a file name.
 // `error` then names the flag for output, and `reading`, the flags for input.
@@ -66,8 +61,7 @@ struct FleetQuestion {
   bool is_all_silent = false;   // also, no endpoint of this host gave data
 };
 
-// Reads the flags of kAccessFlags and kClientFlags, and whether addresses without a scheme are
-// https. On failure returns false and sets `error`.
+// Reads how to connect, and whether addresses without a scheme are https. On failure returns false and sets `error`.
 bool ReadClients(FleetQuestion* question, std::string* error);
 
 // Like ReadClients; also reads the endpoints that flags and files name.
@@ -82,10 +76,8 @@ bool IsDirectoryNamed();
 // its endpoints. On failure returns false and sets `error`.
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
 
-// Reads --hang-after; nothing if absent, and the command uses its own default. False, with the
-// reason in `error`, unless it is between a second and `most`.
-bool ReadHangAfter(std::chrono::hours most, std::optional<std::chrono::milliseconds>* hang_after,
-                   std::string* error);
+// Returns --hang-after; nothing if absent, and the command uses its own default.
+std::optional<std::chrono::milliseconds> HangAfter();
 
 // Removes duplicates, keeping the first of each.
 void KeepDifferent(std::vector<Address>* endpoints);

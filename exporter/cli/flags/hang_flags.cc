@@ -25,20 +25,20 @@ std::string WhyNotRun(const std::string& path) {
   return "";
 }
 
-bool IsWithin(absl::Duration time, absl::Duration least) {
-  return time >= least && time <= absl::Hours(24);
-}
-
 }  // namespace
 
-std::vector<Flag> WithHangFlags(HangFlags* flags, std::vector<Flag> own) {
-  for (const Flag& each :
-       {Flag{"--on-hang", &flags->program}, Flag{"--on-hang-after", &flags->after},
-        Flag{"--on-hang-pause", &flags->pause}, Flag{"--on-hang-timeout", &flags->timeout},
-        Flag{"--on-hang-as-root", &flags->as_root}}) {
-    own.push_back(each);
-  }
-  return own;
+FlagTable HangProgramFlags(HangFlags* flags) {
+  return {
+      {"--on-hang", &flags->program, "PROGRAM",
+       "program to start once for each hang, without a shell or arguments; its standard input is "
+       "the verdict as JSON"},
+      {"--on-hang-after", &flags->after, "DURATION",
+       "wait until the hang has lasted this long (default 0)", "0 to 24h"},
+      {"--on-hang-pause", &flags->pause, "DURATION", "shortest time between two starts for one job",
+       "1s to 24h"},
+      {"--on-hang-timeout", &flags->timeout, "DURATION",
+       "limit for the program, which is then ended", "1s to 24h"},
+      {"--on-hang-as-root", &flags->as_root, "", "start it even as root"}};
 }
 
 bool ReadHangFlags(const HangFlags& flags, HangProgram::Options* options, std::string* error) {
@@ -48,14 +48,8 @@ bool ReadHangFlags(const HangFlags& flags, HangProgram::Options* options, std::s
     *error =
         "--on-hang would start its program as root: run this as another user, or add "
         "--on-hang-as-root";
-  } else if (!IsWithin(flags.after, absl::ZeroDuration())) {
-    *error = "--on-hang-after is not between 0 and 24h";
-  } else if (!IsWithin(flags.pause, absl::Seconds(1))) {
-    *error = "--on-hang-pause is not between 1s and 24h";
-  } else if (!IsWithin(flags.timeout, absl::Seconds(1))) {
-    *error = "--on-hang-timeout is not between 1s and 24h";
+    return false;
   }
-  if (!error->empty()) return false;
   options->path = flags.program;
   options->after = absl::ToChronoMilliseconds(flags.after);
   options->pause = absl::ToChronoMilliseconds(flags.pause);

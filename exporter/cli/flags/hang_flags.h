@@ -19,8 +19,7 @@ struct HangFlags {
   bool as_root = false;
 };
 
-// Returns `own` followed by these flags.
-std::vector<Flag> WithHangFlags(HangFlags* flags, std::vector<Flag> own);
+FlagTable HangProgramFlags(HangFlags* flags);
 
 // Sets `options->path` to "" without --on-hang. On failure returns false and sets `error`.
 bool ReadHangFlags(const HangFlags& flags, HangProgram::Options* options, std::string* error);

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 std::string WhatOf(const Json& call) {
   const std::string number = Text(At(call, "of_kind"));
-  return absl::StrCat(Text(At(call, "op")), " ", BytesWords(Number(At(call, "bytes"), 0)),
+  return absl::StrCat(Text(At(call, "op")), " ", BytesWords(Number(At(call, "bytes"))),
                       number.empty() ? "" : absl::StrCat(" #", number));
 }
 
@@ -43,7 +43,7 @@ Column ColumnOf(const Json& rank, const Json& suspects) {
     return column;
   }
   for (const Json& call : At(rank, "calls")) {
-    const auto number = static_cast<int64_t>(Number(At(call, "collective"), 0));
+    const auto number = static_cast<int64_t>(Number(At(call, "collective")));
     if (number > 0) column.collectives.emplace(number, call);
   }
   if (!column.collectives.empty()) column.first = column.collectives.begin()->first;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -16,9 +15,7 @@ namespace nccl_pulse {
 
 using Json = nlohmann::json;
 
-double Number(const Json& value, double otherwise) {
-  return value.is_number() ? value.get<double>() : otherwise;
-}
+double Number(const Json& value) { return value.is_number() ? value.get<double>() : 0; }
 
 std::string Text(const Json& value) {
   if (value.is_number_integer()) return absl::StrCat(value.get<int64_t>());
@@ -49,10 +46,6 @@ std::string ByteRate(double bytes_per_second) {
 }
 
 std::string Size(std::string_view name) { return SizeWords(name, "<=", ">"); }
-
-std::string Plural(std::size_t count, const char* noun) {
-  return absl::StrCat(count, " ", noun, count == 1 ? "" : absl::EndsWith(noun, "s") ? "es" : "s");
-}
 
 std::string CommunicatorName(const Json& comm) {
   const std::string name = Text(At(comm, "name"));

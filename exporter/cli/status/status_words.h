@@ -14,7 +14,7 @@
 
 namespace nccl_pulse {
 
-double Number(const nlohmann::json& value, double otherwise = 0);
+double Number(const nlohmann::json& value);  // 0 for other types
 // Returns the text without control characters, which would control the terminal.
 std::string Text(const nlohmann::json& value);
 std::vector<nlohmann::json> List(const nlohmann::json& value);
@@ -23,7 +23,6 @@ bool Contains(const nlohmann::json& list, const nlohmann::json& value);
 std::string Count(double count);
 std::string ByteRate(double bytes_per_second);  // "211 GB/s", "2 kB/s"
 std::string Size(std::string_view name);        // name of a size class: "<=1MiB"
-std::string Plural(std::size_t count, const char* noun);
 std::string CommunicatorName(const nlohmann::json& comm);
 // Wraps at `width` columns, indenting further lines like the first.
 std::string Wrap(const std::string& text, std::size_t indent, std::size_t width);

@@ -4,14 +4,22 @@
 #ifndef EXPORTER_DIAGNOSIS_WORDS_WORDS_H_
 #define EXPORTER_DIAGNOSIS_WORDS_WORDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "metrics/snapshot.h"
 
 namespace nccl_pulse {
+
+// Returns "1 rank", "2 ranks", "2 processes", or "2 " and `several` if that is given.
+inline std::string Plural(std::size_t count, std::string_view one, std::string_view several = "") {
+  if (count == 1 || !several.empty()) return absl::StrCat(count, " ", count == 1 ? one : several);
+  return absl::StrCat(count, " ", one, absl::EndsWith(one, "s") ? "es" : "s");
+}
 
 std::string DurationWords(int64_t ns);  // to the second: "43 s", "9 min", "2 h 5 min"
 std::string ShareWords(double share);   // "0.3 %", "32 %"

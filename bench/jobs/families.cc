@@ -253,6 +253,64 @@ void SuspendedBefore(Scenario* s, Generator* random) {
   Stand(s, random);
 }
 
+// --- Several faults, and waits that end
+
+// Swaps or dumps core, and is killed while the others wait. Then the launcher ends its node.
+void StallsAndDies(Scenario* s, Generator* random) {
+  Draw(s, random, MakeLayout, 2);
+  const int rank = s->options.rank;
+  const int64_t died_ns = s->options.fault_ns + Between(random, 15, 40) * kSecond;
+  Add(s, Kind::kHalts, rank, s->options.fault_ns);
+  Add(s, Kind::kDies, rank, died_ns);
+  EndNode(s, s->layout.NodeOf(rank), rank, died_ns + Between(random, 50, 2000) * kMs, random);
+  s->options.asked_ns = died_ns + Between(random, 3, 60) * kSecond;
+}
+
+// Ranks of any node notice the end of a peer and exit, in any order.
+void OthersExitToo(Scenario* s, Generator* random) {
+  Draw(s, random, MakeLayout, 2);
+  const int rank = s->options.rank;
+  Add(s, Kind::kDies, rank, s->options.fault_ns);
+  for (int other = 0; other < s->layout.ranks(); ++other) {
+    if (other == rank || Between(random, 0, 2) != 0) continue;
+    Add(s, Kind::kDies, other, s->options.fault_ns + Between(random, 1500, 8000) * kMs).end =
+        ProcessEnd::kExit;
+  }
+}
+
+void SlowThenAnother(Scenario* s, Generator* random) {
+  Draw(s, random);
+  Slow(s, AnotherRank(*s, s->options.rank, random), random);
+  Stand(s, random);
+}
+
+// Ranks that have not called may wait for a GPU outside of NCCL, so either or both are named.
+void HostAndGpu(Scenario* s, Generator* random) {
+  Draw(s, random);
+  const int other = AnotherRank(*s, s->options.rank, random);
+  Add(s, Kind::kHalts, s->options.rank, s->options.fault_ns);
+  Add(s, Kind::kSticks, other, s->options.fault_ns + Between(random, 0, 3000) * kMs);
+  s->culprits.insert(other);
+}
+
+void NodeStalls(Scenario* s, Generator* random) {
+  Draw(s, random, MakeLayout, 2);
+  const int node = s->layout.NodeOf(s->options.rank);
+  for (int rank = 0; rank < s->layout.ranks(); ++rank) {
+    if (s->layout.NodeOf(rank) != node) continue;
+    Add(s, Kind::kHalts, rank, s->options.fault_ns);
+    s->culprits.insert(rank);
+  }
+}
+
+void StallsOnce(Scenario* s, Generator* random) {
+  Draw(s, random);
+  Deed& stall = Add(s, Kind::kPauses, s->options.rank, s->options.fault_ns);
+  stall.for_ns = Between(random, 11, 20) * kSecond;
+  s->options.asked_ns = s->options.fault_ns + stall.for_ns + Between(random, 15, 60) * kSecond;
+  s->truth = Truth::kNobody;
+}
+
 // --- Jobs that continue without some ranks
 
 // The last ranks die. The others shrink the job or are restarted.
@@ -450,6 +508,8 @@ const std::vector<Family>& Families() {
       {"a watchdog kills, any threshold", 201, 8, WatchdogKills},
       {"a watchdog aborts, any threshold", 202, 8, WatchdogAborts},
       {"a watchdog kills, the launcher ends that node", 203, 8, WatchdogAndLauncher},
+      {"a rank stalls and dies, the launcher ends its node", 204, 8, StallsAndDies},
+      {"a rank dies, others notice and exit", 205, 8, OthersExitToo},
       {"healthy end, ranks leave early", 210, 8, HealthyEnd},
       {"healthy end by _exit(0)", 211, 8, AllIsDone},
       {"a rank is missing at the end, others have left", 212, 8, MissingAtTheEnd},
@@ -459,6 +519,10 @@ const std::vector<Family>& Families() {
       {"all hosts stall outside of NCCL", 222, 8, AllStall},
       {"all processes are stopped", 223, 8, AllAreStopped},
       {"one stands, all were suspended before", 224, 8, SuspendedBefore},
+      {"a rank is slow, another one stalls", 225, 8, SlowThenAnother},
+      {"a host and another rank's GPU stall", 226, 8, HostAndGpu},
+      {"all hosts of a node stall", 227, 8, NodeStalls},
+      {"a rank stalls once and continues", 228, 8, StallsOnce},
       {"shrinks and goes on", 230, 8, Shrinks},
       {"shrinks, then one stands", 231, 8, ShrinksAndHangs},
       {"restarts smaller and goes on", 232, 8, Restarts},

@@ -1,8 +1,9 @@
 // Command is one subcommand of the `pulse` program.
 //
-// Each has its own file (<name>_command.cc), which defines a Command and its flags. A new one also
-// needs a declaration below, a line in pulse_main.cc, its file in BUILD.bazel and its name in
-// deploy/package/BUILD.bazel. Then print docs/cli.md. Flags are read before `run` is called.
+// Each has a file (<name>_command.cc; env is in path_command.cc), which defines a Command and its
+// flags. A new one also needs a declaration below, a line in pulse_main.cc, its file in BUILD.bazel
+// and its name in deploy/package/BUILD.bazel. Then print docs/cli.md. Flags are read before `run`
+// is called.
 //
 // Thread: main thread only.
 #ifndef EXPORTER_CLI_COMMAND_H_

@@ -66,9 +66,11 @@ class OutsideMonitorTest : public ::testing::Test {
     return watch.Snapshots(now_ns);
   }
 
-  JobVerdict Judge(const SnapshotSet& set) {
-    result = Diagnosis(kHangAfter).Update(set, now_ns);
-    return JudgeJob(set, result, now_ns);
+  // The verdict is valid until the next call.
+  JobVerdict Judge(SnapshotSet set) {
+    judged = std::move(set);
+    result = Diagnosis(kHangAfter).Update(judged, now_ns);
+    return JudgeJob(judged, result, now_ns);
   }
 
   std::vector<HostProcess> processes;
@@ -79,6 +81,7 @@ class OutsideMonitorTest : public ::testing::Test {
   int read = 0;
   std::atomic<int> asked{0};
   int64_t now_ns = int64_t{1760000000} * kSecondNs;
+  SnapshotSet judged;
   DiagnosisResult result;
   OutsideMonitor watch{[] { return kHangAfter; }, SourcesHere()};
 };

@@ -10,27 +10,6 @@
 #include "exporter/diagnosis/stragglers/job_stragglers.h"
 
 namespace nccl_pulse {
-namespace {
-
-// Marks stragglers whose lateness another straggler explains.
-void Excuse(const std::vector<CommunicatorView>& views, DiagnosisResult* results) {
-  std::set<const ProcessSnapshot*> named;
-  for (const JobStraggler& straggler : FindJobStragglers(views, *results)) {
-    for (const JobRank& rank : straggler.ranks) named.insert(rank.process);
-  }
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    std::optional<Straggler>& straggler = (*results)[i].straggler;
-    if (!straggler) continue;
-    const auto is_named = [&](const RankView& rank) {
-      const std::vector<int32_t>& late = straggler->ranks;
-      return named.count(rank.process) != 0 &&
-             std::find(late.begin(), late.end(), rank.rank()) != late.end();
-    };
-    straggler->is_excused = std::none_of(views[i].ranks.begin(), views[i].ranks.end(), is_named);
-  }
-}
-
-}  // namespace
 
 DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_realtime_ns) {
   const int64_t hang_after_ns = std::chrono::nanoseconds(hang_after_).count();
@@ -71,13 +50,13 @@ DiagnosisResult Diagnosis::Update(const SnapshotSet& snapshots, int64_t now_real
       result.window_seconds = state.SeenSeconds();
     }
   }
-  Excuse(views, &results);
+  ExcuseStragglers(views, &results);
   for (std::size_t i = 0; i < views.size(); ++i) {
     if (views[i].is_mixed) continue;
     const CommunicatorView& view = views[i];
     StragglerState& state = kept.at({view.comm_id, view.number});
     const std::optional<Straggler>& straggler = results[i].straggler;
-    if (straggler && straggler->is_excused) {
+    if (straggler && !results[i].has_named_straggler()) {
       for (const int32_t rank : straggler->ranks) state.Forgive(rank);
     }
     results[i].losses = state.Losses(view);

@@ -75,9 +75,9 @@ struct Straggler {
   std::vector<int32_t> ranks{};  // all late ranks; `rank` is the first of them
   // Each rank's part of `seconds_per_second`, or its host's.
   std::vector<double> parts{};
-  // True if it is late only because it waits in another communicator (job_stragglers.h). Not
-  // named then.
-  bool is_excused = false;
+  // The `ranks` that are late only because they wait in another communicator (job_stragglers.h).
+  // They aren't named.
+  std::vector<int32_t> excused{};
   std::string lateness{};      // text without the rank's name; "" for a host
   int64_t window_seconds = 0;  // length of the window of `seconds_per_second`
 };
@@ -100,7 +100,9 @@ struct CommunicatorDiagnosis {
   std::optional<Queued> queued;  // never together with a hang
   std::string note;              // sentence about a possible hang; "": none
   std::optional<Straggler> straggler;
-  bool has_named_straggler() const { return straggler && !straggler->is_excused; }
+  bool has_named_straggler() const {
+    return straggler && straggler->excused.size() < straggler->ranks.size();
+  }
   // The rank that arrives last at most late calls, if too few calls are known to exclude chance.
   // Never together with a straggler.
   std::optional<LateRank> perhaps_late;

@@ -64,7 +64,7 @@ class JobJudge {
   // nothing hangs.
   void AddStragglers() {
     std::vector<bool> is_known = has_root_;  // of each job
-    for (JobStraggler& straggler : FindJobStragglers(views_, diagnosis_)) {
+    for (JobStraggler& straggler : JobStragglersOf(views_, diagnosis_)) {
       std::size_t job = 0;
       while (!jobs_[job].Has(straggler.ranks.front().process)) ++job;
       if (has_root_[job]) continue;

@@ -150,11 +150,17 @@ class Examiner {
     }
   }
 
-  std::vector<JobStraggler> Make() {
-    if (lates_.empty()) return {};
+  // Drops processes that are late only because they wait elsewhere.
+  void Excuse() {
+    if (lates_.empty()) return;
     EraseWaiting();
     ExcuseByOthers();
     KeepLatestOfPipelines();
+  }
+
+  bool IsLate(const ProcessSnapshot* process) const { return lates_.count(process) != 0; }
+
+  std::vector<JobStraggler> Make() {
     AddHosts();
     AddOthers();
     std::sort(stragglers_.begin(), stragglers_.end(), [](const auto& a, const auto& b) {
@@ -176,7 +182,9 @@ class Examiner {
     for (std::size_t i = 0; i < straggler.ranks.size(); ++i) {
       const int32_t number = straggler.ranks[i];
       const RankView* rank = view.Find(number);
-      if (rank == nullptr) continue;
+      const bool is_excused =
+          std::count(straggler.excused.begin(), straggler.excused.end(), number);
+      if (rank == nullptr || is_excused) continue;
       named.processes[rank->process] = straggler.parts[i];
       Late& late = lates_[rank->process];
       ++late.communicators;
@@ -328,8 +336,21 @@ class Examiner {
 
 }  // namespace
 
-std::vector<JobStraggler> FindJobStragglers(const std::vector<CommunicatorView>& views,
-                                            const DiagnosisResult& diagnosis) {
+void ExcuseStragglers(const std::vector<CommunicatorView>& views, DiagnosisResult* diagnosis) {
+  Examiner examiner(views, *diagnosis);
+  examiner.Excuse();
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    if (!(*diagnosis)[i].straggler) continue;
+    Straggler& straggler = *(*diagnosis)[i].straggler;
+    for (const int32_t number : straggler.ranks) {
+      const RankView* rank = views[i].Find(number);
+      if (rank == nullptr || !examiner.IsLate(rank->process)) straggler.excused.push_back(number);
+    }
+  }
+}
+
+std::vector<JobStraggler> JobStragglersOf(const std::vector<CommunicatorView>& views,
+                                          const DiagnosisResult& diagnosis) {
   return Examiner(views, diagnosis).Make();
 }
 

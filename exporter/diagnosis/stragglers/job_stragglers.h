@@ -1,4 +1,4 @@
-// FindJobStragglers separates a job's slow ranks from ranks that are late only because they wait
+// ExcuseStragglers separates a job's slow ranks from ranks that are late only because they wait
 // for a slow rank. If the tensor-parallel ranks of a node wait for one of them, they all arrive
 // late at their other communicators. In a pipeline with a slow stage, all stages do.
 //
@@ -17,10 +17,13 @@
 
 namespace nccl_pulse {
 
-// Returns the stragglers, the largest first. If all processes of a host, two or more, are slow, the
-// host is returned instead.
-std::vector<JobStraggler> FindJobStragglers(const std::vector<CommunicatorView>& views,
-                                            const DiagnosisResult& diagnosis);
+// Sets Straggler::excused. `diagnosis` has an entry for each view.
+void ExcuseStragglers(const std::vector<CommunicatorView>& views, DiagnosisResult* diagnosis);
+
+// Returns the stragglers that aren't excused, the largest first. If all processes of a host, two or
+// more, are slow, the host is returned instead.
+std::vector<JobStraggler> JobStragglersOf(const std::vector<CommunicatorView>& views,
+                                          const DiagnosisResult& diagnosis);
 
 }  // namespace nccl_pulse
 

@@ -34,31 +34,22 @@ const CommunicatorSnapshot* FailedOnGpuOf(const std::vector<const CommunicatorSn
   return first;
 }
 
-// Returns hosts that were paused and have just resumed: they have several processes, which now run,
-// and were all last seen running at the same moment.
-std::set<std::string> JustResumed(const SnapshotSet& set, int64_t now_ns) {
+// True if all processes were paused together and have just resumed: they now run, and were last seen
+// running at the same moment.
+bool HaveJustResumed(const SnapshotSet& set, int64_t now_ns) {
   constexpr int64_t kTogetherNs = 1500000000;
-  struct Host {
-    int processes = 0;
-    bool has_resumed = true;
-    int64_t first_ns = INT64_MAX, last_ns = INT64_MIN;
-  };
-  std::map<std::string, Host> hosts;
+  int processes = 0;
+  int64_t first_ns = INT64_MAX;
+  int64_t last_ns = INT64_MIN;
   for (const ProcessSnapshot& process : set.processes) {
     if (process.end != ProcessEnd::kLive) continue;
-    Host& host = hosts[process.hostname];
-    ++host.processes;
-    host.has_resumed &=
-        process.run_state == RunState::kRunning && IsStalled(process, now_ns, set.stalled_after_ns);
-    host.first_ns = std::min(host.first_ns, process.last_poll_realtime_ns);
-    host.last_ns = std::max(host.last_ns, process.last_poll_realtime_ns);
+    if (process.run_state != RunState::kRunning) return false;
+    if (!IsStalled(process, now_ns, set.stalled_after_ns)) return false;
+    ++processes;
+    first_ns = std::min(first_ns, process.last_poll_realtime_ns);
+    last_ns = std::max(last_ns, process.last_poll_realtime_ns);
   }
-  std::set<std::string> resumed;
-  for (const auto& [name, host] : hosts) {
-    const bool are_together = ElapsedNs(host.last_ns, host.first_ns) <= kTogetherNs;
-    if (host.processes > 1 && host.has_resumed && are_together) resumed.insert(name);
-  }
-  return resumed;
+  return processes > 1 && ElapsedNs(last_ns, first_ns) <= kTogetherNs;
 }
 
 // True if `rank` may be a victim of `of`'s error: they share a communicator or a host, and `rank`
@@ -101,11 +92,10 @@ void FindFailedByPeers(std::vector<CommunicatorView>* views) {
 }
 
 void AddProcess(const ProcessSnapshot& process, const SnapshotSet& set, const SameIds& same_ids,
-                int64_t now_ns, const std::set<std::string>& resumed,
+                int64_t now_ns, bool have_resumed,
                 std::map<std::pair<uint64_t, uint32_t>, CommunicatorView>* by_id) {
   const int64_t stalled_after_ns = set.stalled_after_ns;
-  const bool is_stalled =
-      IsStalled(process, now_ns, stalled_after_ns) && resumed.count(process.hostname) == 0;
+  const bool is_stalled = !have_resumed && IsStalled(process, now_ns, stalled_after_ns);
   constexpr std::size_t kMostFailed = 64;  // communicators; a process has them on a few GPUs
   std::vector<const CommunicatorSnapshot*> failed;
   for (const CommunicatorSnapshot& each : process.communicators) {
@@ -273,11 +263,11 @@ uint64_t RankView::CallsOf(std::string_view op) const {
 std::vector<CommunicatorView> GroupByCommunicator(const SnapshotSet& snapshots,
                                                   int64_t now_realtime_ns) {
   const SameIds same_ids(snapshots);
-  const std::set<std::string> resumed = JustResumed(snapshots, now_realtime_ns);
+  const bool have_resumed = HaveJustResumed(snapshots, now_realtime_ns);
   std::map<std::pair<uint64_t, uint32_t>, CommunicatorView> by_id;
   for (const auto* processes : {&snapshots.processes, &snapshots.ended}) {
     for (const ProcessSnapshot& process : *processes) {
-      AddProcess(process, snapshots, same_ids, now_realtime_ns, resumed, &by_id);
+      AddProcess(process, snapshots, same_ids, now_realtime_ns, have_resumed, &by_id);
     }
   }
   std::vector<CommunicatorView> views;

@@ -23,31 +23,54 @@ bool IsHeldUpByEvent(const LastEvent& cause, const Member& each, uint64_t most_l
 // Returns the ranks that have called least. A rank whose own calls are unreported is named only if
 // it can't wait for a call of another rank.
 Ranks NamedByCounts(const CommunicatorFacts& facts) {
-  Ranks named;
-  if (!facts.are_all_live() || facts.view->has_point_to_point) return named;
-  for (const RankView* rank : facts.behind) {
-    if (Contains(facts.unreported, rank) && facts.IsFurthestBehind(*rank)) {
-      named.push_back(rank);
-    }
-  }
-  return named;
+  if (!facts.are_all_live() || facts.view->has_point_to_point) return {};
+  return Where(facts.behind, [&facts](const RankView* rank) {
+    return Contains(facts.unreported, rank) && facts.IsFurthestBehind(*rank);
+  });
 }
 
-void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t call,
-                  int64_t began_ns) {
+// A call in which ranks wait.
+struct CallWait {
+  uint64_t number = 0;
+  uint32_t id = 0;                // actor
+  int64_t began_ns = 0;           // when the last rank in it began to wait
+  int64_t oldest_ns = INT64_MAX;  // oldest launch of it
+  bool is_any_begun = false;      // on a GPU
+  uint64_t most_launches = 0;     // of a live rank
+};
+
+CallWait DescribeCall(const ViewWaits& waits, uint64_t number, uint32_t id) {
+  CallWait call{number, id};
+  for (const Member& each : waits.members) {
+    if (each.is_live()) {
+      call.most_launches = std::max(call.most_launches, each.rank->communicator->launches);
+    }
+    if (each.doing != Doing::kInside || NumberOf(waits, each) != number) continue;
+    if (each.is_live()) {
+      call.began_ns = std::max(call.began_ns, each.since_ns);
+      call.oldest_ns = std::min(call.oldest_ns, each.launched_ns);
+    }
+    call.is_any_begun |= each.is_begun;
+  }
+  if (call.began_ns != 0) return call;
+  for (const Member& each : waits.members) {
+    if (FrontOf(each) == number) call.began_ns = std::max(call.began_ns, each.since_ns);
+  }
+  return call;
+}
+
+// Adds the arrow to a rank that has not made the call.
+void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, const CallWait& call) {
   ViewWaits& waits = graph.waits(i);
   const Member& each = waits.members[at];
   const RankView& rank = *each.rank;
-  if (rank.state == RankView::State::kFinalized && !graph.LeftWaiting(rank, began_ns)) {
-    return graph.Point(call, graph.Left(i, rank), Sure::kMust);
+  if (rank.state == RankView::State::kFinalized && !graph.LeftWaiting(rank, call.began_ns)) {
+    return graph.Point(call.id, graph.Left(i, rank), Sure::kMust);
   }
-  if (graph.PointToCause(call, rank, began_ns, Sure::kMust)) return;
+  if (graph.PointToCause(call.id, rank, call.began_ns, Sure::kMust)) return;
   const bool is_unseen = each.doing == Doing::kUnknown || each.doing == Doing::kUnreported;
   if (is_unseen && !IsExiting(rank) && !Contains(NamedByCounts(waits.facts), &rank)) {
-    return graph.Point(call, graph.Unknown(i), Sure::kMust);
-  }
-  if (waits.gpus[at] != kNoActor && graph.actor(waits.gpus[at]).state == ActorState::kMoving) {
-    return graph.Point(call, waits.gpus[at], Sure::kMust);
+    return graph.Point(call.id, graph.Unknown(i), Sure::kMust);
   }
   // The rank is inside a call that others have left, as a Broadcast's root may have. Only dumps
   // show exactly which other calls have completed.
@@ -56,42 +79,73 @@ void PointToOwing(GraphBuilder& graph, std::size_t i, std::size_t at, uint32_t c
       (rank.process->is_of_dump ? each.is_front_exact
                                 : !graph.view(i).has_point_to_point && each.is_live() &&
                                       !WaitsForAll(rank.communicator->last_call_op));
-  if (is_inside_earlier) return graph.Point(call, waits.gpus[at], Sure::kMust);
-  graph.Point(call, graph.Host(rank), Sure::kMust);
+  const uint32_t gpu = waits.gpus[at];
+  if (is_inside_earlier || (gpu != kNoActor && graph.actor(gpu).state == ActorState::kMoving)) {
+    return graph.Point(call.id, gpu, Sure::kMust);
+  }
+  graph.Point(call.id, graph.Host(rank), Sure::kMust);
   graph.Owe(rank, i);
 }
 
-// Last resort: adds stopped ranks as the cause. A stopped process' GPU continues, but its network
-// threads do not.
-void AddStopped(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
-  for (const Member& each : graph.waits(i).members) {
-    const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
-    if (cause && cause->kind == LastEvent::Kind::kStopped && each.is_live()) {
-      graph.Point(call, graph.Event(*each.rank, *cause, began_ns), Sure::kMust);
-    }
+// Adds the arrow to a rank that has made the call, if it has not arrived there.
+void PointToCaller(GraphBuilder& graph, std::size_t i, std::size_t at, const CallWait& call) {
+  const ViewWaits& waits = graph.waits(i);
+  const Member& each = waits.members[at];
+  const bool has_peers = graph.view(i).has_point_to_point;
+  const std::optional<LastEvent> cause = CauseOf(*each.rank, call.began_ns);
+  if (cause && IsHeldUpByEvent(*cause, each, call.most_launches)) {
+    return graph.Point(call.id, graph.Event(*each.rank, *cause, call.began_ns), Sure::kMust);
   }
+  const bool is_gpu_behind =
+      each.doing == Doing::kNotBegun
+          ? FrontOf(each) <= call.number && call.is_any_begun && (each.is_front_exact || !has_peers)
+          : each.doing == Doing::kInside && each.front != 0 && NumberOf(waits, each) < call.number;
+  if (is_gpu_behind) return graph.Point(call.id, waits.gpus[at], Sure::kMust);
+  const CommunicatorSnapshot& communicator = *each.rank->communicator;
+  const bool is_host_behind = each.doing == Doing::kUnreported && each.is_live() && !has_peers &&
+                              communicator.launches < call.most_launches &&
+                              communicator.last_launch_realtime_ns < call.oldest_ns;
+  if (!is_host_behind) return;
+  graph.actor(graph.Host(*each.rank)).state = ActorState::kInsideNccl;
+  graph.Point(call.id, graph.Host(*each.rank), Sure::kMust);
 }
 
-// Last resort: adds a rank that has left a call which no rank leaves before all others have
-// arrived. A rank that leaves long after the wait began, as after a watchdog's abort, is not its
-// cause.
-void AddAborted(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
-  for (const Member& left : graph.waits(i).members) {
-    const CommunicatorSnapshot& communicator = *left.rank->communicator;
-    if (left.rank->state == RankView::State::kFinalized && WaitsForAll(communicator.last_call_op) &&
-        ElapsedNs(communicator.last_completion_realtime_ns, began_ns) < kCauseSlackNs) {
-      graph.Point(call, graph.Left(i, *left.rank), Sure::kMust);
+// Last resorts, in turn, if each rank that is seen has come to the call.
+void AddLastResorts(GraphBuilder& graph, std::size_t i, const CallWait& call) {
+  const ViewWaits& waits = graph.waits(i);
+  const CommunicatorFacts& facts = waits.facts;
+  const auto is_any = [&] { return !graph.actor(call.id).arrows.empty(); };
+  // A stopped process' GPU continues, but its network threads do not.
+  const bool do_all_live =
+      facts.are_all_live() || std::all_of(facts.live.begin(), facts.live.end(),
+                                          [](const RankView* rank) { return rank->is_stopped; });
+  for (const RankView* rank : do_all_live ? facts.live : Ranks()) {
+    const std::optional<LastEvent> cause = CauseOf(*rank, call.began_ns);
+    if (!cause || cause->kind != LastEvent::Kind::kStopped) continue;
+    graph.Point(call.id, graph.Event(*rank, *cause, call.began_ns), Sure::kMust);
+  }
+  // A rank has left a call which no rank leaves before all others have arrived. One that leaves
+  // long after the wait began, as a watchdog does, is no cause of it.
+  if (call.number != 0 && !is_any()) {
+    for (const Member& each : waits.members) {
+      const CommunicatorSnapshot& left = *each.rank->communicator;
+      if (each.rank->state == RankView::State::kFinalized && WaitsForAll(left.last_call_op) &&
+          ElapsedNs(left.last_completion_realtime_ns, call.began_ns) < kCauseSlackNs) {
+        graph.Point(call.id, graph.Left(i, *each.rank), Sure::kMust);
+      }
     }
   }
-}
-
-// For a call that all ranks have made: adds unknown causes for ranks not seen since, which may not
-// be inside the call.
-void AddUnknownMembers(GraphBuilder& graph, std::size_t i, uint32_t call, int64_t began_ns) {
-  for (const Member& each : graph.waits(i).members) {
-    const bool is_unknown =
-        each.doing == Doing::kUnknown || (each.rank->is_stopped && !CauseOf(*each.rank, began_ns));
-    if (each.is_live() && is_unknown) return graph.Point(call, graph.Unknown(i), Sure::kMust);
+  // A rank not seen since then may not be inside the call.
+  const auto is_unknown = [&call](const Member& each) {
+    return each.is_live() && (each.doing == Doing::kUnknown ||
+                              (each.rank->is_stopped && !CauseOf(*each.rank, call.began_ns)));
+  };
+  if (call.number != 0 && !is_any() &&
+      std::any_of(waits.members.begin(), waits.members.end(), is_unknown)) {
+    graph.Point(call.id, graph.Unknown(i), Sure::kMust);
+  }
+  if (!facts.are_all_seen() && graph.view(i).are_all_expected && !is_any()) {
+    graph.Point(call.id, graph.Unseen(i), Sure::kMust);
   }
 }
 
@@ -101,11 +155,10 @@ bool MayMove(const GraphBuilder& graph, const ViewWaits& waits) {
   bool is_any = false;
   for (const Member& each : waits.members) {
     if (!each.is_live() || !each.is_in_flight()) continue;
-    const CommunicatorSnapshot& communicator = *each.rank->communicator;
     const int64_t behind_ns =
         each.launched_ns == 0
             ? 0
-            : ElapsedNs(communicator.last_completion_realtime_ns, each.launched_ns);
+            : ElapsedNs(each.rank->communicator->last_completion_realtime_ns, each.launched_ns);
     if (IsAtFront(each) || graph.Age(each.since_ns) / kQueuedFactor >= behind_ns) return false;
     is_any = true;
   }
@@ -118,76 +171,26 @@ void PointToMismatch(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   graph.Point(call, differ, Sure::kMust);
 }
 
-void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t call) {
+void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32_t id) {
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;
-  if (waits.mismatch) return PointToMismatch(graph, i, number, call);
-  if (facts.is_mismatched)
-    return graph.Point(call, graph.Unknown(i), Sure::kMust);  // the ranks still make calls
-  int64_t began_ns = 0;
-  bool is_any_begun = false;
-  uint64_t most_launches = 0;
-  int64_t oldest_ns = INT64_MAX;
-  for (const Member& each : waits.members) {
-    if (each.is_live()) {
-      most_launches = std::max(most_launches, each.rank->communicator->launches);
-    }
-    if (each.doing != Doing::kInside || NumberOf(waits, each) != number) continue;
-    if (each.is_live()) {
-      began_ns = std::max(began_ns, each.since_ns);
-      oldest_ns = std::min(oldest_ns, each.launched_ns);
-    }
-    is_any_begun |= each.is_begun;
-  }
-  if (began_ns == 0) {
-    for (const Member& each : waits.members) {
-      if (FrontOf(each) == number) began_ns = std::max(began_ns, each.since_ns);
-    }
-  }
-  graph.actor(call).since_ns = began_ns;
+  if (waits.mismatch) return PointToMismatch(graph, i, number, id);
+  // If ranks differ, they still make calls.
+  if (facts.is_mismatched) return graph.Point(id, graph.Unknown(i), Sure::kMust);
+  const CallWait call = DescribeCall(waits, number, id);
+  graph.actor(id).since_ns = call.began_ns;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
-    const Member& each = waits.members[at];
-    if (each.called < number) {
-      PointToOwing(graph, i, at, call, began_ns);
-      continue;
-    }
-    const std::optional<LastEvent> cause = CauseOf(*each.rank, began_ns);
-    if (cause && IsHeldUpByEvent(*cause, each, most_launches)) {
-      graph.Point(call, graph.Event(*each.rank, *cause, began_ns), Sure::kMust);
-    } else if (each.doing == Doing::kNotBegun) {
-      const bool are_compared = each.is_front_exact || !facts.view->has_point_to_point;
-      if (FrontOf(each) <= number && is_any_begun && are_compared) {
-        graph.Point(call, waits.gpus[at], Sure::kMust);
-      }
-    } else if (each.doing == Doing::kInside) {
-      if (each.front != 0 && NumberOf(waits, each) < number) {
-        graph.Point(call, waits.gpus[at], Sure::kMust);
-      }
-    } else if (each.doing == Doing::kUnreported && each.is_live() &&
-               !facts.view->has_point_to_point &&
-               each.rank->communicator->launches < most_launches &&
-               each.rank->communicator->last_launch_realtime_ns < oldest_ns) {
-      graph.actor(graph.Host(*each.rank)).state = ActorState::kInsideNccl;
-      graph.Point(call, graph.Host(*each.rank), Sure::kMust);
-    }
+    const bool owes = waits.members[at].called < number;
+    (owes ? PointToOwing : PointToCaller)(graph, i, at, call);
   }
-  // An unseen rank is the cause only if no seen rank is.
-  const bool are_all_seen = static_cast<int32_t>(waits.members.size()) >= graph.view(i).nranks;
-  const bool do_all_live =
-      facts.are_all_live() || std::all_of(facts.live.begin(), facts.live.end(),
-                                          [](const RankView* rank) { return rank->is_stopped; });
-  if (graph.actor(call).arrows.empty() && do_all_live) AddStopped(graph, i, call, began_ns);
-  if (number != 0 && graph.actor(call).arrows.empty()) AddAborted(graph, i, call, began_ns);
-  if (number != 0 && graph.actor(call).arrows.empty()) AddUnknownMembers(graph, i, call, began_ns);
-  if (!are_all_seen && graph.view(i).are_all_expected && graph.actor(call).arrows.empty()) {
-    graph.Point(call, graph.Unseen(i), Sure::kMust);
-  }
-  if (graph.actor(call).arrows.empty() && MayMove(graph, waits)) {
-    graph.actor(call).state = ActorState::kMoving;
+  if (graph.actor(id).arrows.empty()) AddLastResorts(graph, i, call);
+  if (!graph.actor(id).arrows.empty()) return;
+  if (MayMove(graph, waits)) {
+    graph.actor(id).state = ActorState::kMoving;
     waits.has_backlog = true;
-  } else if (graph.actor(call).arrows.empty() && are_all_seen) {
+  } else if (facts.are_all_seen()) {
     waits.mismatch = CompareCallOrder(facts, Compared::kAll);
-    if (waits.mismatch) PointToMismatch(graph, i, number, call);
+    if (waits.mismatch) PointToMismatch(graph, i, number, id);
   }
 }
 

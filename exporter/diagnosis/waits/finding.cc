@@ -19,8 +19,7 @@ bool IsEvent(ActorState state) {
 // A root that can be named, or a circle.
 struct Candidate {
   ActorState state{};
-  std::vector<uint32_t> actors;
-  bool is_circle = false;
+  std::vector<uint32_t> actors;  // several: a circle
 };
 
 // Rank of a circle among the states: before a host that is outside NCCL.
@@ -99,13 +98,11 @@ class Decision {
       default:
         break;
     }
-    if (root.is_perhaps) return AddPerhaps(id);
-    candidates_.push_back({actor.state, {id}, false});
-  }
-
-  // Adds a root that is not named, because the ranks that may wait for it wait for one of several
-  // peers.
-  void AddPerhaps(uint32_t id) {
+    if (!root.is_perhaps) {
+      candidates_.push_back({actor.state, {id}});
+      return;
+    }
+    // The ranks that may wait for it wait for one of several peers.
     for (const std::size_t view : ViewsBefore({id})) inside_[view] |= false;
   }
 
@@ -114,7 +111,7 @@ class Decision {
     // itself.
     const std::size_t before = candidates_.size();
     for (const uint32_t id : root.actors) {
-      if (IsEvent(At(id).state)) candidates_.push_back({At(id).state, {id}, false});
+      if (IsEvent(At(id).state)) candidates_.push_back({At(id).state, {id}});
     }
     if (candidates_.size() != before) return;
     std::set<const ProcessSnapshot*> processes;
@@ -135,7 +132,7 @@ class Decision {
     }
     std::vector<uint32_t> circle = ShortestCircle(graph_, root.actors, Sure::kMay);
     if (!circle.empty()) {
-      candidates_.push_back({kStateOfCircle, std::move(circle), true});
+      candidates_.push_back({kStateOfCircle, std::move(circle)});
       return;
     }
     const bool is_posted = !ShortestCircle(graph_, root.actors, Sure::kPosted).empty();
@@ -144,7 +141,7 @@ class Decision {
       const Actor& actor = At(id);
       // If a call that some ranks may have left closes the circle, hosts in it remain candidates.
       if (actor.kind == ActorKind::kHost && !is_posted && is_unsure) {
-        candidates_.push_back({actor.state, {id}, false});
+        candidates_.push_back({actor.state, {id}});
       }
       if (actor.kind != ActorKind::kGpu) continue;
       if (is_posted) posted_.insert(actor.view);
@@ -188,7 +185,7 @@ class Decision {
     named.state = first;
     for (const Candidate& each : candidates_) {
       if (each.state != first) continue;
-      if (each.is_circle) {
+      if (each.actors.size() > 1) {
         Add(CircleOfWaits{each.actors}, ViewsOf(each.actors), &findings);
       } else if (At(each.actors.front()).kind == ActorKind::kMismatch) {
         const std::size_t view = At(each.actors.front()).view;
@@ -230,7 +227,7 @@ class Decision {
                             later_ns < kCauseSlackNs &&
                             ElapsedNs(called_ns, actor.since_ns) < kCauseSlackNs;
       if (!is_gpu && !is_event) continue;
-      candidates_.push_back({actor.state, {id}, false});
+      candidates_.push_back({actor.state, {id}});
       *first = std::min(*first, actor.state);
     }
   }

@@ -56,12 +56,10 @@ void FindPeers(const Ranks& suspects, Stall* stall) {
   if (!stall->peers.empty() || stall->view->nranks != 2 || stall->waiting.size() != 1) return;
   const RankView& waits = *stall->waiting.front();
   const RankView& other = *suspects.front();
-  if (waits.CallsOf("Send") > other.CallsOf("Recv")) {
-    stall->peer_op = "Recv";
-    stall->hang.op = "Send";
-  } else if (waits.CallsOf("Recv") > other.CallsOf("Send")) {
-    stall->peer_op = "Send";
-    stall->hang.op = "Recv";
+  for (const auto& [op, missing] : {std::pair("Send", "Recv"), std::pair("Recv", "Send")}) {
+    if (!stall->peer_op.empty() || waits.CallsOf(op) <= other.CallsOf(missing)) continue;
+    stall->peer_op = missing;
+    stall->hang.op = op;
   }
 }
 

@@ -332,17 +332,11 @@ void OwnWork::AddUnseenWork(const HostThread& thread) {
   for (const MemberIndex& each_at : thread.unseen) {
     const Member& each = graph_.member(each_at);
     if (each.doing != Doing::kUnreported || !graph_.IsLong(each_at.view, each.since_ns)) continue;
-    for (const std::size_t here : thread.owes_in) {
-      if (here == each_at.view) continue;
-      const CommunicatorSnapshot* owed = nullptr;
-      for (const MemberIndex& own : thread.members) {
-        if (own.view == here) owed = graph_.member(own).rank->communicator;
-      }
-      if (owed != nullptr &&
-          ElapsedNs(owed->last_launch_realtime_ns, each.since_ns) <
-              graph_.view(here).hang_after_ns &&
-          std::find(thread.owes_in.begin(), thread.owes_in.end(), each_at.view) ==
-              thread.owes_in.end()) {
+    for (const MemberIndex& owed : thread.members) {
+      const bool is_owed = std::count(thread.owes_in.begin(), thread.owes_in.end(), owed.view) != 0;
+      const int64_t launched_ns = graph_.member(owed).rank->communicator->last_launch_realtime_ns;
+      if (owed.view != each_at.view && is_owed &&
+          ElapsedNs(launched_ns, each.since_ns) < graph_.view(owed.view).hang_after_ns) {
         graph_.Point(thread.host, graph_.Unknown(each_at.view), Sure::kMay);
       }
     }

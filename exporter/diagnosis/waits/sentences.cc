@@ -374,10 +374,10 @@ class Sentences {
         "host.";
     if (are_alike && *WhyNotRunning(state) != '\0') {
       text = absl::StrCat("{Who} {is|are} not running: ", WhyNotRunning(state), ".");
-    } else if (are_alike && state == RunState::kUnknown && IsHostPaused()) {
+    } else if (are_alike && state != RunState::kUninterruptible && IsHostPaused()) {
       text =
-          "{Who} {is|are} not running. They stopped at the same moment: their host was paused, or "
-          "their container.";
+          "{Who} have done nothing since {since}. They stopped at the same moment: their host was "
+          "paused, or their container.";
     } else if (are_alike && state == RunState::kRunning) {
       text =
           "{Who} {has|have} done nothing since {since}, though {its process runs: probably a "

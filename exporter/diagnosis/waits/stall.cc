@@ -196,18 +196,16 @@ class StallMaker {
 
   // False for the end of a process, a mismatch and similar causes, and if a waiting rank has ended.
   static bool CanEnd(const Stall& stall) {
-    switch (stall.hang.verdict) {
-      case HangVerdict::kMismatched:
-      case HangVerdict::kProcessGone:
-      case HangVerdict::kProcessStopped:
-      case HangVerdict::kDriverError:
-        return false;
-      case HangVerdict::kRankNotBegun:
-        return stall.victims.empty() && stall.hang.situation == Situation::kPlain;
-      default:
-        return stall.victims.empty() && stall.hang.situation != Situation::kFinalized &&
-               stall.hang.situation != Situation::kExiting;
+    const HangVerdict verdict = stall.hang.verdict;
+    const Situation situation = stall.hang.situation;
+    if (!stall.victims.empty() || verdict == HangVerdict::kMismatched ||
+        verdict == HangVerdict::kProcessGone || verdict == HangVerdict::kProcessStopped ||
+        verdict == HangVerdict::kDriverError) {
+      return false;
     }
+    return verdict == HangVerdict::kRankNotBegun
+               ? situation == Situation::kPlain
+               : situation != Situation::kFinalized && situation != Situation::kExiting;
   }
 
   // Finds the actors that the communicator's ranks wait for directly.
@@ -300,6 +298,24 @@ class StallMaker {
 
   void Say(const NamedRoots& named) {
     Set(named.state);
+    FindSuspects(named);
+    if (stall_.waits->is_being_made) SayAbsent();
+    FindAlsoBlocked(named.state == ActorState::kBehindOwn ? ActorKind::kGpu : ActorKind::kHost);
+    if (named.state == ActorState::kBehindReplay) SayReplay();
+    if (named.state != ActorState::kOutside) return;
+    const auto is_gone = [this](uint32_t id) { return !At(id).rank->is_live_process(); };
+    const auto is_from_outside = [](const auto* rank) { return rank->process->is_from_outside; };
+    if (std::all_of(named.actors.begin(), named.actors.end(), is_gone)) {
+      stall_.hang.verdict = HangVerdict::kProcessGone;
+    } else if (stall_.waits->is_left) {
+      stall_.hang.situation = Situation::kLeftBehind;
+    } else if (!stall_.suspects.empty() &&
+               std::all_of(stall_.suspects.begin(), stall_.suspects.end(), is_from_outside)) {
+      stall_.hang.situation = Situation::kFromOutside;
+    }
+  }
+
+  void FindSuspects(const NamedRoots& named) {
     // Only its own GPUs, and the actors that its ranks wait for: there may be as many roots as
     // communicators.
     std::set<uint32_t> here;
@@ -314,55 +330,33 @@ class StallMaker {
     }
     for (const uint32_t id : here) {
       Suspect(id);
-      if (At(id).kind == ActorKind::kUnseen) {
-        stall_.unseen = UnseenRanks(stall_.waits->facts);
-      }
+      if (At(id).kind == ActorKind::kUnseen) stall_.unseen = UnseenRanks(stall_.waits->facts);
     }
     for (std::size_t i = 0; i < std::min(named.actors.size(), kMostSearched); ++i) {
       if (stall_.suspects.empty() && stall_.unseen.empty()) Suspect(named.actors[i]);
     }
     for (std::size_t i = 0; i < std::min(named.followed.size(), kMostSearched); ++i) {
-      if (const RankView* rank = InView(*At(named.followed[i]).rank)) {
-        stall_.followed.push_back(rank);
-      }
+      const RankView* rank = InView(*At(named.followed[i]).rank);
+      if (rank != nullptr) stall_.followed.push_back(rank);
     }
     SortUnique(&stall_.followed);
-    if (stall_.waits->is_being_made) {
-      stall_.hang.situation = Situation::kBeingMade;
-      SayAbsent();
-    }
-    const bool are_gpus = named.state == ActorState::kBehindOwn;
+  }
+
+  // Finds ranks here that have not arrived either, and may wait elsewhere.
+  void FindAlsoBlocked(ActorKind kind_of_root) {
     for (const uint32_t id : targets_) {
-      const Actor& target = At(id);
-      const bool is_like_root = target.kind == (are_gpus ? ActorKind::kGpu : ActorKind::kHost);
-      if (!is_like_root || roots_.count(id) != 0) continue;
-      const RankView* rank = InView(*target.rank);
+      if (At(id).kind != kind_of_root || roots_.count(id) != 0) continue;
+      const RankView* rank = InView(*At(id).rank);
       if (rank == nullptr || rank->state != RankView::State::kLive) continue;
       stall_.also_blocked.push_back(rank);
       if (!stall_.elsewhere) FindElsewhere(id);
     }
     SortUnique(&stall_.also_blocked);
-    const auto is_gone = [this](uint32_t id) { return !At(id).rank->is_live_process(); };
-    if (named.state == ActorState::kOutside &&
-        std::all_of(named.actors.begin(), named.actors.end(), is_gone)) {
-      stall_.hang.verdict = HangVerdict::kProcessGone;
-    }
-    const bool are_from_outside =
-        !stall_.suspects.empty() &&
-        std::all_of(stall_.suspects.begin(), stall_.suspects.end(),
-                    [](const RankView* rank) { return rank->process->is_from_outside; });
-    if (are_from_outside && stall_.hang.verdict == HangVerdict::kRankNotCalled &&
-        stall_.hang.situation == Situation::kPlain) {
-      stall_.hang.situation = Situation::kFromOutside;
-    }
-    if (stall_.waits->is_left && named.state == ActorState::kOutside) {
-      stall_.hang.situation = Situation::kLeftBehind;
-    }
-    if (named.state == ActorState::kBehindReplay) SayReplay();
   }
 
   void SayAbsent() {
     stall_.hang.verdict = HangVerdict::kRankNotSeen;
+    stall_.hang.situation = Situation::kBeingMade;
     stall_.suspects = stall_.waits->absent;
     if (stall_.suspects.empty()) {
       stall_.unseen = UnseenRanks(stall_.waits->facts);

@@ -135,7 +135,23 @@ TEST(Hang, AHostThatIsPaused) {
   EXPECT_THAT(HangOf(job)->text, Not(HasSubstr("at the same moment")));
 }
 
-// It has just gone on: threads run, and have not looked yet. Nothing is claimed for that moment.
+// As above, but the host has just resumed, and its endpoint has answered before the plugins polled.
+TEST(Hang, AHostThatWasPausedUntilNow) {
+  SimulatedJob job(4);
+  job.AddCommunicator(kComm, {0, 1, 2, 3}, 4, 2);
+  for (int i = 0; i < 4; ++i) job.process(i).hostname = i < 2 ? "a" : "b";
+  LaunchOn(&job, {0, 1}, "AllReduce");
+  const int64_t stopped = job.now();
+  job.Advance(kHangAfter);
+  for (const int rank : {2, 3}) {
+    job.process(rank).last_poll_realtime_ns = stopped;
+    job.process(rank).run_state = RunState::kRunning;
+  }
+  EXPECT_THAT(ExpectHangNow(job, HangVerdict::kProcessStopped, {2, 3}).text,
+              HasSubstr("have done nothing since 08:53:20 UTC. They stopped at the same moment"));
+}
+
+// All have just resumed, and have not polled yet. Nothing is claimed for that moment.
 TEST(Hang, AfterAPauseNothingIsKnownForAMoment) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   const int64_t paused = job.now();

@@ -151,7 +151,13 @@ std::optional<LastEvent> LastEventOf(const RankView& rank) {
     add(LastEvent::Kind::kFailed, rank.failed->driver_error_realtime_ns);
   }
   if (process.end != ProcessEnd::kLive) {
-    add(LastEvent::Kind::kGone, SeenUntil(process, process.last_poll_realtime_ns));
+    // A process without a sign of life before its end, such as one that dumps core, had stopped.
+    const int64_t ended_ns = SeenUntil(process, process.last_poll_realtime_ns);
+    const int64_t seen_ns =
+        std::max(process.last_poll_realtime_ns, rank.communicator->last_launch_realtime_ns);
+    const bool had_stopped =
+        process.last_poll_realtime_ns != 0 && ElapsedNs(ended_ns, seen_ns) >= kStoppedAfterNs;
+    add(LastEvent::Kind::kGone, had_stopped ? seen_ns : ended_ns);
   } else if (rank.is_stopped) {
     add(LastEvent::Kind::kStopped, process.last_poll_realtime_ns);
   }

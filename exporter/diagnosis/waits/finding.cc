@@ -36,11 +36,21 @@ class Decision {
 
   std::vector<Finding> Decide(const std::vector<Root>& roots) {
     for (const Root& root : roots) Sort(root);
+    DropVictims();
+    const bool is_nobody = candidates_.empty() && has_victim_;
+    if (is_nobody || FirstState() == ActorState::kOutside) AddUnseenCauses();
     return candidates_.empty() ? NameFailed(NameNobody()) : Name();
   }
 
  private:
   const Actor& At(uint32_t id) const { return graph_.actors[id]; }
+
+  // Returns the state of the candidates that are named; kMoving: there are none.
+  ActorState FirstState() const {
+    ActorState first = ActorState::kMoving;
+    for (const Candidate& each : candidates_) first = std::min(first, each.state);
+    return first;
+  }
 
   std::vector<Finding> NameNobody() const {
     std::vector<Finding> findings;
@@ -78,6 +88,7 @@ class Decision {
       case ActorState::kMoving:
         return;
       case ActorState::kInside:
+        has_victim_ |= actor.rank != nullptr && actor.rank->state == RankView::State::kFinalized;
         inside_[actor.view] |= actor.kind == ActorKind::kCall && actor.number == 0;  // a replay
         return;
       case ActorState::kUnknown:
@@ -145,7 +156,7 @@ class Decision {
       }
       if (actor.kind != ActorKind::kGpu) continue;
       if (is_posted) posted_.insert(actor.view);
-      if (!is_posted && !is_unsure) inside_[actor.view] |= false;
+      if (!is_posted && (!is_unsure || hosts == 0)) inside_[actor.view] |= false;
     }
   }
 
@@ -175,10 +186,7 @@ class Decision {
   }
 
   std::vector<Finding> Name() {
-    DropVictims();
-    ActorState first = ActorState::kMoving;
-    for (const Candidate& each : candidates_) first = std::min(first, each.state);
-    if (first == ActorState::kOutside) AddUnseenCauses(&first);
+    const ActorState first = FirstState();
     if (IsEvent(first)) return NameEvents();
     std::vector<Finding> findings;
     NamedRoots named;
@@ -205,17 +213,18 @@ class Decision {
     return findings;
   }
 
-  // Adds possible invisible causes of hosts outside NCCL, as old as the waits for these hosts: a
-  // GPU behind its own work, or an event that no rank waits for in NCCL and that came after the
-  // host's last calls.
-  void AddUnseenCauses(ActorState* first) {
+  // Adds possible invisible causes of hosts outside NCCL, or of ranks that aborted while they
+  // waited, as old as the waits for these: a GPU behind its own work, or an event that no rank waits
+  // for in NCCL and that came after the host's last calls.
+  void AddUnseenCauses() {
     int64_t oldest_ns = INT64_MAX;
     int64_t called_ns = 0;
     for (const uint32_t id : actors_) {
       if (At(id).is_start) oldest_ns = std::min(oldest_ns, At(id).since_ns);
     }
     for (const Candidate& each : candidates_) {
-      if (each.state == *first) called_ns = std::max(called_ns, At(each.actors.front()).since_ns);
+      if (each.state != ActorState::kOutside) continue;
+      called_ns = std::max(called_ns, At(each.actors.front()).since_ns);
     }
     for (const uint32_t id : actors_) {
       const Actor& actor = At(id);
@@ -226,9 +235,7 @@ class Decision {
       const bool is_event = actor.kind == ActorKind::kEvent && actor.view != kNoView &&
                             later_ns < kCauseSlackNs &&
                             ElapsedNs(called_ns, actor.since_ns) < kCauseSlackNs;
-      if (!is_gpu && !is_event) continue;
-      candidates_.push_back({actor.state, {id}});
-      *first = std::min(*first, actor.state);
+      if (is_gpu || is_event) candidates_.push_back({actor.state, {id}});
     }
   }
 
@@ -329,6 +336,7 @@ class Decision {
   std::map<std::size_t, bool> inside_;  // views with ranks inside a call; true: inside a replay
   std::set<uint32_t> unknown_;          // actors
   std::set<std::size_t> queued_, posted_;
+  bool has_victim_ = false;  // a rank that aborted while it waited, for an unknown actor
 };
 
 }  // namespace

@@ -94,7 +94,7 @@ class PeerArrows {
     if (peer == nullptr) {
       are_known_ = false;
       const bool is_rank = number < static_cast<uint64_t>(view_.nranks);
-      if (is_rank && graph_.DoAllSeenWait(i_))
+      if (is_rank && view_.are_all_expected)
         graph_.Point(waits_.gpus[at], graph_.Unseen(i_), Sure::kMay);
       return;
     }
@@ -165,9 +165,9 @@ class PeerArrows {
     if (peer.is_in_flight()) {
       if (!wait.is_mutual || is_certain) {
         graph_.Point(gpu, waits_.gpus[wait.peer], is_certain ? Sure::kMust : Sure::kPerhaps);
-      } else if (peer.doing == Doing::kNotBegun ||
-                 (each.is_live() && !peer.is_live())) {  // an ended process makes no more calls
-        graph_.Point(gpu, waits_.gpus[wait.peer], Sure::kMay);
+      } else if (peer.doing == Doing::kNotBegun || !peer.is_live()) {
+        // An ended process makes no more calls. Two of these don't wait for each other.
+        graph_.Point(gpu, waits_.gpus[wait.peer], each.is_live() ? Sure::kMay : Sure::kUnsure);
       }
       return;
     }

@@ -426,7 +426,7 @@ class Sentences {
                             : "at this endpoint";
     return absl::StrCat(
         stall_.view->has_point_to_point
-            ? "All ranks that are seen here wait. "
+            ? ""
             : "All ranks that are seen here have launched the same work, and it makes no "
               "progress. ",
         "Not seen ", where, ": rank ", absl::StrJoin(stall_.unseen, ", "),
@@ -484,7 +484,10 @@ class Sentences {
                 std::vector<std::string>* waits) const {
     for (const uint64_t number : numbers) {
       const RankView* peer = stall_.view->Find(static_cast<int64_t>(number));
-      if (peer == nullptr) continue;
+      if (peer == nullptr) {
+        waits->push_back(PeerWaitWords(rank, sends, number) + ", which is not seen");
+        continue;
+      }
       const PeersSnapshot& others = peer->communicator->peers;
       const bool is_mutual = peer->activity.is_in_flight() && others.are_known &&
                              HasPeer(sends ? others.receives_from : others.sends_to, rank.rank());

@@ -43,6 +43,15 @@ TEST(EndedRank, WhoEndsInACallThatAllHaveMadeIsWhyTheOthersWait) {
             Situation::kFinalized);
 }
 
+// It dumped core for 40 s, so the others began to wait after it had stopped.
+TEST(EndedRank, WhoShowedNoSignOfLifeBeforeItsEndIsWhyTheOthersWait) {
+  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+  job.Advance(kSecond);
+  AdvanceWithout(&job, 2, 40 * kSecond);
+  End(&job, 2);
+  ExpectHangNow(job, HangVerdict::kProcessGone, {2});
+}
+
 TEST(EndedRank, WhoEndsAfterAHangIsNotWhyTheOthersWait) {
   SimulatedJob job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});

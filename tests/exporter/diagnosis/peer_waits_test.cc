@@ -89,6 +89,44 @@ TEST(PeerWaits, EndedRanksAreNoCircle) {
   ExpectHangNow(job, HangVerdict::kPointToPoint, {});
 }
 
+// Rank 0 ended first. Ranks 1 and 2 had matching calls, and were ended later.
+TEST(PeerWaits, TheFirstEndBehindEndedRanksThatHadMatched) {
+  SimulatedJob job = JobOf(4);
+  End(&job, 0);
+  Exchange(&job, 1, {2}, {0, 2});
+  Exchange(&job, 2, {1, 3}, {1});
+  Exchange(&job, 3, {}, {2});
+  job.Advance(kHangAfter);
+  for (const int rank : {1, 2}) End(&job, rank);
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kProcessGone, {0});
+}
+
+// Ranks 1 and 2 have nothing in flight, and rank 0 waits for a rank that no endpoint reports.
+TEST(PeerWaits, APeerThatIsNotSeen) {
+  SimulatedJob job(3);
+  job.AddCommunicator(kComm, {0, 1, 2}, 4, 1);
+  Exchange(&job, 0, {}, {3});
+  EXPECT_EQ(ExpectHang(&job, HangVerdict::kRankNotSeen, {3}).text,
+            "Not seen at this endpoint: rank 3. Its process has ended, or another endpoint serves "
+            "it. Rank 0 waits in Recv.");
+}
+
+// For whom rank 1 waited is not known, and rank 2's GPU has not begun work of the same age.
+TEST(PeerWaits, AnAbortedRankMayHaveWaitedForAGpuBehindItsOwnWork) {
+  SimulatedJob job = JobOf(3);
+  Exchange(&job, 0, {}, {1});
+  Exchange(&job, 1, {}, {2});
+  job.Launch(kOther, 2, "AllReduce");
+  job.Of(kOther, 2).oldest_launch = kNotBegun;
+  job.Of(kComm, 2).finalized = true;
+  job.Advance(2 * kHangAfter);
+  job.Complete(kComm, 1);
+  job.Of(kComm, 1).finalized = true;
+  job.Of(kComm, 1).peers = {};
+  ExpectHangNow(job, HangVerdict::kRankNotBegun, {2}, kOther);
+}
+
 // Rank 0 waits for rank 1, which waits for rank 2.
 TEST(PeerWaits, TheEndOfAChain) {
   SimulatedJob job = JobOf(4);

@@ -9,9 +9,8 @@ namespace nccl_pulse {
 namespace {
 
 constexpr const char* kStateNames[] = {
-    "mismatched",      "failed", "gone",    "stopped",  "left",   "exiting",
-    "behind own work", "alone",  "in NCCL", "idle GPU", "behind", "not joined",
-    "outside",         "unseen", "unknown", "inside",   "moving",
+    "mismatched", "failed",   "gone",   "stopped", "left",   "exiting", "behind own work", "alone",
+    "in NCCL",    "idle GPU", "behind", "outside", "unseen", "unknown", "inside",          "moving",
 };
 static_assert(std::size(kStateNames) == static_cast<std::size_t>(ActorState::kMoving) + 1);
 constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "perhaps"};

@@ -43,7 +43,6 @@ enum class ActorState : uint8_t {
   kInsideNccl,    // the host is inside NCCL: it has called, but not launched
   kIdleGpu,       // the GPU runs nothing while others are busy in CUDA graphs
   kBehindReplay,  // behind the others in replays of CUDA graphs
-  kNotJoined,     // has not joined a communicator that others create
   kOutside,       // the host is outside NCCL and has not called
   kUnseen,        // nothing is known of the rank
   kUnknown,       // not visible whether it waits

@@ -192,9 +192,6 @@ bool AddBeingMade(GraphBuilder& graph, std::size_t i) {
     const uint32_t id = graph.Host(*each.rank);
     if (waits.absent.empty()) graph.Point(id, graph.Unseen(i), Sure::kMust);
     for (const RankView* absent : waits.absent) {
-      if (graph.actor(graph.Host(*absent)).state == ActorState::kOutside) {
-        graph.actor(graph.Host(*absent)).state = ActorState::kNotJoined;
-      }
       graph.Point(id, graph.Host(*absent), Sure::kMust);
     }
   }

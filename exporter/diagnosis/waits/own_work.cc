@@ -149,7 +149,6 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
   const Member& each = waits.members[at];
   const uint32_t gpu = waits.gpus[at];
   const HostThread& thread = graph_.ThreadOf(*each.rank);
-  bool is_behind = false;
   // Its GPU has recently completed some earlier work.
   if (thread.first_moving_ns <= each.launched_ns) {
     graph_.actor(gpu).state = ActorState::kMoving;
@@ -162,15 +161,13 @@ void OwnWork::AddBehind(std::size_t i, std::size_t at) {
     if (HaveOthersGoneOn(i, other_at, false) || HasGoneOnSinceAbort(thread, other)) continue;
     graph_.Point(gpu, graph_.waits(other_at.view).gpus[other_at.at],
                  MayBePostedAhead(other_at) ? Sure::kPosted : Sure::kMay);
-    is_behind = true;
   }
-  if (is_behind) return;
+  if (!graph_.actor(gpu).arrows.empty()) return;
   for (const MemberIndex& other_at : thread.unseen) {
     if (graph_.member(other_at).rank == each.rank) continue;
     graph_.Point(gpu, graph_.Unknown(other_at.view), Sure::kMay);
-    is_behind = true;
   }
-  if (is_behind) return;
+  if (!graph_.actor(gpu).arrows.empty()) return;
   for (const MemberIndex& queued : thread.busy) {
     if (graph_.member(queued).doing == Doing::kNotBegun) AddAwaitedByKernel(gpu, queued);
   }

@@ -31,7 +31,6 @@ constexpr VerdictOfState kVerdictsOfStates[] = {
     {HangVerdict::kRankNotLaunched, Situation::kPlain},
     {HangVerdict::kRankNotBegun, Situation::kInGraphs},
     {HangVerdict::kRankNotBegun, Situation::kInReplay},
-    {HangVerdict::kRankNotSeen, Situation::kBeingMade},
     {HangVerdict::kRankNotCalled, Situation::kPlain},
     {HangVerdict::kRankNotSeen, Situation::kPlain},
     {HangVerdict::kUnknown, Situation::kPlain},

@@ -109,6 +109,7 @@ inline DiagnosisResult ExampleDiagnosis() {
   hang.text = "Rank 3 (pid 4711, GPU 3) has not called AllReduce.";
   hang.first_step = "py-spy dump --pid 4711";
   diagnosis.straggler = Straggler{3, 0.25, 0.001, 0.9, 100, "Rank 3 arrives last."};
+  diagnosis.straggler->ranks = {3};
   diagnosis.losses = {{3, 1.5, ""}};
   return {diagnosis};
 }

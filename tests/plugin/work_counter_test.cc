@@ -96,7 +96,7 @@ TEST(WorkCounterTest, IsRefuted) {
                             each.refutal == WorkRefutal::kNotMapped ||
                             each.refutal == WorkRefutal::kPointToPoint;
       const std::string warning =
-          std::string("communicator 0000000000000001, rank 0: ") + WorkRefutalName(each.refutal);
+          std::string("its work counter is refuted, reason ") + WorkRefutalName(each.refutal);
       EXPECT_EQ(said.find(warning) == said.npos, is_usual) << said;
     });
   }

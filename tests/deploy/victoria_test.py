@@ -89,7 +89,7 @@ class Servers(unittest.TestCase):
     def test_it_scrapes_and_evaluates_all_rules(self):
         """Of a real job: with the real intervals and ranges."""
         server = self.start(victoria.VictoriaMetrics(self.folder()))
-        replay = self.start(cluster.Replay("h200x2-net-mixed", 0.0025, SLURM_JOB_ID="2"))
+        replay = self.start(cluster.Replay("h200x2-net-mixed", 0.005, SLURM_JOB_ID="2"))
         server.scrape("nccl-pulse", [replay.target])
         # Evaluations are of whole minutes, so of up to a minute ago: something to say of then.
         for past_s in range(0, 90, 10):
@@ -110,7 +110,7 @@ class Servers(unittest.TestCase):
 
     def steady_targets(self):
         pages = []
-        for run, speed in (("h200x2-net-mixed", 0.025), ("h200x4-pytorch-ddp-fsdp", 0.3)):
+        for run, speed in (("h200x2-net-mixed", 0.05), ("h200x4-pytorch-ddp-fsdp", 0.3)):
             replay = cluster.Replay(run, speed, SLURM_JOB_ID="2")
             try:
                 # The recorded calls come within seconds, durations of them once a response is asked for. Between two

@@ -80,23 +80,23 @@ class Totals(unittest.TestCase):
 
     def test_rounds(self):
         samples = reference.count_files(files("h200x2-threads"), "kernel", 6)
-        for op, calls in (("AllReduce", 12), ("AllGather", 12), ("ReduceScatter", 12),
-                          ("Broadcast", 12), ("Send", 24), ("Recv", 24)):
+        for op, calls in (("AllReduce", 25), ("AllGather", 25), ("ReduceScatter", 25),
+                          ("Broadcast", 25), ("Send", 50), ("Recv", 50)):
             self.assertEqual(total(samples, "nccl_operations_total", op=op), 2 * calls)
         # 64 KiB is 16384 floats, half of it in bfloat16.
-        self.assertEqual(total(samples, "nccl_operation_bytes_total", op="AllReduce"), 2 * 12 * 32768)
+        self.assertEqual(total(samples, "nccl_operation_bytes_total", op="AllReduce"), 2 * 25 * 32768)
 
     def test_self_sends_end_trust_in_one_communicator_alone(self):
         samples = reference.count_files(files("h200x2-threads"), "kernel", 6)
         self.assertEqual(total(samples, "nccl_pulse_kernel_timing_untrusted", reason="self_send"), 2)
         # The split communicator has none: all of its operations are timed.
-        self.assertEqual(total(samples, "nccl_operation_duration_seconds", op="AllGather"), 24)
+        self.assertEqual(total(samples, "nccl_operation_duration_seconds", op="AllGather"), 50)
 
     def test_network_operations_complete_by_proxy(self):
         samples = reference.count_files(files("h200x2-net-mixed"), "auto", 6)
-        self.assertEqual(total(samples, "nccl_operation_completion_seconds", source="proxy", op="AllReduce"), 24)
+        self.assertEqual(total(samples, "nccl_operation_completion_seconds", source="proxy", op="AllReduce"), 50)
         # Half of the sends go to the rank itself: no network.
-        self.assertEqual(total(samples, "nccl_operation_completion_seconds", source="proxy", op="Send"), 24)
+        self.assertEqual(total(samples, "nccl_operation_completion_seconds", source="proxy", op="Send"), 50)
         self.assertEqual(total(samples, "nccl_operations_without_completion_total"), 0)
 
     def test_network_steps(self):

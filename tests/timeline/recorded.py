@@ -11,7 +11,7 @@ from tests.reference import reference
 class Replay:
     """`with Replay(run) as address`: an endpoint, once all of the run has been replayed."""
 
-    KEPT = 64  # of each rank of a communicator
+    KEPT = 128  # of each rank of a communicator
 
     def __init__(self, run):
         self.run = run

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>

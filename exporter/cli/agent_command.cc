@@ -185,13 +185,12 @@ FlagTable Flags() {
          "limit for everything after the verdict", "1s to 1h"},
         {"Programs, for hangs that ranks of this node show (docs/on-hang.md):"}},
        HangProgramFlags(&flags.hang),
-       {{"The agent asks itself for captures and hangs, as localhost. If --web-config requires "
-         "more, "
-         "say what to send:"}},
+       {{"The agent asks itself for captures and hangs, as localhost. If --web-config "
+         "requires more, say what to send:"}},
        AccessFlags()});
 }
 
-// What the flags request, besides the options of the server.
+// The agent's settings, as the flags give them: the server's options, and the rest.
 struct Wanted {
   ServerOptions server;
   std::shared_ptr<WebGuard> guard;  // null: no restrictions

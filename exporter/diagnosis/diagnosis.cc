@@ -1,8 +1,6 @@
 #include "exporter/diagnosis/diagnosis.h"
 
-#include <algorithm>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "exporter/diagnosis/facts/rank_view.h"

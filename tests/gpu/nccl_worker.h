@@ -35,9 +35,9 @@ class Communicators {
  public:
   explicit Communicators(const RankFlags& flags) : flags_(flags) {}
 
-  // Of all ranks; "": without a name.
+  // Makes a communicator of all ranks. Without a name if `name` is "".
   Communicator& New(const std::string& name, bool blocking = true);
-  // Halves where each has two ranks, and ranks in reverse order.
+  // Reverses the order of ranks, and splits even from odd ranks if there are four or more.
   Communicator& NewSplit(Communicator& parent, const std::string& name, bool share);
   static void Destroy(Communicator& comm);
 

@@ -25,9 +25,9 @@ struct Flag {
   std::variant<bool*, int*, std::optional<int>*, absl::Duration*, std::optional<absl::Duration>*,
                std::string*, std::vector<std::string>*>
       value{};
-  // What follows "=", "FILE", or the only allowed words, "auto|always|never". "": a switch.
+  // The value's name in help, "FILE", or the only allowed words, "auto|always|never". "": a switch.
   std::string_view form{};
-  // For people. Without a value: of an argument; "": `name` is a heading.
+  // Text of help. A row without a value explains an argument; with "" `name` is a heading.
   std::string_view help{};
 
   // Limits of a number or a duration, "1s to 24h"; "": none.

@@ -181,9 +181,10 @@ class Maker {
     return std::distance(first, end) == 1 ? first->second : nullptr;
   }
 
-  // True if the rank's pid is of this host's own namespace, and no such process exists.
+  // True if the rank's pid is of this host's own namespace, and no such process exists. A process
+  // whose files don't answer may be any rank's.
   bool IsGone(const RasRank& rank) const {
-    return hosts_.count(rank.host) != 0 &&
+    return seen_.unread == 0 && hosts_.count(rank.host) != 0 &&
            by_own_pid_.count({seen_.addresses.at(rank.host), rank.pid}) == 0;
   }
 

@@ -33,8 +33,9 @@ class OutsideLook::Impl {
     for (const std::string& each : sources_.addresses) seen_.addresses.emplace(each, 0);
     seen_.hostname = sources_.hostname;
     start_ns_ = sources_.now_realtime_ns();
-    if (const std::size_t unread = ReadHost(start_ns_ - kMostGpuWindowNs); unread != 0) {
-      notes_ = {absl::StrCat(unread, " processes' files in /proc did not answer.")};
+    ReadHost(start_ns_ - kMostGpuWindowNs);
+    if (seen_.unread != 0) {
+      notes_ = {absl::StrCat(seen_.unread, " processes' files in /proc did not answer.")};
     }
     for (const HostProcess& each : seen_.processes) processes_ += each.has_plugin ? 0 : 1;
     if (processes_ == 0 && options_.ras.asks_processes) return false;
@@ -89,15 +90,15 @@ class OutsideLook::Impl {
   }
 
  private:
-  // Reads NVML and /proc. Returns the number of processes whose files did not answer.
-  std::size_t ReadHost(int64_t gpus_since_ns) {
+  // Reads NVML and /proc.
+  void ReadHost(int64_t gpus_since_ns) {
     seen_.gpus = sources_.gpus(gpus_since_ns);
     const std::vector<int32_t> pids = PidsOn(seen_.gpus);
     HostProcesses here = sources_.processes(options_.is_of_gpus ? &pids : nullptr);
     for (HostProcess& each : here.processes) each.has_plugin &= !options_.is_endpoint_silent;
     seen_.processes = std::move(here.processes);
     seen_.unloaded = std::move(here.unloaded);
-    return here.unread;
+    seen_.unread = here.unread;
   }
 
   void FindListeners() {

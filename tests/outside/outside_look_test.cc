@@ -50,6 +50,7 @@ std::vector<int32_t> Perhaps(const JobLook& look) {
 struct Host {
   std::vector<MadeUpCommunicator> before, after;
   std::vector<HostProcess> processes, unloaded;
+  std::size_t unread = 0;
   std::vector<HostGpu> gpus;
   Options options;
   // Called for each question, by number from 0.
@@ -83,7 +84,7 @@ struct Host {
   Looks Look() {
     Sources sources;
     sources.processes = [this](const std::vector<int32_t>*) {
-      return HostProcesses{processes, unloaded, 0};
+      return HostProcesses{processes, unloaded, unread};
     };
     sources.gpus = [this](int64_t) { return gpus; };
     sources.ask_ras = [this](const RasListener& listener) {
@@ -232,6 +233,18 @@ TEST(OutsideLook, AProcessThatIsGone) {
       "gone, and NCCL's RAS gets no answer), and nothing has moved for 10 s. Next: its log, and "
       "dmesg "
       "on 10.0.3.7 (killed? out of memory?).");
+}
+
+// A driver call holds the memory map of a process, so its files in /proc don't answer.
+TEST(OutsideLook, AProcessThatCantBeReadIsNotGone) {
+  Host host;
+  host.Rank(2).is_missing = true;
+  host.Stand();
+  host.processes.erase(host.processes.begin() + 2);
+  host.unread = 1;
+  EXPECT_THAT(host.Sentence(), HasSubstr("rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL "
+                                         "Pulse does not answer NCCL's RAS (stopped, gone or "));
+  EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
 }
 
 TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {

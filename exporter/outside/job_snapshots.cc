@@ -44,6 +44,7 @@ struct Group {
   bool is_unused = true;             // see Job::unused
   bool is_shared_busy = false;       // a GPU that only its ranks share
   bool is_computing_ahead = false;   // the GPU of a rank that is ahead
+  bool has_moving = false;           // ranks are moving, here or elsewhere
   bool is_held_up = false;           // ranks wait for one that is stopped, silent or gone
   Uses uses;                         // of the ranks that have not left; without stopped processes
   Uses of_job;
@@ -126,6 +127,9 @@ class Maker {
     std::set<ProcessFacts*> ahead, behind;
     for (Group* group : groups) {
       group->of_job = uses;
+      group->has_moving = std::any_of(group->facts.begin(), group->facts.end(),
+                                      [](const ProcessFacts* each) { return each->is_moving; });
+      for (ProcessFacts* each : group->facts) each->is_needed |= !group->has_moving;
       const std::vector<RasRank>& ranks = group->communicator.ranks;
       std::set<ProcessFacts*> first, last;
       bool is_any_behind = false;
@@ -153,8 +157,9 @@ class Maker {
           return each->condition == Condition::kFine && each->gpu_use == GpuUse::kMixed;
         });
     for (ProcessFacts* each : all) {
-      each->is_excused |= is_any_computing && each->condition != Condition::kFine &&
-                          each->condition != Condition::kStopped;
+      each->is_excused |=
+          each->condition != Condition::kFine &&
+          (!each->is_needed || (is_any_computing && each->condition != Condition::kStopped));
       each->is_doubted =
           ahead.size() == 1 && behind.size() >= 2 && behind.count(each) > ahead.count(each);
     }
@@ -169,7 +174,8 @@ class Maker {
           group->has_counts && group->uses[GpuUse::kIdle] + group->uses[GpuUse::kMixed] == 0 &&
           (uses[GpuUse::kBusy] != 0 || uses[GpuUse::kIdle] + uses[GpuUse::kMixed] == 0);
       group->is_held_up =
-          is_any_busy ? worst != Condition::kFine : is_none_known && worst >= Condition::kDead;
+          !group->has_moving &&
+          (is_any_busy ? worst != Condition::kFine : is_none_known && worst >= Condition::kDead);
     }
   }
 
@@ -311,15 +317,15 @@ class Maker {
     Job job;
     job.set.is_of_all_nodes = true;
     job.is_creating = !seen_.before.proves_absence && !seen_.after.proves_absence;
-    std::set<ProcessFacts*> all, moving;
+    std::set<ProcessFacts*> all;
     for (const Group* group : groups) {
       all.insert(group->facts.begin(), group->facts.end());
-      if (group->motion == Motion::kMoved) moving.insert(group->facts.begin(), group->facts.end());
+      for (ProcessFacts* each : group->facts) each->is_moving |= group->motion == Motion::kMoved;
     }
     for (ProcessFacts* each : all) {
       const bool is_fine = each->condition == Condition::kFine;
       job.not_fine += is_fine ? 0 : 1;
-      job.waiting += each->gpu_use == GpuUse::kBusy && moving.count(each) == 0 ? 1 : 0;
+      job.waiting += each->gpu_use == GpuUse::kBusy && !each->is_moving ? 1 : 0;
       if (is_fine || each->condition == Condition::kStopped) ++job.uses[each->gpu_use];
     }
     Compare(groups, all, job.uses);

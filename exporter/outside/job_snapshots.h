@@ -83,7 +83,9 @@ struct ProcessFacts {
   Condition condition{};
   int gpu = -1;             // NVML's index
   GpuUse gpu_use{};         // kShared: several processes use it, and it isn't idle
-  bool is_excused = false;  // it waited for a rank that runs
+  bool is_moving = false;   // in a communicator whose counts grew
+  bool is_needed = false;   // in a communicator of which no rank is moving
+  bool is_excused = false;  // it waited for a rank that runs, or isn't needed
   bool is_doubted = false;  // it may wait outside NCCL for the only rank ahead of it
 };
 

@@ -473,6 +473,27 @@ TEST(OutsideLook, ARankThatHasLeftIsNotMissing) {
   EXPECT_THAT(host.NamedRanks(), ElementsAre(1));
 }
 
+// The job shrinks, and keeps the communicator of all ranks.
+TEST(OutsideLook, RanksThatMoveWithoutALostOneDontWaitForIt) {
+  for (const bool has_left : {false, true}) {
+    Host host;
+    host.Rank(2).is_missing = true;
+    host.Rank(2).has_left = has_left;
+    MadeUpCommunicator rest = World(4, 200);
+    rest.hash = "0x77";
+    rest.size = 3;
+    rest.ranks.erase(rest.ranks.begin() + 2);
+    rest.ranks[2].rank = 2;
+    host.before.push_back(rest);
+    host.Stand();
+    for (MadeUpRank& rank : host.after[1].ranks) rank.all_reduces += 100;
+    if (!has_left) host.processes.erase(host.processes.begin() + 2);
+    host.gpus[2] = {2, GpuUse::kIdle, {}};
+    EXPECT_EQ(host.Sentence().substr(0, 4), has_left ? "OK  " : "INCO");
+    EXPECT_THAT(Named(host.looks.jobs[0]), IsEmpty());
+  }
+}
+
 // While a communicator is created, RAS blames ranks that are there.
 TEST(OutsideLook, ACommunicatorThatIsBeingCreatedAccusesNobody) {
   Host host;

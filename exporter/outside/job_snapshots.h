@@ -58,7 +58,7 @@ struct Observation {
   int64_t since_ns = 0;                // begin of the GPUs' wait; at most before_ns
   std::vector<HostProcess> processes;  // of this host, by pid
   std::vector<HostProcess> unloaded;   // see HostProcesses
-  std::size_t unread = 0;
+  std::size_t unread = 0;              // see HostProcesses
   std::vector<HostGpu> gpus;           // use since before_ns, or since NVML's oldest sample
   // Addresses of this host, each with HostProcess::network.
   std::map<std::string, uint64_t> addresses;

@@ -13,7 +13,7 @@ constexpr const char* kStateNames[] = {
     "in NCCL",    "idle GPU", "behind", "outside", "unseen", "unknown", "inside",          "moving",
 };
 static_assert(std::size(kStateNames) == static_cast<std::size_t>(ActorState::kMoving) + 1);
-constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "perhaps"};
+constexpr const char* kSureNames[] = {"must", "may", "posted", "unsure", "unless sent", "perhaps"};
 constexpr const char* kKindNames[] = {"host", "GPU",    "call",    "event",
                                       "left", "unseen", "unknown", "mismatch"};
 

@@ -52,11 +52,12 @@ enum class ActorState : uint8_t {
 
 // How certain an arrow is.
 enum class Sure : uint8_t {
-  kMust,     // a fact: it can't continue without the other's part
-  kMay,      // a host with work in flight may wait for it
-  kPosted,   // as kMay, but the work may have been posted ahead while the host is elsewhere
-  kUnsure,   // not known: the work may be on another GPU, or the call may be over
-  kPerhaps,  // one of several peers
+  kMust,        // a fact: it can't continue without the other's part
+  kMay,         // a host with work in flight may wait for it
+  kPosted,      // as kMay, but the work may have been posted ahead while the host is elsewhere
+  kUnsure,      // not known: the work may be on another GPU, or the call may be over
+  kUnlessSent,  // as kMust, unless the network has lost a Send that the other has made
+  kPerhaps,     // one of several peers
 };
 
 enum class ActorKind : uint8_t { kHost, kGpu, kCall, kEvent, kLeft, kUnseen, kUnknown, kMismatch };

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
@@ -15,6 +16,10 @@ struct PeerWait {
 int32_t PeerAtFront(const RankView& rank, bool sends) {
   const PeersSnapshot& peers = rank.communicator->peers;
   return sends ? peers.is_sending_to : peers.is_receiving_from;
+}
+
+bool IsFrontKnown(const RankView& rank) {
+  return PeerAtFront(rank, true) >= 0 || PeerAtFront(rank, false) >= 0;
 }
 
 // True if the rank's only call in flight has one peer.
@@ -76,6 +81,7 @@ class PeerArrows {
     for (const PeerWait& wait : all_) {
       const bool is_certain = certain[wait.at] == 1 && IsCertain(wait);
       if (certain[wait.at] == 1 && !is_certain) continue;  // it waits in the other call
+      if (!wait.is_front && IsFrontKnown(*waits_.members[wait.at].rank)) continue;
       AddPeer(wait, is_certain);
     }
   }
@@ -142,6 +148,55 @@ class PeerArrows {
            });
   }
 
+  // True if the Send that a Recv waits for may have been completed: a small Send ends before its
+  // Recv, which then waits for the network. Among several ranks, any completed Send may be this one.
+  bool MayHaveSent(const PeerWait& wait) const {
+    if (wait.sends) return false;
+    if (!waits_.facts.are_all_seen()) return true;
+    std::vector<std::size_t> receivers = {wait.at};
+    std::vector<std::size_t> senders = {wait.peer};
+    if (view_.nranks != 2) {
+      receivers.resize(waits_.members.size());
+      std::iota(receivers.begin(), receivers.end(), 0);
+      senders = receivers;
+    }
+    uint64_t received = 0;
+    uint64_t sent = 0;
+    for (const std::size_t at : receivers) {
+      const Member& each = waits_.members[at];
+      if (each.in_flight > 1) return AreUnbalanced();
+      received += each.rank->CallsOf("Recv") -
+                  waits_.members[at].rank->communicator->peers.receives_from.size();
+    }
+    for (const std::size_t at : senders) {
+      const Member& each = waits_.members[at];
+      if (each.in_flight > 1) return AreUnbalanced();
+      sent +=
+          each.rank->CallsOf("Send") - waits_.members[at].rank->communicator->peers.sends_to.size();
+    }
+    return sent > received;
+  }
+
+  // True if a Send, or another call, may have been completed without its counterpart. False if each
+  // launch is one call between an even and an odd rank, and both have completed as many.
+  bool AreUnbalanced() const {
+    int64_t balance = 0;
+    for (const Member& each : waits_.members) {
+      const bool is_odd = each.rank->rank() % 2 != 0;
+      const CommunicatorSnapshot& communicator = *each.rank->communicator;
+      if (communicator.launches != each.rank->CallsOf("Send") + each.rank->CallsOf("Recv"))
+        return true;
+      for (const auto* peers : {&communicator.peers.sends_to, &communicator.peers.receives_from}) {
+        for (const uint64_t peer : *peers) {
+          if ((peer % 2 != 0) == is_odd) return true;
+        }
+      }
+      balance += is_odd ? -static_cast<int64_t>(communicator.launches_completed)
+                        : static_cast<int64_t>(communicator.launches_completed);
+    }
+    return balance != 0;
+  }
+
   bool IsCertain(const PeerWait& wait) const {
     const Member& each = waits_.members[wait.at];
     if (wait.is_front) {
@@ -164,7 +219,10 @@ class PeerArrows {
     }
     if (peer.is_in_flight()) {
       if (!wait.is_mutual || is_certain) {
-        graph_.Point(gpu, waits_.gpus[wait.peer], is_certain ? Sure::kMust : Sure::kPerhaps);
+        graph_.Point(gpu, waits_.gpus[wait.peer],
+                     !is_certain         ? Sure::kPerhaps
+                     : MayHaveSent(wait) ? Sure::kUnlessSent
+                                         : Sure::kMust);
       } else if (peer.doing == Doing::kNotBegun || !peer.is_live()) {
         // An ended process makes no more calls. Two of these don't wait for each other.
         graph_.Point(gpu, waits_.gpus[wait.peer], each.is_live() ? Sure::kMay : Sure::kUnsure);

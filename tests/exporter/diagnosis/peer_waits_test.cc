@@ -327,6 +327,38 @@ TEST(PeerWaits, ACircleOfRecvsWithoutSends) {
   ExpectHang(&job, HangVerdict::kCircularWait, {0, 1});
 }
 
+// The link that rank 1 receives from is dead. A small Send ends before its Recv.
+TEST(PeerWaits, NoCircleOfRecvsOneOfWhoseSendsMayHaveEnded) {
+  for (const int ranks : {2, 3}) {
+    for (const bool is_ahead : {false, true}) {  // with a launch more
+      SimulatedJob job = JobOf(ranks);
+      Exchange(&job, 0, {1}, {});
+      job.Complete(kComm, 0);
+      for (const int rank : {0, 1}) {
+        const auto other = static_cast<uint64_t>(1 - rank);
+        Exchange(&job, rank, {}, {other});
+        if (is_ahead) Exchange(&job, rank, {}, {other});
+        job.Of(kComm, rank).peers.is_receiving_from = 1 - rank;
+      }
+      ExpectHang(&job, HangVerdict::kPointToPoint, {});
+    }
+  }
+}
+
+// A watchdog has ended rank 0 in a Send to rank 1, whose GPU is in a Send to a rank of another node.
+TEST(PeerWaits, NoCircleWithALaterCallOfAGpuWhosePlaceIsKnown) {
+  SimulatedJob job(2);
+  job.AddCommunicator(kComm, {0, 1}, 3, 2);
+  Exchange(&job, 0, {1}, {1});
+  job.Of(kComm, 0).peers.is_sending_to = 1;
+  Exchange(&job, 1, {0, 2}, {0, 2});
+  job.Of(kComm, 1).peers.is_sending_to = 2;
+  job.Advance(kHangAfter);
+  End(&job, 0);
+  job.Advance(kHangAfter);
+  ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+}
+
 // Rank 1 is in a Send to rank 2: rank 0 may receive from the wrong rank, or rank 1 send to it.
 TEST(PeerWaits, NoCircleWhereAPeerMayBeWrong) {
   SimulatedJob job = JobOf(3);

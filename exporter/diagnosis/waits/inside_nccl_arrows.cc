@@ -79,18 +79,24 @@ Ranks FindAbsent(GraphBuilder& graph, std::size_t i) {
   return {};
 }
 
-// Adds arrows from a connecting host to the ranks that have not arrived: NCCL does not report for
-// which of them it waits.
+// Adds arrows from a connecting host to the ranks that have not arrived. NCCL does not report for
+// which of them it waits. So only a rank without any call, while all others have come, is certain.
 void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
   const ViewWaits& waits = graph.waits(i);
   const int64_t since_ns = graph.actor(host).since_ns;
+  const auto come = std::count_if(
+      waits.members.begin(), waits.members.end(),
+      [](const Member& each) { return each.doing == Doing::kInside || IsInsideNccl(each); });
+  const Sure sure = come + 1 == graph.view(i).nranks ? Sure::kMay : Sure::kPerhaps;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (each.rank->state == RankView::State::kFinalized) continue;
     if (each.doing != Doing::kIdle && each.doing != Doing::kNotBegun) continue;
-    if (graph.PointToCause(host, *each.rank, since_ns, Sure::kPerhaps)) continue;
+    const bool is_last = come + 1 == graph.view(i).nranks && each.rank->communicator->calls.empty();
+    const Sure sure = is_last ? Sure::kMay : Sure::kPerhaps;
+    if (graph.PointToCause(host, *each.rank, since_ns, sure)) continue;
     const uint32_t waits_for = each.doing == Doing::kIdle ? graph.Host(*each.rank) : waits.gpus[at];
-    graph.Point(host, waits_for, Sure::kPerhaps);
+    graph.Point(host, waits_for, sure);
   }
 }
 

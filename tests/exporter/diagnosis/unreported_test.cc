@@ -312,6 +312,20 @@ TEST(Unreported, OneThatConnectsBesideOneThatWaitsOnItsGpu) {
                                    "launched: inside NCCL"));
 }
 
+// Hosts wait inside NCCL for their first connections: NCCL does not report for which rank.
+TEST(Unreported, TheOnlyRankThatHasNotComeToTheFirstCalls) {
+  for (const bool has_ended : {false, true}) {
+    SimulatedJob job(4);
+    job.AddCommunicator(kComm, {0, 1, 2, 3});
+    for (const int rank : {0, 1, 3}) {
+      job.Call(kComm, rank, "Recv");
+      job.Of(kComm, rank).are_unreported_in_group = true;
+    }
+    if (has_ended) End(&job, 2);
+    ExpectHang(&job, has_ended ? HangVerdict::kProcessGone : HangVerdict::kRankNotCalled, {2});
+  }
+}
+
 // Rank 3 has not come to its pipeline, nor to what rank 4 waits in. Its neighbors connect to it.
 TEST(Unreported, OneThatConnectsIsNotNamedForOneThatHasNotCome) {
   SimulatedJob job(5);

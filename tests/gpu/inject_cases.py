@@ -10,7 +10,7 @@ is the expected one, names the expected ranks on the page and in the JSON, and c
     order-queued   the same, both enqueued       mismatched_operations  as order; that rank on a side of
                    before either is waited for                          its own, with its last call
     size           an AllReduce of another size  mismatched_operations  as order, with the sizes
-    crossed        two communicators in another  circular_wait          that rank, which waits in the
+    crossed        two communicators in another  rank_not_called        that rank, which waits in the
                    order                                                other communicator
     killed         SIGKILL, it does not serve    process_gone           that rank
     killed-node    the same, and 0.4 s later       process_gone           that rank alone
@@ -92,8 +92,8 @@ CASES = {case.name: case for case in (
     Case("kernel", "rank_not_begun", RANK, "AllReduce"),
     Case("kernel-waited", "rank_not_called", RANK, "AllReduce", variants=("server",)),
     Case("killed-server", "rank_not_seen", RANK, variants=("server",)),
-    Case("crossed", "circular_wait", RANK, "AllReduce", at_first="blocked_elsewhere",
-         variants=("server",)),
+    Case("crossed", "rank_not_called", RANK, "AllReduce", at_first="blocked_elsewhere",
+         variants=("server",), gpus=3),
     Case("order-queued", "mismatched_operations", FEWER, "AllGather,AllReduce",
          _SIDE + r"AllGather of \d+ bytes", fault="order",
          arguments=("--queued=1",), variants=("server",)),

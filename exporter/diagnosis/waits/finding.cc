@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -20,6 +21,7 @@ bool IsEvent(ActorState state) {
 struct Candidate {
   ActorState state{};
   std::vector<uint32_t> actors;  // several: a circle
+  std::optional<std::size_t> waits_in{};
 };
 
 // Rank of a circle among the states: before a host that is outside NCCL.
@@ -31,8 +33,9 @@ using Before = std::vector<std::vector<uint32_t>>;
 class Decision {
  public:
   // `actors`: all actors of the job.
-  Decision(const WaitGraph& graph, const Before& before, const std::vector<uint32_t>& actors)
-      : graph_(graph), before_(before), actors_(actors) {}
+  Decision(const std::vector<CommunicatorView>& views, const WaitGraph& graph, const Before& before,
+           const std::vector<uint32_t>& actors)
+      : views_(views), graph_(graph), before_(before), actors_(actors) {}
 
   std::vector<Finding> Decide(const std::vector<Root>& roots) {
     for (const Root& root : roots) Sort(root);
@@ -141,6 +144,7 @@ class Decision {
       one.actors = {first};
       return Sort(one);
     }
+    if (AddOddHost(root)) return;
     std::vector<uint32_t> circle = ShortestCircle(graph_, root.actors, Sure::kMay);
     if (!circle.empty()) {
       candidates_.push_back({kStateOfCircle, std::move(circle)});
@@ -158,6 +162,47 @@ class Decision {
       if (is_posted) posted_.insert(actor.view);
       if (!is_posted && (!is_unsure || hosts == 0)) inside_[actor.view] |= false;
     }
+  }
+
+  // Adds the host of a circle that has left the order of calls that two or more other ranks keep, for
+  // example in an exception handler. Returns false if there is none, or several.
+  bool AddOddHost(const Root& root) {
+    std::vector<uint32_t> odd;
+    const auto is_host = [this](uint32_t id) { return At(id).kind == ActorKind::kHost; };
+    const auto hosts = std::count_if(root.actors.begin(), root.actors.end(), is_host);
+    std::size_t view = kNoView;
+    for (const uint32_t host : root.actors) {
+      if (!is_host(host)) continue;
+      const bool is_missed = hosts == 1 && IsMissedBySeveral(host);
+      for (const Arrow& to : At(host).arrows) {
+        if (!is_missed && !IsAlone(to.to)) continue;
+        if (odd.empty() || odd.back() != host) odd.push_back(host);
+        view = At(to.to).view;
+      }
+    }
+    if (odd.size() != 1) return false;
+    candidates_.push_back({ActorState::kOutside, std::move(odd), view});
+    return true;
+  }
+
+  // True if all other ranks, two or more, have not begun the call that the GPU is in.
+  bool IsAlone(uint32_t gpu) const {
+    return std::any_of(At(gpu).arrows.begin(), At(gpu).arrows.end(), [this](const Arrow& each) {
+      const Actor& call = At(each.to);
+      const std::size_t missing = call.arrows.size();
+      return call.kind == ActorKind::kCall && before_[each.to].size() == 1 && missing > 1 &&
+             missing + 1 == static_cast<std::size_t>(views_[call.view].nranks);
+    });
+  }
+
+  // True if ranks of two or more processes wait in calls for this host.
+  bool IsMissedBySeveral(uint32_t host) const {
+    std::set<const ProcessSnapshot*> waiting;
+    for (const uint32_t call : before_[host]) {
+      if (At(call).kind != ActorKind::kCall) continue;
+      for (const uint32_t gpu : before_[call]) waiting.insert(At(gpu).rank->process);
+    }
+    return waiting.size() > 1;
   }
 
   // Removes hosts whose own work waits for another root: a single host may wait for its work, for
@@ -204,6 +249,7 @@ class Decision {
         }
       } else {
         named.actors.insert(named.actors.end(), each.actors.begin(), each.actors.end());
+        named.waits_in = each.waits_in;
       }
     }
     if (!named.actors.empty() && findings.empty()) {
@@ -329,6 +375,7 @@ class Decision {
     findings->push_back({std::move(what), std::move(views)});
   }
 
+  const std::vector<CommunicatorView>& views_;
   const WaitGraph& graph_;
   const Before& before_;
   const std::vector<uint32_t>& actors_;
@@ -360,7 +407,7 @@ std::vector<JobFindings> FindWaits(const std::vector<CommunicatorView>& views, c
     roots[job_of(actors[root.actors.front()])].push_back(std::move(root));
   }
   for (const auto& [job, of_job] : roots) {
-    found[job].findings = Decision(waits.graph, before, actors_of[job]).Decide(of_job);
+    found[job].findings = Decision(views, waits.graph, before, actors_of[job]).Decide(of_job);
   }
   std::vector<JobFindings> all;
   all.reserve(found.size());

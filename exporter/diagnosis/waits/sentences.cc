@@ -288,6 +288,10 @@ class Sentences {
       text = stall_.suspects.front()->state != RankView::State::kLive
                  ? " It ended while it waited in communicator {where}: look there first."
                  : " Its process may wait in communicator {where} meanwhile: look there first.";
+    } else if (stall_.hang.verdict == HangVerdict::kRankNotCalled) {
+      return Fill(
+          " {Ranks} {waits|wait} in communicator {where}, for ranks that wait for {it|them}.",
+          stall_.suspects, {{"where", CommunicatorText(*stall_.elsewhere)}});
     }
     return Fill(text, blocked,
                 {{"whom", blocked.empty() ? "ranks that others wait for" : Numbers(blocked)},

@@ -197,7 +197,7 @@ class StallMaker {
   static bool CanEnd(const Stall& stall) {
     const HangVerdict verdict = stall.hang.verdict;
     const Situation situation = stall.hang.situation;
-    if (!stall.victims.empty() || verdict == HangVerdict::kMismatched ||
+    if (!stall.victims.empty() || stall.is_of_circle || verdict == HangVerdict::kMismatched ||
         verdict == HangVerdict::kProcessGone || verdict == HangVerdict::kProcessStopped ||
         verdict == HangVerdict::kDriverError) {
       return false;
@@ -302,6 +302,8 @@ class StallMaker {
     FindAlsoBlocked(named.state == ActorState::kBehindOwn ? ActorKind::kGpu : ActorKind::kHost);
     if (named.state == ActorState::kBehindReplay) SayReplay();
     if (named.state != ActorState::kOutside) return;
+    stall_.is_of_circle = named.waits_in.has_value();
+    if (named.waits_in && !stall_.elsewhere) stall_.elsewhere = views_[*named.waits_in].comm_id;
     const auto is_gone = [this](uint32_t id) { return !At(id).rank->is_live_process(); };
     const auto is_from_outside = [](const auto* rank) { return rank->process->is_from_outside; };
     if (std::all_of(named.actors.begin(), named.actors.end(), is_gone)) {

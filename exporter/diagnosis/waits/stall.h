@@ -43,6 +43,7 @@ struct Stall {
   std::vector<int32_t> unseen;        // ranks
   std::optional<uint64_t> elsewhere;  // communicator in which the suspects may wait
   bool is_posted = false;             // if kUnknown: see CannotTell
+  bool is_of_circle = false;          // see NamedRoots::waits_in
   Ranks also_blocked;                 // further ranks that have not arrived, and may wait elsewhere
   std::string peer_op;                // with two ranks: the call that the suspect has not made
   std::vector<std::pair<const CommunicatorView*, const RankView*>> circle;

@@ -214,6 +214,53 @@ TEST(OnlyWhoOwes, ARankThatAbortedTheCallAtOnceIsNamed) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"0"}}));
 }
 
+// Rank 1 makes a barrier in an exception handler, and the others are in the step: ranks 0, 2 and 3
+// wait for it, and ranks 4 to 7 for rank 0.
+TEST(OnlyWhoOwes, ARankThatIsAloneInACallIsNamedOfACircle) {
+  for (const bool have_others_launched : {false, true}) {
+    SimulatedJob job = TwoHosts();
+    job.AddCommunicator(kOther, {0, 1, 2, 3});
+    job.AddCommunicator(kOther + 1, {0, 4, 5, 6, 7}, 0, 2);
+    for (const int rank : {0, 2, 3}) job.Launch(kOther, rank, "AllReduce");
+    for (const int rank : {1, 2, 3, 4}) job.Launch(kOther + 1, rank, "AllReduce");
+    job.Advance(kMs);
+    LaunchOn(&job, {1}, "AllReduce");
+    job.Of(kComm, 1).oldest_launch = kBegun;
+    for (const int rank : {0, 2, 3, 4, 5, 6, 7}) {  // behind the calls in which they wait
+      if (!have_others_launched) continue;
+      LaunchOn(&job, {rank}, "AllReduce");
+      job.Of(kComm, rank).oldest_launch = kNotBegun;
+    }
+    job.Advance(kHangAfter);
+    EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"1"}}));
+    EXPECT_EQ(HangNow(job, kOther).text,
+              "Rank 1 (pid 101, GPU 1) has not called AllReduce (up to 1MiB), and has nothing in "
+              "flight here. Ranks 0, 2 and 3 wait in AllReduce. Rank 1 waits in communicator "
+              "00000000000000c0, for ranks that wait for it.");
+  }
+}
+
+// As above, but the others have already launched the call that the barrier looks like.
+TEST(OnlyWhoOwes, ARankThatSeveralWaitForIsNamedOfACircle) {
+  for (const bool is_several : {true, false}) {
+    SimulatedJob job = TwoHosts();
+    job.AddCommunicator(kOther, is_several ? std::vector{0, 1, 2} : std::vector{0, 1});
+    for (const int rank : {0, 2}) {
+      if (rank == 0 || is_several) job.Launch(kOther, rank, "AllReduce");
+    }
+    job.Advance(kMs);
+    LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "AllReduce");
+    for (const int rank : {1, 2, 3, 4, 5, 6, 7}) job.Of(kComm, rank).oldest_launch = kBegun;
+    for (const int rank : {0, 2}) {
+      if (rank == 0 || is_several) job.Of(kComm, rank).oldest_launch = kNotBegun;
+    }
+    job.Advance(kHangAfter);
+    EXPECT_THAT(NamedNow(job),
+                ElementsAre(is_several ? Named{HangVerdict::kRankNotCalled, {"1"}}
+                                       : Named{HangVerdict::kCircularWait, {"0", "1"}}));
+  }
+}
+
 TEST(OnlyWhoOwes, ARankThatHasLeftAfterAllItOwedIsNotNamed) {
   SimulatedJob job = TwoHosts();
   LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "Broadcast");

@@ -115,7 +115,7 @@ void LaunchFollower::CountUnfollowed(Instruments& instruments, Communicator& com
 
 bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& communicator,
                                    CudaStream stream, bool may_be_timed, uint32_t calls,
-                                   uint32_t* pair) {
+                                   uint64_t now_ns, uint32_t* pair) {
   // If there are calls, NCCL has reported them as not captured.
   if (calls == 0 && IsInCapture(instruments, communicator, stream)) {
     CountUnfollowed(instruments, communicator, true);
@@ -123,8 +123,6 @@ bool LaunchFollower::RecordInFront(Instruments& instruments, Communicator& commu
   }
   const uint64_t composite =
       calls > 1 ? FinishComposite(instruments, communicator, calls, false) : kNoComposite;
-  const uint64_t now_ns = instruments.clock.NowNs();
-  if (timer_.is_counted() && StreamTimer::ComesAfterPause(timer_, now_ns)) Set(kUnhurried, true);
   if (IsGateDue()) instruments.stream_timer->RecordGate(timer_, stream, now_ns);
   // Last: anything recorded on the stream after this event would also be timed.
   if (may_be_timed && instruments.samples()) {

@@ -181,17 +181,13 @@ class LaunchFollower {
     }
     // Without a ticket NCCL makes one callback less. It reports operations elsewhere than on this
     // thread only if they have ProxyOps, or beside graphs (src/enqueue.cc, ncclLaunchPrepare).
-    bool is_hurried = false;
     uint64_t now_ns;
-    if (timer_.is_counted() && __builtin_expect(!communicator.handles.are_given(), 1) &&
-        __builtin_expect(!instruments.has_captured.load(), 1)) {
-      if (__builtin_expect(!read_now(&now_ns), 0)) return false;
-      is_hurried = StreamTimer::BeginHurried(timer_, now_ns);
-      if (!is_hurried && StreamTimer::ComesAfterPause(timer_, now_ns)) {
-        Set(kUnhurried, true);  // Start records a gate in front of it
-        return false;
-      }
-    }
+    if (!__builtin_expect(read_now(&now_ns), 1)) return false;
+    const bool is_hurried = timer_.is_counted() &&
+                            __builtin_expect(!communicator.handles.are_given(), 1) &&
+                            __builtin_expect(!instruments.has_captured.load(), 1) &&
+                            StreamTimer::BeginHurried(timer_, now_ns);
+    if (!is_hurried && StreamTimer::ComesAfterPause(timer_, now_ns)) return false;
     if (__builtin_expect(is_hurried, 1)) {
       Number(stream, kBlocking | kHurried);
       *ticket = 0;
@@ -224,9 +220,13 @@ class LaunchFollower {
     const bool may_be_timed = calls != 1 || Has(kSampled);
     auto fate = static_cast<LaunchFate>(instruments.unsampled_fate);
     uint32_t pair = kNoPair;
+    const uint64_t now_ns = instruments.clock.NowNs();
+    if (__builtin_expect(StreamTimer::ComesAfterPause(timer_, now_ns), 0)) Set(kUnhurried, true);
     const bool records = may_be_timed || IsGateDue();
     if (__builtin_expect(records, 0)) {
-      if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, &pair)) return 0;
+      if (!RecordInFront(instruments, communicator, stream, may_be_timed, calls, now_ns, &pair)) {
+        return 0;
+      }
       if (pair != kNoPair) fate = calls == 1 ? LaunchFate::kTimed : LaunchFate::kGrouped;
     }
     const bool may_count = calls == 1 && !Has(kFirstOfKind);
@@ -250,11 +250,9 @@ class LaunchFollower {
     if (__builtin_expect(gates != 0, 0) && (state & kUnhurried) == 0) {
       hurried_gates_.store(gates - 1);
     }
-    bool is_unhurried = now_ns >= record.last_launch_ns() + kPauseNs;
-    // This launch has a gate, so the next one needs none.
-    if (__builtin_expect(is_unhurried, 0) && timer_.is_counted()) {
-      is_unhurried = (state & kUnhurried) == 0;
-    }
+    // If this launch has a gate, the next one needs none.
+    const bool is_unhurried =
+        now_ns >= record.last_launch_ns() + kPauseNs && (state & kUnhurried) == 0;
     Set(kAnyLaunch, false);
     Set(kUnhurried, is_unhurried);
     record.CountFollowedLaunch(now_ns, (state & kKernel) != 0);
@@ -401,7 +399,7 @@ class LaunchFollower {
   // the code after the call as cold.
   [[gnu::noinline]] bool RecordInFront(Instruments& instruments, Communicator& communicator,
                                        CudaStream stream, bool may_be_timed, uint32_t calls,
-                                       uint32_t* pair);
+                                       uint64_t now_ns, uint32_t* pair);
   [[gnu::hot]] uint64_t Open(CudaStream stream, uint32_t pair, uint64_t context, uint32_t launch) {
     pair_.store(static_cast<uint16_t>(pair));
     Number(stream, (state_.load() & ~kAnyLaunch) | launch);

@@ -26,7 +26,8 @@ class CountInstructionsTest(unittest.TestCase):
       self.assertGreaterEqual(len(more.written | more.read), len(less.written | less.read))
     pulse, _, floor, empty = figures
     self.assertGreater(pulse.code_lines, 10 * empty.code_lines)
-    self.assertEqual((pulse.atomics, pulse.clock_readings), (0, 1))
+    # The begin of a launch shows whether it follows a pause, its end dates it.
+    self.assertEqual((pulse.atomics, pulse.clock_readings), (0, 2))
     # The one communicator that the floor keeps.
     self.assertGreaterEqual(len(floor.written), 1)
     for figure in (floor, empty):

@@ -105,6 +105,19 @@ TEST_WITH_GPU(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
   }
 }
 
+// The GPU does not come to the first launch of a step. Two more follow it at once.
+TEST_WITH_GPU(HeartbeatTest, TheFirstLaunchAfterAPauseHasAGate) {
+  StreamCommunicator comm(gpu, 1);
+  WaitForPoll();
+  for (int i = 0; i < 20; ++i) comm.Run(kMs);  // a poll brings the first four gates
+  gpu.Advance(kSecond);
+  AdvanceClock(kMs);
+  gpu.Launch(comm.stream(), FakeCuda::kForever);  // the application's
+  for (int i = 0; i < 3; ++i) comm.Run(kMs);
+  EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);
+  EXPECT_EQ(comm.Read().launches_completed, 20u);
+}
+
 // Nobody has looked at the gates for so long that all are in use: the last launch still has one.
 TEST(HeartbeatTest, MoreLaunchesThanGates) {
   for (const bool begun : {false, true}) {

@@ -948,7 +948,7 @@ TEST_WITH_JOB(CountedLaunchesTest, TheGpuDoesNotComeToALaunch) {
   AdvanceClock(kMs);
   job.comm().Run(0);
   AdvanceClock(kMs);
-  job.comm().Run(0);  // has a gate, because the two before it were far apart
+  job.comm().Run(0);  // has a gate, like each launch after a pause
   AdvanceClock(kMs);
   for (int i = 0; i < 3; ++i) job.See();
   const CommunicatorSnapshot comm = job.comm().Read();

@@ -80,6 +80,25 @@ struct Host {
   // Of both answers.
   MadeUpRank& Rank(int rank, int communicator = 0) { return before[communicator].ranks[rank]; }
   void Stand() { after = before; }
+  void UseAllGpus(GpuUse use) {
+    for (HostGpu& gpu : gpus) gpu.use = use;
+  }
+  void End(int rank) {
+    Rank(rank).is_missing = true;
+    Stand();
+    processes.erase(processes.begin() + rank);
+    gpus[rank] = {rank, GpuUse::kUnknown, {}};
+  }
+  void MoveRank3ToAnotherHost() {
+    Rank(3).host = "10.0.3.8";
+    Stand();
+    processes.pop_back();
+    gpus.pop_back();
+  }
+  void CreateCommunicator() {
+    before.emplace_back().hash = "0x0";
+    Stand();
+  }
 
   Looks Look() {
     Sources sources;
@@ -223,10 +242,7 @@ TEST(OutsideLook, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
 
 TEST(OutsideLook, AProcessThatIsGone) {
   Host host;
-  host.Rank(2).is_missing = true;
-  host.Stand();
-  host.processes.erase(host.processes.begin() + 2);
-  host.gpus[2] = {2, GpuUse::kUnknown, {}};
+  host.End(2);
   EXPECT_EQ(
       host.Sentence(),
       "HANG  rank 2 (10.0.3.7, GPU 2, pid 1002) of a job without NCCL Pulse has ended (its pid is "
@@ -249,11 +265,8 @@ TEST(OutsideLook, AProcessThatCantBeReadIsNotGone) {
 
 TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
   Host host;
-  host.Rank(3).host = "10.0.3.8";
   host.Rank(3).is_missing = host.Rank(3).is_dead = true;
-  host.Stand();
-  host.processes.pop_back();
-  host.gpus.pop_back();
+  host.MoveRank3ToAnotherHost();
   EXPECT_THAT(host.Sentence(),
               HasSubstr("rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse has ended "
                         "(NCCL's RAS considers it dead)"));
@@ -379,11 +392,8 @@ TEST(OutsideLook, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
 TEST(OutsideLook, AProcessThatEndedMayHaveWaited) {
   Host host;
   host.Rank(1).all_reduces = 13999;
-  host.Rank(2).is_missing = true;
-  host.Stand();
-  host.processes.erase(host.processes.begin() + 2);
+  host.End(2);
   host.gpus[1].use = GpuUse::kIdle;
-  host.gpus[2] = {2, GpuUse::kUnknown, {}};
   EXPECT_THAT(host.Sentence(), HasSubstr("has launched 13,999 AllReduce, the others 14,000"));
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(1));
   EXPECT_THAT(host.looks.jobs[0].health.notes,
@@ -405,7 +415,7 @@ TEST(OutsideLook, CountsThatProveNoWaitAreNoted) {
   Host host;
   host.Rank(0).broadcasts = 10;
   host.Stand();
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
   EXPECT_THAT(host.looks.jobs[0].health.notes,
               ElementsAre("Ranks 1, 2 and 3 have launched 0 Broadcast, another one 10. Its root "
@@ -415,11 +425,8 @@ TEST(OutsideLook, CountsThatProveNoWaitAreNoted) {
 // The others still compute: whether they come to wait for it isn't known.
 TEST(OutsideLook, AProcessThatIsGoneWhileOthersComputeIsNoHang) {
   Host host;
-  host.Rank(2).is_missing = true;
-  host.Stand();
-  host.processes.erase(host.processes.begin() + 2);
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
-  host.gpus[2] = {2, GpuUse::kUnknown, {}};
+  host.UseAllGpus(GpuUse::kMixed);
+  host.End(2);
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
@@ -427,18 +434,15 @@ TEST(OutsideLook, AProcessThatIsGoneWhileOthersComputeIsNoHang) {
 TEST(OutsideLook, AStoppedProcessOfAnIdleJobIsNoHang) {
   Host host;
   host.processes[2].state = RunState::kStopped;
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  host.UseAllGpus(GpuUse::kIdle);
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
 // It may be stopped, gone, or cut off: nothing here tells.
 TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
   Host host;
-  host.Rank(3).host = "10.0.3.8";
   host.Rank(3).is_missing = true;
-  host.Stand();
-  host.processes.pop_back();
-  host.gpus.pop_back();
+  host.MoveRank3ToAnotherHost();
   EXPECT_THAT(host.Sentence(),
               HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL Pulse does "
                         "not answer NCCL's RAS (stopped, gone or unreachable)"));
@@ -447,10 +451,7 @@ TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
 // The rank's process is stopped between RAS' two answers.
 TEST(OutsideLook, ARankThatStopsAnswering) {
   Host host;
-  host.Rank(3).host = "10.0.3.8";
-  host.Stand();
-  host.processes.pop_back();
-  host.gpus.pop_back();
+  host.MoveRank3ToAnotherHost();
   host.after[0].ranks[3].is_missing = true;
   EXPECT_THAT(host.Sentence(),
               HasSubstr("HANG  rank 3 (10.0.3.8, GPU 3, pid 1003) of a job without NCCL "
@@ -498,10 +499,7 @@ TEST(OutsideLook, RanksThatMoveWithoutALostOneDontWaitForIt) {
 TEST(OutsideLook, ACommunicatorThatIsBeingCreatedAccusesNobody) {
   Host host;
   host.Rank(1).is_missing = true;
-  MadeUpCommunicator created;
-  created.hash = "0x0";
-  host.before.push_back(created);
-  host.Stand();
+  host.CreateCommunicator();
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
@@ -518,7 +516,7 @@ TEST(OutsideLook, AJobThatMoves) {
 // the ranks: neither is launched, and RAS doesn't show the former.
 TEST(OutsideLook, AnIdleJobIsNotOk) {
   Host host;
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  host.UseAllGpus(GpuUse::kIdle);
   EXPECT_EQ(
       host.Sentence(),
       "INCOMPLETE  The GPUs of a job without NCCL Pulse have run nothing for 10 s. It is idle, "
@@ -529,11 +527,8 @@ TEST(OutsideLook, AnIdleJobIsNotOk) {
 // Idle GPUs are no proof while a communicator is being created, or where RAS knows nothing.
 TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
   Host host;
-  MadeUpCommunicator created;
-  created.hash = "0x0";
-  host.before.push_back(created);
-  host.Stand();
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  host.CreateCommunicator();
+  host.UseAllGpus(GpuUse::kIdle);
   EXPECT_EQ(host.Sentence(),
             "INCOMPLETE  A communicator of a job without NCCL Pulse has been in creation for 10 s, "
             "and its "
@@ -553,7 +548,7 @@ TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
 TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
   Host host;
   host.answer = [](int) { return RasReport(); };
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+  host.UseAllGpus(GpuUse::kIdle);
   for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
   HostProcess absent = host.processes[1];
   host.processes.erase(host.processes.begin() + 1);
@@ -606,7 +601,7 @@ TEST(OutsideLook, ProcessesAreListed) {
 // Replays of graphs look so: nothing is counted, and the GPUs use their memory.
 TEST(OutsideLook, GpusThatComputeAreNoHang) {
   Host host;
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
   host.gpus[1].use = GpuUse::kIdle;
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
@@ -626,7 +621,7 @@ TEST(OutsideLook, BroadcastsAloneProveNoWait) {
   Host host;
   host.Rank(0).broadcasts = 10;
   host.Stand();
-  for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kMixed;
+  host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
 }
 
@@ -696,10 +691,7 @@ TEST(OutsideLook, ProcessesThatNeverAnswerDelayNoVerdict) {
 TEST(OutsideLook, AnEndingAndABeginningJobHideNoHang) {
   Host host(2);
   host.Rank(1).all_reduces = 13990;
-  MadeUpCommunicator created;
-  created.hash = "0x0";
-  host.before.push_back(created);
-  host.Stand();
+  host.CreateCommunicator();
   host.gpus[1].use = GpuUse::kIdle;
   for (HostGpu& gpu : host.gpus) gpu.pids.push_back(900 + gpu.index);
   const auto honest = host.answer;
@@ -747,14 +739,19 @@ TEST(OutsideLook, CountsThatStepBackAreAskedForAgain) {
   EXPECT_EQ(zero.Sentence().substr(0, 12), "INCOMPLETE  ");
 }
 
-TEST(OutsideLook, EachJobHasAVerdict) {
-  Host host(8);
-  MadeUpCommunicator first = World(4, 100), second = World(4, 200);
+// Four ranks each.
+std::vector<MadeUpCommunicator> TwoJobs() {
+  MadeUpCommunicator second = World(4, 200);
   second.hash = "0xffffffffffffffff";
   for (int i = 0; i < 4; ++i) second.ranks[i].pid = 1004 + i, second.ranks[i].gpu = 4 + i;
-  second.ranks[3].all_reduces = 199;
+  return {World(4, 100), second};
+}
+
+TEST(OutsideLook, EachJobHasAVerdict) {
+  Host host(8);
   for (const bool are_apart : {false, true}) {
-    host.before = {first, second};
+    host.before = TwoJobs();
+    host.Rank(3, 1).all_reduces = 199;
     host.Stand();
     host.after[0].ranks[0].all_reduces = 120;
     host.has_waited = false;
@@ -909,7 +906,7 @@ TEST(OutsideLook, AllRanksMayWaitForTheOnlyOneAhead) {
       host.gpus.erase(host.gpus.begin());
     }
     host.Stand();
-    for (HostGpu& gpu : host.gpus) gpu.use = GpuUse::kIdle;
+    host.UseAllGpus(GpuUse::kIdle);
     if (is_here) host.gpus[0].use = GpuUse::kBusy;
     EXPECT_EQ(host.Sentence().substr(0, 6), "HANG  ");
     EXPECT_THAT(Named(host.looks.jobs[0]), IsEmpty());
@@ -920,11 +917,8 @@ TEST(OutsideLook, AllRanksMayWaitForTheOnlyOneAhead) {
 // A watchdog ended it.
 TEST(OutsideLook, AnEndedRankMayHaveWaitedForOneWhoseGpuComputes) {
   Host host;
-  host.Rank(2).is_missing = true;
-  host.Stand();
-  host.processes.erase(host.processes.begin() + 2);
+  host.End(2);
   host.gpus[0].use = GpuUse::kMixed;
-  host.gpus[2] = {2, GpuUse::kUnknown, {}};
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
   EXPECT_THAT(host.looks.jobs[0].health.notes,
               ElementsAre("Rank 2 (10.0.3.7, GPU 2, pid 1002) has ended (its pid is gone, and "
@@ -935,10 +929,7 @@ TEST(OutsideLook, AnEndedRankMayHaveWaitedForOneWhoseGpuComputes) {
 TEST(OutsideLook, AJobThatSeldomAnswersIsHeard) {
   for (const bool are_pids_known : {true, false}) {
     Host host(8);
-    MadeUpCommunicator first = World(4, 100), second = World(4, 200);
-    second.hash = "0xffffffffffffffff";
-    for (int i = 0; i < 4; ++i) second.ranks[i].pid = 1004 + i, second.ranks[i].gpu = 4 + i;
-    host.before = {first, second};
+    host.before = TwoJobs();
     host.Stand();
     for (auto& rank : host.after[0].ranks) ++rank.all_reduces;
     for (auto& rank : host.after[1].ranks) ++rank.all_reduces;
@@ -1035,18 +1026,38 @@ TEST(OutsideLook, TwoRanksOfWhichOneStops) {
 
 // Odd mixes of what RAS, NVML and /proc say. No other rank is named, and no wait is OK.
 TEST(OutsideLook, OddCombinations) {
-  struct Odd {
-    const char* name;
-    std::set<int32_t> may_be_named;
-    bool may_be_ok;
-    std::function<void(Host*)> make;
+  using Make = std::function<void(Host*)>;
+  const auto judge = [&](const char* name, const std::set<int32_t>& may_be_named, bool may_be_ok,
+                         const Make& make) {
+    for (const int nvml : {0, 1, 2}) {
+      SCOPED_TRACE(absl::StrCat(name, ", ", nvml));
+      Host host;
+      make(&host);
+      if (nvml == 1) host.gpus.clear();
+      if (nvml == 2) host.UseAllGpus(GpuUse::kUnknown);
+      for (const JobLook& look : host.Look().jobs) {
+        for (const int32_t rank : Named(look)) {
+          EXPECT_EQ(may_be_named.count(rank), 1U) << JobText(look);
+        }
+        const bool is_ok = FindingOfJob(look) == JobFinding::kNone;
+        EXPECT_TRUE(may_be_ok || !is_ok) << JobText(look);
+        EXPECT_TRUE(!is_ok || Named(look).empty());
+      }
+    }
+  };
+  const auto moving = [&](const char* name, const std::set<int32_t>& may_be_named,
+                          const Make& make) { judge(name, may_be_named, false, make); };
+  // Both answers are equal.
+  const auto still = [&](const char* name, const std::set<int32_t>& may_be_named,
+                         const Make& make) {
+    moving(name, may_be_named, [&](Host* host) {
+      make(host);
+      host->Stand();
+    });
   };
   const auto behind = [](Host* host, int rank) {
     host->Rank(rank).all_reduces = 13990;
     host->gpus[rank].use = GpuUse::kIdle;
-  };
-  const auto all_gpus = [](Host* host, GpuUse use) {
-    for (HostGpu& gpu : host->gpus) gpu.use = use;
   };
   const auto remove = [](Host* host, int at) {
     host->processes.erase(host->processes.begin() + at);
@@ -1066,410 +1077,200 @@ TEST(OutsideLook, OddCombinations) {
     }
   };
   const auto leave = [](MadeUpRank* rank) { rank->is_missing = rank->has_left = true; };
-  const std::vector<Odd> odds = {
-      {"restarted, other pids",
-       {},
-       false,
-       [&](Host* host) {
-         host->after[0].hash = "0x99";
-         for (auto& rank : host->after[0].ranks) rank.pid += 1000, rank.all_reduces = 5;
-         for (auto& process : host->processes) process.pid = process.own_pid += 1000;
-         for (HostGpu& gpu : host->gpus) gpu.pids[0] += 1000;
-       }},
-      {"restarted, one hash",
-       {},
-       false,
-       [&](Host* host) {
-         for (auto& rank : host->after[0].ranks) rank.all_reduces = 5 + rank.rank;
-       }},
-      {"restarted, one hash, another secondary one",
-       {},
-       false,
-       [&](Host* host) {
-         host->after[0].secondary = "0x3:0x4";
-         host->after[0].ranks[1].all_reduces = 14001;
-       }},
-      {"an ended rank's pid is another user's process",
-       {2},
-       false,
-       [&](Host* host) {
-         host->Rank(2).is_missing = host->Rank(2).is_dead = true;
-         host->Stand();
-         host->processes[2].user = 77;
-       }},
-      {"an ended rank's pid is a stopped process",
-       {2},
-       false,
-       [&](Host* host) {
-         host->Rank(2).is_missing = true;
-         host->Stand();
-         host->processes[2].state = RunState::kStopped;
-       }},
-      {"two communicators with one hash",
-       {},
-       false,
-       [&](Host* host) {
-         second(host).hash = World(4, 0).hash;
-         host->before[1].secondary = "0x5:0x6";
-         host->Stand();
-       }},
-      {"one hash, by turns",
-       {},
-       false,
-       [&](Host* host) {
-         second(host).hash = World(4, 0).hash;
-         host->before[1].secondary = "0x5:0x6";
-         host->Stand();
-         host->answer = [host](int number) {
-           return RasReport{RasText({host->before[number % 2]}), "", true};
-         };
-       }},
-      {"answers of another host's job",
-       {},
-       false,
-       [&](Host* host) {
-         for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
-         host->Stand();
-       }},
-      {"the first answer is another job's",
-       {},
-       false,
-       [&](Host* host) {
-         host->before[0].hash = "0x55";
-         for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
-       }},
-      {"the first answer is another job's, then one is behind",
-       {1},
-       false,
-       [&](Host* host) {
-         host->before[0].hash = "0x55";
-         host->after[0].ranks[1].all_reduces = 13990;
-       }},
-      {"a clock of another time",
-       {1},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         host->Stand();
-         host->answer = [host](int) {
-           std::string text = RasText(host->before);
-           text.replace(text.find("2026"), 4, host->has_waited ? "1970" : "2038");
-           return RasReport{text, "", true};
-         };
-       }},
-      {"all counts jump back",
-       {},
-       false,
-       [&](Host* host) {
-         for (auto& rank : host->after[0].ranks) rank.all_reduces = 13000;
-       }},
-      {"one rank's counts jump back",
-       {},
-       false,
-       [&](Host* host) { host->after[0].ranks[3].all_reduces = 13000; }},
-      {"one rank's counts jump back, the others grow",
-       {},
-       false,
-       [&](Host* host) {
-         for (auto& rank : host->after[0].ranks) rank.all_reduces = 15000;
-         host->after[0].ranks[3].all_reduces = 13000;
-       }},
-      {"communicators of one rank, idle",
-       {},
-       true,
-       [&](Host* host) {
-         lone(host);
-         host->Stand();
-         all_gpus(host, GpuUse::kIdle);
-       }},
-      {"communicators of one rank, busy",
-       {},
-       false,
-       [&](Host* host) {
-         lone(host);
-         host->Stand();
-       }},
-      {"communicators of one rank, one is behind",
-       {1},
-       false,
-       [&](Host* host) {
-         lone(host);
-         behind(host, 1);
-         host->Stand();
-       }},
-      {"all have left a communicator, the job moves",
-       {},
-       true,
-       [&](Host* host) {
-         for (auto& rank : second(host).ranks) leave(&rank);
-         host->Stand();
-         for (auto& rank : host->after[0].ranks) rank.all_reduces += 100;
-       }},
-      {"all have left a communicator, one is behind",
-       {1},
-       false,
-       [&](Host* host) {
-         for (auto& rank : second(host).ranks) leave(&rank);
-         behind(host, 1);
-         host->Stand();
-       }},
-      {"all but one have left",
-       {},
-       false,
-       [&](Host* host) {
-         for (int i = 1; i < 4; ++i) leave(&host->Rank(i));
-         host->Stand();
-       }},
-      {"all but one have left, and run nothing",
-       {},
-       false,
-       [&](Host* host) {
-         for (int i = 1; i < 4; ++i) leave(&host->Rank(i)), host->gpus[i].use = GpuUse::kIdle;
-         host->Stand();
-       }},
-      {"a zombie",
-       {2},
-       false,
-       [&](Host* host) {
-         host->Rank(2).is_missing = true;
-         host->Stand();
-         remove(host, 2);
-         host->gpus[2].pids.clear();
-       }},
-      {"a zombie whose RAS still answers",
-       {},
-       false,
-       [&](Host* host) {
-         host->Stand();
-         remove(host, 2);
-       }},
-      {"D, and RAS answers",
-       {},
-       false,
-       [&](Host* host) {
-         host->processes[2].state = RunState::kUninterruptible;
-         host->Stand();
-       }},
-      {"D, and RAS is silent",
-       {2},
-       false,
-       [&](Host* host) {
-         host->processes[2].state = RunState::kUninterruptible;
-         host->Rank(2).is_missing = true;
-         host->Stand();
-       }},
-      {"D, and behind",
-       {2},
-       false,
-       [&](Host* host) {
-         host->processes[2].state = RunState::kUninterruptible;
-         behind(host, 2);
-         host->Stand();
-       }},
-      {"two silent ranks elsewhere",
-       {2, 3},
-       false,
-       [&](Host* host) {
-         for (int i = 2; i < 4; ++i)
-           host->Rank(i).host = "10.0.3.8", host->Rank(i).is_missing = true;
-         host->Stand();
-         host->processes.resize(2);
-         host->gpus.resize(2);
-       }},
-      {"silent in the first answer",
-       {},
-       false,
-       [&](Host* host) { host->before[0].ranks[2].is_missing = true; }},
-      {"dead in the first answer",
-       {},
-       false,
-       [&](Host* host) {
-         host->before[0].ranks[2].is_missing = host->before[0].ranks[2].is_dead = true;
-       }},
-      {"all are silent but one",
-       {1, 2, 3},
-       false,
-       [&](Host* host) {
-         for (int i = 1; i < 4; ++i) host->Rank(i).is_missing = true;
-         host->Stand();
-       }},
-      {"frozen in a wait for another one",
-       {1},
-       false,
-       [&](Host* host) {
-         host->processes[3].state = RunState::kFrozen;
-         behind(host, 1);
-         host->Stand();
-       }},
-      {"frozen and behind",
-       {1},
-       false,
-       [&](Host* host) {
-         host->processes[1].state = RunState::kFrozen;
-         behind(host, 1);
-         host->Stand();
-       }},
-      {"all are frozen, idle",
-       {},
-       false,
-       [&](Host* host) {
-         for (auto& process : host->processes) process.state = RunState::kFrozen;
-         host->Stand();
-         all_gpus(host, GpuUse::kIdle);
-       }},
-      {"a launcher is stopped",
-       {},
-       false,
-       [&](Host* host) {
-         HostProcess launcher = host->processes[0];
-         launcher.pid = launcher.own_pid = 2000;
-         launcher.state = RunState::kStopped;
-         host->processes.push_back(launcher);
-         host->Stand();
-       }},
-      {"creating, and one is missing",
-       {},
-       false,
-       [&](Host* host) {
-         second(host).hash = "0x0";
-         host->Rank(1).is_missing = true;
-         host->Stand();
-       }},
-      {"one rank creates its communicator again",
-       {},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         host->Rank(2).init_state = 7;
-         host->Stand();
-       }},
-      {"a rank twice in one answer",
-       {},
-       false,
-       [&](Host* host) {
-         host->before[0].ranks.push_back(host->Rank(1));
-         host->before[0].ranks.back().all_reduces = 5;
-         host->Stand();
-       }},
-      {"a rank beyond the size",
-       {},
-       false,
-       [&](Host* host) {
-         host->before[0].ranks.push_back(host->Rank(1));
-         host->before[0].ranks.back().rank = 99;
-         host->before[0].ranks.back().all_reduces = 5;
-         host->Stand();
-       }},
-      {"behind, with pid 0",
-       {},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         host->Rank(1).pid = 0;
-         host->Stand();
-       }},
-      {"two ranks in a process",
-       {0, 1},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         host->Rank(1).pid = 1000;
-         host->gpus[1].pids = {1000};
-         remove(host, 1);
-         host->Stand();
-       }},
-      {"one rank's count is out of all bounds",
-       {},
-       false,
-       [&](Host* host) {
-         host->Rank(0).all_reduces = INT64_MAX;
-         host->Stand();
-       }},
-      {"only Broadcasts differ",
-       {},
-       false,
-       [&](Host* host) {
-         host->Rank(0).broadcasts = 5;
-         host->Stand();
-       }},
-      {"NVML's pids are of another namespace",
-       {1},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         host->Stand();
-         for (HostGpu& gpu : host->gpus) gpu.pids[0] += 900000;
-       }},
-      {"the uses of MIG aren't known",
-       {},
-       false,
-       [&](Host* host) {
-         host->Stand();
-         all_gpus(host, GpuUse::kUnknown);
-       }},
-      {"each rank's container has a GPU 0",
-       {1},
-       false,
-       [&](Host* host) {
-         for (auto& rank : host->before[0].ranks) rank.gpu = 0;
-         host->gpus[1].use = GpuUse::kIdle;
-         host->Stand();
-       }},
-      {"a pid in two network namespaces",
-       {1},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         HostProcess other = host->processes[1];
-         other.pid = 3000;
-         other.network = 5;
-         host->processes.push_back(other);
-         host->Stand();
-       }},
-      {"a pid twice in one network",
-       {1},
-       false,
-       [&](Host* host) {
-         behind(host, 1);
-         HostProcess other = host->processes[1];
-         other.pid = 3000;
-         host->processes.push_back(other);
-         host->Stand();
-       }},
-      {"two jobs of which one moves",
-       {1},
-       true,
-       [&](Host* host) {
-         behind(host, 1);
-         for (auto& rank : second(host).ranks) rank.pid += 1000, rank.host = "10.9.9.9";
-         host->Stand();
-         for (auto& rank : host->after[1].ranks) rank.all_reduces += 100;
-       }},
-      {"it moves",
-       {},
-       true,
-       [&](Host* host) {
-         for (auto& rank : host->after[0].ranks) rank.all_reduces += 300 - rank.rank;
-       }},
-  };
-  EXPECT_GE(odds.size(), 40U);
-  for (const Odd& odd : odds) {
-    for (const int nvml : {0, 1, 2}) {
-      SCOPED_TRACE(absl::StrCat(odd.name, ", ", nvml));
-      Host host;
-      odd.make(&host);
-      if (nvml == 1) host.gpus.clear();
-      if (nvml == 2) all_gpus(&host, GpuUse::kUnknown);
-      for (const JobLook& look : host.Look().jobs) {
-        for (const int32_t rank : Named(look)) {
-          EXPECT_EQ(odd.may_be_named.count(rank), 1U) << JobText(look);
-        }
-        const bool is_ok = FindingOfJob(look) == JobFinding::kNone;
-        EXPECT_TRUE(odd.may_be_ok || !is_ok) << JobText(look);
-        EXPECT_TRUE(!is_ok || Named(look).empty());
-      }
-    }
-  }
+  moving("restarted, other pids", {}, [&](Host* host) {
+    host->after[0].hash = "0x99";
+    for (auto& rank : host->after[0].ranks) rank.pid += 1000, rank.all_reduces = 5;
+    for (auto& process : host->processes) process.pid = process.own_pid += 1000;
+    for (HostGpu& gpu : host->gpus) gpu.pids[0] += 1000;
+  });
+  moving("restarted, one hash", {}, [&](Host* host) {
+    for (auto& rank : host->after[0].ranks) rank.all_reduces = 5 + rank.rank;
+  });
+  moving("restarted, one hash, another secondary one", {}, [&](Host* host) {
+    host->after[0].secondary = "0x3:0x4";
+    host->after[0].ranks[1].all_reduces = 14001;
+  });
+  still("an ended rank's pid is another user's process", {2}, [&](Host* host) {
+    host->Rank(2).is_missing = host->Rank(2).is_dead = true;
+    host->processes[2].user = 77;
+  });
+  still("an ended rank's pid is a stopped process", {2}, [&](Host* host) {
+    host->Rank(2).is_missing = true;
+    host->processes[2].state = RunState::kStopped;
+  });
+  still("two communicators with one hash", {}, [&](Host* host) {
+    second(host).hash = World(4, 0).hash;
+    host->before[1].secondary = "0x5:0x6";
+  });
+  still("one hash, by turns", {}, [&](Host* host) {
+    second(host).hash = World(4, 0).hash;
+    host->before[1].secondary = "0x5:0x6";
+    host->answer = [host](int number) {
+      return RasReport{RasText({host->before[number % 2]}), "", true};
+    };
+  });
+  still("answers of another host's job", {}, [&](Host* host) {
+    for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
+  });
+  moving("the first answer is another job's", {}, [&](Host* host) {
+    host->before[0].hash = "0x55";
+    for (auto& rank : host->before[0].ranks) rank.host = "10.9.9.9";
+  });
+  moving("the first answer is another job's, then one is behind", {1}, [&](Host* host) {
+    host->before[0].hash = "0x55";
+    host->after[0].ranks[1].all_reduces = 13990;
+  });
+  still("a clock of another time", {1}, [&](Host* host) {
+    behind(host, 1);
+    host->answer = [host](int) {
+      std::string text = RasText(host->before);
+      text.replace(text.find("2026"), 4, host->has_waited ? "1970" : "2038");
+      return RasReport{text, "", true};
+    };
+  });
+  moving("all counts jump back", {}, [&](Host* host) {
+    for (auto& rank : host->after[0].ranks) rank.all_reduces = 13000;
+  });
+  moving("one rank's counts jump back", {},
+         [&](Host* host) { host->after[0].ranks[3].all_reduces = 13000; });
+  moving("one rank's counts jump back, the others grow", {}, [&](Host* host) {
+    for (auto& rank : host->after[0].ranks) rank.all_reduces = 15000;
+    host->after[0].ranks[3].all_reduces = 13000;
+  });
+  judge("communicators of one rank, idle", {}, true, [&](Host* host) {
+    lone(host);
+    host->UseAllGpus(GpuUse::kIdle);
+    host->Stand();
+  });
+  still("communicators of one rank, busy", {}, [&](Host* host) { lone(host); });
+  still("communicators of one rank, one is behind", {1}, [&](Host* host) {
+    lone(host);
+    behind(host, 1);
+  });
+  judge("all have left a communicator, the job moves", {}, true, [&](Host* host) {
+    for (auto& rank : second(host).ranks) leave(&rank);
+    host->Stand();
+    for (auto& rank : host->after[0].ranks) rank.all_reduces += 100;
+  });
+  still("all have left a communicator, one is behind", {1}, [&](Host* host) {
+    for (auto& rank : second(host).ranks) leave(&rank);
+    behind(host, 1);
+  });
+  still("all but one have left", {}, [&](Host* host) {
+    for (int i = 1; i < 4; ++i) leave(&host->Rank(i));
+  });
+  still("all but one have left, and run nothing", {}, [&](Host* host) {
+    for (int i = 1; i < 4; ++i) leave(&host->Rank(i)), host->gpus[i].use = GpuUse::kIdle;
+  });
+  still("a zombie", {2}, [&](Host* host) {
+    host->Rank(2).is_missing = true;
+    remove(host, 2);
+    host->gpus[2].pids.clear();
+  });
+  still("a zombie whose RAS still answers", {}, [&](Host* host) { remove(host, 2); });
+  still("D, and RAS answers", {},
+        [&](Host* host) { host->processes[2].state = RunState::kUninterruptible; });
+  still("D, and RAS is silent", {2}, [&](Host* host) {
+    host->processes[2].state = RunState::kUninterruptible;
+    host->Rank(2).is_missing = true;
+  });
+  still("D, and behind", {2}, [&](Host* host) {
+    host->processes[2].state = RunState::kUninterruptible;
+    behind(host, 2);
+  });
+  still("two silent ranks elsewhere", {2, 3}, [&](Host* host) {
+    for (int i = 2; i < 4; ++i) host->Rank(i).host = "10.0.3.8", host->Rank(i).is_missing = true;
+    host->processes.resize(2);
+    host->gpus.resize(2);
+  });
+  moving("silent in the first answer", {},
+         [&](Host* host) { host->before[0].ranks[2].is_missing = true; });
+  moving("dead in the first answer", {}, [&](Host* host) {
+    host->before[0].ranks[2].is_missing = host->before[0].ranks[2].is_dead = true;
+  });
+  still("all are silent but one", {1, 2, 3}, [&](Host* host) {
+    for (int i = 1; i < 4; ++i) host->Rank(i).is_missing = true;
+  });
+  still("frozen in a wait for another one", {1}, [&](Host* host) {
+    host->processes[3].state = RunState::kFrozen;
+    behind(host, 1);
+  });
+  still("frozen and behind", {1}, [&](Host* host) {
+    host->processes[1].state = RunState::kFrozen;
+    behind(host, 1);
+  });
+  still("all are frozen, idle", {}, [&](Host* host) {
+    for (auto& process : host->processes) process.state = RunState::kFrozen;
+    host->UseAllGpus(GpuUse::kIdle);
+  });
+  still("a launcher is stopped", {}, [&](Host* host) {
+    HostProcess launcher = host->processes[0];
+    launcher.pid = launcher.own_pid = 2000;
+    launcher.state = RunState::kStopped;
+    host->processes.push_back(launcher);
+  });
+  still("creating, and one is missing", {}, [&](Host* host) {
+    second(host).hash = "0x0";
+    host->Rank(1).is_missing = true;
+  });
+  still("one rank creates its communicator again", {}, [&](Host* host) {
+    behind(host, 1);
+    host->Rank(2).init_state = 7;
+  });
+  still("a rank twice in one answer", {}, [&](Host* host) {
+    host->before[0].ranks.push_back(host->Rank(1));
+    host->before[0].ranks.back().all_reduces = 5;
+  });
+  still("a rank beyond the size", {}, [&](Host* host) {
+    host->before[0].ranks.push_back(host->Rank(1));
+    host->before[0].ranks.back().rank = 99;
+    host->before[0].ranks.back().all_reduces = 5;
+  });
+  still("behind, with pid 0", {}, [&](Host* host) {
+    behind(host, 1);
+    host->Rank(1).pid = 0;
+  });
+  still("two ranks in a process", {0, 1}, [&](Host* host) {
+    behind(host, 1);
+    host->Rank(1).pid = 1000;
+    host->gpus[1].pids = {1000};
+    remove(host, 1);
+  });
+  still("one rank's count is out of all bounds", {},
+        [&](Host* host) { host->Rank(0).all_reduces = INT64_MAX; });
+  still("only Broadcasts differ", {}, [&](Host* host) { host->Rank(0).broadcasts = 5; });
+  still("NVML's pids are of another namespace", {1}, [&](Host* host) {
+    behind(host, 1);
+    for (HostGpu& gpu : host->gpus) gpu.pids[0] += 900000;
+  });
+  still("the uses of MIG aren't known", {},
+        [&](Host* host) { host->UseAllGpus(GpuUse::kUnknown); });
+  still("each rank's container has a GPU 0", {1}, [&](Host* host) {
+    for (auto& rank : host->before[0].ranks) rank.gpu = 0;
+    host->gpus[1].use = GpuUse::kIdle;
+  });
+  still("a pid in two network namespaces", {1}, [&](Host* host) {
+    behind(host, 1);
+    HostProcess other = host->processes[1];
+    other.pid = 3000;
+    other.network = 5;
+    host->processes.push_back(other);
+  });
+  still("a pid twice in one network", {1}, [&](Host* host) {
+    behind(host, 1);
+    HostProcess other = host->processes[1];
+    other.pid = 3000;
+    host->processes.push_back(other);
+  });
+  judge("two jobs of which one moves", {1}, true, [&](Host* host) {
+    behind(host, 1);
+    for (auto& rank : second(host).ranks) rank.pid += 1000, rank.host = "10.9.9.9";
+    host->Stand();
+    for (auto& rank : host->after[1].ranks) rank.all_reduces += 100;
+  });
+  judge("it moves", {}, true, [&](Host* host) {
+    for (auto& rank : host->after[0].ranks) rank.all_reduces += 300 - rank.rank;
+  });
 }
 
 // Numbers, ranks and states of an honest report replaced: whatever it says, a verdict comes out, and

@@ -16,8 +16,7 @@ uint64_t ByProxy(uint64_t comm_id) {
   return Timed(Find(ReadSnapshot(), comm_id), LatencyKind::kCompletionProxy);
 }
 
-TEST_IN_CHILD(CompletionTest, BackgroundThreadSettlesAfterTheQuietTime) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, BackgroundThreadSettlesAfterTheQuietTime) {
   const uint64_t before_ns = NowNs();
   comm.RunWithProxy();
   const uint64_t after_ns = NowNs();
@@ -55,15 +54,13 @@ TEST_IN_CHILD(CompletionTest, LateProxyOpReopensWithinTheQuietTime) {
   }
 }
 
-TEST_IN_CHILD(CompletionTest, SlotNeedSettles) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, SlotNeedSettles) {
   comm.RunWithProxy();
   for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue();
   EXPECT_EQ(ByProxy(1), 1u);
 }
 
-TEST_IN_CHILD(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
   for (int i = 0; i < 1000; ++i) comm.Enqueue();
   const ProcessSnapshot snapshot = comm.FinalizeAndRead();
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
@@ -75,8 +72,7 @@ TEST_IN_CHILD(CompletionTest, WithoutTrafficAutoTimingSaysNothing) {
   EXPECT_EQ(measured.launches, 1000u);
 }
 
-TEST_IN_CHILD(CompletionTest, TimingOffTracksNothing, kOff) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, TimingOffTracksNothing, kOff) {
   EXPECT_EQ(comm.event_mask() & static_cast<int>(abi::kEventProxyOp), 0);
   EXPECT_EQ(comm.Enqueue(), nullptr);
   const ProcessSnapshot snapshot = comm.FinalizeAndRead();
@@ -85,8 +81,7 @@ TEST_IN_CHILD(CompletionTest, TimingOffTracksNothing, kOff) {
   EXPECT_EQ(Ignored(snapshot), 0u);
 }
 
-TEST_IN_CHILD(CompletionTest, ByChannels, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, ByChannels, kKernel) {
   comm.RunWithKernel(4, 1000, 5000);
   const ProcessSnapshot snapshot = ReadSnapshot();  // at once: nothing has to be waited for
   const CommunicatorSnapshot& measured = Find(snapshot, 1);
@@ -97,8 +92,7 @@ TEST_IN_CHILD(CompletionTest, ByChannels, kKernel) {
   EXPECT_EQ(snapshot.callbacks[static_cast<size_t>(CallbackKind::kKernel)], 12u);
 }
 
-TEST_IN_CHILD(CompletionTest, ChannelThatNeverStops, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, ChannelThatNeverStops, kKernel) {
   void* coll = comm.Enqueue(2);
   RecordAndStopChannel(Start(comm.context(), ChannelEvent(coll, 0, 1000)), 2000);
   Start(comm.context(), ChannelEvent(coll, 1, 1000));
@@ -109,8 +103,7 @@ TEST_IN_CHILD(CompletionTest, ChannelThatNeverStops, kKernel) {
 }
 
 // With traffic, the network decides when the operation ended, in whichever order the stops come.
-TEST_IN_CHILD(CompletionTest, ProxyOpsAndChannels, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, ProxyOpsAndChannels, kKernel) {
   for (const bool proxy_first : {true, false}) {
     void* coll = comm.Enqueue(1);
     void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
@@ -130,8 +123,7 @@ TEST_IN_CHILD(CompletionTest, ProxyOpsAndChannels, kKernel) {
 }
 
 // The channels of an operation are still running, so its silent network does not end it.
-TEST_IN_CHILD(CompletionTest, QuietNetworkDoesNotSettleWhileChannelsRun, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(CompletionTest, QuietNetworkDoesNotSettleWhileChannelsRun, kKernel) {
   NcclCommunicator clock(2);  // settled by the same thread in the same round or a later one
   void* coll = comm.Enqueue(1);
   void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));

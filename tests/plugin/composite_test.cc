@@ -40,8 +40,7 @@ uint64_t CallsOf(const CommunicatorSnapshot& communicator, const std::string& op
   return calls;
 }
 
-TEST_WITH_GPU(CompositeTest, OneCallIsCountedByItsNameBesideItsParts) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CompositeTest, OneCallIsCountedByItsNameBesideItsParts) {
   for (int i = 0; i < 3; ++i) comm.RunGroup(kMs, AlltoAll(1000), kOneCall);
   comm.RunGroup(kMs, Gather(1000), kOneCall);
   comm.RunGroup(kMs, Scatter(1000), kOneCall);
@@ -52,8 +51,7 @@ TEST_WITH_GPU(CompositeTest, OneCallIsCountedByItsNameBesideItsParts) {
   EXPECT_EQ(CallsOf(measured, "Recv"), 3u * 2 + 2 + 1);
 }
 
-TEST_WITH_GPU(CompositeTest, AGroupOfTheApplicationsStaysSendAndRecv) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CompositeTest, AGroupOfTheApplicationsStaysSendAndRecv) {
   TimeEveryCall();
   for (int i = 0; i < 4; ++i) {
     comm.RunGroup(kMs, AlltoAll(1000), kOwnGroup);
@@ -79,8 +77,7 @@ TEST_WITH_GPU(CompositeTest, AGroupThatBeginsWithAnUnknownCommunicatorIsNotTheOn
   EXPECT_EQ(Composites(comm.Read()), "");
 }
 
-TEST_WITH_GPU(CompositeTest, ALaunchOfOneHasItsNameAndItsBusBandwidth) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CompositeTest, ALaunchOfOneHasItsNameAndItsBusBandwidth) {
   TimeEveryCall();
   for (int i = 0; i < 5; ++i) comm.RunGroup(7 * kMs, AlltoAll(1000), kOneCall);
   AdvanceAndPoll(gpu, kSecond);
@@ -100,8 +97,7 @@ TEST_WITH_GPU(CompositeTest, ALaunchOfOneHasItsNameAndItsBusBandwidth) {
   }
 }
 
-TEST_WITH_GPU(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGroups) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGroups) {
   TimeEveryCall();
   for (int i = 0; i < 4; ++i) {
     void* group = comm.StartGroup(false, kOneCall);
@@ -123,8 +119,7 @@ TEST_WITH_GPU(CompositeTest, OneThatIsCutIntoLaunchesIsCountedOnceAndTimedAsGrou
   EXPECT_GT(StreamLatency(comm.Read(), "Grouped").histogram.Count(), 0u);
 }
 
-TEST_WITH_GPU(CompositeTest, ACapturedOneSaysSo) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CompositeTest, ACapturedOneSaysSo) {
   for (const auto& calls : {AlltoAll(1000), Gather(1000)}) {
     void* group = comm.StartGroup(true, kOneCall);
     for (const auto& call : calls) comm.MakeCall(group, call.op, call.bytes, true);
@@ -134,8 +129,7 @@ TEST_WITH_GPU(CompositeTest, ACapturedOneSaysSo) {
   EXPECT_EQ(Composites(comm.Read()), "AlltoAll captured 1, Gather captured 1");
 }
 
-TEST_WITH_GPU(CompositeTest, KernelTimingCountsThemToo, {"NCCL_PULSE_TIMING", "kernel"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CompositeTest, KernelTimingCountsThemToo, {"NCCL_PULSE_TIMING", "kernel"}) {
   comm.RunGroup(kMs, AlltoAll(1000), kOneCall);
   EXPECT_EQ(Composites(comm.Read()), "AlltoAll 1");
 }

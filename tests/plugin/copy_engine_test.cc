@@ -14,8 +14,7 @@ uint64_t CountedAsCopyEngine(const CommunicatorSnapshot& measured) {
   return count;
 }
 
-TEST_WITH_GPU(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
   CopyEngine engine(gpu, comm);
   TimeEveryCall();
   for (int i = 0; i < 7; ++i) engine.Run(3 * kMs);
@@ -39,8 +38,7 @@ TEST_WITH_GPU(CopyEngineTest, IsTimedAndFollowedLikeALaunch) {
   EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
 }
 
-TEST_WITH_GPU(CopyEngineTest, AHangIsSeen) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CopyEngineTest, AHangIsSeen) {
   CopyEngine engine(gpu, comm);
   engine.Run(kMs);
   AdvanceAndPoll(gpu, kSecond);
@@ -104,8 +102,7 @@ TEST(CopyEngineTest, InAGroupWithKernels) {
   }
 }
 
-TEST_WITH_GPU(CopyEngineTest, CapturedOnesAreNotTouched) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CopyEngineTest, CapturedOnesAreNotTouched) {
   CopyEngine engine(gpu, comm);
   TimeEveryCall();
   for (const bool call_says : {true, false}) {
@@ -120,8 +117,7 @@ TEST_WITH_GPU(CopyEngineTest, CapturedOnesAreNotTouched) {
 }
 
 // On an error NCCL leaves without the stop; and RCCL has a way to one without a call.
-TEST_WITH_GPU(CopyEngineTest, WithoutEndOrCall) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CopyEngineTest, WithoutEndOrCall) {
   CopyEngine engine(gpu, comm);
   TimeEveryCall();
   for (int i = 0; i < 20; ++i) engine.Start({"AllGather", 4096});
@@ -135,8 +131,7 @@ TEST_WITH_GPU(CopyEngineTest, WithoutEndOrCall) {
   EXPECT_EQ(TimedOperations(measured) + Untimed(measured), 24u);
 }
 
-TEST_WITH_GPU(CopyEngineTest, ADriverThatFails) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(CopyEngineTest, ADriverThatFails) {
   CopyEngine engine(gpu, comm);
   TimeEveryCall();
   for (int i = 0; i < 5; ++i) engine.Run();

@@ -20,8 +20,7 @@ void* PoisonedPointer() {
   return page;
 }
 
-TEST_IN_CHILD(ForeignTest, ProxyOpOfAnotherProcess) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ForeignTest, ProxyOpOfAnotherProcess) {
   void* poison = PoisonedPointer();
   void* coll = comm.Enqueue();
   const int32_t neighbour = getpid() + 1;
@@ -34,8 +33,7 @@ TEST_IN_CHILD(ForeignTest, ProxyOpOfAnotherProcess) {
   EXPECT_EQ(Uncompleted(Find(snapshot, 1)), 0u);
 }
 
-TEST_IN_CHILD(ForeignTest, PoisonedParentOfThisProcess, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ForeignTest, PoisonedParentOfThisProcess, kKernel) {
   void* poison = PoisonedPointer();
   EXPECT_EQ(Start(comm.context(), ProxyOpEvent(poison, getpid())), nullptr);
   EXPECT_EQ(Start(comm.context(), ChannelEvent(poison, 0, 1)), nullptr);
@@ -47,8 +45,7 @@ TEST_IN_CHILD(ForeignTest, PoisonedParentOfThisProcess, kKernel) {
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kInvisible), 1u);
 }
 
-TEST_IN_CHILD(ForeignTest, PoisonedContext, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ForeignTest, PoisonedContext, kKernel) {
   void* poison = PoisonedPointer();
   void* coll = comm.Enqueue();
   uint64_t expected = 0;
@@ -71,8 +68,7 @@ TEST_IN_CHILD(ForeignTest, PoisonedContext, kKernel) {
 
 // Children of an operation that was not tracked (timing off, no room) have no parent: that is as it
 // should be, and worth no count.
-TEST_IN_CHILD(ForeignTest, NoParent, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ForeignTest, NoParent, kKernel) {
   EXPECT_EQ(Start(comm.context(), ProxyOpEvent(nullptr, getpid())), nullptr);
   EXPECT_EQ(Start(comm.context(), ChannelEvent(nullptr, 0, 1)), nullptr);
   EXPECT_EQ(IgnoredByName(ReadSnapshot()), NameCounts{});

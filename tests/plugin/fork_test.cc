@@ -53,8 +53,7 @@ bool IsSegmentMapped() {
   return false;
 }
 
-TEST_IN_CHILD(ForkTest, ChildWithoutInit, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ForkTest, ChildWithoutInit, kKernel) {
   comm.RunWithKernel(2, 1000, 2000);
   void* coll = comm.Enqueue(1);
   void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
@@ -89,8 +88,7 @@ TEST_IN_CHILD(ForkTest, ChildWithoutInit, kKernel) {
   EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(ForkTest, ChildWithInitStartsAfresh, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ForkTest, ChildWithInitStartsAfresh, kKernel) {
   void* coll = comm.Enqueue(1);
   const int32_t parent_pid = getpid();
   InFork([&] {

@@ -31,8 +31,7 @@ void ExpectPosition(const GraphPosition& position, uint32_t graph, uint32_t pass
   EXPECT_EQ(position.calls, calls);
 }
 
-TEST_WITH_GPU(GraphPosition, IsBehindTheStampThatWasPassedLast) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphPosition, IsBehindTheStampThatWasPassedLast) {
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kCalls);
   ExpectPosition(PositionOf(comm), 0, 0, 0, 0, 0);
   EXPECT_EQ(comm.Read().graph_position.captures, 1u);
@@ -54,8 +53,7 @@ TEST_WITH_GPU(GraphPosition, IsBehindTheStampThatWasPassedLast) {
   EXPECT_EQ(comm.Read().graph_replays, 2u);
 }
 
-TEST_WITH_GPU(GraphPosition, IsInTheGraphThatMovedLast) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphPosition, IsInTheGraphThatMovedLast) {
   FakeCuda::Graph first = CaptureGraph(gpu, comm, kCalls);
   CaptureGraph(gpu, comm, kFirstStamp);  // too short for a stamp
   FakeCuda::Graph third = CaptureGraph(gpu, comm, kFirstStamp + 1);
@@ -84,8 +82,7 @@ TEST_WITH_GPU(GraphPosition, CountsTheCallsOfItsCommunicator) {
 }
 
 // A launch of several calls: all of them are behind a stamp in front of it.
-TEST_WITH_GPU(GraphPosition, CallsOfAGroupAreLaunchedTogether) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphPosition, CallsOfAGroupAreLaunchedTogether) {
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
   void* group = comm.StartGroup(true);
@@ -97,14 +94,12 @@ TEST_WITH_GPU(GraphPosition, CallsOfAGroupAreLaunchedTogether) {
   ExpectPosition(PositionOf(comm), 1, 2, kPairSpacing, kPairSpacing + 3, kPairSpacing + 3);
 }
 
-TEST_WITH_GPU(GraphPosition, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphPosition, GraphWithSeveralHeadsHasAStampInFrontOfThem) {
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots);
   EXPECT_EQ(gpu.Nodes(graph), "s" + std::string(kFirstStamp + 1, 'k'));
 }
 
-TEST_WITH_GPU(GraphPosition, GraphWithManyHeadsHasItsFirstStampWithin) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphPosition, GraphWithManyHeadsHasItsFirstStampWithin) {
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kFirstStamp + 1, StampContext::kMostRoots + 1);
   EXPECT_EQ(gpu.Nodes(graph), std::string(kFirstStamp, 'k') + "sk");
   gpu.Replay(graph);
@@ -113,8 +108,7 @@ TEST_WITH_GPU(GraphPosition, GraphWithManyHeadsHasItsFirstStampWithin) {
 }
 
 // A stamp without its edges may count: nobody else is given its position.
-TEST_WITH_GPU(GraphPosition, HeadThatIsRefusedIsTheLast) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphPosition, HeadThatIsRefusedIsTheLast) {
   gpu.Fail("cuGraphAddDependencies", 1);
   CaptureGraph(gpu, comm, kCalls);
   gpu.StopFailing();

@@ -13,8 +13,7 @@ namespace nccl_pulse {
 namespace {
 
 // Applications that capture anew at each step.
-TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, GraphsThatAreGoneMakeRoom) {
   uint64_t replays = 0;
   for (int round = 0; round < 3; ++round) {
     std::vector<FakeCuda::Graph> graphs;
@@ -33,8 +32,7 @@ TEST_WITH_GPU(GraphStamps, GraphsThatAreGoneMakeRoom) {
   EXPECT_EQ(Captures(CaptureFate::kNoRoom), 0u);
 }
 
-TEST_WITH_GPU(GraphStamps, PlacementDoesNotDependOnRoom) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, PlacementDoesNotDependOnRoom) {
   for (uint32_t i = 0; i < GraphStamps::kMostRecords; ++i) {
     CaptureGraph(gpu, comm, kFirstStamp + 1);
   }
@@ -47,8 +45,7 @@ TEST_WITH_GPU(GraphStamps, PlacementDoesNotDependOnRoom) {
 }
 
 // The graph's end would not be known.
-TEST_WITH_GPU(GraphStamps, GraphThatCannotBeWatchedIsNotCounted) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, GraphThatCannotBeWatchedIsNotCounted) {
   gpu.Fail("cuGraphRetainUserObject", 801);
   for (uint32_t i = 0; i < 2 * GraphStamps::kMostRecords; ++i) {
     if (i % 200 == 0) WaitForPoll();
@@ -81,8 +78,7 @@ TEST_WITH_GPU(GraphStamps, DriverThatCannotHasNoneForGood, {"NCCL_PULSE_LOG_LEVE
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
 }
 
-TEST_WITH_GPU(GraphStamps, LaunchThatIsRefusedIsTheLast) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, LaunchThatIsRefusedIsTheLast) {
   gpu.Fail("cuGraphAddKernelNode_v2", 1);
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
   gpu.StopFailing();
@@ -92,8 +88,7 @@ TEST_WITH_GPU(GraphStamps, LaunchThatIsRefusedIsTheLast) {
 }
 
 // By an application's mistake on another thread: the next capture is as if nothing had been.
-TEST_WITH_GPU(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast) {
   gpu.Fail("cuGraphAddKernelNode_v2", 901);  // CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
   CaptureGraph(gpu, comm, kFirstStamp + 1);
   gpu.StopFailing();
@@ -104,8 +99,7 @@ TEST_WITH_GPU(GraphStamps, CaptureThatEndsMeanwhileIsNotTheLast) {
 }
 
 // Threads that make many small graphs while another one makes a long one.
-TEST_WITH_GPU(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, LongCaptureKeepsItsPositionBesideManyOthers) {
   StreamCommunicator other(gpu, 2, comm.gpu_context());
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i <= kFirstStamp; ++i) {
@@ -133,8 +127,7 @@ TEST_WITH_GPU(GraphStamps, CodeIsLoadedOnceAndEndsNoCapture) {
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, elsewhere, kFirstStamp + 1)), nodes);
 }
 
-TEST_WITH_GPU(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, ContextThatWasResetHasNoneUntilItIsPreparedAgain) {
   gpu.ResetContext(comm.gpu_context());
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, 70)), Kernels(70));
   StreamCommunicator later(gpu, 2, comm.gpu_context());
@@ -171,8 +164,7 @@ TEST_WITH_GPU(GraphStamps, ThreadsCaptureBesideEachOther) {
 }
 
 // The last stamp's count may stay one behind (stamp_code.h), and no later passage puts that right.
-TEST_WITH_GPU(GraphStamps, GraphThatIsGoneHasNothingInFlight) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, GraphThatIsGoneHasNothingInFlight) {
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, kPairSpacing + 1);
   gpu.Replay(graph);
   gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp, not the last

@@ -12,16 +12,14 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(GraphStamps, AreNotMadeWhereTheyAreOff, {"NCCL_PULSE_GRAPHS", "off"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, AreNotMadeWhereTheyAreOff, {"NCCL_PULSE_GRAPHS", "off"}) {
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
   EXPECT_EQ(gpu.Nodes(graph), Kernels(70));
   EXPECT_EQ(gpu.Calls("cuModuleLoadData"), 0u);
   EXPECT_EQ(gpu.Calls("cuStreamGetCaptureInfo_v2"), 0u);
 }
 
-TEST_WITH_GPU(GraphStamps, StandAtTheSamePositionsOfEachCapture) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, StandAtTheSamePositionsOfEachCapture) {
   const std::string nodes = "s" + Kernels(60) + "sks" + Kernels(59) + "sks" + Kernels(4);
   const int calls = 125;
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, calls)), nodes);
@@ -49,16 +47,14 @@ TEST_WITH_GPU(GraphStamps, CapturesAtTheSameTimeHaveTheirOwnPositions) {
   EXPECT_TRUE(gpu.EndCapture(b.stream()));
 }
 
-TEST_WITH_GPU(GraphStamps, GraphOfFewLaunchesHasNone) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, GraphOfFewLaunchesHasNone) {
   EXPECT_EQ(gpu.Nodes(CaptureGraph(gpu, comm, kFirstStamp)), Kernels(kFirstStamp));
   WaitForPoll();
   EXPECT_EQ(Captures(CaptureFate::kSeen), 1u);
   EXPECT_EQ(Captures(CaptureFate::kFollowed), 0u);
 }
 
-TEST_WITH_GPU(GraphStamps, EveryReplayIsCounted) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, EveryReplayIsCounted) {
   gpu.BeginCapture(comm.stream());
   for (int i = 0; i < 30; ++i) CaptureCall(comm);
   for (int i = 0; i < 12; ++i) CaptureCall(comm, "AllGather", 100);
@@ -99,8 +95,7 @@ TEST_WITH_GPU(GraphStamps, CommunicatorsOfOneGraphShareItsReplays) {
   EXPECT_EQ(Replayed(b.Read(), "Broadcast").operations, 9u);
 }
 
-TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, ReplayThatStandsIsInFlight) {
   FakeCuda::Graph graph = CaptureGraph(gpu, comm, 70);
   gpu.Replay(graph);
   gpu.Replay(graph, 0, kFirstStamp + 2);  // past the first stamp
@@ -119,8 +114,7 @@ TEST_WITH_GPU(GraphStamps, ReplayThatStandsIsInFlight) {
             standing.graph_moved_realtime_ns + static_cast<int64_t>(50 * kSecond));
 }
 
-TEST_WITH_GPU(GraphStamps, LaunchesOfReplaysAreTimed) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, LaunchesOfReplaysAreTimed) {
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
   CaptureCall(comm, "AllGather", 100);
@@ -156,8 +150,7 @@ TEST_WITH_GPU(GraphStamps, LaunchesOfReplaysAreTimed) {
 }
 
 // A launch of a group has no time that is an operation's.
-TEST_WITH_GPU(GraphStamps, LaunchOfSeveralCallsIsNotTimed) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, LaunchOfSeveralCallsIsNotTimed) {
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
   void* group = comm.StartGroup(true);
@@ -178,8 +171,7 @@ TEST_WITH_GPU(GraphStamps, LaunchOfSeveralCallsIsNotTimed) {
 }
 
 // What NCCL does wrong elsewhere: a stop that comes twice, late or never.
-TEST_WITH_GPU(GraphStamps, StopsThatAreWrongAddNothing) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphStamps, StopsThatAreWrongAddNothing) {
   gpu.BeginCapture(comm.stream());
   for (uint32_t i = 0; i < kPairSpacing; ++i) CaptureCall(comm);
   void* group = comm.StartGroup(true);

@@ -16,8 +16,7 @@ FakeCuda::Graph Capture(FakeCuda& gpu, StreamCommunicator& comm, const char* op,
   return gpu.CapturedGraph(comm.stream());
 }
 
-TEST_WITH_GPU(GraphUpdate, ReplaysAreThoseOfTheLaterCapture) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphUpdate, ReplaysAreThoseOfTheLaterCapture) {
   const FakeCuda::Graph first = Capture(gpu, comm, "AllReduce", kBytes);
   const FakeCuda::Graph executable = gpu.Instantiate(first);
   gpu.DestroyGraph(first);
@@ -52,8 +51,7 @@ TEST_WITH_GPU(GraphUpdate, ReplaysAreThoseOfTheLaterCapture) {
 }
 
 // The graph that it was updated with lives on, and is instantiated a second time.
-TEST_WITH_GPU(GraphUpdate, ExecutablesOfOneCaptureAreCountedTogether) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphUpdate, ExecutablesOfOneCaptureAreCountedTogether) {
   const FakeCuda::Graph first = Capture(gpu, comm, "AllReduce", kBytes);
   const FakeCuda::Graph second = Capture(gpu, comm, "AllGather", kBytes);
   const FakeCuda::Graph updated = gpu.Instantiate(first);
@@ -70,8 +68,7 @@ TEST_WITH_GPU(GraphUpdate, ExecutablesOfOneCaptureAreCountedTogether) {
 }
 
 // A replay of before the update is in flight: the later capture's are told from it.
-TEST_WITH_GPU(GraphUpdate, AReplayInFlightIsThatOfTheEarlierCapture) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(GraphUpdate, AReplayInFlightIsThatOfTheEarlierCapture) {
   const FakeCuda::Graph first = Capture(gpu, comm, "AllReduce", kBytes);
   const FakeCuda::Graph executable = gpu.Instantiate(first);
   gpu.Replay(executable);

@@ -13,8 +13,7 @@ using NameCounts = std::map<std::string, uint64_t>;
 
 const Environment kAuto;
 
-TEST_IN_CHILD(HandlesTest, NullIsCounted, kAuto) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, NullIsCounted, kAuto) {
   comm.RunWithProxy();
   Stop(nullptr);
   Record(nullptr, abi::kStateProxyOpInProgress);
@@ -27,8 +26,7 @@ TEST_IN_CHILD(HandlesTest, NullIsCounted, kAuto) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 2u);
 }
 
-TEST_IN_CHILD(HandlesTest, CollStoppedTwice, kAuto) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, CollStoppedTwice, kAuto) {
   void* coll = comm.Enqueue();
   Stop(coll);
   Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
@@ -37,8 +35,7 @@ TEST_IN_CHILD(HandlesTest, CollStoppedTwice, kAuto) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, ProxyOpStoppedTwiceDoesNotStandForAnother, kAuto) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, ProxyOpStoppedTwiceDoesNotStandForAnother, kAuto) {
   void* coll = comm.Enqueue();
   void* first = Start(comm.context(), ProxyOpEvent(coll, getpid()));
   void* second = Start(comm.context(), ProxyOpEvent(coll, getpid()));
@@ -53,8 +50,7 @@ TEST_IN_CHILD(HandlesTest, ProxyOpStoppedTwiceDoesNotStandForAnother, kAuto) {
 }
 
 // A handle that nobody was given, of a child that has not started.
-TEST_IN_CHILD(HandlesTest, ProxyOpThatNeverStarted) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, ProxyOpThatNeverStarted) {
   void* coll = comm.Enqueue();
   void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
   const auto bits = reinterpret_cast<uint64_t>(proxy);
@@ -68,8 +64,7 @@ TEST_IN_CHILD(HandlesTest, ProxyOpThatNeverStarted) {
   EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, ManyProxyOpsOfOneOperation, kAuto) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, ManyProxyOpsOfOneOperation, kAuto) {
   constexpr int kMoreThanTicketsNumber = 300;
   comm.RunWithProxy(kMoreThanTicketsNumber);
   const ProcessSnapshot snapshot = comm.FinalizeAndRead();
@@ -77,8 +72,7 @@ TEST_IN_CHILD(HandlesTest, ManyProxyOpsOfOneOperation, kAuto) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, EverythingAfterFinalize, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, EverythingAfterFinalize, kKernel) {
   NcclCommunicator other(2);
   void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
   void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
@@ -106,8 +100,7 @@ TEST_IN_CHILD(HandlesTest, EverythingAfterFinalize, kKernel) {
   EXPECT_EQ(Timed(Find(snapshot, 2), LatencyKind::kDurationKernel), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, OlderGeneration, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, OlderGeneration, kKernel) {
   void* coll = comm.Enqueue(1);
   void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
   void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
@@ -142,8 +135,7 @@ TEST_IN_CHILD(HandlesTest, OlderGeneration, kKernel) {
 
 // The place is taken by an operation without channels: nothing but the generation tells the late
 // stop apart.
-TEST_IN_CHILD(HandlesTest, OlderChannelOfPlaceWithoutChannels, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, OlderChannelOfPlaceWithoutChannels, kKernel) {
   void* coll = comm.Enqueue(1);
   void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
   for (uint32_t i = 0; i < kOperationSlots; ++i) comm.Enqueue(1);
@@ -154,8 +146,7 @@ TEST_IN_CHILD(HandlesTest, OlderChannelOfPlaceWithoutChannels, kKernel) {
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, RecordWithoutArguments, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, RecordWithoutArguments, kKernel) {
   void* coll = comm.Enqueue(1);
   void* channel = Start(comm.context(), ChannelEvent(coll, 0, 1000));
   Record(channel, abi::kStateKernelChStop);
@@ -170,8 +161,7 @@ TEST_IN_CHILD(HandlesTest, RecordWithoutArguments, kKernel) {
   EXPECT_EQ(Untimed(Find(snapshot, 1), UntimedReason::kLost), 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, StartWithoutStopStaysUncompleted, kAuto) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, StartWithoutStopStaysUncompleted, kAuto) {
   void* coll = comm.Enqueue();
   Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
   Start(comm.context(), ProxyOpEvent(coll, getpid()));  // aborted: never stops
@@ -184,8 +174,7 @@ TEST_IN_CHILD(HandlesTest, StartWithoutStopStaysUncompleted, kAuto) {
   EXPECT_EQ(Calls(Find(snapshot, 1)), kOperationSlots + 1u);
 }
 
-TEST_IN_CHILD(HandlesTest, CollWithoutStopCompletesByItsProxyOps, kAuto) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HandlesTest, CollWithoutStopCompletesByItsProxyOps, kAuto) {
   void* coll = Start(comm.context(), CollEvent(nullptr, 0, 2));
   Stop(Start(comm.context(), ProxyOpEvent(coll, getpid())));
   comm.Finalize();

@@ -166,6 +166,15 @@ class NcclCommunicator {
   uint64_t sequence_ = 0;
 };
 
+// As TEST_IN_CHILD, with `comm`.
+#define TEST_WITH_COMM(suite, name, ...)                     \
+  static void suite##name##WithComm(NcclCommunicator& comm); \
+  TEST_IN_CHILD(suite, name, __VA_ARGS__) {                  \
+    NcclCommunicator comm(1);                                \
+    suite##name##WithComm(comm);                             \
+  }                                                          \
+  static void suite##name##WithComm([[maybe_unused]] NcclCommunicator& comm)
+
 }  // namespace nccl_pulse
 
 #endif  // TESTS_PLUGIN_HARNESS_H_

@@ -51,8 +51,7 @@ TEST(HeartbeatTest, ACaptureIsNeverTouched) {
 }
 
 // In global mode a query from any thread ends the capture, unless the thread has opted out.
-TEST_WITH_GPU(HeartbeatTest, PollingDoesNotEndACapture) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, PollingDoesNotEndACapture) {
   FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
   gpu.BeginCapture(captured);
   for (int i = 0; i < 10; ++i) {
@@ -68,8 +67,7 @@ TEST_WITH_GPU(HeartbeatTest, PollingDoesNotEndACapture) {
 
 // What NCCL says of a call holds for its launch, so the driver is asked where there was no call: of a
 // group's further launches. Communicators that also capture are no exception.
-TEST_WITH_GPU(HeartbeatTest, TheDriverIsAskedOfLaunchesWithoutCallsAlone) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, TheDriverIsAskedOfLaunchesWithoutCallsAlone) {
   comm.WarmUp();
   gpu.BeginCapture(comm.stream());
   void* group = comm.StartGroup(true);
@@ -94,8 +92,7 @@ TEST_WITH_GPU(HeartbeatTest, TheDriverIsAskedOfLaunchesWithoutCallsAlone) {
 }
 
 // The driver does not even say whether the legacy stream is in capture. That is no failure.
-TEST_WITH_GPU(HeartbeatTest, TheLegacyStreamWhileAnotherIsCaptured) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, TheLegacyStreamWhileAnotherIsCaptured) {
   FakeCuda::Stream captured = gpu.CreateStream(comm.gpu_context());
   comm.UseStream(nullptr);
   comm.Run(kMs);

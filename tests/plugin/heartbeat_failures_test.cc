@@ -107,8 +107,7 @@ TEST(HeartbeatTest, APairThatIsLostHasNoDuration) {
   }
 }
 
-TEST_WITH_GPU(HeartbeatTest, AContextThatIsDestroyed) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, AContextThatIsDestroyed) {
   StreamCommunicator other(gpu, 2, 1);
   comm.TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.Run(kMs);
@@ -154,8 +153,7 @@ TEST(HeartbeatTest, AContextThatIsReset) {
 }
 
 // Making a destroyed context current crashes the application's next call of the driver.
-TEST_WITH_GPU(HeartbeatTest, ADestroyedContextIsNotMadeCurrent) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, ADestroyedContextIsNotMadeCurrent) {
   comm.Run(kMs);
   WaitForPoll();
   gpu.Block("cuCtxGetId");

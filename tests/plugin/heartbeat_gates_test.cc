@@ -16,8 +16,7 @@ OldestLaunch AtStandstill(const StreamCommunicator& comm) {
   return comm.Read().oldest_launch;
 }
 
-TEST_WITH_GPU(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
   for (int i = 0; i < 30; ++i) RunWithGate(comm, kMs);
   AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(comm.Read().oldest_launch, OldestLaunch::kUnknown);
@@ -43,8 +42,7 @@ TEST_WITH_GPU(HeartbeatTest, TheGpuDoesNotComeToALaunch) {
 }
 
 // It waits in a collective: the GPU has come to that.
-TEST_WITH_GPU(HeartbeatTest, TheGpuWaitsInALaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, TheGpuWaitsInALaunch) {
   for (int i = 0; i < 5; ++i) RunWithGate(comm, kMs);
   RunWithGate(comm, FakeCuda::kForever);
   gpu.Launch(comm.stream(), kMs);
@@ -71,8 +69,7 @@ TEST_WITH_GPU(HeartbeatTest, TheFirstLaunchOfAll) {
 }
 
 // Launches were complete, but no marker stands behind the last of them, and the tail has gone on.
-TEST_WITH_GPU(HeartbeatTest, GatesTellOfCompletedLaunches) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, GatesTellOfCompletedLaunches) {
   gpu.Block("cuEventQuery");
   comm.Run(kMs);
   ASSERT_TRUE(WaitUntil([&] { return gpu.IsBlocked(); }));
@@ -87,8 +84,7 @@ TEST_WITH_GPU(HeartbeatTest, GatesTellOfCompletedLaunches) {
 
 // A step ends with launches that follow each other at once; the next one stands behind work of the
 // application. What completed is known, and that the GPU has not come to the last.
-TEST_WITH_GPU(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, ABurstOfLaunchesBeforeTheHostRests) {
   for (uint64_t step = 1; step <= 3; ++step) {
     WaitForPoll();
     for (int i = 0; i < 10; ++i) RunWithGate(comm, kMs);  // of the step
@@ -142,8 +138,7 @@ TEST(HeartbeatTest, MoreLaunchesThanGates) {
   }
 }
 
-TEST_WITH_GPU(HeartbeatTest, GatesOnSeveralStreams) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, GatesOnSeveralStreams) {
   FakeCuda::Stream other = gpu.CreateStream(comm.gpu_context());
   RunWithGate(comm, kMs);
   gpu.Advance(kMs);
@@ -184,8 +179,7 @@ TEST(HeartbeatTest, GatesOfLaunchesThatWereGivenUp) {
 
 // Four after each look at a high rate of launches (a test that loses the CPU has pauses); else each
 // launch has one.
-TEST_WITH_GPU(HeartbeatTest, GatesAreFewWhereLaunchesAreMany, {"NCCL_PULSE_TIMING", "kernel"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, GatesAreFewWhereLaunchesAreMany, {"NCCL_PULSE_TIMING", "kernel"}) {
   constexpr uint64_t kBatch = 1280;
   uint64_t launches = 0;
   uint64_t records = 0;
@@ -214,8 +208,7 @@ TEST_WITH_GPU(HeartbeatTest, GatesAreFewWhereLaunchesAreMany, {"NCCL_PULSE_TIMIN
   ExpectIdle(comm, launches + 100);
 }
 
-TEST_WITH_GPU(HeartbeatTest, FinalizedInFrontOfAGate) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, FinalizedInFrontOfAGate) {
   gpu.Launch(comm.stream(), FakeCuda::kForever);
   for (int i = 0; i < 20; ++i) RunWithGate(comm, kMs);
   EXPECT_EQ(AtStandstill(comm), OldestLaunch::kNotBegun);

@@ -13,8 +13,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(HeartbeatTest, FinalizedWithLaunchesInFlight) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, FinalizedWithLaunchesInFlight) {
   comm.TimeEveryCall();
   for (int i = 0; i < 5; ++i) comm.Run(FakeCuda::kForever);
   void* open = comm.StartLaunch(nullptr);
@@ -34,8 +33,7 @@ TEST_WITH_GPU(HeartbeatTest, FinalizedWithLaunchesInFlight) {
 }
 
 // Its number may be that of a launch which the place's next communicator is making.
-TEST_WITH_GPU(HeartbeatTest, ALaunchOfAnEndedCommunicatorEndsNoneOfTheNextOnes) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, ALaunchOfAnEndedCommunicatorEndsNoneOfTheNextOnes) {
   comm.Run(kMs);
   void* old = comm.StartLaunch(nullptr);
   comm.Finalize();
@@ -52,8 +50,7 @@ TEST_WITH_GPU(HeartbeatTest, ALaunchOfAnEndedCommunicatorEndsNoneOfTheNextOnes) 
   EXPECT_EQ(next.Read().launches, 1u);
 }
 
-TEST_WITH_GPU(HeartbeatTest, AtTheEndAllThatWasLaunchedIsComplete) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, AtTheEndAllThatWasLaunchedIsComplete) {
   for (int i = 0; i < 20; ++i) comm.Run(kMs);
   gpu.Advance(kSecond);
   comm.Finalize();
@@ -136,8 +133,7 @@ TEST_WITH_GPU(HeartbeatTest, WhoeverComesAfterOneThatGaveWayHasAHeartbeat,
 }
 
 // A poller that was stuck in the driver for so long that the record has been recycled.
-TEST_WITH_GPU(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, WhatIsSeenTooLateIsNotTheNextOwners) {
   comm.TimeEveryCall();
   AdvanceAndPoll(gpu, kMs);
   gpu.Block("cuEventQuery");
@@ -185,8 +181,7 @@ TEST(HeartbeatTest, LaunchedOnAnotherThreadThanCalled) {
   RunWithGpu(scenario, {{"NCCL_COMM_BLOCKING", "0"}});
 }
 
-TEST_WITH_GPU(HeartbeatTest, AChildOfForkMakesNoDriverCall) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, AChildOfForkMakesNoDriverCall) {
   comm.Run(kMs);
   void* open = comm.StartLaunch(nullptr);
   gpu.Block("cuEventQuery");  // the poller holds nothing of the driver's when we fork

@@ -55,8 +55,7 @@ extern "C" int __lsan_is_turned_off() { return 1; }  // NOLINT(bugprone-reserved
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(HeartbeatTest, IdleBusyIdle) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, IdleBusyIdle) {
   WaitForPoll();
   ExpectIdle(comm, 0);
   for (int i = 0; i < 100; ++i) comm.Run(kMs);
@@ -110,8 +109,7 @@ TEST_WITH_GPU(HeartbeatTest, UnderSteadyLoadTheBacklogIsKnown) {
 
 // A collective that a rank never enters: the timestamp is that of its launch, and stands still
 // while launches go on behind it.
-TEST_WITH_GPU(HeartbeatTest, AHangIsSeenWhereItBegan) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, AHangIsSeenWhereItBegan) {
   StreamCommunicator other(gpu, 2);
   for (int i = 0; i < 50; ++i) {
     comm.Run(kMs);
@@ -150,8 +148,7 @@ TEST_WITH_GPU(HeartbeatTest, AHangIsSeenWhereItBegan) {
 }
 
 // It began behind launches that complete, and nothing is launched after it.
-TEST_WITH_GPU(HeartbeatTest, AHangAtTheEndOfABurst) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, AHangAtTheEndOfABurst) {
   for (int i = 0; i < 5; ++i) comm.Run(kMs);
   comm.Run(FakeCuda::kForever);
   for (int i = 0; i < 5; ++i) comm.Run(kMs);
@@ -167,8 +164,7 @@ TEST_WITH_GPU(HeartbeatTest, AHangAtTheEndOfABurst) {
   EXPECT_NEAR(static_cast<double>(comm.Read().oldest_inflight_realtime_ns - since), 0, 1e8);
 }
 
-TEST_WITH_GPU(HeartbeatTest, ManyStreamsOfOneCommunicator) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, ManyStreamsOfOneCommunicator) {
   TimeEveryCall();
   comm.WarmUp();
   std::vector<FakeCuda::Stream> streams;
@@ -192,8 +188,7 @@ TEST_WITH_GPU(HeartbeatTest, ManyStreamsOfOneCommunicator) {
   EXPECT_NEAR(static_cast<double>(latency.histogram.sum_ns), 24.0 * kMs, 1000);
 }
 
-TEST_WITH_GPU(HeartbeatTest, AStreamThatIsDestroyed) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(HeartbeatTest, AStreamThatIsDestroyed) {
   for (int i = 0; i < 30; ++i) {
     FakeCuda::Stream stream = gpu.CreateStream(comm.gpu_context());
     comm.Run(kMs, "AllReduce", 4096, stream);

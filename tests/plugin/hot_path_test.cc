@@ -110,8 +110,7 @@ TEST(HotPathTest, NetsCatchWhatTheyShould) {
 }
 
 // getpid is a system call of this test: asked once.
-TEST_IN_CHILD(HotPathTest, EagerCollectivesOnOneThread) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HotPathTest, EagerCollectivesOnOneThread) {
   for (int i = 0; i < 2000; ++i) RunEager(comm);
   if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
   const Counts before = CountsOfThisThread();
@@ -119,8 +118,7 @@ TEST_IN_CHILD(HotPathTest, EagerCollectivesOnOneThread) {
   EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
 }
 
-TEST_IN_CHILD(HotPathTest, WatchedNetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HotPathTest, WatchedNetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
   for (int i = 0; i < 2000; ++i) RunWatched(comm);
   if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
   const Counts before = CountsOfThisThread();
@@ -133,8 +131,7 @@ TEST_IN_CHILD(HotPathTest, WatchedNetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "1
   EndUnderFilter(CountsOfThisThread().Sum() == before.Sum(), "a callback allocated or locked\n");
 }
 
-TEST_IN_CHILD(HotPathTest, TimedCollectivesOnOneThread, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HotPathTest, TimedCollectivesOnOneThread, kKernel) {
   uint64_t number = 0;
   for (int i = 0; i < 2000; ++i) RunTimed(comm, ++number);
   if (!TrapSystemCalls({SYS_getpid})) SkipScenario("seccomp filters are not permitted here");
@@ -168,8 +165,7 @@ TEST_IN_CHILD(HotPathTest, LaunchesFollowedByTheCounter) {
 }
 
 // What is rare must not block either.
-TEST_IN_CHILD(HotPathTest, RefusedEvents, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HotPathTest, RefusedEvents, kKernel) {
   NcclCommunicator gone(2);
   void* stale = comm.Enqueue();
   for (int i = 0; i < 2000; ++i) RunTimed(comm, static_cast<uint64_t>(i) + 1);
@@ -214,8 +210,7 @@ void* RunGroup(void* argument) {
 
 // A thread that lives for one group: its first callbacks are its steady state. What the thread
 // needs to end is allowed; what the plugin could do with it is in the other net.
-TEST_IN_CHILD(HotPathTest, FreshThreadForEveryGroup, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HotPathTest, FreshThreadForEveryGroup, kKernel) {
   Group group{&comm, 0, 0, true};
   for (int i = 0; i < 2000; ++i) RunTimed(comm, ++group.number);
   constexpr int kThreads = 2000;
@@ -232,8 +227,7 @@ TEST_IN_CHILD(HotPathTest, FreshThreadForEveryGroup, kKernel) {
 }
 
 // The same without filters and with a million: thread-local counters alone.
-TEST_IN_CHILD(HotPathTest, MillionCollectivesOnFreshThreads) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(HotPathTest, MillionCollectivesOnFreshThreads) {
   for (int i = 0; i < 2000; ++i) RunEager(comm);
   constexpr uint64_t kPerGroup = 256;
   uint64_t counted = 0;

@@ -64,9 +64,8 @@ TEST_IN_CHILD(IdentityTest, InitWithoutPlaceForItsResults) {
   EXPECT_EQ(ReadSnapshot().communicators.size(), 2u);
 }
 
-TEST_IN_CHILD(IdentityTest, Launcher, {"RANK", "12"}, {"LOCAL_RANK", "4"},
-              {"SLURM_JOB_ID", "4711"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(IdentityTest, Launcher, {"RANK", "12"}, {"LOCAL_RANK", "4"},
+               {"SLURM_JOB_ID", "4711"}) {
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(snapshot.global_rank, "12");
   EXPECT_EQ(snapshot.local_rank, "4");
@@ -92,17 +91,15 @@ TEST(IdentityTest, TheNodeIsCalledWhatTheSettingSays) {
 }
 
 // torchrun in a Slurm task: the task's number is not the rank's.
-TEST_IN_CHILD(IdentityTest, TheInnermostLauncherKnowsBest, {"RANK", "12"}, {"SLURM_PROCID", "1"},
-              {"LOCAL_RANK", "4"}, {"SLURM_LOCALID", "0"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(IdentityTest, TheInnermostLauncherKnowsBest, {"RANK", "12"}, {"SLURM_PROCID", "1"},
+               {"LOCAL_RANK", "4"}, {"SLURM_LOCALID", "0"}) {
   EXPECT_EQ(ReadSnapshot().global_rank, "12");
   EXPECT_EQ(ReadSnapshot().local_rank, "4");
 }
 
-TEST_IN_CHILD(IdentityTest, OtherLaunchers, {"RANK", ""}, {"LOCAL_RANK", ""},
-              {"OMPI_COMM_WORLD_RANK", "7"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
-              {"TORCHELASTIC_RUN_ID", "run \xff"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(IdentityTest, OtherLaunchers, {"RANK", ""}, {"LOCAL_RANK", ""},
+               {"OMPI_COMM_WORLD_RANK", "7"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+               {"TORCHELASTIC_RUN_ID", "run \xff"}) {
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(snapshot.global_rank, "7");
   EXPECT_EQ(snapshot.local_rank, "3");

@@ -36,8 +36,7 @@ uint64_t SumNs(const CommunicatorSnapshot& communicator) {
   return sum_ns;
 }
 
-TEST_IN_CHILD(KernelTimingTest, ChannelsNeedNotStartAtZero, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, ChannelsNeedNotStartAtZero, kKernel) {
   comm.RunWithKernel(2, 1000, 2000, 3);
   comm.RunWithKernel(1, 3000, 4000, 63);
   const ProcessSnapshot snapshot = ReadSnapshot();
@@ -45,14 +44,12 @@ TEST_IN_CHILD(KernelTimingTest, ChannelsNeedNotStartAtZero, kKernel) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionKernel), 2u);
 }
 
-TEST_IN_CHILD(KernelTimingTest, AllChannelsThatNcclHas, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, AllChannelsThatNcclHas, kKernel) {
   comm.RunWithKernel(64, 1000, 2000);
   EXPECT_EQ(Timed(Find(ReadSnapshot(), 1), LatencyKind::kDurationKernel), 1u);
 }
 
-TEST_IN_CHILD(KernelTimingTest, ChannelNumberBeyondAll, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, ChannelNumberBeyondAll, kKernel) {
   void* coll = comm.Enqueue(2);
   EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 255, 1000)), nullptr);
   EXPECT_EQ(Start(comm.context(), ChannelEvent(coll, 64, 1000)), nullptr);
@@ -64,8 +61,7 @@ TEST_IN_CHILD(KernelTimingTest, ChannelNumberBeyondAll, kKernel) {
 }
 
 // CollNet and multi-node NVLS do not say how many channels there are.
-TEST_IN_CHILD(KernelTimingTest, NumberOfChannelsNotKnown, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, NumberOfChannelsNotKnown, kKernel) {
   void* coll = comm.Enqueue(0);
   void* first = Start(comm.context(), ChannelEvent(coll, 0, 1000));
   void* second = Start(comm.context(), ChannelEvent(coll, 1, 1000));
@@ -85,8 +81,7 @@ TEST_IN_CHILD(KernelTimingTest, NumberOfChannelsNotKnown, kKernel) {
 }
 
 // NCCL's adapter for API v4 leaves a point-to-point operation's number of channels to chance.
-TEST_IN_CHILD(KernelTimingTest, MoreOrFewerChannelsThanSaid, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, MoreOrFewerChannelsThanSaid, kKernel) {
   void* fewer = comm.Enqueue(60);
   RecordAndStopChannel(Start(comm.context(), ChannelEvent(fewer, 0, 1000)), 2000);
   void* more = comm.Enqueue(1);
@@ -100,8 +95,7 @@ TEST_IN_CHILD(KernelTimingTest, MoreOrFewerChannelsThanSaid, kKernel) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"after_close", 2}}));
 }
 
-TEST_IN_CHILD(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust, kKernel) {
   NcclCommunicator sound(2);
   uint64_t now_ns = 0;
   const auto good = [&] {
@@ -136,8 +130,7 @@ TEST_IN_CHILD(KernelTimingTest, SixteenFailuresInSixtyFourEndTheTrust, kKernel) 
 }
 
 // One channel cannot show drift, so it neither ends the trust nor fills the 64.
-TEST_IN_CHILD(KernelTimingTest, SingleChannelFailuresDoNotEndTheTrust, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, SingleChannelFailuresDoNotEndTheTrust, kKernel) {
   for (uint64_t i = 0; i < 100; ++i) RunChannels(comm, {{2000 + i, 1000 + i}});
   EXPECT_EQ(Find(ReadSnapshot(), 1).kernel_trust, TrustState::kTrusted);
 }
@@ -158,8 +151,7 @@ TEST_IN_CHILD(KernelTimingTest, SelfSendEndsTheTrust, kKernel) {
 }
 
 // A place is used again by another communicator: it starts with a clean record.
-TEST_IN_CHILD(KernelTimingTest, TrustIsTheCommunicatorsOwn, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, TrustIsTheCommunicatorsOwn, kKernel) {
   Start(comm.context(), P2pEvent("Send", 0, 0, 1));
   comm.Finalize();
   NcclCommunicator next(2);
@@ -170,8 +162,7 @@ TEST_IN_CHILD(KernelTimingTest, TrustIsTheCommunicatorsOwn, kKernel) {
 }
 
 // Captured into a graph: parent is the call's handle of long ago, and the replays' channels come.
-TEST_IN_CHILD(KernelTimingTest, ReplaysOfAGraph, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(KernelTimingTest, ReplaysOfAGraph, kKernel) {
   void* call = Start(comm.context(), CallEvent("AllReduce", 1024, "ncclFloat32", true));
   ASSERT_NE(call, nullptr);
   Stop(call);

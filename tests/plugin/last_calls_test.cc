@@ -23,8 +23,7 @@ std::vector<LastCallSnapshot> LastCallsOf(const StreamCommunicator& comm) {
   return read.last_calls == nullptr ? std::vector<LastCallSnapshot>{} : *read.last_calls;
 }
 
-TEST_WITH_GPU(LastCallsTest, EachCallWithItsLaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, EachCallWithItsLaunch) {
   EXPECT_TRUE(LastCallsOf(comm).empty());
   comm.Run(kMs);
   AdvanceClock(7 * kSecond);
@@ -48,8 +47,7 @@ TEST_WITH_GPU(LastCallsTest, EachCallWithItsLaunch) {
   EXPECT_LE(calls[1].launch_realtime_ns, comm.Read().last_launch_realtime_ns);
 }
 
-TEST_WITH_GPU(LastCallsTest, CallsOfAGroupHaveItsLaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, CallsOfAGroupHaveItsLaunch) {
   comm.RunGroup(kMs, {{"AllReduce", 1024}, {"AllGather", 2048}, {"Send", 512}});
   comm.Run(kMs);
   const std::vector<LastCallSnapshot> calls = LastCallsOf(comm);
@@ -65,8 +63,7 @@ TEST_WITH_GPU(LastCallsTest, CallsOfAGroupHaveItsLaunch) {
 }
 
 // Within NCCL, or of a kind whose launches are hidden; the next one's launch is not theirs.
-TEST_WITH_GPU(LastCallsTest, ACallThatIsNotLaunched) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, ACallThatIsNotLaunched) {
   comm.Run(kMs);
   void* group = comm.StartGroup();
   comm.MakeCall(group, "Broadcast", 4096);
@@ -81,8 +78,7 @@ TEST_WITH_GPU(LastCallsTest, ACallThatIsNotLaunched) {
   EXPECT_EQ(calls[2].launch, 2u);
 }
 
-TEST_WITH_GPU(LastCallsTest, ACapturedCallHasNoLaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, ACapturedCallHasNoLaunch) {
   void* group = comm.StartGroup(true);
   comm.MakeCall(group, "AllReduce", 4096, true);
   comm.StopGroup(group);
@@ -95,8 +91,7 @@ TEST_WITH_GPU(LastCallsTest, ACapturedCallHasNoLaunch) {
   EXPECT_EQ(calls[1].launch, 1u);
 }
 
-TEST_WITH_GPU(LastCallsTest, TheRootOfWhatHasOne) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, TheRootOfWhatHasOne) {
   const auto call = [&comm](const char* op, int root) {
     void* group = comm.StartGroup();
     comm.MakeCall(group, op, 4096, false, root);
@@ -149,8 +144,7 @@ TEST(LastCallsTest, ThePeerOfSendAndRecv) { SendAndReceive(2); }
 TEST(LastCallsTest, ThePeerOfOneOfMany) { SendAndReceive(1100); }
 
 // More calls than the ring has room for.
-TEST_WITH_GPU(LastCallsTest, PeersOfALargeGroup) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, PeersOfALargeGroup) {
   std::vector<StreamCommunicator::Call> calls;
   void* group = comm.StartGroup(false, 2);
   for (int i = 0; i < 300; ++i) {
@@ -165,8 +159,7 @@ TEST_WITH_GPU(LastCallsTest, PeersOfALargeGroup) {
 }
 
 // Reported by another thread, or behind the end of the group: it may be another call's.
-TEST_WITH_GPU(LastCallsTest, APeerOfAnotherGroupIsNotTaken) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LastCallsTest, APeerOfAnotherGroupIsNotTaken) {
   comm.LaunchElsewhere();
   comm.Run(kMs, "Send");
   StreamCommunicator other(gpu, 2);

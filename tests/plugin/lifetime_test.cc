@@ -128,8 +128,7 @@ TEST_IN_CHILD(LifetimeTest, StringsMayChangeAfterTheLastFinalize) {
 }
 
 // The job ends without ncclCommDestroy, while everything is under way.
-TEST_IN_CHILD(LifetimeTest, ExitWithoutFinalize) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(LifetimeTest, ExitWithoutFinalize) {
   std::thread([&comm] {
     while (true) comm.RunWithProxy();
   }).detach();

@@ -59,9 +59,8 @@ TEST_WITH_GPU(LiveSettingsTest, ReadersSeeTheThresholdThatTheUserSet,
   EXPECT_EQ(ReadSnapshot().hang_after_ns, 0);
 }
 
-TEST_WITH_GPU(LiveSettingsTest, OneInOneTimesAllCallsAtOnceWhateverTheirRate,
-              {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LiveSettingsTest, OneInOneTimesAllCallsAtOnceWhateverTheirRate,
+                 {"NCCL_PULSE_TIMED_LAUNCHES_PER_SECOND", "1"}) {
   const auto run = [&](int calls) {
     for (int i = 0; i < calls; ++i) {
       comm.Run(1000);

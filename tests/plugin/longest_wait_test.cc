@@ -45,8 +45,7 @@ void Wait(FakeCuda& gpu, StreamCommunicator& comm, const char* op, uint64_t seco
   End(gpu, comm);
 }
 
-TEST_WITH_GPU(LongestWaitTest, TheLongestThatEndedByOperation) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LongestWaitTest, TheLongestThatEndedByOperation) {
   for (int i = 0; i < 5; ++i) comm.Run(kMs);
   AdvanceAndPoll(gpu, kSecond);
   EXPECT_EQ(WaitsOf(comm), Waits{});
@@ -67,8 +66,7 @@ TEST_WITH_GPU(LongestWaitTest, TheLongestThatEndedByOperation) {
 }
 
 // A long wait of one size is no measure for another, and each counts for a while.
-TEST_WITH_GPU(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
   AdvanceClock(100 * kSecond);
   comm.Run(FakeCuda::kForever, "AllReduce", 64);
   WaitForPoll();
@@ -90,8 +88,7 @@ TEST_WITH_GPU(LongestWaitTest, OfEachSizeUntilWhenItCounts) {
 }
 
 // What was called last while it lasted, and since the last completion, not since the launch.
-TEST_WITH_GPU(LongestWaitTest, OfWhatStoodStill) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LongestWaitTest, OfWhatStoodStill) {
   comm.Run(50 * kSecond, "AllReduce");
   comm.Run(FakeCuda::kForever, "AllReduce");
   WaitForPoll();
@@ -107,8 +104,7 @@ TEST_WITH_GPU(LongestWaitTest, OfWhatStoodStill) {
   ExpectWait(comm, "ReduceScatter", 100);
 }
 
-TEST_WITH_GPU(LongestWaitTest, WhatDoesNotCount) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LongestWaitTest, WhatDoesNotCount) {
   // Nothing in flight.
   comm.Run(kMs);
   AdvanceAndPoll(gpu, kSecond);
@@ -142,8 +138,7 @@ TEST_WITH_GPU(LongestWaitTest, WhatDoesNotCount) {
   EXPECT_EQ(WaitsOf(comm).size(), 1u);
 }
 
-TEST_WITH_GPU(LongestWaitTest, ThePlacesNextCommunicatorHasWaitedForNothing) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(LongestWaitTest, ThePlacesNextCommunicatorHasWaitedForNothing) {
   Wait(gpu, comm, "AllReduce", 60);
   comm.Run(FakeCuda::kForever);
   WaitForPoll();

@@ -130,8 +130,7 @@ TEST(MaskMonitorTest, SaysWhatFollows) {
 }
 
 // The whole way, with the network's window open now and then.
-TEST_IN_CHILD(MaskMonitorTest, SaidOnceCountedAndLeftAlone, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(MaskMonitorTest, SaidOnceCountedAndLeftAlone, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
   comm.RunWithProxy();
   const int ours = comm.event_mask() & ~static_cast<int>(abi::kEventProxyStep);
   const auto changes = [] { return ReadSnapshot().event_mask_changes; };

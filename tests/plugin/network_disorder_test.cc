@@ -12,8 +12,7 @@ namespace {
 
 // When all places are taken by steps of operations that go on, new ones take the fourth they come
 // to, and who had it is known when it comes late.
-TEST_IN_CHILD(NetworkTest, PlacesAreTakenWhenAllAreNeeded, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, PlacesAreTakenWhenAllAreNeeded, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   std::vector<void*> forgotten;
   for (int i = 0; i < kStepProbes; ++i) forgotten.push_back(StartStep(comm, proxy));
@@ -56,8 +55,7 @@ TEST_IN_CHILD(NetworkTest, LongWaitKeepsItsPlace, kAlways) {
 
 // A step that nobody stopped is passed over no longer than its operation lasts: or all places would
 // be such ones in the end, and steps that wait would be taken for new ones.
-TEST_IN_CHILD(NetworkTest, LeftStepsEndWithTheirOperation, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, LeftStepsEndWithTheirOperation, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   for (uint32_t i = 0; i < StepTable::kSlots; ++i) StartStep(comm, proxy);
   RunReceive(comm, proxy, 3);
@@ -76,8 +74,7 @@ TEST_IN_CHILD(NetworkTest, LeftStepsEndWithTheirOperation, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
-TEST_IN_CHILD(NetworkTest, MissingArguments, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, MissingArguments, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   Timeline line;
   void* step = StartStep(comm, proxy);
@@ -95,8 +92,7 @@ TEST_IN_CHILD(NetworkTest, MissingArguments, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"missing_argument", 2}}));
 }
 
-TEST_IN_CHILD(NetworkTest, StatesInAnotherOrder, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, StatesInAnotherOrder, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   void* step = StartStep(comm, proxy);
   RecordStep(step, abi::kStateProxyStepSendWait, 10);
@@ -110,8 +106,7 @@ TEST_IN_CHILD(NetworkTest, StatesInAnotherOrder, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"unknown_state", 2}}));
 }
 
-TEST_IN_CHILD(NetworkTest, StoppedTwice, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, StoppedTwice, kAlways) {
   void* step = StartStep(comm, StartProxyOp(comm, comm.Enqueue()));
   RecordStep(step, abi::kStateProxyStepSendWait, 10);
   Stop(step);
@@ -122,8 +117,7 @@ TEST_IN_CHILD(NetworkTest, StoppedTwice, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), (NameCounts{{"repeated_stop", 2}}));
 }
 
-TEST_IN_CHILD(NetworkTest, AfterFinalize, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, AfterFinalize, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   void* step = StartStep(comm, proxy);
   RecordStep(step, abi::kStateProxyStepSendGpuWait, 0);
@@ -164,8 +158,7 @@ TEST_IN_CHILD(NetworkTest, NextCommunicatorStartsAtZero, kAlways) {
 
 // With PXN the ProxyOp is another process', it has no handle here, and its steps come without
 // parent and with a context that must not be touched.
-TEST_IN_CHILD(NetworkTest, OfAnotherProcess, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, OfAnotherProcess, kAlways) {
   void* coll = comm.Enqueue();
   void* proxy = Start(&comm, ProxyOpEvent(coll, getpid() + 1));
   EXPECT_EQ(proxy, nullptr);

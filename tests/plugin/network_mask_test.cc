@@ -52,8 +52,7 @@ TEST(NetworkWindowTest, SwitchesItsOwnBitAlone) {
 }
 
 // Steps go on being reported, for the operations that were called while the bit was on.
-TEST_IN_CHILD(NetworkWindowTest, OperationsAreWatchedAsAWhole, kHalf) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkWindowTest, OperationsAreWatchedAsAWhole, kHalf) {
   comm.RunWithProxy();
   EXPECT_TRUE(WaitUntil(IsOn));
   void* proxy = StartProxyOp(comm, comm.Enqueue());
@@ -98,8 +97,7 @@ TEST(NetworkWindowTest, GraphsAreLeftOutUnlessAlwaysWatched) {
   }
 }
 
-TEST_IN_CHILD(NetworkWindowTest, StaysClosedWithoutTraffic, {"NCCL_PULSE_NETWORK_WINDOW", "99"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkWindowTest, StaysClosedWithoutTraffic, {"NCCL_PULSE_NETWORK_WINDOW", "99"}) {
   StartProxyOp(comm, comm.Enqueue());  // of shared memory: never stops
   WaitForPolls();
   EXPECT_FALSE(IsOn());

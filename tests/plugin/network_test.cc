@@ -10,8 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_IN_CHILD(NetworkTest, EachWaitOfASend, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, EachWaitOfASend, kAlways) {
   EXPECT_TRUE(IsOn());
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   Timeline line;
@@ -45,8 +44,7 @@ TEST_IN_CHILD(NetworkTest, EachWaitOfASend, kAlways) {
   EXPECT_EQ(IgnoredByName(snapshot), NameCounts{});
 }
 
-TEST_IN_CHILD(NetworkTest, EachWaitOfAReceive, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, EachWaitOfAReceive, kAlways) {
   Timeline line;
   void* step = StartStep(comm, StartProxyOp(comm, comm.Enqueue()));
   line.Make([&] { RecordStep(step, abi::kStateProxyStepRecvWait, 0); });
@@ -61,8 +59,7 @@ TEST_IN_CHILD(NetworkTest, EachWaitOfAReceive, kAlways) {
 
 // The first to move data among several steps of several ProxyOps begins the duration, the last
 // ProxyOp ends it; an operation without steps has none.
-TEST_IN_CHILD(NetworkTest, DurationOverAllProxyOps, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, DurationOverAllProxyOps, kAlways) {
   void* coll = comm.Enqueue();
   void* sending = StartProxyOp(comm, coll);
   void* receiving = StartProxyOp(comm, coll);
@@ -90,8 +87,7 @@ TEST_IN_CHILD(NetworkTest, DurationOverAllProxyOps, kAlways) {
 }
 
 // A slot's next operation is not timed by its last one's steps.
-TEST_IN_CHILD(NetworkTest, DurationIsOfItsOwnOperation, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, DurationIsOfItsOwnOperation, kAlways) {
   constexpr uint64_t kOperations = 2000;  // the places are used several times over
   for (uint64_t i = 0; i < kOperations; ++i) {
     void* proxy = StartProxyOp(comm, comm.Enqueue());
@@ -122,8 +118,7 @@ TEST(NetworkTest, WithKernelTiming) {
 }
 
 // NCCL starts a receive again when the network has no request to give, and forgets the old handle.
-TEST_IN_CHILD(NetworkTest, RestartedReceive, kAlways) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(NetworkTest, RestartedReceive, kAlways) {
   void* proxy = StartProxyOp(comm, comm.Enqueue());
   for (int i = 0; i < 5; ++i) EXPECT_NE(StartStep(comm, proxy), nullptr);
   RunReceive(comm, proxy, 100);

@@ -17,8 +17,7 @@ constexpr uint64_t kLucky = 8;
 
 void* Pointer(uint64_t bits) { return reinterpret_cast<void*>(static_cast<uintptr_t>(bits)); }
 
-TEST_IN_CHILD(RandomBitsTest, RandomHandlesAreCountedAsForeign, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(RandomBitsTest, RandomHandlesAreCountedAsForeign, kKernel) {
   void* coll = comm.Enqueue();
   std::mt19937_64 random(20261121);
   for (int i = 0; i < kRounds; ++i) {
@@ -42,8 +41,7 @@ TEST_IN_CHILD(RandomBitsTest, RandomHandlesAreCountedAsForeign, kKernel) {
 }
 
 // Nearly right is the harder case: a real ticket with a few bits turned over can name any place.
-TEST_IN_CHILD(RandomBitsTest, DamagedTicketsHarmNothing, kKernel) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(RandomBitsTest, DamagedTicketsHarmNothing, kKernel) {
   NcclCommunicator spared(2);
   std::mt19937_64 random(1);
   uint64_t operations = 0;

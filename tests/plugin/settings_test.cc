@@ -83,23 +83,21 @@ TEST(SettingsTest, ABadValueIsNamedInOneWarning) {
   }
 }
 
-TEST_IN_CHILD(SettingsTest, GoodValues, {"NCCL_PULSE_TIMING", " Kernel "},
-              {"NCCL_PULSE_LISTEN", "OFF"}, {"NCCL_PULSE_SERIES_LIMIT", "16"},
-              {"NCCL_PULSE_LABELS", "cluster=a, team = b,"},
-              {"NCCL_PULSE_HISTOGRAMS", "Native, nccl_operation_completion_seconds = classic"},
-              {"NCCL_PULSE_DROP_FAMILIES", "nccl_launches_total, nccl_timed_bus_bytes_total,"},
-              {"NCCL_PULSE_LOG_LEVEL", "OFF"}, {"NCCL_PULSE_CLOCK", "monotonic"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(SettingsTest, GoodValues, {"NCCL_PULSE_TIMING", " Kernel "},
+               {"NCCL_PULSE_LISTEN", "OFF"}, {"NCCL_PULSE_SERIES_LIMIT", "16"},
+               {"NCCL_PULSE_LABELS", "cluster=a, team = b,"},
+               {"NCCL_PULSE_HISTOGRAMS", "Native, nccl_operation_completion_seconds = classic"},
+               {"NCCL_PULSE_DROP_FAMILIES", "nccl_launches_total, nccl_timed_bus_bytes_total,"},
+               {"NCCL_PULSE_LOG_LEVEL", "OFF"}, {"NCCL_PULSE_CLOCK", "monotonic"}) {
   EXPECT_TRUE(TakeWarnings().empty());
   const ProcessSnapshot snapshot = ReadSnapshot();
   EXPECT_EQ(snapshot.timing, "kernel");
   EXPECT_EQ(snapshot.series_limit, 16u);
 }
 
-TEST_IN_CHILD(SettingsTest, EmptyValuesAreNoValues, {"NCCL_PULSE_TIMING", ""},
-              {"NCCL_PULSE_SERIES_LIMIT", ""}, {"NCCL_PULSE_LABELS", ""},
-              {"NCCL_PULSE_LOG_LEVEL", ""}, {"NCCL_PULSE_CLOCK", " "}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(SettingsTest, EmptyValuesAreNoValues, {"NCCL_PULSE_TIMING", ""},
+               {"NCCL_PULSE_SERIES_LIMIT", ""}, {"NCCL_PULSE_LABELS", ""},
+               {"NCCL_PULSE_LOG_LEVEL", ""}, {"NCCL_PULSE_CLOCK", " "}) {
   EXPECT_TRUE(TakeWarnings().empty());
   EXPECT_EQ(ReadSnapshot().timing, "auto");
 }
@@ -137,10 +135,9 @@ TEST(SettingsTest, LabelsThatAreNotUsedAsTheyStandAreNamed) {
 }
 
 // As people and files of variables with the line ends of Windows write them.
-TEST_IN_CHILD(SettingsTest, HangAlertIsKnownInAnyCase,
-              {"NCCL_PULSE_LABELS", "workload=llama,hang_alert=OFF\r"}, {"SLURM_JOB_ID", "4711\r"},
-              {"RANK", "0\r"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(SettingsTest, HangAlertIsKnownInAnyCase,
+               {"NCCL_PULSE_LABELS", "workload=llama,hang_alert=OFF\r"}, {"SLURM_JOB_ID", "4711\r"},
+               {"RANK", "0\r"}) {
   EXPECT_TRUE(TakeWarnings().empty());
   EXPECT_EQ(ReadSnapshot().static_labels, "hang_alert=off,workload=llama");
   EXPECT_EQ(ReadSnapshot().job_id, "4711");
@@ -183,9 +180,8 @@ TEST(SettingsTest, NcclsVariablesArePublished) {
   });
 }
 
-TEST_IN_CHILD(SettingsTest, UnknownVariableIsNamed, {"NCCL_PULSE_TIMMING", "kernel"},
-              {"NCCL_PULSE_", "x"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(SettingsTest, UnknownVariableIsNamed, {"NCCL_PULSE_TIMMING", "kernel"},
+               {"NCCL_PULSE_", "x"}) {
   int named = 0;
   for (const std::string& line : TakeLog()) {
     if (line.find("is not a setting") == std::string::npos) continue;

@@ -166,6 +166,16 @@ class StreamCommunicator {
   bool launches_elsewhere_ = false;
 };
 
+// As TEST_WITH_GPU, with `comm`, too.
+#define TEST_WITH_STREAM(suite, name, ...)                                      \
+  static void suite##name##WithStream(FakeCuda& gpu, StreamCommunicator& comm); \
+  TEST_WITH_GPU(suite, name, __VA_ARGS__) {                                     \
+    StreamCommunicator comm(gpu, 1);                                            \
+    suite##name##WithStream(gpu, comm);                                         \
+  }                                                                             \
+  static void suite##name##WithStream([[maybe_unused]] FakeCuda& gpu,           \
+                                      [[maybe_unused]] StreamCommunicator& comm)
+
 // Of a communicator's latencies the one by this operation, timed on the stream; all zero if none.
 LatencySnapshot StreamLatency(const CommunicatorSnapshot& communicator, const std::string& op);
 // Operations that were timed on the stream (not launches of a group).

@@ -10,8 +10,7 @@ namespace nccl_pulse {
 namespace {
 
 // A CUDA host callback reports an operation when it pleases: before its launch, or after the next.
-TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   comm.TimeEveryCall();
   // It is reported before its launch.
   void* group = comm.StartGroup();
@@ -46,8 +45,7 @@ TEST_WITH_GPU(StreamTimerTest, OperationsReportedOutOfOrderAreCountedOnce) {
   ExpectEveryOperationOnce(comm.Read(), 7);
 }
 
-TEST_WITH_GPU(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
   comm.TimeEveryCall();
   // More than there are pairs: none may be lost for good.
   for (int i = 0; i < 20; ++i) {
@@ -68,8 +66,7 @@ TEST_WITH_GPU(StreamTimerTest, ALaunchWithoutEndIsPassedOver) {
 }
 
 // A CUDA host callback may report an operation many launches later.
-TEST_WITH_GPU(StreamTimerTest, TimedOperationsReportedLateAreCountedOnce) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, TimedOperationsReportedLateAreCountedOnce) {
   comm.TimeEveryCall();
   std::vector<StreamCommunicator::Call> calls;
   for (int i = 0; i < 8; ++i) {
@@ -84,8 +81,7 @@ TEST_WITH_GPU(StreamTimerTest, TimedOperationsReportedLateAreCountedOnce) {
   ExpectEveryOperationOnce(comm.Read(), 10);
 }
 
-TEST_WITH_GPU(StreamTimerTest, AnOperationReportedAfterItsLaunchWasGivenUp) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, AnOperationReportedAfterItsLaunchWasGivenUp) {
   comm.TimeEveryCall();
   void* group = comm.StartGroup();
   const auto call = comm.MakeCall(group, "AllReduce", 4096);

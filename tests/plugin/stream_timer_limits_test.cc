@@ -9,8 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, WhenNoPairIsFreeTheCallIsNotSampled) {
   comm.TimeEveryCall();
   for (int i = 0; i < 50; ++i) comm.Run(kMs);
   EXPECT_EQ(Untimed(comm.Read(), UntimedReason::kNotSampled), 2u + 50 - 8);
@@ -37,9 +36,8 @@ TEST_WITH_GPU(StreamTimerTest, ABurstAfterRestKeepsTheBudget) {
   ExpectEveryOperationOnce(comm.Read(), 302);
 }
 
-TEST_WITH_GPU(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs,
-              {"NCCL_PULSE_TIMING", "kernel"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs,
+                 {"NCCL_PULSE_TIMING", "kernel"}) {
   for (int i = 0; i < 10; ++i) comm.Run(kMs);
   WaitForPoll();
   EXPECT_TRUE(comm.Read().has_heartbeat);
@@ -54,8 +52,7 @@ TEST_WITH_GPU(StreamTimerTest, KernelTimingHasAHeartbeatAndNoPairs,
   EXPECT_EQ(ReadSnapshot().sampling_exponent, -1);
 }
 
-TEST_WITH_GPU(StreamTimerTest, OffAsksTheDriverForNamesAlone, {"NCCL_PULSE_TIMING", "off"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, OffAsksTheDriverForNamesAlone, {"NCCL_PULSE_TIMING", "off"}) {
   const uint64_t for_names = gpu.Calls();
   EXPECT_EQ(gpu.EventsAlive(), 0);
   for (int i = 0; i < 10; ++i) comm.Run(kMs);

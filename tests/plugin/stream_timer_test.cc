@@ -9,8 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(StreamTimerTest, ASingleCollectiveHasItsLaunchesDuration) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, ASingleCollectiveHasItsLaunchesDuration) {
   comm.TimeEveryCall();
   uint64_t sum_ns = 0;
   const std::array<uint64_t, 6> durations = {1000, 2900, 72000, 888000, 17 * kMs, 3 * kSecond};
@@ -33,8 +32,7 @@ TEST_WITH_GPU(StreamTimerTest, ASingleCollectiveHasItsLaunchesDuration) {
   EXPECT_EQ(Ignored(ReadSnapshot()), 0u);
 }
 
-TEST_WITH_GPU(StreamTimerTest, OneCollectiveInAnExplicitGroupToo) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, OneCollectiveInAnExplicitGroupToo) {
   TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.RunGroup(5 * kMs, {{"AllGather", 1 << 20}});
   AdvanceAndPoll(gpu, kSecond);
@@ -45,8 +43,7 @@ TEST_WITH_GPU(StreamTimerTest, OneCollectiveInAnExplicitGroupToo) {
   ExpectEveryOperationOnce(comm.Read(), 3);
 }
 
-TEST_WITH_GPU(StreamTimerTest, TheFirstTwoCallsOfEachKindAreNotTimed) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, TheFirstTwoCallsOfEachKindAreNotTimed) {
   TimeEveryCall();
   for (const char* op : {"AllReduce", "AllGather", "Broadcast", "Send"}) {
     for (uint64_t bytes : {64u, 1u << 20}) {
@@ -65,8 +62,7 @@ TEST_WITH_GPU(StreamTimerTest, TheFirstTwoCallsOfEachKindAreNotTimed) {
   ExpectEveryOperationOnce(measured, 8 * 4 + 4 * 2);
 }
 
-TEST_WITH_GPU(StreamTimerTest, SeveralOperationsOfALaunchAreTimedAsAGroup) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, SeveralOperationsOfALaunchAreTimedAsAGroup) {
   TimeEveryCall();
   for (int i = 0; i < 3; ++i) {
     comm.RunGroup(7 * kMs, {{"AllReduce", 1000}, {"AllGather", 2000}, {"Send", 500}});
@@ -85,8 +81,7 @@ TEST_WITH_GPU(StreamTimerTest, SeveralOperationsOfALaunchAreTimedAsAGroup) {
 
 // NCCL plans the collectives of a group first, the point-to-point operations after them, and cuts
 // where its memory ends.
-TEST_WITH_GPU(StreamTimerTest, AGroupCutIntoSeveralLaunches) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, AGroupCutIntoSeveralLaunches) {
   TimeEveryCall();
   for (int round = 0; round < 3; ++round) {
     void* group = comm.StartGroup();
@@ -112,8 +107,7 @@ TEST_WITH_GPU(StreamTimerTest, AGroupCutIntoSeveralLaunches) {
 }
 
 // Operations that NCCL does not report below the call: the first launch stands for their bytes.
-TEST_WITH_GPU(StreamTimerTest, AGroupOfUnreportedOperationsCountsItsBytesOnce) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, AGroupOfUnreportedOperationsCountsItsBytesOnce) {
   TimeEveryCall();
   for (int round = 0; round < 3; ++round) {
     void* group = comm.StartGroup();
@@ -128,8 +122,7 @@ TEST_WITH_GPU(StreamTimerTest, AGroupOfUnreportedOperationsCountsItsBytesOnce) {
   EXPECT_EQ(StreamLatency(comm.Read(), "Grouped").bytes, 2u * 4000);
 }
 
-TEST_WITH_GPU(StreamTimerTest, PointToPoint) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(StreamTimerTest, PointToPoint) {
   TimeEveryCall();
   for (int i = 0; i < 3; ++i) comm.Run(4 * kMs, "Recv", 2048);
   AdvanceAndPoll(gpu, kSecond);

@@ -182,9 +182,8 @@ TEST_IN_CHILD(StressTest, NetworkSteps, {"NCCL_PULSE_NETWORK_WINDOW", "50"}) {
 }
 
 // Steps of one ring of places on more threads than one, each place used again all the time.
-TEST_IN_CHILD(StressTest, StepsOfOneOperationOnSeveralThreads,
-              {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(StressTest, StepsOfOneOperationOnSeveralThreads,
+               {"NCCL_PULSE_NETWORK_WINDOW", "100"}) {
   void* coll = comm.Enqueue();
   constexpr uint64_t kThreads = 3;
   Threads(kThreads, [&](uint64_t) {
@@ -208,8 +207,7 @@ TEST_IN_CHILD(StressTest, StepsOfOneOperationOnSeveralThreads,
 }
 
 // Several proxies of one process work for one operation (PXN with several GPUs in a process).
-TEST_IN_CHILD(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(StressTest, ProxyOpsOfOneOperationOnTwoThreads) {
   std::atomic<uint64_t> round{0};
   std::atomic<void*> coll{nullptr};
   std::atomic<uint64_t> done{0};

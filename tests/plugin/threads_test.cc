@@ -12,8 +12,7 @@ namespace nccl_pulse {
 namespace {
 
 // A non-blocking communicator launches every group from a thread of its own.
-TEST_IN_CHILD(ThreadsTest, FreshThreadForEveryGroup) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(ThreadsTest, FreshThreadForEveryGroup) {
   constexpr int kGroups = 4000;
   for (int i = 0; i < kGroups; ++i) {
     std::thread([&comm] { comm.RunWithProxy(); }).join();

@@ -10,8 +10,7 @@ namespace {
 
 using NameCounts = std::map<std::string, uint64_t>;
 
-TEST_IN_CHILD(UnknownTest, EventTypes) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, EventTypes) {
   for (uint64_t type : {uint64_t{0}, uint64_t{1} << 12, uint64_t{1} << 15, uint64_t{1} << 63,
                         uint64_t{abi::kEventColl | abi::kEventP2p}}) {
     Descriptor event{};
@@ -24,8 +23,7 @@ TEST_IN_CHILD(UnknownTest, EventTypes) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(UnknownTest, EventTypesThatWereNotAskedFor) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, EventTypesThatWereNotAskedFor) {
   void* coll = comm.Enqueue();
   for (uint64_t type : {abi::kEventProxyStep, abi::kEventProxyCtrl, abi::kEventNetPlugin}) {
     Descriptor event{};
@@ -40,8 +38,7 @@ TEST_IN_CHILD(UnknownTest, EventTypesThatWereNotAskedFor) {
 // NCCL delivers these with any of the others: no mask keeps them away. A GroupApi in capture has a
 // ticket, so NCCL goes on to record its states, without arguments, and to stop it; also after
 // finalize. One whose launches nobody follows has none.
-TEST_IN_CHILD(UnknownTest, GroupsAreExpected) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, GroupsAreExpected) {
   Descriptor event{};
   event.type = abi::kEventGroup;
   EXPECT_EQ(Start(comm.context(), event), nullptr);
@@ -61,8 +58,7 @@ TEST_IN_CHILD(UnknownTest, GroupsAreExpected) {
   EXPECT_EQ(IgnoredByName(ReadSnapshot()), NameCounts{});
 }
 
-TEST_IN_CHILD(UnknownTest, States) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, States) {
   void* coll = comm.Enqueue();
   void* proxy = Start(comm.context(), ProxyOpEvent(coll, getpid()));
   for (int state : {-1, 32, 1000, INT32_MIN, INT32_MAX}) Record(proxy, state);
@@ -75,8 +71,7 @@ TEST_IN_CHILD(UnknownTest, States) {
   EXPECT_EQ(Timed(Find(snapshot, 1), LatencyKind::kCompletionProxy), 1u);
 }
 
-TEST_IN_CHILD(UnknownTest, NoDescriptorNoHandle) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, NoDescriptorNoHandle) {
   const auto& profiler = ProfilerOf<abi::v5::Profiler>(5);
   void* handle = &handle;
   EXPECT_EQ(profiler.startEvent(comm.context(), &handle, nullptr), abi::kSuccess);
@@ -88,8 +83,7 @@ TEST_IN_CHILD(UnknownTest, NoDescriptorNoHandle) {
   EXPECT_EQ(Operations(Find(snapshot, 1)), 1u);
 }
 
-TEST_IN_CHILD(UnknownTest, NoStrings) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, NoStrings) {
   Start(comm.context(), CallEvent(nullptr, 100, nullptr));
   Start(comm.context(), P2pCallEvent(nullptr, 100, nullptr));
   Descriptor event = CollEvent(nullptr, 0, 1);
@@ -108,8 +102,7 @@ TEST_IN_CHILD(UnknownTest, NoStrings) {
 }
 
 // Names that no NCCL of today has: kept as they are, and harmless in a label.
-TEST_IN_CHILD(UnknownTest, NewNames) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, NewNames) {
   const std::string long_name(300, 'x');
   for (const char* func : {"AllToAllv2", "weird\"name\n\\{}", "\xff\xfe", "", long_name.c_str()}) {
     Start(comm.context(), CallEvent(func, 1, "ncclFloat4e2m1x1234567890123456789"));
@@ -122,8 +115,7 @@ TEST_IN_CHILD(UnknownTest, NewNames) {
   }
 }
 
-TEST_IN_CHILD(UnknownTest, MoreNamesThanTheTableHolds) {
-  NcclCommunicator comm(1);
+TEST_WITH_COMM(UnknownTest, MoreNamesThanTheTableHolds) {
   std::vector<std::string> names;
   for (int i = 0; i < 1000; ++i) names.push_back("Func" + std::to_string(i));
   for (const std::string& name : names) {

@@ -10,8 +10,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(UnreportedLaunchTest, StreamsInCaptureAreNotTouched) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, StreamsInCaptureAreNotTouched) {
   LearnHidden(gpu, comm);
   TimeEveryCall();
   for (int i = 0; i < 4; ++i) comm.RunUnreported(0);
@@ -102,8 +101,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, IsUnknownUntilTheThreadThatLaunchesIsKnown) 
 }
 
 // The very first call may have failed within NCCL, whatever init said.
-TEST_WITH_GPU(UnreportedLaunchTest, NothingIsBelievedBeforeAReportedLaunch) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, NothingIsBelievedBeforeAReportedLaunch) {
   for (uint64_t calls = 1; calls <= 3; ++calls) {
     comm.RunUnreported(kMs);
     EXPECT_EQ(See(comm), (Seen{0, 0, calls}));
@@ -117,8 +115,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, NothingIsBelievedBeforeAReportedLaunch) {
 }
 
 // Such a call launches nothing, and the end of its group comes as ever.
-TEST_WITH_GPU(UnreportedLaunchTest, ACallThatFailsIsNotLaunched) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, ACallThatFailsIsNotLaunched) {
   const auto fail = [&](const char* op) {
     void* group = comm.StartGroup();
     comm.MakeCall(group, op, 4096);
@@ -139,8 +136,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, ACallThatFailsIsNotLaunched) {
 }
 
 // One to itself, in place.
-TEST_WITH_GPU(UnreportedLaunchTest, ASendThatLaunchesNothingIsNotLaunched) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, ASendThatLaunchesNothingIsNotLaunched) {
   for (uint64_t i = 1; i < 4; ++i) {
     comm.Run(0);
     gpu.Advance(kSecond);
@@ -151,8 +147,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, ASendThatLaunchesNothingIsNotLaunched) {
 
 // Its operations are reported behind the end of the group, where graphs have been captured or
 // CUDA_LAUNCH_BLOCKING is set.
-TEST_WITH_GPU(UnreportedLaunchTest, AGroupIsLaunchedOnceThoughItIsReportedLate) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, AGroupIsLaunchedOnceThoughItIsReportedLate) {
   LearnHidden(gpu, comm);
   void* group = comm.StartGroup(false, 2);
   std::vector<Call> calls;
@@ -167,8 +162,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, AGroupIsLaunchedOnceThoughItIsReportedLate) 
 
 // ncclGroupStart, a call, ncclGroupStart, a call, ncclGroupEnd: here GroupApi stops, and nothing
 // has been launched.
-TEST_WITH_GPU(UnreportedLaunchTest, NorOfOperationsThatAreKnownToBeHidden) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, NorOfOperationsThatAreKnownToBeHidden) {
   LearnHidden(gpu, comm);
   void* group = comm.StartGroup(false, 2);
   for (int i = 0; i < 2; ++i) comm.MakeCall(group, "Broadcast", 4096);
@@ -176,8 +170,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, NorOfOperationsThatAreKnownToBeHidden) {
   EXPECT_EQ(See(comm), (Seen{2, 2, 2}));
 }
 
-TEST_WITH_GPU(UnreportedLaunchTest, TheEndOfAnInnerGroupIsNotBelieved) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, TheEndOfAnInnerGroupIsNotBelieved) {
   void* group = comm.StartGroup(false, 2);
   comm.MakeCall(group, "Broadcast", 4096);
   comm.MakeCall(group, "Broadcast", 4096);
@@ -232,8 +225,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, OfAGroupOfSeveralCommunicatorsTheFirstIsFoll
 }
 
 // The calls that stand are another thread's, whose group has not ended.
-TEST_WITH_GPU(UnreportedLaunchTest, TheEndOfAnotherThreadsGroupSaysNothing) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, TheEndOfAnotherThreadsGroupSaysNothing) {
   comm.Run(kMs);
   gpu.Advance(kSecond);
   void* group = comm.StartGroup();
@@ -273,8 +265,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, OnTheDefaultStreamItsContextMustBeCurrent) {
   EXPECT_TRUE(comm.Read().has_heartbeat);
 }
 
-TEST_WITH_GPU(UnreportedLaunchTest, WhatTheDriverRefusesIsNotClaimed) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, WhatTheDriverRefusesIsNotClaimed) {
   LearnHidden(gpu, comm);
   TimeEveryCall();
   for (int i = 0; i < 4; ++i) {
@@ -293,8 +284,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, WhatTheDriverRefusesIsNotClaimed) {
   ExpectEveryCallOnce(comm);
 }
 
-TEST_WITH_GPU(UnreportedLaunchTest, AGroupThatOutlivesItsCommunicatorEndsNothing) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, AGroupThatOutlivesItsCommunicatorEndsNothing) {
   void* group = comm.StartGroup();
   comm.MakeCall(group, "Broadcast", 4096);
   comm.Finalize();
@@ -305,9 +295,8 @@ TEST_WITH_GPU(UnreportedLaunchTest, AGroupThatOutlivesItsCommunicatorEndsNothing
 }
 
 // With kernel timing nothing is timed on streams; the launches are seen all the same.
-TEST_WITH_GPU(UnreportedLaunchTest, WithKernelTimingHasNoDuration,
-              {"NCCL_PULSE_TIMING", "kernel"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, WithKernelTimingHasNoDuration,
+                 {"NCCL_PULSE_TIMING", "kernel"}) {
   LearnHidden(gpu, comm);
   for (int i = 0; i < 5; ++i) comm.RunUnreported(kMs);
   gpu.Advance(kSecond);

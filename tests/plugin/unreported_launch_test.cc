@@ -9,8 +9,7 @@
 namespace nccl_pulse {
 namespace {
 
-TEST_WITH_GPU(UnreportedLaunchTest, IsInFlightUntilItHasCompleted) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, IsInFlightUntilItHasCompleted) {
   LearnHidden(gpu, comm);
   LearnHidden(gpu, comm, "Reduce");
   comm.RunUnreported(5 * kMs);
@@ -31,8 +30,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, IsInFlightUntilItHasCompleted) {
   EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
 }
 
-TEST_WITH_GPU(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
   LearnHidden(gpu, comm);
   TimeEveryCall();
   comm.RunUnreported(0);  // the second of its kind
@@ -53,8 +51,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, HasADurationWhenItsCallIsSampled) {
 }
 
 // An ordinary kernel of the same operation in between, in another size, says nothing of it.
-TEST_WITH_GPU(UnreportedLaunchTest, IsLearntBesideItsOwnOperationInAnotherSize) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, IsLearntBesideItsOwnOperationInAnotherSize) {
   comm.RunUnreported(0, "AllReduce");
   comm.Run(0, "AllReduce", 4);
   comm.RunUnreported(0, "AllReduce");
@@ -63,8 +60,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, IsLearntBesideItsOwnOperationInAnotherSize) 
 }
 
 // What had no launch once in one size says nothing of a size that has had one since.
-TEST_WITH_GPU(UnreportedLaunchTest, IsNotLearntOfASizeThatHasLaunches) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, IsNotLearntOfASizeThatHasLaunches) {
   comm.RunUnreported(0, "AllReduce", 8192);
   comm.Run(0, "AllReduce", 4096);
   comm.RunUnreported(0, "AllReduce", 4096);
@@ -73,8 +69,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, IsNotLearntOfASizeThatHasLaunches) {
 }
 
 // A symmetric-memory kernel this time, an ordinary one the next.
-TEST_WITH_GPU(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
   LearnHidden(gpu, comm, "AllReduce");
   TimeEveryCall();
   for (int i = 0; i < 2; ++i) comm.RunUnreported(0, "AllReduce");
@@ -89,8 +84,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, OneThatIsReportedAfterAllIsTimedOnce) {
 }
 
 // The event in front of it may be passed before what another stream has to do first.
-TEST_WITH_GPU(UnreportedLaunchTest, IsNotTimedOnAnotherStreamThanTheOneBefore) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, IsNotTimedOnAnotherStreamThanTheOneBefore) {
   LearnHidden(gpu, comm);
   TimeEveryCall();
   for (int i = 0; i < 2; ++i) comm.RunUnreported(0);
@@ -110,8 +104,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, IsNotTimedOnAnotherStreamThanTheOneBefore) {
 }
 
 // NCCL reports one launch of the group: so its end is behind all of them.
-TEST_WITH_GPU(UnreportedLaunchTest, OfAGroupOfBothIsBehindTheReportedOne) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, OfAGroupOfBothIsBehindTheReportedOne) {
   const FakeCuda::Stream first = comm.stream();
   const FakeCuda::Stream second = gpu.CreateStream(comm.gpu_context());
   for (int i = 0; i < 3; ++i) {
@@ -143,8 +136,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, OfAGroupOfBothIsBehindTheReportedOne) {
 // of tensors a group of Reduces or Broadcasts, one with each rank as the root; its barrier is an
 // AllReduce of four bytes. The end of a group of the application's is not believed, so the
 // Broadcasts stand until then.
-TEST_WITH_GPU(UnreportedLaunchTest, ListsOfTensorsAreGroups) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, ListsOfTensorsAreGroups) {
   LearnHidden(gpu, comm);
   constexpr int kRanks = 4, kSteps = 3;
   for (int step = 0; step < kSteps; ++step) {
@@ -168,8 +160,7 @@ TEST_WITH_GPU(UnreportedLaunchTest, ListsOfTensorsAreGroups) {
   EXPECT_EQ(IgnoredByName(ReadSnapshot()), (std::map<std::string, uint64_t>{}));
 }
 
-TEST_WITH_GPU(UnreportedLaunchTest, EndsAreAwaitedWhereTheyAreOfUse) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedLaunchTest, EndsAreAwaitedWhereTheyAreOfUse) {
   const auto run = [&] {
     void* group = comm.StartGroup();
     const Call call = comm.MakeCall(group, "AllReduce", 4096);

@@ -48,8 +48,7 @@ void ExpectSameTime(int64_t time, int64_t other) {
 
 constexpr auto kSecondsNs = static_cast<int64_t>(kSecond);
 
-TEST_WITH_GPU(UnreportedTest, StandsUntilTheNextReportedLaunch, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, StandsUntilTheNextReportedLaunch, kNonBlocking) {
   comm.LaunchElsewhere();
   EXPECT_EQ(Unreported(comm), 0u);
   for (int i = 0; i < 3; ++i) comm.Run(kMs);
@@ -72,8 +71,7 @@ TEST_WITH_GPU(UnreportedTest, StandsUntilTheNextReportedLaunch, kNonBlocking) {
 
 // Others stand now than those that stood at the last look; and what the look takes, which may be
 // long in the driver, is before its answer.
-TEST_WITH_GPU(UnreportedTest, SinceIsOfThoseThatStandNow, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, SinceIsOfThoseThatStandNow, kNonBlocking) {
   comm.LaunchElsewhere();
   RunUnreported(comm);
   EXPECT_EQ(Unreported(comm), 1u);
@@ -89,8 +87,7 @@ TEST_WITH_GPU(UnreportedTest, SinceIsOfThoseThatStandNow, kNonBlocking) {
 }
 
 // NCCL reports the launch of one and not that of the other.
-TEST_WITH_GPU(UnreportedTest, GroupsOfBoth, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, GroupsOfBoth, kNonBlocking) {
   comm.LaunchElsewhere();
   RunMixed(comm, {"Broadcast", "AllReduce"}, 1);
   EXPECT_EQ(Unreported(comm), 1u);
@@ -114,8 +111,7 @@ TEST_WITH_GPU(UnreportedTest, GroupsOfBoth, kNonBlocking) {
 
 // What is reported is reported, whatever the number of launches; and a send to oneself, which NCCL
 // copies or leaves out, hides nothing.
-TEST_WITH_GPU(UnreportedTest, GroupsCutIntoSeveralLaunches, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, GroupsCutIntoSeveralLaunches, kNonBlocking) {
   comm.LaunchElsewhere();
   for (const bool leaves_out : {false, true}) {
     void* group = comm.StartGroup();
@@ -143,8 +139,7 @@ TEST_WITH_GPU(UnreportedTest, GroupsCutIntoSeveralLaunches, kNonBlocking) {
 }
 
 // Launched with their graph: not now, and not by a launch that is reported.
-TEST_WITH_GPU(UnreportedTest, CapturedCallsDoNotStand, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, CapturedCallsDoNotStand, kNonBlocking) {
   comm.LaunchElsewhere();
   const auto capture = [&] {
     gpu.BeginCapture(comm.stream());
@@ -168,8 +163,7 @@ TEST_WITH_GPU(UnreportedTest, CapturedCallsDoNotStand, kNonBlocking) {
 }
 
 // A copy-engine collective is reported as CeColl alone.
-TEST_WITH_GPU(UnreportedTest, CopyEngineCollectivesAreReported, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, CopyEngineCollectivesAreReported, kNonBlocking) {
   comm.LaunchElsewhere();
   CopyEngine engine(gpu, comm);
   const auto carry = [&engine](const StreamCommunicator::Call& call) { engine.Carry(call, kMs); };
@@ -208,8 +202,7 @@ TEST_WITH_GPU(UnreportedTest, WithoutEventsLaunchesCountAllTheSame, kNonBlocking
   EXPECT_FALSE(comm.Read().has_heartbeat);
 }
 
-TEST_WITH_GPU(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
   comm.LaunchElsewhere();
   RunMixed(comm, {"Broadcast", "AllReduce"}, 1);
   EXPECT_EQ(Unreported(comm), 1u);
@@ -229,8 +222,7 @@ TEST_WITH_GPU(UnreportedTest, EndsWithItsCommunicator, kNonBlocking) {
 // A Recv in a direction in which nothing is connected. NCCL connects at the end of the group, on the calling
 // thread, and waits there for the peer (src/group.cc, ncclP2PPreconnectFunc): GroupApi starts, P2pApi
 // starts and stops, and nothing follows until the peer calls.
-TEST_WITH_GPU(UnreportedTest, AHostThatWaitsForAPeerToConnect) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, AHostThatWaitsForAPeerToConnect) {
   const auto hang = [] {
     WaitForPoll();
     const ProcessSnapshot process = ReadSnapshot();
@@ -260,8 +252,7 @@ TEST_WITH_GPU(UnreportedTest, AHostThatWaitsForAPeerToConnect) {
 }
 
 // Its end is asked for, and tells that the host is no longer inside NCCL.
-TEST_WITH_GPU(UnreportedTest, AGroupThatNcclHasNotEnded) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UnreportedTest, AGroupThatNcclHasNotEnded) {
   const auto is_in_group = [&comm] {
     WaitForPoll();
     return comm.Read().are_unreported_in_group;

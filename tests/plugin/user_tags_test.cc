@@ -175,8 +175,7 @@ TEST(UserTagsTest, TheyAreOffUnlessAskedFor) {
   }
 }
 
-TEST_WITH_GPU(UserTagsTest, AnOlderApiSaysOnceThatThereAreNone, {"NCCL_PULSE_USER_TAGS", "8"}) {
-  StreamCommunicator comm(gpu, 1);
+TEST_WITH_STREAM(UserTagsTest, AnOlderApiSaysOnceThatThereAreNone, {"NCCL_PULSE_USER_TAGS", "8"}) {
   StreamCommunicator another(gpu, 2);
   EXPECT_EQ(LinesThatName("NCCL_PULSE_USER_TAGS has no effect"), 1);
   comm.Run();

@@ -67,12 +67,7 @@ bool WriteAndClose(int fd, const std::string& path, const std::string& content,
                    std::string* error) {
   int failure = fd < 0 ? errno : WriteAll(fd, content);
   if (fd >= 0 && close(fd) != 0 && failure == 0) failure = errno;
-  return failure == 0 || FailToWrite(path, failure, error);
-}
-
-bool FailToWrite(const std::string& path, int why_errno, std::string* error) {
-  *error = absl::StrCat("cannot write ", path, ": ", ErrorText(why_errno));
-  return false;
+  return failure == 0 || FailToWrite(path, ErrorText(failure), error);
 }
 
 bool Publish(const std::string& partial, const std::string& path, std::string* error) {

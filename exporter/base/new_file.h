@@ -25,9 +25,6 @@ bool Publish(const std::string& partial, const std::string& path, std::string* e
 // Writes, syncs and closes. `fd` -1: it could not be opened, as errno says.
 bool WriteAndClose(int fd, const std::string& path, const std::string& content, std::string* error);
 
-// Sets `error`, to "cannot write PATH: why". Returns false.
-bool FailToWrite(const std::string& path, int why_errno, std::string* error);
-
 }  // namespace nccl_pulse
 
 #endif  // EXPORTER_BASE_NEW_FILE_H_

@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "exporter/base/error_text.h"
 #include "exporter/cli/command.h"
 #include "exporter/cli/installation.h"
 #include "exporter/cli/plugin_file.h"
@@ -33,19 +34,20 @@ Exit status: 0 done; 1 bad usage; 2 no such library, or FOLDER can't be written 
 )";
 
 // Copies under another name first, so that no process loads half a file.
-std::error_code Replace(const fs::path& source, const fs::path& target) {
+bool Replace(const fs::path& source, const fs::path& target, std::string* error) {
   const fs::path unfinished = target.string() + "." + std::to_string(getpid());
-  std::error_code error;
-  fs::copy_file(source, unfinished, fs::copy_options::overwrite_existing, error);
-  if (!error) {
+  std::error_code code;
+  fs::copy_file(source, unfinished, fs::copy_options::overwrite_existing, code);
+  if (!code) {
     constexpr fs::perms kForEverybody = fs::perms::owner_read | fs::perms::owner_write |
                                         fs::perms::group_read | fs::perms::others_read;
-    fs::permissions(unfinished, kForEverybody, error);
+    fs::permissions(unfinished, kForEverybody, code);
   }
-  if (!error) fs::rename(unfinished, target, error);
+  if (!code) fs::rename(unfinished, target, code);
+  if (!code) return true;
   std::error_code ignored;
-  if (error) fs::remove(unfinished, ignored);
-  return error;
+  fs::remove(unfinished, ignored);
+  return FailToWrite(target, code.message(), error);
 }
 
 FlagTable Flags() {
@@ -64,10 +66,8 @@ int Run(const std::vector<std::string>& arguments) {
   }
   for (const char* name : {"libnccl-profiler-pulse.so", "librccl-profiler-pulse.so"}) {
     const fs::path target = fs::path(arguments[0]) / name;
-    const std::error_code error = Replace(library, target);
-    if (error) {
-      return Fail(kUnreachable, "cannot write " + target.string() + ": " + error.message());
-    }
+    std::string error;
+    if (!Replace(library, target, &error)) return Fail(kUnreachable, error);
     std::printf("%s\n", target.c_str());
   }
   return 0;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "exporter/base/error_text.h"
 #include "exporter/base/new_file.h"
 #include "exporter/cli/closer_look.h"
 #include "exporter/cli/command.h"
@@ -150,8 +151,8 @@ bool IsStandardOutput(const std::string& path) {
 
 bool CanWrite(const std::string& path, std::string* error) {
   if (IsStandardOutput(path)) return true;
-  if (IsSpecial(path)) return access(path.c_str(), W_OK) == 0 || FailToWrite(path, errno, error);
-  return CanCreate(path, error);
+  if (!IsSpecial(path)) return CanCreate(path, error);
+  return access(path.c_str(), W_OK) == 0 || FailToWrite(path, ErrorText(errno), error);
 }
 
 bool Write(const std::string& path, const std::string& content, std::string* error) {

@@ -102,7 +102,7 @@ bool ServiceFile::Write(const std::string& address, int port, bool https, std::s
     problem = ErrorText(errno);
     unlink(temporary.c_str());
   }
-  *error = absl::StrCat("cannot write ", path_, ": ", problem);
+  FailToWrite(path_, problem, error);
   path_.clear();
   file_.Close();
   return false;

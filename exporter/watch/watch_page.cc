@@ -88,18 +88,13 @@ std::string Verdict(const WatchedJob& job, const std::string& own_url) {
                     ClockWords(static_cast<int64_t>(findings.silent_since_s * 1e9)),
                     ": its endpoints are silent.</b>");
   }
-  for (const JobHang& each : findings.hangs) {
-    if (each.who.endpoint.empty()) continue;
-    absl::StrAppend(
-        &html, "<br>",
-        NodeLink(each.who.endpoint, own_url, absl::StrCat("page of ", each.who.hostname)));
-  }
-  for (const JobSlow& each : findings.stragglers) {
-    if (each.who.endpoint.empty()) continue;
-    absl::StrAppend(
-        &html, "<br>",
-        NodeLink(each.who.endpoint, own_url, absl::StrCat("page of ", each.who.hostname)));
-  }
+  const auto link = [&](const WatchedRank& who) {
+    if (who.endpoint.empty()) return;
+    absl::StrAppend(&html, "<br>",
+                    NodeLink(who.endpoint, own_url, absl::StrCat("page of ", who.hostname)));
+  };
+  for (const JobHang& each : findings.hangs) link(each.who);
+  for (const JobSlow& each : findings.stragglers) link(each.who);
   if (!findings.text.empty() && findings.state <= JobState::kIncomplete) {
     absl::StrAppend(&html, "<details><summary>details</summary><pre>", Html(findings.text),
                     "</pre></details>");

@@ -346,6 +346,8 @@ std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
   std::vector<std::string> notes;
   std::string fewer;
   for (const auto& [id, communicator] : job.communicators) {
+    const bool is_any_staying = std::any_of(communicator.ranks.begin(), communicator.ranks.end(),
+                                            [](const RasRank& rank) { return !rank.has_left; });
     for (const RasRank& rank : communicator.ranks) {
       const ProcessFacts& facts = job.processes.at(KeyOf(rank));
       const auto who = [&] { return Capital(Name({&communicator, &rank, &facts})); };
@@ -353,8 +355,15 @@ std::vector<std::string> NoteWords(const Job& job, const JobVerdict& verdict) {
         notes.push_back(absl::StrCat(who(), " reports an asynchronous error of NCCL: ncclResult_t ",
                                      rank.async_error, "."));
       }
-      if (facts.condition != Condition::kFine && rank.pid != 0 && said.insert(KeyOf(rank)).second) {
-        notes.push_back(absl::StrCat(who(), " ", ConditionWords(facts, true), "."));
+      const bool is_fine = facts.condition == Condition::kFine;
+      // It may have left too early, in exit() for example, or after it waited as the others do.
+      const bool has_left = is_fine && rank.has_left && is_any_staying && job.moved == 0;
+      if ((has_left || !is_fine) && rank.pid != 0 && said.insert(KeyOf(rank)).second) {
+        notes.push_back(
+            absl::StrCat(who(), " ",
+                         has_left ? "has finalized or aborted a communicator that others still have"
+                                  : ConditionWords(facts, true),
+                         "."));
       }
     }
     if (fewer.empty()) fewer = FewerWords(communicator);

@@ -462,12 +462,16 @@ TEST(OutsideLook, ARankThatStopsAnswering) {
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
-// Its process answers, and has destroyed the communicator: how many calls it had made isn't known.
-TEST(OutsideLook, ARankThatHasLeftIsNotMissing) {
+// Its process answers, and has destroyed or aborted the communicator, as in exit() or by a watchdog:
+// how many calls it had made isn't known.
+TEST(OutsideLook, ARankThatHasLeftIsNoted) {
   Host host;
   host.Rank(2).is_missing = host.Rank(2).has_left = true;
   host.Stand();
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
+  EXPECT_THAT(host.looks.jobs[0].health.notes,
+              ElementsAre("Rank 2 (10.0.3.7, GPU 2, pid 1002) has finalized or aborted a "
+                          "communicator that others still have."));
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   host.has_waited = false;

@@ -170,4 +170,16 @@ HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
   return result;
 }
 
+bool IsEnding(int32_t pid, const std::string& proc) {
+  constexpr std::size_t kFlags = 9;   // of proc(5)
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING
+  const std::string tasks = absl::StrCat(proc, "/", pid, "/task");
+  const std::vector<int32_t> threads = PidsIn(tasks);
+  return !threads.empty() && std::all_of(threads.begin(), threads.end(), [&](int32_t thread) {
+    const ProcStat stat(ReadFile(absl::StrCat(tasks, "/", thread, "/stat"), 4096));
+    unsigned flags = 0;
+    return absl::SimpleAtoi(stat.Field(kFlags), &flags) && (flags & kExiting) != 0;
+  });
+}
+
 }  // namespace nccl_pulse::outside

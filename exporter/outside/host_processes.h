@@ -1,7 +1,7 @@
 // FindNcclProcesses finds this host's processes that have loaded NCCL, by their files in /proc.
 //
 //   maps      libnccl, and NCCL Pulse's plugin
-//   stat      run state
+//   stat      run state, also of threads
 //   status    pid in the process' own PID namespace
 //   cgroup    whether cgroup2 has frozen it
 //   ns/net    network namespace; only readable for the same user, or root
@@ -60,6 +60,10 @@ struct HostProcesses {
 HostProcesses FindNcclProcesses(std::chrono::milliseconds patience,
                                 const std::vector<int32_t>* pids = nullptr,
                                 const std::string& proc = "/proc");
+
+// True if no thread of the process runs code of its own again: the process has ended, or the driver
+// still releases its GPU, which may take minutes.
+bool IsEnding(int32_t pid, const std::string& proc = "/proc");
 
 }  // namespace nccl_pulse::outside
 

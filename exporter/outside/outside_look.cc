@@ -316,7 +316,15 @@ Sources SourcesOfThisHost() {
   sources.processes = [](const std::vector<int32_t>* pids) {
     return FindNcclProcesses(std::chrono::seconds(3), pids);
   };
-  sources.gpus = [gpus](int64_t since_ns) { return gpus->OfHost(since_ns); };
+  sources.gpus = [gpus](int64_t since_ns) {
+    std::vector<HostGpu> found = gpus->OfHost(since_ns);
+    for (HostGpu& gpu : found) {
+      gpu.pids.erase(std::remove_if(gpu.pids.begin(), gpu.pids.end(),
+                                    [](int32_t pid) { return IsEnding(pid); }),
+                     gpu.pids.end());
+    }
+    return found;
+  };
   sources.ask_ras = [](const RasListener& each) {
     return each.Ask(kRasPatience, kMostAnswerBytes);
   };

@@ -23,7 +23,7 @@ class AgentOutsideTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.folder, self.nvml = folder.name, os.path.join(folder.name, "nvml")
+        self.folder, self.nvml, self.ending = folder.name, os.path.join(folder.name, "nvml"), 0
 
     def begin(self, ras, host="127.0.0.1", missing=(), **options):
         """Three ranks of a job that moves. `options`: of Popen."""
@@ -52,7 +52,7 @@ class AgentOutsideTest(unittest.TestCase):
     def set_gpus(self, uses):
         with open(self.nvml + ".new", "w", encoding="utf-8") as file:
             for (kernels, memory), rank in zip(uses, self.ranks):
-                file.write("%d %d %d\n" % (kernels, memory, rank.pid))
+                file.write("%d %d %d %d\n" % (kernels, memory, rank.pid, self.ending))
         os.replace(self.nvml + ".new", self.nvml)
 
     def agent(self, *flags, **options):
@@ -212,7 +212,13 @@ class AgentOutsideTest(unittest.TestCase):
         self.assertEqual(diagnose().count(note), 1)
 
     def test_a_healthy_job_is_never_asked(self):
+        # Processes of the job before, whose driver is slow, share no GPU.
+        ending = self.start(["true"])
+        os.waitid(os.P_PID, ending.pid, os.WEXITED | os.WNOWAIT)
+        self.ending = ending.pid
         self.begin(Ras())
+        self.counts = [500] * 3
+        self.report()
         port = self.agent()
         quiet = self.agent("--without-plugin=off")
         self.set_gpus([(100, 0), (0, 0), (100, 0)])

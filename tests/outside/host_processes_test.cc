@@ -148,6 +148,20 @@ TEST_F(HostProcessesTest, WhyAProcessDoesNotRun) {
                                            "frozen by its cgroup", ""}));
 }
 
+// The last thread of a killed process releases its GPU. The first one may end long before the others.
+TEST_F(HostProcessesTest, AProcessIsEndingOnceAllThreadsAre) {
+  const auto add_thread = [this](int thread, unsigned flags) {
+    const std::string folder = absl::StrCat(root_, "/90/task/", thread);
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/stat") << thread << " (python) D 1 1 1 0 -1 " << flags << " 0";
+  };
+  EXPECT_FALSE(IsEnding(90, root_));  // in another PID namespace
+  add_thread(90, 0x40844c);
+  EXPECT_TRUE(IsEnding(90, root_));
+  add_thread(91, 0x408440);
+  EXPECT_FALSE(IsEnding(90, root_));
+}
+
 // A launched rank that is not as far.
 TEST_F(HostProcessesTest, RanksWithoutNccl) {
   Add(60, "7f00-7f01 r-xp 0 0 0  /usr/bin/python3\n", 'S', std::string("RANK=1\0WORLD_SIZE=4", 19));

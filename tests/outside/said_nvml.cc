@@ -1,5 +1,5 @@
-// libnvidia-ml.so.1 without a GPU. The file SAID_NVML has a line for each GPU: "PERCENT MEMORY_PERCENT PID",
-// which has been so for as long as NVML remembers.
+// libnvidia-ml.so.1 without a GPU. The file SAID_NVML has a line for each GPU: "PERCENT MEMORY_PERCENT PID
+// ANOTHER_PID", which has been so for as long as NVML remembers. ANOTHER_PID 0: a single process uses the GPU.
 #include <cstdint>
 #include <cstdlib>
 #include <ctime>
@@ -9,7 +9,7 @@
 namespace {
 
 struct Said {
-  unsigned kernels = 0, memory = 0, pid = 0;
+  unsigned kernels = 0, memory = 0, pid = 0, other_pid = 0;
 };
 
 std::vector<Said> Gpus() {
@@ -17,7 +17,7 @@ std::vector<Said> Gpus() {
   std::ifstream file(path == nullptr ? "" : path);
   std::vector<Said> gpus;
   Said said;
-  while (file >> said.kernels >> said.memory >> said.pid) gpus.push_back(said);
+  while (file >> said.kernels >> said.memory >> said.pid >> said.other_pid) gpus.push_back(said);
   return gpus;
 }
 
@@ -53,9 +53,11 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(void* device, unsigned* count, Process* infos) {
   const unsigned room = infos == nullptr ? 0 : *count;
-  *count = 1;
-  if (room == 0) return 7;
-  infos[0].pid = At(device).pid;
+  const Said said = At(device);
+  *count = said.other_pid == 0 ? 1 : 2;
+  if (room < *count) return 7;
+  infos[0].pid = said.pid;
+  if (*count == 2) infos[1].pid = said.other_pid;
   return 0;
 }
 int nvmlDeviceGetSamples(void* device, int type, unsigned long long since_us, int*, unsigned* count,

@@ -94,11 +94,12 @@ std::string GpuWords(const std::vector<Named>& named, const Job& job) {
     return absl::StrCat(is_one ? " Its GPU runs nothing" : " Their GPUs run nothing", others, ".");
   }
   if (is_use(GpuUse::kBusy)) {
-    return absl::StrCat(is_one ? " Its GPU is busy" : " Their GPUs are busy",
-                        ": its work may wait for something else.");
+    return is_one ? " Its GPU is busy: its work may wait for something else."
+                  : " Their GPUs are busy: their work may wait for something else.";
   }
-  return job.uses.AreAll(GpuUse::kUnknown) ? " Its GPU isn't known here: NVML sees this host alone."
-                                           : "";
+  return !job.uses.AreAll(GpuUse::kUnknown) ? ""
+         : is_one ? " Its GPU isn't known here: NVML sees this host alone."
+                  : " Their GPUs aren't known here: NVML sees this host alone.";
 }
 
 std::string Listed(const std::vector<std::string>& all) {
@@ -172,10 +173,12 @@ std::string ConditionWords(const ProcessFacts& facts, bool is_one) {
     return absl::StrCat(is_one ? "is " : "are ", WhyNotRunning(facts.local->state));
   }
   if (facts.condition >= Condition::kDead) {
-    return absl::StrCat(is_one ? "has" : "have", " ended (",
-                        facts.condition == Condition::kDead
-                            ? "NCCL's RAS considers it dead)"
-                            : "its pid is gone, and NCCL's RAS gets no answer)");
+    return absl::StrCat(
+        is_one ? "has" : "have", " ended (",
+        facts.condition == Condition::kDead
+            ? (is_one ? "NCCL's RAS considers it dead)" : "NCCL's RAS considers them dead)")
+            : (is_one ? "its pid is gone, and NCCL's RAS gets no answer)"
+                      : "their pids are gone, and NCCL's RAS gets no answer)"));
   }
   return absl::StrCat(is_one ? "does" : "do", " not answer NCCL's RAS",
                       facts.local == nullptr ? " (stopped, gone or unreachable)"

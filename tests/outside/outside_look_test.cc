@@ -438,6 +438,22 @@ TEST(OutsideLook, AStoppedProcessOfAnIdleJobIsNoHang) {
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
+TEST(OutsideLook, SeveralRanksAreSaidInThePlural) {
+  Host host;
+  for (const int rank : {1, 2}) host.Rank(rank).is_missing = true;
+  host.Stand();
+  host.processes.erase(host.processes.begin() + 1, host.processes.begin() + 3);
+  EXPECT_THAT(host.Sentence(),
+              HasSubstr("have ended (their pids are gone, and NCCL's RAS gets no"));
+  Host two(2);
+  two.Rank(0).all_gathers = two.Rank(1).broadcasts = 1;
+  two.Stand();
+  EXPECT_THAT(two.Sentence(), HasSubstr("Their GPUs are busy: their work may wait"));
+  two.gpus.clear();
+  two.has_waited = false;
+  EXPECT_THAT(two.Sentence(), HasSubstr("Their GPUs aren't known here"));
+}
+
 // It may be stopped, gone, or cut off: nothing here tells.
 TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
   Host host;

@@ -102,6 +102,8 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     if (choice.address) found.by_name = {{choice.address->name(), {*choice.address, nullptr}}};
     return found;
   }
+  const std::set<std::string> own = OwnAddresses();
+  std::size_t foreign = 0;
   std::size_t elsewhere = 0;
   std::size_t beyond = 0;
   for (const HostProcess& process : processes) {
@@ -111,8 +113,12 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
     const std::string& text = process.ras_address;
     const bool is_known = RasFromFlag(text.empty() ? "localhost" : text, &address, &error);
     if (!is_known || !address) continue;
-    const bool is_loopback = IsLoopback(address->host);
-    if (process.user != geteuid() && !is_loopback) continue;
+    const bool is_loopback =  // 0.0.0.0 and :: connect to it
+        IsLoopback(address->host) || address->host == "0.0.0.0" || address->host == "::";
+    if (process.user != geteuid() && !is_loopback && own.count(address->host) == 0) {
+      ++foreign;
+      continue;
+    }
     std::string name = address->name();
     std::shared_ptr<const Network> network;
     if (process.network != 0 && choice.open_network) {
@@ -144,6 +150,12 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
         absl::StrCat(elsewhere, elsewhere == 1 ? " process uses" : " processes use",
                      " RAS in another network namespace. Next: kubectl exec POD -- pulse diagnose, "
                      "or as root --enter-namespaces."));
+  }
+  if (foreign != 0) {
+    found.notes.push_back(
+        absl::StrCat("RAS of ", foreign, foreign == 1 ? " process" : " processes",
+                     " isn't asked: another user has set NCCL_RAS_ADDR, to no address of this "
+                     "host. Next: pulse diagnose as that user."));
   }
   if (beyond != 0) {
     found.notes.push_back(

@@ -865,6 +865,17 @@ TEST(OutsideLook, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
   host.Look();
   EXPECT_EQ(host.addresses_asked, (std::set<std::string>{"127.0.0.1:29000", "10.0.3.7:29001"}));
   host.addresses_asked.clear();
+  host.processes[3].ras_address = "0.0.0.0:29002";
+  host.processes[3].user = geteuid() + 1;
+  EXPECT_THAT(host.Look().notes,
+              testing::Contains("RAS of 1 process isn't asked: another user has set NCCL_RAS_ADDR, "
+                                "to no address of this host. Next: pulse diagnose as that user."));
+  EXPECT_EQ(host.addresses_asked.count("0.0.0.0:29002"), 1U);
+  host.addresses_asked.clear();
+  host.processes[3].network = 5;  // its own loopback
+  host.Look();
+  EXPECT_EQ(host.addresses_asked.count("0.0.0.0:29002"), 0U);
+  host.addresses_asked.clear();
   host.options.ras.asks_processes = false;
   host.Look();
   EXPECT_TRUE(host.addresses_asked.empty());

@@ -50,7 +50,7 @@ namespace nccl_pulse::bench {
 namespace {
 
 // Collectives between two in single steps. The plugin thus sees launches in quick succession, and
-// skips its work after a pause (gates, samples).
+// does none of the work that is due after a pause (gates, samples).
 constexpr int kBetween = 2000;
 constexpr size_t kMostSteps = 1 << 16;
 
@@ -75,7 +75,8 @@ void KeepStep(int /*signal*/, siginfo_t* /*info*/, [[maybe_unused]] void* contex
 // The processor's counter when it was frozen.
 uint64_t still_counter = 0;
 
-// Handles the fault of reading the frozen counter. No step is seen behind it.
+// Handles the fault of reading the frozen counter. It skips the instruction, for which no SIGTRAP
+// comes, so it records the step itself.
 void ReadStillCounter(int signal, siginfo_t* info, void* context) {
 #if defined(__x86_64__)
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;

@@ -13,7 +13,7 @@ constexpr double kPrepareSeconds = 0.02;
 constexpr double kSampleOverhead = 1.15;
 constexpr double kLargestStartShare = 1.0 / 3;
 constexpr double kShortestSampleUs = 1000;
-// Below this many start times there are fewer than five rounds.
+// Least length of a round, in start times, even if fewer than five rounds fit.
 constexpr double kLeastStarts = 1.25;
 
 }  // namespace

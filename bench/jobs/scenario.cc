@@ -641,7 +641,7 @@ Scenario MakeScenario(const std::string& fault, uint64_t seed) {
   if (kind->endpoint == FaultKind::Endpoint::kAway) {
     const int node = scenario.layout.NodeOf(options.rank);
     scenario.answers[node] = Between(&random, 0, 1) == 0 ? Answer::kNone : Answer::kStale;
-    // It looks like other unseen ranks.
+    // The culprits look like the ranks of any other endpoint that does not answer.
     for (int each = 0; each < scenario.layout.nodes(); ++each) {
       if (scenario.answers[each] != Answer::kNow) {
         scenario.culprits.merge(RanksOfNode(scenario.layout, each));

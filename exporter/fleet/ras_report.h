@@ -38,8 +38,8 @@ inline constexpr std::size_t kMostRasBytes = std::size_t{1} << 20;
 struct RasReport {
   std::string json;   // the bytes that RAS sent; "": none, or the listener is not RAS
   std::string error;  // set if the listener is RAS and gave no report
-      // True if the connection was accepted. The kernel may have picked a stopped process; another
-      // connection may then be answered.
+  // True if the connection was accepted. The kernel may have picked a stopped process; another
+  // connection may then be answered.
   bool is_connected = false;
 };
 

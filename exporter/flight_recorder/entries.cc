@@ -119,8 +119,8 @@ class Folder {
     }
   }
 
-  // Keeps enough to know which call the rank completed last. Other ranks' dumps have the kinds of
-  // calls incomplete there.
+  // Drops all but the last completed calls, which suffice to know which call the rank completed
+  // last. The kinds of dropped calls are in the dumps of ranks that have not completed them.
   void DropCompleted() {
     constexpr std::size_t kMostCompleted = 16;
     std::vector<Collective>& all = membership_.collectives;

@@ -4,6 +4,7 @@ namespace nccl_pulse::flight_recorder {
 namespace {
 
 constexpr Operation kOperations[] = {
+    // nccl, torch, input_of_all, output_of_all, input_known, output_known
     {"AllReduce", "all_reduce", false, false, true, true},
     {"AllGather", "_all_gather_base", false, true, true, true},
     {"ReduceScatter", "_reduce_scatter_base", true, false, true, true},

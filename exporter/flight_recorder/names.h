@@ -1,5 +1,5 @@
-// Names of NCCL's operations and data types in flight-recorder dumps, as PyTorch and its tool use
-// them, for writing and reading.
+// Names of NCCL's operations and data types in flight-recorder dumps, as PyTorch and its tool
+// torchfrtrace use them, for writing and reading.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_NAMES_H_
@@ -14,14 +14,14 @@ namespace nccl_pulse::flight_recorder {
 // Key of the time of writing, in ns since 1970. Only dumps of `pulse capture` have it.
 inline constexpr char kWrittenKey[] = "written_time_ns";
 
-// An operation's names in NCCL, and in PyTorch and the tool (types.py, COLLECTIVES).
+// An operation's names in NCCL, and in PyTorch and torchfrtrace (types.py, COLLECTIVES).
 struct Operation {
   const char* nccl;
   const char* torch;
   bool input_of_all, output_of_all;  // size is that of all ranks together
   bool input_known, output_known;    // on every rank; else only on the root
 };
-// Returns null if the tool does not know the operation.
+// Returns null if torchfrtrace does not know the operation.
 const Operation* FindOperation(const std::string& name);
 
 // PyTorch's name of an NCCL operation in a dump; several names may mean one operation.

@@ -75,10 +75,10 @@ int64_t FirstOfAll(const Communicator& communicator) {
   return first;
 }
 
-// The tool reports any two different states of a collective as an error. So a collective is left
-// out of all dumps if states differ only because one rank's completions become known later. So is a
-// collective that cannot be written for some rank. Returns the number of collectives whose states
-// differ.
+// torchfrtrace reports any two different states of a collective as an error. So a collective is
+// left out of all dumps if states differ only because one rank's completions become known later. So
+// is a collective that cannot be written for some rank. Returns the number of collectives whose
+// states differ.
 int64_t FindSkipped(Communicator* communicator) {
   struct Known {
     bool completed = false;
@@ -131,7 +131,7 @@ bool HasAllCalls(const Communicator& communicator) {
 bool IsWritten(const Json& call) {
   const Operation* operation = FindOperation(TextAt(call, "op"));
   if (NumberAt(call, "collective") <= 0 || operation == nullptr) return false;
-  // If the tool compares the two sizes, a missing one would count as wrong.
+  // If torchfrtrace compares the two sizes, a missing one would count as wrong.
   const bool is_compared = operation->input_of_all && !operation->output_of_all;
   return !is_compared || FindDataType(TextAt(call, "datatype")) != nullptr;
 }

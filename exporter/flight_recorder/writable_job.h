@@ -1,6 +1,6 @@
-// FindCommunicators finds the communicators and calls that a flight-recorder dump can contain. The
-// tool compares all ranks of a communicator call by call, so a call missing on one rank is dropped
-// on all.
+// FindCommunicators finds the communicators and calls that a flight-recorder dump can contain.
+// PyTorch's torchfrtrace compares all ranks of a communicator call by call, so a call missing on
+// one rank is dropped on all.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_FLIGHT_RECORDER_WRITABLE_JOB_H_
@@ -28,7 +28,7 @@ struct Communicator {
   std::set<int64_t> unsure;       // not known on all ranks whether they have begun
 };
 
-// True if the tool can read a call of this kind.
+// True if torchfrtrace can read a call of this kind.
 bool IsWritten(const Json& call);
 
 // Returns the communicators for which the calls and job rank of every rank are known. Adds a

@@ -15,7 +15,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// In the form that the tool's ast.literal_eval reads.
+// In the form that torchfrtrace's ast.literal_eval reads.
 std::string RanksText(const Communicator& communicator) {
   std::string text = "[";
   std::set<int> ranks;

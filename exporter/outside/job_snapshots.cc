@@ -42,7 +42,7 @@ struct Group {
   Counts least{};                    // of the ranks that have not left
   bool is_unequal = false;           // ranks differ in launches that wait for all ranks
   bool is_unused = true;             // see Job::unused
-  bool is_shared_busy = false;       // a GPU that only its ranks share
+  bool is_shared_busy = false;       // a GPU that only its ranks share is busy
   bool is_computing_ahead = false;   // the GPU of a rank that is ahead
   bool has_moving = false;           // ranks are moving, here or elsewhere
   bool is_held_up = false;           // ranks wait for one that is stopped, silent or gone
@@ -56,7 +56,8 @@ struct Group {
     }
     return false;
   }
-  // A GPU that runs nothing waits for no rank, nor does one of few that compute.
+  // True if the rank waits for a rank with lower counts. A GPU that runs nothing does not wait, nor
+  // does one that computes, unless more of the job's GPUs compute than wait.
   bool IsWaiting(std::size_t at) const {
     const GpuUse use = facts[at]->gpu_use;
     return IsAhead(communicator.ranks[at]) && use != GpuUse::kIdle &&
@@ -168,8 +169,8 @@ class Maker {
       for (const ProcessFacts* each : group->facts) {
         if (!each->is_excused) worst = std::max(worst, each->condition);
       }
-      // Each known GPU may show that no rank waits: it computes or runs nothing.
       const bool is_any_busy = group->uses[GpuUse::kBusy] != 0 || group->is_shared_busy;
+      // A GPU that computes or runs nothing would show that its rank does not wait.
       const bool is_none_known =
           group->has_counts && group->uses[GpuUse::kIdle] + group->uses[GpuUse::kMixed] == 0 &&
           (uses[GpuUse::kBusy] != 0 || uses[GpuUse::kIdle] + uses[GpuUse::kMixed] == 0);
@@ -231,7 +232,8 @@ class Maker {
     return &facts;
   }
 
-  // True if some kernel of these ranks, whose pids are given, waits on this GPU.
+  // True if a kernel of one of these ranks waits on this GPU: it is busy, and no other process with
+  // NCCL uses it. `running`, `others`: pids of the ranks.
   bool IsSharedAndBusy(const HostGpu& gpu, const std::set<int32_t>& running,
                        const std::set<int32_t>& others) const {
     return gpu.use == GpuUse::kBusy && gpu.pids.size() > 1 &&
@@ -364,8 +366,8 @@ class Maker {
   // Returns a time before the first answer that is old enough for a process to count as stopped.
   int64_t LongAgo() const { return std::min(seen_.since_ns, seen_.now_ns - 2 * kStoppedAfterNs); }
 
-  // True if RAS misses the rank in an answer that proves no absence, or does not know its process,
-  // or its calls when it left.
+  // True if too little is known to judge the rank: its process, its calls when it left, or whether
+  // it still runs (RAS misses it, but the answer proves no absence).
   static bool IsDoubtful(const RasRank& rank, const ProcessFacts& facts) {
     return rank.pid == 0 || (rank.has_left && !rank.has_counts) || facts.is_excused ||
            (rank.is_missing && facts.condition == Condition::kFine);

@@ -1,8 +1,8 @@
 // NCCL profiler plugin API, version 7: symbol ncclProfiler_v7, known to NCCL since 2.31.2.
 // Differences from v6: calls and operations end with a user tag; Coll names the symmetric-memory
 // kernel that runs it, if any (isSymColl, kernelVariant); KernelPhase is new. Members of v6 keep
-// their offsets. State arguments are unchanged. Source of the
-// layout: NCCL 2.31.2, its header of the profiler plugin API (see common.h).
+// their offsets. State arguments are unchanged. Source of the layout: NCCL 2.31.2, its header of
+// the profiler plugin API (see common.h).
 //
 // Thread: plain data. Cost: none.
 #ifndef PLUGIN_ABI_PROFILER_V7_H_

@@ -125,7 +125,7 @@ GraphStamps::Timed GraphStamps::DescribeTimed(const Record& record, uint32_t num
 }
 
 bool GraphStamps::IsOver(Record& record, uint64_t now_ns) {
-  // Acquire: as the state's.
+  // Acquire: CUDA's thread no longer uses the record.
   if (!record.is_destroyed.load(std::memory_order_acquire)) return false;
   if (record.destroyed_ns == 0) record.destroyed_ns = std::max<uint64_t>(now_ns, 1);
   return now_ns >= record.destroyed_ns + kDestroyedNs;

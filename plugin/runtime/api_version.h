@@ -42,7 +42,7 @@ inline const char* DurationSource(int api_version, TimingMode timing, bool follo
 }
 
 // Returns the source of completions. "stream": for every launch that NCCL reports. "proxy": only
-// for operations that use the network. With "stream", ProxyOps still end those.
+// for operations that use the network, which ProxyOps end even with "stream".
 inline const char* CompletionSourceName(int api_version, TimingMode timing, bool follows_streams) {
   if (timing == TimingMode::kOff) return "none";
   if (api_version >= kFirstVersionWithLaunches && follows_streams) return "stream";

@@ -1,13 +1,13 @@
-// HiddenOperations learns which operations of a communicator have launches that NCCL does not
-// report, so that the end of a group must replace the launch (unreported_launch.cc).
+// HiddenOperations learns for which operations of a communicator NCCL reports no launches. Their
+// calls are then counted at the end of the group (unreported_launch.cc).
 //
-//   state       event                                             next
-//   unknown     a call, alone in its group, has no launch         suspected (it may have failed)
-//   suspected   a call of the same size has a reported launch     unknown
-//   suspected   again a call without a launch, in a size that     hidden
-//               had no reported launch the last time; other
-//               launches were reported meanwhile
-//   hidden      a call was counted at the end of its group        followed, for good
+//   state       event                                               next
+//   unknown     a call, alone in its group, has no launch           suspected (it may have failed)
+//   suspected   a call of the suspected size has a launch           unknown
+//   suspected   another call without a launch, after other          hidden: Suspect returns true
+//               launches were reported; the operation's last
+//               reported launch had another size
+//   hidden      the call was counted at the end of its group        followed, for good
 //
 // The size matters, because other sizes may use another kernel: NCCL hides symmetric-memory
 // kernels, but not other kernels of the same operation.

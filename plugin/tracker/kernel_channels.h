@@ -47,7 +47,7 @@ class KernelChannels {
   // channels (CollNet, multi-node NVLS).
   Refusal Stop(const Channel& channel, const OperationSlot& slot, bool* all_stopped);
 
-  // Returns the number of channels of the operation at `place`, by its times.
+  // Returns the number of channels that NCCL reported for the last operation started at `place`.
   uint32_t ChannelsOf(uint32_t place) const { return Tag::Channels(times_[place].tag.load()); }
   // True if all started channels have stopped.
   bool IsQuiet(uint32_t place, uint32_t generation) const {

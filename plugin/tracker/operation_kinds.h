@@ -57,7 +57,7 @@ class OperationKinds {
   }
   // Returns the entry of the operation's kind. Another kind may have it.
   OperationKind& SlotOf(const OperationEvent& event) {
-    // 32 bits: as CallKinds.
+    // 32 bits: shorter code.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.func) +
                                             reinterpret_cast<uintptr_t>(event.proto));
     return kinds_[bits * 0x9e3779b1U >> (32 - kBits)];

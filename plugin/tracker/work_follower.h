@@ -43,14 +43,13 @@ struct TrackedWork {
   struct alignas(64) Launched {
     Ordered<uint32_t> phase;
     Relaxed<uint32_t> captured_calls;  // since the last captured launch
-    // LaunchedWork. `work` is published after the other fields; `reported` before `work`, and after
-    // the operations of earlier launches.
+    // The fields of LaunchedWork. An operation stores `alone` and `grouped`, then publishes
+    // `reported` if it is the first of its launch, then publishes `work`.
     Ordered<uint64_t> work;
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;
     Relaxed<bool> is_group_captured;
-    // Captured calls whose launch NCCL has not reported: their kernels may not count. (Each replay
-    // reports the operations of calls with network traffic.)
+    // Captured calls whose launch NCCL has not reported, so their kernels may not count.
     Relaxed<uint32_t> unlaunched_captured;
     Relaxed<uint32_t> unlaunched_of_group;  // number of these in the last group
     Relaxed<uint64_t> captured_group;
@@ -166,7 +165,8 @@ class WorkFollower {
   // A poll normally takes 50 us at most: 2 % of a core.
   static constexpr uint64_t kNsPerLook = 2500000;
   static constexpr uint32_t kMostLooks = 40;  // in one round
-  // The reading thread makes a round each 100 ms.
+  // If the reading thread, which makes a round each 100 ms, has made none for this long, no search
+  // begins.
   static constexpr uint64_t kPolledNs = 1000000000;
   static constexpr uint32_t kMostUntaken = 8;
 

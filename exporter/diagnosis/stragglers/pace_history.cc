@@ -172,7 +172,7 @@ std::vector<PaceWindow> ProcessPace::Told() const {
 PaceWindow ProcessPace::SumOf(std::size_t first, std::size_t behind) const {
   PaceWindow sum;
   for (std::size_t i = first; i < behind; ++i) Add(windows_[i], &sum);
-  // The time outside calls is a ratio to their number, in windows of unequal length.
+  // Windows differ in length, so each is expected to have the mean time outside per call.
   const double each = OutsideMs(sum) / static_cast<double>(CallsOf(sum));
   double squares = 0;
   for (std::size_t i = first; i < behind; ++i) {

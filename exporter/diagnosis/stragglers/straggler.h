@@ -32,11 +32,13 @@
 //   - chance is ruled out.
 //
 // Calls of one round of the job count once (rounds.h), because the rank with a step's longest
-// sequences arrives last at all calls of the step. So there must be enough rounds: among these
-// calls, or among all calls timed since the start, in whose mean the rank must also be late
-// (mean_lateness.h). A call is late if ranks waited longer than kMinLateNs and than a part of the
-// mean: they wait for a slow rank in the first call of a step, and arrive at its other calls in any
-// order. Pipeline stages are not compared (rank_view.h).
+// sequences arrives last at all calls of the step. Chance is ruled out if the window has enough
+// rounds, or else if the rank is also late in the mean of all calls timed since the start
+// (mean_lateness.h).
+//
+// A call is late if its loss exceeds kMinLateNs and kMinPartOfMean of the mean loss. Other calls
+// are ignored: a slow rank delays the first call of a step, and the ranks arrive at the other calls
+// in any order. Pipeline stages are not compared (rank_view.h).
 //
 // Several ranks or hosts that are late together or by turns are named if they arrive last at most
 // late calls, about equally often, and the next one far less often. If the other ranks arrive one
@@ -113,16 +115,17 @@ class StragglerState {
   static constexpr double kMinShareOfMean = 0.35;
   // Least number of rounds for that mean: in fewer rounds, one long wait would dominate.
   static constexpr double kMinRoundsAlone = 16;
-  // The limit for that rank of the squared differences between ranks in the mean of all calls, as
-  // a multiple of the present ones.
+  // For that rank, ranks may differ at most this much more in the mean of all calls than in the
+  // window (mean squares): otherwise the mean consists of long waits in the past.
   static constexpr double kMostOfPast = 2;
-  // The limit for that rank of the second latest rank's lateness in the mean, as a part of the
-  // latest rank's.
+  // The next latest rank is at most this much as late: in the mean, or in late rounds if several
+  // ranks are late by turns.
   static constexpr double kMostOfNext = 0.5;
   // Least part of an equal share of the late calls, for each of several stragglers.
   static constexpr double kMinPartOfTurns = 0.5;
   static constexpr std::size_t kMostTogether = 8;
-  // Largest difference between the other ranks' waits, as a part of their usual wait.
+  // Largest difference between the other ranks' waits, as a part of their median wait. If they
+  // differ more, ranks arrive one after the other, and no rank is named.
   static constexpr double kMostOfOrder = 0.4;
   // Limit of a communicator's timed calls in one poll.
   static constexpr double kMostOfOneLook = 32;

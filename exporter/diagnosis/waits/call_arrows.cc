@@ -135,7 +135,7 @@ void AddLastResorts(GraphBuilder& graph, std::size_t i, const CallWait& call) {
       }
     }
   }
-  // A rank not seen since then may not be inside the call.
+  // A rank whose process was last polled before the wait began may not be inside the call.
   const auto is_unknown = [&call](const Member& each) {
     return each.is_live() && (each.doing == Doing::kUnknown ||
                               (each.rank->is_stopped && !CauseOf(*each.rank, call.began_ns)));
@@ -175,7 +175,7 @@ void AddArrowsOfCall(GraphBuilder& graph, std::size_t i, uint64_t number, uint32
   ViewWaits& waits = graph.waits(i);
   const CommunicatorFacts& facts = waits.facts;
   if (waits.mismatch) return PointToMismatch(graph, i, number, id);
-  // If ranks differ, they still make calls.
+  // Mismatched calls are not compared (waits.mismatch) while the ranks still make calls.
   if (facts.is_mismatched) return graph.Point(id, graph.Unknown(i), Sure::kMust);
   const CallWait call = DescribeCall(waits, number, id);
   graph.actor(id).since_ns = call.began_ns;
@@ -227,7 +227,6 @@ bool UsesCall(GraphBuilder& graph, std::size_t i, const Member& each) {
           IsOwedProven(graph.waits(i).facts));
 }
 
-// Repeats until no arrow is added, because hosts found to lack a call add arrows to further calls.
 void AddCalls(GraphBuilder& graph) {
   for (std::size_t i = 0; i < graph.views().size(); ++i) {
     for (const auto& [number, call] : graph.calls(i)) AddArrowsOfCall(graph, i, number, call);

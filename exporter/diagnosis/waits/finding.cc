@@ -116,7 +116,7 @@ class Decision {
       candidates_.push_back({actor.state, {id}});
       return;
     }
-    // The ranks that may wait for it wait for one of several peers.
+    // Each rank that may wait for this root waits for one of several peers, perhaps another.
     for (const std::size_t view : ViewsBefore({id})) inside_[view] |= false;
   }
 
@@ -259,9 +259,9 @@ class Decision {
     return findings;
   }
 
-  // Adds possible invisible causes of hosts outside NCCL, or of ranks that aborted while they
-  // waited, as old as the waits for these: a GPU behind its own work, or an event that no rank waits
-  // for in NCCL and that came after the host's last calls.
+  // Adds causes to which no arrow leads: a GPU behind its own work, or an event, if it is about as
+  // old as the job's oldest wait. A host outside NCCL may wait for it in a way that can't be seen,
+  // and so may a rank that aborted. An event that came before a host's last calls is no cause.
   void AddUnseenCauses() {
     int64_t oldest_ns = INT64_MAX;
     int64_t called_ns = 0;

@@ -212,7 +212,12 @@ uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
   const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);
   uint64_t idle = UINT64_MAX;
   for (const Member& other : waits.members) {
-    if (!other.is_live() || other.doing != Doing::kIdle) continue;
+    // Events may not show how far the GPU of `each` has come. It waits for a process that ended
+    // its work when the wait began.
+    const bool has_left =
+        IsExiting(*other.rank) && !IsAtFront(each) &&
+        ElapsedNs(other.rank->process->last_poll_realtime_ns, each.since_ns) < kCauseSlackNs;
+    if (!other.is_live() || (other.doing != Doing::kIdle && !has_left)) continue;
     // Only for a Broadcast is the root done while others still wait in it.
     if (!waits_for_all && !WaitsForAll(other.rank->communicator->last_call_op)) continue;
     idle = std::min(idle, other.called);

@@ -26,6 +26,21 @@ TEST(Exiting, IsNamedForTheCallThatItOwes) {
   EXPECT_FALSE(HangOf(job)->is_usual);
 }
 
+// Events have not shown that the call before it has completed.
+TEST(Exiting, WhereCompletionsLag) {
+  SimulatedJob job = RunningJob();
+  LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
+  job.process(2).poller = PollerState::kEnded;
+  const int64_t ended = job.now();
+  LaunchOn(&job, {0, 1, 3}, "AllReduce");
+  job.Advance(kHangAfter);
+  job.process(2).last_poll_realtime_ns = ended;
+  ExpectHangNow(job, HangVerdict::kRankNotCalled, {2});
+  // A watchdog of rank 2's ends it long after the others began to wait.
+  job.process(2).last_poll_realtime_ns = job.now();
+  EXPECT_THAT(HangNow(job).suspects, IsEmpty());
+}
+
 // A victim that has called all that the others have: a watchdog ends it.
 TEST(Exiting, WhoHasCalledIsNotToBlame) {
   SimulatedJob job = LaunchingJob({0, 1, 2});

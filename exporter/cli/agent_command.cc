@@ -211,9 +211,8 @@ bool ReadServerFlags(ServerOptions* options, std::string* wrong) {
   if (!options->service_directory.empty() && options->service_directory[0] != '/') {
     *wrong = "--file-sd-dir is not an absolute path";
   } else if (!ParseHistograms(flags.histograms, &options->exposition)) {
-    *wrong =
-        "--histograms takes both, classic or native, or one of them for one histogram: "
-        "family=native";
+    *wrong = "--histograms=" + flags.histograms +
+             ": must be both, classic or native, then exceptions such as family=native";
   } else if (!ParseDroppedFamilies(flags.drop_families, &options->exposition, &unknown)) {
     *wrong = "--drop-families: there is no metric family " + unknown;
   }

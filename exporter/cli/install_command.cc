@@ -59,6 +59,10 @@ int Run(const std::vector<std::string>& arguments) {
   if (arguments.size() != 1) {
     return Fail(kUsageError, "install takes one argument, the folder");
   }
+  std::error_code ignored;
+  if (!fs::is_directory(arguments[0], ignored)) {
+    return Fail(kUnreachable, "there is no folder " + arguments[0] + "; create it");
+  }
   if (library.empty()) library = FindPluginLibrary();
   if (library.empty()) return Fail(kUnreachable, kNoPluginLibrary);
   if (const std::string why = WhyNoPlugin(library); !why.empty()) {

@@ -41,7 +41,7 @@ bool AddTarget(std::string text, bool is_https, std::vector<Address>* targets, s
 bool ParseGroup(const YAML::Node& group, bool otherwise_https, std::vector<Address>* targets,
                 std::string* error) {
   if (!group.IsMap() || !group["targets"] || !group["targets"].IsSequence()) {
-    *error = "a group without a list \"targets\"";
+    *error = R"(a group without a list "targets": write [{"targets": ["HOST:PORT"]}])";
     return false;
   }
   bool is_https = otherwise_https;
@@ -238,7 +238,8 @@ bool ParseTargets(const std::string& text, bool otherwise_https, std::vector<Add
       if (!ParseGroup(group, otherwise_https, targets, error)) return false;
     }
   } catch (const YAML::Exception& problem) {
-    *error = absl::StrCat("neither JSON nor YAML: ", problem.what());
+    *error = absl::StrCat("neither JSON nor YAML: line ", problem.mark.line + 1, ", column ",
+                          problem.mark.column + 1, ": ", problem.msg);
     return false;
   }
   if (!targets->empty()) return true;

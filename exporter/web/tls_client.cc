@@ -58,7 +58,7 @@ class ClientTransport : public SslTransport {
                               X509_verify_cert_error_string(SSL_get_verify_result(ssl())),
                               " (set --ca-cert, or --server-name if the name differs)");
     } else if (reason == SSL_R_WRONG_VERSION_NUMBER) {
-      problem_ = "it does not speak TLS (plain http?)";
+      problem_ = "it does not speak TLS: write http:// before the address, without TLS flags";
     } else {
       const char* text = ERR_reason_error_string(ERR_peek_error());
       problem_ = absl::StrCat("TLS: ", text != nullptr ? text : "unknown reason");

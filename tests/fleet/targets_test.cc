@@ -81,10 +81,10 @@ TEST(Targets, SaysWhatIsWrong) {
     EXPECT_FALSE(ParseTargets(text, false, &targets, &error)) << text;
     return error;
   };
-  EXPECT_THAT(error_of("[}"), HasSubstr("neither JSON nor YAML"));
+  EXPECT_THAT(error_of("[}"), HasSubstr("neither JSON nor YAML: line 1, column "));
   EXPECT_THAT(error_of("{}"), HasSubstr("not a list of groups"));
   EXPECT_THAT(error_of("[]"), HasSubstr("no target"));
-  EXPECT_THAT(error_of("[{\"labels\": {}}]"), HasSubstr("targets"));
+  EXPECT_THAT(error_of("[{\"labels\": {}}]"), HasSubstr("write [{\"targets\": [\"HOST:PORT\"]}]"));
   // One that cannot be asked is not left out.
   EXPECT_THAT(error_of("[{\"targets\": [\"a:1\", \"b:x\"]}]"), HasSubstr("b:x"));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -17,6 +18,9 @@ namespace {
 // A suggestion may differ from the word typed by this many edits, or lack its end: --job, --job-id.
 constexpr std::size_t kMostEdits = 2;
 constexpr std::size_t kLeastCommon = 4;
+// Names of a length of time: each is suggested for the others.
+constexpr std::string_view kTimes[] = {"--duration", "--for", "--time-limit", "--interval",
+                                       "--seconds"};
 
 // Returns how many letters to change, insert or delete to turn one word into the other.
 std::size_t Edits(std::string_view a, std::string_view b) {
@@ -100,6 +104,18 @@ std::string WhyNoChoice(std::string_view text, const std::vector<std::string_vie
   return absl::StrCat(": must be ", list);
 }
 
+// Returns the flag that may be meant by a name that is none, or "".
+std::string Suggestion(std::string_view name, const FlagTable& flags) {
+  std::vector<std::string> names;
+  for (const Flag& each : flags) names.emplace_back(each.name);
+  if (std::find(std::begin(kTimes), std::end(kTimes), name) != std::end(kTimes)) {
+    for (const std::string_view each : kTimes) {
+      if (std::find(names.begin(), names.end(), each) != names.end()) return std::string(each);
+    }
+  }
+  return Nearest(name, names);
+}
+
 }  // namespace
 
 std::vector<std::string_view> Flag::Choices() const {
@@ -153,9 +169,7 @@ std::string ReadFlags(std::string_view command, const FlagTable& flags,
         absl::StrCat("--", absl::StrReplaceAll(rest.substr(0, equals), {{"_", "-"}}));
     const auto flag = find(name);
     if (flag == flags.end()) {
-      std::vector<std::string> names;
-      for (const Flag& each : flags) names.emplace_back(each.name);
-      const std::string nearest = Nearest(name, names);
+      const std::string nearest = Suggestion(name, flags);
       const bool is_host = absl::StartsWith(name, "--host") || absl::StartsWith(name, "--node");
       const bool has_addresses = is_host && find("--endpoint") != flags.end();
       return absl::StrCat(given[i].substr(0, given[i].find('=')), " is not a flag of `", command,

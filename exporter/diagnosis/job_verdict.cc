@@ -157,22 +157,26 @@ class JobJudge {
     }
   }
 
-  // Adds a root for each finding of the job.
+  // Adds a root for each finding of the job. If the communicators of all findings are missing from
+  // the result, the others become one root without ranks.
   void AddRoots(std::size_t job) {
     std::map<int, std::vector<std::size_t>> hangs_of;  // indices of communicators, by finding
+    std::vector<std::size_t> others;
     for (const CommunicatorView* view : jobs_[job].views) {
       const auto index = static_cast<std::size_t>(view - views_.data());
-      if (!diagnosis_[index].hang || diagnosis_[index].hang->finding < 0) continue;
+      if (!diagnosis_[index].hang) continue;
       const Hang& hang = *diagnosis_[index].hang;
       // The hang may belong to any of these jobs.
       if (view->is_mixed && !mixed_.insert(view).second) {
         has_root_[job] = has_root_[job] || !hang.is_usual;
         continue;
       }
-      hangs_of[hang.finding].push_back(index);
+      (hang.finding < 0 ? others : hangs_of[hang.finding]).push_back(index);
     }
+    if (hangs_of.empty() && !others.empty()) hangs_of[-1] = std::move(others);
     for (auto& [finding, hangs] : hangs_of) {
-      const JobRoot& root = verdict_.roots.emplace_back(RootOf(jobs_[job], std::move(hangs)));
+      JobRoot& root = verdict_.roots.emplace_back(RootOf(jobs_[job], std::move(hangs)));
+      if (finding < 0) root.ranks.clear();  // they wait elsewhere
       if (!root.is_usual) has_root_[job] = true;
     }
   }

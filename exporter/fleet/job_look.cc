@@ -219,7 +219,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
                           steady_clock::now() - start < options.most_looks * options.pause;
     const bool is_another_due =
         before.empty() ? may_look && IsAnotherLookWorthwhile(look.diagnosis, look.verdict)
-                       : kept == 0 && hangs++ < kMostAgain;
+                       : !is_found && hangs++ < kMostAgain;
     if (!is_another_due) break;
     look = JobLook();  // the next poll needs the memory
     malloc_trim(0);    // the freed blocks are too small for the next poll's
@@ -227,6 +227,8 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   }
   look.looks = looks;
   look.went_on = went_on;
+    const bool is_found = std::any_of(look.verdict.roots.begin(), look.verdict.roots.end(),
+                                      [](const JobRoot& root) { return root.finding >= 0; });
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
   if (before.empty() && options.hang_after) {
     NoteEarlyHangs(Nanoseconds(*options.hang_after), &look);

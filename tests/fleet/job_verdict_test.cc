@@ -95,6 +95,22 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
 TEST(JobVerdict, TheSentenceNamesEachStraggler) {
   SimulatedJob job = TwoLateByTurnsJob(kData, 200);
   JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}}), job.now());
+// The communicator of the rank that the others wait for has been seen hanging once, the other twice.
+TEST(JobVerdict, AHangIsARootEvenIfItsFindingIsMissing) {
+  SimulatedJob job = TwoNodes();
+  job.Launch(kTensor, 0, "AllReduce");
+  job.Launch(kData2, 0, "AllReduce");
+  job.Launch(kData2, 1, "AllReduce");
+  job.Launch(kTensor2, 0, "AllReduce");
+  job.Advance(kHangAfter);
+  JobLook look = Look(AllOf(&job, {{0, 1}, {2, 3}}), job.now());
+  for (CommunicatorDiagnosis& each : look.diagnosis) {
+    if (each.hang && each.hang->finding >= 0) each.hang.reset();
+  }
+  look.verdict = JudgeJob(look.set, look.diagnosis, job.now());
+  EXPECT_THAT(OnlyRoot(look).ranks, IsEmpty());
+}
+
   look.heard = look.endpoints = 1;
   const std::string sentence = JobSentence(look);
   EXPECT_THAT(sentence, HasSubstr("SLOW  global rank "));

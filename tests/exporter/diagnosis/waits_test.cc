@@ -142,6 +142,22 @@ TEST(CauseBeforeEffect, AnAbortedVictimKeepsItsWait) {
   EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"3"}}));
 }
 
+// Its last call here took long and ended, and it has waited for rank 5 since.
+TEST(CauseBeforeEffect, AnAbortedVictimIsNotNamedForACallInWhichNobodyWaits) {
+  SimulatedJob job = TwoHosts();
+  job.AddCommunicator(kOther, {4, 5});
+  LaunchOn(&job, {0, 1, 2, 3, 4, 5, 6, 7}, "AllReduce");
+  job.Advance(3 * kSecond);
+  for (int rank = 0; rank < 8; ++rank) job.Complete(kComm, rank);
+  LaunchOn(&job, {0, 1, 2, 3, 6, 7}, "AllReduce");
+  job.Launch(kOther, 0, "AllReduce");
+  job.Advance(4 * kSecond);
+  job.Complete(kOther, 0);
+  for (const uint64_t id : {kComm, kOther}) job.Of(id, id == kComm ? 4 : 0).finalized = true;
+  job.Advance(kHangAfter);
+  EXPECT_THAT(NamedNow(job), ElementsAre(Named{HangVerdict::kRankNotCalled, {"5"}}));
+}
+
 TEST(CauseBeforeEffect, AStopLongAfterTheWaitBeganIsNotItsCause) {
   SimulatedJob job = TwoHosts();
   LaunchOn(&job, {0, 1, 2, 4, 5, 6, 7}, "AllReduce");

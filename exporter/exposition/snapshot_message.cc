@@ -436,7 +436,11 @@ std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int6
   return text;
 }
 
-bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns,
+int64_t WrittenRealtimeNs(std::string_view text) {
+  return ReadStart({text.data(), text.size()}).written_realtime_ns;
+}
+
+bool ReadSnapshots(std::string_view text, std::optional<int64_t> written_realtime_ns,
                    uint64_t most_bytes, SnapshotMessage* message, std::string* error,
                    const WorkBudget::Share* share) {
   *message = SnapshotMessage();
@@ -456,7 +460,7 @@ bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns
     Top<SnapshotSet> top;
     top.set = &message->set;
     message->set.unread_processes = kUnreadUnknown;
-    Reader(data, now_realtime_ns.value_or(start.written_realtime_ns), &room).Read(top);
+    Reader(data, written_realtime_ns.value_or(start.written_realtime_ns), &room).Read(top);
     uint64_t unread = 0;  // at most: they may have ended
     for (std::size_t i = 0; i < message->set.rejected.size() && i < top.rejected.size(); ++i) {
       message->set.rejected[i] = top.rejected[i];

@@ -13,8 +13,8 @@
 //   - the exporter's own statistics.
 //
 // Times are sent as ages: nanoseconds before the endpoint wrote the message. The reader subtracts
-// them from its own time, so clock differences between nodes do not matter. The endpoint's own time
-// is also included.
+// them from when it was written by its own clock, so clock differences between nodes do not matter.
+// The endpoint's own time is also included.
 //
 // Versions: readers skip unknown fields, so a new field needs no new version. A changed meaning
 // does. A reader refuses other versions, and its error names the version. The message begins with a
@@ -48,11 +48,14 @@ struct SnapshotMessage {
 
 std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int64_t hang_after_ns);
 
-// Reads a message. `now_realtime_ns`: the reader's time, to convert ages; empty: the endpoint's
-// time of writing. `most_bytes`: limit of the set's memory. `share`: limit of CPU time; null: none.
+// Returns the endpoint's time of writing; 0: not a message.
+int64_t WrittenRealtimeNs(std::string_view text);
+
+// Reads a message. `written_realtime_ns`: time of writing by the reader's clock, to convert ages;
+// empty: by the endpoint's clock. `most_bytes`: limit of the set's memory. `share`: limit of CPU time; null: none.
 // Returns false, with the reason in `error`, to follow "it answers with"; the message is then
 // empty.
-bool ReadSnapshots(std::string_view text, std::optional<int64_t> now_realtime_ns,
+bool ReadSnapshots(std::string_view text, std::optional<int64_t> written_realtime_ns,
                    uint64_t most_bytes, SnapshotMessage* message, std::string* error,
                    const WorkBudget::Share* share = nullptr);
 

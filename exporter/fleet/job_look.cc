@@ -25,6 +25,15 @@ int64_t Nanoseconds(std::chrono::milliseconds duration) {
   return std::chrono::nanoseconds(duration).count();
 }
 
+// Returns when the answer to a request was written: by its endpoint's clock, if that is possible.
+int64_t WrittenAt(const FleetAnswer& answer, int64_t asked_realtime_ns) {
+  constexpr int64_t kSecondNs = 1000000000;
+  const int64_t age_ns = answer.age.count() * kSecondNs;  // rounded down
+  const int64_t earliest_ns = asked_realtime_ns - age_ns - (age_ns == 0 ? 0 : kSecondNs);
+  return std::clamp(WrittenRealtimeNs(answer.body), earliest_ns,
+                    std::max(earliest_ns, RealtimeNs() - age_ns));
+}
+
 // Limit of further polls because the last one found another communicator hanging.
 constexpr int kMostAgain = 2;
 
@@ -111,7 +120,8 @@ class Look {
     SnapshotMessage message;
     std::string error;
     const WorkBudget::Share share(&budget_);
-    if (!ReadSnapshots(answer.body, look_.now_realtime_ns, Room(), &message, &error, &share)) {
+    const int64_t written_ns = WrittenAt(answer, look_.now_realtime_ns);
+    if (!ReadSnapshots(answer.body, written_ns, Room(), &message, &error, &share)) {
       return absl::StrCat("it answers with ", error);
     }
     taken_ += message.bytes;
@@ -217,6 +227,8 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     // Each poll waits for endpoints that do not answer, so the total time is also limited.
     const bool may_look = looks < options.most_looks &&
                           steady_clock::now() - start < options.most_looks * options.pause;
+    const bool is_found = std::any_of(look.verdict.roots.begin(), look.verdict.roots.end(),
+                                      [](const JobRoot& root) { return root.finding >= 0; });
     const bool is_another_due =
         before.empty() ? may_look && IsAnotherLookWorthwhile(look.diagnosis, look.verdict)
                        : !is_found && hangs++ < kMostAgain;
@@ -227,8 +239,6 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   }
   look.looks = looks;
   look.went_on = went_on;
-    const bool is_found = std::any_of(look.verdict.roots.begin(), look.verdict.roots.end(),
-                                      [](const JobRoot& root) { return root.finding >= 0; });
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);
   if (before.empty() && options.hang_after) {
     NoteEarlyHangs(Nanoseconds(*options.hang_after), &look);

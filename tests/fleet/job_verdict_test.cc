@@ -2,11 +2,14 @@
 #include "exporter/diagnosis/job_verdict.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "exporter/base/realtime_clock.h"
 #include "exporter/exposition/snapshot_message.h"
 #include "exporter/fleet/job_report.h"
 #include "exporter/fleet/snapshot_union.h"
@@ -92,9 +95,6 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
   EXPECT_THAT(root.text, HasSubstr("Rank 1 (node-b, pid 101, GPU 1)"));
 }
 
-TEST(JobVerdict, TheSentenceNamesEachStraggler) {
-  SimulatedJob job = TwoLateByTurnsJob(kData, 200);
-  JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}}), job.now());
 // The communicator of the rank that the others wait for has been seen hanging once, the other twice.
 TEST(JobVerdict, AHangIsARootEvenIfItsFindingIsMissing) {
   SimulatedJob job = TwoNodes();
@@ -111,11 +111,40 @@ TEST(JobVerdict, AHangIsARootEvenIfItsFindingIsMissing) {
   EXPECT_THAT(OnlyRoot(look).ranks, IsEmpty());
 }
 
+TEST(JobVerdict, TheSentenceNamesEachStraggler) {
+  SimulatedJob job = TwoLateByTurnsJob(kData, 200);
+  JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}}), job.now());
   look.heard = look.endpoints = 1;
   const std::string sentence = JobSentence(look);
   EXPECT_THAT(sentence, HasSubstr("SLOW  global rank "));
   for (const char* rank : {"global rank 1 (", "global rank 3 ("}) {
     EXPECT_THAT(sentence, HasSubstr(rank));
+  }
+}
+
+// An endpoint answers late, or with a page from its cache.
+TEST(JobLook, AgesCountFromWhenTheAnswerWasWritten) {
+  for (const std::chrono::seconds age : {std::chrono::seconds(0), std::chrono::seconds(2)}) {
+    constexpr std::chrono::milliseconds kLateBy(50);
+    JobLookOptions options;
+    options.ask = [&](const auto& /*requests*/, const auto& /*client*/, const auto& done) {
+      std::this_thread::sleep_for(kLateBy);
+      const int64_t written_ns = RealtimeNs() - std::chrono::nanoseconds(age).count();
+      SimulatedJob job = TwoNodes();
+      job.Advance(written_ns - job.now());
+      FleetAnswer answer;
+      answer.status = 200;
+      answer.age = age;
+      answer.body = WriteSnapshots(job.Set(), written_ns, kHangAfter);
+      done(0, answer);
+    };
+    const int64_t before_ns = RealtimeNs();
+    const JobLook look = LookAtJob({Address()}, options);
+    ASSERT_THAT(look.set.processes, SizeIs(4));
+    const int64_t written_ns = look.set.processes[0].last_poll_realtime_ns;
+    const int64_t age_ns = std::chrono::nanoseconds(age).count();
+    EXPECT_GE(written_ns, before_ns + std::chrono::nanoseconds(kLateBy).count() - age_ns);
+    EXPECT_LE(written_ns, RealtimeNs() - age_ns);
   }
 }
 

@@ -87,7 +87,6 @@ void AddNotCome(GraphBuilder& graph, std::size_t i, uint32_t host) {
   const auto come = std::count_if(
       waits.members.begin(), waits.members.end(),
       [](const Member& each) { return each.doing == Doing::kInside || IsInsideNccl(each); });
-  const Sure sure = come + 1 == graph.view(i).nranks ? Sure::kMay : Sure::kPerhaps;
   for (std::size_t at = 0; at < waits.members.size(); ++at) {
     const Member& each = waits.members[at];
     if (each.rank->state == RankView::State::kFinalized) continue;

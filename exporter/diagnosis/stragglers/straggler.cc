@@ -13,6 +13,8 @@ namespace {
 
 constexpr double kSecond = 1e9;
 constexpr int64_t kSecondNs = 1000000000;
+// A time may differ by as much between two answers of an endpoint whose clock is wrong.
+constexpr int64_t kMostApartNs = 5 * kSecondNs;
 // Ranks arrived together with the last rank if they arrived at most this part of the others' wait
 // before it. Ranks that have waited for each other in another communicator arrive together.
 constexpr double kTogether = 0.1;
@@ -107,7 +109,8 @@ void StragglerState::Update(const CommunicatorView& view, int64_t now_realtime_n
   for (const RankView* rank : ranks) {
     const auto [at, inserted] = ranks_.try_emplace(rank->rank());
     const int64_t init_ns = rank->communicator->init_realtime_ns;
-    is_new |= !inserted && at->second.init_realtime_ns != init_ns;
+    const int64_t apart_ns = ElapsedNs(init_ns, at->second.init_realtime_ns);
+    is_new |= !inserted && (apart_ns > kMostApartNs || apart_ns < -kMostApartNs);
     at->second.init_realtime_ns = init_ns;
   }
   // The communicator was created again with the same ID, so calls are numbered from 0.

@@ -91,6 +91,14 @@ TEST(Straggler, OneLookIsEnough) {
   EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
 }
 
+TEST(Straggler, CallsCountOnceIfTheTimesInAnswersDiffer) {
+  Watched watched(4);
+  RunSeconds(&watched, 10, 2, kMs);
+  const double loss = watched.Loss(2);
+  watched.job.Of(kComm, 1).init_realtime_ns += 50 * kMs;
+  EXPECT_EQ(watched.Loss(2), loss);
+}
+
 TEST(Straggler, IsNamedSoonAfterTheClockWasSetBack) {
   Watched watched(4);
   RunSeconds(&watched, 10, 2, kMs);

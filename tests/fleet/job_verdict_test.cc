@@ -122,6 +122,42 @@ TEST(JobVerdict, TheSentenceNamesEachStraggler) {
   }
 }
 
+// Experts wait for rank 0 in their exchange, which can't be compared because a rank has split a launch.
+// Then all of them are late to the AllReduce with another node.
+TEST(JobVerdict, RanksThatWaitForASlowOneInAnExchangeAreNoStragglers) {
+  SimulatedJob job(8);
+  for (int i = 0; i < 8; ++i) job.process(i).hostname = i < 4 ? "node-a" : "node-b";
+  job.AddCommunicator(kTensor, {0, 1, 2, 3});
+  job.AddCommunicator(kTensor2, {4, 5, 6, 7});
+  job.AddCommunicator(kData, {0, 1, 2, 3, 4, 5, 6, 7}, 8, 2);
+  for (const uint64_t id : {kTensor, kTensor2}) ++job.Of(id, 3).launches;
+  for (uint64_t step = 1; step <= 400; ++step) {
+    job.Advance(5 * kMs);
+    for (const uint64_t id : {kTensor, kTensor2}) {
+      for (int rank = 0; rank < 4; ++rank) {
+        job.Launch(id, rank, "Send");
+        job.Complete(id, rank);
+        CommunicatorSnapshot& communicator = job.Of(id, rank);
+        communicator.calls = {{"Send", 4, "", false, 3 * step, 0},
+                              {"Recv", 4, "", false, 3 * step, 0}};
+        TimedCallSnapshot timed;
+        timed.op = "Grouped";
+        timed.kind = LatencyKind::kDurationStream;
+        timed.call_number = step;
+        timed.duration_ns = id == kTensor && rank != 0 ? 5 * kMs : kMs;
+        timed.end_realtime_ns = job.now();
+        communicator.timed_calls.push_back(timed);
+        if (step > 32) communicator.timed_calls.erase(communicator.timed_calls.begin());
+      }
+    }
+    job.Collective(kData, "AllReduce", {4 * kMs, 4 * kMs, 4 * kMs, 4 * kMs, 0, 0, 0, 0}, kMs);
+  }
+  const JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}, {4, 5, 6, 7}}), job.now());
+  ASSERT_THAT(look.verdict.stragglers, SizeIs(1));
+  ASSERT_THAT(look.verdict.stragglers[0].ranks, SizeIs(1));
+  EXPECT_EQ(look.verdict.stragglers[0].ranks[0].process->pid, 100);
+}
+
 // An endpoint answers late, or with a page from its cache.
 TEST(JobLook, AgesCountFromWhenTheAnswerWasWritten) {
   for (const std::chrono::seconds age : {std::chrono::seconds(0), std::chrono::seconds(2)}) {

@@ -77,7 +77,7 @@ class Waits {
       const bool is_pipeline = IsOfPipeline(view);
       for (const RankView& rank : view.ranks) {
         if (rank.state != RankView::State::kLive) continue;
-        std::optional<double> share = ShareInCalls(rank, is_pipeline ? IsAny : IsOfAll);
+        std::optional<double> share = ShareInCalls(rank, view.has_point_to_point ? IsAny : IsOfAll);
         // If hardly any collectives are timed, they take hardly any time.
         if (!share && !is_pipeline) share = 0;
         shares_[rank.process].push_back(
@@ -202,7 +202,7 @@ class Examiner {
     named_.push_back(std::move(named));
   }
 
-  // Erases processes that are late because they wait in another communicator. Each stage of a
+  // Erases processes that are latest where they are late because they wait elsewhere. Each stage of a
   // pipeline waits somewhat, so a process is compared with the processes that have its position in
   // other pipelines. If their waits are not known, the process is also erased, because it may not
   // be the cause. If no endpoint shows the cause, no process is named.
@@ -213,8 +213,10 @@ class Examiner {
     const Waits waits(views_);
     for (const Named& there : named_) {
       for (const auto& [process, seconds] : there.processes) {
+        const auto late = lates_.find(process);
+        if (late == lates_.end() || seconds < late->second.seconds_per_second) continue;
         const std::optional<double> excess = waits.ExcessOf(process, *there.view, there.processes);
-        if (!excess || *excess >= kExplained * seconds) lates_.erase(process);
+        if (!excess || *excess >= kExplained * seconds) lates_.erase(late);
       }
     }
   }

@@ -221,6 +221,8 @@ class StragglerState {
                  std::vector<Match>* matches);
   // Adds a loss to the seconds of the window between two times.
   void AddLost(int64_t from_ns, int64_t until_ns, double seconds, OfRank* of) const;
+  // Returns `seconds` as a share of the window, at most 1: a call may have begun before it.
+  double ShareOfWindow(double seconds) const;
   // Returns the share of the window that the ranks lost to each other.
   double LostShare() const;
   // Returns the seconds from the window's begin to the last update.

@@ -121,7 +121,7 @@ class StragglerState::Namer {
       if (least < kMinPartOfTurns * part || next > kMostOfNext * least) return std::nullopt;
     }
     Straggler straggler;
-    straggler.seconds_per_second = sum.seconds / state_.SecondsOfWindow();
+    straggler.seconds_per_second = state_.ShareOfWindow(sum.seconds);
     straggler.late_share = sum.late_rounds / window_.rounds;
     const double least_share = is_perhaps_ || together > 1 ? kMinLateShare : kMinShareOfMean;
     if (straggler.seconds_per_second < kMinLoss || straggler.late_share < least_share) {
@@ -131,7 +131,7 @@ class StragglerState::Namer {
     for (const auto& [index, seconds] : seconds_of) {
       these.push_back(index);
       straggler.ranks.push_back(ranks_[index]->rank());
-      straggler.parts.push_back(seconds / state_.SecondsOfWindow());
+      straggler.parts.push_back(state_.ShareOfWindow(seconds));
     }
     straggler.rank = straggler.ranks.front();
     straggler.window_seconds = state_.SeenSeconds();
@@ -290,11 +290,14 @@ double StragglerState::WaitedShare() const {
   return window_.matched < kMinMatched || window_.late < kMinLate ? 0 : LostShare();
 }
 
+double StragglerState::ShareOfWindow(double seconds) const {
+  return SecondsOfWindow() <= 0 ? 0 : std::min(1.0, seconds / SecondsOfWindow());
+}
+
 double StragglerState::LostShare() const {
-  if (SecondsOfWindow() <= 0) return 0;
   double seconds = 0;
   for (const auto& [rank, of] : ranks_) seconds += of.lateness.seconds;
-  return seconds / SecondsOfWindow();
+  return ShareOfWindow(seconds);
 }
 
 void StragglerState::Forgive(int32_t rank) {

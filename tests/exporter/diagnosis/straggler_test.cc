@@ -99,6 +99,18 @@ TEST(Straggler, CallsCountOnceIfTheTimesInAnswersDiffer) {
   EXPECT_EQ(watched.Loss(2), loss);
 }
 
+// An answer is written after the begin of the poll. Calls that have ended meanwhile count at its begin.
+TEST(Straggler, NoShareIsAboveOne) {
+  Watched watched(4);
+  for (int call = 0; call < 32; ++call) {
+    watched.job.Collective(kComm, "AllReduce", {0, 0, 90 * kMs, 0}, 10 * kMs);
+  }
+  const int64_t begin = watched.job.now() - 3 * kSecond;
+  const auto result = Diagnosis().Update(watched.job.Set(), begin);
+  ASSERT_TRUE(result[0].straggler);
+  EXPECT_EQ(result[0].straggler->seconds_per_second, 1);
+}
+
 TEST(Straggler, IsNamedSoonAfterTheClockWasSetBack) {
   Watched watched(4);
   RunSeconds(&watched, 10, 2, kMs);

@@ -41,8 +41,9 @@ inline constexpr std::size_t kMostSearched = 64;
 
 struct ViewWaits {
   CommunicatorFacts facts;
-  std::vector<Member> members;  // in the order of the view's ranks
-  std::vector<uint32_t> gpus;   // actor of each member; kNoActor: no work in flight
+  std::vector<Member> members;       // in the order of the view's ranks
+  std::vector<std::size_t> outside;  // live members: idle, exiting, or not begun by their GPU
+  std::vector<uint32_t> gpus;        // actor of each member; kNoActor: no work in flight
   std::optional<Mismatch> mismatch;
   Ranks absent;  // in a communicator being created: ranks known not to have joined
   bool is_being_made = false;

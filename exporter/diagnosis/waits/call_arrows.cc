@@ -204,21 +204,23 @@ uint64_t NumberOf(const ViewWaits& waits, const Member& each) {
   if (each.is_front_exact && each.rank->process->is_of_dump) return number;
   // A GPU about to enter a call has completed the previous one, at which all ranks must have
   // arrived.
-  for (const Member& other : waits.members) {
-    const bool has_passed = other.is_live() && other.doing == Doing::kNotBegun &&
-                            other.is_front_exact && other.front > number &&
-                            other.front <= each.called && WaitsForAll(OpOf(other, other.front - 1));
+  for (const std::size_t at : waits.outside) {
+    const Member& other = waits.members[at];
+    const bool has_passed = other.doing == Doing::kNotBegun && other.is_front_exact &&
+                            other.front > number && other.front <= each.called &&
+                            WaitsForAll(OpOf(other, other.front - 1));
     if (has_passed && !IsAtFront(each)) number = other.front;
   }
   const bool waits_for_all = WaitsForAll(each.rank->communicator->last_call_op);
   uint64_t idle = UINT64_MAX;
-  for (const Member& other : waits.members) {
+  for (const std::size_t at : waits.outside) {
+    const Member& other = waits.members[at];
     // Events may not show how far the GPU of `each` has come. It waits for a process that ended
     // its work when the wait began.
     const bool has_left =
         IsExiting(*other.rank) && !IsAtFront(each) &&
         ElapsedNs(other.rank->process->last_poll_realtime_ns, each.since_ns) < kCauseSlackNs;
-    if (!other.is_live() || (other.doing != Doing::kIdle && !has_left)) continue;
+    if (other.doing != Doing::kIdle && !has_left) continue;
     // Only for a Broadcast is the root done while others still wait in it.
     if (!waits_for_all && !WaitsForAll(other.rank->communicator->last_call_op)) continue;
     idle = std::min(idle, other.called);

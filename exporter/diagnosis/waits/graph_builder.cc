@@ -99,7 +99,11 @@ void GraphBuilder::AddActors(std::size_t i) {
     const std::size_t thread = AddThread(rank);
     threads_[thread].members.push_back({i, waits.members.size()});
     waits.members.push_back(MemberOf(waits.facts, rank, counts_launches));
-    waits.gpus.push_back(AddGpu(i, waits.members.back()));
+    const Member& each = waits.members.back();
+    const bool is_outside =
+        each.doing == Doing::kIdle || each.doing == Doing::kNotBegun || IsExiting(rank);
+    if (each.is_live() && is_outside) waits.outside.push_back(waits.members.size() - 1);
+    waits.gpus.push_back(AddGpu(i, each));
   }
   counts_launches_.push_back(counts_launches);
 }

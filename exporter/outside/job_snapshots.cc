@@ -44,7 +44,6 @@ struct Group {
   bool is_unused = true;             // see Job::unused
   bool is_shared_busy = false;       // a GPU that only its ranks share is busy
   bool is_computing_ahead = false;   // the GPU of a rank that is ahead
-  bool has_moving = false;           // ranks are moving, here or elsewhere
   bool is_held_up = false;           // ranks wait for one that is stopped, silent or gone
   Uses uses;                         // of the ranks that have not left; without stopped processes
   Uses of_job;
@@ -128,9 +127,9 @@ class Maker {
     std::set<ProcessFacts*> ahead, behind;
     for (Group* group : groups) {
       group->of_job = uses;
-      group->has_moving = std::any_of(group->facts.begin(), group->facts.end(),
-                                      [](const ProcessFacts* each) { return each->is_moving; });
-      for (ProcessFacts* each : group->facts) each->is_needed |= !group->has_moving;
+      const bool has_moving = std::any_of(group->facts.begin(), group->facts.end(),
+                                          [](const ProcessFacts* each) { return each->is_moving; });
+      for (ProcessFacts* each : group->facts) each->is_needed |= !has_moving;
       const std::vector<RasRank>& ranks = group->communicator.ranks;
       std::set<ProcessFacts*> first, last;
       bool is_any_behind = false;
@@ -175,8 +174,7 @@ class Maker {
           group->has_counts && group->uses[GpuUse::kIdle] + group->uses[GpuUse::kMixed] == 0 &&
           (uses[GpuUse::kBusy] != 0 || uses[GpuUse::kIdle] + uses[GpuUse::kMixed] == 0);
       group->is_held_up =
-          !group->has_moving &&
-          (is_any_busy ? worst != Condition::kFine : is_none_known && worst >= Condition::kDead);
+          is_any_busy ? worst != Condition::kFine : is_none_known && worst >= Condition::kDead;
     }
   }
 

@@ -151,19 +151,16 @@ RasListeners FindRas(const std::vector<HostProcess>& processes, const RasChoice&
                      " RAS in another network namespace. Next: kubectl exec POD -- pulse diagnose, "
                      "or as root --enter-namespaces."));
   }
-  if (foreign != 0) {
+  const auto add_unasked = [&found](std::size_t unasked, const auto&... why) {
+    if (unasked == 0) return;
+    const char* const processes = unasked == 1 ? " process" : " processes";
     found.notes.push_back(
-        absl::StrCat("RAS of ", foreign, foreign == 1 ? " process" : " processes",
-                     " isn't asked: another user has set NCCL_RAS_ADDR, to no address of this "
-                     "host. Next: pulse diagnose as that user."));
-  }
-  if (beyond != 0) {
-    found.notes.push_back(
-        absl::StrCat("RAS of ", beyond, beyond == 1 ? " process" : " processes",
-                     " isn't asked: at most ", kMostAddresses,
-                     " addresses and network namespaces are. Next: kubectl exec POD "
-                     "-- pulse diagnose."));
-  }
+        absl::StrCat("RAS of ", unasked, processes, " isn't asked: ", why..., "."));
+  };
+  add_unasked(foreign, "another user has set NCCL_RAS_ADDR, to no address of this host. Next: ",
+              "pulse diagnose as that user");
+  add_unasked(beyond, "at most ", kMostAddresses, " addresses and network namespaces are. Next: ",
+              "kubectl exec POD -- pulse diagnose");
   return found;
 }
 

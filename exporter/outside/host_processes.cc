@@ -54,8 +54,8 @@ bool ReadMaps(int folder, bool otherwise, HostProcess* process) {
 }
 
 // Returns the last number of the line NSpid: the pid in the innermost namespace.
-int32_t OwnPid(int folder, int32_t pid) {
-  for (const std::string_view line : absl::StrSplit(ReadFileAt(folder, "status", 16384), '\n')) {
+int32_t OwnPid(std::string_view status, int32_t pid) {
+  for (const std::string_view line : absl::StrSplit(status, '\n')) {
     if (!absl::StartsWith(line, "NSpid:")) continue;
     int32_t own = 0;
     const std::vector<std::string_view> pids =
@@ -117,7 +117,11 @@ void ReadProcess(const std::string& proc, int32_t pid, bool is_on_gpu, Answer* a
   const ProcStat stat(ReadFileAt(folder.get(), "stat", 4096));
   process->start_realtime_ns = stat.StartRealtimeNs();
   process->state = RunStateIn(stat, folder.get(), absl::StrCat(proc, "/../sys/fs/cgroup"));
-  process->own_pid = OwnPid(folder.get(), pid);
+  const std::string status_text = ReadFileAt(folder.get(), "status", 16384);
+  if (absl::StrContains(status_text, "\nCoreDumping:\t1\n")) {
+    process->state = RunState::kDumpingCore;
+  }
+  process->own_pid = OwnPid(status_text, pid);
   process->network = NetworkOf(folder.get(), proc);
   answer->is_found = process->state != RunState::kEnded && process->state != RunState::kUnknown;
 }

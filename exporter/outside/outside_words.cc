@@ -182,6 +182,8 @@ std::string ConditionWords(const ProcessFacts& facts, bool is_one) {
   }
   return absl::StrCat(is_one ? "does" : "do", " not answer NCCL's RAS",
                       facts.local == nullptr ? " (stopped, gone or unreachable)"
+                      : facts.local->state == RunState::kDumpingCore
+                          ? ": it has crashed, and dumps core"
                       : facts.local->state == RunState::kUninterruptible
                           ? ", and is in a driver call or I/O (state D)"
                           : ", though its process runs");

@@ -131,6 +131,14 @@ TEST_F(HostProcessesTest, RunStates) {
   }
 }
 
+TEST_F(HostProcessesTest, ACrashedProcessDumpsCore) {
+  Add(80, kNccl, 'D', "", 7);
+  std::ofstream(root_ + "/80/status", std::ios::app) << "CoreDumping:\t1\nThreads:\t9\n";
+  ASSERT_EQ(Find().processes.size(), 1U);
+  EXPECT_EQ(Find().processes[0].state, RunState::kDumpingCore);
+  EXPECT_EQ(Find().processes[0].own_pid, 7);
+}
+
 TEST_F(HostProcessesTest, WhyAProcessDoesNotRun) {
   Add(80, kNccl, 'T');
   Add(81, kNccl, 't');

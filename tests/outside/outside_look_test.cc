@@ -297,6 +297,7 @@ TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
   constexpr char kRuns[] = "does not answer NCCL's RAS, though its process runs";
   constexpr char kInDriver[] =
       "does not answer NCCL's RAS, and is in a driver call or I/O (state D)";
+  constexpr char kDumps[] = "does not answer NCCL's RAS: it has crashed, and dumps core";
   constexpr char kElsewhere[] = "does not answer NCCL's RAS (stopped, gone or unreachable)";
   enum class Place { kHere, kGone, kElsewhere };
   struct Row {
@@ -309,6 +310,7 @@ TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
   const Row rows[] = {
       {"runs", Place::kHere, RunState::kRunning, {"", kRuns, kRuns}, {}},
       {"D", Place::kHere, RunState::kUninterruptible, {"", kInDriver, kInDriver}, {}},
+      {"dumps core", Place::kHere, RunState::kDumpingCore, {"", kDumps, kDumps}, {}},
       {"T", Place::kHere, RunState::kStopped, {kStopped, kStopped, kStopped}, {}},
       {"t", Place::kHere, RunState::kTraced, {kTraced, kTraced, kTraced}, {}},
       {"frozen", Place::kHere, RunState::kFrozen, {kFrozen, kFrozen, kFrozen}, {}},

@@ -104,9 +104,12 @@ int Watch(int every, std::FILE* said, Observation* seen) {
   CloserLook closer(every, question.client.patience);
   if (every != 0) closer.Begin(poller.processes(), question.endpoints, window, said);
   std::fflush(said);
-  poller.Poll(window, [said](std::size_t unread) {
-    std::fprintf(said, "Reading the calls of %s more: endpoints are busy. Ctrl-C skips them.\n",
-                 Plural(unread, "live communicator").c_str());
+  const absl::Duration limit = absl::FromChrono(kLateLooks * question.client.patience);
+  poller.Poll(window, [said, limit](std::size_t unread) {
+    std::fprintf(said,
+                 "Reading the calls of %s more, for up to %s: endpoints are busy. Ctrl-C skips "
+                 "them.\n",
+                 Plural(unread, "live communicator").c_str(), absl::FormatDuration(limit).c_str());
     std::fflush(said);
   });
   if (every != 0) closer.End();

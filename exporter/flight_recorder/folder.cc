@@ -65,7 +65,7 @@ bool FindFiles(const fs::path& path, std::vector<Named>* files, std::string* err
     files->push_back({*rank, entry->path().string()});
   }
   if (problem) {
-    *error = absl::StrCat(folder.string(), ": ", problem.message());
+    *error = absl::StrCat("cannot read ", folder.string(), ": ", problem.message());
     return false;
   }
   std::sort(files->begin(), files->end(), [](const Named& a, const Named& b) {

@@ -24,9 +24,6 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kAgainAfter{1000};    // for an endpoint that failed
 constexpr milliseconds kLookPatience{1000};  // others wait meanwhile
-// Patiences for which a busy endpoint is asked for the calls of live ranks, if none were read
-// before.
-constexpr int kLateLooks = 10;
 constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // limits the delay of a stop
 constexpr std::size_t kMostCommunicators = 256;  // per endpoint

@@ -29,6 +29,9 @@ namespace nccl_pulse {
 
 // How long an endpoint caches a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
+// Patiences for which a busy endpoint is asked for the calls of live ranks, if none were read
+// before.
+inline constexpr int kLateLooks = 10;
 
 class CallPoller {
  public:

@@ -161,7 +161,7 @@ class WatchTest(TraceCase):
         endpoint = self.endpoint(page, by_comm={other: 503}, communicators=self.communicators(
             **{"_" + made_up.COMM: True, "_" + other: True}))
         self.trace("--duration=0.1s", "--timeout=200ms", "--endpoint=" + endpoint.name, status=4)
-        self.assertIn("Reading the calls of 1 live communicator more: endpoints are busy.", self.said)
+        self.assertIn("Reading the calls of 1 live communicator more, for up to 2s: endpoints are busy.", self.said)
         self.assertIn("INCOMPLETE: calls of 3 live ranks are missing\n", self.said)
         self.trace("--duration=0.1s", "--endpoint=" + self.endpoint(page).name, "--endpoint=127.0.0.1:1", status=4)
         self.assertIn("INCOMPLETE: 1 endpoint did not answer", self.said)

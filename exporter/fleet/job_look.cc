@@ -170,6 +170,25 @@ std::size_t SeenOf(const Communicators& communicators, const DiagnosisResult& di
       [&communicators](const auto& each) { return communicators.count(IdOf(each)) != 0; }));
 }
 
+// True if the last poll found all hangs of `diagnosis`, and they have not changed since.
+bool AreKnown(const JobLookMemory& memory, const DiagnosisResult& diagnosis) {
+  return std::all_of(diagnosis.begin(), diagnosis.end(), [&memory](const auto& each) {
+    if (!each.hang) return true;
+    const auto known = memory.hangs.find(IdOf(each));
+    return known != memory.hangs.end() && each.hang->verdict == known->second.first &&
+           each.hang->suspects == known->second.second &&
+           each.hang->since_realtime_ns < memory.polled_realtime_ns;
+  });
+}
+
+void Remember(const JobLook& look, JobLookMemory* memory) {
+  memory->hangs.clear();
+  for (const CommunicatorDiagnosis& each : look.diagnosis) {
+    if (each.hang) memory->hangs[IdOf(each)] = {each.hang->verdict, each.hang->suspects};
+  }
+  memory->polled_realtime_ns = look.now_realtime_ns;
+}
+
 // Removes all hangs except those of `communicators`. Returns how many are left.
 std::size_t KeepHangs(const Communicators& communicators, DiagnosisResult* diagnosis) {
   std::size_t kept = 0;
@@ -209,17 +228,16 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
   const auto start = steady_clock::now();
   Diagnosis diagnosis;
   if (options.hang_after) diagnosis.OverrideHangAfter(*options.hang_after);
-  LastHeard last_heard;
+  JobLookMemory own;
+  JobLookMemory& memory = options.memory != nullptr ? *options.memory : own;
   JobLook look;
   Communicators before;  // communicators that hung at the last poll
   std::size_t went_on = 0;
   int looks = 0;
   for (int hangs = 0;;) {
-    look = Look(endpoints, options, &diagnosis,
-                options.last_heard != nullptr ? options.last_heard : &last_heard)
-               .Make();
-    ++looks;
+    look = Look(endpoints, options, &diagnosis, &memory.last_heard).Make();
     Communicators now = Hanging(look.diagnosis);
+    if (looks++ == 0 && AreKnown(memory, look.diagnosis)) before = now;
     const std::size_t kept = KeepHangs(before, &look.diagnosis);
     if (!before.empty()) went_on = SeenOf(before, look.diagnosis) - kept;
     look.verdict = JudgeJob(look.set, look.diagnosis, look.now_realtime_ns);
@@ -237,6 +255,7 @@ JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& o
     malloc_trim(0);    // the freed blocks are too small for the next poll's
     std::this_thread::sleep_for(options.pause);
   }
+  Remember(look, &memory);
   look.looks = looks;
   look.went_on = went_on;
   look.health = HealthOf(look.set, look.diagnosis, look.now_realtime_ns);

@@ -3,7 +3,8 @@
 //
 // A hang counts if its communicator hangs in two consecutive polls: endpoints answer at different
 // moments, and progress in between could look like one rank behind another. So there is a second
-// poll only after a first that found a hang, and seldom a third.
+// poll only after a first that found a hang, and seldom a third. None is needed if all hangs began
+// before the last poll with the same memory, which named the same ranks by the same verdicts.
 //
 // More polls follow if a rank seems late but a poll has too few common calls to name it: an
 // endpoint keeps the last 32 calls of each communicator. They are skipped if a poll takes longer
@@ -75,6 +76,14 @@ struct JobLook {
   std::string ras_address;
 };
 
+// Facts from earlier polls of the same endpoints.
+struct JobLookMemory {
+  LastHeard last_heard;
+  // The hangs of the last poll, by the id and number of their communicators.
+  std::map<std::pair<uint64_t, uint32_t>, std::pair<HangVerdict, std::vector<int32_t>>> hangs;
+  int64_t polled_realtime_ns = 0;
+};
+
 struct JobLookOptions {
   FleetClientOptions client;
   JobFilter filter;
@@ -87,7 +96,7 @@ struct JobLookOptions {
   AskFunction ask = AskAll;
   // Ranks without the plugin (exporter/outside), added to the reported ranks.
   std::vector<ProcessSnapshot> outside;
-  LastHeard* last_heard = nullptr;  // from earlier polls of these endpoints; null: none
+  JobLookMemory* memory = nullptr;  // null: none
 };
 
 JobLook LookAtJob(const std::vector<Address>& endpoints, const JobLookOptions& options);

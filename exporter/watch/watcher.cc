@@ -296,7 +296,7 @@ void Watcher::Look(const Group& group, bool is_for_stragglers, uint64_t most_byt
   options.most_looks = is_for_stragglers ? kLooksForOneStraggler : 1;
   options.most_bytes = most_bytes;
   options.most_time = kMostLookTime;
-  options.last_heard = &looked->last_heard;
+  options.memory = &looked->memory;
   std::vector<Address> asked;
   std::vector<std::size_t> silent;
   for (const std::size_t each : group) {

@@ -98,7 +98,7 @@ class Watcher {
     bool is_retry = false;
     Time stragglers_at{};
     std::map<Row, JobFindings> findings;
-    LastHeard last_heard;
+    JobLookMemory memory;
   };
 
   // True if a hang or an expected wait was found.

@@ -302,6 +302,24 @@ TEST_F(WatcherTest, SaysNothingMoreWhenTheJobGoesOn) {
   EXPECT_THAT(Metrics(), Not(HasSubstr("hang_start_timestamp_seconds{")));
 }
 
+// Two polls that agree may be of two rounds.
+TEST_F(WatcherTest, PollsAnUnchangedHangOnce) {
+  Hang();
+  RunFor(seconds(14));
+  endpoints_->asked.clear();
+  RunFor(seconds(10));
+  EXPECT_EQ(endpoints_->asked.size(), 4U);
+  EXPECT_THAT(Metrics(), HasSubstr(kNamed));
+  // Now for another reason.
+  job_.Of(kComm, 2).has_heartbeat = false;
+  job_.Of(kComm, 2).driver_error = 700;
+  job_.Of(kComm, 2).driver_error_realtime_ns = job_.now() - 60 * kSecond;
+  endpoints_->asked.clear();
+  RunFor(seconds(10));
+  EXPECT_EQ(endpoints_->asked.size(), 8U);
+  EXPECT_THAT(Metrics(), HasSubstr("verdict=\"driver_error\""));
+}
+
 // Lines on hangs, without their values.
 std::vector<std::string> Series(const std::string& text) {
   std::vector<std::string> series;

@@ -295,17 +295,12 @@ std::vector<ProcessWithoutPlugin> WithoutPlugin(const std::vector<HostProcess>& 
   std::vector<ProcessWithoutPlugin> found;
   for (const HostProcess& each : processes) {
     if (each.has_plugin || each.is_guess || !MayBeRank(each, gpus)) continue;
-    const char* const stopped = WhyNotRunning(each.state);
-    found.push_back({each.pid,
-                     each.user,
-                     each.global_rank,
-                     each.nccl_version,
-                     stopped,
-                     {},
-                     each.start_realtime_ns});
+    std::vector<int> used;
     for (const HostGpu& gpu : gpus) {
-      if (IsOn(gpu, each.pid)) found.back().gpus.push_back(gpu.index);
+      if (IsOn(gpu, each.pid)) used.push_back(gpu.index);
     }
+    found.push_back({each.pid, each.user, each.global_rank, each.nccl_version,
+                     WhyNotRunning(each.state), used, each.start_realtime_ns});
   }
   return found;
 }

@@ -19,7 +19,7 @@
 // launched fewer when it last answered. An ended rank can't come back, so it also blocks them if no
 // GPU's use is known. A running rank that has launched fewer, and whose GPU isn't busy, takes
 // precedence: a stopped rank with a busy GPU waited for it, and so did an ended rank, unless its own
-// last counts are lower, too.
+// last counts are lower, too. Ranks that move in another communicator wait for none of these.
 //
 // A rank that has launched fewer may wait outside NCCL for another rank. So it isn't named if the GPU
 // of another rank computes, or if a single rank is ahead of several, which may have a stuck GPU or may

@@ -197,15 +197,13 @@ struct SegmentHeader {
   char static_labels[kStaticLabelsBytes];        // the user's, "name=value,name=value"
   char nccl_environment[kNcclEnvironmentBytes];  // plugin/runtime/nccl_environment.h
 
-  // Entries of each communicator's ring of last calls: 0, or a power of two of full chunks. Then
-  // the chunks that rings hold; init lock.
+  // Entries of each communicator's ring of last calls: 0, or full chunks, a power of two of them.
   uint32_t last_calls;
-  Relaxed<uint32_t> last_call_chunks_used;
+  Relaxed<uint32_t> last_call_chunks_used;  // chunks that the rings hold; init lock
 
-  // Commands to the process, by CommandResult. Then the settings that differ from the start: bit n
-  // is LiveSetting n. Background thread.
-  Cell commands[kCommandResults];
-  Relaxed<uint32_t> changed_settings;
+  // Background thread.
+  Cell commands[kCommandResults];      // commands to the process, by CommandResult
+  Relaxed<uint32_t> changed_settings;  // bit n: LiveSetting n differs from its value at the start
 
   Cell counters_read_monotonic_ns;  // by "pulse-work"; 0: no such thread
 

@@ -248,16 +248,16 @@ struct CommunicatorSnapshot {
   int64_t oldest_inflight_realtime_ns = 0;  // launch time of the oldest, 0: none in flight
   OldestLaunch oldest_launch{};             // queried when nothing has completed for 100 ms
   bool is_at_oldest = false;                // kBegun only: that launch is known to be incomplete
-  // Without a heartbeat: the source that detects the end of operations (kNone: nothing). Then the
-  // enqueue time of the oldest operation known to be in flight, 0: none.
+  // Without a heartbeat: the source that detects the end of operations (kNone: nothing), and the
+  // enqueue time of the oldest operation known to be in flight (0: none).
   CompletionSource operations_source = CompletionSource::kNone;
   int64_t oldest_operation_realtime_ns = 0;
   bool captured = false;  // calls were captured into a CUDA graph, whose replays are not visible
   // Over the followed graphs with calls of this communicator: replays begun, and those that have
-  // not passed their last stamp. Then when one was last seen to move, 0: never.
+  // not passed their last stamp.
   uint64_t graph_replays = 0;
   uint64_t graph_replays_in_flight = 0;
-  int64_t graph_moved_realtime_ns = 0;
+  int64_t graph_moved_realtime_ns = 0;  // when a replay was last seen to move; 0: never
   GraphPosition graph_position;
   WorkSnapshot work;
   int64_t last_launch_realtime_ns = 0;      // 0: none yet
@@ -268,10 +268,10 @@ struct CommunicatorSnapshot {
   int32_t nccl_api_version = 0;  // of the communicator's NCCL
   uint32_t event_mask = 0;       // as written to this NCCL
   // Calls since the last launch that NCCL reported: their launches are not visible, or have not
-  // been made. Then when the background thread first saw that, 0: none.
+  // been made.
   uint64_t unreported_calls = 0;
   bool are_unreported_in_group = false;  // NCCL is known not to have ended the last call's group
-  int64_t unreported_since_realtime_ns = 0;
+  int64_t unreported_since_realtime_ns = 0;  // when these calls were first seen; 0: none
   std::vector<LongestWaitSnapshot> longest_waits;
   // The first driver error from which the context does not recover (driver_error.h), 0: none. Then
   // when it was seen.

@@ -35,6 +35,8 @@ class Timer {
   // Sets `load` so that a sample takes `sample_us`. All sets must be prepared for `point`.
   Error CalibrateLoad(const Point& point, double sample_us, Load* load);
 
+  // Takes one sample of the set with index `member`. `processor`: number by which each rank
+  // chooses a CPU near its GPU.
   Error Time(int member, const Point& point, const Load& load, uint32_t processor, Sample* sample);
 
   // Returns the loop count of the compute kernel that simulates a layer.

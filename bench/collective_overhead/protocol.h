@@ -28,8 +28,9 @@ struct Request {
   char plugin[4096];
   // kPrepare
   Point point;
-  uint64_t largest_bytes;  // of all following points: buffers are allocated once
-  bool per_peer;           // ... and some point's operation needs a part per rank
+  // Buffers are allocated once, for all following points.
+  uint64_t largest_bytes;  // largest size of these points
+  bool per_peer;           // buffers have this size once per rank: an operation needs that
   uint32_t graph_operations;
   uint32_t layer_rounds;  // graph-decode: rounds of the kernel before each operation
   bool check_values;

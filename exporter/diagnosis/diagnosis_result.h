@@ -103,7 +103,8 @@ struct CommunicatorDiagnosis {
   bool has_named_straggler() const {
     return straggler && straggler->excused.size() < straggler->ranks.size();
   }
-  // The rank that arrives last at most late calls, if too few calls are known to exclude chance.
+  // The rank that arrives last at the majority of the late calls, if too few calls are known to
+  // exclude chance.
   // Never together with a straggler.
   std::optional<LateRank> perhaps_late;
   // Share of the last `window_seconds` that ranks wait for each other, if no straggler is named.

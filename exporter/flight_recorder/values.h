@@ -1,6 +1,6 @@
 // Values holds the values of one dump, from ReadPickle or ReadJson, for dump.h. A dump is
-// untrusted. So a value is 16 bytes without ownership, no function follows nested values, and the
-// total memory is limited.
+// untrusted. So a value is 16 bytes without ownership, no function recurses into nested
+// values, and the total memory is limited.
 //
 // A pickle may contain a list in itself. Code that walks values limits its depth.
 //

@@ -16,7 +16,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // As recv(2) and send(2): bytes, 0 at the client's end, or -1. With errno EAGAIN, call again
+  // As recv(2) and send(2): bytes, 0 when the peer has ended, or -1. With errno EAGAIN, call again
   // after poll_events(), Send with the same bytes. Any other errno means that the connection has
   // failed.
   virtual ssize_t Receive(char* buffer, std::size_t size) = 0;

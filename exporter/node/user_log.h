@@ -25,7 +25,8 @@ class UserLog {
 
   explicit UserLog(LogFunction log);
 
-  // Logs the line unless the limit is reached. A user's last line of a minute says so.
+  // Logs the line unless the limit is reached. A user's last line of a minute says that further
+  // ones are left out.
   void Log(uid_t user, LogLevel level, const std::string& line, Time now);
 
  private:

@@ -22,7 +22,7 @@ struct Observation {
   std::vector<nlohmann::json> communicators;       // of each: newest /api/v1/communicators, or null
   nlohmann::json verdict;                          // from `pulse diagnose --json`, or null
   std::vector<std::string> notes;                  // sentences about missing data
-  std::size_t looks = 0;                           // number of pages with calls
+  std::size_t looks = 0;                           // responses with calls
 };
 
 }  // namespace nccl_pulse

@@ -15,7 +15,7 @@
 //   - groups with another number of parts, or with different sizes.
 // The number of parts is final when the group is launched.
 //
-// Thread: launching thread, as LaunchFollower. Cost: about 2 ns a part, from a group's second on.
+// Thread: launching thread, as LaunchFollower. Cost: about 2 ns a part, except a group's first.
 #ifndef PLUGIN_TRACKER_COMPOSITE_CALL_H_
 #define PLUGIN_TRACKER_COMPOSITE_CALL_H_
 

@@ -7,7 +7,8 @@
 //   suspected   another call without a launch, after other          hidden: Suspect returns true
 //               launches were reported; the operation's last
 //               reported launch had another size
-//   hidden      the call was counted at the end of its group        followed, for good
+//   hidden      NoteFollowed: the call was counted at the end of    followed, for good: each later
+//               its group                                           call without a launch is hidden
 //
 // The size matters, because other sizes may use another kernel: NCCL hides symmetric-memory
 // kernels, but not other kernels of the same operation.
@@ -64,8 +65,8 @@ class HiddenOperations {
       reported_bytes.store(UINT64_MAX);
     }
     Relaxed<bool> is_active;
-    Relaxed<uint64_t> bytes,
-        launches;                      // size of the suspected call; reported launches at that time
+    Relaxed<uint64_t> bytes,           // size of the suspected call
+        launches;                      // launches reported before it
     Relaxed<uint64_t> reported_bytes;  // size of the last call with a launch
   };
   Relaxed<uint32_t> followed_;

@@ -12,7 +12,11 @@
 //     any       a captured call              none      will be launched with its graph
 //     any       a launch                     none      the launch carries the calls
 //
-//   the current launch:  none ◀──▶ open
+//   the current launch:  none ◀──▶ open, none ◀──▶ hurried
+//
+//   A pair of events, around a launch, times it. A gate is an event before a launch; it shows
+//   whether the GPU has reached the launch (stream_timer.h). A hurried launch closely follows the
+//   previous one and has no event, because NCCL's proven work counter (work_proof.h) shows its end.
 //
 //     state     event                        next      effect
 //     none      start of a followed launch   open      the launch's fate is decided; a gate, or the
@@ -21,8 +25,7 @@
 //     open      its stop                     none      counted; an event is recorded after it
 //     open      its stop, captured           none      counted, but not as a launch
 //     open      the next start               open      the previous one is abandoned, with its pair
-//     none      a start without an event     hurried   NCCL's counter is proven: no event is recorded
-//                                                      behind it, and it has no stop
+//     none      a hurried start              hurried   nothing is recorded, and there is no stop
 //     hurried   the report of its operation  none      counted
 //     hurried   the next start               open      counted
 //

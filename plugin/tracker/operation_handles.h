@@ -7,8 +7,8 @@
 // a ProxyOp, later ones get no handle. The first ProxyOp brings handles back for good. Operations
 // in progress at that moment have no completion time.
 //
-// Thread: Begin init; Note the thread that reports operations; SeeChild any. Relaxed: a lost count,
-// or a child that is missed beside a count, delays the change by one event. Cost: a load.
+// Thread: Begin init; Note the thread that reports operations; SeeChild any. Relaxed: Note and
+// SeeChild may overwrite each other's store, which delays the change by one event. Cost: a load.
 #ifndef PLUGIN_TRACKER_OPERATION_HANDLES_H_
 #define PLUGIN_TRACKER_OPERATION_HANDLES_H_
 

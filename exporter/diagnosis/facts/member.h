@@ -38,7 +38,7 @@ struct Member {
   // the ring of last calls has it, otherwise counted back from `called`.
   uint64_t front = 0;
   bool is_front_exact = false;
-  GpuUse gpu_use{};  // use of its GPU since then, if NVML was asked
+  GpuUse gpu_use{};  // use of its GPU since its work stopped, if NVML was asked
 
   bool is_live() const { return rank->state == RankView::State::kLive; }
   bool is_in_flight() const { return doing == Doing::kInside || doing == Doing::kNotBegun; }
@@ -65,8 +65,8 @@ std::string OpOf(const Member& member, uint64_t number);
 // Returns the operation that the GPU is in, or the last call's if that isn't known; "": not known.
 std::string OpOfWait(const Member& member);
 
-// True if the rank's front is known to be incomplete. Otherwise the rank may be further: events may
-// show only the end of the last of several launches.
+// True if the collective at `front` is known to be incomplete. Otherwise the GPU may be past it: of
+// several launches in flight, events may show the completion of the last one only.
 bool IsAtFront(const Member& member);
 
 // The first event (end, stop, driver error) after which the process or its GPU can do nothing more.

@@ -32,11 +32,11 @@
 
 namespace nccl_pulse {
 
-// A job (jobs.h).
+// The processes and communicators of one job (jobs.h).
 struct JobProcesses {
   std::map<const ProcessSnapshot*, JobRank> ranks;  // live processes, with one rank of each
-  std::vector<const CommunicatorView*> views;       // mixed ones belong to several jobs
-  // True if all ranks are seen of each view with a live rank.
+  std::vector<const CommunicatorView*> views;       // those with is_mixed belong to several jobs
+  // True if every rank is reported of each communicator that has a live rank.
   bool are_all_seen = true;
 
   bool Has(const ProcessSnapshot* process) const { return ranks.count(process) != 0; }

@@ -28,7 +28,7 @@
 //
 // A rank is a straggler if, over the last half minute, all of this holds:
 //   - its peers wait for it more than kMinLoss of the time;
-//   - it arrives last at most late calls;
+//   - it arrives last at the majority of the late calls;
 //   - chance is ruled out.
 //
 // Calls of one round of the job count once (rounds.h), because the rank with a step's longest
@@ -40,9 +40,10 @@
 // are ignored: a slow rank delays the first call of a step, and the ranks arrive at the other calls
 // in any order. Pipeline stages are not compared (rank_view.h).
 //
-// Several ranks or hosts that are late together or by turns are named if they arrive last at most
-// late calls, about equally often, and the next one far less often. If the other ranks arrive one
-// after the other, no rank is named: ranks that get their work in an order are late in that order.
+// Several ranks or hosts that are late together or by turns are named if they arrive last at the
+// majority of the late calls, about equally often, and the next one far less often. If the other
+// ranks arrive one after the other, no rank is named: ranks that get their work in an order are
+// late in that order.
 //
 // Thread: the server's.
 #ifndef EXPORTER_DIAGNOSIS_STRAGGLERS_STRAGGLER_H_
@@ -115,8 +116,8 @@ class StragglerState {
   static constexpr double kMinShareOfMean = 0.35;
   // Least number of rounds for that mean: in fewer rounds, one long wait would dominate.
   static constexpr double kMinRoundsAlone = 16;
-  // For that rank, ranks may differ at most this much more in the mean of all calls than in the
-  // window (mean squares): otherwise the mean consists of long waits in the past.
+  // That rank is not named if the ranks' spread (mean square) in the mean of all calls exceeds this
+  // multiple of their spread in the window: the mean then consists of long waits in the past.
   static constexpr double kMostOfPast = 2;
   // The next latest rank is at most this much as late: in the mean, or in late rounds if several
   // ranks are late by turns.

@@ -28,9 +28,9 @@ struct KeptProcess {
   ProcessSnapshot process;
   Peer::Time until;
   uid_t user;
-  uint64_t order;
+  uint64_t order;  // of joining
   uint64_t page_bytes;
-  bool is_itself;  // see Claim
+  bool is_itself;  // the kernel confirms the pid that the segment contains
 };
 
 class KeptProcesses {

@@ -1,4 +1,4 @@
-// A process on a page, and its user.
+// PageEntry is one process on a page of metrics, with its user.
 #ifndef EXPORTER_NODE_PEERS_PAGE_ENTRY_H_
 #define EXPORTER_NODE_PEERS_PAGE_ENTRY_H_
 
@@ -14,8 +14,8 @@ namespace nccl_pulse {
 struct PageEntry {
   ProcessSnapshot process;
   uid_t user;
-  uint64_t order;
-  bool is_itself;  // see Claim
+  uint64_t order;  // of joining
+  bool is_itself;  // the kernel confirms the pid that the segment contains
   bool is_ended;   // for the diagnosis only
   Peer* peer;      // null: ended
 };

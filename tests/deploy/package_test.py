@@ -215,7 +215,7 @@ class PackageTest(unittest.TestCase):
         command = [os.path.join(folder, "nccl-pulse/bin/pulse"), "install", target]
         failed = subprocess.run(command, capture_output=True, text=True, env={}, check=False)
         self.assertEqual(2, failed.returncode)
-        self.assertIn("No such file or directory", failed.stderr)
+        self.assertIn("; create it", failed.stderr)
         self.assertIn(target, failed.stderr)
         os.mkdir(target)
         for _ in range(2):

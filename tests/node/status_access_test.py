@@ -152,7 +152,7 @@ class StatusTest(WebCase):
         for wrong in ((), ("--bearer-file=" + self.file("wrong"),)):
             self.assertEqual(self.status(endpoint, *wrong)[0], 2)
         code, output = self.status("https://" + endpoint, "--ca-cert=" + self.file("ca.pem"))
-        self.assertEqual((code, "plain http" in output), (2, True), output)
+        self.assertEqual((code, "does not speak TLS" in output), (2, True), output)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,13 @@ Simulation& Driver() {
   return *simulation;
 }
 
-void Simulation::EndAtExit() {
-  // Else a child inherits the mutex from a thread that was in a call, and nobody to unlock it.
+// Else a child inherits the mutex from a thread that was in a call, and nobody to unlock it.
+Simulation::Simulation() {
   const auto unlock = [] { Driver().mutex_.unlock(); };
   pthread_atfork([] { Driver().mutex_.lock(); }, unlock, unlock);
+}
+
+void Simulation::EndAtExit() {
   atexit([] {
     Driver().End();
     // Not nanosleep, which tests replace: many times a poller's pause.

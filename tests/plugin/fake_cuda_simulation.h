@@ -118,6 +118,8 @@ inline thread_local int callback_depth = 0;
 
 class Simulation final : public FakeCuda {
  public:
+  Simulation();
+
   // ---- the GPU ----
 
   void Advance(uint64_t ns) override;

@@ -52,7 +52,8 @@ std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int6
 int64_t WrittenRealtimeNs(std::string_view text);
 
 // Reads a message. `written_realtime_ns`: time of writing by the reader's clock, to convert ages;
-// empty: by the endpoint's clock. `most_bytes`: limit of the set's memory. `share`: limit of CPU time; null: none.
+// empty: by the endpoint's clock. `most_bytes`: limit of the set's memory. `share`: limit of CPU
+// time; null: none.
 // Returns false, with the reason in `error`, to follow "it answers with"; the message is then
 // empty.
 bool ReadSnapshots(std::string_view text, std::optional<int64_t> written_realtime_ns,

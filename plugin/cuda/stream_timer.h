@@ -42,10 +42,10 @@
 //   complete       complete       has begun: the GPU has reached it
 //
 // A gate costs its launch about a microsecond: the record, and its cache lines. So hurried launches
-// have few. A launch has a gate if it follows the previous one after 200 us, and so have four others
-// after each poll. A ring keeps the oldest gates. While it is full, one more gate follows the newest
-// launch with a gate. Gates are queried only when nothing has completed for 100 ms. An uncertain
-// answer counts as none.
+// have few. A launch has a gate if it follows the previous one after 200 us, and so have four
+// others after each poll. A ring keeps the oldest gates. While it is full, one more gate follows
+// the newest launch with a gate. Gates are queried only when nothing has completed for 100 ms. An
+// uncertain answer counts as none.
 //
 // A stream in capture is never touched. No event is destroyed while a callback could use it: the
 // poller destroys the events of a finalized communicator some seconds later, and never once their

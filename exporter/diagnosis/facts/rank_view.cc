@@ -34,8 +34,8 @@ const CommunicatorSnapshot* FailedOnGpuOf(const std::vector<const CommunicatorSn
   return first;
 }
 
-// True if all processes were paused together and have just resumed: they now run, and were last seen
-// running at the same moment.
+// True if all processes were paused together and have just resumed: they now run, and were last
+// seen running at the same moment.
 bool HaveJustResumed(const SnapshotSet& set, int64_t now_ns) {
   constexpr int64_t kTogetherNs = 1500000000;
   int processes = 0;

@@ -202,9 +202,9 @@ class Examiner {
     named_.push_back(std::move(named));
   }
 
-  // Erases processes that are latest where they are late because they wait elsewhere. Each stage of a
-  // pipeline waits somewhat, so a process is compared with the processes that have its position in
-  // other pipelines. If their waits are not known, the process is also erased, because it may not
+  // Erases processes that are latest where they are late because they wait elsewhere. Each stage of
+  // a pipeline waits somewhat, so a process is compared with the processes that have its position
+  // in other pipelines. If their waits are not known, the process is also erased, because it may not
   // be the cause. If no endpoint shows the cause, no process is named.
   //
   // A process upstream of a slow link leaves its calls early, and waits longer in its next calls.

@@ -124,8 +124,8 @@ void AddLastResorts(GraphBuilder& graph, std::size_t i, const CallWait& call) {
     if (!cause || cause->kind != LastEvent::Kind::kStopped) continue;
     graph.Point(call.id, graph.Event(*rank, *cause, call.began_ns), Sure::kMust);
   }
-  // A rank has left a call in which live ranks wait, and which no rank leaves before all others have
-  // arrived. One that leaves long after the wait began, as a watchdog does, is no cause of it.
+  // A rank has left a call in which live ranks wait, and which no rank leaves before all others
+  // have arrived. One that leaves long after the wait began, as a watchdog does, is no cause of it.
   const bool is_any_live = call.oldest_ns != INT64_MAX;
   if (call.number != 0 && is_any_live && !is_any()) {
     for (const Member& each : waits.members) {

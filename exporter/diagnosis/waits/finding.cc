@@ -164,8 +164,8 @@ class Decision {
     }
   }
 
-  // Adds the host of a circle that has left the order of calls that two or more other ranks keep, for
-  // example in an exception handler. Returns false if there is none, or several.
+  // Adds the host of a circle that has left the order of calls that two or more other ranks keep,
+  // for example in an exception handler. Returns false if there is none, or several.
   bool AddOddHost(const Root& root) {
     std::vector<uint32_t> odd;
     const auto is_host = [this](uint32_t id) { return At(id).kind == ActorKind::kHost; };

@@ -23,7 +23,7 @@ struct NamedRoots {
   ActorState state{};
   std::vector<uint32_t> actors;
   std::vector<uint32_t> followed;  // actors with a later event of the same kind
-  // Of a host in a circle: the view in which it waits. The other ranks keep another order of calls.
+  // The view in which a host of a circle waits, if the other ranks keep another order of calls.
   std::optional<std::size_t> waits_in{};
 };
 // Actors in a circle, each waiting for the next.

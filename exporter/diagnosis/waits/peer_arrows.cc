@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <numeric>
 
 #include "exporter/diagnosis/waits/arrow_rules.h"
 
@@ -149,30 +148,22 @@ class PeerArrows {
   }
 
   // True if the Send that a Recv waits for may have been completed: a small Send ends before its
-  // Recv, which then waits for the network. Among several ranks, any completed Send may be this one.
+  // Recv, which then waits for the network. Among several ranks, any completed Send may be this
+  // one.
   bool MayHaveSent(const PeerWait& wait) const {
     if (wait.sends) return false;
     if (!waits_.facts.are_all_seen()) return true;
-    std::vector<std::size_t> receivers = {wait.at};
-    std::vector<std::size_t> senders = {wait.peer};
-    if (view_.nranks != 2) {
-      receivers.resize(waits_.members.size());
-      std::iota(receivers.begin(), receivers.end(), 0);
-      senders = receivers;
-    }
+    const bool is_pair = view_.nranks == 2;
     uint64_t received = 0;
     uint64_t sent = 0;
-    for (const std::size_t at : receivers) {
+    for (std::size_t at = 0; at < waits_.members.size(); ++at) {
       const Member& each = waits_.members[at];
       if (each.in_flight > 1) return AreUnbalanced();
-      received += each.rank->CallsOf("Recv") -
-                  waits_.members[at].rank->communicator->peers.receives_from.size();
-    }
-    for (const std::size_t at : senders) {
-      const Member& each = waits_.members[at];
-      if (each.in_flight > 1) return AreUnbalanced();
-      sent +=
-          each.rank->CallsOf("Send") - waits_.members[at].rank->communicator->peers.sends_to.size();
+      const PeersSnapshot& peers = each.rank->communicator->peers;
+      if (!is_pair || at == wait.at) {
+        received += each.rank->CallsOf("Recv") - peers.receives_from.size();
+      }
+      if (!is_pair || at == wait.peer) sent += each.rank->CallsOf("Send") - peers.sends_to.size();
     }
     return sent > received;
   }
@@ -235,8 +226,8 @@ class PeerArrows {
     }
     const bool is_seen = peer.doing == Doing::kIdle || IsExiting(*peer.rank) || !peer.is_live();
     if (!is_seen) return graph_.Point(gpu, graph_.Unknown(i_), Sure::kPerhaps);
-    // The peer may have sent: a small Send ends before its Recv, which then waits for its own GPU or
-    // for the network.
+    // The peer may have sent: a small Send ends before its Recv, which then waits for its own GPU
+    // or for the network.
     const bool may_have_sent =
         !wait.sends && peer.rank->communicator->last_launch_realtime_ns > each.launched_ns;
     const bool is_awaited = (missing_ != Missing::kSeveral || wait.is_front || WaitsForOne(each)) &&

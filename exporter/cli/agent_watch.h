@@ -1,7 +1,8 @@
-// AgentWatch watches the agent's own endpoint for `pulse agent --on-hang` and `--capture-dir`.
+// AgentWatch watches the agent's own endpoint for hangs and stragglers, for `pulse agent --on-hang`
+// and `--capture-dir`.
 //
-// Thread: main thread; the watch blocks, so it runs in its own thread. Cost: a summary every two
-// seconds, and further requests within the endpoint's budget for clients.
+// Thread: main thread. Polling blocks, so it runs on a thread of its own. Cost: a request for
+// /api/v1/summary every two seconds, and further requests within the endpoint's budget for clients.
 #ifndef EXPORTER_CLI_AGENT_WATCH_H_
 #define EXPORTER_CLI_AGENT_WATCH_H_
 
@@ -19,33 +20,33 @@
 namespace nccl_pulse {
 
 struct CaptureFlags {
-  std::string dir;
-  int keep = 8;
-  int mebibytes = 256;
-  absl::Duration pause = absl::Minutes(1);
-  absl::Duration time_limit = absl::Seconds(60);
+  std::string dir;                                // folder for captures; "": takes none
+  int keep = 8;                                   // most captures in the folder
+  int mebibytes = 256;                            // most MiB of all captures together
+  absl::Duration pause = absl::Minutes(1);        // least time between two captures
+  absl::Duration time_limit = absl::Seconds(60);  // of one capture, after its verdict
 };
 
-// Reads the flags before anything is served. The folder's path is "" without --capture-dir.
-// `listen`: the agent's own address. On failure returns false and sets `error`.
+// Checks the flags and copies them to `options`, whose folder is "" without --capture-dir.
+// `listen`: value of --listen. On failure returns false and sets `error`.
 bool ReadCaptureFlags(const CaptureFlags& flags, const std::string& listen,
                       AutomaticCaptures::Options* options, std::string* error);
 
-// Finds the agent's own endpoint, at `listen` and this port. Its password must not reach a process
-// that listens on the same port of another address of the host. On failure returns false and sets
-// `error`.
+// Sets `own` to the address at which the agent reaches itself: the address in `listen`, or loopback
+// if that is all interfaces. So the password cannot reach another process that listens on the same
+// port of another address. On failure returns false and sets `error`.
 bool FindOwnEndpoint(const std::string& listen, uint16_t port, bool is_https,
                      const FleetClientOptions& client, Address* own, std::string* error);
 
 class AgentWatch {
  public:
-  // Starts the program and the captures whose path is set. Returns null if neither is set, or,
-  // after logging it, if no thread can be started.
+  // Starts polling. `on_hang` is used if its program is set, `captures` if its folder is set.
+  // Returns null if neither is set, or if no thread can be started, which it logs.
   static std::unique_ptr<AgentWatch> Start(HangProgram::Options on_hang,
                                            AutomaticCaptures::Options captures, Address own,
                                            FleetClientOptions client, const LogFunction& log);
-  // False if a poll, capture or program did not end in time; its thread then runs until the process
-  // ends.
+  // Returns false if a poll, capture or program did not end within `patience`. Its thread then runs
+  // until the process ends.
   bool Stop(std::chrono::milliseconds patience);
 
  private:

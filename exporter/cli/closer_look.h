@@ -1,10 +1,10 @@
-// CloserLook makes a job's processes on this host time more launches and watch all network steps,
-// for a while. It includes containers visible in this PID namespace. It is `pulse set` of
-// TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW with a time limit: each process then reverts
-// automatically, even if this program dies.
+// CloserLook makes a job's processes on this host time more launches and watch all network steps
+// while `pulse trace --every` records. Processes in containers are included if this PID namespace
+// shows them. Like `pulse set`, it changes TIMED_LAUNCHES_PER_SECOND and NETWORK_WINDOW, with a
+// time limit: each process then reverts automatically, even if this program dies.
 //
-// Thread: main thread; Begin blocks up to the patience, End up to twice that. Cost to the job: see
-// PrintCost. Errors: readable sentences that name unreachable processes.
+// Thread: main thread. Begin blocks for at most the patience, End for at most twice as long.
+// PrintCost prints the cost to the job. Errors: readable sentences that name unreachable processes.
 #ifndef EXPORTER_CLI_CLOSER_LOOK_H_
 #define EXPORTER_CLI_CLOSER_LOOK_H_
 
@@ -23,14 +23,16 @@ namespace nccl_pulse {
 
 class CloserLook {
  public:
-  // `every`: one launch in `every` is timed; 1: all.
+  // `every`: one launch in `every` is timed; 1: all. `patience`: how long a process may take to
+  // answer.
   CloserLook(int every, std::chrono::milliseconds patience) : every_(every), patience_(patience) {}
 
   static void PrintCost(std::FILE* said);
-  // Call before the window. Changes settings only of `processes` on this host.
+  // Call before the recording, which takes `window`. Changes the settings of those `processes` that
+  // run on this host. Prints the result to `said`.
   void Begin(const std::vector<JobProcess>& processes, const std::vector<Address>& endpoints,
              std::chrono::milliseconds window, std::FILE* said);
-  // Call after the window, so that processes revert before their time limit.
+  // Call after the recording, so that processes revert before their time limit.
   void End();
   // Returns which processes did not apply the settings fully, and why.
   const std::vector<std::string>& notes() const { return notes_; }
@@ -38,7 +40,8 @@ class CloserLook {
  private:
   int every_;
   std::chrono::milliseconds patience_;
-  // Processes with the changed setting, for each of the two; pids of this namespace.
+  // Pids, in this namespace, of the processes that applied TIMED_LAUNCHES_PER_SECOND [0] and
+  // NETWORK_WINDOW [1].
   std::array<std::vector<pid_t>, 2> done_;
   std::vector<std::string> notes_;
 };

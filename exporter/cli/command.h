@@ -1,9 +1,9 @@
 // Command is one subcommand of the `pulse` program.
 //
-// Each has a file (<name>_command.cc; env is in path_command.cc), which defines a Command and its
+// The file of each subcommand (<name>_command.cc; env is in path_command.cc) defines its Command and
 // flags. A new one also needs a declaration below, a line in pulse_main.cc, its file in BUILD.bazel
-// and its name in deploy/package/BUILD.bazel. Then print docs/cli.md. Flags are read before `run`
-// is called.
+// and its name in deploy/package/BUILD.bazel; then regenerate docs/cli.md. Flags are read before
+// `run` is called.
 //
 // Thread: main thread only.
 #ifndef EXPORTER_CLI_COMMAND_H_
@@ -16,15 +16,15 @@
 
 namespace nccl_pulse {
 
-// Exit statuses (docs/cli.md#exit-status).
+// Exit statuses (docs/cli.md#exit-status). Single commands define others from 6 on.
 enum ExitStatus {
   kDone = 0,
   kUsageError = 1,
-  kUnreachable = 2,
+  kUnreachable = 2,  // no endpoint or process answers
   kHangFound = 3,
-  kIncomplete = 4,
-  kNotWritten = 5,
-  kCrashed = 7,
+  kIncomplete = 4,  // an endpoint, process or rank is missing
+  kNotWritten = 5,  // output or file
+  kCrashed = 7,     // `pulse demo`: a rank failed
 };
 
 // Prints `text` as an error and returns `status`. Escapes control characters: the text may come
@@ -38,7 +38,8 @@ struct Command {
   FlagTable (*flags)();
   // `arguments` without program, subcommand and flags. Returns the exit status.
   int (*run)(const std::vector<std::string>& arguments);
-  // Flags that `pulse help connect` explains. Null: none.
+  // Flags on how to connect, which `pulse help connect` lists instead of the command's own help.
+  // Null: none.
   FlagTable (*connect)() = nullptr;
 };
 
@@ -64,9 +65,9 @@ FlagTable AllFlags(const Command& command);
 // Returns the text of `pulse help NAME`.
 std::string HelpText(const Command& command);
 
-// Returns what bash, zsh and fish offer for the last of `words`, which may be "": the words after
-// "pulse", up to the cursor. deploy/package/completions runs `pulse complete WORDS`. Returns nothing
-// for file names, addresses and numbers.
+// Returns the completions of the last of `words`, for bash, zsh and fish. `words`: all words from
+// after "pulse" to the cursor; the last may be "". The shells' scripts (deploy/package/completions)
+// run `pulse complete WORDS`. Returns nothing for file names, addresses and numbers.
 std::vector<std::string> Completions(const std::vector<const Command*>& commands,
                                      const std::vector<std::string>& words);
 

@@ -14,7 +14,7 @@
 
 namespace nccl_pulse {
 
-// Port of addresses without one.
+// Port of an endpoint's address that names none.
 inline constexpr uint16_t kDefaultEndpointPort = 9410;
 
 // Jobs of other users, or with their own endpoint, use the next ports.
@@ -22,15 +22,15 @@ inline constexpr uint16_t kLastLocalPort = 9417;
 
 Address LocalAddress(uint16_t port, bool is_https);
 
-// A port in use that may be an endpoint: it does not answer (a stopped process, for example), or
-// requires a password or TLS.
+// A port that accepts connections and may be an endpoint, but gave no data: it does not answer (its
+// process is stopped, for example), or requires a password or TLS.
 struct SilentPort {
   Address address;
   std::string why;  // "it accepts connections, but ..."
 };
 
-// Returns the healthy endpoints at ports kDefaultEndpointPort to kLastLocalPort. Both lists are in
-// port order.
+// Returns the healthy endpoints at this host's ports kDefaultEndpointPort to kLastLocalPort, and
+// the silent ones in `silent`, both in port order.
 std::vector<Address> FindLocalEndpoints(const FleetClientOptions& client, bool is_https,
                                         std::vector<SilentPort>* silent = nullptr);
 

@@ -1,7 +1,7 @@
 // WhyNoPlugin checks whether a file is a profiler plugin that NCCL on this machine could load,
 // without running its code.
 //
-// Thread: any. Cost: reads the file as a whole.
+// Thread: any. Cost: reads the whole file.
 #ifndef EXPORTER_CLI_PLUGIN_FILE_H_
 #define EXPORTER_CLI_PLUGIN_FILE_H_
 
@@ -9,7 +9,7 @@
 
 namespace nccl_pulse {
 
-// Returns "" for such a plugin; else the reason, such as "is no shared library".
+// Returns "" if NCCL could load the file; else the reason, such as "is no shared library".
 std::string WhyNoPlugin(const std::string& path);
 
 }  // namespace nccl_pulse

@@ -1,4 +1,4 @@
-// Log, signals and reload of the web configuration (SIGHUP), for commands that run for long.
+// Logging, signals, and reloading the web configuration on SIGHUP, for commands that run for long.
 //
 // Thread: LogLine any; the others main thread.
 #ifndef EXPORTER_CLI_SERVICE_H_
@@ -13,19 +13,19 @@
 
 namespace nccl_pulse {
 
-// Writes a line with a timestamp. Drops it if standard error would block: a reader that is stuck
+// Writes a line with a timestamp to standard error. Drops it if that would block: a stuck reader
 // must not stall the service.
 void LogLine(LogLevel level, const std::string& message);
 
-// Blocks SIGTERM, SIGINT and SIGHUP and returns them, to wait for. Call before another thread
+// Blocks SIGTERM, SIGINT and SIGHUP, and returns them, for sigwait(3). Call before another thread
 // exists.
 sigset_t BlockEndingSignals();
 
-// Returns a flag that SIGINT and SIGTERM set, to end early and keep what is there. The second signal
-// ends the process.
+// Returns a flag that the first SIGINT or SIGTERM sets, for commands that then write their output
+// so far. The second signal ends the process.
 const std::atomic<bool>* StopOnSignal();
 
-// Reads the web configuration again. `guard` may be null.
+// Reads the web configuration again, and logs the result. `guard`: null without a configuration.
 void Reload(WebGuard* guard);
 
 }  // namespace nccl_pulse

@@ -16,8 +16,8 @@
 namespace nccl_pulse {
 
 struct CapturedKind {
-  std::string_view op;  // empty: several
-  int size_class = -1;  // negative: several, or several operations
+  std::string_view op;  // empty: several operations, or unknown
+  int size_class = -1;  // negative: several sizes or operations, or unknown
 
   bool has_size() const { return size_class >= 0; }
 };

@@ -2,9 +2,9 @@
 //
 // The buckets are few, and the same in every histogram, process and rank. Empty buckets are also
 // shown: a bucket that appears later breaks rate(), and a bucket that some histograms lack breaks
-// sums. The bounds are an exact subset of the cells' bounds (metrics/histogram_geometry.h). They
-// are factors of two apart where operations spend their time. Beyond that they are further apart,
-// since each bucket costs one series per histogram.
+// sums. The bounds are an exact subset of the bounds at which durations are recorded
+// (metrics/histogram_geometry.h). Bounds up to 31 ms, where most operations end, are factors of two
+// apart; the others are further apart, since each bucket costs one series per histogram.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_CLASSIC_BUCKETS_H_

@@ -31,7 +31,7 @@ struct Exposition {
   // Whether nccl_operation_duration_seconds{timing="network"} has classic buckets. Whether it has
   // native buckets depends on its family.
   HistogramShape network_durations = HistogramShape::kNative;
-  std::bitset<kMetrics> dropped;
+  std::bitset<kMetrics> dropped;  // families that the page leaves out
 
   bool IsDropped(MetricId id) const { return dropped[static_cast<std::size_t>(id)]; }
   bool HasClassic(MetricId id) const { return shape(id) != HistogramShape::kNative; }
@@ -51,8 +51,8 @@ struct Exposition {
 // right. Otherwise returns false and changes nothing.
 bool ParseHistograms(std::string_view text, Exposition* exposition);
 
-// Parses family names of docs/metrics.md, separated by commas, and drops the known ones. Returns
-// false if there are unknown ones, which `unknown` gets.
+// Parses family names of docs/metrics.md, separated by commas, and drops the known ones. If some
+// are unknown, returns false and sets `unknown` to their names.
 bool ParseDroppedFamilies(std::string_view text, Exposition* exposition, std::string* unknown);
 
 }  // namespace nccl_pulse

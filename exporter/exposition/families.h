@@ -1,11 +1,10 @@
 // Converts snapshots to metric families.
 //
-// Each set of labels appears once on a page, or the page would be invalid. Several sources may have
-// equal labels:
+// Each set of labels may appear only once on a page. But several sources can have equal labels:
 //   - a communicator that is created again under the same id and rank;
 //   - two processes with one pid in different PID namespaces;
 //   - communicators whose id NCCL does not report.
-// Then:
+// The page then shows one series:
 //
 //   counters, histograms,   are added up. The sum never steps back while its parts are kept, and
 //   summaries               contains all operations. Showing only the newest part would be a

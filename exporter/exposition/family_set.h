@@ -1,9 +1,8 @@
 // Collects the families of one page.
 //
 // The caller sets static labels and scope (server, process, communicator), then adds the scope's
-// series. A set of labels is one series. Adding to an existing series adds up counters, histograms
-// and summaries; gauges and info metrics take the new value. So the caller must go from oldest to
-// newest.
+// series. Adding to a series that exists adds up counters, histograms and summaries; gauges and
+// info metrics take the new value. So the caller must add sources from oldest to newest.
 //
 // Dropped families are accepted and not shown.
 //
@@ -35,32 +34,34 @@ using LabelValues = std::initializer_list<std::string_view>;
 
 class FamilySet {
  public:
-  // `scopes`: estimate of their number. A family has one or more series in each scope.
+  // `static_labels`: of all series. `scopes`: estimated number of SetScope calls, to reserve
+  // memory.
   FamilySet(const StaticLabels& static_labels, const Exposition& exposition, PageFormat format,
             std::size_t scopes)
       : labels_of_all_(static_labels), exposition_(exposition), format_(format), scopes_(scopes) {}
 
-  // Sets the user's labels of the following series: the labels of all series, then the labels in
-  // `text` ("name=value,name=value", as in a segment).
+  // Sets the static labels of the following series: those of all series, then the labels in `text`
+  // ("name=value,name=value"), which a process has in its segment.
   void SetStaticLabels(const std::string& text);
   // Sets the scope of the following series.
   void SetScope(MetricScope scope, LabelValues values);
 
   void Counter(MetricId id, LabelValues values, uint64_t value);
-  // A counter of rare events, absent until it counts one. Alert rules on the first event must also
+  // Adds a counter of rare events, absent while it is 0. Alert rules on the first event must also
   // detect a new series.
   void SeenCounter(MetricId id, LabelValues values, uint64_t value);
   void SecondsCounter(MetricId id, LabelValues values, uint64_t ns);
   void RealCounter(MetricId id, LabelValues values, double seconds);
 
   void Gauge(MetricId id, LabelValues values, double value);
-  // A gauge that is 1 if `value` is true, else absent. The last call for a set of labels counts.
+  // Adds a gauge that is 1 if the newest `value` is true, else absent.
   void Flag(MetricId id, bool value);
-  // A gauge of 1 whose information is in its labels: one per scope, the newest.
+  // Adds a gauge of 1 with its information in labels. A scope shows only the newest.
   void Info(MetricId id, LabelValues values);
 
   void Histogram(MetricId id, LabelValues values, const HistogramSnapshot& value);
-  // The operation's duration with timing="network", which has its own setting for classic buckets.
+  // Adds nccl_operation_duration_seconds{timing="network"}, for which `network_durations` decides
+  // on classic buckets.
   void NetworkDuration(LabelValues values, const HistogramSnapshot& value);
   void Summary(MetricId id, LabelValues values, uint64_t count, double sum);
 
@@ -80,13 +81,13 @@ class FamilySet {
   prometheus::ClientMetric* FindKey(MetricId id);
   prometheus::ClientMetric* Find(MetricId id, LabelValues values);
 
-  const StaticLabels labels_of_all_;
+  const StaticLabels labels_of_all_;  // static labels of all series
   std::vector<prometheus::ClientMetric::Label> static_labels_;
   MetricScope scope_ = MetricScope::kServer;
   std::vector<prometheus::ClientMetric::Label> scope_labels_;
-  std::string scope_key_;  // four bytes
-  std::unordered_map<std::string, std::size_t> numbers_of_scopes_;
-  std::string key_;  // reused, to save allocations
+  std::string scope_key_;  // the scope's number: four bytes, so most keys need no allocation
+  std::unordered_map<std::string, std::size_t> numbers_of_scopes_;  // by label values
+  std::string key_;                                                 // reused, to save allocations
   const Exposition exposition_;
   const PageFormat format_;
   const std::size_t scopes_;

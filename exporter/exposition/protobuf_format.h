@@ -1,11 +1,12 @@
 // Writes metric families in Prometheus' protobuf format: io.prometheus.client.MetricFamily
 // messages, each preceded by its length. Only this format carries native histograms.
 //
-// Lossless (metrics/histogram_geometry.h): a cell is a bucket of schema 3, the lowest cell is the
-// zero bucket. Durations past the last boundary, 1024 s, are in the next bucket, so that the count
-// is the sum of the buckets. A quantile there is a lower bound.
+// Native histograms are exact: a cell of a recorded histogram (metrics/histogram_geometry.h) is a
+// bucket of schema 3, and the lowest cell is the zero bucket. Durations above the last bound, 1024
+// s, are in the next bucket, so that the count is the sum of the buckets. A quantile there is a
+// lower bound.
 //
-// Thread: any, no state. Cost: //bench:scrape.
+// Thread: any, no state. Cost: measured by //bench:scrape.
 #ifndef EXPORTER_EXPOSITION_PROTOBUF_FORMAT_H_
 #define EXPORTER_EXPOSITION_PROTOBUF_FORMAT_H_
 

@@ -1,8 +1,7 @@
 // Writes and reads /api/v1/snapshots, for `pulse diagnose`: a protobuf message with the parts of
 // the endpoint's SnapshotSet that the diagnosis reads.
 //
-//   diagnosis of the set that was read == diagnosis of the set that was written, on all
-//   communicators
+//   diagnosis of the set as read == diagnosis of the set as written, for all communicators
 //
 // The message omits data that no diagnosis reads:
 //   - latencies, except the total time of calls;
@@ -13,12 +12,12 @@
 //   - the exporter's own statistics.
 //
 // Times are sent as ages: nanoseconds before the endpoint wrote the message. The reader subtracts
-// them from when it was written by its own clock, so clock differences between nodes do not matter.
-// The endpoint's own time is also included.
+// an age from the time of writing by its own clock, so clock differences between nodes do not
+// matter. The time of writing by the endpoint's clock is also included.
 //
-// Versions: readers skip unknown fields, so a new field needs no new version. A changed meaning
-// does. A reader refuses other versions, and its error names the version. The message begins with a
-// mark that distinguishes it from other content.
+// Versions: readers skip unknown fields, so a new field needs no new version; a field with a new
+// meaning does. A reader refuses other versions, and its error names the version. The message
+// begins with a mark that distinguishes it from other content.
 //
 // Thread: any, no state. Cost of writing: docs/prometheus.md#alerts-on-hangs-pulse-watch. Reading
 // trusts no input: memory is bounded, texts are made printable, and numbers are as untrusted as a
@@ -42,7 +41,7 @@ inline constexpr std::string_view kSnapshotMessageType = "application/x-protobuf
 struct SnapshotMessage {
   SnapshotSet set;
   int64_t written_realtime_ns = 0;  // time of writing, by the endpoint's clock
-  int64_t hang_after_ns = 0;        // the endpoint's threshold, for processes without one
+  int64_t hang_after_ns = 0;        // the endpoint's threshold, for processes that report none
   uint64_t bytes = 0;               // approximate memory of the set
 };
 
@@ -52,10 +51,9 @@ std::string WriteSnapshots(const SnapshotSet& set, int64_t now_realtime_ns, int6
 int64_t WrittenRealtimeNs(std::string_view text);
 
 // Reads a message. `written_realtime_ns`: time of writing by the reader's clock, to convert ages;
-// empty: by the endpoint's clock. `most_bytes`: limit of the set's memory. `share`: limit of CPU
-// time; null: none.
-// Returns false, with the reason in `error`, to follow "it answers with"; the message is then
-// empty.
+// empty: uses the endpoint's clock. `most_bytes`: limit of the set's memory. `share`: limit of CPU
+// time; null: none. On failure returns false, empties the message, and sets `error` to a noun
+// phrase, such as "damaged snapshots".
 bool ReadSnapshots(std::string_view text, std::optional<int64_t> written_realtime_ns,
                    uint64_t most_bytes, SnapshotMessage* message, std::string* error,
                    const WorkBudget::Share* share = nullptr);

@@ -1,10 +1,10 @@
-// Flag is a row of a command's table, from which ReadFlags reads, `pulse help` (and so the manual and
-// docs/cli.md) prints, and the shell completes.
+// Flag is a row of a command's table of flags. ReadFlags parses the command line by this table,
+// `pulse help`, the manual and docs/cli.md print it, and the shell's completion reads it.
 //
 // Accepted: "--name=VALUE" and "--name VALUE"; for a switch "--name" or "--name=false". "_" equals
 // "-", and one leading dash equals two. After "--" come only arguments.
 //
-// Thread: main thread. Cost: some searches in short lists.
+// Thread: main thread.
 #ifndef EXPORTER_CLI_FLAGS_FLAGS_H_
 #define EXPORTER_CLI_FLAGS_FLAGS_H_
 
@@ -20,14 +20,16 @@
 namespace nccl_pulse {
 
 struct Flag {
-  std::string_view name;  // "--web-config"; of a row without a value: see `help`
-  // The initial value is the default. The last occurrence wins; a vector keeps all.
+  std::string_view name;  // "--web-config"; an argument or a heading if the row has no value
+  // Variable that the flag sets; its initial value is the default. If the flag is repeated, the
+  // last value wins; a vector keeps all.
   std::variant<bool*, int*, std::optional<int>*, absl::Duration*, std::optional<absl::Duration>*,
                std::string*, std::vector<std::string>*>
       value{};
-  // The value's name in help, "FILE", or the only allowed words, "auto|always|never". "": a switch.
+  // The value's name in help ("FILE"), or all allowed words ("auto|always|never"). "": a switch.
   std::string_view form{};
-  // Text of help. A row without a value explains an argument; with "" `name` is a heading.
+  // Text for `pulse help`. In a row without a value it explains the argument `name`; if it is "",
+  // `name` is a heading.
   std::string_view help{};
 
   // Limits of a number or a duration, "1s to 24h"; "": none.
@@ -39,11 +41,10 @@ struct Flag {
 };
 using FlagTable = std::vector<Flag>;
 
-// Returns all rows of these tables.
 FlagTable Joined(std::initializer_list<FlagTable> tables);
 
-// Reads the words after the name of `command` ("pulse agent"). Adds non-flags to `arguments`.
-// Returns what is wrong with the first invalid flag; "": nothing.
+// Parses `given`, the words after `command` ("pulse agent"), into the flags' variables. Adds words
+// that are no flags to `arguments`. Returns what is wrong with the first invalid flag; "": nothing.
 std::string ReadFlags(std::string_view command, const FlagTable& flags,
                       const std::vector<std::string_view>& given,
                       std::vector<std::string>* arguments);

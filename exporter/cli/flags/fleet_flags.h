@@ -1,7 +1,7 @@
-// FleetFlags are the flags of all commands that query endpoints (`pulse help connect`): where the
-// endpoints are and how to connect. ReadFleetFlags turns them into addresses and a client.
+// FleetFlags are the flags of all commands that query endpoints: where the endpoints are and how to
+// connect to them (`pulse help connect`). ReadFleetFlags turns them into addresses and clients.
 //
-// Thread: any. Cost: reads the files named by flags; AddFromDirectories blocks within --timeout.
+// Thread: any. Cost: reads the files that flags name; AddFromDirectories blocks within --timeout.
 #ifndef EXPORTER_CLI_FLAGS_FLEET_FLAGS_H_
 #define EXPORTER_CLI_FLAGS_FLEET_FLAGS_H_
 
@@ -19,9 +19,10 @@
 
 namespace nccl_pulse {
 
-// Values of the flags; a process runs one command.
+// Values of the flags, each named as its flag (fleet_flags.cc has their help). One global suffices:
+// a process runs one command.
 struct FleetFlags {
-  std::vector<std::string> endpoints;  // --endpoint, and arguments
+  std::vector<std::string> endpoints;  // --endpoint, and addresses given as arguments
   std::string prometheus, targets, http_sd, dns;
   std::string job_id, comm, ras;
   bool https = false;
@@ -34,34 +35,37 @@ struct FleetFlags {
 };
 extern FleetFlags fleet_flags;
 
-// Rows that several commands print.
+// Rows of the tables of several commands.
 Flag HangAfterFlag();
 FlagTable JobFlags();  // --job-id, --comm, --hang-after
 Flag NamespacesFlag();
 FlagTable RasFlags();     // --ras, --enter-namespaces
 FlagTable AccessFlags();  // TLS and a password
 
-// Rows that `pulse help connect` prints: of one endpoint, and of all commands that take many.
-FlagTable EndpointFlags();
-FlagTable ConnectFlags();
+// Rows that `pulse help connect` prints.
+FlagTable EndpointFlags();  // for `pulse status`, which takes one endpoint
+FlagTable ConnectFlags();   // for commands that take many; includes EndpointFlags
 
-// Adds address arguments to the addresses of --endpoint. Returns false if one is a file name.
-// `error` then names the flag for output, and `reading`, the flags for input.
+// Adds the arguments, which must be addresses, to `fleet_flags.endpoints`. If one is a file name,
+// returns false; `error` then says which flags take files. `reading`: the command's flags that read
+// files, such as "addresses to --targets".
 bool AddAddresses(const std::vector<std::string>& arguments, const char* reading,
                   std::string* error);
 
+// Endpoints to query, and how to connect to them.
 struct FleetQuestion {
   std::vector<Address> endpoints;
   bool is_https = false;      // for addresses without http or https
   FleetClientOptions client;  // for the endpoints
   FleetClientOptions prometheus_client;
-  // Set by OrThoseOfThisHost.
-  bool is_this_host = false;    // no endpoint was given
-  bool is_nobody_here = false;  // also, this host has no endpoint
-  bool is_all_silent = false;   // also, no endpoint of this host gave data
+  // Set by OrThoseOfThisHost. The last two are only set together with the first.
+  bool is_this_host = false;    // no endpoint was given, so this host's are queried
+  bool is_nobody_here = false;  // this host has no endpoint
+  bool is_all_silent = false;   // this host has endpoints, but none gave data
 };
 
-// Reads how to connect, and whether addresses without a scheme are https. On failure returns false and sets `error`.
+// Reads how to connect, and whether addresses without a scheme are https. On failure returns false
+// and sets `error`.
 bool ReadClients(FleetQuestion* question, std::string* error);
 
 // Like ReadClients; also reads the endpoints that flags and files name.
@@ -72,26 +76,26 @@ bool ReadFilter(JobFilter* filter, std::string* error);
 
 // True if --prometheus, --http-sd or --dns is given.
 bool IsDirectoryNamed();
-// Adds the job's endpoints from these directories; from a directory that does not know jobs, all
-// its endpoints. On failure returns false and sets `error`.
+// Adds the endpoints that the directories (--prometheus, --http-sd, --dns) list: of the job in
+// `filter` if the directory knows jobs, else all. On failure returns false and sets `error`.
 bool AddFromDirectories(const JobFilter& filter, FleetQuestion* question, std::string* error);
 
-// Returns --hang-after; nothing if absent, and the command uses its own default.
+// Returns the value of --hang-after; nothing if the flag is absent.
 std::optional<std::chrono::milliseconds> HangAfter();
 
 // Removes duplicates, keeping the first of each.
 void KeepDifferent(std::vector<Address>* endpoints);
 
-// False, with the reason in `error`, if an endpoint speaks https and this machine trusts no
-// certificate authorities.
+// Returns false, with the reason in `error`, if an endpoint speaks https and no client for TLS
+// could be made, usually because this machine trusts no certificate authorities.
 bool HasAuthorities(const FleetQuestion& question, std::string* error);
 
-// If no endpoint was given: adds the endpoints of this host, by polling ports 9410 to 9417. Then
+// If `question` has no endpoint, adds this host's, found by polling ports 9410 to 9417. In any case
 // calls KeepDifferent and HasAuthorities. On failure returns false and sets `error`.
 bool OrThoseOfThisHost(FleetQuestion* question, std::string* error);
 
-// Call if no endpoint answered. Prints how to find the address, and which ports of this host were
-// tried if none was given (`is_nobody_here`). Returns `status`.
+// Call if no endpoint answered. Prints where to find an endpoint's address and, if
+// `is_nobody_here`, that this host's ports were tried. Returns `status`.
 int FailUnheard(int status, bool is_nobody_here);
 
 // Reports that a written file lacks calls of live ranks, or that endpoints did not answer, and

@@ -14,9 +14,11 @@
 namespace nccl_pulse {
 
 struct HangFlags {
-  std::string program;
+  std::string program;  // --on-hang: absolute path; "": none
+  // --on-hang-after: age of the hang at the start; -pause: least time between two starts for a job;
+  // -timeout: limit for the program.
   absl::Duration after, pause = absl::Minutes(10), timeout = absl::Minutes(1);
-  bool as_root = false;
+  bool as_root = false;  // --on-hang-as-root: start the program even as root
 };
 
 FlagTable HangProgramFlags(HangFlags* flags);

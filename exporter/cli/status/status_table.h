@@ -1,8 +1,8 @@
 // StatusTable formats /api/v1/communicators as a table, for `pulse status`.
 //
-// Problems and blind spots come first, as sentences. Then come communicators with their ranks;
-// ranks in trouble are marked. Fields that are missing or have another type are read as unknown:
-// the endpoint may have another version.
+// First come sentences on problems and on what the endpoint can't see, then a table of
+// communicators and their ranks, with ranks in trouble marked. Fields that are missing or have
+// another type are read as unknown: the endpoint may have another version.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_STATUS_TABLE_H_
@@ -17,21 +17,23 @@ namespace nccl_pulse {
 struct StatusOptions {
   bool color = false;
   bool all = false;  // include ended communicators
-  int width = 100;   // columns, for sentences
-  // Columns of a table; further columns are left out. 0: unlimited.
+  int width = 100;   // of sentences, in characters
+  // Of tables, in characters; columns that don't fit are left out. 0: unlimited.
   int table_width = 0;
 };
 
-// `before`: an earlier page of the same endpoint, for rates; null: no rates.
+// `page`: the endpoint's answer to /api/v1/communicators. `before`: an earlier one, for rates;
+// null: no rates.
 std::string StatusTable(const nlohmann::json& page, const nlohmann::json* before,
                         const StatusOptions& options);
 
-// Lists `without_plugin` of the page, a line for each process. "": it has none.
+// Returns a line for each process in `processes`, the answer's field `without_plugin`; "" if there
+// is none. `now`: the answer's Unix time, in seconds.
 std::string WithoutPluginLines(const nlohmann::json& processes, double now);
 
-// Summary of the page, for exit statuses.
+// What an answer reports in total, for the exit status.
 enum class Finding {
-  kNone,        // no suspected hang, or only one within the usual wait
+  kNone,        // no suspected hang, or only waits that are expected
   kHang,        // a suspected hang
   kIncomplete,  // no hang, but processes were lost or are not running, or too little is seen
 };

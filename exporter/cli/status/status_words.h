@@ -1,5 +1,5 @@
-// Reads untrusted JSON and formats numbers for `pulse status`. The page's words.js formats them the
-// same way.
+// Reads untrusted JSON and formats numbers for `pulse status`. exporter/page/words.js, for
+// browsers, formats them the same way.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_CLI_STATUS_STATUS_WORDS_H_
@@ -15,12 +15,13 @@
 namespace nccl_pulse {
 
 double Number(const nlohmann::json& value);  // 0 for other types
-// Returns the text without control characters, which would control the terminal.
+// Returns a text or an integer as text, else "". Replaces control characters, which would control
+// the terminal.
 std::string Text(const nlohmann::json& value);
 std::vector<nlohmann::json> List(const nlohmann::json& value);
 bool Contains(const nlohmann::json& list, const nlohmann::json& value);
 
-std::string Count(double count);
+std::string Count(double count);                // "12.3k"
 std::string ByteRate(double bytes_per_second);  // "211 GB/s", "2 kB/s"
 std::string Size(std::string_view name);        // name of a size class: "<=1MiB"
 std::string CommunicatorName(const nlohmann::json& comm);

@@ -20,8 +20,8 @@ namespace nccl_pulse {
 
 // A process of this host that uses NCCL without the plugin.
 struct ProcessWithoutPlugin {
-  int32_t pid = 0;  // in the endpoint's PID namespace
-  int64_t user = -1;
+  int32_t pid = 0;                        // in the endpoint's PID namespace
+  int64_t user = -1;                      // uid; -1: not known
   std::string global_rank, nccl_version;  // "": not known
   std::string stopped;                    // "stopped by a signal"; "": it runs
   std::vector<int> gpus;                  // NVML's indices

@@ -16,17 +16,18 @@ namespace nccl_pulse {
 // logarithmically within a bucket, as Prometheus does for native histograms.
 double HistogramQuantile(const HistogramSnapshot& histogram, double quantile);
 
-// Returns measure, source, count, mean, quantiles and bus bandwidth.
+// Returns measure, source, count, mean, quantiles and bus bandwidth. `bus_bytes`: bytes that the
+// timed operations moved over the bus, as nccl-tests count them; 0: not known.
 nlohmann::ordered_json LatencyJson(LatencyKind kind, const HistogramSnapshot& histogram,
                                    uint64_t bus_bytes);
 
-// Returns the non-empty buckets as [upper bound in seconds, count], four per octave (19 % wide):
-// each is two cells of the histogram. The bounds are powers of 2^(1/4), to four digits; null past
-// the last. At most 122.
+// Returns the non-empty buckets as [upper bound in seconds, count]. Four buckets, each 19 % wide
+// and two cells of the histogram, double the bound. Bounds are rounded to four digits; the bound of
+// the last bucket, for longer durations, is null. At most 122 buckets.
 nlohmann::ordered_json BucketsJson(const HistogramSnapshot& histogram);
 
 // Returns a communicator's operations by name and size, summed over `ranks`: calls, bytes, and each
-// kind of latency with its buckets. Cost: that of the ranks' own latencies.
+// kind of latency with its buckets.
 nlohmann::ordered_json OperationsOfAllRanks(const std::vector<const CommunicatorSnapshot*>& ranks);
 
 }  // namespace nccl_pulse

@@ -1,6 +1,6 @@
-// Summarizes a node in at most a kilobyte, for programs that watch many. Lists stalled
-// communicators and since when, late ranks, and the node's jobs and communicators. The watcher uses
-// these to select other nodes to ask.
+// Makes /api/v1/summary: a node in at most a kilobyte, for `pulse watch`, which polls many nodes.
+// Lists stalled communicators and since when, late ranks, and the node's jobs and communicators, by
+// which the watcher finds the other nodes of a job.
 //
 //   {"time": 1760000012.5, "health": "hang", "processes": 8,
 //    "stands": [{"communicator": "00ab12cd34ef5678", "since": 1760000001.2, "hang_after": 10,
@@ -9,12 +9,14 @@
 //    "jobs": [{"job_id": "4711", "workload": "llama", "processes": 8}],
 //    "communicators": ["34ef5678"], "left_out": 0}
 //
-// `stands` lists communicators without progress for kListedAfterNs, long before that is reported as
-// a hang: the watcher's threshold may differ. `hang_after`: the job's threshold here, in seconds.
-// `jobs` and `communicators` also cover processes that ended without finalizing: others may wait
-// for them. `communicators` lists communicators with ranks on other nodes, by the last 8 digits of
-// their ids. The largest come first, so that nodes which must omit some keep the same ones.
-// `left_out`: number of entries, over all lists, that did not fit.
+//   stands         communicators without progress for kListedAfterNs, long before this counts as a
+//                  hang, because the watcher's threshold may differ. since: Unix time. hang_after:
+//                  the job's threshold here, in seconds. usual: such waits are expected of the job
+//   jobs           include processes that ended without finalizing: others may wait for them
+//   communicators  with ranks on other nodes, by the last 8 digits of their ids; include ended
+//                  processes, too. The largest come first, so that nodes which must omit some keep
+//                  the same ones
+//   left_out       number of entries, over all lists, that did not fit
 //
 // Thread: any, no state.
 #ifndef EXPORTER_EXPOSITION_JSON_SUMMARY_JSON_H_

@@ -7,7 +7,7 @@
 //   - latencies, except the total time of calls;
 //   - bytes and data types, except in the order of last calls of stalled communicators;
 //   - algorithms;
-//   - counts of untimed operations, except calls without work;
+//   - counts of untimed operations, except of calls that launched no work;
 //   - network steps;
 //   - the exporter's own statistics.
 //

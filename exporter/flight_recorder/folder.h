@@ -3,9 +3,9 @@
 //   names     PREFIX3, PREFIX3.json: the last number is the rank. PyTorch: nccl_trace_rank_3
 //   content   a pickle or JSON; other files are no dumps, whatever their names
 //
-// A dump is left out, with the reason, if it cannot be read, or is of another run or moment than
-// the newest dumps: it has other groups, or lacks a call that needs its rank and that other ranks
-// have completed.
+// A dump is left out, with the reason, if it cannot be read, or does not belong to the same run and
+// moment as the newest dumps. In that case its groups differ, or it lacks a call that its rank must
+// have made, because other ranks completed it.
 //
 // Thread: any, no state. Memory: one file and its values at a time, and Common::kMostBytes in
 // total.
@@ -25,10 +25,10 @@ namespace nccl_pulse::flight_recorder {
 
 inline constexpr std::size_t kMostFileBytes = std::size_t{128} << 20;
 inline constexpr std::size_t kMostFiles = 100'000;
-inline constexpr std::size_t kMostCallsOfAll = 20'000'000;  // kept, in total
+inline constexpr std::size_t kMostCallsOfAll = 20'000'000;  // of all dumps together
 
 struct Folder {
-  std::size_t found = 0;  // dumps, and files that should be dumps
+  std::size_t found = 0;  // dumps, including unreadable ones
   std::vector<Dump> dumps;
   std::map<std::string, std::vector<std::string>> left_out;  // files by reason
 };

@@ -1,9 +1,9 @@
-// FindGroupCalls finds each rank's called and completed collectives in each process group, by its
-// dump.
+// FindGroupCalls finds which collectives of each process group each rank has called and completed.
 //
-// A dump shows one moment, and holds the last calls, or only incomplete ones. So a rank's calls are
-// known from its last call in the group, from the group's status, or because the dump goes back
-// further than the group's first call. If nothing shows them, `is_known` is false.
+// A rank's dump has only its last calls, or only its incomplete ones. What the rank has called is
+// known from its last call in the group, from the group's status in the dump, or, if the dump goes
+// back further than the group's first call, from the absence of calls. Otherwise `is_known` is
+// false.
 //
 // Thread: any, no state. The result points into the dumps.
 #ifndef EXPORTER_FLIGHT_RECORDER_GROUP_CALLS_H_
@@ -22,15 +22,15 @@ struct RankCalls {
   int32_t rank = 0;                        // in the group
 
   bool is_known = false;
-  uint64_t called = 0;     // last collective; 0: none
-  uint64_t completed = 0;  // last collective completed with all before it
+  uint64_t called = 0;     // number of the last called collective; 0: none
+  uint64_t completed = 0;  // all collectives up to this number are complete
 
   bool has_open() const { return is_known && completed < called; }
 };
 
 struct GroupCalls {
   const Group* group = nullptr;
-  std::vector<RankCalls> ranks;  // with a dump, in order
+  std::vector<RankCalls> ranks;  // ranks with a dump, in the group's order
 };
 
 std::vector<GroupCalls> FindGroupCalls(const std::vector<Dump>& dumps);

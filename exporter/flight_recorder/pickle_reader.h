@@ -1,6 +1,6 @@
 // ReadPickle reads a pickle that contains only data. Python's own reader executes what a pickle
-// requests. This one only knows the opcodes for numbers, texts, lists, tuples and dictionaries, and
-// refuses any other. PyTorch writes no others into a dump, nor does Python for the same data.
+// requests. ReadPickle only knows the opcodes for numbers, texts, lists, tuples and dictionaries,
+// and refuses any other. PyTorch writes no others into a dump, nor does Python for the same data.
 //
 // Source: Lib/pickletools.py of Python 3.13.
 //

@@ -1,10 +1,10 @@
-// Values holds the values of one dump, from ReadPickle or ReadJson, for dump.h. A dump is
+// Values holds the parsed values of one dump, from ReadPickle or ReadJson, for dump.h. A dump is
 // untrusted. So a value is 16 bytes without ownership, no function recurses into nested
 // values, and the total memory is limited.
 //
-// A pickle may contain a list in itself. Code that walks values limits its depth.
+// A list in a pickle may contain itself. Code that walks values limits its depth.
 //
-// Thread: one. Memory: kMostBytes at most, as counted here.
+// Thread: one. Memory: about kMostBytes at most.
 #ifndef EXPORTER_FLIGHT_RECORDER_VALUES_H_
 #define EXPORTER_FLIGHT_RECORDER_VALUES_H_
 
@@ -22,26 +22,26 @@ struct Value {
   enum class Kind : uint8_t { kNone, kBool, kInteger, kReal, kText, kList, kDict };
 
   Kind kind = Kind::kNone;
-  uint32_t length = 0;  // of a text
-  int64_t number = 0;   // kBool, kInteger: value; text, list, dictionary: position
+  uint32_t length = 0;  // kText: bytes
+  int64_t number = 0;   // kBool, kInteger: the value; kText, kList, kDict: position in Values
 };
 
 class Values {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{512} << 20;
-  static constexpr std::size_t kMostDepth = 64;  // of unfinished lists
+  static constexpr std::size_t kMostDepth = 64;  // of nested lists and dictionaries
 
   static Value Bool(bool value) { return {Value::Kind::kBool, 0, value ? 1 : 0}; }
   static Value Integer(int64_t value) { return {Value::Kind::kInteger, 0, value}; }
 
-  // The following functions count their memory. Above the limit, is_full() is true and they do
+  // Text, List, Dict and Add count their memory. Above kMostBytes, is_full() is true and they do
   // nothing.
   Value Text(std::string_view text);
   Value List() { return Container(Value::Kind::kList); }
   Value Dict() { return Container(Value::Kind::kDict); }
-  // Adds an item to a list; to a dictionary a key, then its value. No effect on other values.
+  // Adds an item to a list. For a dictionary, add a key, then its value. No effect on other kinds.
   void Add(Value to, Value item);
-  void Count(std::size_t bytes);  // the reader's own memory
+  void Count(std::size_t bytes);  // counts a reader's own memory, too
   bool is_full() const { return bytes_ > kMostBytes; }
 
   // Returns "" if the value is no text.
@@ -50,7 +50,7 @@ class Values {
   const std::vector<Value>& ItemsOf(Value value) const;
   // Null if the value is no integer.
   std::optional<int64_t> IntegerOf(Value value) const;
-  // Returns None if the key is not among the first kMostFields.
+  // Returns a dictionary's value for this key; None if the key is not among the first kMostFields.
   Value At(Value dict, std::string_view key) const;
   static constexpr std::size_t kMostFields = 64;
 

@@ -21,18 +21,21 @@ using Json = nlohmann::json;
 struct Communicator {
   std::string id, name;
   int64_t nranks = 0;
-  std::map<int64_t, Json> ranks;  // JSON of each rank
-  std::map<int64_t, int> global;  // ... and its rank in the job
-  int64_t first = 1;              // first collective that all ranks' calls include
-  std::set<int64_t> skipped;      // collectives in no rank's dump
-  std::set<int64_t> unsure;       // not known on all ranks whether they have begun
+  // By rank in the communicator:
+  std::map<int64_t, Json> ranks;  // JSON of the rank
+  std::map<int64_t, int> global;  // its rank in the job
+  // Numbers of collectives:
+  int64_t first = 1;          // first one that all ranks' calls include
+  std::set<int64_t> skipped;  // left out of every rank's dump
+  std::set<int64_t> unsure;   // on some ranks it is not known whether they have begun
 };
 
 // True if torchfrtrace can read a call of this kind.
 bool IsWritten(const Json& call);
 
-// Returns the communicators for which the calls and job rank of every rank are known. Adds a
-// sentence to `left_out` for others, and for skipped calls.
+// Returns, by ID, the communicators of which the calls and job rank of every rank are known.
+// `pages`: answers of /api/v1/communicators/ID/calls. Adds sentences on other communicators and on
+// skipped calls to `left_out`.
 std::map<std::string, Communicator> FindCommunicators(const std::vector<Json>& pages,
                                                       std::vector<std::string>* left_out);
 

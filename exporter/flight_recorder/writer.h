@@ -1,15 +1,15 @@
-// WriteFlightRecorder writes last calls in the format of PyTorch's Flight Recorder: a pickle per
-// rank of the job, which torchfrtrace loads.
+// WriteFlightRecorder writes the ranks' last calls in the format of PyTorch's Flight Recorder: a
+// pickle per rank of the job, which PyTorch's tool torchfrtrace loads.
 //
 // Source: torch/csrc/distributed/c10d/FlightRecorder.hpp (field names, version 2.4),
 // FlightRecorderDetail.hpp (a dump's content), torch/distributed/flight_recorder/components
 // (loader.py, builder.py, types.py: what torchfrtrace reads and compares), PyTorch main of November
 // 2025.
 //
-// Unknown fields are absent, or None where the tool needs the key: stacks, timeouts, the times at
-// which a call was seen to start and end. `state` is "completed", "started" if the GPU is known to
-// have begun the call, else "scheduled". Sizes are those of NCCL's call, in one dimension: shapes
-// are not known.
+// Stacks, timeouts, and the times at which a call was seen to start and end are not known: these
+// fields are absent, or None where the tool needs the key. `state` is "completed", "started" if the
+// GPU is known to have begun the call, else "scheduled". Sizes are those of NCCL's call, in one
+// dimension: shapes are not known.
 //
 // Not written:
 //   - Send and Recv: their peer is not known with the call, and the tool refuses them without it;
@@ -31,12 +31,12 @@
 namespace nccl_pulse {
 
 struct FlightRecorderDumps {
-  std::map<int, std::string> by_rank;  // by job rank
-  std::vector<std::string> left_out;   // sentences
+  std::map<int, std::string> by_rank;  // dumps by job rank
+  std::vector<std::string> left_out;   // sentences on what is not written
 };
 
-// `pages`: answers of /api/v1/communicators/ID/calls from any number of endpoints. Job ranks are
-// `global_rank`; if no process has one, the ranks of the one communicator with all processes.
+// `pages`: answers of /api/v1/communicators/ID/calls from any number of endpoints. A job rank is
+// the field `global_rank`; if no process has it, the rank in a communicator that has all processes.
 // Fields that are missing or have another type are read as unknown.
 FlightRecorderDumps WriteFlightRecorder(const std::vector<nlohmann::json>& pages);
 

@@ -1,5 +1,5 @@
 // Holds the connected clients. Accepts new clients, closes clients whose time is up, and selects a
-// client to replace when all connections are in use.
+// client to replace when all kMaxConnections connections are in use.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_HTTP_CLIENTS_H_
@@ -29,18 +29,19 @@ class Clients {
   Clients(const Clients&) = delete;
   Clients& operator=(const Clients&) = delete;
 
-  // Appends one entry for poll(2) per connection; Handle knows their order. Lowers `next` to the
-  // first deadline.
+  // Appends one entry for poll(2) per connection. Lowers `next` to the first connection's deadline.
   void AppendPolled(std::vector<pollfd>* polled, Time* next);
-  // Handles the entries that AppendPolled appended, from `polled` on.
+  // Handles the events of these entries. `polled`: the first one.
   void Handle(const pollfd* polled, Time now);
   // Returns the time before which no client may be accepted.
   Time accept_from() const { return accept_from_; }
+  // Accepts waiting clients of the listening socket, a few at a time.
   void Accept(int listener, Time now);
-  // Call when the guard has a verdict, or a handler an answer, for at least one parked request.
+  // Call when the guard's verdict or a handler's answer may be ready for a parked request, one that
+  // waits for either.
   void AnswerParked(Time now);
-  // Closes the client that has been receiving a page for longest. Returns false if no client is
-  // receiving one, or if none has exceeded kPageGrace and `in_any_case` is false.
+  // Closes the client that has been receiving a page for longest, if that is longer than kPageGrace
+  // (page_cache.h) or `in_any_case` is true. Returns false if it has closed none.
   bool CutOffSlowest(bool in_any_case);
 
   // Call when another process takes over: responses in progress are completed, no request is

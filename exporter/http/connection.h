@@ -25,7 +25,7 @@ class Connection {
   enum class State {
     kFree,     // no client
     kReading,  // waiting for a request or the rest of one
-    kParked,   // request waits for the guard's verdict or a handler's answer
+    kParked,   // request waits for the guard's verdict (guard.h) or a handler's answer
     kWriting,  // sending the response
     kDraining  // response sent, discarding input: closing at once would make
                // the kernel reset the connection, and the client lose the response
@@ -35,11 +35,11 @@ class Connection {
   State state() const { return state_; }
   int fd() const { return descriptor_.get(); }
   short poll_events() const;
-  // Returns when the connection is closed unless its state changes.
+  // Returns the time at which the connection is closed unless its state changes.
   Time deadline() const;
   // Returns the time from which a new client may replace this one.
   Time replaceable_from() const;
-  // The body being sent; null if there is none.
+  // Returns the body being sent; null if there is none.
   const std::shared_ptr<const std::string>& body() const { return body_; }
 
   void Open(int fd, Time now);
@@ -47,16 +47,17 @@ class Connection {
   void SetTransport(std::unique_ptr<Transport> transport) { transport_ = std::move(transport); }
   void Close();
 
-  // Receives available input, once. Returns false if the connection has ended or failed.
+  // Receives available input, at most a buffer of it. Returns false if the connection has ended or
+  // failed.
   bool Receive(Time now);
-  // Parses the first request of the input if its head is complete. It stays there until consumed.
-  // Returns kBad also if the head is too long.
+  // Parses the first request of the input if its head is complete. The request stays in the input
+  // until Consume removes it. Returns kBad also if the head is too long.
   ParseResult NextRequest(HttpRequest* request);
   const std::string& input() const { return input_; }
   void Consume(std::size_t bytes) { input_.erase(0, bytes); }
   bool head_too_long() const;
 
-  // Keeps a request until it can be answered. Parking it again does not extend its time.
+  // Keeps a request until it can be answered. Parking it again does not extend its deadline.
   void Park(const HttpRequest& request, Time now);
   const HttpRequest& parked() const { return parked_; }
 

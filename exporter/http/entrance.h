@@ -1,5 +1,6 @@
-// Supplies a loop with its listening socket, which may be closed and opened again, and with other
-// events of the same thread. An endpoint's entrance is its node (exporter/endpoint).
+// Entrance supplies the server's event loop (server_loop.h) with a listening socket, which may be
+// closed and opened again, and with events other than clients' to handle on the same thread. In an
+// endpoint these are from other processes of the node (exporter/endpoint/endpoint_loop.cc).
 //
 // Thread: server thread only.
 #ifndef EXPORTER_HTTP_ENTRANCE_H_
@@ -25,16 +26,16 @@ class Entrance {
   virtual int listener() const = 0;
   // Returns the time before which no client may be accepted.
   virtual Time accept_from() const = 0;
-  // Returns when Handle has work without an event.
+  // Returns the time at which Handle must be called even without an event.
   virtual Time next() const = 0;
   // Appends entries for poll(2). `may_work`: false if the CPU budget is spent.
   virtual void AppendPolled(std::vector<pollfd>* polled, bool may_work) = 0;
-  // Handles the entries that AppendPolled appended, from `polled` on.
+  // Handles the events of these entries. `polled`: the first one.
   virtual void Handle(const pollfd* polled, Time now) = 0;
   virtual void Close() = 0;
 };
 
-// A socket that listens as long as the loop runs.
+// An entrance without other events: a socket that listens as long as the loop runs.
 class ListeningSocket : public Entrance {
  public:
   SharedDescriptor* descriptor() { return &descriptor_; }

@@ -1,5 +1,6 @@
-// Decides which clients may read the pages, from the agent's web configuration
-// (exporter/web/guard.h). A job's server has no guard and answers every client.
+// Guard decides which clients a server answers. `pulse agent` and `pulse watch` have one if they
+// have a web configuration (exporter/web/guard.h). A server in a job's process answers every
+// client.
 //
 // Thread: server thread only. Never blocks.
 #ifndef EXPORTER_HTTP_GUARD_H_
@@ -19,7 +20,7 @@ class Guard {
   enum class Verdict {
     kGranted,
     kRefused,
-    kPending  // not known yet: ask again after the next of verdicts()
+    kPending  // not known yet: check again when verdicts() is signaled
   };
 
   virtual ~Guard() = default;
@@ -31,7 +32,7 @@ class Guard {
   // Checks a request. `authorization`: the value of that header, "" if it is missing. `fd`: the
   // client's connection.
   virtual Verdict Check(std::string_view authorization, int fd) = 0;
-  // Signaled when a verdict is no longer pending.
+  // Returns the signal that a verdict is no longer pending.
   virtual const Wake& verdicts() const = 0;
   // Returns header lines for every response, each with its CR LF.
   virtual std::string headers() const = 0;

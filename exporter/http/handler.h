@@ -24,8 +24,8 @@ inline constexpr std::string_view kJsonType = "application/json";
 struct HttpResponse {
   int status = 200;
   std::string_view type = kTextType;          // must outlive the server
-  std::shared_ptr<const std::string> body{};  // null: the status in words
-  std::string headers{};                      // further lines, each with its CR LF
+  std::shared_ptr<const std::string> body{};  // null: the status in words ("404 Not Found")
+  std::string headers{};                      // further header lines, each with its CR LF
 };
 
 inline HttpResponse TextResponse(int status, std::string text, std::string_view type = kTextType) {
@@ -36,7 +36,7 @@ struct Handler {
   // A path; if it ends in a slash, all paths below it. "/" is a single path.
   std::string_view path;
   std::string_view help;  // "" for a path that another handler's help covers
-  // Must not block. Returns empty if the answer is not ready: the request is parked, and the
+  // Must not block. Returns empty if the answer is not ready: the request then waits, and the
   // handler is called again when ServerLoop::Options::ready is signaled.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> answer;
   // 0: answers GET and HEAD. Otherwise answers POST, with a body of at most this many bytes.

@@ -1,24 +1,25 @@
-// Caches a server's pages by kind and argument. A page is made on request, at most once per
-// kPageLifetime, and shared by all clients that request it meanwhile. All pages share a CPU budget;
-// when it is spent, an older page is served.
+// Caches a server's pages by kind and argument: the three formats of /metrics, for example, are
+// three kinds, and a communicator's id is the argument of its last calls. A page is made on
+// request, at most once per kPageLifetime, and shared by all clients that request it meanwhile.
 //
-// Five sixths of the budget are divided among the kinds of pages by weight; one sixth is shared. So
-// requests for other pages cannot keep a scraper's page old. If the budget does not allow a new
-// page, the old page is served, with its age.
+// All pages have one CPU budget. Five sixths of it are divided among the kinds by weight; one sixth
+// is for any kind. So requests for other pages cannot keep a scraper's page old. If the budget does
+// not allow a new page, the old page is served, with its age.
 //
-// In a job's process each format of /metrics has 0.14 % of a core, the JSON for people 0.28 %, last
-// calls 0.17 %, the summary 0.08 %, the snapshots 0.06 %. All kinds share 0.2 %. So, whatever else
-// is requested, a scraped page that takes 5 ms to make and compress is at most 720 times as old,
-// 3.6 s; the JSON 360 times. A lone scraper always gets a new page if that takes less than 17 ms at
-// a 5 s interval, 51 ms at 15 s. The status page, polled every 2 s, is always new if it takes less
-// than 5.5 ms, whatever the scrapers do.
+// In a job's process each format of /metrics has 0.14 % of a core, /api/v1/communicators 0.28 %,
+// last calls 0.17 %, the summary 0.08 %, the snapshots 0.06 %; any kind may use a further 0.2 %.
+// So, whatever else is requested, the age of a scraped page is at most 720 times the CPU time to
+// make and compress it: 3.6 s if that takes 5 ms. For /api/v1/communicators it is 360 times. A lone
+// scraper always gets a new page if that takes less than 17 ms at a 5 s interval, 51 ms at 15 s.
+// The status page, which polls /api/v1/communicators every 2 s, always gets a new one if that takes
+// less than 5.5 ms, whatever the scrapers do.
 //
 // Memory: bodies live while they are cached or being sent. Before another body is made, at most
 // kMaxPages - 1 exist, of at most kMaxHeldBytes together. To make room, cached bodies are dropped
 // first. Then clients are cut off that have been receiving a body for longer than kPageGrace. Until
 // then, an existing page no older than kPageGrace is served. Compressed bodies stay: they are a
 // tenth of the size. A page whose body was dropped may have nothing to serve until the budget
-// allows a new one; status 503 says when.
+// allows a new one; the answer is then status 503 with Retry-After.
 //
 // Thread: server thread only.
 #ifndef EXPORTER_HTTP_PAGE_CACHE_H_
@@ -39,12 +40,12 @@
 
 namespace nccl_pulse {
 
-// Seven kinds, plain and compressed, and older ones still being sent.
+// Bodies: of seven kinds, plain and compressed, and four older ones that are still being sent.
 inline constexpr int kMaxPages = 18;
 inline constexpr std::size_t kMaxHeldBytes = 8 << 20;
 inline constexpr std::chrono::milliseconds kPageLifetime{250};
 inline constexpr std::chrono::milliseconds kPageGrace{3000};
-// CPU time accumulates for this long if unused: longer than scrape intervals.
+// Unused CPU time accumulates for at most this long: longer than scrape intervals.
 inline constexpr std::chrono::seconds kPageBurst{20};
 
 class PageCache {
@@ -56,7 +57,7 @@ class PageCache {
     struct Kind {
       // Returns empty if there is no such page (status 404). May throw.
       std::function<std::optional<std::string>(const std::string& argument)> make;
-      // Weight of its own budget, 1 or more.
+      // Weight of the kind's own budget, 1 or more.
       int weight = 1;
     };
     std::vector<Kind> kinds;
@@ -66,23 +67,23 @@ class PageCache {
     // none, or if none has exceeded kPageGrace and `in_any_case` is false.
     std::function<bool(bool in_any_case)> cut_off_slowest;
     std::function<void(const std::string& reason)> on_failure;
-    // Reports the wall time of making (`made`) or compressing a page.
+    // Reports the wall time of making (`made` is true) or compressing a page.
     std::function<void(double seconds, bool made)> on_work;
-    double cpu_share;
+    double cpu_share;  // of one core, for all pages
   };
 
   struct Answer {
     int status = 0;
     Body body;
-    bool is_packed = false;
+    bool is_packed = false;               // compressed
     std::chrono::seconds age{0};          // of the page
     std::chrono::seconds retry_after{0};  // with status 503
   };
 
   explicit PageCache(Options options);
 
-  // Returns the page, made anew if due. Drops this kind's pages with other arguments, except the
-  // fresh ones, at most kMostArguments.
+  // Returns the page, made anew if it is older than kPageLifetime and the budget allows. Drops this
+  // kind's older pages with other arguments, and beyond kMostArguments also newer ones.
   Answer Get(std::size_t kind, const std::string& argument, bool gzip);
   // CPU time spent on pages so far. The thread's other time is accounted for elsewhere.
   std::chrono::nanoseconds cpu_spent() const { return cpu_spent_; }
@@ -95,9 +96,10 @@ class PageCache {
     Body packed;
     Time packed_made{};  // when the compressed page was made
   };
+  // A kind's own budget.
   struct Purse {
     CpuBudget budget;
-    bool was_used;
+    bool was_used;  // a kind's first page is made even if all budgets are spent
   };
   using Key = std::pair<std::size_t, std::string>;
   static constexpr std::size_t kMostArguments = 4;

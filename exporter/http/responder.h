@@ -24,7 +24,8 @@ class Responder {
 
   // Answers the connection's received requests, as far as the client takes the responses.
   void AnswerRequests(Connection* connection, Time now);
-  // Answers a parked request if the guard's verdict or the handler's answer is there by now.
+  // Answers the connection's parked request, if any, if the guard's verdict and the handler's
+  // answer are now ready.
   void AnswerParked(Connection* connection, Time now);
 
  private:

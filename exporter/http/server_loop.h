@@ -1,10 +1,10 @@
-// Runs a server's event loop: waits for clients, the entrance, a deadline or a wake-up, and handles
-// what comes first. Clients and the entrance each have a CPU budget, and wait for it to refill once
-// spent. The handlers define what is served. exporter/endpoint/server.h lists the loop's
-// obligations to its process.
+// Runs a server's event loop: waits for clients, events of the entrance (entrance.h), a deadline or
+// a wake-up, and handles whatever comes first. Clients and the entrance each have a CPU budget;
+// when it is spent, they wait until it refills. The handlers define what is served.
+// exporter/endpoint/server.h lists the loop's obligations to its process.
 //
-// Thread: constructed on the caller's, before the server thread starts; all else on the server
-// thread.
+// Thread: constructed on the caller's thread, before the server thread starts; all else on the
+// server thread.
 #ifndef EXPORTER_HTTP_SERVER_LOOP_H_
 #define EXPORTER_HTTP_SERVER_LOOP_H_
 
@@ -41,7 +41,7 @@ class ServerLoop {
     double cpu_share = kJobCpuShare;  // of one core
     // This thread's CPU time that handlers account for themselves; null: none.
     std::function<std::chrono::nanoseconds()> spent_by_handlers;
-    // Signaled when pending answers may be ready; null: all answers are immediate.
+    // Signaled when a handler that returned no answer may have one; null: all answer at once.
     const Wake* ready = nullptr;
   };
 
@@ -50,14 +50,16 @@ class ServerLoop {
   ServerLoop(const ServerLoop&) = delete;
   ServerLoop& operator=(const ServerLoop&) = delete;
 
-  // Waits, calls `on_wake`, then handles the events. If it throws, call StartOver.
+  // Waits for events, also for `wake`, calls `on_wake`, then handles the events. If it throws, call
+  // StartOver.
   template <typename OnWake>
   void Round(const Wake& wake, const OnWake& on_wake) {
     if (!Wait(wake)) return;
     on_wake();
     HandleRound();
   }
-  // Closes all connections and pauses. Call after an exception, most likely out of memory.
+  // Closes all connections and pauses. Call after an exception, most likely out of memory. `what`:
+  // its text, for the log.
   void StartOver(std::string_view what) noexcept;
   // See PageCache::Options.
   bool CutOffSlowest(bool in_any_case) { return clients_.CutOffSlowest(in_any_case); }
@@ -66,7 +68,7 @@ class ServerLoop {
   void Close();
 
  private:
-  // Indices of one round's entries in polled_; 0: there is none.
+  // Indices of one round's entries in polled_, and what they include. 0: no such entry.
   struct PollIndices {
     std::size_t wake = 0;
     std::size_t guard = 0;
@@ -90,7 +92,7 @@ class ServerLoop {
   PollIndices indices_;
   CpuBudget clients_budget_;
   CpuBudget entrance_budget_;
-  std::chrono::nanoseconds cpu_accounted_{0};  // CPU time of the thread that was charged so far
+  std::chrono::nanoseconds cpu_accounted_{0};  // the thread's CPU time charged to budgets so far
   OneWarning failure_;
 };
 

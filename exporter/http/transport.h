@@ -1,5 +1,5 @@
-// Encodes and decodes the bytes of one connection: the agent's TLS (exporter/web/tls.h) or a
-// client's (exporter/web/tls_client.h). A job's server has no transport and sends plain bytes.
+// Transport encodes and decodes the bytes of one connection: TLS of a server (exporter/web/tls.h)
+// or of a client (exporter/web/tls_client.h). A connection without a transport sends plain bytes.
 //
 // Thread: the connection's. Never blocks.
 #ifndef EXPORTER_HTTP_TRANSPORT_H_
@@ -16,9 +16,9 @@ class Transport {
  public:
   virtual ~Transport() = default;
 
-  // As recv(2) and send(2): bytes, 0 when the peer has ended, or -1. With errno EAGAIN, call again
-  // after poll_events(), Send with the same bytes. Any other errno means that the connection has
-  // failed.
+  // Like recv(2) and send(2), return the number of bytes, 0 when the peer has ended, or -1. If
+  // errno is then EAGAIN, call again after poll_events(), and Send with the same bytes. Any other
+  // errno means that the connection has failed.
   virtual ssize_t Receive(char* buffer, std::size_t size) = 0;
   virtual ssize_t Send(const char* data, std::size_t size) = 0;
 

@@ -2,7 +2,7 @@
 // job: eventfds of a process cannot be distinguished (metrics/shared_descriptor.h), a pipe may
 // raise SIGPIPE, and a stream socket stays readable once the job has closed its other end.
 //
-// Thread: Signal on any; Open before there is a second thread; Close on the owner's.
+// Thread: Signal on any thread; Open before there is a second thread; Close on the owner's.
 #ifndef EXPORTER_HTTP_WAKE_H_
 #define EXPORTER_HTTP_WAKE_H_
 
@@ -19,7 +19,7 @@ class Wake {
 
   // Returns false, with errno, if the system refuses.
   bool Open();
-  // Readable after Signal(), until Clear().
+  // Returns the descriptor to poll for POLLIN: readable after Signal(), until Clear().
   int fd() const { return reader_.get(); }
   // Never waits. If the socket is full, the signal is dropped: the reader wakes anyway.
   void Signal() const;

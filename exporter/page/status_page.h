@@ -1,7 +1,7 @@
 // Defines the page at "/", which shows /api/v1/communicators live in a browser.
 //
-// Style and script are part of the page, and its policy allows no others. The page requests only
-// the JSON, by a relative address. Names from segments are shown as text only.
+// The page contains its style and script; its Content-Security-Policy allows no others. It requests
+// only the JSON, by a relative address. Names that processes report are shown as text only.
 //
 // Thread: any. Constant data.
 #ifndef EXPORTER_PAGE_STATUS_PAGE_H_
@@ -11,7 +11,7 @@
 
 namespace nccl_pulse {
 
-// Returns the page, with @VERSION@ in place of the server's version.
+// Returns the page. The caller must replace "@VERSION@" in it by the server's version.
 std::string_view StatusPage();
 // Returns header lines of its response, each with its CR LF.
 std::string_view StatusPageHeaders();

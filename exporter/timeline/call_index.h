@@ -1,5 +1,7 @@
-// CallIndex joins the calls of all ranks. It finds the ranks that have or have not made each
-// collective, and the earliest time at which the GPU can have begun a timed call.
+// CallIndex joins the recorded calls of all ranks, for drawing the timeline: a mark for each call,
+// flows (arrows) between the marks of a collective on its ranks, and slices for timed calls and
+// waits. It finds the ranks that lack a collective, the ranks' waits for each other, and the
+// earliest time at which the GPU can have begun a timed call.
 //
 // Thread: any, immutable; refers to its inputs. Cost: n log n in the calls.
 #ifndef EXPORTER_TIMELINE_CALL_INDEX_H_
@@ -23,40 +25,42 @@ struct RankCall {
   const SeenCall* call;
 };
 
-// A rank that has not called a collective that others have called.
+// A rank that has not made a collective call that other ranks have made.
 struct NotCalled {
   const SeenRank* rank;
-  RankCall first;  // the first rank to call it
-  int64_t end_ns;  // last poll of the rank; 0: polled to the end
+  RankCall first;  // the first rank that made the call
+  int64_t end_ns;  // last poll of `rank`; 0: it was polled to the end
 };
 
-// A rank's wait between its own call and that of the last visible rank.
+// A rank's wait: from its own launch of a collective to the launch of the last recorded rank.
 struct RankWait {
   const SeenRank* rank;
   const SeenCall* call;
   int64_t begin_ns;
   int64_t end_ns;        // 0: ongoing
-  bool is_unseen;        // not over by end_ns, the last poll of one of the two ranks
-  const SeenRank* last;  // the rank waited for
+  bool is_unseen;        // end unknown: not over at end_ns, when one of the ranks was last polled
+  const SeenRank* last;  // the rank that is waited for
 };
 
 class CallIndex {
  public:
-  // Both must outlive this object.
+  // `clocks`: of the endpoints, against the local clock. Both must outlive this object.
   CallIndex(const JobRecording& recording, const std::vector<std::optional<ClockOffset>>& clocks);
 
   const std::vector<NotCalled>& not_called() const { return not_called_; }
   // Waits by rank, in time order, without overlap.
   const std::vector<RankWait>& waits() const { return waits_; }
-  // Returns the flow that joins this collective across ranks; 0: none.
+  // Returns the id of the flow that joins this call with the same collective on other ranks; 0:
+  // none.
   uint64_t FlowOf(const SeenRank& rank, const SeenCall& call) const;
-  // Returns the number of collectives joined across ranks.
+  // Returns the number of collectives that have a flow.
   std::size_t flows() const;
-  // Returns the earliest time at which the GPU can have begun the call: its launch, and the end of
-  // earlier work on its stream. 0: it was not timed, or its launch is not known.
+  // Returns the earliest time at which the GPU can have begun the call: the later of its launch and
+  // the end of earlier timed calls on its stream. 0: it was not timed, or its launch is not known.
   int64_t EarliestBegin(const SeenCall& call) const;
-  // Returns the time of the call's mark: KnownTime. Marks of the same time (a group has one launch)
-  // are a nanosecond apart, in order: the viewer would draw equal ones below each other.
+  // Returns the time of the call's mark: KnownTime (recording.h). Marks of the same time (a group
+  // has one launch) are a nanosecond apart, in order: the viewer would draw equal ones below each
+  // other.
   int64_t MarkTime(const SeenCall& call) const;
 
  private:
@@ -83,7 +87,7 @@ class CallIndex {
 // time.
 int64_t EndOf(const SeenCall& call, int64_t begin_ns);
 
-// Returns a flow id for this key. Never 0.
+// Returns the flow id for a key that names what the flow joins. Never 0.
 uint64_t FlowId(std::string_view what);
 
 }  // namespace nccl_pulse

@@ -1,14 +1,15 @@
-// CallPoller polls the endpoints of a running job for their ranks' last calls, for a while.
+// CallPoller records the last calls of a running job's ranks for a while, by polling its endpoints.
 //
-// Each endpoint gets one request at a time, and each live communicator one about every kLookEvery.
-// An endpoint makes no newer page in between, and keeps timed calls for about as long. It gives
-// these pages little processor time (exporter/http/page_cache.h). So communicators that end
-// meanwhile are requested once, at the end, as far as time permits; communicators that had ended
-// before are skipped, unless none is live. A refused live communicator stays first in line; calls
-// that were overwritten meanwhile are a gap. A failed endpoint is retried every second.
+// An endpoint gets one request at a time, each for the last calls of one communicator. A live
+// communicator is requested about every kLookEvery: an endpoint makes no newer page in between, and
+// keeps timed calls for about as long. It spends little CPU time on these pages
+// (exporter/http/page_cache.h). So communicators that end meanwhile are requested once, at the end,
+// as far as time permits; communicators that had ended before are skipped, unless none is live. If
+// an endpoint refuses a request for lack of CPU time, that communicator is requested next; calls
+// that are overwritten meanwhile are a gap. A failed endpoint is retried every second.
 //
-// Thread: the caller's; blocks until `options.client.stop` is set. Memory: the recording, and a
-// page per endpoint.
+// Thread: the caller's; Poll blocks until its time is over or `options.client.stop` is set. Memory:
+// the recording, and an answer to /api/v1/communicators per endpoint.
 #ifndef EXPORTER_TIMELINE_CALL_POLLER_H_
 #define EXPORTER_TIMELINE_CALL_POLLER_H_
 
@@ -29,8 +30,8 @@ namespace nccl_pulse {
 
 // How long an endpoint caches a page.
 inline constexpr std::chrono::milliseconds kLookEvery{250};
-// Patiences for which a busy endpoint is asked for the calls of live ranks, if none were read
-// before.
+// If no calls of a live communicator were read, a busy endpoint is asked for them at the end, again
+// and again, for this many times `options.client.patience`.
 inline constexpr int kLateLooks = 10;
 
 class CallPoller {
@@ -38,7 +39,7 @@ class CallPoller {
   // `endpoints` and `options` must outlive this object.
   CallPoller(const std::vector<Address>& endpoints, const JobLookOptions& options);
 
-  // Measures the clocks and reads the list of processes.
+  // Measures the endpoints' clocks, and reads their communicators and processes.
   void Begin();
   // After Begin: numbers of answering endpoints, communicators, and their ranks.
   std::size_t heard() const;
@@ -47,8 +48,9 @@ class CallPoller {
   // Returns the live processes, without duplicates.
   std::vector<JobProcess> processes() const;
 
-  // Polls until the time is over, then reads live communicators not read so far, and takes the
-  // verdict on the job. Calls `tell` with their number if there are any.
+  // Polls for `window`, then reads each communicator once more, and gets the verdict on the job. If
+  // no calls of some live communicators were read by the end of the window, first calls `tell` with
+  // their number.
   void Poll(std::chrono::milliseconds window, const std::function<void(std::size_t unread)>& tell);
   Observation Take() { return std::move(seen_); }
 
@@ -57,17 +59,18 @@ class CallPoller {
   struct Communicator {
     std::string id;
     bool is_live = true;
-    bool is_seen = false;    // was polled
+    bool is_seen = false;    // its calls were read
     bool had_ended = false;  // before Begin
-    Time due{};
+    Time due{};              // earliest next request
   };
   struct Endpoint {
     std::vector<Communicator> communicators;
-    Time due{};           // earliest next request, after a failure
-    std::string failure;  // "": it answers
-    bool has_too_many = false;
-    std::size_t page_bytes = 0;  // size of its page of communicators
+    Time due{};                  // earliest next request, after a failure
+    std::string failure;         // "": it answers
+    bool has_too_many = false;   // communicators: only some are polled
+    std::size_t page_bytes = 0;  // memory of its answer to /api/v1/communicators
   };
+  // A request for a communicator's last calls.
   struct Question {
     std::size_t endpoint;
     std::string comm;

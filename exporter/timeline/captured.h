@@ -13,7 +13,7 @@
 
 namespace nccl_pulse {
 
-// False if it cannot be read, or is no capture; `error` is then a readable sentence.
+// Returns false if the file cannot be read, or is no capture; `error` is then a readable sentence.
 bool ReadCapture(const std::string& path, Observation* seen, std::string* error);
 
 }  // namespace nccl_pulse

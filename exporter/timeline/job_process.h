@@ -11,10 +11,10 @@
 namespace nccl_pulse {
 
 struct JobProcess {
-  std::size_t endpoint = 0;
+  std::size_t endpoint = 0;  // index among the job's endpoints
   std::string hostname;
-  int64_t pid = 0;             // as the process sees it,
-  uint32_t pid_namespace = 0;  // in this namespace; 0: the system's own, or not known
+  int64_t pid = 0;             // as the process itself sees it
+  uint32_t pid_namespace = 0;  // inode of the namespace of `pid`; 0: the host's own, or not known
 };
 
 }  // namespace nccl_pulse

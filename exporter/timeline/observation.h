@@ -1,4 +1,5 @@
-// Observation is the input of a job's timeline, from a running job or from a capture.
+// Observation is the data from which a job's timeline is drawn: polls of a running job, or a
+// capture.
 //
 // Thread: plain data, no sharing.
 #ifndef EXPORTER_TIMELINE_OBSERVATION_H_
@@ -17,12 +18,14 @@ namespace nccl_pulse {
 
 struct Observation {
   JobRecording recording;
+  // One entry per endpoint:
   std::vector<std::string> endpoints;              // names
-  std::vector<std::optional<ClockOffset>> clocks;  // of each endpoint, if known
-  std::vector<nlohmann::json> communicators;       // of each: newest /api/v1/communicators, or null
-  nlohmann::json verdict;                          // from `pulse diagnose --json`, or null
-  std::vector<std::string> notes;                  // sentences about missing data
-  std::size_t looks = 0;                           // responses with calls
+  std::vector<std::optional<ClockOffset>> clocks;  // against the local clock, if known
+  std::vector<nlohmann::json> communicators;       // newest /api/v1/communicators; null: none
+  // Of the job:
+  nlohmann::json verdict;          // as `pulse diagnose --json` prints it; null: none
+  std::vector<std::string> notes;  // sentences about missing data
+  std::size_t looks = 0;           // number of endpoints' answers that had calls
 };
 
 }  // namespace nccl_pulse

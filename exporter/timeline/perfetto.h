@@ -1,5 +1,5 @@
-// PerfettoTrace writes a trace for ui.perfetto.dev: tracks with slices, marks and counters, and
-// flows between them, as a protobuf message perfetto.protos.Trace.
+// PerfettoTrace writes a trace for ui.perfetto.dev, a protobuf message perfetto.protos.Trace:
+// tracks with slices, marks (instant events) or counters, and flows (arrows) between events.
 //
 // The trace is one packet sequence. Its first packet clears the incremental state and declares that
 // the trace's clock equals CLOCK_REALTIME, the clock of all events. Each name is written once.
@@ -26,8 +26,8 @@ struct TraceEvent {
   using Value = std::variant<bool, int64_t, double, std::string>;
 
   std::string name;
-  std::vector<std::pair<const char*, Value>> notes = {};  // names are literals
-  std::vector<uint64_t> flows = {};  // events with the same number are joined, by time; not 0
+  std::vector<std::pair<const char*, Value>> notes = {};  // arguments; their names are literals
+  std::vector<uint64_t> flows = {};  // ids, not 0: arrows join events with an id, in time order
 };
 
 class PerfettoTrace {
@@ -35,12 +35,13 @@ class PerfettoTrace {
   using Track = uint64_t;  // 0: none
   enum class Unit { kCount, kBytes, kNone };
 
-  // Siblings with a parent keep the order in which they were added; ui.perfetto.dev sorts the
-  // outermost tracks by name. `about`: description of the track.
+  // Adds a track. Tracks of the same parent are shown in the order in which they were added;
+  // ui.perfetto.dev sorts the outermost tracks by name. `about`: description of the track.
   Track AddTrack(const std::string& name, Track parent = 0, const std::string& about = "");
   Track AddCounter(const std::string& name, Track parent, Unit unit, const std::string& about = "");
 
-  // Times are nanoseconds since 1970. A slice without an end extends to the end of the trace.
+  // Begin and End add a slice; without an end it extends to the end of the trace. Mark adds an
+  // instant event, Count a counter's new value. Times are nanoseconds since 1970.
   void Begin(Track track, int64_t time_ns, TraceEvent event);
   void End(Track track, int64_t time_ns);
   void Mark(Track track, int64_t time_ns, TraceEvent event);
@@ -66,7 +67,7 @@ class PerfettoTrace {
     Unit unit;
   };
 
-  std::vector<TrackInfo> tracks_;  // Track 1 is the first
+  std::vector<TrackInfo> tracks_;  // Track N is tracks_[N - 1]
   std::vector<Event> events_;
 };
 

@@ -1,6 +1,6 @@
-// DrawRank draws the tracks of one rank of a communicator.
+// DrawRank draws the timeline's tracks of one rank of a communicator.
 //
-// Thread: one, as the trace.
+// Thread: one at a time, like the trace.
 #ifndef EXPORTER_TIMELINE_RANK_TRACKS_H_
 #define EXPORTER_TIMELINE_RANK_TRACKS_H_
 
@@ -17,12 +17,12 @@ namespace nccl_pulse {
 
 // Findings about a rank besides its calls.
 struct RankFinding {
-  const NotCalled* not_called = nullptr;
-  std::vector<const RankWait*> waits;
-  std::string suspicion;  // the verdict; "": no suspect
+  const NotCalled* not_called = nullptr;  // a call that the rank lacks; null: none
+  std::vector<const RankWait*> waits;     // the rank's waits for others
+  std::string suspicion;                  // verdict of a hang that it may cause; "": none
 };
 
-// Draws below `parent`. Leaves out empty tracks.
+// Draws the rank's tracks below `parent`, without empty ones, and adds their content to `summary`.
 void DrawRank(const SeenRank& rank, const CallIndex& index, const RankFinding& finding,
               PerfettoTrace::Track parent, PerfettoTrace* trace, TimelineSummary* summary);
 

@@ -1,13 +1,13 @@
 // JobRecording joins polls of a job's calls: pages of /api/v1/communicators/ID/calls, each with the
 // last calls of one communicator's ranks. Polls overlap; a call is identified by its number on its
-// communicator. Numbers that no poll has are a gap.
+// rank of a communicator. Numbers that no poll has are a gap.
 //
 // Fields of a page that are missing or have another type are read as unknown: pages come from other
 // hosts and from files.
 //
 // Thread: one. Memory: about 300 bytes per call and 1 KiB per rank, at most kMostCalls and
-// kMostRanks. Beyond that a new call replaces the oldest one of its rank. If its rank has less than
-// its share, it replaces one of the rank with the most calls.
+// kMostRanks. When there are kMostCalls, a new call replaces the oldest one of its rank or, if its
+// rank has fewer than the average, of the rank with the most calls.
 #ifndef EXPORTER_TIMELINE_RECORDING_H_
 #define EXPORTER_TIMELINE_RECORDING_H_
 
@@ -25,21 +25,22 @@
 namespace nccl_pulse {
 
 inline constexpr std::size_t kMostCalls = 500000;
-inline constexpr std::size_t kMostRanks = 500000;  // further ones are left out
-inline constexpr int64_t kMostUnseenNs = 1'000'000'000;
+inline constexpr std::size_t kMostRanks = 500000;        // further ones are left out
+inline constexpr int64_t kMostUnseenNs = 1'000'000'000;  // see IsSeenAtEnd
 
+// A call, with the fields of docs/http-api.md. Times are the endpoint's, in ns since 1970.
 struct SeenCall {
-  uint64_t number = 0;
-  uint64_t collective = 0;  // 0: Send or Recv
+  uint64_t number = 0;      // among the rank's calls on the communicator, from 1
+  uint64_t collective = 0;  // among its collectives, from 1; 0: Send or Recv
   std::string op, datatype, stream, state;
   uint64_t bytes = 0;
-  uint64_t group = 0;
-  int64_t launched_ns = 0;  // 0: not known
-  std::optional<bool> begun;
-  std::optional<double> seconds;  // on the GPU
-  int64_t seen_ns = 0;            // time of the first poll that has it ...
-  int64_t updated_ns = 0;         // ... and of the last one
-  uint64_t updated_look = 0;      // SeenRank::looks at that time
+  uint64_t group = 0;             // number of the first call of its group
+  int64_t launched_ns = 0;        // 0: not known
+  std::optional<bool> begun;      // by the GPU
+  std::optional<double> seconds;  // duration on the GPU
+  int64_t seen_ns = 0;            // time of the first poll that has the call
+  int64_t updated_ns = 0;         // time of the last poll that has the call
+  uint64_t updated_look = 0;      // SeenRank::looks at that poll
 
   // True if the call is not known to have ended at the last poll.
   bool is_open() const {
@@ -47,30 +48,32 @@ struct SeenCall {
   }
 };
 
-// Calls that were made but are in no poll.
+// Successive calls that were made but are in no poll.
 struct CallGap {
-  uint64_t first = 0, last = 0;  // their numbers
-  int64_t after_ns = 0, before_ns = 0;
+  uint64_t first = 0, last = 0;         // numbers of the first and the last one
+  int64_t after_ns = 0, before_ns = 0;  // times of the calls before and behind the gap
 };
 
+// A rank of a communicator, with its calls.
 struct SeenRank {
-  std::size_t endpoint = 0;
-  std::string comm, name;  // 16 hexadecimal digits
+  std::size_t endpoint = 0;  // index of the endpoint that reported it
+  std::string comm, name;    // the communicator's ID (16 hexadecimal digits) and name
   int64_t nranks = 0, rank = 0, pid = 0, pid_namespace = 0;
   std::string hostname, global_rank, gpu;
-  std::string missing;  // reason for having no calls; "": has calls, or has made none
-  bool has_calls = false;
-  std::map<uint64_t, SeenCall> calls;
-  uint64_t dropped_through = 0;  // calls up to this number were dropped for lack of room
-  int64_t looked_ns = 0;         // newest poll, by the endpoint's clock ...
-  int64_t arrived_ns = 0;        // ... and by the local clock
-  uint64_t looks = 0;
-  std::size_t looked_by = 0;  // endpoint
-  // (time, number of calls not known to have ended)
+  std::string missing;     // why the endpoint has no calls of the rank; "": it knows its calls
+  bool has_calls = false;  // a poll had a list of its calls, which may be empty
+  std::map<uint64_t, SeenCall> calls;  // by number
+  uint64_t dropped_through = 0;        // calls up to this number were dropped for lack of room
+  int64_t looked_ns = 0;               // time of the newest poll, by the endpoint's clock
+  int64_t arrived_ns = 0;              // time of the newest poll, by the local clock
+  uint64_t looks = 0;                  // number of polls
+  std::size_t looked_by = 0;           // endpoint of the newest poll
+  // At each poll: its time, and the number of calls not known to have ended.
   std::vector<std::pair<int64_t, std::size_t>> open_calls;
 
   std::vector<CallGap> Gaps() const;
-  // Returns the newest collective called, 0: none; nothing if not known.
+  // Returns the number of the newest collective that the rank has called, 0 if there is none, or
+  // nothing if it is not known.
   std::optional<uint64_t> LastCollective() const;
   // True if the call was in the newest poll, and not known to have ended then.
   bool IsOpen(const SeenCall& call) const { return call.is_open() && call.updated_look == looks; }
@@ -82,14 +85,15 @@ class JobRecording {
 
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Adds a page. Pages come in order of arrival, at `arrived_ns` of the local clock. From one
-  // endpoint the later page is the newer one, because its clock may have been set. Between two
-  // endpoints the page's time decides. Returns the page's time; 0 if it is no such page.
+  // Adds a page from this endpoint, which arrived at `arrived_ns` of the local clock. Call
+  // in order of arrival. Of two pages from one endpoint the one that arrived later is newer, even
+  // if its time is earlier, because the endpoint's clock may have been set; of pages from different
+  // endpoints the one with the later time. Returns the page's time; 0 if it is no such page.
   int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
   // Sets the time until which ranks were polled, by the local clock.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }
-  // True if the rank's newest poll is at most kMostUnseenNs before the end. A call that it lacks
-  // was then not made. The end is that of SetEnd, or else the newest poll of the rank's
+  // True if the rank's newest poll is at most kMostUnseenNs before the end, so that a call which it
+  // lacks was not made. The end is the time given to SetEnd, or else the newest poll of the rank's
   // communicator.
   bool IsSeenAtEnd(const SeenRank& rank) const;
 
@@ -103,7 +107,8 @@ class JobRecording {
  private:
   void AddRank(SeenRank* rank, const nlohmann::json& page, int64_t time_ns, int64_t arrived_ns);
 
-  // Makes room for one more call. Returns false if the call is older than all that its rank keeps.
+  // Makes room for one more call. Returns false if the call is older than all calls that are kept
+  // of its rank.
   bool MakeRoom(SeenRank* rank, uint64_t number);
 
   std::size_t most_calls_;

@@ -134,8 +134,11 @@ struct Host {
   Looks looks;
 };
 
-TEST(OutsideLook, ARankThatHasLaunchedFewer) {
+struct OutsideLookTest : testing::Test {
   Host host;
+};
+
+TEST_F(OutsideLookTest, ARankThatHasLaunchedFewer) {
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   host.gpus[1].use = GpuUse::kIdle;
@@ -156,8 +159,7 @@ TEST(OutsideLook, ARankThatHasLaunchedFewer) {
 }
 
 // A rank may wait for the other in a Recv, which RAS doesn't count.
-TEST(OutsideLook, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
-  Host host;
+TEST_F(OutsideLookTest, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
   for (const int rank : {1, 2}) host.Rank(rank).all_reduces = 13990;
   host.Stand();
   host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
@@ -170,8 +172,7 @@ TEST(OutsideLook, RanksThatHaveLaunchedFewerWithoutNvmlsWord) {
 }
 
 // An AllGather that the others don't call: NCCL 2.31.2, four ranks on one GPU.
-TEST(OutsideLook, ARankAheadOfAllOthersWithoutNvmlsWord) {
-  Host host;
+TEST_F(OutsideLookTest, ARankAheadOfAllOthersWithoutNvmlsWord) {
   for (const int rank : {0, 2, 3}) host.Rank(rank).all_reduces = 13990;
   host.Stand();
   host.gpus = {{0, GpuUse::kUnknown, {1000, 1001, 1002, 1003}}};
@@ -183,7 +184,7 @@ TEST(OutsideLook, ARankAheadOfAllOthersWithoutNvmlsWord) {
 }
 
 // RAS counts neither Send and Recv nor replays of graphs: NVML tells.
-TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
+TEST_F(OutsideLookTest, AnIdleGpuAmongBusyOnes) {
   for (const uint64_t counts : {uint64_t{0}, uint64_t{14000}}) {
     Host host(4, counts);
     host.gpus[1].use = GpuUse::kIdle;
@@ -196,21 +197,19 @@ TEST(OutsideLook, AnIdleGpuAmongBusyOnes) {
   }
 }
 
-TEST(OutsideLook, OfTwoRanksTheIdleOne) {
+TEST_F(OutsideLookTest, OfTwoRanksTheIdleOne) {
   Host host(2, 0);
   host.gpus[0].use = GpuUse::kIdle;
   EXPECT_THAT(host.NamedRanks(), ElementsAre(0));
 }
 
-TEST(OutsideLook, MostIdleNamesNobody) {
-  Host host;
+TEST_F(OutsideLookTest, MostIdleNamesNobody) {
   for (int i = 0; i < 3; ++i) host.gpus[i].use = GpuUse::kIdle;
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
   EXPECT_TRUE(Named(host.looks.jobs[0]).empty());
 }
 
-TEST(OutsideLook, AStoppedProcess) {
-  Host host;
+TEST_F(OutsideLookTest, AStoppedProcess) {
   host.Rank(2).is_missing = true;
   host.Stand();
   host.processes[2].state = RunState::kStopped;
@@ -223,9 +222,8 @@ TEST(OutsideLook, AStoppedProcess) {
 }
 
 // A debugger at a rank that waits for another one.
-TEST(OutsideLook, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
-  Host host;
-  const auto named = [&host] {
+TEST_F(OutsideLookTest, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
+  const auto named = [this] {
     host.Stand();
     host.Sentence();
     return Named(host.looks.jobs.at(0));
@@ -240,8 +238,7 @@ TEST(OutsideLook, AStoppedProcessWhoseGpuWaitsIsNotTheRoot) {
   EXPECT_EQ(named(), std::vector<int32_t>{3});
 }
 
-TEST(OutsideLook, AProcessThatIsGone) {
-  Host host;
+TEST_F(OutsideLookTest, AProcessThatIsGone) {
   host.End(2);
   EXPECT_EQ(
       host.Sentence(),
@@ -252,8 +249,7 @@ TEST(OutsideLook, AProcessThatIsGone) {
 }
 
 // A driver call holds the memory map of a process, so its files in /proc don't answer.
-TEST(OutsideLook, AProcessThatCantBeReadIsNotGone) {
-  Host host;
+TEST_F(OutsideLookTest, AProcessThatCantBeReadIsNotGone) {
   host.Rank(2).is_missing = true;
   host.Stand();
   host.processes.erase(host.processes.begin() + 2);
@@ -263,8 +259,7 @@ TEST(OutsideLook, AProcessThatCantBeReadIsNotGone) {
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(2));
 }
 
-TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
-  Host host;
+TEST_F(OutsideLookTest, ARankOfAnotherHostThatRasConsidersDead) {
   host.Rank(3).is_missing = host.Rank(3).is_dead = true;
   host.MoveRank3ToAnotherHost();
   EXPECT_THAT(host.Sentence(),
@@ -272,8 +267,7 @@ TEST(OutsideLook, ARankOfAnotherHostThatRasConsidersDead) {
                         "(NCCL's RAS considers it dead)"));
 }
 
-TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
-  Host host;
+TEST_F(OutsideLookTest, AStoppedProcessAfterAShortThreshold) {
   host.options.hang_after = std::chrono::seconds(2);
   host.processes[2].state = RunState::kStopped;
   host.gpus[2].use = GpuUse::kIdle;
@@ -286,7 +280,7 @@ TEST(OutsideLook, AStoppedProcessAfterAShortThreshold) {
 }
 
 // The state of rank 2 is in the verdict, or in the notes, whatever else is known.
-TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
+TEST_F(OutsideLookTest, EachConditionOfAProcessWithEachUseOfTheGpus) {
   enum class Ras { kAnswers, kSilent, kDead };
   enum class Gpus { kBusy, kSharedBusy, kSharedWithOthers, kCompute, kIdle, kNone };
   constexpr char kStopped[] = "is stopped by a signal";
@@ -379,8 +373,7 @@ TEST(OutsideLook, EachConditionOfAProcessWithEachUseOfTheGpus) {
 }
 
 // When it last answered, it had launched less than the others: they wait for it.
-TEST(OutsideLook, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
-  Host host;
+TEST_F(OutsideLookTest, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
   host.gpus.clear();
   host.processes[2].state = RunState::kStopped;
   host.Rank(2).all_reduces = 13999;
@@ -391,8 +384,7 @@ TEST(OutsideLook, AStoppedProcessThatLaunchedFewerBeforeItWentSilent) {
 }
 
 // A watchdog ends ranks that wait for one whose host is stuck.
-TEST(OutsideLook, AProcessThatEndedMayHaveWaited) {
-  Host host;
+TEST_F(OutsideLookTest, AProcessThatEndedMayHaveWaited) {
   host.Rank(1).all_reduces = 13999;
   host.End(2);
   host.gpus[1].use = GpuUse::kIdle;
@@ -404,7 +396,7 @@ TEST(OutsideLook, AProcessThatEndedMayHaveWaited) {
 }
 
 // In a container NVML's indices begin with its own GPUs.
-TEST(OutsideLook, GpusAreFoundByPid) {
+TEST_F(OutsideLookTest, GpusAreFoundByPid) {
   Host host(2, 0);
   for (MadeUpRank& rank : host.before[0].ranks) rank.gpu = 0;
   host.Stand();
@@ -413,8 +405,7 @@ TEST(OutsideLook, GpusAreFoundByPid) {
   EXPECT_THAT(Named(host.looks.jobs[0]), ElementsAre(0));
 }
 
-TEST(OutsideLook, CountsThatProveNoWaitAreNoted) {
-  Host host;
+TEST_F(OutsideLookTest, CountsThatProveNoWaitAreNoted) {
   host.Rank(0).broadcasts = 10;
   host.Stand();
   host.UseAllGpus(GpuUse::kMixed);
@@ -425,23 +416,20 @@ TEST(OutsideLook, CountsThatProveNoWaitAreNoted) {
 }
 
 // The others still compute: whether they come to wait for it isn't known.
-TEST(OutsideLook, AProcessThatIsGoneWhileOthersComputeIsNoHang) {
-  Host host;
+TEST_F(OutsideLookTest, AProcessThatIsGoneWhileOthersComputeIsNoHang) {
   host.UseAllGpus(GpuUse::kMixed);
   host.End(2);
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
 // A rank of a job that does nothing was stopped.
-TEST(OutsideLook, AStoppedProcessOfAnIdleJobIsNoHang) {
-  Host host;
+TEST_F(OutsideLookTest, AStoppedProcessOfAnIdleJobIsNoHang) {
   host.processes[2].state = RunState::kStopped;
   host.UseAllGpus(GpuUse::kIdle);
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
-TEST(OutsideLook, SeveralRanksAreSaidInThePlural) {
-  Host host;
+TEST_F(OutsideLookTest, SeveralRanksAreSaidInThePlural) {
   for (const int rank : {1, 2}) host.Rank(rank).is_missing = true;
   host.Stand();
   host.processes.erase(host.processes.begin() + 1, host.processes.begin() + 3);
@@ -457,8 +445,7 @@ TEST(OutsideLook, SeveralRanksAreSaidInThePlural) {
 }
 
 // It may be stopped, gone, or cut off: nothing here tells.
-TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
-  Host host;
+TEST_F(OutsideLookTest, ARankOfAnotherHostThatDoesNotAnswer) {
   host.Rank(3).is_missing = true;
   host.MoveRank3ToAnotherHost();
   EXPECT_THAT(host.Sentence(),
@@ -467,8 +454,7 @@ TEST(OutsideLook, ARankOfAnotherHostThatDoesNotAnswer) {
 }
 
 // The rank's process is stopped between RAS' two answers.
-TEST(OutsideLook, ARankThatStopsAnswering) {
-  Host host;
+TEST_F(OutsideLookTest, ARankThatStopsAnswering) {
   host.MoveRank3ToAnotherHost();
   host.after[0].ranks[3].is_missing = true;
   EXPECT_THAT(host.Sentence(),
@@ -482,8 +468,7 @@ TEST(OutsideLook, ARankThatStopsAnswering) {
 
 // Its process answers, and has destroyed or aborted the communicator, as in exit() or by a watchdog:
 // how many calls it had made isn't known.
-TEST(OutsideLook, ARankThatHasLeftIsNoted) {
-  Host host;
+TEST_F(OutsideLookTest, ARankThatHasLeftIsNoted) {
   host.Rank(2).is_missing = host.Rank(2).has_left = true;
   host.Stand();
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
@@ -497,7 +482,7 @@ TEST(OutsideLook, ARankThatHasLeftIsNoted) {
 }
 
 // The job shrinks, and keeps the communicator of all ranks.
-TEST(OutsideLook, RanksThatMoveWithoutALostOneDontWaitForIt) {
+TEST_F(OutsideLookTest, RanksThatMoveWithoutALostOneDontWaitForIt) {
   for (const bool has_left : {false, true}) {
     Host host;
     host.Rank(2).is_missing = true;
@@ -518,15 +503,13 @@ TEST(OutsideLook, RanksThatMoveWithoutALostOneDontWaitForIt) {
 }
 
 // While a communicator is created, RAS blames ranks that are there.
-TEST(OutsideLook, ACommunicatorThatIsBeingCreatedAccusesNobody) {
-  Host host;
+TEST_F(OutsideLookTest, ACommunicatorThatIsBeingCreatedAccusesNobody) {
   host.Rank(1).is_missing = true;
   host.CreateCommunicator();
   EXPECT_THAT(host.NamedRanks(), IsEmpty());
 }
 
-TEST(OutsideLook, AJobThatMoves) {
-  Host host;
+TEST_F(OutsideLookTest, AJobThatMoves) {
   for (MadeUpRank& rank : host.after[0].ranks) rank.all_reduces += 300 + rank.rank;
   EXPECT_EQ(
       host.Sentence(),
@@ -536,8 +519,7 @@ TEST(OutsideLook, AJobThatMoves) {
 
 // A rank may wait in the creation of a communicator, or in the first call on one, where NCCL connects
 // the ranks: neither is launched, and RAS doesn't show the former.
-TEST(OutsideLook, AnIdleJobIsNotOk) {
-  Host host;
+TEST_F(OutsideLookTest, AnIdleJobIsNotOk) {
   host.UseAllGpus(GpuUse::kIdle);
   EXPECT_EQ(
       host.Sentence(),
@@ -547,8 +529,7 @@ TEST(OutsideLook, AnIdleJobIsNotOk) {
 }
 
 // Idle GPUs are no proof while a communicator is being created, or where RAS knows nothing.
-TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
-  Host host;
+TEST_F(OutsideLookTest, ACommunicatorThatIsNeverCreatedIsNotOk) {
   host.CreateCommunicator();
   host.UseAllGpus(GpuUse::kIdle);
   EXPECT_EQ(host.Sentence(),
@@ -567,14 +548,13 @@ TEST(OutsideLook, ACommunicatorThatIsNeverCreatedIsNotOk) {
 }
 
 // The environments of the ranks that are here say which rank isn't.
-TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
-  Host host;
+TEST_F(OutsideLookTest, ARankThatNeverComesToTheFirstCommunicator) {
   host.answer = [](int) { return RasReport(); };
   host.UseAllGpus(GpuUse::kIdle);
   for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
   HostProcess absent = host.processes[1];
   host.processes.erase(host.processes.begin() + 1);
-  const auto rest = [&host] {
+  const auto rest = [this] {
     const std::string sentence = host.Sentence();
     return sentence.substr(sentence.find("Here "));
   };
@@ -603,7 +583,7 @@ TEST(OutsideLook, ARankThatNeverComesToTheFirstCommunicator) {
   EXPECT_EQ(host.Look().jobs.size(), 0U);
 }
 
-TEST(OutsideLook, ProcessesAreListed) {
+TEST_F(OutsideLookTest, ProcessesAreListed) {
   Host host(4);
   host.processes[0].has_plugin = true;
   host.processes[1].is_guess = true;  // another user's, perhaps without NCCL
@@ -621,8 +601,7 @@ TEST(OutsideLook, ProcessesAreListed) {
 }
 
 // Replays of graphs look so: nothing is counted, and the GPUs use their memory.
-TEST(OutsideLook, GpusThatComputeAreNoHang) {
-  Host host;
+TEST_F(OutsideLookTest, GpusThatComputeAreNoHang) {
   host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
   host.gpus[1].use = GpuUse::kIdle;
@@ -630,8 +609,7 @@ TEST(OutsideLook, GpusThatComputeAreNoHang) {
 }
 
 // They may as well replay CUDA graphs that stay in the cache.
-TEST(OutsideLook, AllBusyWithEqualCountsIsNoHang) {
-  Host host;
+TEST_F(OutsideLookTest, AllBusyWithEqualCountsIsNoHang) {
   EXPECT_EQ(host.Sentence(),
             "INCOMPLETE  A job without NCCL Pulse has launched no counted collective for 10 s. Its "
             "GPUs are "
@@ -639,16 +617,14 @@ TEST(OutsideLook, AllBusyWithEqualCountsIsNoHang) {
 }
 
 // A root may leave a Broadcast before the others come: it doesn't wait.
-TEST(OutsideLook, BroadcastsAloneProveNoWait) {
-  Host host;
+TEST_F(OutsideLookTest, BroadcastsAloneProveNoWait) {
   host.Rank(0).broadcasts = 10;
   host.Stand();
   host.UseAllGpus(GpuUse::kMixed);
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
 }
 
-TEST(OutsideLook, WithoutNvmlCountsStillTell) {
-  Host host;
+TEST_F(OutsideLookTest, WithoutNvmlCountsStillTell) {
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   host.gpus.clear();
@@ -661,10 +637,9 @@ TEST(OutsideLook, WithoutNvmlCountsStillTell) {
 
 // Ranks 0 and 1, and 2 and 3, are a communicator each, and 0 and 2, and 1 and 3. Rank 3 is behind in
 // both of its own; rank 1 waits for it, and 0 for 1.
-TEST(OutsideLook, OverCommunicatorsTheRootIsNamed) {
-  Host host;
+TEST_F(OutsideLookTest, OverCommunicatorsTheRootIsNamed) {
   host.before.clear();
-  const auto pair = [&host](const char* hash, int a, int b, uint64_t of_a, uint64_t of_b) {
+  const auto pair = [this](const char* hash, int a, int b, uint64_t of_a, uint64_t of_b) {
     MadeUpCommunicator made = World(2, 0);
     made.hash = hash;
     for (const int i : {0, 1}) {
@@ -683,8 +658,7 @@ TEST(OutsideLook, OverCommunicatorsTheRootIsNamed) {
 }
 
 // All processes of a user share the port: a stopped one accepts, and does not answer.
-TEST(OutsideLook, AProcessThatDoesNotAnswerIsAskedAgain) {
-  Host host;
+TEST_F(OutsideLookTest, AProcessThatDoesNotAnswerIsAskedAgain) {
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   const auto honest = host.answer;
@@ -696,7 +670,7 @@ TEST(OutsideLook, AProcessThatDoesNotAnswerIsAskedAgain) {
 }
 
 // Every connection is accepted by a process that has not ended yet, and takes all of the patience.
-TEST(OutsideLook, ProcessesThatNeverAnswerDelayNoVerdict) {
+TEST_F(OutsideLookTest, ProcessesThatNeverAnswerDelayNoVerdict) {
   Host host(2);
   host.gpus[1].use = GpuUse::kIdle;
   const int64_t begin_ns = host.now_ns;
@@ -710,7 +684,7 @@ TEST(OutsideLook, ProcessesThatNeverAnswerDelayNoVerdict) {
 }
 
 // The job before still ends: its processes listen, and NVML lists them. Another job begins.
-TEST(OutsideLook, AnEndingAndABeginningJobHideNoHang) {
+TEST_F(OutsideLookTest, AnEndingAndABeginningJobHideNoHang) {
   Host host(2);
   host.Rank(1).all_reduces = 13990;
   host.CreateCommunicator();
@@ -724,7 +698,7 @@ TEST(OutsideLook, AnEndingAndABeginningJobHideNoHang) {
   EXPECT_TRUE(host.looks.notes.empty());
 }
 
-TEST(OutsideLook, AHealthyJobOnTheGpusOfAHungOne) {
+TEST_F(OutsideLookTest, AHealthyJobOnTheGpusOfAHungOne) {
   for (const GpuUse use : {GpuUse::kBusy, GpuUse::kMixed}) {
     Host host(4);
     MadeUpCommunicator hung = World(2, 100), healthy = World(2, 200);
@@ -742,8 +716,7 @@ TEST(OutsideLook, AHealthyJobOnTheGpusOfAHungOne) {
   }
 }
 
-TEST(OutsideLook, CountsThatStepBackAreAskedForAgain) {
-  Host host;
+TEST_F(OutsideLookTest, CountsThatStepBackAreAskedForAgain) {
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   const auto honest = host.answer;
@@ -769,7 +742,7 @@ std::vector<MadeUpCommunicator> TwoJobs() {
   return {World(4, 100), second};
 }
 
-TEST(OutsideLook, EachJobHasAVerdict) {
+TEST_F(OutsideLookTest, EachJobHasAVerdict) {
   Host host(8);
   for (const bool are_apart : {false, true}) {
     host.before = TwoJobs();
@@ -791,8 +764,7 @@ TEST(OutsideLook, EachJobHasAVerdict) {
   }
 }
 
-TEST(OutsideLook, BeforeNccl2287NvmlAndProcTell) {
-  Host host;
+TEST_F(OutsideLookTest, BeforeNccl2287NvmlAndProcTell) {
   host.answer = [](int) { return RasReport{"", "NCCL is older than 2.28.7", true}; };
   for (int i = 0; i < 4; ++i) host.processes[i].global_rank = absl::StrCat(i);
   host.gpus[3].use = GpuUse::kIdle;
@@ -807,8 +779,7 @@ TEST(OutsideLook, BeforeNccl2287NvmlAndProcTell) {
 }
 
 // A launcher and PyTorch's workers for data have NCCL loaded, and no context on a GPU.
-TEST(OutsideLook, ProcessesWithoutAGpuAreNoRanks) {
-  Host host;
+TEST_F(OutsideLookTest, ProcessesWithoutAGpuAreNoRanks) {
   host.answer = [](int) { return RasReport(); };
   for (int i = 0; i < 20; ++i) {
     HostProcess worker = host.processes[i % 4];
@@ -820,8 +791,7 @@ TEST(OutsideLook, ProcessesWithoutAGpuAreNoRanks) {
   EXPECT_EQ(host.looks.jobs[0].health.ranks, 4U);
 }
 
-TEST(OutsideLook, ProcessesWithThePluginAreLeftToTheirEndpoint) {
-  Host host;
+TEST_F(OutsideLookTest, ProcessesWithThePluginAreLeftToTheirEndpoint) {
   for (HostProcess& process : host.processes) process.has_plugin = true;
   EXPECT_TRUE(host.Look().jobs.empty());
   EXPECT_EQ(host.asked, 0);
@@ -833,8 +803,7 @@ TEST(OutsideLook, ProcessesWithThePluginAreLeftToTheirEndpoint) {
 }
 
 // The process that serves the endpoint is stopped.
-TEST(OutsideLook, ProcessesWhoseEndpointIsSilentAreLookedAt) {
-  Host host;
+TEST_F(OutsideLookTest, ProcessesWhoseEndpointIsSilentAreLookedAt) {
   for (HostProcess& process : host.processes) process.has_plugin = true;
   host.options.is_endpoint_silent = true;
   host.Rank(2).is_missing = true;
@@ -848,14 +817,13 @@ TEST(OutsideLook, ProcessesWhoseEndpointIsSilentAreLookedAt) {
               HasSubstr("NVML and /proc: the job's endpoint gave no data.\n"));
 }
 
-TEST(OutsideLook, AJobOfOneGpuIsNotMentioned) {
+TEST_F(OutsideLookTest, AJobOfOneGpuIsNotMentioned) {
   Host host(1);
   EXPECT_TRUE(host.Look().jobs.empty());
 }
 
 // Root connects nowhere else because another user's variable says so.
-TEST(OutsideLook, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
-  Host host;
+TEST_F(OutsideLookTest, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
   host.processes[0].ras_address = "10.9.9.9:1234";
   host.processes[0].user = geteuid() + 1;
   host.processes[1].ras_address = "127.0.0.1:29000";
@@ -884,7 +852,7 @@ TEST(OutsideLook, AddressesOfOtherUsersAreAskedOnThisHostOnly) {
 }
 
 // Beyond the limit it is said.
-TEST(OutsideLook, MoreAddressesOrNamespacesThanAreAsked) {
+TEST_F(OutsideLookTest, MoreAddressesOrNamespacesThanAreAsked) {
   Host host(20);
   for (int i = 0; i < 20; ++i) {
     host.processes[i].ras_address = absl::StrCat("127.0.0.1:", 29000 + i);
@@ -903,7 +871,7 @@ TEST(OutsideLook, MoreAddressesOrNamespacesThanAreAsked) {
   EXPECT_EQ(std::count(notes.begin(), notes.end(), said), 1);
 }
 
-TEST(OutsideLook, ManyRanks) {
+TEST_F(OutsideLookTest, ManyRanks) {
   Host host(4);
   host.before = {World(4096, 500)};
   for (int i = 4; i < 4096; ++i) host.Rank(i).host = absl::StrCat("10.1.", i / 256, ".", i % 256);
@@ -913,8 +881,7 @@ TEST(OutsideLook, ManyRanks) {
 }
 
 // A stuck GPU, for which another rank waits in a barrier of its own.
-TEST(OutsideLook, ARankMayWaitOutsideNcclForOneWhoseGpuComputes) {
-  Host host;
+TEST_F(OutsideLookTest, ARankMayWaitOutsideNcclForOneWhoseGpuComputes) {
   host.Rank(1).all_reduces = 13990;
   host.Stand();
   host.gpus[0].use = GpuUse::kMixed;
@@ -929,7 +896,7 @@ TEST(OutsideLook, ARankMayWaitOutsideNcclForOneWhoseGpuComputes) {
 }
 
 // The ranks here run nothing, and may wait for the one whose GPU isn't seen.
-TEST(OutsideLook, AllRanksMayWaitForTheOnlyOneAhead) {
+TEST_F(OutsideLookTest, AllRanksMayWaitForTheOnlyOneAhead) {
   for (const bool is_here : {false, true}) {
     Host host;
     host.Rank(0).all_reduces = 14001;
@@ -948,8 +915,7 @@ TEST(OutsideLook, AllRanksMayWaitForTheOnlyOneAhead) {
 }
 
 // A watchdog ended it.
-TEST(OutsideLook, AnEndedRankMayHaveWaitedForOneWhoseGpuComputes) {
-  Host host;
+TEST_F(OutsideLookTest, AnEndedRankMayHaveWaitedForOneWhoseGpuComputes) {
   host.End(2);
   host.gpus[0].use = GpuUse::kMixed;
   EXPECT_EQ(host.Sentence().substr(0, 12), "INCOMPLETE  ");
@@ -959,7 +925,7 @@ TEST(OutsideLook, AnEndedRankMayHaveWaitedForOneWhoseGpuComputes) {
 }
 
 // The kernel picks the process that answers: here seven times of eight one of the first job.
-TEST(OutsideLook, AJobThatSeldomAnswersIsHeard) {
+TEST_F(OutsideLookTest, AJobThatSeldomAnswersIsHeard) {
   for (const bool are_pids_known : {true, false}) {
     Host host(8);
     host.before = TwoJobs();
@@ -982,8 +948,7 @@ TEST(OutsideLook, AJobThatSeldomAnswersIsHeard) {
   }
 }
 
-TEST(OutsideLook, AJobInOneAnswerOnly) {
-  Host host;
+TEST_F(OutsideLookTest, AJobInOneAnswerOnly) {
   host.before[0].hash = "0x1234";
   EXPECT_EQ(host.Sentence(),
             "INCOMPLETE  Only one of two answers of NCCL's RAS has the communicators of a job "
@@ -991,9 +956,8 @@ TEST(OutsideLook, AJobInOneAnswerOnly) {
 }
 
 // Two engines of one job: one serves, the other waits.
-TEST(OutsideLook, AWaitBesideACommunicatorThatMovesIsNotOk) {
-  Host host;
-  const auto add = [&host](const char* hash, int first) {
+TEST_F(OutsideLookTest, AWaitBesideACommunicatorThatMovesIsNotOk) {
+  const auto add = [this](const char* hash, int first) {
     MadeUpCommunicator made = World(2, 500);
     made.hash = hash;
     for (int i = 0; i < 2; ++i) made.ranks[i].pid = 1000 + first + i, made.ranks[i].gpu = first + i;
@@ -1012,7 +976,7 @@ TEST(OutsideLook, AWaitBesideACommunicatorThatMovesIsNotOk) {
 }
 
 // 13,990 and 14,000 AllReduces, one GPU at 0 % and one at 100 %: all that may answer of it, or not.
-TEST(OutsideLook, TwoRanksOfWhichOneStops) {
+TEST_F(OutsideLookTest, TwoRanksOfWhichOneStops) {
   enum class Ras { kBoth, kFirst, kSecond, kOld, kNone };
   enum class Nvml { kUse, kWithoutPids, kShared, kNone };
   for (const bool is_listed : {true, false}) {
@@ -1058,7 +1022,7 @@ TEST(OutsideLook, TwoRanksOfWhichOneStops) {
 }
 
 // Odd mixes of what RAS, NVML and /proc say. No other rank is named, and no wait is OK.
-TEST(OutsideLook, OddCombinations) {
+TEST_F(OutsideLookTest, OddCombinations) {
   using Make = std::function<void(Host*)>;
   const auto judge = [&](const char* name, const std::set<int32_t>& may_be_named, bool may_be_ok,
                          const Make& make) {
@@ -1308,7 +1272,7 @@ TEST(OutsideLook, OddCombinations) {
 
 // Numbers, ranks and states of an honest report replaced: whatever it says, a verdict comes out, and
 // names ranks of the report.
-TEST(OutsideLook, HostileReports) {
+TEST_F(OutsideLookTest, HostileReports) {
   std::mt19937 random(20261128);  // NOLINT(cert-msc51-cpp): repeatable
   const auto any = [&random](std::size_t below) { return random() % below; };
   const std::vector<std::string> values = {

@@ -66,8 +66,11 @@ std::vector<int> RootsOf(const SimulatedJob& job) {
   return ranks;
 }
 
-TEST(CallOrder, TheRankThatCalledInAnotherOrder) {
+struct CallOrderTest : testing::Test {
   SimulatedJob job = GoneOnJob();
+};
+
+TEST_F(CallOrderTest, TheRankThatCalledInAnotherOrder) {
   for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   SetCalls(&job, 2, {kGather, kReduce, kScatter});
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
@@ -80,8 +83,7 @@ TEST(CallOrder, TheRankThatCalledInAnotherOrder) {
 
 // The others could complete it only with this rank's data: its GPU has taken part, and does not
 // end.
-TEST(CallOrder, ARankThatStandsInWhatAnotherHasCompleted) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, ARankThatStandsInWhatAnotherHasCompleted) {
   for (const int rank : {0, 1}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, 41, 1);
   for (const int rank : {2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   // What is known of live ranks is of different moments.
@@ -102,8 +104,7 @@ TEST(CallOrder, ARankThatStandsInWhatAnotherHasCompleted) {
 }
 
 // In the other communicator all wait in one call: for the GPUs of ranks 2 and 3.
-TEST(CallOrder, WhatNoRankHasCompletedIsNoCauseBesideIt) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, WhatNoRankHasCompletedIsNoCauseBesideIt) {
   job.AddCommunicator(kOther, {0, 1, 2, 3});
   for (const int rank : {0, 1, 2, 3}) {
     job.Launch(kOther, rank, "AllGather");
@@ -118,8 +119,8 @@ TEST(CallOrder, WhatNoRankHasCompletedIsNoCauseBesideIt) {
 }
 
 // The root of a Broadcast leaves before the others come.
-TEST(CallOrder, ARankThatStandsInWhatOnlyTheRootHasCompleted) {
-  SimulatedJob job = RunningJob();
+TEST_F(CallOrderTest, ARankThatStandsInWhatOnlyTheRootHasCompleted) {
+  job = RunningJob();
   for (int i = 0; i < 3; ++i) LaunchOn(&job, {0, 1, 2, 3}, "Broadcast");
   const std::vector<Called> calls(3, {"Broadcast"});
   SetCalls(&job, 0, calls, 41, 1);
@@ -127,15 +128,14 @@ TEST(CallOrder, ARankThatStandsInWhatOnlyTheRootHasCompleted) {
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
-TEST(CallOrder, AllAlikeIsNone) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, AllAlikeIsNone) {
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 // Rings that reach back differently, and a rank that has called less: it is the one that owes.
-TEST(CallOrder, OfCallsThatBothHave) {
-  SimulatedJob job = RunningJob();
+TEST_F(CallOrderTest, OfCallsThatBothHave) {
+  job = RunningJob();
   for (const Called& call : {kReduce, kGather}) LaunchOn(&job, {0, 1, 2}, call.op);
   SetCalls(&job, 0, {kScatter, kReduce, kReduce, kGather}, 39);
   SetCalls(&job, 1, {kReduce, kGather});
@@ -149,16 +149,14 @@ TEST(CallOrder, OfCallsThatBothHave) {
 }
 
 // Of two nobody can tell which is wrong.
-TEST(CallOrder, OfATieBothAreNamed) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, OfATieBothAreNamed) {
   for (const int rank : {0, 1}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   for (const int rank : {2, 3}) SetCalls(&job, rank, {kReduce, kScatter, kGather});
   job.Advance(kHangAfter);
   EXPECT_THAT(RootsOf(job), ElementsAre(0, 1, 2, 3));
 }
 
-TEST(CallOrder, WhileTheOthersStillCall) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, WhileTheOthersStillCall) {
   for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   SetCalls(&job, 2, {kReduce, kScatter, kGather});
   job.Advance(kHangAfter);
@@ -166,8 +164,7 @@ TEST(CallOrder, WhileTheOthersStillCall) {
   EXPECT_THAT(RootsOf(job), ElementsAre(2)) << "a number is a number at any time";
 }
 
-TEST(CallOrder, SizesOfOneClass) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, SizesOfOneClass) {
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   SetCalls(&job, 3, {kReduce, {"AllGather", 4000}, kScatter});
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
@@ -176,9 +173,9 @@ TEST(CallOrder, SizesOfOneClass) {
 }
 
 // It completed with more bytes on one rank, 8 in place of 4. The ranks wait for another thing now.
-TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
+TEST_F(CallOrderTest, WhatAllHaveCompletedHoldsUpNobody) {
   const Called single{"AllReduce", 4}, twice{"AllReduce", 8, "ncclFloat64"};
-  SimulatedJob job = LaunchingJob({0, 1, 3}, "AllGather");
+  job = LaunchingJob({0, 1, 3}, "AllGather");
   for (const int rank : {0, 1, 3}) SetCalls(&job, rank, {single, kReduce, kGather}, 41, 1);
   SetCalls(&job, 2, {twice, kReduce}, 41, 0);
   ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
@@ -190,8 +187,7 @@ TEST(CallOrder, WhatAllHaveCompletedHoldsUpNobody) {
   ExpectHang(&job, HangVerdict::kMismatched, {2});
 }
 
-TEST(CallOrder, IsComparedWhereNothingTellsOfCompletion) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, IsComparedWhereNothingTellsOfCompletion) {
   for (const int rank : {0, 1, 2, 3}) {
     SetCalls(&job, rank, {kReduce, kGather, kScatter});
     job.Of(kComm, rank).call_order.in_flight = 0;
@@ -202,9 +198,9 @@ TEST(CallOrder, IsComparedWhereNothingTellsOfCompletion) {
 }
 
 // With another type an operation mostly completes: only of one that has not it may be the reason.
-TEST(CallOrder, TypesOfCallsThatHaveNotCompleted) {
+TEST_F(CallOrderTest, TypesOfCallsThatHaveNotCompleted) {
   const Called other{"AllReduce", 4096, "ncclInt32"};
-  SimulatedJob job = GoneOnJob();
+  job = GoneOnJob();
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kGather, kReduce, kScatter}, 41, 1);
   SetCalls(&job, 1, {kGather, other, kScatter}, 41, 1);
   ExpectHang(&job, HangVerdict::kNoProgress, {});
@@ -214,9 +210,9 @@ TEST(CallOrder, TypesOfCallsThatHaveNotCompleted) {
 }
 
 // What does not reduce moves bytes, of whatever type.
-TEST(CallOrder, TypesOfWhatReduces) {
+TEST_F(CallOrderTest, TypesOfWhatReduces) {
   const Called words{"AllGather", 4096, "ncclInt32"};
-  SimulatedJob job = GoneOnJob();
+  job = GoneOnJob();
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   SetCalls(&job, 3, {kReduce, words, kScatter});
   ExpectHang(&job, HangVerdict::kNoProgress, {});
@@ -225,8 +221,7 @@ TEST(CallOrder, TypesOfWhatReduces) {
 }
 
 // NCCL sorts the calls of a group.
-TEST(CallOrder, WithinAGroupItMayDiffer) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, WithinAGroupItMayDiffer) {
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, OfGroup(kGather), kScatter});
   SetCalls(&job, 3, {kGather, OfGroup(kReduce), kScatter});
   ExpectHang(&job, HangVerdict::kNoProgress, {});
@@ -242,8 +237,7 @@ TEST(CallOrder, WithinAGroupItMayDiffer) {
 }
 
 // Numbers have 32 bits.
-TEST(CallOrder, BehindTheLastNumber) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, BehindTheLastNumber) {
   constexpr uint64_t kFirst = (uint64_t{1} << 32) - 1;
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {kReduce, kGather, kScatter}, kFirst);
   SetCalls(&job, 3, {kReduce, kScatter, kGather}, kFirst);
@@ -264,8 +258,8 @@ SimulatedJob BroadcastJob(int calls) {
   return job;
 }
 
-TEST(CallOrder, AnotherRoot) {
-  SimulatedJob job = BroadcastJob(2);
+TEST_F(CallOrderTest, AnotherRoot) {
+  job = BroadcastJob(2);
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 1);
   SetCalls(&job, 3, {Broadcast(0), Broadcast(3)}, 41, 1);
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
@@ -278,16 +272,16 @@ TEST(CallOrder, AnotherRoot) {
 }
 
 // A call that has completed nevertheless left bytes in NCCL's buffers that nobody takes.
-TEST(CallOrder, ACompletedCallIsTheCauseWhereNothingElseIs) {
-  SimulatedJob job = BroadcastJob(2);
+TEST_F(CallOrderTest, ACompletedCallIsTheCauseWhereNothingElseIs) {
+  job = BroadcastJob(2);
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 1);
   SetCalls(&job, 3, {Broadcast(2), Broadcast(1)}, 41, 1);
   ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(HangOf(job)->text, HasSubstr("at collective 41 of this communicator: the roots"));
 }
 
-TEST(CallOrder, ACompletedCallIsNotTheCauseWhereARankHasNotCome) {
-  SimulatedJob job = BroadcastJob(1);
+TEST_F(CallOrderTest, ACompletedCallIsNotTheCauseWhereARankHasNotCome) {
+  job = BroadcastJob(1);
   for (int rank = 0; rank < 4; ++rank) job.Complete(kComm, rank);
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   SetCalls(&job, 0, {Broadcast(0)}, 41, 0);
@@ -296,8 +290,8 @@ TEST(CallOrder, ACompletedCallIsNotTheCauseWhereARankHasNotCome) {
   ExpectHang(&job, HangVerdict::kRankNotCalled, {0});
 }
 
-TEST(CallOrder, RootsThatAreNotKnown) {
-  SimulatedJob job = BroadcastJob(2);
+TEST_F(CallOrderTest, RootsThatAreNotKnown) {
+  job = BroadcastJob(2);
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {Broadcast(0), Broadcast(1)}, 41, 2);
   for (const std::vector<Called>& calls :
        {std::vector{Broadcast(0), Broadcast(-1)}, std::vector{Broadcast(-1), Broadcast(1)}}) {
@@ -307,8 +301,8 @@ TEST(CallOrder, RootsThatAreNotKnown) {
 }
 
 // Each rank may have its own order, and its own name for bytes.
-TEST(CallOrder, RootsWithinAGroup) {
-  SimulatedJob job = BroadcastJob(2);
+TEST_F(CallOrderTest, RootsWithinAGroup) {
+  job = BroadcastJob(2);
   const std::vector<Called> calls = {Broadcast(0), OfGroup(Broadcast(1))};
   for (const int rank : {0, 1, 2}) SetCalls(&job, rank, calls, 41, 2);
   SetCalls(&job, 3, {Broadcast(1, "ncclInt8"), OfGroup(Broadcast(0, "ncclInt8"))}, 41, 2);
@@ -318,8 +312,7 @@ TEST(CallOrder, RootsWithinAGroup) {
 }
 
 // What came over the network may be anything.
-TEST(CallOrder, DamagedIsNotCompared) {
-  SimulatedJob job = GoneOnJob();
+TEST_F(CallOrderTest, DamagedIsNotCompared) {
   for (const int rank : {0, 1, 2, 3}) SetCalls(&job, rank, {kReduce, kGather, kScatter});
   job.Of(kComm, 3).call_order.calls[1] = 99;
   ExpectHang(&job, HangVerdict::kNoProgress, {});

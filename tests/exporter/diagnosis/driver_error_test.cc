@@ -15,8 +15,10 @@ void Fail(SimulatedJob* job, int rank, uint32_t error, uint64_t id = kComm) {
   communicator.driver_error_realtime_ns = job->now();
 }
 
-TEST(DriverError, NamesTheRankAheadOfTheNetwork) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+using DriverError = RunningJobTest;
+
+TEST_F(DriverError, NamesTheRankAheadOfTheNetwork) {
+  job = LaunchingJob({0, 1, 2, 3});
   Fail(&job, 2, kEcc);
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kDriverError, {2});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 3));
@@ -29,16 +31,14 @@ TEST(DriverError, NamesTheRankAheadOfTheNetwork) {
 }
 
 // Between two steps: it makes no further call.
-TEST(DriverError, BeforeTheCall) {
-  SimulatedJob job = RunningJob();
+TEST_F(DriverError, BeforeTheCall) {
   Fail(&job, 2, kIllegalAddress);
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   ExpectHang(&job, HangVerdict::kDriverError, {2});
 }
 
 // On another communicator of the same GPU, where the driver was asked first.
-TEST(DriverError, IsThatOfTheGpu) {
-  SimulatedJob job = RunningJob();
+TEST_F(DriverError, IsThatOfTheGpu) {
   job.AddCommunicator(1, {0, 1, 2, 3});
   Fail(&job, 2, kIllegalAddress, 1);
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
@@ -49,8 +49,8 @@ TEST(DriverError, IsThatOfTheGpu) {
 }
 
 // The error of one GPU reaches others over a link, and later ones are consequences.
-TEST(DriverError, TheFirstOneAndNotItsVictims) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(DriverError, TheFirstOneAndNotItsVictims) {
+  job = LaunchingJob({0, 1, 2, 3});
   Fail(&job, 1, kLaunchFailed);
   job.Advance(20 * kMs);
   Fail(&job, 2, kEcc);
@@ -67,8 +67,7 @@ TEST(DriverError, TheFirstOneAndNotItsVictims) {
 
 // A link joins GPUs of one host that work together in nothing, too. Then nobody is named where only
 // victims are.
-TEST(DriverError, VictimsInOtherCommunicators) {
-  SimulatedJob job = RunningJob();
+TEST_F(DriverError, VictimsInOtherCommunicators) {
   job.AddCommunicator(1, {0, 1});
   job.AddCommunicator(2, {2, 3});
   Fail(&job, 0, kEcc, 1);
@@ -82,19 +81,17 @@ TEST(DriverError, VictimsInOtherCommunicators) {
 }
 
 // Its process has ended since.
-TEST(DriverError, OfAProcessThatEnded) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(DriverError, OfAProcessThatEnded) {
+  job = LaunchingJob({0, 1, 2, 3});
   Fail(&job, 2, kIllegalAddress);
-  job.process(2).end = ProcessEnd::kLost;
-  job.process(2).end_realtime_ns = job.now();
+  End(&job, 2);
   ExpectHang(&job, HangVerdict::kDriverError, {2});
 }
 
 // The end of a process takes away memory that kernels of its peers use.
-TEST(DriverError, AfterTheEndOfAPeer) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
-  job.process(2).end = ProcessEnd::kLost;
-  job.process(2).end_realtime_ns = job.now();
+TEST_F(DriverError, AfterTheEndOfAPeer) {
+  job = LaunchingJob({0, 1, 2, 3});
+  End(&job, 2);
   job.Advance(20 * kMs);
   Fail(&job, 0, kLaunchFailed);
   Fail(&job, 3, kIllegalAddress);
@@ -104,8 +101,8 @@ TEST(DriverError, AfterTheEndOfAPeer) {
 }
 
 // Rank 3 had completed all its calls, and others had waited for long.
-TEST(DriverError, LaterThanTheWait) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(DriverError, LaterThanTheWait) {
+  job = LaunchingJob({0, 1, 2});
   job.Advance(8 * kSecond);
   Fail(&job, 3, kIllegalAddress);
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
@@ -113,8 +110,8 @@ TEST(DriverError, LaterThanTheWait) {
 
 // The state until then is known: the rank's GPU was behind its own work, or inside the
 // call like all others.
-TEST(DriverError, LaterThanTheWaitOfAll) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(DriverError, LaterThanTheWaitOfAll) {
+  job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kBegun, kBegun, kNotBegun});
   job.Advance(8 * kSecond);
   Fail(&job, 3, kIllegalAddress);
@@ -124,16 +121,16 @@ TEST(DriverError, LaterThanTheWaitOfAll) {
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
 }
 
-TEST(DriverError, LaterThanAllWaitForPeers) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "Send");
+TEST_F(DriverError, LaterThanAllWaitForPeers) {
+  job = LaunchingJob({0, 1, 2, 3}, "Send");
   job.Advance(8 * kSecond);
   Fail(&job, 3, kIllegalAddress);
   ExpectHang(&job, HangVerdict::kDriverError, {3});
 }
 
 // Calls of different sizes end in errors like this.
-TEST(DriverError, CallsThatDifferComeFirst) {
-  SimulatedJob job = LaunchingJob({0, 1, 3});
+TEST_F(DriverError, CallsThatDifferComeFirst) {
+  job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {2}, "AllReduce", 5);
   Fail(&job, 0, kIllegalAddress);
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});

@@ -7,8 +7,9 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(Exiting, IsNamedForTheCallThatItOwes) {
-  SimulatedJob job = RunningJob();
+using Exiting = RunningJobTest;
+
+TEST_F(Exiting, IsNamedForTheCallThatItOwes) {
   job.process(2).poller = PollerState::kEnded;
   const int64_t ended = job.now();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
@@ -27,8 +28,7 @@ TEST(Exiting, IsNamedForTheCallThatItOwes) {
 }
 
 // Events have not shown that the call before it has completed.
-TEST(Exiting, WhereCompletionsLag) {
-  SimulatedJob job = RunningJob();
+TEST_F(Exiting, WhereCompletionsLag) {
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   job.process(2).poller = PollerState::kEnded;
   const int64_t ended = job.now();
@@ -42,14 +42,13 @@ TEST(Exiting, WhereCompletionsLag) {
 }
 
 // A victim that has called all that the others have: a watchdog ends it.
-TEST(Exiting, WhoHasCalledIsNotToBlame) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(Exiting, WhoHasCalledIsNotToBlame) {
+  job = LaunchingJob({0, 1, 2});
   job.process(2).poller = PollerState::kEnded;
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
-TEST(Exiting, BesideOneThatHasNotCalledEither) {
-  SimulatedJob job = RunningJob();
+TEST_F(Exiting, BesideOneThatHasNotCalledEither) {
   job.process(2).poller = PollerState::kEnded;
   LaunchOn(&job, {0, 1}, "AllReduce");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
@@ -57,8 +56,7 @@ TEST(Exiting, BesideOneThatHasNotCalledEither) {
 }
 
 // With Send and Recv, or in graphs, it is not known what it owes; but it comes to nothing any more.
-TEST(Exiting, WhereCallsCannotBeCompared) {
-  SimulatedJob job = RunningJob();
+TEST_F(Exiting, WhereCallsCannotBeCompared) {
   for (int rank = 0; rank < 4; ++rank) {
     job.Launch(kComm, rank, rank % 2 == 0 ? "Send" : "Recv");
     job.Complete(kComm, rank);

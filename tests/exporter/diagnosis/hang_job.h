@@ -70,6 +70,13 @@ inline Hang ExpectHang(SimulatedJob* job, HangVerdict verdict, const std::vector
   return ExpectHangNow(*job, verdict, suspects, id, file, line);
 }
 
+inline void ExpectNoHang(SimulatedJob* job, int64_t after_ns = kHangAfter,
+                         const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  const testing::ScopedTrace trace(file, line, "expected here");
+  job->Advance(after_ns);
+  EXPECT_EQ(HangOf(*job), std::nullopt);
+}
+
 // The same, and not a nanosecond earlier.
 inline Hang ExpectHangInTime(SimulatedJob* job, HangVerdict verdict,
                              const std::vector<int32_t>& suspects,
@@ -90,6 +97,11 @@ inline SimulatedJob RunningJob(int nranks = 0, int nnodes = 1) {
   }
   return job;
 }
+
+// Tests that start with, or replace, a running job.
+struct RunningJobTest : testing::Test {
+  SimulatedJob job = RunningJob();
+};
 
 inline void LaunchOn(SimulatedJob* job, const std::set<int>& ranks, const std::string& op,
                      int size_class = 4) {

@@ -9,14 +9,12 @@
 namespace nccl_pulse {
 namespace {
 
-TEST(Hang, NoneWhileNothingIsInFlight) {
-  SimulatedJob job = RunningJob();
-  job.Advance(100 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
-}
+using HangTest = RunningJobTest;
 
-TEST(Hang, NamesTheRankThatHasNotCalled) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, NoneWhileNothingIsInFlight) { ExpectNoHang(&job, 100 * kSecond); }
+
+TEST_F(HangTest, NamesTheRankThatHasNotCalled) {
+  job = LaunchingJob({0, 1, 2});
   const int64_t launched = job.now();
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 1, 2));
@@ -27,16 +25,16 @@ TEST(Hang, NamesTheRankThatHasNotCalled) {
             "flight here. Ranks 0, 1 and 2 wait in AllReduce.");
 }
 
-TEST(Hang, SeveralThatHaveNotCalledAndSeveralCalls) {
-  SimulatedJob job = LaunchingJob({0, 2});
+TEST_F(HangTest, SeveralThatHaveNotCalledAndSeveralCalls) {
+  job = LaunchingJob({0, 2});
   LaunchOn(&job, {0, 2}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1, 3});
   EXPECT_THAT(hang.text, HasSubstr("AllGather #21 (up to 1MiB) and AllReduce #21 (up to 1MiB), "
                                    "and have nothing in flight here."));
 }
 
-TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HangTest, SaysWhichOfTheSameCallsIsMissing) {
+  job = LaunchingJob({0, 1, 2, 3});
   job.Complete(kComm, 3);
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
@@ -45,8 +43,8 @@ TEST(Hang, SaysWhichOfTheSameCallsIsMissing) {
                                    "nothing in flight here."));
 }
 
-TEST(Hang, NoneWhileABacklogProgresses) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HangTest, NoneWhileABacklogProgresses) {
+  job = LaunchingJob({0, 1, 2, 3});
   job.Advance(60 * kSecond);
   // The oldest that is known to be in flight is old, but one of before it has just completed.
   for (int rank = 0; rank < 4; ++rank) {
@@ -55,8 +53,8 @@ TEST(Hang, NoneWhileABacklogProgresses) {
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
-TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
-  SimulatedJob job = LaunchingJob({0, 1, 3});
+TEST_F(HangTest, DifferentOperationsAreNamedOnBothSides) {
+  job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {2}, "Broadcast");
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {2});
   EXPECT_EQ(hang.op, "AllReduce,Broadcast");
@@ -65,43 +63,43 @@ TEST(Hang, DifferentOperationsAreNamedOnBothSides) {
                                    "2) has called Broadcast"));
 }
 
-TEST(Hang, DifferentSizes) {
-  SimulatedJob job = LaunchingJob({0, 1, 2}, "AllReduce", 4);
+TEST_F(HangTest, DifferentSizes) {
+  job = LaunchingJob({0, 1, 2}, "AllReduce", 4);
   LaunchOn(&job, {3}, "AllReduce", 6);
   const Hang hang = ExpectHang(&job, HangVerdict::kMismatched, {3});
   EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 16MiB)"));
   EXPECT_THAT(hang.text, HasSubstr("AllReduce (up to 1MiB)"));
 }
 
-TEST(Hang, AllHaveLaunched) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "AllGather");
+TEST_F(HangTest, AllHaveLaunched) {
+  job = LaunchingJob({0, 1, 2, 3}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
   EXPECT_EQ(hang.op, "AllGather");
   EXPECT_THAT(hang.text, Not(HasSubstr("another node")));
 }
 
-TEST(Hang, AllHaveLaunchedButOneHostIsAhead) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "AllGather");
+TEST_F(HangTest, AllHaveLaunchedButOneHostIsAhead) {
+  job = LaunchingJob({0, 1, 2, 3}, "AllGather");
   LaunchOn(&job, {0, 1}, "AllReduce");
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
-TEST(Hang, AnotherNodeIsNotBlamedAndNotExcluded) {
-  SimulatedJob job = RunningJob(8, 2);
+TEST_F(HangTest, AnotherNodeIsNotBlamedAndNotExcluded) {
+  job = RunningJob(8, 2);
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
   EXPECT_THAT(hang.text, HasSubstr("another node"));
 }
 
-TEST(Hang, RankOfThisNodeThatWasNeverSeen) {
-  SimulatedJob job = RunningJob(6, 1);
+TEST_F(HangTest, RankOfThisNodeThatWasNeverSeen) {
+  job = RunningJob(6, 1);
   LaunchOn(&job, {0, 1, 2, 3}, "AllGather");
   ExpectHang(&job, HangVerdict::kRankNotSeen, {4, 5});
 }
 
-TEST(Hang, ProcessGone) {
+TEST_F(HangTest, ProcessGone) {
   for (const bool agent : {true, false}) {
-    SimulatedJob job = LaunchingJob({0, 1, 3});
+    job = LaunchingJob({0, 1, 3});
     job.process(2).end = ProcessEnd::kLost;
     job.Advance(kHangAfter);
     SnapshotSet set = job.Set();
@@ -119,15 +117,13 @@ TEST(Hang, ProcessGone) {
   }
 }
 
-TEST(Hang, ProcessGoneAndNobodyWaits) {
-  SimulatedJob job = RunningJob();
+TEST_F(HangTest, ProcessGoneAndNobodyWaits) {
   job.process(2).end = ProcessEnd::kLost;
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job);
 }
 
-TEST(Hang, ALostEventMaskMakesCountsUnknown) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, ALostEventMaskMakesCountsUnknown) {
+  job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 3).event_mask = 0xf0a;
   job.process(3).event_mask_changes = 1;
   job.process(3).foreign_event_mask = 0xf0a | 0x40;  // it took nothing away
@@ -140,8 +136,8 @@ TEST(Hang, ALostEventMaskMakesCountsUnknown) {
   ExpectHangNow(job, HangVerdict::kUnknown, {});
 }
 
-TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
-  SimulatedJob job = LaunchingJob({0, 1});
+TEST_F(HangTest, AProcessGoneAndARankThatHasNotCalled) {
+  job = LaunchingJob({0, 1});
   job.process(2).end = ProcessEnd::kLost;
   const Hang hang = ExpectHang(&job, HangVerdict::kProcessGone, {2});
   EXPECT_EQ(hang.text,
@@ -150,28 +146,27 @@ TEST(Hang, AProcessGoneAndARankThatHasNotCalled) {
             "AllReduce. Rank 3 (pid 103, GPU 3) has not called AllReduce (up to 1MiB) either.");
 }
 
-TEST(Hang, EndedItsCommunicator) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, EndedItsCommunicator) {
+  job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 3).finalized = true;
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text, HasSubstr("has finalized this communicator"));
 }
 
-TEST(Hang, GraphsAreUnknownAndNotGuessed) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, GraphsAreUnknownAndNotGuessed) {
+  job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).captured = true;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
-TEST(Hang, WithoutCompletionsNothingIsSaid) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, WithoutCompletionsNothingIsSaid) {
+  job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).has_heartbeat = false;
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job);
 }
 
-TEST(Hang, WithProxyOperationsWhoIsIdleIsUnknown) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, WithProxyOperationsWhoIsIdleIsUnknown) {
+  job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) {
     CommunicatorSnapshot& communicator = job.Of(kComm, rank);
     communicator.has_heartbeat = false;
@@ -182,21 +177,20 @@ TEST(Hang, WithProxyOperationsWhoIsIdleIsUnknown) {
   EXPECT_THAT(hang.text, HasSubstr("rank 3 (pid 103, GPU 3) has called fewer operations"));
 }
 
-TEST(Hang, CallsThatWereNotCountedByOperationAreUnknown) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, CallsThatWereNotCountedByOperationAreUnknown) {
+  job = LaunchingJob({0, 1, 2});
   job.Of(kComm, 1).overflowed_calls = 1;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 // A histogram found no page, once: every call was counted all the same.
-TEST(Hang, AMissingHistogramDoesNotHideWhoHasNotCalled) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, AMissingHistogramDoesNotHideWhoHasNotCalled) {
+  job = LaunchingJob({0, 1, 2});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).overflowed_operations = 7;
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
-TEST(Hang, CalledButNotLaunched) {
-  SimulatedJob job = RunningJob();
+TEST_F(HangTest, CalledButNotLaunched) {
   job.Call(kComm, 3, "AllReduce");
   job.Advance(kMs);
   LaunchOn(&job, {0, 1, 2}, "AllReduce");
@@ -204,8 +198,8 @@ TEST(Hang, CalledButNotLaunched) {
 }
 
 // It has put two calls into one launch, and every call of its is in a launch.
-TEST(Hang, FewerLaunchesAloneAreNoReasonToBeInsideNccl) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HangTest, FewerLaunchesAloneAreNoReasonToBeInsideNccl) {
+  job = LaunchingJob({0, 1, 2, 3});
   CommunicatorSnapshot& grouped = job.Of(kComm, 3);
   --grouped.launches;
   grouped.launches_completed = grouped.launches;
@@ -214,8 +208,8 @@ TEST(Hang, FewerLaunchesAloneAreNoReasonToBeInsideNccl) {
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
-TEST(Hang, CountsThatStillMoveAreNotCalledDifferent) {
-  SimulatedJob job = LaunchingJob({0, 1, 3});
+TEST_F(HangTest, CountsThatStillMoveAreNotCalledDifferent) {
+  job = LaunchingJob({0, 1, 3});
   LaunchOn(&job, {2}, "Broadcast");
   job.Advance(kHangAfter);
   for (int rank = 0; rank < 4; ++rank) {
@@ -226,8 +220,8 @@ TEST(Hang, CountsThatStillMoveAreNotCalledDifferent) {
 
 // ---- Send and Recv ------------------------------------------------------------------------------
 
-TEST(Hang, SendAndRecvBlameNobody) {
-  SimulatedJob job(4);
+TEST_F(HangTest, SendAndRecvBlameNobody) {
+  job = SimulatedJob(4);
   job.AddCommunicator(kComm, {0, 1, 2, 3});
   job.Launch(kComm, 1, "Recv");
   job.Launch(kComm, 2, "Recv");
@@ -236,16 +230,16 @@ TEST(Hang, SendAndRecvBlameNobody) {
   EXPECT_THAT(hang.text, HasSubstr("Nothing in flight here: rank 0"));
 }
 
-TEST(Hang, OfTwoRanksTheOtherIsThePeer) {
-  SimulatedJob job(2);
+TEST_F(HangTest, OfTwoRanksTheOtherIsThePeer) {
+  job = SimulatedJob(2);
   job.AddCommunicator(kComm, {0, 1});
   job.Launch(kComm, 0, "Recv");
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {1});
   EXPECT_THAT(hang.text, HasSubstr("has not called Send"));
 }
 
-TEST(Hang, OfTwoRanksThePeersGpuHasNotBegun) {
-  SimulatedJob job(2);
+TEST_F(HangTest, OfTwoRanksThePeersGpuHasNotBegun) {
+  job = SimulatedJob(2);
   job.AddCommunicator(kComm, {0, 1});
   job.Launch(kComm, 0, "Recv");
   job.Launch(kComm, 1, "Send");
@@ -253,8 +247,7 @@ TEST(Hang, OfTwoRanksThePeersGpuHasNotBegun) {
   ExpectHang(&job, HangVerdict::kRankNotBegun, {1});
 }
 
-TEST(Hang, OwedCollectiveBehindSendsIsNamedOnlyIfNobodyElseIsLeft) {
-  SimulatedJob job = RunningJob();
+TEST_F(HangTest, OwedCollectiveBehindSendsIsNamedOnlyIfNobodyElseIsLeft) {
   for (const int rank : {0, 1, 2}) {
     job.Launch(kComm, rank, "Send");
     job.Launch(kComm, rank, "AllReduce");
@@ -265,8 +258,8 @@ TEST(Hang, OwedCollectiveBehindSendsIsNamedOnlyIfNobodyElseIsLeft) {
 }
 
 // A pipeline whose stages differ in their calls by right, and wait for each other.
-TEST(Hang, PipelineThatWorksIsNoHang) {
-  SimulatedJob job(4);
+TEST_F(HangTest, PipelineThatWorksIsNoHang) {
+  job = SimulatedJob(4);
   job.AddCommunicator(kComm, {0, 1, 2, 3});
   for (int step = 0; step < 1000; ++step) {
     for (int stage = 0; stage < 3; ++stage) {
@@ -281,7 +274,7 @@ TEST(Hang, PipelineThatWorksIsNoHang) {
   }
 }
 
-TEST(Hang, EveryVerdictHasAName) {
+TEST_F(HangTest, EveryVerdictHasAName) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(HangVerdict::kUnknown); ++i) {
     names.insert(HangVerdictName(static_cast<HangVerdict>(i)));
@@ -290,15 +283,15 @@ TEST(Hang, EveryVerdictHasAName) {
 }
 
 // Two jobs at one endpoint: the shortest threshold of a job's own processes counts, and no other.
-TEST(Hang, EachJobHasItsOwnThreshold) {
+TEST_F(HangTest, EachJobHasItsOwnThreshold) {
   constexpr uint64_t kOther = kComm + 1;
-  SimulatedJob job(4);
+  job = SimulatedJob(4);
   job.AddCommunicator(kComm, {0, 1});
   job.AddCommunicator(kOther, {2, 3});
   for (const uint64_t comm : {kComm, kOther}) job.Launch(comm, 0, "AllReduce");
   for (int rank = 0; rank < 4; ++rank) job.process(rank).hang_after_ns = 3600 * kSecond;
   job.Advance(15 * kSecond);
-  const auto hangs = [&job](std::size_t place) {
+  const auto hangs = [this](std::size_t place) {
     return Diagnosis().Update(job.Set(), job.now())[place].hang.has_value();
   };
   EXPECT_FALSE(hangs(0) || hangs(1));

@@ -13,8 +13,9 @@ Health Of(const SimulatedJob& job) {
   return HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
 }
 
-TEST(Health, AllClearOnlyWhereWorkIsSeen) {
-  SimulatedJob job = RunningJob();
+using HealthTest = RunningJobTest;
+
+TEST_F(HealthTest, AllClearOnlyWhereWorkIsSeen) {
   Health health = Of(job);
   EXPECT_EQ(health.status, HealthStatus::kOk);
   EXPECT_EQ(health.summary, "No hang and no straggler is suspected.");
@@ -30,7 +31,7 @@ TEST(Health, AllClearOnlyWhereWorkIsSeen) {
 }
 
 // One rank killed, the other stopped; nothing else is there.
-TEST(Health, LostAndStoppedAreNoAllClear) {
+TEST_F(HealthTest, LostAndStoppedAreNoAllClear) {
   const SimulatedJob job = LostAndStoppedJob(kComm);
   const Health health = Of(job);
   EXPECT_EQ(health.status, HealthStatus::kIncomplete);
@@ -45,8 +46,7 @@ TEST(Health, LostAndStoppedAreNoAllClear) {
 }
 
 // _exit(0) after the last collective, or a crash in the middle of one.
-TEST(Health, LostProcessesOfWhichNothingIsInUse) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, LostProcessesOfWhichNothingIsInUse) {
   for (int i = 0; i < 4; ++i) job.process(i).end = ProcessEnd::kLost;
   EXPECT_EQ(Of(job).status, HealthStatus::kUnused);
   EXPECT_THAT(Of(job).notes,
@@ -62,8 +62,7 @@ TEST(Health, LostProcessesOfWhichNothingIsInUse) {
 }
 
 // The others have gone on without it: they shrank the job, or are its next attempt.
-TEST(Health, ALostProcessIsMissedWhileARankMayWaitForIt) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, ALostProcessIsMissedWhileARankMayWaitForIt) {
   job.process(3).end = ProcessEnd::kLost;
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
   EXPECT_THAT(Of(job).notes, ElementsAre(HasSubstr("No rank waits for it in NCCL.")));
@@ -75,15 +74,13 @@ TEST(Health, ALostProcessIsMissedWhileARankMayWaitForIt) {
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
 }
 
-TEST(Health, CommunicatorsWithoutRoomAreNoAllClear) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, CommunicatorsWithoutRoomAreNoAllClear) {
   job.process(0).unmeasured_communicators = 5;
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_EQ(Of(job).summary, "No hang is suspected, but 5 communicators are not measured.");
 }
 
-TEST(Health, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
   job.Advance(kHangAfter);
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
   job.Advance(60 * kSecond);
@@ -108,8 +105,8 @@ TEST(Health, AllRanksAreOutsideOfNcclForLongerThanEverBefore) {
 }
 
 // A pause between two calls was never longer than the job has run.
-TEST(Health, AJobIsIdleAfterItsFirstCall) {
-  SimulatedJob job(2);
+TEST_F(HealthTest, AJobIsIdleAfterItsFirstCall) {
+  job = SimulatedJob(2);
   job.AddCommunicator(kComm, {0, 1});
   job.Advance(kSecond);
   job.Collective(kComm, "AllReduce", {0, 0}, kMs);
@@ -119,8 +116,8 @@ TEST(Health, AJobIsIdleAfterItsFirstCall) {
   EXPECT_EQ(Of(job).status, HealthStatus::kIdle);
 }
 
-TEST(Health, StragglersThatAreNotComparedAreSaid) {
-  SimulatedJob job(2);
+TEST_F(HealthTest, StragglersThatAreNotComparedAreSaid) {
+  job = SimulatedJob(2);
   job.AddCommunicator(kComm, {0, 1});
   for (int i = 0; i < 20; ++i) job.Collective(kComm, "Broadcast", {0, 0}, kMs);
   EXPECT_EQ(Of(job).status, HealthStatus::kOk);
@@ -129,8 +126,7 @@ TEST(Health, StragglersThatAreNotComparedAreSaid) {
             "AllGather, ReduceScatter or AlltoAll.");
 }
 
-TEST(Health, SomeCommunicatorsCannotBeSeen) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, SomeCommunicatorsCannotBeSeen) {
   job.AddCommunicator(1, {0, 1, 2, 3});
   for (int rank = 0; rank < 4; ++rank) job.Call(1, rank, "Broadcast");
   job.Advance(kSecond - 1);
@@ -143,8 +139,7 @@ TEST(Health, SomeCommunicatorsCannotBeSeen) {
                                         "NCCL does not report the launch of its last call (4)."));
 }
 
-TEST(Health, OneRankOfWhichNothingIsKnownIsNoAllClear) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, OneRankOfWhichNothingIsKnownIsNoAllClear) {
   job.Of(kComm, 0).captured = true;
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_EQ(Of(job).blind_communicators, 0u);
@@ -152,8 +147,7 @@ TEST(Health, OneRankOfWhichNothingIsKnownIsNoAllClear) {
 }
 
 // An engine is not called blind for the second in which its counters are proven.
-TEST(Health, ACounterThatIsBeingProvenIsANote) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, ACounterThatIsBeingProvenIsANote) {
   for (int rank = 0; rank < 4; ++rank) {
     CommunicatorSnapshot& comm = job.Of(kComm, rank);
     comm.captured = true;
@@ -181,8 +175,8 @@ TEST(Health, ACounterThatIsBeingProvenIsANote) {
   EXPECT_EQ(Of(job).blind_communicators, 1u);
 }
 
-TEST(Health, RanksThatAreNotSeenAreSaid) {
-  SimulatedJob job = RunningJob(7);
+TEST_F(HealthTest, RanksThatAreNotSeenAreSaid) {
+  job = RunningJob(7);
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
   EXPECT_EQ(Of(job).summary, "No hang is suspected, but 3 ranks are not seen.");
   EXPECT_THAT(Of(job).notes,
@@ -194,7 +188,7 @@ TEST(Health, RanksThatAreNotSeenAreSaid) {
   EXPECT_THAT(Of(RunningJob(8, 2)).notes, IsEmpty());  // they may be on the other node
 }
 
-TEST(Health, RejectedProcessesAreSaid) {
+TEST_F(HealthTest, RejectedProcessesAreSaid) {
   const SimulatedJob job = RunningJob();
   SnapshotSet set = job.Set();
   set.rejected[static_cast<int>(Rejection::kNoRoom)] = 2;
@@ -205,7 +199,7 @@ TEST(Health, RejectedProcessesAreSaid) {
                   "bad_layout (1), no_room (2). Rejected processes are not measured here."));
 }
 
-TEST(Health, NothingIsInUseAmongProcessesThatAreRead) {
+TEST_F(HealthTest, NothingIsInUseAmongProcessesThatAreRead) {
   SnapshotSet set;
   EXPECT_EQ(HealthOf(set, {}, kStart).status, HealthStatus::kUnused);
   set.rejected[static_cast<int>(Rejection::kTooLarge)] = 1;  // it has ended
@@ -215,8 +209,8 @@ TEST(Health, NothingIsInUseAmongProcessesThatAreRead) {
   EXPECT_EQ(HealthOf(set, {}, kStart).summary, "No communicator is measured here.");
 }
 
-TEST(Health, HangsAndUsualWaits) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HealthTest, HangsAndUsualWaits) {
+  job = LaunchingJob({0, 1, 2});
   job.Advance(kHangAfter);
   EXPECT_EQ(Of(job).status, HealthStatus::kHang);
   EXPECT_EQ(Of(job).summary, "");
@@ -231,8 +225,7 @@ TEST(Health, HangsAndUsualWaits) {
   EXPECT_EQ(Of(job).status, HealthStatus::kHang);
 }
 
-TEST(Health, AChangedEventMaskIsSaid) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, AChangedEventMaskIsSaid) {
   job.process(2).event_mask_changes = 2;
   job.process(2).foreign_event_mask = 0x2;
   job.Of(kComm, 2).event_mask = 0xf0a;
@@ -243,8 +236,8 @@ TEST(Health, AChangedEventMaskIsSaid) {
 }
 
 // Nor is it seen to move.
-TEST(Health, WorkThatIsQueuedIsNoHang) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HealthTest, WorkThatIsQueuedIsNoHang) {
+  job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
   job.Advance(50 * kSecond);
   EXPECT_EQ(Of(job).status, HealthStatus::kIncomplete);
@@ -254,8 +247,7 @@ TEST(Health, WorkThatIsQueuedIsNoHang) {
 }
 
 // Whether or not somebody waits for it.
-TEST(Health, ADriverThatAnswersWithAnError) {
-  SimulatedJob job = RunningJob();
+TEST_F(HealthTest, ADriverThatAnswersWithAnError) {
   job.AddCommunicator(1, {0, 1, 2, 3});
   for (const uint64_t id : {kComm, uint64_t{1}}) {
     job.Of(id, 2).driver_error = 700;
@@ -269,7 +261,7 @@ TEST(Health, ADriverThatAnswersWithAnError) {
                                 "(700) to pid 102 since 08:53:20 UTC."));
 }
 
-TEST(Health, EveryStatusHasAName) {
+TEST_F(HealthTest, EveryStatusHasAName) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(HealthStatus::kUnused); ++i) {
     names.insert(HealthStatusName(static_cast<HealthStatus>(i)));

@@ -22,8 +22,10 @@ void SetCalls(SimulatedJob* job, int rank, const std::vector<std::string>& ops) 
   comm.call_order = CallOrderOf(calls, comm.launches_completed);
 }
 
-TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+using HangTest = RunningJobTest;
+
+TEST_F(HangTest, NamesTheRankWhoseGpuHasNotBegun) {
+  job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, OldestLaunch::kUnknown});
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {1});
   EXPECT_THAT(hang.waiting, ElementsAre(0, 2, 3));
@@ -34,8 +36,8 @@ TEST(Hang, NamesTheRankWhoseGpuHasNotBegun) {
             "AllReduce.");
 }
 
-TEST(Hang, SeveralGpusHaveNotBegun) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HangTest, SeveralGpusHaveNotBegun) {
+  job = LaunchingJob({0, 1, 2, 3});
   LaunchOn(&job, {0, 1}, "AllGather");  // their hosts are ahead
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kNotBegun});
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotBegun, {1, 3});
@@ -46,9 +48,9 @@ TEST(Hang, SeveralGpusHaveNotBegun) {
 }
 
 // Of a communicator over nodes, or of which a rank was never seen, too.
-TEST(Hang, WhoHasNotBegunIsNamedBesideRanksThatAreNotHere) {
+TEST_F(HangTest, WhoHasNotBegunIsNamedBesideRanksThatAreNotHere) {
   for (const int nnodes : {1, 2}) {
-    SimulatedJob job = RunningJob(8, nnodes);
+    job = RunningJob(8, nnodes);
     LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     SetBegun(&job, kComm, {kBegun, kBegun, kNotBegun, kBegun});
     ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
@@ -56,9 +58,9 @@ TEST(Hang, WhoHasNotBegunIsNamedBesideRanksThatAreNotHere) {
 }
 
 // A healthy host runs ahead: what it has queued stands behind work of its own GPU.
-TEST(Hang, NoneWhileNoGpuHasBegun) {
+TEST_F(HangTest, NoneWhileNoGpuHasBegun) {
   for (const int nranks : {4, 6}) {  // of some ranks nothing is seen
-    SimulatedJob job = RunningJob(nranks);
+    job = RunningJob(nranks);
     LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     const int64_t launched = job.now();
     LaunchOn(&job, {0, 1}, "AllGather");  // further ahead
@@ -84,8 +86,8 @@ TEST(Hang, NoneWhileNoGpuHasBegun) {
 }
 
 // What the GPUs work on may be a wait that is not seen.
-TEST(Hang, QueuedBesideACommunicatorThatCannotBeSeen) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HangTest, QueuedBesideACommunicatorThatCannotBeSeen) {
+  job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
   job.AddCommunicator(1, {0, 1, 2, 3});
   job.Call(1, 2, "Broadcast");
@@ -100,17 +102,15 @@ TEST(Hang, QueuedBesideACommunicatorThatCannotBeSeen) {
 }
 
 // Rank 3's host has not come yet; nobody's GPU waits for it.
-TEST(Hang, NoneWhileOneHasNotCalledAndNoGpuHasBegun) {
-  SimulatedJob job = LaunchingJob({0, 1, 2});
+TEST_F(HangTest, NoneWhileOneHasNotCalledAndNoGpuHasBegun) {
+  job = LaunchingJob({0, 1, 2});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun});
-  job.Advance(50 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 50 * kSecond);
   EXPECT_TRUE(DiagnosisOf(job).queued);
 }
 
 // Before it stands a Broadcast that NCCL did not report: it may be what they wait in.
-TEST(Hang, BehindACallThatIsNotReportedWhoHasNotCalledIsNamed) {
-  SimulatedJob job = RunningJob();
+TEST_F(HangTest, BehindACallThatIsNotReportedWhoHasNotCalledIsNamed) {
   for (const int rank : {1, 2, 3}) job.Call(kComm, rank, "Broadcast");
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {OldestLaunch::kUnknown, kNotBegun, kNotBegun, kNotBegun});
@@ -118,15 +118,15 @@ TEST(Hang, BehindACallThatIsNotReportedWhoHasNotCalledIsNamed) {
 }
 
 // Of a rank that cannot be seen it is not known whether it has begun.
-TEST(Hang, OneThatCannotBeSeenAndNoOtherGpuHasBegun) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3});
+TEST_F(HangTest, OneThatCannotBeSeenAndNoOtherGpuHasBegun) {
+  job = LaunchingJob({0, 1, 2, 3});
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun});
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
 // Nobody is known to wait in it.
-TEST(Hang, OneGpuHasNotBegunAndOfOthersNothingIsKnown) {
-  SimulatedJob job = RunningJob(8, 2);
+TEST_F(HangTest, OneGpuHasNotBegunAndOfOthersNothingIsKnown) {
+  job = RunningJob(8, 2);
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {OldestLaunch::kUnknown, kNotBegun});
   const Hang hang = ExpectHang(&job, HangVerdict::kNoProgress, {});
@@ -136,8 +136,8 @@ TEST(Hang, OneGpuHasNotBegunAndOfOthersNothingIsKnown) {
 }
 
 // It has done what the others wait in: an operation that a rank may leave before the others.
-TEST(Hang, WhoIsAheadIsNotNamed) {
-  SimulatedJob job = LaunchingJob({0, 1, 2, 3}, "Broadcast");
+TEST_F(HangTest, WhoIsAheadIsNotNamed) {
+  job = LaunchingJob({0, 1, 2, 3}, "Broadcast");
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   ++job.Of(kComm, 0).launches_completed;
   SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun, kBegun});
@@ -148,9 +148,9 @@ TEST(Hang, WhoIsAheadIsNotNamed) {
 }
 
 // Launches without events of their own: rank 0's completions are not known, rank 1's are.
-TEST(Hang, UnknownCompletionsOfOthersHideNoGpuThatHasNotBegun) {
+TEST_F(HangTest, UnknownCompletionsOfOthersHideNoGpuThatHasNotBegun) {
   for (const std::string op : {"AllReduce", "Broadcast"}) {
-    SimulatedJob job = RunningJob();
+    job = RunningJob();
     for (int i = 0; i < 3; ++i) LaunchOn(&job, {0, 1, 2, 3}, op);
     LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
     job.Of(kComm, 1).launches_completed += 3;
@@ -164,8 +164,7 @@ TEST(Hang, UnknownCompletionsOfOthersHideNoGpuThatHasNotBegun) {
   }
 }
 
-TEST(Hang, WithSendAndRecvLaunchesAreNotCompared) {
-  SimulatedJob job = RunningJob();
+TEST_F(HangTest, WithSendAndRecvLaunchesAreNotCompared) {
   for (int rank = 0; rank < 4; ++rank) {
     job.Launch(kComm, rank, rank % 2 == 0 ? "Send" : "Recv");
     job.Complete(kComm, rank);
@@ -176,11 +175,9 @@ TEST(Hang, WithSendAndRecvLaunchesAreNotCompared) {
 }
 
 // What is known of launches that have completed since says nothing.
-TEST(Hang, IdleRanksHaveNothingToBegin) {
-  SimulatedJob job = RunningJob();
+TEST_F(HangTest, IdleRanksHaveNothingToBegin) {
   SetBegun(&job, kComm, {kBegun, kNotBegun, kBegun, kBegun});
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job);
 }
 
 }  // namespace

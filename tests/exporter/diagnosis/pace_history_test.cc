@@ -69,16 +69,18 @@ double Share(const PaceWindow& window) {
   return static_cast<double>(window.inside_ms) / static_cast<double>(window.length_ms);
 }
 
-TEST(PaceHistory, NothingIsToldOfASteadyProcess) {
+struct PaceHistoryTest : testing::Test {
   Trainer trainer;
+};
+
+TEST_F(PaceHistoryTest, NothingIsToldOfASteadyProcess) {
   trainer.Train(1000, kStep, kStep / 2);
   EXPECT_THAT(trainer.Told(), IsEmpty());
   trainer.Train(400, kStep / 2, kStep / 4);  // or of one that became faster
   EXPECT_THAT(trainer.Told(), IsEmpty());
 }
 
-TEST(PaceHistory, TellsWhatWasBeforeItBecameSlower) {
-  Trainer trainer;
+TEST_F(PaceHistoryTest, TellsWhatWasBeforeItBecameSlower) {
   trainer.Train(400, kStep, kStep / 2);
   trainer.Train(200, kStep * 3 / 2, kStep);
   const std::vector<PaceWindow> told = trainer.Told();
@@ -96,8 +98,7 @@ TEST(PaceHistory, TellsWhatWasBeforeItBecameSlower) {
   EXPECT_LT(static_cast<double>(told[1].error_ms), 0.02 * static_cast<double>(told[1].length_ms));
 }
 
-TEST(PaceHistory, TheErrorIsLargeWhereWindowsDiffer) {
-  Trainer trainer;
+TEST_F(PaceHistoryTest, TheErrorIsLargeWhereWindowsDiffer) {
   trainer.Train(400, kStep, kStep / 2);
   for (int i = 0; i < 10; ++i) trainer.Train(20, kStep * 3 / 2, i % 2 == 0 ? kStep / 4 : kStep);
   const std::vector<PaceWindow> told = trainer.Told();
@@ -106,8 +107,7 @@ TEST(PaceHistory, TheErrorIsLargeWhereWindowsDiffer) {
 }
 
 // Of a sample: the durations stand for all calls, how many these were is known.
-TEST(PaceHistory, ScalesToAllCalls) {
-  Trainer trainer;
+TEST_F(PaceHistoryTest, ScalesToAllCalls) {
   trainer.process().sampling_exponent = 3;
   trainer.Train(1, kStep, kStep / 8);  // begins anew
   trainer.Train(400, kStep, kStep / 2);
@@ -117,8 +117,7 @@ TEST(PaceHistory, ScalesToAllCalls) {
   EXPECT_NEAR(Share(told[0]), 0.5, 0.01);
 }
 
-TEST(PaceHistory, APauseIsNotInAllWindows) {
-  Trainer trainer;
+TEST_F(PaceHistoryTest, APauseIsNotInAllWindows) {
   trainer.Train(400, kStep, kStep / 2);
   trainer.Pause(60 * kSecond);
   for (int i = 0; i < 70; ++i) {
@@ -128,14 +127,13 @@ TEST(PaceHistory, APauseIsNotInAllWindows) {
 }
 
 // What it does otherwise, as in an evaluation, is not compared.
-TEST(PaceHistory, OtherWorkIsNotCompared) {
-  Trainer trainer;
+TEST_F(PaceHistoryTest, OtherWorkIsNotCompared) {
   trainer.Train(400, kStep, kStep / 2);
   trainer.Train(200, kStep * 3 / 2, kStep, 1);
   EXPECT_THAT(trainer.Told(), IsEmpty());
 }
 
-TEST(PaceHistory, NothingIsKnownOfGraphsAndWithoutTiming) {
+TEST_F(PaceHistoryTest, NothingIsKnownOfGraphsAndWithoutTiming) {
   Trainer captured;
   captured.Train(400, kStep, kStep / 2);
   captured.process().communicators[0].captured = true;
@@ -149,17 +147,16 @@ TEST(PaceHistory, NothingIsKnownOfGraphsAndWithoutTiming) {
 }
 
 // Days of pages take no more than the room for a few windows, and the past is still there.
-TEST(PaceHistory, RemembersLong) {
-  Trainer trainer;
+TEST_F(PaceHistoryTest, RemembersLong) {
   trainer.Train(20000, kStep, kStep / 2);
   trainer.Train(3000, kStep * 3 / 2, kStep);
   EXPECT_THAT(trainer.Told(), SizeIs(2));
 }
 
 // A process that is gone is forgotten; another one with its pid has its own past.
-TEST(PaceHistory, IsOfOneProcess) {
+TEST_F(PaceHistoryTest, IsOfOneProcess) {
   PaceHistory history;
-  Trainer trainer;
+  trainer = Trainer();
   SnapshotSet set({trainer.process()});
   int64_t now = kStart;
   const auto train = [&](int steps, int64_t step_ns) {

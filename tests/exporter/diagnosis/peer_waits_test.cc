@@ -27,8 +27,11 @@ void Exchange(SimulatedJob* job, int rank, Numbers sends_to, Numbers receives_fr
   job->Of(kComm, rank).peers = {std::move(sends_to), std::move(receives_from), true};
 }
 
-TEST(PeerWaits, ThePeerThatHasNotCalled) {
+struct PeerWaits : testing::Test {
   SimulatedJob job = JobOf(4);
+};
+
+TEST_F(PeerWaits, ThePeerThatHasNotCalled) {
   Exchange(&job, 1, {2}, {});
   Exchange(&job, 3, {}, {2});
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
@@ -40,10 +43,10 @@ TEST(PeerWaits, ThePeerThatHasNotCalled) {
 
 // Ranks 1 and 2 have made pairs so far. Then rank 1 sends to rank 3, or rank 2 receives from rank 0: nothing
 // says that the idle rank should have come.
-TEST(PeerWaits, ACallWithTheWrongPeerBlamesNoIdleRank) {
+TEST_F(PeerWaits, ACallWithTheWrongPeerBlamesNoIdleRank) {
   for (const bool is_sender_wrong : {true, false}) {
     for (const int pairs : {10, 100}) {
-      SimulatedJob job = JobOf(4);
+      job = JobOf(4);
       for (int i = 0; i < pairs; ++i) {
         Exchange(&job, 1, {2}, {});
         Exchange(&job, 2, {}, {1});
@@ -63,48 +66,41 @@ TEST(PeerWaits, ACallWithTheWrongPeerBlamesNoIdleRank) {
 }
 
 // A watchdog has ended rank 1, which waited for rank 0, and for which rank 2 waits in matching calls.
-TEST(PeerWaits, ThePeerOfAnEndedRankThatHadMatched) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, ThePeerOfAnEndedRankThatHadMatched) {
+  job = JobOf(3);
   Exchange(&job, 1, {2}, {0});
   Exchange(&job, 2, {}, {1});
   job.Advance(kHangAfter);
-  job.process(1).end = ProcessEnd::kLost;
-  job.process(1).end_realtime_ns = job.now();
-  job.Advance(kHangAfter);
-  ExpectHangNow(job, HangVerdict::kRankNotCalled, {0});
+  End(&job, 1);
+  ExpectHang(&job, HangVerdict::kRankNotCalled, {0});
 }
 
 // A watchdog has ended ranks 1 and 2, whose calls matched: they did not wait for each other.
-TEST(PeerWaits, EndedRanksAreNoCircle) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, EndedRanksAreNoCircle) {
   Exchange(&job, 1, {2}, {2});
   Exchange(&job, 2, {1, 3}, {1});
   Exchange(&job, 3, {}, {2});
   job.Advance(kHangAfter);
   for (const int rank : {1, 2}) {
-    job.process(rank).end = ProcessEnd::kLost;
-    job.process(rank).end_realtime_ns = job.now();
+    End(&job, rank);
   }
-  job.Advance(kHangAfter);
-  ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
 }
 
 // Rank 0 ended first. Ranks 1 and 2 had matching calls, and were ended later.
-TEST(PeerWaits, TheFirstEndBehindEndedRanksThatHadMatched) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, TheFirstEndBehindEndedRanksThatHadMatched) {
   End(&job, 0);
   Exchange(&job, 1, {2}, {0, 2});
   Exchange(&job, 2, {1, 3}, {1});
   Exchange(&job, 3, {}, {2});
   job.Advance(kHangAfter);
   for (const int rank : {1, 2}) End(&job, rank);
-  job.Advance(kHangAfter);
-  ExpectHangNow(job, HangVerdict::kProcessGone, {0});
+  ExpectHang(&job, HangVerdict::kProcessGone, {0});
 }
 
 // Ranks 1 and 2 have nothing in flight, and rank 0 waits for a rank that no endpoint reports.
-TEST(PeerWaits, APeerThatIsNotSeen) {
-  SimulatedJob job(3);
+TEST_F(PeerWaits, APeerThatIsNotSeen) {
+  job = SimulatedJob(3);
   job.AddCommunicator(kComm, {0, 1, 2}, 4, 1);
   Exchange(&job, 0, {}, {3});
   EXPECT_EQ(ExpectHang(&job, HangVerdict::kRankNotSeen, {3}).text,
@@ -113,8 +109,8 @@ TEST(PeerWaits, APeerThatIsNotSeen) {
 }
 
 // For whom rank 1 waited is not known, and rank 2's GPU has not begun work of the same age.
-TEST(PeerWaits, AnAbortedRankMayHaveWaitedForAGpuBehindItsOwnWork) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, AnAbortedRankMayHaveWaitedForAGpuBehindItsOwnWork) {
+  job = JobOf(3);
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 1, {}, {2});
   job.Launch(kOther, 2, "AllReduce");
@@ -128,8 +124,7 @@ TEST(PeerWaits, AnAbortedRankMayHaveWaitedForAGpuBehindItsOwnWork) {
 }
 
 // Rank 0 waits for rank 1, which waits for rank 2.
-TEST(PeerWaits, TheEndOfAChain) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, TheEndOfAChain) {
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 1, {}, {2});
   const Hang hang = ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
@@ -137,8 +132,7 @@ TEST(PeerWaits, TheEndOfAChain) {
 }
 
 // Ranks 1 and 2 have sent, rank 3 has not: small Sends end by themselves.
-TEST(PeerWaits, OfSeveralIdlePeersNobodyIsNamed) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, OfSeveralIdlePeersNobodyIsNamed) {
   for (const int rank : {1, 2}) {
     Exchange(&job, rank, {0}, {});
     job.Complete(kComm, rank);
@@ -150,31 +144,27 @@ TEST(PeerWaits, OfSeveralIdlePeersNobodyIsNamed) {
 }
 
 // Rank 1 may have sent to rank 0. Rank 3 is needed by rank 2, which has nothing else in flight.
-TEST(PeerWaits, OfSeveralIdlePeersTheOneOfASingleCall) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, OfSeveralIdlePeersTheOneOfASingleCall) {
   Exchange(&job, 0, {}, {1, 2});
   Exchange(&job, 2, {}, {3});
   ExpectHang(&job, HangVerdict::kRankNotCalled, {3});
 }
 
-TEST(PeerWaits, AnIdlePeerThatWaitsElsewhereIsNotNamed) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, AnIdlePeerThatWaitsElsewhereIsNotNamed) {
   Exchange(&job, 0, {}, {1});
   job.Launch(kOther, 1, "AllReduce");
   ExpectHang(&job, HangVerdict::kBlockedElsewhere, {1});
 }
 
 // The rank that has not called may be the one whose peer is not reported.
-TEST(PeerWaits, WithAnUnknownPeerNobodyIsNamed) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, WithAnUnknownPeerNobodyIsNamed) {
   Exchange(&job, 0, {}, {1});
   job.Of(kComm, 0).peers.are_known = false;
   ExpectHang(&job, HangVerdict::kPointToPoint, {});
 }
 
 // A watchdog aborts a rank that waits: what it had in flight ends.
-TEST(PeerWaits, APeerThatHasAbortedIsNotNamed) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, APeerThatHasAbortedIsNotNamed) {
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 1, {}, {0});
   job.Advance(kHangAfter);
@@ -184,16 +174,14 @@ TEST(PeerWaits, APeerThatHasAbortedIsNotNamed) {
 }
 
 // Rank 2's watchdog has aborted it while it waited, so it is not missing.
-TEST(PeerWaits, BesideAnAbortedRankThePeerThatHasNotCalled) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, BesideAnAbortedRankThePeerThatHasNotCalled) {
   Exchange(&job, 0, {1, 2}, {1, 2});
   Exchange(&job, 2, {0, 1}, {0, 1});
   job.Of(kComm, 2).finalized = true;
   ExpectHang(&job, HangVerdict::kRankNotCalled, {1});
 }
 
-TEST(PeerWaits, ACircle) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, ACircle) {
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 1, {2}, {});
   Exchange(&job, 2, {1}, {});
@@ -206,8 +194,7 @@ TEST(PeerWaits, ACircle) {
 }
 
 // So they have not called elsewhere.
-TEST(PeerWaits, WhoIsInACircleIsBlockedThere) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, WhoIsInACircleIsBlockedThere) {
   Exchange(&job, 1, {2}, {});
   Exchange(&job, 2, {1}, {});
   for (const int rank : {0, 3}) job.Launch(kOther, rank, "AllReduce");
@@ -217,8 +204,8 @@ TEST(PeerWaits, WhoIsInACircleIsBlockedThere) {
 }
 
 // The Send has ended, and the network has lost it.
-TEST(PeerWaits, APeerThatLaunchedSinceIsNotNamed) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, APeerThatLaunchedSinceIsNotNamed) {
+  job = JobOf(3);
   Exchange(&job, 0, {}, {1});
   job.Advance(kMs);
   Exchange(&job, 1, {0}, {});
@@ -227,8 +214,8 @@ TEST(PeerWaits, APeerThatLaunchedSinceIsNotNamed) {
 }
 
 // Its own GPU is stuck, and what the peer has sent is there.
-TEST(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
+  job = JobOf(3);
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 2, {}, {0});
   SetBegun(&job, kComm, {kNotBegun, kBegun, kBegun});
@@ -238,9 +225,9 @@ TEST(PeerWaits, ARecvThatHasNotBegunIsNoWait) {
 }
 
 // With a launch more it may be that the first has completed, unless a gate shows that it has not.
-TEST(PeerWaits, NoCircleOfWhatIsKnownLate) {
+TEST_F(PeerWaits, NoCircleOfWhatIsKnownLate) {
   for (const bool is_known : {false, true}) {
-    SimulatedJob job = JobOf(4);
+    job = JobOf(4);
     for (const int rank : {1, 2}) {
       const uint64_t other = 3 - rank;
       Exchange(&job, rank, {other}, {});
@@ -258,8 +245,8 @@ TEST(PeerWaits, NoCircleOfWhatIsKnownLate) {
 }
 
 // Rank 2 receives what rank 1 sends, or the link between them is dead.
-TEST(PeerWaits, NoCircleWithARankThatReceives) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, NoCircleWithARankThatReceives) {
+  job = JobOf(3);
   Exchange(&job, 0, {1}, {});
   job.Of(kComm, 0).peers.is_sending_to = 1;
   Exchange(&job, 1, {2}, {0});
@@ -270,8 +257,8 @@ TEST(PeerWaits, NoCircleWithARankThatReceives) {
 }
 
 // Both have called.
-TEST(PeerWaits, WhereBothHaveCalledNobodyIsNamed) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, WhereBothHaveCalledNobodyIsNamed) {
+  job = JobOf(3);
   Exchange(&job, 1, {2}, {});
   Exchange(&job, 2, {}, {1});
   const Hang hang = ExpectHang(&job, HangVerdict::kPointToPoint, {});
@@ -282,9 +269,9 @@ TEST(PeerWaits, WhereBothHaveCalledNobodyIsNamed) {
 }
 
 // An all-to-all in which rank 3 has no tokens, and in which the link between two others is dead.
-TEST(PeerWaits, ARankWithoutTokensIsNotNamed) {
+TEST_F(PeerWaits, ARankWithoutTokensIsNotNamed) {
   for (const bool are_known : {true, false}) {
-    SimulatedJob job = JobOf(4);
+    job = JobOf(4);
     for (const int rank : {0, 1, 2}) {
       Numbers others;
       for (const uint64_t other : {0, 1, 2}) {
@@ -300,8 +287,8 @@ TEST(PeerWaits, ARankWithoutTokensIsNotNamed) {
 }
 
 // Each receives first, and has its Send queued behind.
-TEST(PeerWaits, ACircleOfRecvs) {
-  SimulatedJob job = JobOf(2);
+TEST_F(PeerWaits, ACircleOfRecvs) {
+  job = JobOf(2);
   for (const int rank : {0, 1}) {
     const uint64_t other = 1 - rank;
     job.Launch(kComm, rank, "Recv");
@@ -318,8 +305,8 @@ TEST(PeerWaits, ACircleOfRecvs) {
 }
 
 // Each host waits for its Recv. Rank 2 has other work.
-TEST(PeerWaits, ACircleOfRecvsWithoutSends) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, ACircleOfRecvsWithoutSends) {
+  job = JobOf(3);
   for (const int rank : {0, 1}) {
     Exchange(&job, rank, {}, {static_cast<uint64_t>(1 - rank)});
     job.Of(kComm, rank).peers.is_receiving_from = 1 - rank;
@@ -328,10 +315,10 @@ TEST(PeerWaits, ACircleOfRecvsWithoutSends) {
 }
 
 // The link that rank 1 receives from is dead. A small Send ends before its Recv.
-TEST(PeerWaits, NoCircleOfRecvsOneOfWhoseSendsMayHaveEnded) {
+TEST_F(PeerWaits, NoCircleOfRecvsOneOfWhoseSendsMayHaveEnded) {
   for (const int ranks : {2, 3}) {
     for (const bool is_ahead : {false, true}) {  // with a launch more
-      SimulatedJob job = JobOf(ranks);
+      job = JobOf(ranks);
       Exchange(&job, 0, {1}, {});
       job.Complete(kComm, 0);
       for (const int rank : {0, 1}) {
@@ -346,8 +333,8 @@ TEST(PeerWaits, NoCircleOfRecvsOneOfWhoseSendsMayHaveEnded) {
 }
 
 // A watchdog has ended rank 0 in a Send to rank 1, whose GPU is in a Send to a rank of another node.
-TEST(PeerWaits, NoCircleWithALaterCallOfAGpuWhosePlaceIsKnown) {
-  SimulatedJob job(2);
+TEST_F(PeerWaits, NoCircleWithALaterCallOfAGpuWhosePlaceIsKnown) {
+  job = SimulatedJob(2);
   job.AddCommunicator(kComm, {0, 1}, 3, 2);
   Exchange(&job, 0, {1}, {1});
   job.Of(kComm, 0).peers.is_sending_to = 1;
@@ -355,13 +342,12 @@ TEST(PeerWaits, NoCircleWithALaterCallOfAGpuWhosePlaceIsKnown) {
   job.Of(kComm, 1).peers.is_sending_to = 2;
   job.Advance(kHangAfter);
   End(&job, 0);
-  job.Advance(kHangAfter);
-  ExpectHangNow(job, HangVerdict::kPointToPoint, {});
+  ExpectHang(&job, HangVerdict::kPointToPoint, {});
 }
 
 // Rank 1 is in a Send to rank 2: rank 0 may receive from the wrong rank, or rank 1 send to it.
-TEST(PeerWaits, NoCircleWhereAPeerMayBeWrong) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, NoCircleWhereAPeerMayBeWrong) {
+  job = JobOf(3);
   Exchange(&job, 0, {}, {1});
   Exchange(&job, 0, {1}, {1});
   job.Of(kComm, 0).peers.is_receiving_from = 1;
@@ -374,8 +360,8 @@ TEST(PeerWaits, NoCircleWhereAPeerMayBeWrong) {
 }
 
 // Both GPUs are in the matching calls: the link is dead.
-TEST(PeerWaits, NoCircleOfMatchingCalls) {
-  SimulatedJob job = JobOf(2);
+TEST_F(PeerWaits, NoCircleOfMatchingCalls) {
+  job = JobOf(2);
   Exchange(&job, 0, {1}, {1});
   Exchange(&job, 0, {1}, {1});
   Exchange(&job, 1, {0}, {0});
@@ -386,8 +372,7 @@ TEST(PeerWaits, NoCircleOfMatchingCalls) {
 }
 
 // Rank 0 receives from all in turn, and has posted the next round. Rank 2 has nothing in flight.
-TEST(PeerWaits, TheOnlyIdleRankThatAllWaitFor) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, TheOnlyIdleRankThatAllWaitFor) {
   for (int i = 0; i < 3; ++i) Exchange(&job, 0, {}, {1, 2, 3});
   job.Advance(kMs);
   Exchange(&job, 2, {0}, {});
@@ -398,8 +383,7 @@ TEST(PeerWaits, TheOnlyIdleRankThatAllWaitFor) {
 }
 
 // Rank 0 sends to all in turn. The GPU of rank 2 has not begun its Recv.
-TEST(PeerWaits, TheOnlyGpuThatHasNotBegun) {
-  SimulatedJob job = JobOf(4);
+TEST_F(PeerWaits, TheOnlyGpuThatHasNotBegun) {
   for (int i = 0; i < 3; ++i) Exchange(&job, 0, {1, 2, 3}, {});
   for (const int rank : {1, 2, 3}) Exchange(&job, rank, {}, {0});
   SetBegun(&job, kComm, {OldestLaunch::kUnknown, kBegun, kNotBegun, kBegun});
@@ -407,8 +391,8 @@ TEST(PeerWaits, TheOnlyGpuThatHasNotBegun) {
 }
 
 // A rank may name a peer that there is not.
-TEST(PeerWaits, PeersThatAreNotThere) {
-  SimulatedJob job = JobOf(3);
+TEST_F(PeerWaits, PeersThatAreNotThere) {
+  job = JobOf(3);
   Exchange(&job, 1, {7, UINT64_MAX}, {99});
   ExpectHang(&job, HangVerdict::kPointToPoint, {});
 }

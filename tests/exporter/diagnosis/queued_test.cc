@@ -23,8 +23,7 @@ SimulatedJob Behind(const std::set<int>& without = {}) {
 
 TEST(Queued, ForLongIsAStallOfWhichNobodyIsNamed) {
   SimulatedJob job = Behind();
-  job.Advance(kLimit - 1);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, kLimit - 1);
   EXPECT_TRUE(DiagnosisOf(job).queued);
   job.Advance(1);
   EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
@@ -56,8 +55,7 @@ TEST(Queued, MayBeBehindACallThatNcclDoesNotReport) {
 // A job of which one host does not come: what the others stand in may wait for it.
 TEST(Queued, ForLongWhileOneRankHasNotCalled) {
   SimulatedJob job = Behind({3});
-  job.Advance(kLimit - 1);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, kLimit - 1);
   job.Advance(1);
   const Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {3});
   EXPECT_THAT(hang.text,
@@ -82,8 +80,7 @@ TEST(Queued, TheOneThatHasNotCalledMayHaveEndedOrFailedSince) {
   failed.Of(kComm, 3).driver_error = 700;
   failed.Of(kComm, 3).driver_error_realtime_ns = failed.now();
   ExpectHang(&failed, HangVerdict::kRankNotCalled, {3});
-  job.process(3).end = ProcessEnd::kLost;
-  job.process(3).end_realtime_ns = job.now();
+  End(&job, 3);
   ExpectHang(&job, HangVerdict::kProcessGone, {3});
 }
 

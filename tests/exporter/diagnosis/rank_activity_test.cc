@@ -37,8 +37,11 @@ void ExpectUnknown(const Rank& rank, UnknownReason reason, int64_t now = kNow) {
   EXPECT_STREQ(UnknownReasonName(rank.Activity(now).reason), UnknownReasonName(reason));
 }
 
-TEST(RankActivity, IdleAndInFlight) {
+struct RankActivityTest : testing::Test {
   Rank rank = IdleRank();
+};
+
+TEST_F(RankActivityTest, IdleAndInFlight) {
   EXPECT_TRUE(rank.Activity().is_idle());
   rank.SetInFlight();
   rank.communicator.oldest_launch = OldestLaunch::kBegun;
@@ -49,8 +52,7 @@ TEST(RankActivity, IdleAndInFlight) {
 }
 
 // The background thread has not looked since: what it saw last is that nothing was in flight.
-TEST(RankActivity, ALaunchSinceTheLastLookIsInFlight) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, ALaunchSinceTheLastLookIsInFlight) {
   ++rank.communicator.launches;
   rank.communicator.last_launch_realtime_ns = kNow - 20 * kMs;
   EXPECT_TRUE(rank.Activity().is_in_flight());
@@ -58,8 +60,7 @@ TEST(RankActivity, ALaunchSinceTheLastLookIsInFlight) {
 }
 
 // What contradicts "idle" does not contradict "in flight".
-TEST(RankActivity, WhatIsSeenInFlightIs) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, WhatIsSeenInFlightIs) {
   rank.SetInFlight();
   rank.communicator.captured = true;
   rank.communicator.unreported_calls = 3;
@@ -67,8 +68,7 @@ TEST(RankActivity, WhatIsSeenInFlightIs) {
   EXPECT_TRUE(rank.Activity().is_in_flight());
 }
 
-TEST(RankActivity, ReplayBetweenStampsIsInFlight) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, ReplayBetweenStampsIsInFlight) {
   rank.communicator.captured = true;
   rank.communicator.graph_replays_in_flight = 1;
   rank.communicator.graph_moved_realtime_ns = kNow - 3 * kSecond;
@@ -82,19 +82,17 @@ TEST(RankActivity, ReplayBetweenStampsIsInFlight) {
   EXPECT_EQ(rank.Activity().oldest_launch, OldestLaunch::kUnknown);
 }
 
-TEST(RankActivity, CallsThatAreNotReported) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, CallsThatAreNotReported) {
   rank.communicator.unreported_calls = 1;
   rank.communicator.unreported_since_realtime_ns = kNow - 9 * kSecond;
   ExpectUnknown(rank, UnknownReason::kLaunchNotReported);
   EXPECT_EQ(rank.Activity().since_realtime_ns, kNow - 9 * kSecond);
 }
 
-TEST(RankActivity, Graphs) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, Graphs) {
   rank.communicator.captured = true;
   ExpectUnknown(rank, UnknownReason::kCaptured);
-  const auto word = [&rank] {
+  const auto word = [this] {
     return std::string(
         StateOf(rank.process, rank.communicator, rank.Activity(), false, false).word);
   };
@@ -111,8 +109,7 @@ TEST(RankActivity, Graphs) {
                "waits");
 }
 
-TEST(RankActivity, WithoutCompletions) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, WithoutCompletions) {
   rank.communicator.has_heartbeat = false;
   ExpectUnknown(rank, UnknownReason::kNoCompletions);
   // Proxy operations say what is in flight, never that nothing is.
@@ -123,9 +120,9 @@ TEST(RankActivity, WithoutCompletions) {
   EXPECT_TRUE(rank.Activity().is_in_flight());
 }
 
-TEST(RankActivity, ABackgroundThreadThatStandsOrNeverRan) {
+TEST_F(RankActivityTest, ABackgroundThreadThatStandsOrNeverRan) {
   for (const bool in_flight : {false, true}) {
-    Rank rank = IdleRank();
+    rank = IdleRank();
     if (in_flight) rank.SetInFlight();
     const int64_t polled = rank.process.last_poll_realtime_ns;
     EXPECT_FALSE(rank.Activity(polled + kStoppedAfterNs - 1).is_unknown());
@@ -144,8 +141,7 @@ TEST(RankActivity, ABackgroundThreadThatStandsOrNeverRan) {
 }
 
 // What ended is told as of its end, however long ago that is.
-TEST(RankActivity, OfAProcessThatEnded) {
-  Rank rank = IdleRank();
+TEST_F(RankActivityTest, OfAProcessThatEnded) {
   rank.SetInFlight();
   rank.process.end = ProcessEnd::kLost;
   rank.process.end_realtime_ns = kNow;
@@ -154,9 +150,9 @@ TEST(RankActivity, OfAProcessThatEnded) {
   ExpectUnknown(rank, UnknownReason::kPollerStalled, kNow + 600 * kSecond);
 }
 
-TEST(RankActivity, AGpuThatCanDoNoMore) {
+TEST_F(RankActivityTest, AGpuThatCanDoNoMore) {
   for (const bool in_flight : {false, true}) {
-    Rank rank = IdleRank();
+    rank = IdleRank();
     if (in_flight) rank.SetInFlight();
     rank.communicator.driver_error = 700;
     rank.communicator.driver_error_realtime_ns = kNow - kSecond;
@@ -165,7 +161,7 @@ TEST(RankActivity, AGpuThatCanDoNoMore) {
   }
 }
 
-TEST(RankActivity, AForeignEventMask) {
+TEST_F(RankActivityTest, AForeignEventMask) {
   const auto with_mask = [](uint32_t mask) {
     Rank rank = IdleRank();
     rank.process.event_mask_changes = 1;
@@ -192,7 +188,7 @@ TEST(RankActivity, AForeignEventMask) {
   EXPECT_TRUE(untouched.Activity().is_idle());
 }
 
-TEST(RankActivity, AStoppedProcess) {
+TEST_F(RankActivityTest, AStoppedProcess) {
   ProcessSnapshot process = IdleRank().process;
   const int64_t later = process.last_poll_realtime_ns + kStoppedAfterNs;
   EXPECT_FALSE(IsStopped(process, later - 1));
@@ -223,7 +219,7 @@ TEST(RankActivity, AStoppedProcess) {
   EXPECT_FALSE(IsStopped(process, later));
 }
 
-TEST(RankActivity, WhetherCallsAreKnown) {
+TEST_F(RankActivityTest, WhetherCallsAreKnown) {
   const Rank rank = IdleRank();
   const auto known = [](const Rank& rank) {
     return AreCallsKnown(rank.process, rank.communicator);
@@ -244,7 +240,7 @@ TEST(RankActivity, WhetherCallsAreKnown) {
   EXPECT_EQ(known(other), CallsKnown::kEventMaskChanged);
 }
 
-TEST(RankActivity, EveryReasonHasAName) {
+TEST_F(RankActivityTest, EveryReasonHasAName) {
   std::set<std::string> names;
   for (int i = 0; i < kUnknownReasons; ++i) {
     names.insert(UnknownReasonName(static_cast<UnknownReason>(i)));

@@ -57,8 +57,11 @@ SimulatedJob NotLaunchedJob() {
   return job;
 }
 
-TEST(ReplayVerdict, RankThatHasNotBegunIsNamed) {
+struct ReplayVerdict : testing::Test {
   SimulatedJob job = NotLaunchedJob();
+};
+
+TEST_F(ReplayVerdict, RankThatHasNotBegunIsNamed) {
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
   EXPECT_EQ(hang.replay.graph, 1u);
@@ -80,8 +83,7 @@ void SetOneStamp(SimulatedJob* job) {
 }
 
 // No rank ends what another one has not begun, but a count alone is no sign that somebody waits.
-TEST(ReplayVerdict, OneStampIsEnoughBesideALaunch) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, OneStampIsEnoughBesideALaunch) {
   SetOneStamp(&job);
   SimulatedJob idle = job;
   idle.Advance(60 * kSecond);
@@ -93,19 +95,17 @@ TEST(ReplayVerdict, OneStampIsEnoughBesideALaunch) {
 
 // A stamp that two replays passed at once can read one less until the next one: in a job that does
 // nothing that is no hang.
-TEST(ReplayVerdict, SmallerCountInAnIdleJobIsNoHang) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, SmallerCountInAnIdleJobIsNoHang) {
+  job = ReplayingJob();
   Stand(&job, 2, 99, kStamps);
-  job.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 60 * kSecond);
   // In a hang beside the graphs the calls there count.
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
 }
 
 // The others have queued ten replays and the eager calls behind them.
-TEST(ReplayVerdict, WorkQueuedBehindTheReplayChangesNothing) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, WorkQueuedBehindTheReplayChangesNothing) {
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   for (const int rank : {0, 1, 3}) {
     job.Of(kComm, rank).oldest_launch = OldestLaunch::kNotBegun;
@@ -116,8 +116,7 @@ TEST(ReplayVerdict, WorkQueuedBehindTheReplayChangesNothing) {
 }
 
 // The same where all work in flight is queued: the replay itself is not seen in flight.
-TEST(ReplayVerdict, WorkQueuedBehindAReplayOfOneStampIsNotBehindOwnWork) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, WorkQueuedBehindAReplayOfOneStampIsNotBehindOwnWork) {
   SetOneStamp(&job);
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
@@ -125,8 +124,8 @@ TEST(ReplayVerdict, WorkQueuedBehindAReplayOfOneStampIsNotBehindOwnWork) {
   EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
 }
 
-TEST(ReplayVerdict, RankThatHasPassedFewerStampsIsNamed) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, RankThatHasPassedFewerStampsIsNamed) {
+  job = ReplayingJob();
   StandAll(&job, {101, 101, 101, 101}, {2, 2, 1, 2});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
@@ -134,8 +133,8 @@ TEST(ReplayVerdict, RankThatHasPassedFewerStampsIsNamed) {
   EXPECT_EQ(hang.replay.until, 61u);
 }
 
-TEST(ReplayVerdict, WhereAllStandAlikeNobodyIsNamed) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, WhereAllStandAlikeNobodyIsNamed) {
+  job = ReplayingJob();
   StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 2, 3}));
@@ -143,8 +142,8 @@ TEST(ReplayVerdict, WhereAllStandAlikeNobodyIsNamed) {
 }
 
 // Launches of all ranks that have not begun: behind the replay, not behind work of their own.
-TEST(ReplayVerdict, LaunchesBehindAReplayAreNotQueuedBehindOwnWork) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, LaunchesBehindAReplayAreNotQueuedBehindOwnWork) {
+  job = ReplayingJob();
   StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");
   SetBegun(&job, kComm, {kNotBegun, kNotBegun, kNotBegun, kNotBegun});
@@ -152,37 +151,34 @@ TEST(ReplayVerdict, LaunchesBehindAReplayAreNotQueuedBehindOwnWork) {
   EXPECT_EQ(DiagnosisOf(job).queued, std::nullopt);
 }
 
-TEST(ReplayVerdict, ReplaysThatHaveEndedAreNoHang) {
-  SimulatedJob job = ReplayingJob();
-  job.Advance(kHangAfter);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+TEST_F(ReplayVerdict, ReplaysThatHaveEndedAreNoHang) {
+  job = ReplayingJob();
+  ExpectNoHang(&job);
 }
 
-TEST(ReplayVerdict, ReplaysThatGoOnAreProgress) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, ReplaysThatGoOnAreProgress) {
+  job = ReplayingJob();
   LaunchOn(&job, {0, 1, 2, 3}, "AllReduce");  // behind many replays
   job.Advance(kHangAfter - kSecond);
   StandAll(&job, {150, 150, 150, 150}, {1, 1, 1, 1});
-  job.Advance(kHangAfter - 1);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, kHangAfter - 1);
 }
 
-TEST(ReplayVerdict, RanksOnOtherNodesMayBeTheOnes) {
-  SimulatedJob job = ReplayingJob("AllReduce", 8, 2);
+TEST_F(ReplayVerdict, RanksOnOtherNodesMayBeTheOnes) {
+  job = ReplayingJob("AllReduce", 8, 2);
   StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
   ExpectHang(&job, HangVerdict::kNoProgress, {});
 }
 
-TEST(ReplayVerdict, RankThatIsNotHereIsSaid) {
-  SimulatedJob job = ReplayingJob("AllReduce", 5);
+TEST_F(ReplayVerdict, RankThatIsNotHereIsSaid) {
+  job = ReplayingJob("AllReduce", 5);
   StandAll(&job, {101, 101, 101, 101}, {1, 1, 1, 1});
   ExpectHang(&job, HangVerdict::kRankNotSeen, {4});
 }
 
 // ---- what cannot be told --------------------------------------------------------------------
 
-TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, OtherGraphsCannotBeCompared) {
   job.Of(kComm, 2).graph_position.captures = 2;
   ExpectHang(&job, HangVerdict::kUnknown, {});
   job.Of(kComm, 2).graph_position.captures = 1;
@@ -192,42 +188,38 @@ TEST(ReplayVerdict, OtherGraphsCannotBeCompared) {
   ExpectHangNow(job, HangVerdict::kRankNotBegun, {2});
 }
 
-TEST(ReplayVerdict, AnotherOrderOfGraphsCannotBeCompared) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, AnotherOrderOfGraphsCannotBeCompared) {
   job.Of(kComm, 3).graph_position.graph = 2;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
-TEST(ReplayVerdict, RankWithoutStampsCannotBeCompared) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, RankWithoutStampsCannotBeCompared) {
   job.Of(kComm, 2).graph_position = {};
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
 // What its stamps counted since has not been read.
-TEST(ReplayVerdict, RankWhoseThreadDoesNotLookCannotBeCompared) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, RankWhoseThreadDoesNotLookCannotBeCompared) {
   job.process(2).poller = PollerState::kNotStarted;
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
-TEST(ReplayVerdict, OperationsThatMayBeLeftEarlyCannotBeCompared) {
+TEST_F(ReplayVerdict, OperationsThatMayBeLeftEarlyCannotBeCompared) {
   for (const char* op : {"Broadcast", "Reduce", "Send"}) {
-    SimulatedJob job = ReplayingJob(op);
+    job = ReplayingJob(op);
     for (const int rank : {0, 1, 3}) Stand(&job, rank, 101, 1);
     ExpectHang(&job, HangVerdict::kUnknown, {});
   }
 }
 
 // Behind in its replays and ahead in its calls: not the same order.
-TEST(ReplayVerdict, RankThatHasCalledMoreBesideIsNotNamed) {
-  SimulatedJob job = NotLaunchedJob();
+TEST_F(ReplayVerdict, RankThatHasCalledMoreBesideIsNotNamed) {
   LaunchOn(&job, {2}, "AllReduce");
   ExpectHang(&job, HangVerdict::kUnknown, {});
 }
 
-TEST(ReplayVerdict, RankThatHasNotCalledBesideEqualReplaysIsNamed) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, RankThatHasNotCalledBesideEqualReplaysIsNamed) {
+  job = ReplayingJob();
   LaunchOn(&job, {0, 1, 3}, "AllReduce");
   ExpectHang(&job, HangVerdict::kRankNotCalled, {2});
   // A root leaves its Broadcast, and a rank that has called something else waits elsewhere.
@@ -241,19 +233,17 @@ TEST(ReplayVerdict, RankThatHasNotCalledBesideEqualReplaysIsNamed) {
 
 // ---- what is known without stamps comes first ------------------------------------------------
 
-TEST(ReplayVerdict, ProcessThatIsGoneComesFirst) {
-  SimulatedJob job = NotLaunchedJob();
-  job.process(2).end = ProcessEnd::kLost;
-  job.process(2).end_realtime_ns = job.now();
+TEST_F(ReplayVerdict, ProcessThatIsGoneComesFirst) {
+  End(&job, 2);
   ExpectHang(&job, HangVerdict::kProcessGone, {2});
 }
 
 // ---- several communicators -------------------------------------------------------------------
 
 // Rank 0 of kComm waits in a replay of another communicator, for its rank 1.
-TEST(ReplayVerdict, RankThatWaitsElsewhereIsNotTheRoot) {
+TEST_F(ReplayVerdict, RankThatWaitsElsewhereIsNotTheRoot) {
   constexpr uint64_t kOther = 0xc1;
-  SimulatedJob job(3);
+  job = SimulatedJob(3);
   job.AddCommunicator(kComm, {0, 1});
   job.AddCommunicator(kOther, {0, 2});
   for (int rank = 0; rank < 2; ++rank) {
@@ -271,9 +261,9 @@ TEST(ReplayVerdict, RankThatWaitsElsewhereIsNotTheRoot) {
 }
 
 // It is behind on both, and in flight on both: it waits for nobody.
-TEST(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
+TEST_F(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
   constexpr uint64_t kOther = 0xc1;
-  SimulatedJob job(3);
+  job = SimulatedJob(3);
   job.AddCommunicator(kComm, {0, 1});
   job.AddCommunicator(kOther, {0, 2});
   for (const uint64_t id : {kComm, kOther}) {
@@ -287,8 +277,8 @@ TEST(ReplayVerdict, RankThatIsBehindOnBothIsNamedOnBoth) {
 }
 
 // Its GPU has begun neither the replay nor what was launched behind it.
-TEST(ReplayVerdict, GpuThatIsStuckBeforeTheReplayIsNamed) {
-  SimulatedJob job = ReplayingJob();
+TEST_F(ReplayVerdict, GpuThatIsStuckBeforeTheReplayIsNamed) {
+  job = ReplayingJob();
   job.AddCommunicator(0xc1, {0, 1, 2, 3});
   for (const int rank : {0, 1, 3}) Stand(&job, rank, 101, 1);
   for (int rank = 0; rank < 4; ++rank) job.Launch(0xc1, rank, "AllGather");
@@ -298,9 +288,9 @@ TEST(ReplayVerdict, GpuThatIsStuckBeforeTheReplayIsNamed) {
 }
 
 // Some of its graphs elsewhere are not followed: it may wait in one of them.
-TEST(ReplayVerdict, RankThatMayWaitUnseenElsewhereIsNotNamed) {
+TEST_F(ReplayVerdict, RankThatMayWaitUnseenElsewhereIsNotNamed) {
   constexpr uint64_t kOther = 0xc1;
-  SimulatedJob job = NotLaunchedJob();
+  job = NotLaunchedJob();
   job.AddCommunicator(kOther, {2});
   Capture(&job, 0, "AllReduce", kOther);
   Stand(&job, 0, 100, kStamps, kOther);

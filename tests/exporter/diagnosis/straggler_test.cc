@@ -63,8 +63,11 @@ void RunSeconds(Watched* watched, int seconds, int late_rank, int64_t late_ns,
   }
 }
 
-TEST(Straggler, OneMillisecondACallUntilItIsOver) {
-  Watched watched(4);
+struct StragglerTest : testing::Test {
+  Watched watched{4};
+};
+
+TEST_F(StragglerTest, OneMillisecondACallUntilItIsOver) {
   RunSeconds(&watched, 60, 2, kMs);
   const CommunicatorDiagnosis diagnosis = watched.Look();
   ASSERT_TRUE(diagnosis.straggler);
@@ -83,16 +86,14 @@ TEST(Straggler, OneMillisecondACallUntilItIsOver) {
   EXPECT_NEAR(watched.Loss(2), 6, 0.6);  // what was lost stays lost
 }
 
-TEST(Straggler, OneLookIsEnough) {
-  Watched watched(4);
+TEST_F(StragglerTest, OneLookIsEnough) {
   RunSeconds(&watched, 1, 1, kMs, "AllReduce", 4, false);
   ASSERT_TRUE(watched.Look().straggler);
   EXPECT_EQ(watched.found.straggler->rank, 1);
   EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.01);
 }
 
-TEST(Straggler, CallsCountOnceIfTheTimesInAnswersDiffer) {
-  Watched watched(4);
+TEST_F(StragglerTest, CallsCountOnceIfTheTimesInAnswersDiffer) {
   RunSeconds(&watched, 10, 2, kMs);
   const double loss = watched.Loss(2);
   watched.job.Of(kComm, 1).init_realtime_ns += 50 * kMs;
@@ -100,8 +101,7 @@ TEST(Straggler, CallsCountOnceIfTheTimesInAnswersDiffer) {
 }
 
 // An answer is written after the begin of the poll. Calls that have ended meanwhile count at its begin.
-TEST(Straggler, NoShareIsAboveOne) {
-  Watched watched(4);
+TEST_F(StragglerTest, NoShareIsAboveOne) {
   for (int call = 0; call < 32; ++call) {
     watched.job.Collective(kComm, "AllReduce", {0, 0, 90 * kMs, 0}, 10 * kMs);
   }
@@ -111,8 +111,7 @@ TEST(Straggler, NoShareIsAboveOne) {
   EXPECT_EQ(result[0].straggler->seconds_per_second, 1);
 }
 
-TEST(Straggler, IsNamedSoonAfterTheClockWasSetBack) {
-  Watched watched(4);
+TEST_F(StragglerTest, IsNamedSoonAfterTheClockWasSetBack) {
   RunSeconds(&watched, 10, 2, kMs);
   watched.job.Advance(-3600 * kSecond);
   watched.due = 0;
@@ -123,9 +122,8 @@ TEST(Straggler, IsNamedSoonAfterTheClockWasSetBack) {
 }
 
 // A first look knows 32 s, and nothing of before.
-TEST(Straggler, TheFirstLookSaysTheSameAsOneOfMany) {
-  Watched watched(4);
-  const auto run_second = [&watched](int64_t late_ns) {
+TEST_F(StragglerTest, TheFirstLookSaysTheSameAsOneOfMany) {
+  const auto run_second = [this](int64_t late_ns) {
     RunSeconds(&watched, 1, 1, late_ns);
     for (int rank = 0; rank < 4; ++rank) {
       auto& of = watched.job.Of(kComm, rank);
@@ -158,8 +156,8 @@ void RunSteps(Watched* watched, int steps, std::vector<int64_t> (*arrivals_of)(i
   }
 }
 
-TEST(Straggler, SeveralAreNamedThatAreLateByTurns) {
-  Watched watched(8);
+TEST_F(StragglerTest, SeveralAreNamedThatAreLateByTurns) {
+  watched = Watched(8);
   RunSteps(&watched, 600, [](int step) {
     std::vector<int64_t> arrivals(8, 0);
     arrivals[step / 4 % 2 == 0 ? 2 : 5] = 30 * kMs;
@@ -170,8 +168,8 @@ TEST(Straggler, SeveralAreNamedThatAreLateByTurns) {
   EXPECT_THAT(watched.found.straggler->text, HasSubstr("Ranks 2, 5 take turns to arrive last"));
 }
 
-TEST(Straggler, OfThreeNobodyIsNamedForTurnsOfTwo) {
-  Watched watched(3);
+TEST_F(StragglerTest, OfThreeNobodyIsNamedForTurnsOfTwo) {
+  watched = Watched(3);
   RunSteps(&watched, 600, [](int step) {
     std::vector<int64_t> arrivals(3, 0);
     arrivals[step % 2] = 30 * kMs;
@@ -182,9 +180,9 @@ TEST(Straggler, OfThreeNobodyIsNamedForTurnsOfTwo) {
 }
 
 // As where rank 0 hands out the batches.
-TEST(Straggler, NobodyIsNamedForAnOrderOfArrival) {
+TEST_F(StragglerTest, NobodyIsNamedForAnOrderOfArrival) {
   for (const int ranks : {3, 4, 8}) {
-    Watched watched(ranks);
+    watched = Watched(ranks);
     for (int step = 0; step < 600; ++step) {
       std::vector<int64_t> arrivals;
       for (int rank = 0; rank < ranks; ++rank) arrivals.push_back(rank * 3 * kMs);
@@ -198,8 +196,7 @@ TEST(Straggler, NobodyIsNamedForAnOrderOfArrival) {
 
 // Rank 1 leaves each AllGather 2 ms early: it only sends over the slow link. So it comes early to the
 // world's call, where it waits.
-TEST(Straggler, WhoIsUpstreamOfASlowLinkIsNotNamed) {
-  Watched watched(4);
+TEST_F(StragglerTest, WhoIsUpstreamOfASlowLinkIsNotNamed) {
   constexpr uint64_t kWorld = 7;
   watched.job.AddCommunicator(kWorld, {0, 1, 2, 3});
   for (int step = 0; step < 1500; ++step) {
@@ -213,8 +210,7 @@ TEST(Straggler, WhoIsUpstreamOfASlowLinkIsNotNamed) {
 }
 
 // Each rank is late in turn, in a new communicator each time.
-TEST(Straggler, WaitsInAnEarlierCommunicatorExcuseNobody) {
-  Watched watched(4);
+TEST_F(StragglerTest, WaitsInAnEarlierCommunicatorExcuseNobody) {
   for (int step = 0; step < 200; ++step) {
     watched.job.Collective(kComm, "AllReduce", {40 * kMs, 0, 0, 0}, kMs);
     watched.LookIfDue();
@@ -229,8 +225,7 @@ TEST(Straggler, WaitsInAnEarlierCommunicatorExcuseNobody) {
   EXPECT_EQ(watched.Look(kNext).straggler->rank, 1);
 }
 
-TEST(Straggler, SampledCallsAreScaled) {
-  Watched watched(4);
+TEST_F(StragglerTest, SampledCallsAreScaled) {
   // Ranks whose exponents differ time nested sets.
   const int exponents[] = {2, 3, 1, 2};
   for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = exponents[i];
@@ -240,8 +235,8 @@ TEST(Straggler, SampledCallsAreScaled) {
   EXPECT_NEAR(watched.found.straggler->seconds_per_second, 0.1, 0.03);
 }
 
-TEST(Straggler, CallsThatTheRingLostAreCounted) {
-  Watched watched(2);
+TEST_F(StragglerTest, CallsThatTheRingLostAreCounted) {
+  watched = Watched(2);
   watched.Look();
   RunSeconds(&watched, 1, 1, kMs, "AllReduce", 2, false);
   watched.Look();
@@ -249,8 +244,8 @@ TEST(Straggler, CallsThatTheRingLostAreCounted) {
   EXPECT_NEAR(watched.Loss(1), 10.1, 1.2);
 }
 
-TEST(Straggler, CallNumbersGoRound) {
-  Watched watched(2);
+TEST_F(StragglerTest, CallNumbersGoRound) {
+  watched = Watched(2);
   for (const int rank : {0, 1}) {
     watched.job.Of(kComm, rank).calls = {
         {"AllReduce", 4, "ncclFloat32", false, 0xffffffff - 500, 0}};
@@ -259,8 +254,7 @@ TEST(Straggler, CallNumbersGoRound) {
   EXPECT_NEAR(watched.Loss(1), 2, 0.3);
 }
 
-TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
-  Watched watched(4);
+TEST_F(StragglerTest, OneLongWaitIsNoStragglerAndStandsForNoOther) {
   for (int i = 0; i < 4; ++i) watched.job.process(i).sampling_exponent = 0;
   RunSeconds(&watched, 60, 0, 0);
   const int64_t begin = watched.job.now();
@@ -273,8 +267,7 @@ TEST(Straggler, OneLongWaitIsNoStragglerAndStandsForNoOther) {
 
 // 10 minutes at a scrape of 5 s, with the noise that ranks always have.
 // The window has less of the wait than it took.
-TEST(Straggler, AWaitBeforeTheWindowIsNoPartOfIt) {
-  Watched watched(4);
+TEST_F(StragglerTest, AWaitBeforeTheWindowIsNoPartOfIt) {
   RunSeconds(&watched, 60, 2, 2 * kMs);
   watched.job.Collective(kComm, "AllReduce", {0, 0, 32 * kSecond, 0}, kMs);
   RunSeconds(&watched, 5, 2, 2 * kMs);
@@ -284,8 +277,8 @@ TEST(Straggler, AWaitBeforeTheWindowIsNoPartOfIt) {
   EXPECT_LE(diagnosis.straggler->seconds_per_second, 1);
 }
 
-TEST(Straggler, NoneInABalancedJob) {
-  Watched watched(8);
+TEST_F(StragglerTest, NoneInABalancedJob) {
+  watched = Watched(8);
   constexpr uint64_t kTensor[] = {1, 2};  // four ranks each
   watched.job.AddCommunicator(kTensor[0], {0, 1, 2, 3});
   watched.job.AddCommunicator(kTensor[1], {4, 5, 6, 7});
@@ -308,8 +301,8 @@ TEST(Straggler, NoneInABalancedJob) {
 }
 
 // Two ranks, each as likely to be late, by much: nobody's fault.
-TEST(Straggler, NoneAmongTwoThatTakeTurns) {
-  Watched watched(2);
+TEST_F(StragglerTest, NoneAmongTwoThatTakeTurns) {
+  watched = Watched(2);
   std::mt19937 random(2);
   std::uniform_int_distribution<int64_t> late(0, 2 * kMs);
   const int64_t end = watched.job.now() + 600 * kSecond;
@@ -323,8 +316,7 @@ TEST(Straggler, NoneAmongTwoThatTakeTurns) {
 
 // Stages of a pipeline come to the step's last AllReduce one after the other, by right. Within a
 // stage's tensor-parallel group a late rank is a straggler all the same.
-TEST(Straggler, PipelineStagesDifferByRight) {
-  Watched watched(4);
+TEST_F(StragglerTest, PipelineStagesDifferByRight) {
   constexpr uint64_t kPipeline = 1;
   constexpr uint64_t kTensor = 2;
   watched.job.AddCommunicator(kPipeline, {0, 2});
@@ -348,14 +340,13 @@ TEST(Straggler, PipelineStagesDifferByRight) {
 
 // Process 0 is late to its tensor-parallel call; process 1 waits for it there, so both come late to
 // their data-parallel calls.
-TEST(Straggler, WhoWaitsForTheSlowOneIsNotNamed) {
-  Watched watched(4);
+TEST_F(StragglerTest, WhoWaitsForTheSlowOneIsNotNamed) {
   constexpr uint64_t kTensor = 1, kTensor2 = 2, kOfSlow = 3, kOfNeighbour = 4;
   watched.job.AddCommunicator(kTensor, {0, 1});
   watched.job.AddCommunicator(kTensor2, {2, 3});
   watched.job.AddCommunicator(kOfSlow, {0, 2});
   watched.job.AddCommunicator(kOfNeighbour, {1, 3});
-  const auto run = [&watched] {
+  const auto run = [this] {
     for (int i = 0; i < 3000; ++i) {
       watched.job.Collective(kTensor, "AllReduce", {4 * kMs, 0}, kMs);
       watched.job.Collective(kTensor2, "AllReduce", {0, 0}, kMs);
@@ -376,8 +367,7 @@ TEST(Straggler, WhoWaitsForTheSlowOneIsNotNamed) {
   EXPECT_GT(watched.Look(kOfSlow).losses[0].seconds, 3 * before);
 }
 
-TEST(Straggler, RanksThatMayLeaveEarlyAreNotCompared) {
-  Watched watched(4);
+TEST_F(StragglerTest, RanksThatMayLeaveEarlyAreNotCompared) {
   RunSeconds(&watched, 30, 2, kMs, "Broadcast");
   EXPECT_FALSE(watched.Look().straggler);
   EXPECT_EQ(watched.Loss(2), 0);
@@ -447,7 +437,7 @@ class Exchange {
   StragglerState state_;
 };
 
-TEST(Straggler, LaunchesThatAreExchangesAreCompared) {
+TEST_F(StragglerTest, LaunchesThatAreExchangesAreCompared) {
   Exchange exchange;
   exchange.Run(kMs);
   ASSERT_TRUE(exchange.Find());
@@ -458,7 +448,7 @@ TEST(Straggler, LaunchesThatAreExchangesAreCompared) {
 }
 
 // One launch more, or another number of calls, on one rank: the numbers agree on nothing.
-TEST(Straggler, LaunchesOfSeveralCallsAreNotComparedOtherwise) {
+TEST_F(StragglerTest, LaunchesOfSeveralCallsAreNotComparedOtherwise) {
   Exchange cut;
   ++cut.of(2).launches;
   cut.Run(0);
@@ -480,7 +470,7 @@ TEST(Straggler, LaunchesOfSeveralCallsAreNotComparedOtherwise) {
   EXPECT_EQ(captured.Lost(), 0);
 }
 
-TEST(Straggler, CollectivesBesideExchangesAreLaunches) {
+TEST_F(StragglerTest, CollectivesBesideExchangesAreLaunches) {
   for (const uint64_t launches : {6u, 7u, 8u}) {
     Exchange exchange;
     for (int rank = 0; rank < Exchange::kRanks; ++rank) {
@@ -492,22 +482,21 @@ TEST(Straggler, CollectivesBesideExchangesAreLaunches) {
   }
 }
 
-TEST(Straggler, OneRankOnThisNodeIsComparedWithNobody) {
-  Watched watched(1, 8, 8);
+TEST_F(StragglerTest, OneRankOnThisNodeIsComparedWithNobody) {
+  watched = Watched(1, 8, 8);
   RunSeconds(&watched, 10, 0, 0, "AllReduce", 1);
   EXPECT_TRUE(watched.Look().losses.empty());
 }
 
-TEST(Straggler, OtherNodesAreMentioned) {
-  Watched watched(2, 16, 8);
+TEST_F(StragglerTest, OtherNodesAreMentioned) {
+  watched = Watched(2, 16, 8);
   RunSeconds(&watched, 10, 0, kMs, "AllReduce", 2);
   ASSERT_TRUE(watched.Look().straggler);
   EXPECT_THAT(watched.found.straggler->text, HasSubstr("among the ranks of this node"));
 }
 
 // The late calls are older than the window, because a hang lasted longer than that.
-TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
-  Watched watched(4);
+TEST_F(StragglerTest, WhoIsInTimeAgainIsNotNamedBehindAHang) {
   RunSeconds(&watched, 20, 2, 5 * kMs);
   EXPECT_TRUE(watched.Look().straggler);
   RunSeconds(&watched, 2, 2, 0);
@@ -516,8 +505,7 @@ TEST(Straggler, WhoIsInTimeAgainIsNotNamedBehindAHang) {
   EXPECT_FALSE(watched.Look().straggler);
 }
 
-TEST(Straggler, APauseDoesNotMakeOneInTimeAgain) {
-  Watched watched(4);
+TEST_F(StragglerTest, APauseDoesNotMakeOneInTimeAgain) {
   RunSeconds(&watched, 20, 2, 5 * kMs);
   watched.job.Advance(15 * kSecond);
   EXPECT_TRUE(watched.Look().straggler);
@@ -526,11 +514,11 @@ TEST(Straggler, APauseDoesNotMakeOneInTimeAgain) {
 }
 
 // However long nobody was late before, and wherever the scrapes fall.
-TEST(Straggler, IsNamedWithinHalfAMinute) {
+TEST_F(StragglerTest, IsNamedWithinHalfAMinute) {
   for (const int ranks : {2, 4, 8}) {
     for (const int64_t late_ns : {kMs, 8 * kMs}) {
       for (int phase_ms = 0; phase_ms < 5000; phase_ms += 500) {
-        Watched watched(ranks);
+        watched = Watched(ranks);
         watched.due = watched.job.now() + phase_ms * kMs;
         RunSeconds(&watched, 120, 0, 0, "AllReduce", ranks);
         RunSeconds(&watched, 30, 1, late_ns, "AllReduce", ranks);
@@ -541,16 +529,16 @@ TEST(Straggler, IsNamedWithinHalfAMinute) {
   }
 }
 
-TEST(Straggler, ACommunicatorThatLosesARankGoesOn) {
-  Watched watched(3);
+TEST_F(StragglerTest, ACommunicatorThatLosesARankGoesOn) {
+  watched = Watched(3);
   RunSeconds(&watched, 10, 1, kMs, "AllReduce", 3);
   const double loss = watched.Loss(1);
   watched.job.process(2).end = ProcessEnd::kLost;
   for (int i = 0; i < 10; ++i) EXPECT_EQ(watched.Loss(1), loss);
 }
 
-TEST(Straggler, StateGoesWithTheCommunicator) {
-  Watched watched(2);
+TEST_F(StragglerTest, StateGoesWithTheCommunicator) {
+  watched = Watched(2);
   RunSeconds(&watched, 10, 1, kMs, "AllReduce", 2);
   EXPECT_GT(watched.Loss(1), 0);
   watched.diagnosis.Update(SnapshotSet(), watched.job.now());

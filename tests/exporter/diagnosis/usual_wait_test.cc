@@ -20,8 +20,10 @@ SimulatedJob Checkpoint() {
   return job;
 }
 
-TEST(UsualWait, AsLongAsBefore) {
-  SimulatedJob job = Checkpoint();
+using UsualWait = RunningJobTest;
+
+TEST_F(UsualWait, AsLongAsBefore) {
+  job = Checkpoint();
   job.Advance(10 * 60 * kSecond);
   Hang hang = ExpectHangNow(job, HangVerdict::kRankNotCalled, {0});
   EXPECT_TRUE(hang.is_usual);
@@ -37,8 +39,8 @@ TEST(UsualWait, AsLongAsBefore) {
   EXPECT_THAT(hang.text, Not(HasSubstr("before")));
 }
 
-TEST(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
-  SimulatedJob job = Checkpoint();
+TEST_F(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
+  job = Checkpoint();
   job.Complete(kComm, 2);
   job.Of(kComm, 2).calls = job.Of(kComm, 0).calls;  // now it is rank 2 that does not come,
   job.Launch(kComm, 0, "AllReduce");                // and rank 0 waits, too
@@ -46,8 +48,7 @@ TEST(UsualWait, WhoNeverHadToWaitWaitsForAnotherOne) {
   EXPECT_FALSE(ExpectHangNow(job, HangVerdict::kRankNotCalled, {2}).is_usual);
 }
 
-TEST(UsualWait, OfTheSameOperationOnly) {
-  SimulatedJob job = RunningJob();
+TEST_F(UsualWait, OfTheSameOperationOnly) {
   for (const int rank : {1, 2, 3})
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllGather", kNineMinutes)};
   LaunchOn(&job, {1, 2, 3}, "AllReduce");
@@ -56,9 +57,8 @@ TEST(UsualWait, OfTheSameOperationOnly) {
 }
 
 // One long wait at the start of a job: of a small AllReduce, and long ago.
-TEST(UsualWait, OfTheSameSizeAndWhileItCounts) {
-  SimulatedJob job = RunningJob();
-  const auto waited = [&job](int size_class, int64_t until) {
+TEST_F(UsualWait, OfTheSameSizeAndWhileItCounts) {
+  const auto waited = [this](int size_class, int64_t until) {
     for (const int rank : {1, 2, 3}) {
       job.Of(kComm, rank).longest_waits = {{"AllReduce", size_class, kNineMinutes, until}};
     }
@@ -74,8 +74,7 @@ TEST(UsualWait, OfTheSameSizeAndWhileItCounts) {
   EXPECT_FALSE(HangOf(job)->is_usual);
 }
 
-TEST(UsualWait, ShortWaitsAreNoMeasure) {
-  SimulatedJob job = RunningJob();
+TEST_F(UsualWait, ShortWaitsAreNoMeasure) {
   for (const int rank : {1, 2, 3}) {
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", kLeastLongWaitNs - 1)};
   }
@@ -85,7 +84,7 @@ TEST(UsualWait, ShortWaitsAreNoMeasure) {
 }
 
 // What cannot end well has no measure in the past.
-TEST(UsualWait, NeverOfWhatCannotEnd) {
+TEST_F(UsualWait, NeverOfWhatCannotEnd) {
   SimulatedJob gone = Checkpoint();
   gone.process(0).end = ProcessEnd::kLost;
   gone.Advance(60 * kSecond);
@@ -132,8 +131,8 @@ TEST_F(BehindAUsualWait, IsUsual) {
 }
 
 // Of two that do not come one waits where that is usual, and the other one where it is not.
-TEST(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
-  SimulatedJob job(5);
+TEST_F(UsualWait, BehindTwoWaitsOfWhichOneIsUsual) {
+  job = SimulatedJob(5);
   job.AddCommunicator(1, {1, 3});
   job.AddCommunicator(2, {2, 4});
   job.AddCommunicator(kComm, {0, 1, 2});

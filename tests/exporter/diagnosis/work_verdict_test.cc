@@ -34,8 +34,12 @@ ActivityState StateOf(const SimulatedJob& job, int rank = 0) {
   return ActivityOf(set.processes[rank], set.processes[rank].communicators[0], job.now()).state;
 }
 
-TEST(WorkVerdict, ReplayingThenQuiet) {
-  SimulatedJob job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
+struct WorkVerdict : testing::Test {
+  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+};
+
+TEST_F(WorkVerdict, ReplayingThenQuiet) {
+  job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
   job.Advance(kSecond);
   EXPECT_EQ(StateOf(job), ActivityState::kReplaying);
   job.Advance(2 * kSecond);
@@ -46,8 +50,7 @@ TEST(WorkVerdict, ReplayingThenQuiet) {
   EXPECT_EQ(StateOf(job), ActivityState::kUnknown);
 }
 
-TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+TEST_F(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
   EXPECT_EQ(hang.waiting, (std::vector<int32_t>{0, 1, 3}));
   EXPECT_THAT(hang.text, HasSubstr("The GPU of rank 2 (pid 102, GPU 2) runs nothing, while"));
@@ -55,8 +58,7 @@ TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamed) {
 }
 
 // Nothing in the block of the counter moves, whichever of its words that is.
-TEST(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+TEST_F(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kCalibrating;
   SimulatedJob later = job;
   later.Advance(kSecond);
@@ -68,17 +70,17 @@ TEST(WorkVerdict, RankIsNamedWhileTheCountersAreBeingProven) {
 
 // A host stops before anything has been proven: the driver does not give the counter away while a
 // replay waits, or a counter was refuted, or it isn't known which block it is.
-TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamedWithoutACounter) {
+TEST_F(WorkVerdict, RankWhoseGpuRunsNothingIsNamedWithoutACounter) {
   for (const WorkState state : {WorkState::kUnknown, WorkState::kLocated, WorkState::kCalibrating,
                                 WorkState::kRefuted, WorkState::kStuck}) {
     for (const int without : {0, 2}) {
       if (without == 2 && state == WorkState::kStuck) continue;  // of a GPU that runs nothing?
-      SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+      job = GraphJob({kBusy, kBusy, kIdle, kBusy});
       job.Of(kComm, without).work.state = state;
       job.Of(kComm, without).work.moved_realtime_ns = 0;
       ExpectHangInTime(&job, HangVerdict::kRankNotBegun, {2});
     }
-    SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+    job = GraphJob({kBusy, kBusy, kIdle, kBusy});
     for (int rank = 0; rank < 4; ++rank) {
       job.Of(kComm, rank).work.state = state == WorkState::kStuck ? WorkState::kRefuted : state;
       job.Of(kComm, rank).work.moved_realtime_ns = 0;
@@ -89,41 +91,38 @@ TEST(WorkVerdict, RankWhoseGpuRunsNothingIsNamedWithoutACounter) {
 }
 
 // How long they stood before is not known.
-TEST(WorkVerdict, NothingIsSaidOfBusyGpusWhileTheCountersAreBeingProven) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+TEST_F(WorkVerdict, NothingIsSaidOfBusyGpusWhileTheCountersAreBeingProven) {
+  job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   job.Of(kComm, 1).work.state = WorkState::kCalibrating;
-  job.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 60 * kSecond);
 }
 
-TEST(WorkVerdict, NobodyIsNamedWhereAllAreBusy) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+TEST_F(WorkVerdict, NobodyIsNamedWhereAllAreBusy) {
+  job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   const Hang hang = ExpectHangInTime(&job, HangVerdict::kNoProgress, {});
   EXPECT_THAT(hang.text, HasSubstr("The GPUs of all ranks are busy"));
 }
 
 // Computing, say.
-TEST(WorkVerdict, NothingIsSaidWhereTheyStoodAsLongBefore) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+TEST_F(WorkVerdict, NothingIsSaidWhereTheyStoodAsLongBefore) {
+  job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   job.Of(kComm, 3).work.longest_pause_ns = 30 * kSecond;
-  job.Advance(30 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 30 * kSecond);
   job.Advance(1);
   EXPECT_THAT(HangOf(job)->text, HasSubstr("longer than ever before in CUDA graphs (30 s)"));
 }
 
 // An engine without requests.
-TEST(WorkVerdict, QuietForHoursIsNoHang) {
-  SimulatedJob job = GraphJob({kIdle, kIdle, kIdle, kIdle});
-  job.Advance(7200 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+TEST_F(WorkVerdict, QuietForHoursIsNoHang) {
+  job = GraphJob({kIdle, kIdle, kIdle, kIdle});
+  ExpectNoHang(&job, 7200 * kSecond);
   EXPECT_EQ(StateOf(job), ActivityState::kQuiet);
 }
 
 // Whether their GPUs wait in a replay isn't known: that is no all-clear.
-TEST(WorkVerdict, QuietForLongWithoutNvmlIsNotOk) {
-  SimulatedJob job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
-  const auto health = [&job] {
+TEST_F(WorkVerdict, QuietForLongWithoutNvmlIsNotOk) {
+  job = GraphJob(std::vector<GpuUse>(4, GpuUse::kUnknown));
+  const auto health = [this] {
     return HealthOf(job.Set(), Diagnosis().Update(job.Set(), job.now()), job.now());
   };
   job.Advance(15 * kSecond);
@@ -135,33 +134,29 @@ TEST(WorkVerdict, QuietForLongWithoutNvmlIsNotOk) {
   EXPECT_EQ(health().status, HealthStatus::kOk);
 }
 
-TEST(WorkVerdict, NothingIsConcludedFromWhatIsNotKnown) {
+TEST_F(WorkVerdict, NothingIsConcludedFromWhatIsNotKnown) {
   for (const GpuUse use : {GpuUse::kUnknown, GpuUse::kMixed, GpuUse::kShared}) {
-    SimulatedJob job = GraphJob({kBusy, use, kIdle, kBusy});
+    job = GraphJob({kBusy, use, kIdle, kBusy});
     job.Advance(60 * kSecond);
     EXPECT_EQ(HangOf(job), std::nullopt) << GpuUseName(use);
   }
 }
 
-TEST(WorkVerdict, ACounterThatMovesContradicts) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+TEST_F(WorkVerdict, ACounterThatMovesContradicts) {
   job.Advance(5 * kSecond);
   job.Of(kComm, 1).work.moved_realtime_ns = job.now();
-  job.Advance(5 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 5 * kSecond);
 }
 
 // The GPUs may compute, each by itself.
-TEST(WorkVerdict, ACounterThatIsRefutedSaysNothingOfBusyGpus) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+TEST_F(WorkVerdict, ACounterThatIsRefutedSaysNothingOfBusyGpus) {
+  job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   job.Of(kComm, 2).work.state = WorkState::kRefuted;
-  job.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 60 * kSecond);
 }
 
 // Its launching thread waits for room behind the replay, with the driver's lock.
-TEST(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+TEST_F(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
   job.Of(kComm, 0).work.state = WorkState::kStuck;
   ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
   // It was that rank's GPU that ran nothing, or something else ran on it.
@@ -173,8 +168,7 @@ TEST(WorkVerdict, ACounterThatCannotBeReadBesideOneThatStands) {
   EXPECT_EQ(HangOf(job), std::nullopt);
 }
 
-TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+TEST_F(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
   const int64_t polled = job.now();
   job.Launch(kComm, 0, "AllReduce");
   job.Advance(kHangAfter + kSecond);
@@ -186,9 +180,9 @@ TEST(WorkVerdict, AThreadThatStandsInTheDriverIsNoStoppedProcess) {
 }
 
 // A GPU that something else holds, say, while all hosts have launched more than there is room for.
-TEST(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
+TEST_F(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
   for (const int unread : {1, 4}) {
-    SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+    job = GraphJob({kBusy, kBusy, kBusy, kBusy});
     for (int rank = 0; rank < unread; ++rank) {
       job.Of(kComm, rank).work.state = WorkState::kStuck;
       job.Of(kComm, rank).calls.push_back({"Broadcast", 4, "ncclFloat32", true, 1, 0});
@@ -206,19 +200,18 @@ TEST(WorkVerdict, NobodyIsNamedWhereCountersCannotBeRead) {
 }
 
 // A host that runs ahead keeps the lock, too, and so nothing was read before for some time.
-TEST(WorkVerdict, NothingIsSaidWhereCountersCouldNotBeReadForAsLongBefore) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+TEST_F(WorkVerdict, NothingIsSaidWhereCountersCouldNotBeReadForAsLongBefore) {
+  job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   for (int rank = 0; rank < 4; ++rank) job.Of(kComm, rank).work.state = WorkState::kStuck;
   job.Of(kComm, 2).work.longest_pause_ns = 30 * kSecond;
-  job.Advance(30 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+  ExpectNoHang(&job, 30 * kSecond);
   job.Advance(1);
   EXPECT_TRUE(HangOf(job));
 }
 
 // Neither of its background threads comes back from the driver.
-TEST(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kBusy, kBusy});
+TEST_F(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
+  job = GraphJob({kBusy, kBusy, kBusy, kBusy});
   const int64_t polled = job.now();
   for (int rank = 0; rank < 4; ++rank) job.Launch(kComm, rank, "AllReduce");
   job.Advance(kHangAfter + kSecond);
@@ -230,15 +223,13 @@ TEST(WorkVerdict, ProcessesWhoseThreadsStandInTheDriverAreNotStopped) {
 }
 
 // Those that are not here may be busy, too, or hold up the others.
-TEST(WorkVerdict, AllRanksHaveToBeSeen) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy}, 8);
-  job.Advance(60 * kSecond);
-  EXPECT_EQ(HangOf(job), std::nullopt);
+TEST_F(WorkVerdict, AllRanksHaveToBeSeen) {
+  job = GraphJob({kBusy, kBusy, kIdle, kBusy}, 8);
+  ExpectNoHang(&job, 60 * kSecond);
 }
 
 // An eager call stands behind the replay.
-TEST(WorkVerdict, BesideALaunch) {
-  SimulatedJob job = GraphJob({kBusy, kBusy, kIdle, kBusy});
+TEST_F(WorkVerdict, BesideALaunch) {
   job.Launch(kComm, 0, "AllReduce");
   ExpectHang(&job, HangVerdict::kRankNotBegun, {2});
 }

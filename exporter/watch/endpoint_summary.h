@@ -1,4 +1,5 @@
-// EndpointSummary is the parsed summary of an endpoint (exporter/exposition/json/summary_json.h).
+// EndpointSummary is an endpoint's parsed /api/v1/summary
+// (exporter/exposition/json/summary_json.h).
 //
 // Thread: any, no state. The text is untrusted.
 #ifndef EXPORTER_WATCH_ENDPOINT_SUMMARY_H_
@@ -17,17 +18,19 @@ struct EndpointSummary {
     std::string job_id, workload;
     int64_t processes = 0;
   };
+  // A communicator that makes no progress.
   struct Standing {
-    double seconds = 0;       // without progress, when the summary was made
-    double hang_after_s = 0;  // threshold of its job at this endpoint
-    bool is_usual = false;
+    double seconds = 0;       // time without progress when the summary was made
+    double hang_after_s = 0;  // the endpoint's threshold of a hang, for this job
+    bool is_usual = false;    // a wait about as long ended before
   };
 
-  std::string health;
+  std::string health;  // HealthStatusName (exporter/diagnosis/health.h)
   std::vector<Standing> stands;
-  bool is_somebody_late = false;
+  bool is_somebody_late = false;  // a rank makes others wait
   std::vector<Job> jobs;
-  std::vector<std::string> communicators;  // communicators that also have ranks at other endpoints
+  // Communicators that also have ranks at other endpoints: the last 8 digits of their ids.
+  std::vector<std::string> communicators;
 };
 
 // Returns nothing if the text is no summary.

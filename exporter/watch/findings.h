@@ -1,5 +1,6 @@
-// The findings of a poll, as plain values for pages, metrics and alerts. They do not point into
-// snapshots.
+// The findings of a watcher (watcher.h) about each job, as plain values for pages, metrics and
+// alerts. They do not point into snapshots. A round polls all endpoints for summaries, and some
+// jobs for a diagnosis; these polls give the findings.
 //
 // Thread: any, no state.
 #ifndef EXPORTER_WATCH_FINDINGS_H_
@@ -22,11 +23,12 @@ namespace nccl_pulse {
 
 // A rank and its process; unknown fields are "".
 struct WatchedRank {
-  std::string comm, rank;  // the communicator of the verdict
+  std::string comm, rank;  // communicator's ID and the rank in it
   std::string global_rank, hostname, gpu, uuid, pid;
-  std::string source;    // "outside": runs without the plugin
+  std::string source;    // "outside": the process runs without the plugin
   std::string endpoint;  // URL of its node's page
-  // NCCL_PULSE_LABELS of its process, or of a process that waits for it.
+  // NCCL_PULSE_LABELS of its process or, if that is not known, of a process that takes part in its
+  // hang.
   std::vector<std::pair<std::string, std::string>> labels;
 };
 
@@ -38,9 +40,11 @@ struct HangReport {
   std::string json;  // as `pulse diagnose --json` prints it
 };
 
+// A hang of a job.
 struct JobHang {
-  WatchedRank who;  // the first named rank
-  std::size_t named = 0;
+  WatchedRank who;        // first suspect; without suspects only the communicator
+  std::size_t named = 0;  // number of suspects
+  // Kind of hang (HangVerdictName), NCCL operation, and advice on what to do first.
   std::string verdict, op, first_step;
   std::string text;        // "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait"
   double since_s = 0;      // Unix time
@@ -49,14 +53,23 @@ struct JobHang {
   std::shared_ptr<const HangReport> report;  // null without Watcher::Options::tell
 };
 
+// A straggler of a job.
 struct JobSlow {
-  WatchedRank who;  // for a whole host: without rank, pid and GPU
-  double seconds_per_second = 0;
-  std::string first_step;
+  WatchedRank who;                // without `comm` and `rank`; for a whole host only the host
+  double seconds_per_second = 0;  // time that other ranks wait for it, per second
+  std::string first_step;         // advice on what to do first
 };
 
-// In the order of the page.
-enum class JobState : uint8_t { kHang, kWait, kSlow, kIncomplete, kIdle, kOk, kNew };
+// In the order in which the page lists jobs.
+enum class JobState : uint8_t {
+  kHang,
+  kWait,  // only waits that are expected
+  kSlow,  // a straggler
+  kIncomplete,
+  kIdle,
+  kOk,
+  kNew  // not polled yet
+};
 inline constexpr int kJobStates = 7;
 constexpr const char* JobStateName(JobState state) {
   constexpr const char* kNames[kJobStates] = {"hang", "wait", "slow", "incomplete",
@@ -64,7 +77,8 @@ constexpr const char* JobStateName(JobState state) {
   return kNames[static_cast<int>(state)];
 }
 
-// Labels of a process' job. As in the recording rules, the job ID replaces a missing workload.
+// A job's names, from its processes' labels. As in Prometheus' recording rules (deploy/prometheus),
+// the job ID replaces a missing workload.
 struct JobName {
   std::string job_id, workload;
   bool operator<(const JobName& other) const {
@@ -72,16 +86,16 @@ struct JobName {
   }
 };
 
-// The findings of a poll of one job.
+// The findings of the last poll of a job.
 struct JobFindings {
   JobState state = JobState::kNew;
-  std::vector<JobHang> hangs;  // without usual waits, and without jobs with hang_alert=off
+  std::vector<JobHang> hangs;  // without expected waits; none if the job has hang_alert=off
   std::vector<JobSlow> stragglers;
-  std::string sentence, text;  // as `pulse diagnose` says it
+  std::string sentence, text;  // as `pulse diagnose` prints them: in one sentence, and in full
   double idle_since_s = 0;     // Unix time, of kIdle
   double silent_since_s =
       0;                    // Unix time since which the hang's endpoints are silent; 0: they answer
-  std::size_t heard = 0;    // endpoints
+  std::size_t heard = 0;    // number of endpoints that answered
   std::set<JobName> names;  // a job can have several IDs
 
   // Time of the poll, by the watcher's steady clock.
@@ -89,7 +103,7 @@ struct JobFindings {
 };
 
 struct WatchedJob {
-  std::string job_id, workload;  // a job without a workload has its job ID there
+  std::string job_id, workload;  // see JobName
   std::vector<std::string> other_ids;
   int64_t processes = 0;
   std::vector<std::string> endpoints;  // URLs
@@ -97,19 +111,20 @@ struct WatchedJob {
   JobFindings findings;
 };
 
+// Everything that a watcher knows after a round.
 struct WatchState {
   using Time = std::chrono::steady_clock::time_point;
 
-  double round_s = 0;  // Unix time of the last round's end; 0: none has ended
-  Time round_at{};     // its end by the watcher's clock
-  double round_seconds = 0;
-  std::size_t answered = 0;
+  double round_s = 0;        // Unix time of the last round's end; 0: none has ended
+  Time round_at{};           // the same by the watcher's steady clock
+  double round_seconds = 0;  // the round's duration
+  std::size_t answered = 0;  // number of endpoints that sent a summary
   std::map<std::string, std::vector<std::string>> silent;  // endpoints, by what is wrong
   std::string find_error;                                  // ""; or why no endpoints were found
   std::vector<WatchedJob> jobs;                            // jobs in trouble first
 };
 
-// Returns when a hang began, by the watcher's clock: the wall clock may step.
+// Returns when a hang of these findings began, by the watcher's clock: the wall clock may step.
 WatchState::Time SinceOf(const JobHang& hang, const JobFindings& findings);
 // Returns when the job's oldest hang began. The job must hang.
 WatchState::Time SinceOf(const WatchedJob& job);
@@ -119,12 +134,13 @@ std::string NameOf(const WatchedJob& job);
 // "http://host:9410/path/"
 std::string UrlOf(const Address& address);
 
-// Returns the names that the job's processes give it, normally one; an empty name without processes.
+// Returns the names that the job's processes give it, normally one; an empty name without
+// processes. `look`, here and below: the answers of a poll of one job.
 std::set<JobName> NamesOfJob(const JobLook& look);
 
 HangReport HangReportOf(const JobLook& look);
 
-// Returns the findings of a poll of one job. `asked`: the endpoints that were polled.
+// `asked`: the endpoints that were polled.
 JobFindings FindingsOf(const JobLook& look, const std::vector<Address>& asked);
 
 }  // namespace nccl_pulse

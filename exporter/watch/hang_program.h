@@ -1,14 +1,14 @@
-// Runs a program when a job hangs: `pulse watch --on-hang=PROGRAM`.
+// Runs a program when a job hangs: `pulse watch --on-hang=PROGRAM`, and `pulse agent`.
 //
 // The program starts once per hang. Hangs are identified by job and users, so processes of another
-// user that claim the job's ID are another hang. A hang that began before the job's last start is
-// the same hang, even if an endpoint was silent meanwhile or the verdict names another rank. Two
-// starts for a job are at least a pause apart: a hang that begins within the pause waits for the
-// end of the pause, and is dropped if the hang ends first. Programs run one at a time, on their own
-// thread, each with a time limit. Nothing is stored: after a restart, a hang that still lasts
-// starts the program again, and so does a second watcher.
+// user that claim the job's ID are another hang. A hang that began before the program was last
+// started for the job is the same hang, even if an endpoint was silent meanwhile or the verdict
+// names another rank. Two starts for a job are at least Options::pause apart: for a hang that
+// begins within the pause, the program starts when the pause ends, unless the hang ends first.
+// Programs run one at a time, on a thread of their own, each with a time limit. Nothing is stored:
+// after a restart, a hang that still lasts starts the program again, and so does a second watcher.
 //
-// The program's standard input is an object: job_id, workload, users (user IDs of all processes
+// The program's standard input is a JSON object: job_id, workload, users (user IDs of all processes
 // that share communicators with the hanging ones, null if not known), since (Unix time), lasted
 // (seconds), endpoints (URLs), and diagnosis, which is what `pulse diagnose --json` prints.
 //
@@ -48,9 +48,11 @@ class HangProgram {
   HangProgram(const HangProgram&) = delete;
   HangProgram& operator=(const HangProgram&) = delete;
 
+  // Call with the watcher's state after each round.
   void See(const WatchState& state);
 
-  // Returns false if a program did not end in time. It then continues, and its thread as well.
+  // Returns false if a program did not end within `patience`. The program and its thread then
+  // continue.
   bool Stop(std::chrono::milliseconds patience);
 
  private:

@@ -1,4 +1,4 @@
-// Parses the job filter in a request to `pulse watch`, and formats such requests.
+// Parses requests to `pulse watch` into a job filter, the job to report on, and formats them.
 //
 // Thread: any, no state. Errors: false, with a sentence in `error`.
 #ifndef EXPORTER_WATCH_QUESTION_H_

@@ -8,11 +8,12 @@
 //                                        job_id, else comm; without both, all jobs
 //   GET /healthz
 //
-// One thread polls endpoints; the HTTP loop never waits for it. A request for a report is answered
-// when its poll is complete. Requests for the same report within kFresh share one poll. The answer
-// is 503 if kMostQuestions requests are waiting, or if the poll is not complete within kPatience.
+// One thread polls endpoints, in rounds (watcher.h) and for reports; the HTTP loop never waits for
+// it. A request for a report is answered when its poll is complete. Requests for the same report
+// within kFresh share one poll. The answer is 503 if kMostQuestions reports are waited for, or if
+// the poll is not complete within kPatience.
 //
-// Thread: Start and Stop the caller's.
+// Thread: Start and Stop on the caller's.
 #ifndef EXPORTER_WATCH_WATCH_SERVICE_H_
 #define EXPORTER_WATCH_WATCH_SERVICE_H_
 

@@ -1,20 +1,22 @@
-// Watcher watches all jobs. Each round it polls every endpoint for its summary. If a job is stalled
-// or a rank is late, it polls that job's endpoints for snapshots, and diagnoses them like `pulse
-// diagnose`. Endpoints that share communicators or a job ID are polled together.
+// Watcher watches all jobs, in rounds. In each round it polls every endpoint for its summary
+// (endpoint_summary.h). If that shows a stalled job or a late rank, it polls the job's endpoints
+// for snapshots, and diagnoses them like `pulse diagnose`. Endpoints that share communicators or a
+// job ID are a group, which is polled together.
 //
-// A stall is polled when its threshold is reached, a time known in advance, and again after
-// kLookAgain, later the longer it lasts. Every job is polled for stragglers now and then, one per
-// round, because a node with one rank of each communicator cannot find late ranks.
+// A stalled job is polled when the stall reaches the threshold of a hang, a time known in advance,
+// and again after kLookAgain; the longer the stall lasts, the longer the time between polls. Every
+// job is polled for stragglers now and then, one per round, because the summary of a node with one
+// rank of each communicator cannot show late ranks.
 //
 // A hang whose endpoints all fall silent stays until one of them answers or is forgotten.
 //
-// State only saves polls and bridges lost answers: another watcher, or this one after a restart,
-// gives the same verdicts. The last answer of a silent endpoint counts for kBelieved, in a hang for
-// longer (exporter/diagnosis/facts/last_heard.h). A verdict from fewer endpoints does not replace a
-// fresh one from more endpoints, unless it is a new hang.
+// What a watcher remembers only saves polls and bridges lost answers: another watcher, or this one
+// after a restart, gives the same verdicts. The last answer of a silent endpoint counts for
+// kBelieved, in a hang for longer (exporter/diagnosis/facts/last_heard.h). A verdict from fewer
+// endpoints does not replace a fresh one from more endpoints, unless it is a new hang.
 //
 // Thread: one thread calls Round and Ask, which block; state() any thread. Memory: a summary per
-// endpoint, and during a poll that of exporter/fleet/job_look.h.
+// endpoint, and while a job is polled, its snapshots (exporter/fleet/job_look.h).
 #ifndef EXPORTER_WATCH_WATCHER_H_
 #define EXPORTER_WATCH_WATCHER_H_
 
@@ -38,77 +40,87 @@ namespace nccl_pulse {
 class Watcher {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  // Finds the endpoints and the options to ask them with. Returns false and sets `error`.
+  // Sets the endpoints, and the options to poll them with. On failure returns false and sets
+  // `error`.
   using Find = std::function<bool(std::vector<Address>* endpoints, FleetClientOptions* client,
                                   std::string* error)>;
 
+  // Time between two searches for endpoints.
   static constexpr std::chrono::seconds kFindEvery{10};
+  // How long the last summary of a silent endpoint counts.
   static constexpr std::chrono::seconds kBelieved{15};
+  // Time between two polls of a stalled job: from the first to the second value as it lasts.
   static constexpr std::chrono::seconds kLookAgain{10}, kLookAgainAtMost{60};
+  // Time between two polls for stragglers: of any job, and of a job with a late rank.
   static constexpr std::chrono::seconds kStragglersEvery{60}, kStragglersAgain{20};
 
   struct Options {
     Options() { look.pause = std::chrono::milliseconds(500); }
 
     Find find;
-    JobLookOptions look;  // client and filter are ignored
-    std::chrono::milliseconds summary_patience{1500};
+    JobLookOptions look;  // for polls of jobs; its `client` and `filter` are ignored
+    std::chrono::milliseconds summary_patience{1500};  // time limit for an endpoint's summary
     std::function<Time()> clock = [] { return std::chrono::steady_clock::now(); };
     // Called with news about a job, for the log; may be null.
     std::function<void(const std::string& line)> log;
-    // Called at the end of each round, on its thread; may be null. Hangs have their JSON only with
-    // it.
+    // Called at the end of each round, on its thread; may be null, and JobHang::report is then
+    // null.
     std::function<void(const WatchState& state)> tell;
   };
 
   explicit Watcher(Options options);
 
-  // Returns the time of the next round, at most `latest`.
+  // Returns the time of the next round: `latest`, or earlier if a stall reaches its threshold.
   Time NextRound(Time latest) const;
   void Round();
   // Polls one job now, or all jobs if the filter is empty.
   JobLook Ask(const JobFilter& filter) const;
 
+  // Returns the state after the last round.
   std::shared_ptr<const WatchState> state() const;
 
  private:
   struct Endpoint {
     Address address;
     EndpointSummary summary;
-    Time heard_at{};      // last answer; the clock's zero: never
+    Time heard_at{};      // time of its last answer; the clock's zero: never
     std::string problem;  // why it did not answer in this round; "": it did
   };
-  // A row of the page. Jobs without an ID are distinguished by their location.
+  // A row of the page: a job. Jobs without an ID are distinguished by their location.
   struct Row {
     JobName name;
-    std::string location;  // of a job without an id
+    std::string location;  // of a job without an ID: KeyOf its group; else ""
     bool operator<(const Row& other) const {
       return name < other.name || (!(other.name < name) && location < other.location);
     }
   };
-  using Group = std::vector<std::size_t>;  // of endpoints, in their order
-  // Stalls of a group that have reached their threshold.
+  using Group = std::vector<std::size_t>;  // indices of endpoints, ascending
+  // Stalls of a group that have reached their threshold: the times when the first and the last one
+  // did.
   struct Standing {
-    Time oldest = Time::max();  // begin of the oldest; max: none
+    Time oldest = Time::max();  // max: no stall
     Time newest{};
     bool any() const { return oldest != Time::max(); }
   };
+  // The polls of a group so far.
   struct Looked {
-    Time at{};  // for hangs
-    bool is_retry = false;
-    Time stragglers_at{};
+    Time at{};              // last poll for hangs
+    bool is_retry = false;  // the last poll found no hang, so it was repeated soon
+    Time stragglers_at{};   // last poll for stragglers
     std::map<Row, JobFindings> findings;
     JobLookMemory memory;
   };
 
-  // True if a hang or an expected wait was found.
+  // True if the last poll found a hang or an expected wait.
   static bool HasStood(const Looked& looked);
   void FindEndpoints(Time now);
   void AskSummaries();
   bool IsBelieved(const Endpoint& endpoint, Time now) const;
-  // Returns the last answer of the group's silent endpoints with a stall; the clock's zero: none.
+  // Returns when the last of the group's silent endpoints that had reported a stall answered for
+  // the last time; the clock's zero if there is none.
   Time SilentSince(const Group& group) const;
   std::vector<Group> GroupEndpoints(Time now) const;
+  // Returns the group's first URL.
   std::string KeyOf(const Group& group) const;
   Row RowOf(const std::string& job_id, const std::string& workload, const Group& group) const;
   Standing StandingOf(const Group& group, Time now);
@@ -129,7 +141,7 @@ class Watcher {
   Time find_at_{};
   std::map<std::string, Looked> looked_;  // by KeyOf
   Time next_due_ = Time::max();           // when the next stall becomes a hang
-  mutable std::mutex mutex_;              // of the pointer
+  mutable std::mutex mutex_;              // guards state_
   std::shared_ptr<const WatchState> state_ = std::make_shared<WatchState>();
 };
 

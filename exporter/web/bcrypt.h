@@ -12,8 +12,8 @@
 namespace nccl_pulse {
 
 // True if `password` matches `hash`, which IsBcryptHash must have accepted. bcrypt uses only the
-// first 72 bytes. A password with a zero byte matches no hash. Cost: 2^cost times 60 us: 60 ms at
-// the usual 10. 10 KiB of memory.
+// first 72 bytes of a password. A password with a zero byte matches no hash. Takes 60 us times 2 to
+// the power of the hash's cost: 60 ms at the usual cost, 10. Memory: 10 KiB.
 bool MatchesBcrypt(const std::string& hash, std::string_view password);
 
 }  // namespace nccl_pulse

@@ -12,7 +12,7 @@ namespace nccl_pulse {
 
 inline constexpr std::size_t kBcryptHashBytes = 60;
 
-// Above this cost a password takes seconds, and each step doubles that.
+// A password takes 4 s at this cost of the hash, and each further step would double that.
 inline constexpr int kMaxBcryptCost = 16;
 
 // True if `hash` is $2a$, $2b$ or $2y$ with a cost of 4 to kMaxBcryptCost. Otherwise returns false,

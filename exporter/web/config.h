@@ -27,7 +27,7 @@ enum class ClientAuth {
 };
 
 struct TlsConfig {
-  // Absolute, or relative to the working directory, as the configuration's own path.
+  // Paths: absolute, or relative to the working directory.
   std::string cert_file;
   std::string key_file;
   std::string client_ca_file;
@@ -35,7 +35,7 @@ struct TlsConfig {
   std::vector<std::string> client_allowed_sans;  // empty: any name
   uint16_t min_version = 0x0303;                 // encoded as in TLS: 1.2
   uint16_t max_version = 0x0304;                 // 1.3
-  std::vector<std::string> cipher_suites;        // below TLS 1.3; empty: the library's default
+  std::vector<std::string> cipher_suites;        // of TLS up to 1.2; empty: the library's default
   std::vector<std::string> curves;               // by the library's names; empty: its default
   bool prefer_server_cipher_suites = true;
 };
@@ -43,13 +43,14 @@ struct TlsConfig {
 struct WebConfig {
   std::optional<TlsConfig> tls;
   std::string headers;                       // header lines of responses, each with its CR LF
-  std::map<std::string, std::string> users;  // bcrypt hashes; empty: no passwords
+  std::map<std::string, std::string> users;  // bcrypt hashes by user; empty: no passwords
   std::vector<std::string> notes;            // ignored settings, and why
 };
 
+// On failure returns false and sets `error`.
 bool ReadWebConfig(const std::string& path, WebConfig* config, std::string* error);
 
-// Limit for each file of configuration, certificates, keys, passwords and tokens.
+// Limit for the size of each file of configuration, certificates, keys, passwords and tokens.
 inline constexpr std::size_t kMostSecretBytes = 1 << 20;
 
 }  // namespace nccl_pulse

@@ -1,5 +1,5 @@
-// Applies the agent's web configuration (exporter/web/config.h): TLS, passwords and headers. Can
-// reload it while clients are served.
+// WebGuard applies the web configuration of `pulse agent` and `pulse watch`
+// (exporter/web/config.h): TLS, passwords and headers. Can reload it while clients are served.
 //
 // Thread: Open and Reload on the program's main thread, the rest on the server thread.
 #ifndef EXPORTER_WEB_GUARD_H_
@@ -26,7 +26,7 @@ class WebGuard : public Guard {
   // Reads the file and all files named in it again. New clients get the new configuration.
   // Connected clients keep their TLS, but need the new passwords. Returns false, with the reason in
   // `error`, if anything is invalid; then nothing changes. TLS cannot be switched on or off, since
-  // Prometheus knows the scheme.
+  // Prometheus is configured with http or https.
   bool Reload(std::string* error);
 
   bool is_https() const override { return is_https_; }

@@ -1,13 +1,15 @@
-// Checks passwords against bcrypt hashes without blocking the server. bcrypt takes 60 ms and more
-// by design. So it runs on a separate thread, one password at a time, and results are remembered.
+// PasswordChecker checks passwords against bcrypt hashes without blocking the server. bcrypt takes
+// 60 ms and more by design. So it runs on a separate thread, one password at a time, and results
+// are remembered.
 //
 // The last kRemembered right passwords and as many wrong ones are remembered separately, so that
-// guesses do not evict a scraper's password. Stores keyed digests, never passwords.
+// guesses do not evict a scraper's password. Keeps keyed digests of them, never passwords.
 //
-// Guesses cost at most kPasswordCpuShare of a core, after a burst that admits all scrapers of a
-// node at once. Sources take turns, and share kMaxQueued places. When these are taken, the source
-// with most places gives one to a source with fewer. So guesses from one host delay a newcomer from
-// another by one password. Further passwords are not accepted until there is room.
+// Hashing takes at most kPasswordCpuShare of a core, after a burst that admits all scrapers of a
+// node at once. At most kMaxQueued passwords wait. The hosts that sent them (sources) take turns,
+// so guesses from one host delay another host by one password. When all places are taken, the
+// source with most waiting passwords loses one to a source with fewer; other passwords are not
+// accepted until there is room.
 //
 // Thread: methods on the server thread only. The first password starts the checker's own thread.
 // The destructor does not wait for it, since it may be hashing.
@@ -41,12 +43,12 @@ class PasswordChecker {
   PasswordChecker(const PasswordChecker&) = delete;
   PasswordChecker& operator=(const PasswordChecker&) = delete;
 
-  // Checks a password. kPending: ask again after the next of verdicts(). Takes microseconds. A
-  // result for one user says nothing about another, not even by its timing.
+  // Checks a password. kPending: check again when verdicts() is signaled. Takes microseconds. A
+  // result for one user reveals nothing about another user, not even by its timing.
   Verdict Check(const std::string& user, const std::string& hash, std::string_view password,
                 Source source);
 
-  // Signaled at each verdict; closed if the system refused the sockets.
+  // Returns the signal of each new verdict. It is closed if the system refused its sockets.
   const Wake& verdicts() const;
 
  private:

@@ -1,5 +1,5 @@
-// Sends a connection's bytes through TLS: the common part of the server's (tls.cc) and the client's
-// side (tls_client.cc).
+// SslTransport sends a connection's bytes through TLS: the common part of the server's side
+// (tls.cc) and the client's side (tls_client.cc).
 //
 // Thread: the connection's. Never blocks: returns -1 with EAGAIN, and poll_events() says what to
 // wait for. Any other failure is EIO, after Fail() was called.
@@ -30,10 +30,10 @@ class SslTransport : public Transport {
   SslTransport(SSL_CTX* context, int fd);
 
   SSL* ssl() const { return ssl_.get(); }
-  // Called when the connection fails. `error`: SSL_get_error's result; `result`: the call's. errno
-  // and the library's error queue are as the call left them.
+  // Called when the connection fails. `result`: of the failed call of the TLS library; `error`:
+  // SSL_get_error of it. errno and the library's error queue are as that call left them.
   virtual void Fail(int error, int result) = 0;
-  // Returns the TLS library's reason (SSL_R_...), or 0.
+  // Returns the reason of the TLS library's oldest queued error (SSL_R_...), or 0.
   static int Reason();
 
  private:

@@ -1,8 +1,9 @@
-// Serves TLS to the agent's clients, with BoringSSL: versions 1.0 to 1.3, server side,
-// non-blocking.
+// Serves TLS to clients of `pulse agent` and `pulse watch`, with BoringSSL: versions 1.0 to 1.3,
+// server side, non-blocking.
 //
 // Offers no session resumption and no early data, so nothing can be replayed and nothing is stored.
-// A scrape's one handshake is cheap compared with its page. ALPN offers only HTTP/1.1.
+// The full handshake that each connection needs is cheap compared with a page. ALPN offers only
+// HTTP/1.1.
 //
 // Thread: contexts are made on any; transports are made and used on the server thread.
 #ifndef EXPORTER_WEB_TLS_H_
@@ -18,8 +19,8 @@
 
 namespace nccl_pulse {
 
-// Logs failed handshakes, at most every ten seconds: a client that retries forever must not fill
-// the log. Clients that send nothing or hang up (a port scan, a load balancer) are not logged.
+// Logs failed handshakes, at most one every ten seconds: a client that retries forever must not
+// fill the log. Clients that send nothing or hang up (a port scan, a load balancer) are not logged.
 class HandshakeLog {
  public:
   explicit HandshakeLog(LogFunction log) : log_(std::move(log)) {}
@@ -32,8 +33,8 @@ class HandshakeLog {
   int skipped_ = 0;
 };
 
-// Certificate, key and requirements for clients, read once. Immutable; a connection keeps the
-// context that it began with.
+// The server's certificate and key, and what it requires of clients; the files are read once.
+// Immutable; a connection keeps the context that it began with.
 class TlsContext {
  public:
   // Returns null, with the file, the key and the reason in `error`, if the configuration is

@@ -1,6 +1,6 @@
-// Connects with TLS to an endpoint or Prometheus, for `pulse status` and `pulse diagnose`:
-// BoringSSL, client side, non-blocking, versions 1.2 and 1.3. Checks the server's certificate and
-// name, unless switched off.
+// Connects with TLS to an endpoint or Prometheus, for all commands that query endpoints: BoringSSL,
+// client side, non-blocking, versions 1.2 and 1.3. Checks the server's certificate and name, unless
+// `is_insecure` is set.
 //
 // Thread: clients are made on any; a transport is used by one thread at a time. Cost: a handshake
 // per connection.

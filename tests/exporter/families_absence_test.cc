@@ -16,8 +16,11 @@ using testing::HasSubstr;
 using testing::Not;
 
 // What was never watched is absent, not zero.
-TEST(Families, NetworkIsAbsentWhenNoStepWasWatched) {
+struct FamiliesAbsence : testing::Test {
   ProcessSnapshot process = ExampleProcess();
+};
+
+TEST_F(FamiliesAbsence, NetworkIsAbsentWhenNoStepWasWatched) {
   process.network_observed_ns = 0;
   process.communicators[0].network_bytes = {};
   process.communicators[0].network_wait_ns = {};
@@ -25,8 +28,7 @@ TEST(Families, NetworkIsAbsentWhenNoStepWasWatched) {
 }
 
 // Flags and counters of rare events cost a series only where there is something to say.
-TEST(Families, WhatHasNotHappenedIsAbsent) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, WhatHasNotHappenedIsAbsent) {
   process.callbacks = {10, 0, 30, 0, 0, 0};
   process.ignored = {};
   process.recycled_communicators = 0;
@@ -45,8 +47,7 @@ TEST(Families, WhatHasNotHappenedIsAbsent) {
               HasSubstr("nccl_communicator_finalized" + std::string(kCommLabels) + "} 1\n"));
 }
 
-TEST(Families, ReplaysOfGraphs) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, ReplaysOfGraphs) {
   EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_graph_")));
   EXPECT_THAT(Page({process}), Not(HasSubstr("nccl_pulse_graph_")));
   AddReplays(&process);
@@ -69,8 +70,7 @@ TEST(Families, ReplaysOfGraphs) {
 }
 
 // By operation and size only where all captured calls are alike: the counter has one number.
-TEST(Families, ReplayedOperationsByKind) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, ReplayedOperationsByKind) {
   AddReplays(&process);
   CommunicatorSnapshot& comm = process.communicators[0];
   const auto expect = [&](const std::string& labels) {
@@ -93,8 +93,7 @@ TEST(Families, ReplayedOperationsByKind) {
   expect(R"(,op="several",size="several"} 2154)");
 }
 
-TEST(Families, WhatIsNotKnownIsAbsent) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, WhatIsNotKnownIsAbsent) {
   process.global_rank = process.local_rank = process.job_id = "";
   process.timing = "off";
   process.last_poll_realtime_ns = 0;
@@ -110,8 +109,7 @@ TEST(Families, WhatIsNotKnownIsAbsent) {
 }
 
 // A launch that cannot be followed must not read as one that has completed.
-TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
   process.communicators[0].has_heartbeat = false;
   process.sampling_exponent = -1;
   const std::string page = Page({process});
@@ -122,8 +120,7 @@ TEST(Families, WithoutAHeartbeatWhatIsInFlightIsAbsent) {
   EXPECT_THAT(Lines(page, "nccl_pulse_sampling_ratio"), testing::IsEmpty());
 }
 
-TEST(Families, WithoutAHeartbeatOperationsMayBeKnownToBeInFlight) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, WithoutAHeartbeatOperationsMayBeKnownToBeInFlight) {
   CommunicatorSnapshot& comm = process.communicators[0];
   const std::string name = "nccl_oldest_inflight_operation_timestamp_seconds";
   comm.has_heartbeat = false;
@@ -139,8 +136,7 @@ TEST(Families, WithoutAHeartbeatOperationsMayBeKnownToBeInFlight) {
               testing::ElementsAre(HasSubstr(R"(source="kernel"} 0)")));
 }
 
-TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
   CommunicatorSnapshot& comm = process.communicators[0];
   const std::string labels = std::string(kCommLabels) + "} ";
   comm.launches_completed = comm.launches;
@@ -167,7 +163,7 @@ TEST(Families, AnIdleCommunicatorIsZeroUnlessItsGraphsMayRun) {
 }
 
 // A gauge of activity is either there or says why it is not.
-TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
+TEST_F(FamiliesAbsence, WhatIsNotKnownIsAbsentAndSaysWhy) {
   const ProcessSnapshot process = [] {
     ProcessSnapshot process = ExampleProcess();
     CommunicatorSnapshot& comm = process.communicators[0];
@@ -236,8 +232,7 @@ TEST(Families, WhatIsNotKnownIsAbsentAndSaysWhy) {
   EXPECT_THAT(Lines(page_of(cases[0].first), "nccl_state_unknown"), testing::IsEmpty());
 }
 
-TEST(Families, OnlyLongWaitsHaveASeries) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, OnlyLongWaitsHaveASeries) {
   process.communicators[0].longest_waits = {{"AllReduce", 0, 4999999999, 0},
                                             {"Broadcast", 4, 540000000000, 0}};
   EXPECT_THAT(Lines(Page({process}), "nccl_longest_wait_seconds"),
@@ -245,8 +240,7 @@ TEST(Families, OnlyLongWaitsHaveASeries) {
 }
 
 // What is wrong with a process or a GPU is a series, and what is not wrong is none.
-TEST(Families, StatesOfAProcessAndErrorsOfADriver) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, StatesOfAProcessAndErrorsOfADriver) {
   EXPECT_THAT(Lines(Page({process}), "nccl_pulse_process_state"), testing::IsEmpty());
   EXPECT_THAT(Lines(Page({process}), "nccl_driver_error_timestamp_seconds"), testing::IsEmpty());
   process.run_state = RunState::kStopped;
@@ -261,8 +255,7 @@ TEST(Families, StatesOfAProcessAndErrorsOfADriver) {
   EXPECT_THAT(Lines(Page({process}), "nccl_driver_error_timestamp_seconds"), testing::IsEmpty());
 }
 
-TEST(Families, AChangedEventMaskIsCountedAndShown) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, AChangedEventMaskIsCountedAndShown) {
   EXPECT_THAT(Lines(Page({process}), "nccl_pulse_event_mask_changes_total"), testing::IsEmpty());
   EXPECT_THAT(Lines(Page({process}), "nccl_pulse_foreign_event_mask_info"), testing::IsEmpty());
   process.event_mask_changes = 3;
@@ -273,8 +266,7 @@ TEST(Families, AChangedEventMaskIsCountedAndShown) {
               testing::ElementsAre(HasSubstr(R"(event_mask="0xfff"} 1)")));
 }
 
-TEST(Families, UntrustedTimingHasItsReason) {
-  ProcessSnapshot process = ExampleProcess();
+TEST_F(FamiliesAbsence, UntrustedTimingHasItsReason) {
   process.communicators[0].kernel_trust = TrustState::kChecksFailed;
   EXPECT_THAT(Lines(Page({process}), "nccl_pulse_kernel_timing_untrusted"),
               testing::ElementsAre(HasSubstr(R"(reason="self_send"} 0)"),

@@ -29,8 +29,11 @@ SimulatedJob JobOfThree() {
   return job;
 }
 
-TEST(StatusTable, AHealthyJob) {
+struct StatusTableTest : testing::Test {
   SimulatedJob job = JobOfThree();
+};
+
+TEST_F(StatusTableTest, AHealthyJob) {
   const Json before = Page(job);
   for (int i = 0; i < 50; ++i) job.Collective(kComm, "AllReduce", {0, 0, 0}, kMs);
   job.Advance(950 * kMs);
@@ -47,8 +50,7 @@ TEST(StatusTable, AHealthyJob) {
 }
 
 // Two containers, each with a process 1.
-TEST(StatusTable, ProcessesAreToldApartByMoreThanTheirPids) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, ProcessesAreToldApartByMoreThanTheirPids) {
   for (int i = 0; i < 3; ++i) {
     job.process(i).pid = 1;
     job.process(i).pid_namespace = 4026532000 + i;
@@ -60,7 +62,7 @@ TEST(StatusTable, ProcessesAreToldApartByMoreThanTheirPids) {
   EXPECT_THAT(table, HasSubstr("      2          4711    2  "));
 }
 
-TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
+TEST_F(StatusTableTest, AnOldPageSaysSoInTheFirstLine) {
   Json page = Page(JobOfThree());
   EXPECT_THAT(StatusTable(page, nullptr, {}), Not(HasSubstr(" ago")));
   page["age_seconds"] = 2;
@@ -70,8 +72,7 @@ TEST(StatusTable, AnOldPageSaysSoInTheFirstLine) {
               HasSubstr("  as of 17 s ago  1 communicator, 3 processes\n"));
 }
 
-TEST(StatusTable, AHangStandsFirstAndIsMarked) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, AHangStandsFirstAndIsMarked) {
   job.AddCommunicator(1, {0, 1, 2});  // a lower id, and nothing wrong
   job.Launch(kComm, 0, "AllReduce");
   job.Launch(kComm, 2, "AllReduce");
@@ -95,15 +96,15 @@ TEST(StatusTable, AHangStandsFirstAndIsMarked) {
   EXPECT_THAT(StatusTable(page, nullptr, color), HasSubstr("\033[1;31mHANG\033[0m"));
 }
 
-TEST(StatusTable, SpellsABandwidthWithoutExponent) {
+TEST_F(StatusTableTest, SpellsABandwidthWithoutExponent) {
   EXPECT_EQ(ByteRate(211e9), "211 GB/s");
   EXPECT_EQ(ByteRate(1.94e6), "1.94 MB/s");
   EXPECT_EQ(ByteRate(2040), "2.04 kB/s");
   EXPECT_EQ(ByteRate(51), "51 B/s");
 }
 
-TEST(StatusTable, AStraggler) {
-  SimulatedJob job(3);
+TEST_F(StatusTableTest, AStraggler) {
+  job = SimulatedJob(3);
   job.AddCommunicator(kComm, {0, 1, 2});
   for (int i = 0; i < 100; ++i) {
     job.Collective(kComm, "AllReduce", {0, 2 * kMs, 0}, kMs);
@@ -118,7 +119,7 @@ TEST(StatusTable, AStraggler) {
   EXPECT_THAT(table, HasSubstr("\n>     1  101"));
 }
 
-TEST(StatusTable, MarksEachStragglerOfSeveralByTurns) {
+TEST_F(StatusTableTest, MarksEachStragglerOfSeveralByTurns) {
   const SimulatedJob job = TwoLateByTurnsJob(kComm, 100);
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table, HasSubstr("Communicator 00000000000000c0 waits for ranks 1, 3.\n"));
@@ -127,8 +128,7 @@ TEST(StatusTable, MarksEachStragglerOfSeveralByTurns) {
   EXPECT_THAT(table, HasSubstr("\n      2  102"));
 }
 
-TEST(StatusTable, CollectivesOfReplaysCountWithTheCalls) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, CollectivesOfReplaysCountWithTheCalls) {
   for (int rank = 0; rank < 3; ++rank) {
     CommunicatorSnapshot& comm = job.Of(kComm, rank);
     comm.captured = true;
@@ -150,8 +150,7 @@ TEST(StatusTable, CollectivesOfReplaysCountWithTheCalls) {
   EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("  quiet  5 s  "));
 }
 
-TEST(StatusTable, DeadStoppedEndedAndInvisible) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, DeadStoppedEndedAndInvisible) {
   job.Launch(kComm, 0, "AllReduce");
   job.process(1).end = ProcessEnd::kLost;
   job.process(1).end_realtime_ns = job.now();
@@ -173,7 +172,7 @@ TEST(StatusTable, DeadStoppedEndedAndInvisible) {
 }
 
 // One rank killed, the other stopped, and nothing else: no all clear.
-TEST(StatusTable, NoAllClearWhileBlind) {
+TEST_F(StatusTableTest, NoAllClearWhileBlind) {
   const SimulatedJob job = LostAndStoppedJob(kComm);
   const std::string table = StatusTable(Page(job), nullptr, {});
   EXPECT_THAT(table,
@@ -194,8 +193,7 @@ TEST(StatusTable, NoAllClearWhileBlind) {
   EXPECT_EQ(FindingOf(Page(blind)), Finding::kIncomplete);
 }
 
-TEST(StatusTable, AnHourIsStillSaidInMinutes) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, AnHourIsStillSaidInMinutes) {
   for (const int rank : {0, 2}) job.Launch(kComm, rank, "AllReduce");
   job.Advance(6000 * kSecond);
   EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("no progress for 100 min 0 s"));
@@ -203,8 +201,7 @@ TEST(StatusTable, AnHourIsStillSaidInMinutes) {
   EXPECT_THAT(StatusTable(Page(job), nullptr, {}), HasSubstr("no progress for 2 h 0 min"));
 }
 
-TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, AWaitThatIsUsualIsNoHang) {
   for (const int rank : {0, 2}) {
     job.Launch(kComm, rank, "AllReduce");
     job.Of(kComm, rank).longest_waits = {WaitedBefore("AllReduce", 540 * kSecond)};
@@ -222,8 +219,7 @@ TEST(StatusTable, AWaitThatIsUsualIsNoHang) {
   EXPECT_EQ(FindingOf(Page(job)), Finding::kHang);
 }
 
-TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, WorkBehindItsOwnGpuIsQueued) {
   for (int rank = 0; rank < 3; ++rank) {
     job.Launch(kComm, rank, "AllReduce");
     job.Of(kComm, rank).oldest_launch = OldestLaunch::kNotBegun;
@@ -235,8 +231,7 @@ TEST(StatusTable, WorkBehindItsOwnGpuIsQueued) {
   EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
 }
 
-TEST(StatusTable, ACallThatIsNotReported) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, ACallThatIsNotReported) {
   job.Call(kComm, 1, "Broadcast");
   job.Advance(4 * kSecond);
   const std::string table = StatusTable(Page(job), nullptr, {});
@@ -247,8 +242,7 @@ TEST(StatusTable, ACallThatIsNotReported) {
   EXPECT_EQ(FindingOf(Page(job)), Finding::kIncomplete);
 }
 
-TEST(StatusTable, NarrowScreensLoseColumnsOnTheRight) {
-  SimulatedJob job = JobOfThree();
+TEST_F(StatusTableTest, NarrowScreensLoseColumnsOnTheRight) {
   StatusOptions narrow;
   narrow.table_width = 80;
   const std::string table = StatusTable(Page(job), nullptr, narrow);
@@ -256,7 +250,7 @@ TEST(StatusTable, NarrowScreensLoseColumnsOnTheRight) {
   EXPECT_THAT(table, Not(HasSubstr("BUS\n")));
 }
 
-TEST(StatusTable, OtherVersionsAndHostileText) {
+TEST_F(StatusTableTest, OtherVersionsAndHostileText) {
   for (const char* text :
        {"{}", "[]", "null", R"({"communicators": 7})", R"({"communicators": [7, {}]})",
         R"({"communicators": [{"ranks": [7, {}, {"rank": "x", "latencies": {"a": 1}}]}]})",
@@ -276,7 +270,7 @@ TEST(StatusTable, OtherVersionsAndHostileText) {
   EXPECT_THAT(table, HasSubstr("\"a?[2Jb?c\""));
 }
 
-TEST(StatusTable, ProcessesWithoutThePlugin) {
+TEST_F(StatusTableTest, ProcessesWithoutThePlugin) {
   const Json page = Json::parse(R"({"time": 1000, "communicators": [], "without_plugin": [
       {"pid": 1018, "global_rank": "3", "gpus": [0, 1], "nccl": "2.28.9", "since": 400},
       {"pid": 1019, "global_rank": "\u001b[2J", "gpus": [], "nccl": null, "since": null,

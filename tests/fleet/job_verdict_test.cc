@@ -78,8 +78,12 @@ SimulatedJob TwoNodes() {
 }
 
 // Alone the waiting node cannot say for whom, and the culprit's sees no wait.
-TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
-  SimulatedJob job(2);
+struct JobVerdictTest : testing::Test {
+  SimulatedJob job = TwoNodes();
+};
+
+TEST_F(JobVerdictTest, OneRankOnEachOfTwoNodes) {
+  job = SimulatedJob(2);
   job.process(0).hostname = "node-a";
   job.process(1).hostname = "node-b";
   job.AddCommunicator(kData, {0, 1}, 2, 2);
@@ -96,8 +100,7 @@ TEST(JobVerdict, OneRankOnEachOfTwoNodes) {
 }
 
 // The communicator of the rank that the others wait for has been seen hanging once, the other twice.
-TEST(JobVerdict, AHangIsARootEvenIfItsFindingIsMissing) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, AHangIsARootEvenIfItsFindingIsMissing) {
   job.Launch(kTensor, 0, "AllReduce");
   job.Launch(kData2, 0, "AllReduce");
   job.Launch(kData2, 1, "AllReduce");
@@ -111,8 +114,8 @@ TEST(JobVerdict, AHangIsARootEvenIfItsFindingIsMissing) {
   EXPECT_THAT(OnlyRoot(look).ranks, IsEmpty());
 }
 
-TEST(JobVerdict, TheSentenceNamesEachStraggler) {
-  SimulatedJob job = TwoLateByTurnsJob(kData, 200);
+TEST_F(JobVerdictTest, TheSentenceNamesEachStraggler) {
+  job = TwoLateByTurnsJob(kData, 200);
   JobLook look = Look(AllOf(&job, {{0, 1, 2, 3}}), job.now());
   look.heard = look.endpoints = 1;
   const std::string sentence = JobSentence(look);
@@ -124,8 +127,8 @@ TEST(JobVerdict, TheSentenceNamesEachStraggler) {
 
 // Experts wait for rank 0 in their exchange, which can't be compared because a rank has split a launch.
 // Then all of them are late to the AllReduce with another node.
-TEST(JobVerdict, RanksThatWaitForASlowOneInAnExchangeAreNoStragglers) {
-  SimulatedJob job(8);
+TEST_F(JobVerdictTest, RanksThatWaitForASlowOneInAnExchangeAreNoStragglers) {
+  job = SimulatedJob(8);
   for (int i = 0; i < 8; ++i) job.process(i).hostname = i < 4 ? "node-a" : "node-b";
   job.AddCommunicator(kTensor, {0, 1, 2, 3});
   job.AddCommunicator(kTensor2, {4, 5, 6, 7});
@@ -185,8 +188,7 @@ TEST(JobLook, AgesCountFromWhenTheAnswerWasWritten) {
 }
 
 // A launcher ends a node's ranks soon after the first of them has died.
-TEST(JobVerdict, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
   JobLook look;
   look.heard = look.endpoints = 1;
   const auto end = [&](int process, int64_t after_ns) {
@@ -207,8 +209,7 @@ TEST(JobVerdict, TheSentenceNamesTheFirstEndOfAJobThatIsGone) {
   EXPECT_THAT(JobSentence(look), Not(HasSubstr("First")));
 }
 
-TEST(JobVerdict, TheFirstEndIsOfTheLastAttempt) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, TheFirstEndIsOfTheLastAttempt) {
   JobLook look;
   look.heard = look.endpoints = 1;
   const auto end = [&](int process, int64_t start_ns, int64_t end_ns) {
@@ -225,9 +226,9 @@ TEST(JobVerdict, TheFirstEndIsOfTheLastAttempt) {
 }
 
 // Pid 1 of the host is its init: what to do first must not name that one.
-TEST(JobVerdict, APidIsTheOneThatCountsThere) {
-  const auto sentence_of = [](uint32_t pid_namespace, int32_t seen_pid, uint32_t seen_in) {
-    SimulatedJob job(2);
+TEST_F(JobVerdictTest, APidIsTheOneThatCountsThere) {
+  const auto sentence_of = [this](uint32_t pid_namespace, int32_t seen_pid, uint32_t seen_in) {
+    job = SimulatedJob(2);
     for (int i = 0; i < 2; ++i) {
       job.process(i).hostname = "node-a";
       job.process(i).pid = 1;
@@ -255,8 +256,7 @@ TEST(JobVerdict, APidIsTheOneThatCountsThere) {
   EXPECT_THAT(by_neighbour, HasSubstr("Rank 1 (node-a, pid 9, GPU 1)"));
 }
 
-TEST(JobVerdict, TheMissingCallHasANumberIfItIsOfOneKind) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, TheMissingCallHasANumberIfItIsOfOneKind) {
   for (int i = 0; i < 7; ++i) job.Collective(kTensor, "AllReduce", {0, 0}, kMs);
   job.Launch(kTensor, 0, "AllReduce");
   SimulatedJob two_kinds = job;
@@ -272,8 +272,7 @@ TEST(JobVerdict, TheMissingCallHasANumberIfItIsOfOneKind) {
   EXPECT_EQ(OnlyRoot(two).missing_call, "");
 }
 
-TEST(JobVerdict, VictimsAreBlockedElsewhere) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, VictimsAreBlockedElsewhere) {
   // Process 3 does not come to its tensor-parallel call; 2 waits for it, 0 and 1 wait for both.
   job.Launch(kTensor2, 0, "AllReduce");
   job.Launch(kData, 0, "AllReduce");
@@ -291,8 +290,7 @@ TEST(JobVerdict, VictimsAreBlockedElsewhere) {
 }
 
 // A usual wait, and one behind it that is older.
-TEST(JobVerdict, WhatWaitsForAUsualWaitIsNoRoot) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, WhatWaitsForAUsualWaitIsNoRoot) {
   job.Of(kTensor2, 0).longest_waits = {WaitedBefore("AllReduce", 60 * kSecond)};
   job.Launch(kData, 0, "AllReduce");
   job.Advance(kSecond);
@@ -306,8 +304,7 @@ TEST(JobVerdict, WhatWaitsForAUsualWaitIsNoRoot) {
 }
 
 // Its node does not answer: its ranks are what is missing, and nobody who waits is named.
-TEST(JobVerdict, WhomNobodyHasSeen) {
-  SimulatedJob job = TwoNodes();
+TEST_F(JobVerdictTest, WhomNobodyHasSeen) {
   job.Launch(kData, 0, "AllReduce");
   job.Launch(kData2, 0, "AllReduce");
   job.Advance(kHangAfter);
@@ -320,8 +317,8 @@ TEST(JobVerdict, WhomNobodyHasSeen) {
   for (const JobRank& rank : root.ranks) EXPECT_EQ(rank.process, nullptr);
 }
 
-TEST(JobVerdict, CircleOverNodes) {
-  SimulatedJob job(2);
+TEST_F(JobVerdictTest, CircleOverNodes) {
+  job = SimulatedJob(2);
   job.AddCommunicator(kData, {0, 1}, 2, 2);
   job.AddCommunicator(kData2, {0, 1}, 2, 2);
   job.Launch(kData, 0, "AllReduce");
@@ -333,8 +330,8 @@ TEST(JobVerdict, CircleOverNodes) {
 }
 
 // Of ranks that call different sizes the fewer are named.
-TEST(JobVerdict, TheFewerDiffer) {
-  SimulatedJob job = RunningJob(4, 4);
+TEST_F(JobVerdictTest, TheFewerDiffer) {
+  job = RunningJob(4, 4);
   LaunchOn(&job, {0, 1, 3}, "AllReduce", 4);
   LaunchOn(&job, {2}, "AllReduce", 6);
   job.Advance(kHangAfter);
@@ -343,10 +340,10 @@ TEST(JobVerdict, TheFewerDiffer) {
 }
 
 // An all-to-all whose peers are not known.
-TEST(JobVerdict, WhoDoesNotComeToAnExchange) {
-  SimulatedJob job(4);
+TEST_F(JobVerdictTest, WhoDoesNotComeToAnExchange) {
+  job = SimulatedJob(4);
   job.AddCommunicator(kData, {0, 1, 2, 3}, 4, 4);
-  const auto exchange = [&job](const std::vector<int>& ranks) {
+  const auto exchange = [this](const std::vector<int>& ranks) {
     for (const int rank : ranks) {
       for (int peer = 0; peer < 3; ++peer) job.Call(kData, rank, "Send");
       for (int peer = 0; peer < 2; ++peer) job.Call(kData, rank, "Recv");
@@ -433,8 +430,8 @@ TEST(SnapshotUnion, KeepsJobsWhole) {
 }
 
 // Of two nodes: the rank that has not begun a replay of a CUDA graph is on one, who waits on both.
-TEST(JobVerdict, RankThatHasNotBegunAReplay) {
-  SimulatedJob job(4);
+TEST_F(JobVerdictTest, RankThatHasNotBegunAReplay) {
+  job = SimulatedJob(4);
   job.AddCommunicator(kData, {0, 1, 2, 3}, 4, 2);
   for (int rank = 0; rank < 4; ++rank) {
     CommunicatorSnapshot& comm = job.Of(kData, rank);

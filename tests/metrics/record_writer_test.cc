@@ -57,8 +57,11 @@ void FillEverything(TestSegment& test, uint32_t index, uint32_t generation) {
   record.CountFollowedLaunch(8, true);
 }
 
-TEST(RecordWriter, States) {
+struct RecordWriterTest : testing::Test {
   TestSegment test;
+};
+
+TEST_F(RecordWriterTest, States) {
   ASSERT_TRUE(test.segment().PopulateRecord(0));
   RecordWriter record = test.Record(0);
   RecordWriter::Identity identity;
@@ -101,8 +104,7 @@ TEST(RecordWriter, States) {
 }
 
 // A wait is a measure for as long as waits like it may be expected to come again.
-TEST(RecordWriter, LongWaitsCountForAWhile) {
-  TestSegment test;
+TEST_F(RecordWriterTest, LongWaitsCountForAWhile) {
   test.AddCommunicator(0, 1, 0, "waits");
   constexpr int64_t kMinute = 60 * kSecondNs;
   const uint64_t call = LastCall::Pack(kAllReduceName, 4);
@@ -111,7 +113,7 @@ TEST(RecordWriter, LongWaitsCountForAWhile) {
                             static_cast<uint64_t>((begin_minutes + minutes) * kMinute));
   };
   // Which counts until when, in minutes. (The communicator was made within the first second.)
-  const auto waits = [&test] {
+  const auto waits = [this] {
     std::map<std::pair<std::string, int>, std::pair<int64_t, int64_t>> waits;
     const ProcessSnapshot read = Read(test.segment());
     for (const LongestWaitSnapshot& wait : read.communicators.at(0).longest_waits) {
@@ -142,7 +144,7 @@ TEST(RecordWriter, LongWaitsCountForAWhile) {
 }
 
 // Byte by byte, so that a field that is added and not reset is found.
-TEST(RecordWriter, ResetLeavesNothing) {
+TEST_F(RecordWriterTest, ResetLeavesNothing) {
   const auto memory = std::make_unique<CommunicatorRecord>();
   CommunicatorRecord& record = *memory;
   auto* const bytes = reinterpret_cast<unsigned char*>(&record);
@@ -166,8 +168,7 @@ TEST(RecordWriter, ResetLeavesNothing) {
 }
 
 // What a reader is shown of the second communicator on a place is what it is shown of a first one.
-TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
-  TestSegment test;
+TEST_F(RecordWriterTest, TheNextCommunicatorStartsFromZero) {
   const uint32_t first = test.AddCommunicator(0, 1, 0, "first with a long name");
   FillEverything(test, 0, first);
   {
@@ -216,8 +217,7 @@ TEST(RecordWriter, TheNextCommunicatorStartsFromZero) {
 }
 
 // Counters of the process go on over all communicators that there ever were.
-TEST(RecordWriter, WhatARecycledOneCountedStaysInTheSums) {
-  TestSegment test;
+TEST_F(RecordWriterTest, WhatARecycledOneCountedStaysInTheSums) {
   const NameId future = test.Intern("AllFuture");
   std::map<std::string, std::pair<uint64_t, uint64_t>> expected;
   uint64_t callbacks = 0;
@@ -253,8 +253,7 @@ TEST(RecordWriter, WhatARecycledOneCountedStaysInTheSums) {
 
 // Its holder would write into the next communicator. Once it has let go, the record can be
 // recycled.
-TEST(RecordWriter, ABusyLaneKeepsItsRecord) {
-  TestSegment test;
+TEST_F(RecordWriterTest, ABusyLaneKeepsItsRecord) {
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "kept");
   CommunicatorRecord& record = test.segment().record(0);
   {
@@ -276,8 +275,7 @@ TEST(RecordWriter, ABusyLaneKeepsItsRecord) {
   EXPECT_EQ(test.segment().header().recycle_epoch.Enter() % 2, 0u);
 }
 
-TEST(RecordWriter, NobodyWritesWithAnOldGeneration) {
-  TestSegment test;
+TEST_F(RecordWriterTest, NobodyWritesWithAnOldGeneration) {
   const uint32_t generation = test.AddCommunicator(0, 1, 0, "c");
   test.Record(0).Finalize(1);
   EXPECT_TRUE(test.Writer(0, generation, LaneRole::kLaunch).ok()) << "what is settled last";
@@ -285,16 +283,14 @@ TEST(RecordWriter, NobodyWritesWithAnOldGeneration) {
   EXPECT_FALSE(test.Writer(0, generation, LaneRole::kLaunch).ok());
 }
 
-TEST(RecordWriter, TheFirstReasonOfDistrustHolds) {
-  TestSegment test;
+TEST_F(RecordWriterTest, TheFirstReasonOfDistrustHolds) {
   test.AddCommunicator(0, 1, 0, "c");
   test.Record(0).Distrust(TrustState::kSelfSend);
   test.Record(0).Distrust(TrustState::kChecksFailed);
   EXPECT_EQ(Read(test.segment()).communicators.at(0).kernel_trust, TrustState::kSelfSend);
 }
 
-TEST(RecordWriter, ACompletionSourceThatSomebodyElseChangedStays) {
-  TestSegment test;
+TEST_F(RecordWriterTest, ACompletionSourceThatSomebodyElseChangedStays) {
   test.AddCommunicator(0, 1, 0, "c");
   RecordWriter record = test.Record(0);
   EXPECT_TRUE(record.ChangeCompletionSource(CompletionSource::kNone, CompletionSource::kProxy));

@@ -117,8 +117,11 @@ class Mutator {
   size_t bytes_ = 0;
 };
 
-TEST(SegmentReaderMutation, TheHonestOneIsReadInFull) {
+struct SegmentReaderMutation : testing::Test {
   Mutator mutator;
+};
+
+TEST_F(SegmentReaderMutation, TheHonestOneIsReadInFull) {
   mutator.Fresh();
   EXPECT_EQ(mutator.Check(), "");
   ProcessSnapshot snapshot;
@@ -141,8 +144,7 @@ TEST(SegmentReaderMutation, TheHonestOneIsReadInFull) {
   }
 }
 
-TEST(SegmentReaderMutation, BitFlips) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, BitFlips) {
   for (int round = 0; round < 6000; ++round) {
     uint8_t* segment = mutator.Fresh();
     for (size_t flips = mutator.Below(16) + 1; flips > 0; --flips) {
@@ -155,8 +157,7 @@ TEST(SegmentReaderMutation, BitFlips) {
   }
 }
 
-TEST(SegmentReaderMutation, WordsInInterestingPlaces) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, WordsInInterestingPlaces) {
   for (int round = 0; round < 12000; ++round) {
     mutator.Fresh();
     for (size_t words = mutator.Below(8) + 1; words > 0; --words) {
@@ -167,8 +168,7 @@ TEST(SegmentReaderMutation, WordsInInterestingPlaces) {
   }
 }
 
-TEST(SegmentReaderMutation, EveryInterestingPlaceWithEveryExtreme) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, EveryInterestingPlaceWithEveryExtreme) {
   for (const size_t place : InterestingOffsets()) {
     if (place >= kRecordsOffset + kRecordStride) continue;  // the other records are alike
     for (const uint64_t value : {uint64_t{0}, uint64_t{kSmallChunks}, UINT64_MAX}) {
@@ -182,8 +182,7 @@ TEST(SegmentReaderMutation, EveryInterestingPlaceWithEveryExtreme) {
 }
 
 // A wholly different body behind a header that is in order: everything the reader finds is random.
-TEST(SegmentReaderMutation, RandomBodies) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, RandomBodies) {
   for (int round = 0; round < 1500; ++round) {
     uint8_t* segment = mutator.Fresh();
     for (size_t at = kHeaderBytes; at < kSmallBytes; at += 8) {
@@ -199,8 +198,7 @@ TEST(SegmentReaderMutation, RandomBodies) {
   }
 }
 
-TEST(SegmentReaderMutation, StringsWithoutAnEnd) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, StringsWithoutAnEnd) {
   for (const uint8_t fill : {0xffu, 0x41u, 0xe2u, 0x1bu, 0xc2u}) {
     uint8_t* segment = mutator.Fresh();
     const auto overwrite = [&](size_t offset, size_t size) {
@@ -218,8 +216,7 @@ TEST(SegmentReaderMutation, StringsWithoutAnEnd) {
   }
 }
 
-TEST(SegmentReaderMutation, CutOff) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, CutOff) {
   // Every small size, every one around the ends of the parts, and random ones.
   std::vector<size_t> sizes;
   for (size_t size = 0; size < 300; ++size) sizes.push_back(size);
@@ -244,8 +241,7 @@ TEST(SegmentReaderMutation, CutOff) {
   }
 }
 
-TEST(SegmentReaderMutation, AllOnesAllZeroesAndNoise) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, AllOnesAllZeroesAndNoise) {
   for (const size_t size : {size_t{1}, size_t{64}, size_t{4096}, kRecordsOffset, kSmallBytes}) {
     memset(mutator.Fresh(size), 0, size);
     EXPECT_EQ(mutator.Check(), "");
@@ -266,8 +262,7 @@ TEST(SegmentReaderMutation, AllOnesAllZeroesAndNoise) {
 
 // A process that writes while it is read. Both sides use atomic accesses, so this is no data race
 // in the language's sense, and runs under ThreadSanitizer too.
-TEST(SegmentReaderMutation, SegmentThatChangesWhileItIsRead) {
-  Mutator mutator;
+TEST_F(SegmentReaderMutation, SegmentThatChangesWhileItIsRead) {
   uint8_t* segment = mutator.Fresh();
   std::atomic<bool> stop{false};
   std::thread writer([&] {

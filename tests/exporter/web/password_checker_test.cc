@@ -29,8 +29,11 @@ Verdict Wait(PasswordChecker* checker, const std::string& user, const std::strin
   }
 }
 
-TEST(PasswordChecker, DoesNotWaitAndRemembers) {
+struct PasswordCheckerTest : testing::Test {
   PasswordChecker checker;
+};
+
+TEST_F(PasswordCheckerTest, DoesNotWaitAndRemembers) {
   EXPECT_EQ(checker.Check("user", kHash, "abc", 1), Verdict::kPending);
   EXPECT_EQ(Wait(&checker, "user", "abc"), Verdict::kRight);
   EXPECT_EQ(checker.Check("user", kHash, "abc", 1), Verdict::kRight);
@@ -38,14 +41,12 @@ TEST(PasswordChecker, DoesNotWaitAndRemembers) {
   EXPECT_EQ(checker.Check("user", kHash, "abd", 1), Verdict::kWrong);
 }
 
-TEST(PasswordChecker, KeepsUsersApart) {
-  PasswordChecker checker;
+TEST_F(PasswordCheckerTest, KeepsUsersApart) {
   EXPECT_EQ(Wait(&checker, "one", "abd"), Verdict::kWrong);
   EXPECT_EQ(checker.Check("two", kHash, "abd", 1), Verdict::kPending);
 }
 
-TEST(PasswordChecker, GuessesDoNotPushOutWhoIsKnown) {
-  PasswordChecker checker;
+TEST_F(PasswordCheckerTest, GuessesDoNotPushOutWhoIsKnown) {
   EXPECT_EQ(Wait(&checker, "user", "abc"), Verdict::kRight);
   const std::size_t guesses = PasswordChecker::kRemembered + 10;
   for (std::size_t i = 0; i < guesses; ++i) {
@@ -56,8 +57,7 @@ TEST(PasswordChecker, GuessesDoNotPushOutWhoIsKnown) {
   EXPECT_EQ(checker.Check("user", kHash, "0", 1), Verdict::kPending);  // forgotten
 }
 
-TEST(PasswordChecker, TakesNoMoreThanItCanHold) {
-  PasswordChecker checker;
+TEST_F(PasswordCheckerTest, TakesNoMoreThanItCanHold) {
   for (int i = 0; i < 1000; ++i) checker.Check("user", kHash, std::to_string(i), 1);
   // Those that were not taken are when they ask again.
   EXPECT_EQ(Wait(&checker, "user", "999"), Verdict::kWrong);
@@ -65,8 +65,7 @@ TEST(PasswordChecker, TakesNoMoreThanItCanHold) {
 }
 
 // Guesses from one host, as fast as they are taken.
-TEST(PasswordChecker, ANewcomerHasATurnAmongGuesses) {
-  PasswordChecker checker;
+TEST_F(PasswordCheckerTest, ANewcomerHasATurnAmongGuesses) {
   int guess = 0;
   const auto fill = [&] {
     for (int i = 0; i < 100; ++i) checker.Check("user", kHash, std::to_string(++guess), 7);
@@ -83,8 +82,7 @@ TEST(PasswordChecker, ANewcomerHasATurnAmongGuesses) {
   FAIL() << "the newcomer had no turn";
 }
 
-TEST(PasswordChecker, AsManyHostsAsThereArePlacesHaveOneEach) {
-  PasswordChecker checker;
+TEST_F(PasswordCheckerTest, AsManyHostsAsThereArePlacesHaveOneEach) {
   const int hosts = static_cast<int>(PasswordChecker::kMaxQueued);
   for (int i = 0; i < 100; ++i) checker.Check("user", kHash, "guess " + std::to_string(i), 1000);
   for (int i = 0; i < hosts - 1; ++i) checker.Check("user", kHash, std::to_string(i), i);
@@ -127,8 +125,7 @@ TEST(PasswordChecker, GuessesHaveABudget) {
   EXPECT_LT(CheckerSeconds(), passed_s / 2);
 }
 
-TEST(PasswordChecker, EndsInTheMiddleOfOne) {
-  PasswordChecker checker;
+TEST_F(PasswordCheckerTest, EndsInTheMiddleOfOne) {
   checker.Check("user", "$2b$14$abcdefghijklmnopqrstuuCi15uRb1eH7NAlJ/TgeJertyknQpYn2", "x", 1);
 }
 

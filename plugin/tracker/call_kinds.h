@@ -2,7 +2,7 @@
 // makes the same few kinds of calls over and over.
 //
 // The key is the addresses of the call's strings, which are literals in libnccl (name_cache.h).
-// Kinds with the same entry replace each other.
+// Kinds that hash to the same entry replace each other.
 //
 // Thread: the calling thread; NCCL serializes the calls of a communicator. The fields are atomics
 // nevertheless, so an NCCL that breaks this costs only accuracy. Cost: a multiplication, one cache
@@ -26,10 +26,13 @@ struct alignas(64) CallKind {
   Relaxed<uint64_t> count, user_tag;
   // Cached values.
   Relaxed<uint64_t> bytes;
-  Relaxed<CounterPair*> cells;      // counters of calls and bytes in lane kLaunch; null: none
-  Relaxed<uint64_t> sampling_seed;  // KindSeed
-  Relaxed<uint32_t> meta;           // lower half of the OperationMeta
-  Relaxed<uint32_t> bits;           // LastCallBits::What, and from kIndexShift on its IndexOfNumber
+  // Counters of calls and bytes, in the record's lane for launches; null: none.
+  Relaxed<CounterPair*> cells;
+  Relaxed<uint64_t> sampling_seed;  // the kind's part of the sampling hash (KindSeed, sampler.h)
+  Relaxed<uint32_t> meta;           // OperationMeta without the call number, its upper half
+  // The kind's part of LastCallBits::What; from bit kIndexShift on, the index of the kind's call
+  // number (LaunchFollower::IndexOfNumber).
+  Relaxed<uint32_t> bits;
 
   static constexpr int kIndexShift = 24;
 
@@ -37,10 +40,11 @@ struct alignas(64) CallKind {
     bits.store(static_cast<uint32_t>(what) | number_place << kIndexShift);
   }
   static constexpr uint64_t What(uint64_t bits) { return bits & ((1u << kIndexShift) - 1); }
-  // LaunchFollower::IndexOfNumber.
+  // Returns the index of the kind's call number.
   static constexpr uint32_t NumberIndex(uint64_t bits) {
     return static_cast<uint32_t>(bits) >> kIndexShift;
   }
+  // Returns the key of the series that counts calls of this kind.
   uint64_t KeyOf(bool captured) const {
     const OperationMeta call = OperationMeta::Unpack(meta.load());
     return SeriesKey::WithTag(
@@ -64,7 +68,7 @@ class CallKinds {
   void Reset() {
     for (CallKind& kind : kinds_) kind.Forget();
   }
-  // Returns the entry of the call's kind. Another kind may have it.
+  // Returns the entry for the call's kind. It may hold another kind: check with CallKind::Is.
   CallKind& SlotOf(const CallEvent& call) {
     // 32 bits: shorter code.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(call.func) + call.count);

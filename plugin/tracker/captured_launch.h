@@ -1,5 +1,6 @@
 // The state of one communicator's CUDA graphs (graph_follower.h): captured calls without a launch,
-// and the findings of the last poll of the stamps.
+// and the results of the last poll of the stamps. A stamp is a tiny kernel in a graph that counts
+// how often the GPU passes it (plugin/cuda/graph_stamps.h).
 //
 // Thread: see each structure. Cost: plain loads and stores.
 #ifndef PLUGIN_TRACKER_CAPTURED_LAUNCH_H_
@@ -13,14 +14,14 @@
 
 namespace nccl_pulse {
 
-// Captured calls whose launch has not been captured yet. Used if graphs are followed. One writer at
-// a time, as in LaunchFollower.
+// Captured calls whose launch has not been captured yet. Unused if no stamps are added to graphs.
+// One writer at a time: NCCL serializes the calls and launches of a communicator.
 struct CapturedLaunch {
   Relaxed<uint32_t> owner;  // generation of the communicator's record to which the fields belong
   Relaxed<uint32_t> calls;
-  Relaxed<uint32_t> kind;  // CapturedCalls, of the last call
-  Relaxed<uint64_t> bytes, bus_bytes;
-  Relaxed<CudaStream> stream;  // of the launch whose stop is awaited; null: none
+  Relaxed<uint32_t> kind;              // of the last call, packed by CapturedCalls::PackKind
+  Relaxed<uint64_t> bytes, bus_bytes;  // sums over the calls
+  Relaxed<CudaStream> stream;          // of the launch whose stop is awaited; null: none
 
   // Starts anew if the fields belong to another generation.
   void Claim(uint32_t generation) {
@@ -35,8 +36,8 @@ struct CapturedLaunch {
 // thread.
 struct GraphReplays {
   uint32_t record_generation;  // as CapturedLaunch::owner
-  uint64_t look;               // number of the poll; 0: no poll found a replay
-  uint64_t in_flight;          // replays
+  uint64_t look;               // number of the last poll that found a replay; 0: none
+  uint64_t in_flight;          // number of replays in flight
   uint64_t moved_ns;           // when a stamp was last passed
   GraphPosition position;
   uint64_t position_gpu_ns;  // when the GPU reached `position`, by the GPU's clock

@@ -1,8 +1,9 @@
 // Communicator is the plugin's private data of one communicator: identity, record and parts.
 //
-// Readers see only the record in the segment. Later communicators reuse a place of the table
-// (CommunicatorTable). A place's parts are allocated at its first use and never unmapped, so an
-// event after finalize finds a closed slot and does not fault.
+// Other processes see only the record in the shared segment. A Communicator is a place of
+// CommunicatorTable, reused by later communicators. Its parts (CommunicatorParts) are allocated at
+// the first use of the place and never unmapped. So an event after finalize finds a closed place,
+// and does not fault.
 //
 // Thread: each field names its writer. Cost: a lane's claim, see metrics/lane_writer.h.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_H_
@@ -29,15 +30,16 @@ struct CommunicatorParts;
 // ValidContext is the ticket of a place's communicator; 0: finalized, or never used.
 class ValidContext : public Ordered<uint64_t> {
  public:
-  // Makes further events with this ticket stale. Release and acquire: the settling that follows is
-  // not reordered before it.
+  // Makes further events with this ticket stale. Release and acquire: the caller next counts the
+  // open operations (settling.h), and that is not reordered before the exchange.
   void Close() { cell_.exchange(0, std::memory_order_acq_rel); }
 };
 
 struct alignas(64) Communicator {
-  // True if callbacks may come for this communicator. Acquire: sees it as init made it.
+  // True if callbacks may come for this communicator. Acquire: sees its fields as init wrote them.
   bool is_live() const { return context.acquire() != 0; }
-  // Claims a lane. The writer compares the generation with the record while it holds the lane.
+  // Claims a lane: a set of the record's counters, with one writer at a time. The LaneWriter
+  // compares the generation with the record's while it holds the lane.
   LaneWriter ClaimLane(Segment& segment, LaneRole role) const {
     return LaneWriter(segment, *record, record_generation.load(), role);
   }
@@ -47,21 +49,22 @@ struct alignas(64) Communicator {
 
   ValidContext context;
   Ordered<uint32_t> record_generation;
-  uint32_t index;  // of this place and of its record
+  uint32_t index;  // of this place in the table, and of its record in the segment
   CommunicatorRecord* record;
   Ordered<CommunicatorParts*> parts;  // null until first used
-  uint64_t first_ticket;              // Ticket::OfOperation
-  Relaxed<uint64_t> sampling_seed;    // Sampler::SeedOf
+  uint64_t first_ticket;              // the bits that all its operations' tickets share (ticket.h)
+  Relaxed<uint64_t> sampling_seed;    // its part of the sampling hash (Sampler::SeedOf)
   Relaxed<int32_t> rank, nranks;
-  AwaitedEnds awaited_ends;  // of groups
+  AwaitedEnds awaited_ends;
   OperationHandles handles;
   // ---- next cache line: callbacks of an operation read only the fields above
-  alignas(64) InflightOperations inflight;  // background thread, like the next two
+  // The background thread alone uses `inflight`, `standing` and `watch`.
+  alignas(64) InflightOperations inflight;
   UnlaunchedCalls standing;
   LaunchPoller watch;
-  uint32_t context_generation;   // init lock
-  uint64_t recycle_after_ns;     // init lock; a lane stayed busy at the last attempt
-  Relaxed<bool> identity_known;  // v1 to v3 learn it with the first operation
+  uint32_t context_generation;   // of the next context's ticket; init lock
+  uint64_t recycle_after_ns;     // next attempt, after one that found a lane in use; init lock
+  Relaxed<bool> identity_known;  // API v1 to v3: set by the first operation
 };
 
 }  // namespace nccl_pulse

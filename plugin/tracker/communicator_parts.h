@@ -1,4 +1,5 @@
-// CommunicatorParts holds the parts that follow one communicator, in one piece of memory.
+// CommunicatorParts holds the objects that follow one communicator's calls, launches and
+// operations, in one allocation.
 //
 // Thread: as each part says.
 #ifndef PLUGIN_TRACKER_COMMUNICATOR_PARTS_H_
@@ -21,11 +22,11 @@ namespace nccl_pulse {
 
 struct TrackedWork;
 
-// When each operation's first network step moved data: FirstMove. Only network steps write it, so
-// it costs nothing while none are watched.
+// For each operation, a packed FirstMove: when its first network step moved data. Only network
+// steps write here, so it costs nothing while none are watched.
 using FirstMoves = Relaxed<uint64_t>[kOperationSlots];
 
-// All-zero memory is the initial state. Starts at a page.
+// All-zero memory is the initial state. The object is page-aligned.
 struct CommunicatorParts {
   // Returns the size with the KernelChannels (kernel timing) or the FirstMoves behind this
   // object.
@@ -34,14 +35,15 @@ struct CommunicatorParts {
   OperationRing ring;
   LaunchFollower launches;
   alignas(64) LastCalls last_calls;
-  // Visits to the record: of the threads that call, that launch, and that report operations.
+  // Each keeps the record from being recycled during a callback (metrics/visit.h): of the thread
+  // that calls, that launches, and that reports operations.
   Visit calling, launching, reporting;
   // NCCL's counter of finished work (work_follower.h); null: not followed. Never reset to null.
   Ordered<TrackedWork*> work;
   // ---- next cache line: each call writes the fields above
   CallKinds call_kinds;
   OperationKinds operation_kinds;
-  KernelChannels* channels;  // null unless kernel timing
+  KernelChannels* channels;  // null without kernel timing
   FirstMoves* first_moves;   // null with kernel timing
   PeerCursor peer_cursor;
   UnreportedOperations unreported;

@@ -1,10 +1,12 @@
 // CommunicatorTable holds a process' communicators, and finds the communicator of an event.
 //
-// A place outlives its communicators: a ticket has the place's index and its generation (ticket.h).
-// A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. If no
-// place is left, or too few series for another communicator, the one finalized longest ago is
-// evicted earlier. It loses its last calls earlier if a live communicator has no room for them. Its
-// calls remain in the process' sums (RecordWriter::Recycle).
+// Each communicator has a place of the table. Places are reused, so a ticket, the handle that NCCL
+// gets instead of a pointer, contains a place's index and its generation (ticket.h).
+//
+// A finalized communicator is kept for ten minutes, so that scrapers see its last numbers. The
+// communicator finalized longest ago is evicted earlier if no place is left, or too few series for
+// another communicator. It loses only its list of last calls if a live communicator needs the
+// room. Counts of evicted communicators remain in the process' sums (RecordWriter::Recycle).
 //
 // Thread: Add, Finish, Close, MakeRoom by one caller at a time (the runtime's lock); the rest by
 // any thread. Cost: a lookup touches one cache line of the table.
@@ -51,10 +53,11 @@ class CommunicatorTable {
   // ---- life of a communicator ----
 
   // Adds a communicator. Returns its context's ticket, or 0 without room (more than
-  // kMaxCommunicators, or memory was refused). `has_sight`: CUDA events follow its launches.
+  // kMaxCommunicators, or memory was refused). `has_sight`: a thread polls launches, so CUDA events
+  // may follow them.
   uint64_t Add(const CommunicatorIdentity& identity, bool has_sight);
   // Makes events with this context stale. Returns the communicator, or null if it was closed
-  // before. The caller then settles it and calls Finish.
+  // before. The caller then counts its open operations (SettleAll) and calls Finish.
   Communicator* Close(uint64_t context);
   void Finish(Communicator& communicator);
 
@@ -66,8 +69,8 @@ class CommunicatorTable {
 
   // ---- finding ----
 
-  // Returns null, and counts the event as ignored, if the context is not a live communicator's of
-  // this process.
+  // Returns null, and counts the event as ignored, if the context does not belong to a live
+  // communicator of this process.
   Communicator* Find(uint64_t context) {
     Communicator& communicator = At(context);
     // Acquire: sees the communicator as Add made it.
@@ -130,7 +133,7 @@ class CommunicatorTable {
   Ordered<uint32_t> used_;       // one past the highest place ever used
   Relaxed<uint32_t> finalized_;  // records that could be recycled; changed under init lock
   uint32_t live_ = 0;            // init lock
-  uint32_t made_ = 0;            // init lock; n-th communicator of the process
+  uint32_t made_ = 0;            // init lock; communicators that the process has added so far
 };
 
 }  // namespace nccl_pulse

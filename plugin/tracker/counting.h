@@ -1,6 +1,7 @@
 // Functions that count an operation or a launch: its duration, or the reason for having none.
 //
-// Thread: with a lane, its holder; else any. Cost: about 10 ns, 20 ns with a lane's claim.
+// Thread: functions with a LaneWriter, the thread that holds the lane; the others any. Cost: about
+// 10 ns, 20 ns if they claim a lane.
 #ifndef PLUGIN_TRACKER_COUNTING_H_
 #define PLUGIN_TRACKER_COUNTING_H_
 
@@ -28,8 +29,8 @@ struct Latency {
 void CountLatency(Segment& segment, const Communicator& communicator, LaneWriter& lane,
                   const Latency& latency);
 
-// Counts a launch callback whose launch is not followed by CUDA events. `is_launch`: false for a
-// launch that is only captured.
+// Counts a launch callback whose launch has no CUDA event behind it. `is_launch`: false if the
+// launch is only captured.
 void CountLaunchCallback(const Communicator& communicator, bool is_launch);
 // Counts the duration of a timed launch made at `launch_ns`. `record_generation`: generation of the
 // communicator's record.

@@ -25,7 +25,7 @@ inline uint64_t Tracker::StartGroup(uint64_t context, bool captured, bool is_one
     return Ticket::Pack(instruments_.process_tag, TicketKind::kGroup, 0,
                         Ticket::Generation(context), is_one_call ? 1 : 0, communicator->index);
   }
-  // Launches need nothing from this group. Without a ticket NCCL makes three callbacks less.
+  // Launches need nothing from this group. Without a ticket NCCL makes three callbacks fewer.
   return 0;
 }
 
@@ -62,7 +62,7 @@ inline bool Tracker::CountUsualCall(uint64_t context, const CallEvent& event) {
   const uint64_t number = call_number.load();
   if (instruments_.samples() &&
       __builtin_expect(instruments_.sampler.MayTime(kind.sampling_seed.load(), number), 0)) {
-    return false;  // the general path checks whether it is one of the first of its kind
+    return false;  // StartCall decides: the first calls of a kind are not timed
   }
   const Visit::Stay stay(parts.calling);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
@@ -104,10 +104,10 @@ inline uint64_t Tracker::StartLaunch(uint64_t context, const LaunchEvent& event)
   const bool captured = IsCalledIntoGraph(*communicator, event.parent);
   work_.NoteLaunch(*communicator, captured);
   LaunchFollower& launches = parts.launches;
-  // A followed launch is counted when it has been made.
+  // A launch that CUDA events follow is counted by its stop, when it has been made.
   if (__builtin_expect(!captured && launches.is_followed(), 1)) {
     if (__builtin_expect(!launches.knows_thread(), 0)) launches.LearnThread(groups_.Current());
-    // Common case with a clock that takes a function call.
+    // The fast path for clocks that only a function call can read; StartUsualLaunch refuses them.
     const auto now = [&](uint64_t* now_ns) {
       *now_ns = instruments_.clock.NowNs();
       return true;
@@ -139,8 +139,9 @@ inline bool Tracker::CountUsualOperation(uint64_t context, const OperationEvent&
   CommunicatorParts& parts = *communicator.parts.load();
   const Visit::Stay stay(parts.reporting);
   if (__builtin_expect(communicator.context.load() != context, 0)) return false;
-  // A launch whose operation needs a handle is never hurried. If launches have no events,
-  // operations show what is in flight (InflightOperations).
+  // A hurried launch (launch_follower.h) has no stop and ends with the report of its operation. Its
+  // operation never needs a handle. If launches have no events, operations need handles, because
+  // they show what is in flight (InflightOperations).
   if (__builtin_expect(parts.launches.is_hurried(), 1)) {
     EndHurriedLaunch(communicator, parts);
   } else if (communicator.handles.are_given() || !parts.launches.is_followed()) {
@@ -183,7 +184,7 @@ inline bool Tracker::StartKnownOperation(Communicator& communicator, uint64_t co
   }
   const Visit::Stay stay(parts.reporting);
   if (communicator.context.load() != context) return false;
-  // Launches without events are only known by this time.
+  // Also counts as the time of the launch, which is otherwise unknown if it has no events.
   CountOperation(communicator, parts, kind, event);
   communicator.record->lanes[static_cast<int>(LaneRole::kLaunch)].last_launch_ns.store(now_ns);
   const uint64_t bytes = event.count * instruments_.names.Find(event.datatype).element_bytes;
@@ -253,7 +254,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
     NoteUnlaunched(parts.last_calls, call, now_ns);
   }
 
-  UntimedReason untimed = SeriesKey::kTimed;  // or not known yet
+  UntimedReason untimed = SeriesKey::kTimed;  // also while it is not known yet
   if (__builtin_expect(!instruments_.times_kernels(), 1)) {
     untimed = static_cast<UntimedReason>(
         parts.launches.FateOf(instruments_, communicator, op.id, bytes, event.parent));
@@ -290,7 +291,7 @@ inline uint64_t Tracker::StartOperation(uint64_t context, const OperationEvent& 
   if (event.proto == kSymmetricProtocol) WorkFollower::NoteUncounted(parts);
   WorkFollower::NoteOperation(parts, communicator.record->followed.launches.load(), event,
                               IsOfCapturedCall(event.parent));
-  // NCCL enqueues it microseconds after its launch, so one clock read serves both.
+  // NCCL enqueues an operation microseconds after its launch, so one clock read serves both.
   Lane& lane = writer.lane();
   lane.last_launch_ns.store(now_ns);
   lane.callbacks[static_cast<int>(CallbackKind::kOperation)].publish_sum(1);
@@ -306,8 +307,7 @@ inline bool Tracker::StartUsualChannel(uint64_t context, const KernelChannelEven
       __builtin_expect(context == 0, 0)) {
     return false;
   }
-  // The parent must be an operation of the same communicator; the other bits of such tickets are
-  // equal.
+  // The parent must be an operation of this communicator: all their tickets share first_ticket.
   if (__builtin_expect(!Ticket::IsOfOperation(event.parent, communicator.first_ticket), 0)) {
     return false;
   }

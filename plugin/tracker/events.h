@@ -20,7 +20,7 @@ struct CallEvent {
   uint64_t count;         // elements, as the user passed it
   bool captured;          // into a CUDA graph
   uint64_t parent;        // ticket of the group
-  void* stream;           // argument of the call
+  void* stream;           // cudaStream_t argument of the call
   uint64_t user_tag = 0;  // set by the user; 0: none, or before v7
   int32_t root = 0;       // of a collective; -1: Send or Recv
 };
@@ -35,7 +35,7 @@ struct LaunchEvent {
 struct CopyEngineEvent {
   const char* func;
   const char* datatype;
-  uint64_t count;   // elements of `datatype`; AllGather comes as bytes
+  uint64_t count;   // elements of `datatype`; NCCL gives bytes for AllGather
   void* stream;     // of its copies
   uint64_t parent;  // ticket of the call, 0: none
 };
@@ -49,14 +49,14 @@ struct OperationEvent {
   const char* datatype;
   const char* algo;  // null: none (P2p)
   const char* proto;
-  uint64_t count;        // elements of `datatype`; AllGather and Broadcast come as bytes
-  uint64_t sequence;     // of a collective
+  uint64_t count;        // elements of `datatype`; NCCL gives bytes for AllGather and Broadcast
+  uint64_t sequence;     // number of a collective in its communicator
   uint64_t parent;       // ticket of the call, 0: none
   int32_t root_or_peer;  // root of a Coll; peer of a P2p
   int rank;              // in the communicator
   uint8_t channels;      // 0: not known
   bool is_collective;
-  bool counts_as_call;  // v1 to v4: there is no CallEvent
+  bool counts_as_call;  // true in v1 to v4, which have no CallEvent
   // Identity of the communicator in v1 to v3, whose init has none. 0 and null in later versions.
   uint64_t comm_hash;
   const char* comm_name;
@@ -64,13 +64,13 @@ struct OperationEvent {
 
 // A network operation of the proxy thread (ProxyOp).
 struct ProxyOpEvent {
-  uint64_t parent;
-  int32_t pid;
+  uint64_t parent;  // ticket of the operation
+  int32_t pid;      // of the operation's process, which may be another one (PXN)
 };
 
-// One channel's kernel (KernelCh).
+// One channel of an operation's kernel (KernelCh).
 struct KernelChannelEvent {
-  uint64_t parent;
+  uint64_t parent;  // ticket of the operation
   uint64_t gpu_ns;  // 0: this version has no times (v3)
   uint8_t channel;
 };

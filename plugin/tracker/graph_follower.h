@@ -1,5 +1,6 @@
 // GraphFollower counts the calls that replays of CUDA graphs execute. It notes the calls captured
-// into a graph, adds stamps to the graph (plugin/cuda/graph_stamps.h), and polls the stamps.
+// into a graph, adds stamps to the graph, and polls the stamps. A stamp is a tiny kernel that
+// counts how often the GPU passes it, and stores the time (plugin/cuda/graph_stamps.h).
 //
 // Thread: Begin and PrepareContext under the runtime's lock; the Note, Start and Stop functions
 // from callbacks, which NCCL serializes per communicator; Poll by the background thread. Cost: none
@@ -43,7 +44,8 @@ class GraphFollower {
     uint64_t bytes;
   };
   [[gnu::cold, gnu::noinline]] void NoteCall(Communicator& communicator, const Call& call);
-  // Notes a launch that is captured into a graph. Returns a ticket if it needs StopLaunch, else 0.
+  // Notes a launch that is captured into a graph. Returns its ticket if StopLaunch must be called
+  // at its stop, else 0.
   [[gnu::cold, gnu::noinline]] uint64_t StartLaunch(Communicator& communicator,
                                                     const LaunchEvent& event, uint64_t context);
   void StopLaunch(Communicator& communicator, uint64_t ticket);
@@ -68,7 +70,7 @@ class GraphFollower {
   Instruments& instruments_;
   std::unique_ptr<GraphStamps> graphs_;  // null: off
   std::unique_ptr<Slot[]> slots_;        // kMaxCommunicators: 136 KiB, while it is on
-  uint64_t looks_ = 0;                   // background thread: number of the last poll
+  uint64_t looks_ = 0;                   // number of polls so far; background thread
 };
 
 }  // namespace nccl_pulse

@@ -1,14 +1,17 @@
 // HiddenOperations learns for which operations of a communicator NCCL reports no launches. Their
-// calls are then counted at the end of the group (unreported_launch.cc).
+// launches are called hidden. The end of the group then takes the place of the launch
+// (unreported_launch.cc).
+//
+// Each operation (AllReduce, ...) has a state:
 //
 //   state       event                                               next
-//   unknown     a call, alone in its group, has no launch           suspected (it may have failed)
+//   unknown     a call, alone in its group, has no launch           suspected: it may have failed
 //   suspected   a call of the suspected size has a launch           unknown
-//   suspected   another call without a launch, after other          hidden: Suspect returns true
-//               launches were reported; the operation's last
+//   suspected   another call without a launch, after other          suspected, but Suspect returns
+//               launches were reported; the operation's last        true: this launch is hidden
 //               reported launch had another size
-//   hidden      NoteFollowed: the call was counted at the end of    followed, for good: each later
-//               its group                                           call without a launch is hidden
+//   suspected   NoteFollowed: a hidden launch was counted at the    followed, for good: each call
+//               end of its group                                    without launch has a hidden one
 //
 // The size matters, because other sizes may use another kernel: NCCL hides symmetric-memory
 // kernels, but not other kernels of the same operation.
@@ -24,7 +27,7 @@
 
 namespace nccl_pulse {
 
-// `row`: OperationRowOf the operation.
+// `row`: index of the operation, from OperationRowOf.
 class HiddenOperations {
  public:
   void Reset() {
@@ -35,14 +38,14 @@ class HiddenOperations {
   bool IsFollowed(uint32_t row) const { return (followed_.load() & Bit(row)) != 0; }
   void NoteFollowed(uint32_t row) { followed_.store(followed_.load() | Bit(row)); }
 
-  // Notes a reported launch.
+  // Notes a reported launch of a call with `bytes`.
   void Acquit(uint32_t row, uint64_t bytes) {
     Suspicion& suspected = suspected_[row];
     if (suspected.bytes.load() == bytes) suspected.is_active.store(false);
     suspected.reported_bytes.store(bytes);
   }
   // Notes a call, alone in its group, without a launch. `launches`: the communicator's launches
-  // reported so far. Returns true if the operation is known to have hidden launches.
+  // reported so far. Returns true if the launch is hidden; false if the call may have failed.
   bool Suspect(uint32_t row, uint64_t bytes, uint64_t launches) {
     if (IsFollowed(row)) return true;
     Suspicion& suspected = suspected_[row];
@@ -69,7 +72,7 @@ class HiddenOperations {
         launches;                      // launches reported before it
     Relaxed<uint64_t> reported_bytes;  // size of the last call with a launch
   };
-  Relaxed<uint32_t> followed_;
+  Relaxed<uint32_t> followed_;  // bit set of rows
   Suspicion suspected_[kOperationRows];
 };
 

@@ -24,8 +24,8 @@ namespace nccl_pulse {
 enum class TimingMode { kAuto, kKernel, kOff };
 
 struct Instruments {
-  // If `driver` is null, nothing is timed on streams, and completions are not known.
-  // `timed_launches_per_second`: see Sampler.
+  // If `driver` is null, nothing is timed on streams, and completions are not known. `process_tag`:
+  // this process' part of its tickets (ticket.h). `timed_launches_per_second`: see Sampler.
   Instruments(Segment& segment, Clock& clock, TimingMode timing, const CudaDriver* driver,
               int32_t pid, uint32_t process_tag, int timed_launches_per_second);
   Instruments(const Instruments&) = delete;
@@ -53,19 +53,21 @@ struct Instruments {
   const TimingMode timing;
   const int32_t pid;
   const uint32_t process_tag;
-  const uint32_t operation_issuer;  // Ticket::MakeIssuer
+  // Process and kind of an operation's ticket, as Ticket::Issuer returns them; below, of a launch's
+  // and of a kernel channel's.
+  const uint32_t operation_issuer;
   Sampler sampler;
   std::unique_ptr<StreamTimer> stream_timer;  // null without a driver, or with timing off
-  const uint32_t launch_issuer;               // without a stream timer, matches no ticket
+  const uint32_t launch_issuer;               // matches no ticket if there is no stream timer
   // True once any communicator has captured a call into a CUDA graph. From then on NCCL may report
   // operations on two threads at once (src/enqueue.cc, ncclLaunchPrepare). Set before such a
   // report.
   Relaxed<bool> has_captured{false};
-  const UntimedReason unsampled_fate;  // of operations whose launch is not timed
+  const UntimedReason unsampled_fate;  // why operations of untimed launches have no duration
       // ---- next cache line: most callbacks read only the members above
   NameCache names;
   const NameId send_name, receive_name;
-  const uint32_t channel_issuer;  // of kernel channels
+  const uint32_t channel_issuer;
   UserTags user_tags;
 };
 

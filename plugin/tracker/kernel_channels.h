@@ -11,8 +11,8 @@
 //
 // Thread: the communicator's KernelCh thread; NCCL uses one (docs/nccl-profiler-api.md#threads).
 // The cells are atomics all the same, so an NCCL that breaks this costs accuracy, not memory
-// safety. Judge: also the thread that closed the operation. Reset: init. Cost: about 5 ns a
-// callback.
+// safety. Judge: also the thread that closed the operation. Reset: the thread of the communicator's
+// init. Cost: about 5 ns a callback.
 #ifndef PLUGIN_TRACKER_KERNEL_CHANNELS_H_
 #define PLUGIN_TRACKER_KERNEL_CHANNELS_H_
 
@@ -30,7 +30,7 @@ inline constexpr int kMaxChannels = 64;  // NCCL 2.28, MAXCHANNELS in src/includ
 
 class KernelChannels {
  public:
-  // One channel of the operation at `place` in `generation`.
+  // A channel of the operation at `place` of the OperationRing, in that place's `generation`.
   struct Channel {
     uint32_t place, generation, number;
   };
@@ -43,8 +43,8 @@ class KernelChannels {
   // Fast path for all but the operation's first channel. Returns false, without effect, otherwise.
   bool StartNext(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
   Refusal RecordStop(const Channel& channel, uint64_t gpu_ns, const OperationSlot& slot);
-  // Sets `all_stopped` at the operation's last channel: never if NCCL does not report the number of
-  // channels (CollNet, multi-node NVLS).
+  // Sets `all_stopped` to whether this was the operation's last channel: always false if NCCL does
+  // not report the number of channels (CollNet, multi-node NVLS).
   Refusal Stop(const Channel& channel, const OperationSlot& slot, bool* all_stopped);
 
   // Returns the number of channels that NCCL reported for the last operation started at `place`.
@@ -56,7 +56,7 @@ class KernelChannels {
   }
 
   struct Verdict {
-    std::optional<UntimedReason> untimed;  // set: there is no duration
+    std::optional<UntimedReason> untimed;  // why there is no duration; unset: there is one
     uint64_t duration_ns = 0;
     bool distrust = false;  // too many of the communicator's operations failed the checks
   };
@@ -82,7 +82,8 @@ class KernelChannels {
     static constexpr uint32_t Channels(uint64_t tag) { return static_cast<uint8_t>(tag); }
     static constexpr uint32_t Stopped(uint64_t tag) { return tag >> 40 & 0xff; }
   };
-  // Times of one operation. The swaps of the slot's word release the stores of the KernelCh thread.
+  // Times of one operation. The KernelCh thread's stores are relaxed: its compare-and-swap of the
+  // slot's word (operation_slot.h) publishes them to the thread that judges.
   struct Times {
     Relaxed<uint64_t> tag;
     Relaxed<uint64_t> first_start_ns, last_start_ns, first_stop_ns, last_stop_ns;
@@ -96,7 +97,8 @@ class KernelChannels {
   static constexpr uint64_t BitOf(const Channel& channel) { return uint64_t{1} << channel.number; }
 
   Times times_[kOperationSlots];
-  Relaxed<uint64_t> failed_history_;  // bit 0: the newest multi-channel operation; 1: failed
+  // One bit per operation of several channels, the newest in bit 0. 1: it failed the checks.
+  Relaxed<uint64_t> failed_history_;
   Relaxed<uint64_t> last_start_ns_[kMaxChannels];
 };
 
@@ -139,7 +141,7 @@ inline void KernelChannels::NoteStart(const Channel& channel, uint64_t gpu_ns, T
                                       uint64_t tag) {
   const uint64_t bit = BitOf(channel);
   const uint64_t mask_a = times.mask_a.load();
-  // The channel's first start counts.
+  // Only a channel's first start counts.
   if (((mask_a | times.mask_b.load()) & bit) != 0) return;
   times.mask_a.store(mask_a | bit);
   if (gpu_ns == 0) return;
@@ -147,7 +149,7 @@ inline void KernelChannels::NoteStart(const Channel& channel, uint64_t gpu_ns, T
   if (gpu_ns > times.last_start_ns.load()) times.last_start_ns.store(gpu_ns);
   Relaxed<uint64_t>& previous = last_start_ns_[channel.number];
   if (gpu_ns < previous.load()) times.tag.store(tag | Tag::kBackwards);
-  // Also if it is older: one timestamp from the future must not fail all later operations.
+  // Stored even if it is older: one timestamp from the future must not fail all later operations.
   previous.store(gpu_ns);
 }
 

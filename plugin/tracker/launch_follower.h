@@ -1,6 +1,6 @@
 // LaunchFollower follows one communicator's calls and launches: it assigns calls to launches, times
-// a sample of the launches on their stream, and decides the fate of the operations that NCCL
-// reports.
+// a sample of the launches on their stream, and decides whether the operations that NCCL reports
+// have a duration.
 //
 //   calls since the last launch:  none ──▶ one ──▶ several
 //
@@ -14,27 +14,29 @@
 //
 //   the current launch:  none ◀──▶ open, none ◀──▶ hurried
 //
-//   A pair of events, around a launch, times it. A gate is an event before a launch; it shows
-//   whether the GPU has reached the launch (stream_timer.h). A hurried launch closely follows the
-//   previous one and has no event, because NCCL's proven work counter (work_proof.h) shows its end.
+//   A launch is followed if CUDA events, or NCCL's own counter, show its end. A pair of events,
+//   around a launch, times it. A gate is an event before a launch; it shows whether the GPU has
+//   reached the launch (stream_timer.h). A hurried launch closely follows the previous one and has
+//   no event, because NCCL's counter of finished work shows its end (work_proof.h).
 //
 //     state     event                        next      effect
 //     none      start of a followed launch   open      the launch's fate is decided; a gate, or the
 //                                                      first event of a pair, is recorded before it
-//     none      any other start              none      counted; not as a launch if captured
+//     none      start of another launch      none      counted; not as a launch if captured
 //     open      its stop                     none      counted; an event is recorded after it
 //     open      its stop, captured           none      counted, but not as a launch
 //     open      the next start               open      the previous one is abandoned, with its pair
-//     none      a hurried start              hurried   nothing is recorded, and there is no stop
+//     none      start of a hurried launch    hurried   nothing is recorded, and there is no stop
 //     hurried   the report of its operation  none      counted
 //     hurried   the next start               open      counted
 //
-//   If NCCL does not report a call's launch (unreported_launch.cc), the end of its group replaces
-//   it, provided that the end is requested (awaited_ends.h) and known to come after the launch.
+//   If NCCL does not report a call's launch, the end of the call's group replaces the launch,
+//   provided that NCCL is asked to report the end (awaited_ends.h) and the end is known to come
+//   after the launch (unreported_launch.cc).
 //
-// NCCL then reports the operations of a launch. Each operation gets its launch's fate: timed (a
-// single operation, recognized by its call's serial), one of a group, or without a duration for a
-// reason.
+// After a launch, NCCL reports its operations. Each gets the fate of its launch (LaunchFate):
+// timed, or the reason for having no duration. A timed operation is the only one of its launch, and
+// is recognized by its call's serial, a number that the call's ticket carries (timed_launches.h).
 //
 // At a callback the caches are full of NCCL's and the driver's data, so the cost is the number of
 // cache lines touched. A launch that is not sampled touches only the first line, which this object
@@ -65,13 +67,13 @@
 
 namespace nccl_pulse {
 
-// Columns of the table of call numbers, by operation and size class. Sampling uses these numbers.
-// The last column counts calls that were followed by the end of their group.
+// The table of call numbers has a row per operation and a column per size class. Sampling uses
+// these numbers. The last column counts calls whose launch was replaced by the end of their group.
 inline constexpr int kCallColumns = 12;
 inline constexpr int kFollowedColumn = kCallColumns - 1;
 static_assert(kFollowedColumn >= kSizeClasses);
 
-// Fate of a launch's operations: 0 (timed), or the reason why they have no duration.
+// Whether a launch's operations have a duration: 0 (timed), or the reason why not.
 enum class LaunchFate : uint8_t {
   kTimed = 0,  // a single operation: it has the launch's duration
   kNotTimed = static_cast<uint8_t>(UntimedReason::kNotTimed),  // no stream timing
@@ -84,20 +86,20 @@ enum class LaunchFate : uint8_t {
 
 class LaunchFollower {
  public:
-  // The neighbor in memory uses the rest of the first cache line (communicator_parts.h).
+  // The rest of the first cache line belongs to the preceding OperationRing (communicator_parts.h).
   static constexpr size_t kBytesOnFirstLine = 48;
 
   // ---- life of a communicator; init lock ----
 
   void Reset();
-  // True if the next communicator can be followed: it needs the last one's timer.
+  // True if another communicator can use this object: the timer of the last one is free again.
   bool is_ready() const { return timer_.state() == CommunicatorTimer::kOff; }
   CommunicatorTimer& timer() { return timer_; }
 
   // ---- calls ----
 
-  // Returns the call's serial, 0 if it is not sampled. `call`: OperationMeta. `kind_seed`:
-  // KindSeed. `group`: ThreadGroups::Current.
+  // Notes a call. Returns its serial, 0 if it is not sampled. `call`: its packed OperationMeta.
+  // `kind_seed`: its part of the sampling hash (sampler.h). `group`: from ThreadGroups::Current.
   [[gnu::hot]] uint32_t NoteCall(const Instruments& instruments, Communicator& communicator,
                                  const OperationRing& ring, uint64_t call, uint64_t kind_seed,
                                  uint64_t bytes, uint64_t group) {
@@ -114,11 +116,11 @@ class LaunchFollower {
     Set(kFirstOfKind, number == 0);
     return __builtin_expect(sampled, 0) ? timed_.NextSerial() : 0;
   }
-  // Returns the place of a kind's call number. `row`: OperationRowOf.
+  // Returns the index of a kind's number in the table of call numbers. `row`: from OperationRowOf.
   static constexpr uint32_t IndexOfNumber(uint32_t row, uint32_t size_class) {
     return row * kCallColumns + size_class;
   }
-  // Returns the number of the kind's next call, from 0.
+  // Returns the number of the kind's next call, from 0. `place`: from IndexOfNumber.
   Relaxed<uint32_t>& CallNumber(uint32_t place) { return call_numbers_[place]; }
   // Returns the number of calls, captured ones included; it may wrap. Any thread.
   uint32_t calls() const;
@@ -128,8 +130,8 @@ class LaunchFollower {
     meta_.store(call);
   }
   [[gnu::hot]] bool has_calls() const { return calls_.load() != 0; }
-  // Notes that the call was captured into a graph. A group is captured as a whole, so none of its
-  // calls is pending.
+  // Notes that a call was captured into a graph, so it waits for no launch here. A group is
+  // captured as a whole, so none of its other calls is pending either.
   void ForgetCall(const Instruments& instruments, const Communicator& communicator, NameId op,
                   uint64_t bytes, uint64_t group) {
     TakeCalls();
@@ -138,13 +140,13 @@ class LaunchFollower {
 
   // ---- groups whose end is awaited: unreported_launch.cc ----
 
-  // Call after NoteCall, for a call that is not captured. `is_alone`: the only one of its group.
+  // Call after NoteCall, for a call that is not captured. `is_alone`: the group is this call's own.
   [[gnu::cold, gnu::noinline]] void AwaitEnd(Instruments& instruments,
                                              const Communicator& communicator,
                                              const OperationRing& ring, CudaStream stream,
                                              bool is_alone);
-  // Call at the end of a group, on the thread of its calls. Returns the time of the launch that was
-  // counted for them; 0: none. `group`: as in NoteCall.
+  // Call at the end of a group, on the thread of its calls. Counts a launch if NCCL reported none,
+  // and returns its time; 0: none was counted. `group`: as in NoteCall.
   [[gnu::cold, gnu::noinline]] uint64_t EndGroup(Instruments& instruments,
                                                  Communicator& communicator,
                                                  const OperationRing& ring, uint64_t group,
@@ -156,8 +158,8 @@ class LaunchFollower {
   // Call before a reported launch, until knows_thread(). `group`: ThreadGroups::Current of the
   // launching thread.
   [[gnu::cold, gnu::noinline]] void LearnThread(uint64_t group);
-  // Returns how many calls of an operation (OperationRowOf) were followed by the end of their
-  // group, and are counted as timed or not sampled. Any thread.
+  // Returns for how many calls of an operation (OperationRowOf) the end of the group replaced the
+  // launch. These are counted as timed or not sampled. Any thread.
   uint32_t followed_calls(uint32_t row) const {
     return call_numbers_[IndexOfNumber(row, kFollowedColumn)].load();
   }
@@ -169,10 +171,11 @@ class LaunchFollower {
 
   // ---- launches ----
 
+  // True if CUDA events follow the launches.
   bool is_followed() const { return timer_.is_on(); }
   // Fast path for the start of a followed launch of one call, neither sampled nor with a gate.
-  // Returns false, without effect, otherwise. `read_now(&ns)` returns false if reading the clock
-  // takes a call, which would cost every launch some registers.
+  // Returns false, without effect, otherwise. `read_now(&ns)` must be inlined: a function call
+  // would cost every launch some registers. It returns false if the clock needs one.
   template <typename ReadNow>
   [[gnu::always_inline]] bool StartUsual(const Instruments& instruments,
                                          const Communicator& communicator, CudaStream stream,
@@ -182,8 +185,9 @@ class LaunchFollower {
         __builtin_expect(hurried_gates_.load() != 0, 0)) {
       return false;
     }
-    // Without a ticket NCCL makes one callback less. It reports operations elsewhere than on this
-    // thread only if they have ProxyOps, or beside graphs (src/enqueue.cc, ncclLaunchPrepare).
+    // A hurried launch gets no ticket, so NCCL makes one callback fewer. Its operation is reported
+    // on this thread: NCCL uses another thread only for operations with ProxyOps, or beside graphs
+    // (src/enqueue.cc, ncclLaunchPrepare).
     uint64_t now_ns;
     if (!__builtin_expect(read_now(&now_ns), 1)) return false;
     const bool is_hurried = timer_.is_counted() &&
@@ -207,7 +211,7 @@ class LaunchFollower {
   [[gnu::hot]] bool is_hurried() const { return Has(kHurried); }
   // True if a launch has begun and is not counted yet. Any thread.
   bool is_launching() const { return Has(kAnyLaunch); }
-  // Counts the hurried launch. Returns the time of its begin.
+  // Counts the hurried launch. Returns the time at which it began.
   [[gnu::hot]] uint64_t EndHurried(RecordWriter record) {
     Set(kAnyLaunch, false);
     const uint64_t began_ns = StreamTimer::EndHurried(timer_);
@@ -218,7 +222,7 @@ class LaunchFollower {
   [[gnu::hot]] uint64_t Start(Instruments& instruments, Communicator& communicator,
                               CudaStream stream, uint64_t context) {
     if (__builtin_expect(is_launching(), 0)) Abandon(instruments, communicator);
-    const uint32_t calls = calls_.load();  // 0: a further launch of the same group
+    const uint32_t calls = calls_.load();  // 0: an earlier launch of the group took them
     // Only a sampled call or a group may be timed. A group may be an AlltoAll.
     const bool may_be_timed = calls != 1 || Has(kSampled);
     auto fate = static_cast<LaunchFate>(instruments.unsampled_fate);
@@ -286,7 +290,7 @@ class LaunchFollower {
   }
 
   // Starts a copy-engine collective: a followed launch of one operation. Returns its ticket. Sets
-  // `is_timed` if it has a pair.
+  // `is_timed` if a pair of events times it.
   uint64_t StartCopies(Instruments& instruments, Communicator& communicator,
                        const CopyEngineEvent& event, const OperationMeta& meta, uint64_t bytes,
                        uint64_t context, bool* is_timed);
@@ -301,8 +305,9 @@ class LaunchFollower {
   // Returns the LaunchFate of the last launch.
   [[gnu::hot]] uint8_t last_fate() const { return fate_.load(); }
   // Returns the fate of an operation that NCCL reports, maybe from another thread (a CUDA host
-  // callback). Then it may be the fate of another launch, but only the reason is wrong: an
-  // operation that a launch times alone has a call with a ticket, and is recognized by its serial.
+  // callback). On another thread it may be the fate of another launch. Then only the reason for
+  // having no duration is wrong: a timed operation has a call with a ticket, and is recognized by
+  // its serial. `call`: that ticket; 0: none.
   [[gnu::hot]] LaunchFate FateOf(const Instruments& instruments, const Communicator& communicator,
                                  NameId op, uint64_t bytes, uint64_t call) {
     const auto fate = static_cast<LaunchFate>(fate_.load());
@@ -310,7 +315,7 @@ class LaunchFollower {
       if (Ticket::Child(call) != 0) return LaunchFate::kCaptured;
       const uint32_t serial = Ticket::Generation(call);
       timed_.NoteReported(serial);
-      if (timed_.WasTimed(serial)) return LaunchFate::kTimed;  // or lost there
+      if (timed_.WasTimed(serial)) return LaunchFate::kTimed;  // its duration may get lost
     }
     if (__builtin_expect(fate == LaunchFate::kTimed, 0)) return LaunchFate::kNotSampled;
     if (__builtin_expect(fate == LaunchFate::kGrouped, 0)) NoteOfGroup(communicator, op, bytes);
@@ -319,8 +324,9 @@ class LaunchFollower {
 
   // ---- background thread ----
 
-  // Call after each poll. Allows gates for the next few hurried launches, which normally include
-  // the last launches of a step, before the host pauses. Being late is harmless.
+  // Call after each poll of the launches. Allows gates for the next few launches, even if they come
+  // in quick succession: these normally include the last launches of a training step, before the
+  // host pauses. A late call is harmless.
   void NoteLook() { hurried_gates_.store(kGatesAfterLook); }
   const TimedLaunches& timed() const { return timed_; }
   const UnreportedCalls& unreported() const { return unreported_; }
@@ -413,8 +419,8 @@ class LaunchFollower {
     launch_number_.add(1);
     state_.store(state);
   }
-  // Returns the meta data of a launch of several calls. Its number, by which it is sampled, is the
-  // same on other ranks.
+  // Returns the meta data of a launch of several calls. Its call_number, by which it is sampled, is
+  // the same on all ranks.
   OperationMeta NextGrouped(Instruments& instruments, const Communicator& communicator);
   [[gnu::cold, gnu::noinline]] uint32_t BeginTiming(Instruments& instruments,
                                                     const Communicator& communicator,
@@ -429,6 +435,7 @@ class LaunchFollower {
                 const RecordWriter& record, bool is_alone);
   // Takes the pair recorded before the last call; kNoPair: none.
   uint32_t TakeEarlyPair();
+  // Releases that pair.
   void GiveEarlyPairUp();
   void CountFollowedCall(Instruments& instruments, Communicator& communicator, bool is_timed);
   // Abandons a launch that never ended: NCCL has begun the next one.
@@ -444,7 +451,7 @@ class LaunchFollower {
   Relaxed<uint32_t> launch_number_;  // part of a launch's ticket
   Relaxed<uint16_t> pair_;           // timed pair of the last launch, kNoPair: none
   Relaxed<uint8_t> fate_;            // LaunchFate of the last launch's operations
-  Relaxed<uint8_t> hurried_gates_;   // how many of the next hurried launches may have a gate
+  Relaxed<uint8_t> hurried_gates_;   // gates left for launches without a pause before them
   Relaxed<uint32_t> state_;          // State: one word, so that one load finds the usual launch
   // ---- next cache line
   Relaxed<uint64_t> bus_bytes_;  // of the pending calls, if several
@@ -454,13 +461,13 @@ class LaunchFollower {
   Relaxed<CudaStream> call_stream_;  // of the last call in a group whose end is awaited
   Relaxed<uint16_t> early_pair_;
   Relaxed<bool> may_hide_, hides_others_;
-  Relaxed<uint64_t> reported_before_;  // operations reported when that call was made
+  Relaxed<uint64_t> reported_before_;  // operations reported when that last call was made
   // ---- next cache line
   CommunicatorTimer timer_;
   Relaxed<uint32_t> call_numbers_[kOperationRows * kCallColumns];  // IndexOfNumber
   CompositeCall composite_;                                        // used only for groups
   HiddenOperations hidden_;
-  Relaxed<uint64_t> unfollowed_launches_;
+  Relaxed<uint64_t> unfollowed_launches_;  // number of launches without events
 
   static void CheckLayout();
 };

@@ -1,5 +1,5 @@
 // LaunchPoller polls one communicator's launches: their completion, the durations of timed
-// launches, and the time since the oldest made progress.
+// launches, and how long nothing has completed.
 //
 // Thread: the background thread. Cost: the driver's calls, see stream_timer.h; 0.31 % of a core at
 // 10,000 launches a second (tests/gpu/node_load.py).
@@ -22,12 +22,14 @@ class WorkFollower;
 class Standstill {
  public:
   struct Wait {
-    uint64_t ns = 0;  // 0: no wait has ended
+    uint64_t ns = 0;  // length; 0: no wait has ended
     uint64_t ended_ns = 0;
     uint64_t last_call = 0;
   };
-  // Polls, and returns a wait that has ended. Another `record_generation` starts anew. `last_call`:
-  // LastCall. `lives`: false if the communicator has ended, so its wait did not end with progress.
+  // Takes a poll's `progress`, and returns the wait that it ended, if any. Forgets earlier polls if
+  // `record_generation` has changed: then the object is another communicator's. `last_call`: the
+  // communicator's last call, returned with the wait. `lives`: false if the communicator has ended,
+  // so its wait did not end with progress.
   Wait Look(uint32_t record_generation, const StreamTimer::Progress& progress, uint64_t now_ns,
             uint64_t last_call, bool lives);
 
@@ -36,15 +38,15 @@ class Standstill {
   uint64_t last_call_;  // at the last poll
   uint64_t since_ns_;   // 0: something completes, or nothing is in flight
   uint64_t seen_ns_;    // last poll that saw the wait
-  uint64_t unseen_ns_;  // part of the wait without polls
+  uint64_t unseen_ns_;  // the part of the wait in which polls were late
 };
 
 // One per communicator. All-zero memory is the initial state.
 class LaunchPoller {
  public:
   // Polls the events and writes their state into the record. Returns true while launches are in
-  // flight, or were until just now. `may_destroy`: destroys the events of an ended communicator.
-  // Sets `is_stalled` if launches in flight have made no progress for a second.
+  // flight, or if some have completed since the last poll. `may_destroy`: destroys the events of an
+  // ended communicator. Sets `is_stalled` if launches in flight have made no progress for a second.
   bool Poll(Instruments& instruments, Communicator& communicator, const WorkFollower& work,
             uint64_t now_ns, bool may_destroy, bool* is_stalled);
 

@@ -3,15 +3,16 @@
 // Sampling. NCCL reads the event mask when an operation is called, and keeps it for all of the
 // operation's ProxyOps and steps (docs/nccl-profiler-api.md#event-mask; src/plugin/profiler.cc,
 // sub->eActivationMask). An operation called while the ProxyStep bit is on reports all its steps,
-// even after the bit is off. Any other operation reports none. So operations are watched as a
-// whole, and no edge of a window divides one. Operations called within the window are a fair
-// sample, so bytes per watched second is the true rate.
+// even after the bit is off. Any other operation reports none. So each operation is watched as a
+// whole or not at all. Operations called while the bit is on are a fair sample, so bytes per
+// watched second is the true rate.
 //
 // CUDA graphs break this: a captured operation keeps its mask for all replays, so replays of one
 // graph would always be watched, and replays of another graph never. Replays are left out unless
 // steps are always watched. Their steps get no handle, so NCCL makes one callback for each.
 //
-// Waits between the states that NCCL reports (docs/nccl-profiler-api.md#network):
+// Waits, on the arrows, between the states of a step, which NCCL reports by these numbers
+// (docs/nccl-profiler-api.md#network):
 //
 //   send      start ...  8 --gpu-->  20 --peer-->   9 --wire--> stop
 //   receive   start ... 10 --wire--> 11 --flush--> 12 --gpu-->  stop
@@ -63,8 +64,8 @@ class NetworkSteps {
 
   Instruments& instruments_;
   CommunicatorTable& communicators_;
-  Ordered<StepTable*> steps_;    // never freed once there
-  bool watches_graphs_ = false;  // before steps_
+  Ordered<StepTable*> steps_;    // null until Prepare; then never freed
+  bool watches_graphs_ = false;  // steps of CUDA graphs also count; written before steps_
 };
 
 }  // namespace nccl_pulse

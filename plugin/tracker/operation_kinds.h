@@ -1,8 +1,8 @@
 // OperationKinds caches the cells that count an operation, as CallKinds does for calls. A job's
 // operations have few kinds, and the cells of each kind are found in one cache line.
 //
-// The key is the addresses of the operation's strings and the fate of its launch, which is part of
-// the series' key.
+// The key is the addresses of the operation's strings, and the fate of its launch: timed, or why
+// not (LaunchFate). The fate is also part of the key of the counted series.
 //
 // Thread: the launching thread. NCCL reports operations of launches without ProxyOps there
 // (src/enqueue.cc, ncclLaunchPrepare); others may come from a host callback, which only calls
@@ -22,9 +22,9 @@ namespace nccl_pulse {
 
 struct alignas(64) OperationKind {
   Relaxed<const char*> func, algo, proto;
-  Relaxed<uint8_t> sort;        // SortOf
+  Relaxed<uint8_t> sort;        // fate, and whether it is a collective: see SortOf
   Relaxed<uint8_t> op;          // NameId
-  Relaxed<CounterPair*> cells;  // in lane kLaunch
+  Relaxed<CounterPair*> cells;  // in the record's lane for launches
 
   // Returns LaunchFate plus a bit for collectives, because NCCL may omit the strings.
   static uint8_t SortOf(const OperationEvent& event, uint8_t launch_fate) {
@@ -55,7 +55,7 @@ class OperationKinds {
   void Reset() {
     for (OperationKind& kind : kinds_) kind.Forget();
   }
-  // Returns the entry of the operation's kind. Another kind may have it.
+  // Returns the entry for the operation's kind. It may hold another kind: check with Is.
   OperationKind& SlotOf(const OperationEvent& event) {
     // 32 bits: shorter code.
     const auto bits = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(event.func) +

@@ -2,7 +2,8 @@
 //
 // Operations are numbered in the order of their reports, over all communicators that used this
 // ring. Number n has slot n % kOperationSlots. A new operation replaces the one kOperationSlots
-// before it, which is settled first if it is still open.
+// before it. If that one is still open, it is settled first: counted with what is known of it
+// (settling.h).
 //
 // NCCL stops nearly every operation right after its start. Such a stop changes no slot: the ring
 // remembers the newest operation until it is stopped.
@@ -39,8 +40,8 @@ class OperationRing {
 
   // Claims a slot for an operation and returns its ticket, or 0 if the slot cannot be claimed.
   // `first_ticket` gives process and communicator (Ticket::OfOperation). If the slot may hold an
-  // unsettled operation, calls `claim_used(place, &claimed)`: see ClaimUsed. `by_kernel`:
-  // operations without children are also settled.
+  // unsettled operation, calls `claim_used(place, &claimed)`: see ClaimUsed. `by_kernel`: kernel
+  // timing is on, so operations without network traffic are also settled.
   template <typename ClaimUsedSlot>
   uint64_t Claim(uint64_t number, uint64_t first_ticket, bool by_kernel,
                  const NewOperation& operation, ClaimUsedSlot claim_used) {
@@ -54,13 +55,14 @@ class OperationRing {
     }
     slot.Publish(claimed, operation);
     const uint64_t ticket = Ticket::OfOperation(first_ticket, SlotWord::Generation(claimed), place);
-    // If two threads are here at once, a stop is counted as a repeated one.
+    // Two threads here at once cost only accuracy: a first stop is then counted as a repeated one.
     const uint64_t other = unstopped_.load();
     if (__builtin_expect(other != 0, 0)) ExpectStop(other);
     unstopped_.store(ticket);
     return ticket;
   }
-  // Returns the number of the next operation. TakeNumberAlone: faster, if only one thread launches.
+  // Both return the number of the next operation. TakeNumberAlone is faster, for one launching
+  // thread.
   uint64_t TakeNumber() { return next_.fetch_add(1); }
   uint64_t TakeNumberAlone() {
     const uint64_t number = next_.load();
@@ -94,7 +96,7 @@ class OperationRing {
     unstopped_.store(0);
   }
   // Drops operations that began while their communicator ended: they were not settled, and must not
-  // count for the next communicator. Call while holding the lane: without it no slot is claimed.
+  // count for the next communicator. Call after recycling the record: no thread claims a slot then.
   void Abandon() {
     for (OperationSlot& slot : slots_) slot.Abandon();
   }
@@ -105,10 +107,10 @@ class OperationRing {
   uint64_t end() const { return next_.acquire(); }
   // Returns the number of operations reported so far; only differences count. Launching thread.
   uint64_t reported() const { return next_.load(); }
-  // Returns the oldest number of this communicator that may still have its slot.
+  // Returns this communicator's oldest number that may still have its slot. `end`: from end().
   uint64_t begin(uint64_t end) const { return std::max(first_.load(), OldestOf(end)); }
 
-  // Closes every open operation of the communicator; `settle(place, state)` for each.
+  // Closes every open operation of the communicator, and calls `settle(place, state)` for each.
   template <typename Settle>
   void CloseAll(Settle settle) {
     const uint64_t last = end();

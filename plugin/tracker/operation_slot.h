@@ -2,15 +2,15 @@
 // operations.
 //
 //   `word`                     meaning
-//   generation+1, kClaimed     claimed by OperationRing, which has settled an old operation that was
-//                              still open. Only the claimer writes the fields
+//   generation+1, kClaimed     claimed by OperationRing for a new operation: only the claimer
+//                              writes the fields. An operation that was still open is settled
 //   generation+1, kOpen        published. Children raise started and stopped and set flags, by
 //                              compare-and-swap
 //   without kOpen              settled: no further event of the operation counts
 //
 // Every change of `word` is a compare-and-swap that contains the generation, so a child of an old
 // operation cannot touch the slot's next one. The thread that clears kOpen (or replaces the
-// generation) settles the operation; that swap succeeds once.
+// generation) settles the operation, that is, counts its result; that swap succeeds once.
 //
 // Errors: a function that refuses an event returns the reason, and its caller counts it.
 //
@@ -102,7 +102,7 @@ struct OperationMeta {
   uint8_t op;
   uint8_t size_class;
   uint8_t channels;      // 0: not known
-  uint8_t untimed : 1;   // already counted as untimed: no kernel time is expected
+  uint8_t untimed : 1;   // no kernel time is expected: counted as untimed when it was reported
   uint8_t user_tag : 7;  // UserTags; for calls and their durations
   uint32_t call_number;
 
@@ -155,7 +155,8 @@ class BasicOperationSlot {
                1);
   }
   enum class Claim { kBusy, kClaimed, kSettle };
-  // kSettle: the caller must settle `old` first. kBusy: another claimer is writing the slot.
+  // kSettle: the caller must settle `old` before Publish. kBusy: another claimer is writing the
+  // slot. `by_kernel`: kernel timing is on, so operations without ProxyOps are also settled.
   Claim ClaimUsed(bool by_kernel, uint64_t* claimed, OperationState* old);
   void Publish(uint64_t claimed, const NewOperation& operation) {
     // Release: a thread that reads a new field (Look) then finds the slot claimed. No instruction
@@ -201,7 +202,7 @@ class BasicOperationSlot {
   // Notes that all channels have stopped. Sets `ends_it` if there is no network traffic, so that
   // the operation has ended.
   Refusal FinishKernel(uint32_t generation, OperationState* state, bool* ends_it);
-  // Returns the fields for a channel's first start. Acquire: they are of that generation.
+  // Sets `meta`, for a channel's first start. Acquire: it is of that generation.
   Refusal ReadMeta(uint32_t generation, OperationMeta* meta) const {
     const uint64_t word = word_.load(std::memory_order_acquire);
     if (SlotWord::Generation(word) != generation) return IgnoredReason::kStaleHandle;
@@ -231,17 +232,19 @@ class BasicOperationSlot {
     return word_.compare_exchange_strong(word, word & ~SlotWord::kOpen, std::memory_order_release,
                                          std::memory_order_relaxed);
   }
-  // Reads the state while other threads may claim the slot. Returns false if it is not consistent.
+  // Reads the state while other threads may claim the slot. Returns false if the fields may be of
+  // two operations.
   bool Look(OperationState* state) const;
   // Drops the slot's operation without settling it.
   void Abandon() {
-    word_.fetch_and(~SlotWord::kOpen, std::memory_order_relaxed);  // see the caller
+    // Relaxed: the caller excludes claimers (OperationRing::Abandon).
+    word_.fetch_and(~SlotWord::kOpen, std::memory_order_relaxed);
   }
 
  private:
   OperationState ReadWhile(uint64_t word) const {
     // Relaxed: `word` was read with acquire, and the caller's swap of it proves afterwards that no
-    // new operation had taken the slot while these were read.
+    // new operation had taken the slot while the fields were read.
     return {word, last_stop_.load(), enqueue_ns_.load(), bytes_.load(),
             OperationMeta::Unpack(meta_.load())};
   }

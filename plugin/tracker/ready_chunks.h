@@ -1,4 +1,5 @@
-// ReadyChunks keeps chunks of the segment populated, so that callbacks need no system call.
+// ReadyChunks keeps chunks of the shared segment populated, so that callbacks need no system call.
+// A chunk is memory for one histogram, or for the counters of a lane.
 //
 // A callback without a ready chunk loses its count, so chunks are made ready in advance:
 //   - a reserve, larger than eight communicators with sixteen kinds of operations each need;
@@ -25,17 +26,16 @@ namespace nccl_pulse {
 
 class ReadyChunks {
  public:
-  // Chunks that are ready at least, and further ones per unused communicator.
-  static constexpr uint32_t kLeast = 192;
-  static constexpr uint32_t kOfNewcomer = 6;
+  static constexpr uint32_t kLeast = 192;     // the reserve
+  static constexpr uint32_t kOfNewcomer = 6;  // for each unused communicator
 
   explicit ReadyChunks(Instruments& instruments)
       : instruments_(instruments), expected_(0), refused_until_ns_(0) {}
 
   // Computes how many chunks communicators will need.
   void Expect(CommunicatorTable& communicators);
-  // Makes these chunks ready, and those of `newcomers` new communicators. Returns false if the
-  // kernel refuses memory.
+  // Makes the expected chunks ready, and more for `newcomers` new communicators. Returns false if
+  // the kernel refuses memory.
   bool Keep(uint32_t newcomers);
   // Makes chunks ready for settling a communicator.
   void KeepToSettle();
@@ -45,7 +45,7 @@ class ReadyChunks {
 
   Instruments& instruments_;
   Relaxed<uint32_t> expected_;
-  Relaxed<uint64_t> refused_until_ns_;  // the kernel has no memory for further chunks
+  Relaxed<uint64_t> refused_until_ns_;  // until then, few chunks are requested: memory was refused
 };
 
 }  // namespace nccl_pulse

@@ -6,12 +6,13 @@
 // the budget of timed launches per second and GPU, so it may differ between ranks. A rank with a
 // larger n times a subset of the calls of a rank with a smaller n. The 64-bit hash has no period in
 // common with a program, so each operation and size class is sampled in proportion. The first two
-// calls of each include set-up and are not timed. Plugins of other versions may hash differently,
-// and then time other calls.
+// calls of each operation and size class include set-up and are not timed. Plugins of other
+// versions may hash differently, and then time other calls.
 //
 // n follows the launch rate with a delay. After an idle minute all launches would be timed, and a
-// burst would exceed the budget. So there is also an allowance of one second's budget, renewed with
-// n. While it is used up, for up to a second, a rank does not time calls that other ranks time.
+// burst would exceed the budget. So there is also an allowance of one second's budget, renewed each
+// time n is adapted. While it is used up, for up to a second, a rank does not time calls that other
+// ranks time.
 //
 // The user can also set a fixed n ("one-in-16"). Then there is no allowance.
 //
@@ -44,10 +45,11 @@ class Sampler {
   // Returns a communicator's part of the hash; computed once.
   static uint64_t SeedOf(uint64_t comm_id) { return CallSeed(comm_id); }
 
+  // True if the call is timed. `kind_seed`: KindSeed, of communicator, operation and size class.
   bool ShouldTime(uint64_t kind_seed, uint64_t call_number) const {
     return call_number >= kUntimedFirstCalls && MayTime(kind_seed, call_number);
   }
-  // ShouldTime for a call that is not one of the first of its kind.
+  // ShouldTime, without the check for the first calls of a kind.
   bool MayTime(uint64_t kind_seed, uint64_t call_number) const {
     return (CallHash(kind_seed, call_number) & zero_bits_.load()) == 0;
   }
@@ -67,7 +69,7 @@ class Sampler {
   int exponent() const { return __builtin_popcount(zero_bits_.load()); }
 
   // Changes the budget; the next Adapt finds n for it. Callbacks load exponent and allowance
-  // separately, so one may time a call more or less.
+  // separately, so a callback at that moment may decide by the old exponent.
   void SetBudget(int timed_per_second) {
     timed_per_second_ = timed_per_second;
     if (timed_per_second < 0) return TimeShare();
@@ -95,6 +97,7 @@ class Sampler {
   }
 
  private:
+  // Sets the fixed n of a negative budget.
   void TimeShare() {
     int exponent = 0;
     while (exponent < kMaxExponent && (1 << exponent) < -timed_per_second_) ++exponent;

@@ -1,14 +1,14 @@
 // StepTable holds the network steps in progress: their current wait, since when, and totals so far.
 //
-// A process has one table, a ring: a step gets the next free place. Some places are never given
-// back by NCCL: it starts some receives several times and stops them once, and an abort stops no
-// step. Such a place is in use until its operation has ended. A step that waits long, for example
-// for a late rank, keeps its place, because the table exists to show it.
+// A process has one table, a ring: a step gets the next free place. NCCL never stops some steps: it
+// starts some receives several times and stops them once, and an abort stops no step. The place of
+// such a step is in use until its operation has ended. A step that waits long, for example for a
+// late rank, keeps its place, because the table exists to show it.
 //
-// If kStepProbes places in a row are in use, the last of them is taken. About 4,000 steps are then
-// in progress, or left behind in operations that continue; NCCL has at most 8 in progress for a
-// connection and channel. The replaced step is not counted. Its later callbacks count as those of a
-// stale handle.
+// If kStepProbes places in a row are in use, the new step replaces the step in the last of them.
+// About 4,000 steps are then in progress, or were never stopped and their operations continue; NCCL
+// has at most 8 in progress for a connection and channel. The replaced step is not counted. Its
+// later callbacks are ignored, as those of a stale handle.
 //
 //   claim:   word = generation+1, kClaimed     only the claimer writes the fields
 //            word = generation+1, kStarted     published
@@ -64,10 +64,10 @@ struct alignas(64) StepSlot {
   Relaxed<uint64_t> proxy_op;  // ticket of the step's ProxyOp
   Relaxed<uint64_t> since_ns;  // begin of the phase
   Relaxed<uint64_t> bytes;
-  Relaxed<uint64_t> first_wait_ns;      // a send waited for the GPU, a receive on the wire
-  Relaxed<uint64_t> second_wait_ns;     // a send waited for the peer, a receive for the flush
+  Relaxed<uint64_t> first_wait_ns;      // of a send for the GPU, of a receive for the data
+  Relaxed<uint64_t> second_wait_ns;     // of a send for the peer, of a receive for the flush
   Relaxed<uint32_t> record_generation;  // of the communicator
-  Relaxed<uint32_t> callbacks;
+  Relaxed<uint32_t> callbacks;          // number so far
 };
 static_assert(sizeof(StepSlot) == 64, "a cache line each: steps of two threads are neighbours");
 
@@ -82,8 +82,8 @@ struct StepTotals {
   uint64_t ended_ns;
 };
 
-// Few, because each probe costs a shared read-modify-write. Only waiting steps require a second
-// one.
+// How many places a new step tries. Few, because each try costs a shared read-modify-write. The
+// first place is free unless a step waits there.
 inline constexpr int kStepProbes = 4;
 
 struct StepTable {
@@ -91,7 +91,7 @@ struct StepTable {
   static_assert(kSlots <= Ticket::kStepMask + 1);
 
   StepSlot slots[kSlots];
-  alignas(64) Relaxed<uint32_t> next;
+  alignas(64) Relaxed<uint32_t> next;  // the shared cursor
 };
 
 }  // namespace nccl_pulse

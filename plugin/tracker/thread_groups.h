@@ -1,11 +1,11 @@
-// ThreadGroups maps each thread to its current group.
+// ThreadGroups maps each thread to its current NCCL group (ncclGroupStart to ncclGroupEnd).
 //
-// NCCL reports the begin of a group on the thread that makes its calls, once for all communicators.
+// NCCL reports the start of a group on the thread that makes its calls, once for all communicators.
 // The group is the application's own, or belongs to one call: ncclAlltoAll makes many calls of Send
 // and Recv in a group. The map is a table, because a library that is opened late may get no room
 // for a thread_local. A thread can use kEntries entries and keeps the one that it took. If other
-// threads have all of them, it takes one of theirs: that thread (it may have ended) has no group
-// until its next one begins.
+// threads have all of them, it takes an entry from another thread. That thread, which may have
+// ended, has no group until its next group begins.
 //
 // Thread: any. Cost: a multiplication and one cache line that no other thread touches; up to three
 // more lines if another thread has the first entry.
@@ -51,7 +51,8 @@ class ThreadGroups {
 
  private:
   static constexpr uintptr_t kOneCall = 1;
-  // Groups are counted above the bit that kOneCall becomes.
+  // Added to an entry's group number at each start. Current() combines number and thread, and moves
+  // kOneCall to bit 16, so groups are counted from bit 17 on.
   static constexpr uint64_t kOneGroup = kOneCall << 17;
 
   // Each entry has a cache line of its own: with glibc's stacks, 8 MiB and a page apart, every
@@ -70,7 +71,7 @@ class ThreadGroups {
   }
   static bool IsOf(uintptr_t word, uintptr_t thread) { return (word ^ thread) <= kOneCall; }
   static void BeginIn(Entry& entry, bool is_one_call, uintptr_t thread) {
-    // Only this thread writes the entry. Threads that share it all read that they have no group.
+    // Only this thread writes the entry. A thread that lost the entry reads that it has no group.
     entry.thread.store(thread | (is_one_call ? kOneCall : 0));
     entry.group.add(kOneGroup);
   }

@@ -28,10 +28,11 @@ enum class TicketKind : uint32_t {
   kProxyOp = 4,         // child: number within the operation, at most 255
   kKernelChannel = 5,   // child: channel
   kGroup = 6,           // GroupApi; child: 1 if captured into a CUDA graph. Otherwise its end is
-                        // awaited; generation: of the context; operation: 1 for a single call
-  kLaunch = 7,          // child: timed pair, operation: running number, generation: of the context
+                        // awaited; generation: of the context; operation: 1 for a group of one call
+  kLaunch = 7,          // child: index of its pair of timing events; operation: running number;
+                        // generation: of the context
   kCapturedLaunch = 9,  // a launch followed by a stamp; generation: of the context
-  kProxyStep = 8,       // operation and communicator: place in the step table (Step)
+  kProxyStep = 8,       // operation and communicator together: place in the step table
 };
 
 class Ticket {

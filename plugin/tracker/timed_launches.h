@@ -1,23 +1,23 @@
 // TimedLaunches attributes the durations of one communicator's timed launches to operations.
 //
-// A launch is timed with a pair of events (stream_timer.h). The pair carries the calls that were
-// pending at the launch:
+// A launch is timed with a pair of events (stream_timer.h). The calls that waited for the launch
+// are stored with the pair. The duration counts for:
 //
 //   a single call   its operation and bytes: the launch's duration is the operation's
-//   several calls   the sum of the calls. When NCCL reports the launch's operations, their sum: a
-//                   group can have several launches
-//   a composite     as several calls. When NCCL has reported all of them, the composite operation,
-//                   with the bytes of one part
+//   several calls   the sum of the calls; once NCCL has reported operations of the launch, their
+//                   sum instead, because a group can have several launches
+//   a composite     (AlltoAll, Gather or Scatter, composite_call.h) as several calls; once NCCL has
+//                   reported all of them, the composite operation, with the bytes of one part
 //
 // Attribution. NCCL reports an operation after its launch, sometimes long after (a CUDA host
-// callback). A sampled call has a serial. Its ticket carries the serial, and its operation brings
-// it back. If the launch with that serial was timed, the operation has a duration. One serial per
-// pair is kept, the newest ones. When NCCL reports an operation before its launch, it is counted as
-// not timed, so its launch must not be timed either.
+// callback). Each sampled call gets a serial, which its ticket carries. NCCL passes that ticket on
+// as the parent of the call's operation. If the launch with that serial was timed, the operation
+// has a duration. The serials of the last kTimedPairs timed launches are kept. If NCCL reports an
+// operation before its launch, the operation counts as not timed, so the launch must not be timed.
 //
-// Thread: as LaunchFollower; LoadOf also the poller, for an armed pair. A pair's contents are
-// published when it is armed. Operations add to them microseconds after the launch, long before a
-// poll.
+// Thread: as LaunchFollower; LoadOf also the poller, once the launch's stop has armed the pair
+// (TimedPair::kArmed), which publishes the contents. Operations add to them microseconds after the
+// launch, long before a poll.
 #ifndef PLUGIN_TRACKER_TIMED_LAUNCHES_H_
 #define PLUGIN_TRACKER_TIMED_LAUNCHES_H_
 
@@ -37,7 +37,7 @@ namespace nccl_pulse {
 
 class TimedLaunches {
  public:
-  // The operations of a launch.
+  // What a launch is counted as.
   struct Load {
     OperationMeta meta;
     uint64_t bytes, bus_bytes;
@@ -57,8 +57,9 @@ class TimedLaunches {
     return serial_.load();
   }
   uint32_t serial() const { return serial_.load(); }
-  // Returns the meta data of a launch of several calls, sampled by `launches`, the communicator's
-  // launches before it. Ranks whose launches carry the same calls sample the same launches. NCCL
+  // Returns the meta data of a launch of several calls, sampled by `launches`, the number of the
+  // communicator's earlier launches. Ranks whose launches carry the same calls sample the same
+  // launches. NCCL
   // may divide point-to-point plans differently on each rank (exporter/diagnosis/facts/exchange.h).
   OperationMeta NextGrouped(uint64_t launches) {
     const uint64_t groups = grouped_launches_.load();
@@ -71,9 +72,9 @@ class TimedLaunches {
   // launches.
   OperationMeta NextOfGroup() { return NextGrouped(grouped_launches_.load()); }
 
-  // ---- what a pair carries ----
+  // ---- the calls of a pair's launch ----
 
-  // Stores the pending calls in a pair: their number, meta data and sums.
+  // Stores the calls of a launch with its pair: their number, meta data and sums.
   void Carry(uint32_t pair, uint32_t calls, OperationMeta meta, uint64_t bytes,
              uint64_t bus_bytes) {
     Carried& carried = carried_[pair];
@@ -92,6 +93,7 @@ class TimedLaunches {
     carried.seen_bus_bytes.add(bus_bytes);
     carried.seen.add(1);
   }
+  // Returns what the launch timed by `pair` is counted as.
   Load LoadOf(uint32_t pair) const {
     const Carried& carried = carried_[pair];
     Load load{OperationMeta::Unpack(carried.meta.load()), carried.bytes.load(),
@@ -141,8 +143,8 @@ class TimedLaunches {
 
  private:
   struct Carried {
-    Relaxed<uint32_t> calls;  // pending at the launch
-    // Sums over the pending calls; OperationMeta of the last one.
+    Relaxed<uint32_t> calls;  // number that waited for the launch
+    // `meta`: OperationMeta of the last call; `bytes` and `bus_bytes`: sums over the calls.
     Relaxed<uint64_t> meta, bytes, bus_bytes;
     // Number and sums of the operations that NCCL reported for the launch.
     Relaxed<uint64_t> seen, seen_bytes, seen_bus_bytes;

@@ -8,15 +8,15 @@
 //     NetworkSteps        the steps of ProxyOps
 //     GraphFollower       replays of CUDA graphs
 //     WorkFollower        NCCL's own counters of finished work
-//     ReadyChunks          memory that callbacks are about to need
+//     ReadyChunks         memory that callbacks are about to need
 //   one per communicator
 //     OperationRing       open operations; OperationSlot: one operation and its children
 //     LaunchFollower      calls and launches; CompositeCall: calls that form an AlltoAll;
 //                         TimedLaunches: timed launches and their operations;
 //                         UnreportedCalls: calls whose launch NCCL does not report;
-//                         UnreportedOperations: counts for such calls
+//                         UnreportedOperations: operations that NCCL does not report
 //     KernelChannels      GPU times
-//     LaunchPoller         progress of launches, for the background thread; InflightOperations
+//     LaunchPoller        progress of launches, for the background thread; InflightOperations
 //                         replaces it without CUDA events
 //
 // Thread: callbacks may come on any thread at any time, concurrently, also for communicators that
@@ -77,7 +77,7 @@ class Tracker {
   // Returns the context ticket, or 0: see CommunicatorTable.
   uint64_t AddCommunicator(const CommunicatorIdentity& identity);
   void FinishCommunicator(uint64_t context);
-  // True if CUDA events should follow launches.
+  // True if CUDA events (the "heartbeat") should follow launches.
   bool WantsHeartbeat() const { return instruments_.stream_timer != nullptr && has_sight(); }
   // True if CUDA events follow the launches of this communicator.
   bool HasHeartbeat(uint64_t context) const {
@@ -114,8 +114,8 @@ class Tracker {
   [[gnu::always_inline]] inline bool CountUsualCall(uint64_t context, const CallEvent& event);
   inline uint64_t StartLaunch(uint64_t context, const LaunchEvent& event);
   inline uint64_t StartOperation(uint64_t context, const OperationEvent& event);
-  // Fast path for an operation without a handle that is like an earlier one. Returns false, without
-  // effect, otherwise. `is_measured`: the cost of this callback is measured.
+  // Fast path for an operation that is like an earlier one and gets no handle. Returns false,
+  // without effect, otherwise. `is_measured`: the cost of this callback is measured.
   [[gnu::always_inline]] inline bool CountUsualOperation(uint64_t context,
                                                          const OperationEvent& event,
                                                          bool is_measured = false);
@@ -158,7 +158,7 @@ class Tracker {
   bool PollLaunches();
 
   // Call if no thread calls PollLaunches, or if its thread has ended. New communicators then get no
-  // events, so their launches are never called complete or in flight. Any thread.
+  // events, so the state of their launches is unknown: neither complete nor in flight. Any thread.
   void LoseSight() { has_sight_.store(false); }
   bool has_sight() const { return has_sight_.load(); }
 
@@ -166,14 +166,15 @@ class Tracker {
   // counter is being proven.
   bool PollWorkCounters() { return work_.Poll(communicators_, instruments_.clock.NowNs()); }
   bool follows_work() const { return work_.is_on(); }
-  // Returns a communicator whose counter was refuted, each one once; null if there is none.
+  // Returns a communicator whose counter was refuted (contradicted events), each communicator once;
+  // null: no further one.
   const Communicator* TakeRefuted(WorkRefutal* refutal) {
     return work_.TakeRefuted(communicators_, refutal);
   }
 
   // Adapts the number of timed launches. Call about once a second.
   void AdaptSampling();
-  // Sets the budget of timed launches; -m: one launch in m. See Sampler.
+  // Sets the number of launches to time per second and GPU; -m: one launch in m. See Sampler.
   void SetTimedLaunches(int per_second);
 
   // True once a proxy operation has ended, which happens only with network traffic.
@@ -197,7 +198,8 @@ class Tracker {
   }
   // Fills `kind` for later calls like this one.
   void LearnCall(const Communicator& communicator, const CallEvent& event, CallKind& kind);
-  // Returns false if the call has no cells in lane kLaunch: it is captured, or series are used up.
+  // Counts a call. Returns false if it has no cells in lane kLaunch: it is captured, or the
+  // communicator's series are used up.
   static bool CountCall(const Communicator& communicator, uint64_t context, const CallEvent& event,
                         const CallKind& kind);
   void CountCallInLane(const Communicator& communicator, const CallEvent& event,
@@ -226,7 +228,7 @@ class Tracker {
   static uint8_t ChannelsOf(const OperationEvent& event) {
     return event.channels <= kMaxChannels ? event.channels : 0;
   }
-  // Counts without a claim: this thread is the only writer.
+  // Counts an operation without claiming a lane: this thread is the only writer.
   void CountOperation(const Communicator& communicator, CommunicatorParts& parts,
                       const OperationKind& kind, const OperationEvent& event);
   // Starts an operation with a handle that is like an earlier one. Returns false, without effect,
@@ -239,11 +241,11 @@ class Tracker {
   // Claims a slot of the ring and returns its handle, or counts the loss and returns 0.
   uint64_t ClaimOperation(Communicator& communicator, const OperationMeta& meta,
                           const NewOperation& operation, LaneWriter& writer);
-  // The callback cost is measured for one operation in this many. The first one comes early,
-  // because most communicators have few operations.
+  // The callback cost is measured for one operation in kMeasuredOperations. The first measured one
+  // comes early, because most communicators have few operations.
   static constexpr uint64_t kMeasuredOperations = 1024, kFirstMeasured = 15;
   static bool IsMeasured(uint64_t number) { return number % kMeasuredOperations == kFirstMeasured; }
-  // Notes the last call as launched about now, if its launch is not reported.
+  // Notes a call that no later launch event will complete: it is launched about now.
   [[gnu::cold, gnu::noinline]] void NoteUnlaunched(LastCalls& last_calls, LastCallFields call,
                                                    uint64_t now_ns) const;
   [[gnu::cold, gnu::noinline]] void LearnIdentity(Communicator& communicator,
@@ -254,7 +256,7 @@ class Tracker {
   // next. Returns false for another operation.
   bool StopNewestOperation(uint64_t ticket) {
     Communicator& communicator = communicators_.At(ticket);
-    // Acquire: as in FindOperation. One that was never used has no parts.
+    // Acquire: as in FindOperation. A place that was never used has no parts.
     CommunicatorParts* const parts = communicator.parts.acquire();
     if (parts == nullptr || !parts->ring.StopNewest(ticket)) return false;
     if (__builtin_expect(communicator.context.load() == 0, 0)) Ignore(IgnoredReason::kAfterClose);
@@ -282,8 +284,8 @@ class Tracker {
   // Background thread only.
   bool is_stalled_ = false;         // launches of a communicator are stalled (LaunchPoller)
   uint64_t adapted_ns_ = 0;         // time of the last AdaptSampling
-  double launches_per_second_ = 0;  // at that time
-  int sampled_gpus_ = 0;            // at that time; 0: not known yet
+  double launches_per_second_ = 0;  // at adapted_ns_
+  int sampled_gpus_ = 0;            // at adapted_ns_; 0: not known yet
 };
 
 }  // namespace nccl_pulse

@@ -9,9 +9,8 @@
 // The count is the sum of:
 //   calls of the last group without a launch       PendingCalls::calls; a launch sets it to 0
 //   calls of earlier groups since the last launch  `left_calls_`
-//   hidden launches of a group with reported ones  Hidden(): calls - operations reported, for the
-//                                                  last group of several calls; at most its
-//                                                  collectives
+//   hidden (unreported) launches of a group of     Hidden(): its calls - its reported operations;
+//   several calls, the last such group             at most the number of its collectives
 //
 // Captured calls do not count: they are launched with their graph. A call that needs no launch (an
 // in-place send to and receive from oneself, alone in its group) counts until the next launch,
@@ -65,7 +64,8 @@ class UnreportedCalls {
     calls_.add(1);
     if (is_collective) collectives_.add(1);
   }
-  // Call if the end of the last group was followed, so its hidden launches no longer count.
+  // Call if the end of the last group replaced its hidden launches (unreported_launch.cc), so they
+  // no longer count.
   void EndGroup() { calls_.store(0); }
   // Counts a collective of the group that copy engines run.
   void AddCopy() { copies_.add(1); }
@@ -82,7 +82,8 @@ class UnreportedCalls {
     if (pending.calls < 2 || !IsLastGroup(pending)) return pending.calls;
     return Without(pending.calls, copies_.load());
   }
-  // Returns the number of calls of earlier groups, if `launch_number` is still the last launch.
+  // Returns the number of calls of earlier groups without a launch; 0 if launch `launch_number`
+  // came after them.
   uint32_t LeftAt(uint32_t launch_number) const {
     return left_launch_.load() == launch_number ? left_calls_.load() : 0;
   }
@@ -116,8 +117,9 @@ class UnreportedCalls {
     return calls - std::min(calls, others);
   }
 
-  Relaxed<uint32_t> left_calls_;   // valid while `left_launch_` is the last launch
-  Relaxed<uint32_t> left_launch_;  // a launch number
+  // Calls of earlier groups without a launch; valid while `left_launch_` numbers the last launch.
+  Relaxed<uint32_t> left_calls_;
+  Relaxed<uint32_t> left_launch_;
   // The last group of several calls.
   Relaxed<uint64_t> group_;
   Relaxed<uint64_t> first_operation_;  // operations reported before its second call
@@ -132,11 +134,11 @@ class UnreportedCalls {
 class UnlaunchedCalls {
  public:
   // Polls. Returns true if there is something to publish.
-  //   record_generation  of the communicator; another generation starts anew
+  //   record_generation  of the communicator; if it has changed, earlier polls are forgotten
   //   unfinished         upper limit of calls without a launch; 0 once the communicator has ended
   //   in_group           NCCL has not ended the last group (awaited_ends.h)
-  //   is_launching       a launch was begun and is not counted yet. After kLongLaunchNs it counts as a
-  //                      call without a launch: the driver holds NCCL's thread (a full launch
+  //   is_launching       a launch was begun and is not counted yet. After kLongLaunchNs it counts
+  //                      as a call without a launch: the driver holds NCCL's thread (a full launch
   //                      queue, CUDA_LAUNCH_BLOCKING)
   bool Look(uint32_t record_generation, uint32_t unfinished, const UnreportedCalls& unreported,
             const PendingCalls& pending, uint64_t operations, bool in_group, bool is_launching,
@@ -153,7 +155,7 @@ class UnlaunchedCalls {
   uint32_t record_generation_;
   uint32_t launch_number_;
   uint64_t launching_since_ns_;  // first poll that saw the launch begun; 0: no launch is begun
-  uint32_t hidden_;              // hidden launches of a group with reported ones
+  uint32_t hidden_;              // UnreportedCalls::Hidden at the last poll
   uint32_t calls_ : 31;
   uint32_t are_in_group_ : 1;
   uint64_t since_ns_;

@@ -43,8 +43,8 @@ class UnreportedOperations {
   static constexpr uint32_t kRows = 9;
 
   uint32_t record_generation_;
-  uint16_t looks_;
-  uint16_t least_[kRows];  // minimum over the last polls; an excess over 16 bits counts later
+  uint16_t looks_;         // number of polls since the last count, up to kLooks
+  uint16_t least_[kRows];  // minimum over these polls; an excess over 16 bits is counted later
 };
 static_assert(sizeof(UnreportedOperations) <= 32, "the rest of a line, CommunicatorParts");
 

@@ -1,9 +1,10 @@
 // WorkFollower follows NCCL's own counters of finished work (plugin/cuda/work_proof.h). Callbacks
-// note the launches of each communicator. A thread, "pulse-work", finds the communicator's counter,
-// polls it, and publishes how much work is proven to be finished.
+// note the launches of each communicator. The reading thread, "pulse-work", finds the
+// communicator's counter, polls it, and publishes how much work is proven to be finished.
 //
 // A TrackedWork belongs to one communicator. Callbacks write `launched`, and the reading thread
-// reads it. The search for the counter has these phases:
+// reads it. The search for the counter has these phases. The first launch's callback finds
+// candidates: blocks of GPU memory that may contain the counter. The reading thread takes them.
 //
 //   kIdle ── init ──▶ kWanted ── first launch ──▶ kFound ── candidates taken ──▶ kIdle
 //
@@ -42,63 +43,64 @@ struct TrackedWork {
   // Written by callbacks, one at a time; the phase also by others.
   struct alignas(64) Launched {
     Ordered<uint32_t> phase;
-    Relaxed<uint32_t> captured_calls;  // since the last captured launch
-    // The fields of LaunchedWork. An operation stores `alone` and `grouped`, then publishes
-    // `reported` if it is the first of its launch, then publishes `work`.
+    Relaxed<uint32_t> captured_calls;  // number since the last captured launch
+    // The fields of LaunchedWork (work_proof.h). An operation stores `alone` and `grouped`, then
+    // publishes `reported` if it is the first of its launch, then publishes `work`.
     Ordered<uint64_t> work;
     Relaxed<uint64_t> alone, grouped;
     Ordered<uint64_t> reported;
-    Relaxed<bool> is_group_captured;
+    Relaxed<bool> is_group_captured;  // some captured calls share a launch
     // Captured calls whose launch NCCL has not reported, so their kernels may not count.
     Relaxed<uint32_t> unlaunched_captured;
     Relaxed<uint32_t> unlaunched_of_group;  // number of these in the last group
-    Relaxed<uint64_t> captured_group;
+    Relaxed<uint64_t> captured_group;       // group of the last captured call
     // 1 + number of followed launches before the first captured call; 0: no call was captured.
     Relaxed<uint64_t> before_capture;
     Relaxed<uint32_t> least_channels, most_channels;  // of captured operations; 0: no operation
     Relaxed<uint8_t> refutal;                         // WorkRefutal
-    // CalledWork: Broadcasts for which NCCL may report only the call. `broadcasts` is published
-    // last.
+    // The fields of CalledWork (finished_calls.h): number of Broadcasts, for which NCCL may report
+    // only the call. `broadcasts` is published last.
     Ordered<uint32_t> broadcasts;
-    Relaxed<uint32_t> captured_broadcasts;  // number of these in CUDA graphs
+    Relaxed<uint32_t> captured_broadcasts;  // number of Broadcasts captured into CUDA graphs
     Relaxed<uint32_t> broadcast_run;        // Broadcasts before the current run of one size
-    Relaxed<uint64_t> broadcast_bytes;
+    Relaxed<uint64_t> broadcast_bytes;      // that size
   };
-  // As many as the launches that CUDA queues on one stream.
+  // Number of launches whose work is kept: as many as CUDA queues on one stream.
   static constexpr uint64_t kSums = 1024;
+  // Result of the search.
   struct Found {
     uint32_t record_generation;  // of the communicator
     WorkOwner owner;
-    uint64_t launched_ns;  // its first launch
+    uint64_t launched_ns;  // time of the communicator's first launch
     WorkCandidates candidates;
   };
 
   Launched launched;
-  // sums[launch % kSums]: low bits of `work` after the launch's operations.
+  // sums[launch % kSums]: low bits of `work` after the operations of launch number `launch`.
   Relaxed<uint32_t> sums[kSums];
-  // The next three are published with the phase.
-  const void* context_at;
+  // `context_at`, `owner` and `found` are published with the phase.
+  const void* context_at;  // where NCCL stores the profiler's context; null: not known
   WorkOwner owner;
   Found found;
-  // Source of CountedLaunches: a number of launches, with the communicator's tag in the upper bits
-  // (Counted).
-  Ordered<uint64_t> counted;
-  Relaxed<uint64_t> counted_ns;
-  Ordered<uint64_t> finished;  // FinishedCalls, with the communicator's tag
+  // The result for other threads. The upper bits of `counted` and `finished` identify the
+  // communicator by its record's generation.
+  Ordered<uint64_t> counted;     // number of launches that are complete by the counter
+  Relaxed<uint64_t> counted_ns;  // time of that count; 0: not known
+  Ordered<uint64_t> finished;    // number of calls that are complete (FinishedCalls)
   // ---- reading thread only
   uint32_t record_generation;  // of the communicator that the fields below describe; 0: none
-  bool is_mapped;
-  bool is_published;
-  bool is_stuck;   // as published
-  bool is_untold;  // refuted, and TakeRefuted has not returned it yet
-  Found taken;
-  uint32_t candidate;  // index of the mapped candidate
+  bool is_mapped;              // `mapping` maps the candidate
+  bool is_published;           // the record has the current state
+  bool is_stuck;               // a copy does not end; as published
+  bool is_untold;              // refuted, and TakeRefuted has not returned it yet
+  Found taken;                 // taken from `found`
+  uint32_t candidate;          // index of the mapped candidate
   WorkMapping mapping;
   WorkProof proof;
-  WorkLook look;  // while a copy is in progress
-  uint32_t calls_before;
+  WorkLook look;          // the current poll, while its copy is in progress; then the last one
+  uint32_t calls_before;  // number of calls when the copy was begun
   FinishedCalls finished_calls;
-  uint64_t looked_ns;
+  uint64_t looked_ns;            // time of the last poll that began a copy
   uint64_t unlaunched_since_ns;  // 0: all captured calls were launched
   uint64_t captured_ns;          // first poll that found captured calls; 0: none
   bool is_being_proven;          // as published
@@ -116,7 +118,7 @@ class WorkFollower {
   bool is_on() const { return work_ != nullptr; }
   // Stops searching, because there is no reading thread. Call before the first communicator.
   void GiveUp() { work_ = nullptr; }
-  // Adds a communicator. `context_at`: address of the profiler's context in NCCL; null: not known.
+  // Adds a communicator. `context_at`: where NCCL stores the profiler's context; null: not known.
   void Attach(const Communicator& communicator, const void* context_at, const WorkOwner& owner);
 
   // ---- callbacks ----
@@ -161,14 +163,14 @@ class WorkFollower {
   const Communicator* TakeRefuted(CommunicatorTable& communicators, WorkRefutal* refutal);
 
  private:
-  static constexpr uint32_t kMostContexts = 16;
-  // A poll normally takes 50 us at most: 2 % of a core.
+  static constexpr uint32_t kMostContexts = 16;  // CUDA contexts with a reader
+  // Time per poll of one counter. A poll normally takes 50 us at most: 2 % of a core.
   static constexpr uint64_t kNsPerLook = 2500000;
-  static constexpr uint32_t kMostLooks = 40;  // in one round
+  static constexpr uint32_t kMostLooks = 40;  // polls in one round over all communicators
   // If the reading thread, which makes a round each 100 ms, has made none for this long, no search
   // begins.
   static constexpr uint64_t kPolledNs = 1000000000;
-  static constexpr uint32_t kMostUntaken = 8;
+  static constexpr uint32_t kMostUntaken = 8;  // searches whose candidates were not taken yet
 
   // Returns null if the communicator is not followed. Acquire, twice: sees the parts and the
   // TrackedWork as they were initialized.
@@ -188,16 +190,17 @@ class WorkFollower {
   // Maps the next candidate; without one the counter is refuted.
   void MapNext(TrackedWork& tracked);
   void Copied(Communicator& communicator, TrackedWork& tracked);
-  // Returns the TrackedWork of another communicator whose block is at this address, or null.
+  // Returns the TrackedWork of another communicator whose counter is in the block at `at`, or null.
   TrackedWork* FindOther(const TrackedWork& tracked, CudaAddress at);
   void Unmap(TrackedWork& tracked);
   // Releases the candidates from `first` on, none of them mapped.
   void ReleaseFrom(TrackedWork& tracked, uint32_t first);
   void Refute(TrackedWork& tracked, WorkRefutal refutal);
-  // Return the reader of the candidates' context, or null. ReaderOf: null if the reader has failed.
+  // Both return the reader of the candidates' context, or null. ReaderOf also returns null if the
+  // reader has failed.
   WorkReader* FindReader(const WorkCandidates& candidates);
   WorkReader* ReaderOf(const WorkCandidates& candidates);
-  // Creates a reader for their context, unless that was tried before.
+  // Creates a reader for the candidates' context, unless that was tried before.
   void OpenReader(const WorkCandidates& candidates);
   bool IsStuck(const TrackedWork& tracked, uint64_t now_ns);
   // True if calls were captured recently and the counter is neither proven nor refuted.
@@ -206,9 +209,11 @@ class WorkFollower {
   bool IsDeciding(const Communicator& communicator, const TrackedWork& tracked,
                   uint64_t now_ns) const;
   bool IsContextGone(const WorkCandidates& candidates);
+  // True if some launches may be unreported; HasHidden: and reported launches may follow them.
   static bool MayHide(const Communicator& communicator);
   static bool HasHidden(const Communicator& communicator);
-  // Returns the least work of the `completed` launches. `look`: its copy is complete.
+  // Returns a lower bound of the work of the launches that are complete by events. `look`: a poll
+  // whose copy is complete.
   static uint64_t CompletedWork(const TrackedWork& tracked, const WorkLook& look);
   static LaunchedWork Read(const Communicator& communicator, const TrackedWork& tracked);
   // Notes that the communicator's counter does not count its launches. Later launches are followed
@@ -229,19 +234,19 @@ class WorkFollower {
   Instruments& instruments_;
   const CudaDriver* driver_ = nullptr;
   const WorkDriver* work_ = nullptr;  // null: off
-  std::atomic<uint32_t> untaken_{0};  // searches with candidates that were not taken yet
-  Relaxed<uint64_t> polled_ns_{0};    // reading thread: its last round, to kNsPerLook
+  std::atomic<uint32_t> untaken_{0};  // searches whose candidates were not taken yet
+  Relaxed<uint64_t> polled_ns_{0};    // last round of the reading thread, rounded to kNsPerLook
   // Reading thread.
   CommunicatorTable* communicators_ = nullptr;
   uint32_t looks_left_ = kMostLooks;
   uint32_t first_ = 0;  // first place of the next round
   WorkReader readers_[kMostContexts];
   uint32_t reader_count_ = 0;
-  uint32_t untold_ = 0;                     // places with is_untold
+  uint32_t untold_ = 0;                     // number of communicators with is_untold
   size_t known_word_ = WorkProof::kNoWord;  // the word that was proven last
 };
 
-// Inline: called for each operation, it would cost half as much again.
+// Inline, because it is called for each operation: a function call would add half of its cost.
 inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launches,
                                         const OperationEvent& event, bool captured) {
   TrackedWork* const tracked = parts.work.acquire();  // sees it as it was initialized
@@ -254,9 +259,9 @@ inline void WorkFollower::NoteOperation(CommunicatorParts& parts, uint64_t launc
   if (__builtin_expect(event.channels == 0 || event.channels > kWorkChannels, 0)) {
     return NoteRefuted(parts, WorkRefutal::kUncounted);
   }
-  // A launch's operations are reported after it.
+  // A launch's operations are reported after it, so `launches` includes their launch.
   if (__builtin_expect(launches == launched.reported.load(), 0)) {
-    // The first of them was counted as alone.
+    // The launch's first operation was counted as alone.
     if (launched.alone.load() != 0) launched.alone.store(launched.alone.load() - 1);
     launched.grouped.add(2);
   } else {

@@ -48,8 +48,8 @@ struct JobHang {
   std::string verdict, op, first_step;
   std::string text;        // "rank 2 (node-17, GPU 2) has not called AllReduce; 3 processes wait"
   double since_s = 0;      // Unix time
-  double lasted_s = 0;     // at the time of the poll
-  double job_start_s = 0;  // start of the youngest waiting process
+  double lasted_s = 0;     // age at the time of the poll
+  double job_start_s = 0;  // Unix time when the youngest process that takes part started
   std::shared_ptr<const HangReport> report;  // null without Watcher::Options::tell
 };
 
@@ -92,19 +92,18 @@ struct JobFindings {
   std::vector<JobHang> hangs;  // without expected waits; none if the job has hang_alert=off
   std::vector<JobSlow> stragglers;
   std::string sentence, text;  // as `pulse diagnose` prints them: in one sentence, and in full
-  double idle_since_s = 0;     // Unix time, of kIdle
-  double silent_since_s =
-      0;                    // Unix time since which the hang's endpoints are silent; 0: they answer
-  std::size_t heard = 0;    // number of endpoints that answered
-  std::set<JobName> names;  // a job can have several IDs
+  double idle_since_s = 0;     // with kIdle: Unix time
+  double silent_since_s = 0;   // Unix time when the hang's endpoints fell silent; 0: they answer
+  std::size_t heard = 0;       // number of endpoints that answered
+  std::set<JobName> names;     // a job can have several IDs
 
   // Time of the poll, by the watcher's steady clock.
   std::chrono::steady_clock::time_point looked_at{};
 };
 
 struct WatchedJob {
-  std::string job_id, workload;  // see JobName
-  std::vector<std::string> other_ids;
+  std::string job_id, workload;        // see JobName
+  std::vector<std::string> other_ids;  // if its processes have several job IDs
   int64_t processes = 0;
   std::vector<std::string> endpoints;  // URLs
   std::size_t silent = 0;              // endpoints that did not answer in the last round

@@ -95,10 +95,9 @@ class Watcher {
     }
   };
   using Group = std::vector<std::size_t>;  // indices of endpoints, ascending
-  // Stalls of a group that have reached their threshold: the times when the first and the last one
-  // did.
+  // When the first and the last of a group's stalls reached their threshold.
   struct Standing {
-    Time oldest = Time::max();  // max: no stall
+    Time oldest = Time::max();  // max: none has
     Time newest{};
     bool any() const { return oldest != Time::max(); }
   };

@@ -73,8 +73,8 @@ Examples:
 Exit status: 0 ended by a signal; 1 bad usage, or a bad FILE; 2 can't serve there.
 )";
 
-// --hang-after, or its newest setting; 0: neither. Relaxed: an independent cell. Read by the
-// server's thread.
+// Threshold of a hang in ms: from --hang-after, or newer from `pulse set HANG_SECONDS`; 0: neither
+// is given. Also read by the server's thread. Relaxed: no other data depends on it.
 std::atomic<int64_t> hang_after_ms{0};
 
 // Returns the threshold for jobs without the plugin.
@@ -190,7 +190,7 @@ FlagTable Flags() {
        AccessFlags()});
 }
 
-// The agent's settings, as the flags give them: the server's options, and the rest.
+// The agent's settings from its flags: the server's options, and what the server does not need.
 struct Wanted {
   ServerOptions server;
   std::shared_ptr<WebGuard> guard;  // null: no restrictions
@@ -260,7 +260,7 @@ int Run(const std::vector<std::string>& arguments) {
                               &error)) {
     return Fail(kUsageError, error);
   }
-  // Captures keep RAS of processes without the plugin.
+  // Captures ask NCCL's RAS only of processes without the plugin.
   outside::RasChoice& ras = wanted.captures.capture.ras;
   ras.address.reset();
   LiveValues values;

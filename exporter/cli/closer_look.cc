@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::array kSettings = {"TIMED_LAUNCHES_PER_SECOND", "NETWORK_WINDOW"};
 
-// Added after the window's end.
+// How long the changed settings outlast the recording.
 constexpr std::chrono::milliseconds kSlack{2000};
 
 using Pids = std::vector<pid_t>;
@@ -56,7 +56,7 @@ void CloserLook::Begin(const std::vector<JobProcess>& processes,
       ++elsewhere[each.hostname];
     }
   }
-  // The window begins when the last process has answered or timed out.
+  // The recording begins when the last process has answered or timed out.
   const std::chrono::milliseconds lasting = patience_ + window + kSlack;
   question.commands = {MakeSet(absl::StrCat(kSettings[0], "=one-in-", every_), lasting),
                        MakeSet(absl::StrCat(kSettings[1], "=100"), lasting)};

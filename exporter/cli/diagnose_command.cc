@@ -106,7 +106,8 @@ void AddRas(const Question& question, JobLook* look) {
 
 // Drops jobs that an agent, or the endpoint of a job's other ranks, has reported.
 void DropReported(const JobLook& look, outside::Looks* rest) {
-  std::set<uint64_t> reported, noted;  // communicators; of `noted` an agent names no rank
+  // Communicators. For those in `noted`, an agent has sent only a sentence that names no rank.
+  std::set<uint64_t> reported, noted;
   for (const ProcessSnapshot& process : look.set.processes) {
     for (const CommunicatorSnapshot& each : process.communicators) reported.insert(each.comm_id);
   }
@@ -193,7 +194,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   JobLook look = LookAtJob(question.fleet.endpoints, question.options);
   if (look.health.missing_ranks != 0) AddRas(question, &look);
-  // The endpoints answered a moment ago.
+  // True if the endpoints were found a moment ago, but no longer answer.
   const bool has_ceased = look.heard == 0 && !is_silent && !question.fleet.is_nobody_here;
   if (is_here && has_ceased) rest = LookAtRest(question, true);
   if (look.heard != 0) DropReported(look, &rest);
@@ -206,7 +207,7 @@ int Run(const std::vector<std::string>& arguments) {
   }
   for (const JobLook& each : rest.jobs) {
     Print(each);
-    // A hang takes precedence over incomplete data, and that over no finding.
+    // A hang takes precedence over incomplete data, and incomplete data over no finding.
     const int of_job = StatusOf(each);
     if (of_job == kHangFound || status == 0) status = of_job;
   }

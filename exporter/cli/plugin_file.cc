@@ -22,7 +22,7 @@ constexpr Elf64_Half kMachine = EM_X86_64;
 constexpr Elf64_Half kMachine = EM_AARCH64;
 #endif
 
-// Reads a structure at an offset. Returns false if the file ends before its end.
+// Reads a structure at an offset. Returns false if the file ends before the structure does.
 template <typename T>
 bool Read(const std::string& file, uint64_t offset, T* value) {
   if (offset > file.size() || file.size() - offset < sizeof(T)) return false;

@@ -59,7 +59,7 @@ int NoSuchCommand(const char* name) {
                        nearest.empty() ? "" : absl::StrCat("; did you mean \"", nearest, "\"?")));
   if (nearest.empty()) {
     PrintUsage(stderr);
-  } else {  // a longer text would scroll it off the screen
+  } else {  // not the whole help, which would scroll the suggestion off the screen
     std::fputs("`pulse help` lists all commands.\n", stderr);
   }
   return kUsageError;
@@ -69,7 +69,7 @@ bool IsHelp(std::string_view argument) {
   return argument == "--help" || argument == "-h" || argument == "-help";
 }
 
-// Opens closed standard streams, so that no file or socket becomes one.
+// Opens closed standard streams, so that no file or socket gets their descriptors.
 void OccupyStandardStreams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
@@ -83,7 +83,7 @@ int Written(int status) {
   const bool was_bad = std::ferror(stdout) != 0;
   if (std::fflush(stdout) == 0 && !was_bad) return status;
   const int error = was_bad ? 0 : errno;
-  // The reader has seen enough, like head(1).
+  // Not a failure: the reader, head(1) for example, has closed the pipe.
   pollfd out = {STDOUT_FILENO, POLLOUT, 0};
   if (poll(&out, 1, 0) == 1 && (out.revents & POLLERR) != 0) return status;
   return Fail(kNotWritten, absl::StrCat("cannot write to standard output",

@@ -26,7 +26,7 @@ template <typename Fields, typename T>
 using In = std::conditional_t<Fields::kWrites, const T, T>;
 
 // Each message's fields are listed once, for writing and reading; snapshots.proto lists them for
-// others. Fields with default values are left out. Field numbers are never reused.
+// other programs. Fields with default values are left out. Field numbers are never reused.
 template <typename Fields>
 void FieldsOf(Fields& fields, In<Fields, CallCountSnapshot>& call) {
   fields.Text(1, call.op);

@@ -109,7 +109,7 @@ std::string ReadFile(const std::string& file, Common* common, Dump* dump, bool* 
   std::string error = ReadBytes(file, &bytes, &modified_ns, is_dump);
   if (!error.empty() || !*is_dump) return error;
   *is_dump = ParseDump(bytes, common, dump, &error) != Parsed::kSomethingElse;
-  // Otherwise the rank had stalled, or the file is a later copy.
+  // If the file is much newer than its calls, the rank had stalled, or the file is a copy.
   const bool is_of_moving_rank =
       modified_ns >= dump->newest_ns && modified_ns - dump->newest_ns < dump->timeout_ns;
   if (dump->written_ns == 0 && is_of_moving_rank) dump->written_ns = modified_ns;
@@ -128,7 +128,7 @@ class Sorter {
     LeaveOut([this](const Dump& dump) { return WhyOfAnotherJob(dump); });
   }
 
-  // Returns whether any dump was left out.
+  // Returns true if a dump was left out.
   bool KeepOneMoment(const Common& common) {
     std::set<const Dump*> older;
     for (const GroupCalls& group : FindGroupCalls(folder_->dumps)) {

@@ -41,8 +41,8 @@ void ConcludeByStatus(uint64_t most_completed, uint64_t most_called, RankCalls* 
   calls->is_known = true;
 }
 
-// Uses the time of the group's first call. A rank without a call in it whose dump goes further back
-// than that has made none.
+// Uses the time of the group's first call. A rank whose dump goes further back, and has no call in
+// the group, has made none.
 void ConcludeByTime(int64_t first_ns, RankCalls* calls) {
   constexpr int64_t kClocksDiffer = 100'000'000;
   const Dump& dump = *calls->dump;

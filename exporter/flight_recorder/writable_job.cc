@@ -75,10 +75,9 @@ int64_t FirstOfAll(const Communicator& communicator) {
   return first;
 }
 
-// torchfrtrace reports any two different states of a collective as an error. So a collective is
-// left out of all dumps if states differ only because one rank's completions become known later. So
-// is a collective that cannot be written for some rank. Returns the number of collectives whose
-// states differ.
+// Finds collectives to leave out of all dumps: if the call of some rank cannot be written, or if
+// states differ only because one rank's completions become known later. torchfrtrace reports any
+// two different states as an error. Returns the number of collectives whose states differ.
 int64_t FindSkipped(Communicator* communicator) {
   struct Known {
     bool completed = false;

@@ -15,7 +15,7 @@
 namespace nccl_pulse::flight_recorder {
 namespace {
 
-// In the form that torchfrtrace's ast.literal_eval reads.
+// Returns the job ranks, in the form that torchfrtrace's ast.literal_eval reads.
 std::string RanksText(const Communicator& communicator) {
   std::string text = "[";
   std::set<int> ranks;
@@ -125,7 +125,7 @@ std::string WriteDump(const std::vector<const Communicator*>& groups, std::vecto
   return out.Finish();
 }
 
-// In launch order; a communicator's calls keep their order.
+// Sorts by launch time; a communicator's calls keep their order.
 void Sort(std::vector<Entry>* entries) {
   std::map<const Communicator*, double> last;
   std::vector<std::pair<double, Entry>> timed;

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kAgainAfter{1000};    // for an endpoint that failed
-constexpr milliseconds kLookPatience{1000};  // others wait meanwhile
+constexpr milliseconds kLookPatience{1000};  // for an answer: other endpoints wait meanwhile
 constexpr milliseconds kCommunicatorsEvery{2000};
 constexpr milliseconds kLongestSleep{50};        // limits the delay of a stop
 constexpr std::size_t kMostCommunicators = 256;  // per endpoint

@@ -68,13 +68,13 @@ bool ReadFolder(const std::string& path, Files* files, std::string* error) {
   return !problem;
 }
 
-// Returns a field of a tar header, which ends with a zero or with the field.
+// Returns the text in a field of a tar header. It ends with a zero byte unless it fills the field.
 std::string FieldOf(std::string_view block, std::size_t at, std::size_t size) {
   const std::string_view field = block.substr(at, size);
   return std::string(field.substr(0, field.find('\0')));
 }
 
-// False if the block is no header.
+// Returns false if the block is no header.
 bool ReadHeader(std::string_view block, std::string* name, std::size_t* bytes) {
   unsigned sum = 0;
   for (std::size_t i = 0; i < kBlock; ++i) {

@@ -228,8 +228,8 @@ class TimelineDrawer {
   TimelineSummary& summary_;
   const CallIndex index_;
   PerfettoTrace trace_;
-  // Above all others: ui.perfetto.dev sorts tracks without a parent by name, and puts those without
-  // children last.
+  // Parent of all other tracks, so that they keep their order: ui.perfetto.dev sorts tracks without
+  // a parent by name, and puts tracks without children last.
   const Track job_ = trace_.AddTrack("NCCL job");
   std::map<std::pair<std::string, int64_t>, std::string> suspects_;
   std::map<const SeenRank*, RankFinding> findings_;

@@ -57,7 +57,8 @@ class Desk {
 
   enum class Told { kAnswer, kLater, kBusy };
 
-  // Returns kLater if the report will be made.
+  // Returns kAnswer if `answer` has the report, kLater if it will be made, kBusy if too many
+  // requests wait or this one has waited for too long.
   Told Ask(const JobFilter& filter, Answer* answer) {
     const Time now = std::chrono::steady_clock::now();
     const std::string name = NameOf(filter);

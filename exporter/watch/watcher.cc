@@ -22,12 +22,13 @@ using std::chrono::seconds;
 constexpr std::size_t kMostSummaryAnswerBytes = 16 << 10;
 // An endpoint that has been silent for longer belongs to no job.
 constexpr std::chrono::minutes kRemembered{10};
-// The diagnosis counts from a rank's last progress in any communicator, which may be somewhat
-// later.
+// A job is polled this long after a stall's threshold: the diagnosis counts from the last progress
+// of a rank in any communicator, which may be somewhat later than in the stalled one.
 constexpr milliseconds kMargin{100};
+// Time until a stalled job in which no hang was found is polled again.
 constexpr seconds kLookAgainSoon{3};
 constexpr std::size_t kLooksAtOnce = 4;
-// A round takes 2 s, so polls of jobs may take at most half of it.
+// Rounds begin every 2 s; polls of jobs may take half of that.
 constexpr milliseconds kMostLookTime{1000};
 
 // Returns the memory limit for the snapshots of all concurrent polls. With the answers in transit
@@ -37,6 +38,7 @@ uint64_t MostBytes(std::size_t endpoints) {
   constexpr uint64_t kMost = uint64_t{256} << 20;
   return std::min(kMost, kForHostile + endpoints * kReservedBytes);
 }
+// Number of polls of a job to find stragglers.
 constexpr int kLooksForOneStraggler = 2;
 // Lines in the log for each round: an endpoint can make up jobs.
 constexpr std::size_t kMostNews = 20;
@@ -246,7 +248,7 @@ void Watcher::LookWhereDue(const std::vector<Group>& groups, Time now) {
         }
         continue;
       }
-      last = Looked();  // it makes progress again
+      last = Looked();  // the job makes progress again
     }
     const Time::duration every = HasHealthChanged(group, last) ? kLookAgain
                                  : IsSomebodyLate(group)       ? kStragglersAgain

@@ -84,7 +84,7 @@ class Questions {
     return true;
   }
 
-  // Removes the oldest question of a source that had no turn since the others.
+  // Removes the oldest question of a source that has had no turn in this cycle.
   Question Take() {
     const auto next = std::find_if(waiting_.begin(), waiting_.end(), [this](const Question& each) {
       return had_turn_.count(each.source) == 0;

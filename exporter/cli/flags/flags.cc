@@ -104,7 +104,7 @@ std::string WhyNoChoice(std::string_view text, const std::vector<std::string_vie
   return absl::StrCat(": must be ", list);
 }
 
-// Returns the flag that may be meant by a name that is none, or "".
+// Returns the flag that an unknown name probably means, or "".
 std::string Suggestion(std::string_view name, const FlagTable& flags) {
   std::vector<std::string> names;
   for (const Flag& each : flags) names.emplace_back(each.name);

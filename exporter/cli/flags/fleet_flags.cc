@@ -98,7 +98,7 @@ bool ReadClients(FleetQuestion* question, std::string* error) {
   of_prometheus.ca_file = tls.ca_file;
   of_prometheus.is_insecure = tls.is_insecure;
   question->prometheus_client = question->client;
-  std::string why_no_tls;  // no failure without https
+  std::string why_no_tls;  // an error only if an address is https
   question->prometheus_client.tls = TlsClient::Make(of_prometheus, &why_no_tls);
   question->client.tls = TlsClient::Make(tls, &why_no_tls);
   const bool wants_tls = tls.is_insecure || !tls.ca_file.empty() || !tls.cert_file.empty() ||

@@ -87,7 +87,8 @@ std::string CallsTable(const Json& page, std::size_t lines, int width) {
   const std::string out =
       absl::StrCat("communicator ", CommunicatorName(page), "  last collectives\n");
   if (newest == 0) return absl::StrCat(out, "  no collective is kept\n");
-  // As in the verdict: by operation and size, or over all collectives where operations differ.
+  // Numbers calls as the verdict does: per operation and size or, if operations differ between
+  // ranks, over all collectives.
   const bool is_numbered = Text(At(page, "verdict")) == "mismatched_operations";
   std::vector<std::vector<std::string>> rows(1);
   if (is_numbered) rows[0].emplace_back("COLLECTIVE");

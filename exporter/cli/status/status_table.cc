@@ -111,7 +111,7 @@ class TableMaker {
   std::string Make() {
     std::vector<Json> shown;
     std::size_t ended = 0;
-    std::set<std::string> processes;  // each has a rank in several communicators
+    std::set<std::string> processes;  // a set: a process has a rank in several communicators
     std::set<std::string> hosts;
     for (const Json& comm : List(At(page_, "communicators"))) {
       const std::vector<Json> list = List(At(comm, "ranks"));

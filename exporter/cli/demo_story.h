@@ -57,8 +57,8 @@ class DemoStory {
   double since_s_ = -1;   // start of the scene; -1: nothing polled yet
   double silent_s_ = -1;  // start of the endpoint's silence; -1: it answered
   bool said_silent_ = false;
-  double named_s_ = -1;  // when IsNamed was first true in the scene; -1: not yet
-  bool said_other_ = false;
+  double named_s_ = -1;      // when IsNamed was first true in the scene; -1: not yet
+  bool said_other_ = false;  // the line on another job was printed
 };
 
 }  // namespace nccl_pulse

@@ -1,5 +1,5 @@
-// Returns the operation and size class of a communicator's collectives in CUDA graphs, if they all
-// have the same.
+// Returns the operation and size class of a communicator's collectives in CUDA graphs, if all of
+// them have the same operation and size class.
 //
 // NCCL's counter has one number for all collectives (docs/work-counters.md). If all captured calls
 // are of one operation and size class, each replayed collective is one of these, whichever graph

@@ -19,10 +19,10 @@ namespace nccl_pulse {
 
 std::string TextFormat(const std::vector<Family>& families);
 
-// Returns the same samples under the same names. OpenMetrics requires three differences. A
-// counter's family is named without _total. A gauge named ..._info has the type info, and its
-// family is named without the suffix. Whole numbers in `le` are written "1.0". No _created: a
-// series' start is not known for sure.
+// Returns the same samples as TextFormat, under the same names. OpenMetrics requires three
+// differences. A counter's family is named without _total. A gauge named ..._info has the type
+// info, and its family is named without the suffix. Whole numbers in `le` are written "1.0". There
+// are no _created samples: a series' start is not known for sure.
 std::string OpenMetricsFormat(const std::vector<Family>& families);
 
 }  // namespace nccl_pulse

@@ -78,17 +78,17 @@ enum class State : uint8_t { kScheduled, kStarted, kCompleted };
 
 // A collective, or several that were coalesced into one.
 struct Collective {
-  uint64_t number = 0;
-  uint32_t kind = 0;  // index in `Common`
+  uint64_t number = 0;  // collective_seq_id
+  uint32_t kind = 0;    // index in `Common`
   State state = State::kScheduled;
   int64_t created_ns = 0;  // 0: not known
 };
 
 // Incomplete Sends and Recvs with one peer.
 struct OpenPeer {
-  std::vector<uint32_t> kinds;  // in call order
+  std::vector<uint32_t> kinds;  // indices in `Common`, in call order
   State oldest_state = State::kScheduled;
-  int64_t oldest_ns = 0, newest_ns = 0;
+  int64_t oldest_ns = 0, newest_ns = 0;  // when the first and the last were called; 0: not known
 };
 
 // A process group of the rank, and the rank's calls in it.

@@ -85,10 +85,10 @@ class JobRecording {
 
   using Key = std::tuple<std::string, std::string, int64_t, int64_t>;  // comm, host, pid, rank
 
-  // Adds a page from this endpoint, which arrived at `arrived_ns` of the local clock. Call
-  // in order of arrival. Of two pages from one endpoint the one that arrived later is newer, even
-  // if its time is earlier, because the endpoint's clock may have been set; of pages from different
-  // endpoints the one with the later time. Returns the page's time; 0 if it is no such page.
+  // Adds a page from this endpoint, which arrived at `arrived_ns` of the local clock. Call in order
+  // of arrival. Of two pages from one endpoint the later arrival is newer, even if its time is
+  // earlier, because the endpoint's clock may have been set; of pages from different endpoints the
+  // one with the later time is newer. Returns the page's time; 0 if it is no such page.
   int64_t AddCalls(std::size_t endpoint, const nlohmann::json& page, int64_t arrived_ns);
   // Sets the time until which ranks were polled, by the local clock.
   void SetEnd(int64_t arrived_ns) { last_ns_ = arrived_ns; }

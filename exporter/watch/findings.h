@@ -115,7 +115,7 @@ struct WatchState {
   using Time = std::chrono::steady_clock::time_point;
 
   double round_s = 0;        // Unix time of the last round's end; 0: none has ended
-  Time round_at{};           // the same by the watcher's steady clock
+  Time round_at{};           // end of the last round, by the watcher's steady clock
   double round_seconds = 0;  // the round's duration
   std::size_t answered = 0;  // number of endpoints that sent a summary
   std::map<std::string, std::vector<std::string>> silent;  // endpoints, by what is wrong

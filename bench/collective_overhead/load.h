@@ -19,8 +19,9 @@
 
 namespace nccl_pulse::overhead {
 
+// The work of one sample.
 struct Load {
-  uint32_t steps = 0;  // 0: not known yet
+  uint32_t steps = 0;  // operations, or replays of the graph; 0: not known yet
   uint32_t compute_kernels = 0;
 };
 
@@ -29,8 +30,8 @@ class Timer {
   Timer(const Options& options, Sets* sets, Schedule* schedule)
       : options_(options), sets_(sets), schedule_(schedule) {}
 
-  // Measures the compute kernel. Call in every round, so that all sets do the same work; the result
-  // of the first round is used in all.
+  // Measures the compute kernel. Call at each start of the sets, so that all do the same work; the
+  // first result is used throughout.
   Error CalibrateCompute();
   // Sets `load` so that a sample takes `sample_us`. All sets must be prepared for `point`.
   Error CalibrateLoad(const Point& point, double sample_us, Load* load);
@@ -46,8 +47,8 @@ class Timer {
   const Options& options_;
   Sets* const sets_;
   Schedule* const schedule_;
-  double round_us_ = 0;
-  uint32_t compute_rounds_ = 0;
+  double round_us_ = 0;          // of one round of the compute kernel's loop
+  uint32_t compute_rounds_ = 0;  // rounds of that loop per kernel, beside operations
 };
 
 }  // namespace nccl_pulse::overhead

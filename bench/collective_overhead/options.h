@@ -20,8 +20,8 @@ struct Configuration {
   std::string plugin;  // for NCCL_PROFILER_PLUGIN; "none" for none
   std::vector<std::pair<std::string, std::string>> environment;
 };
-// True for a set without a plugin and with an unchanged environment. The others are compared with
-// such sets.
+// True for a set without a plugin and with an unchanged environment. All other sets are compared
+// with these.
 inline bool IsWithoutPlugin(const Configuration& configuration) {
   return configuration.plugin == "none" && configuration.environment.empty();
 }
@@ -29,24 +29,24 @@ inline bool IsWithoutPlugin(const Configuration& configuration) {
 struct Options {
   std::vector<int> devices;  // of rank 0, 1, ...; empty: all devices
   std::vector<Operation> operations = {Operation::kAllReduce};
-  std::vector<uint64_t> sizes;
+  std::vector<uint64_t> sizes;  // Point::bytes
   std::vector<Mode> modes = {Mode::kBackToBack, Mode::kSync, Mode::kGraph};
-  std::vector<bool> compute = {false, true};
+  std::vector<bool> compute = {false, true};  // without, and with the compute kernel
   std::vector<Launch> launches = {Launch::kProcesses};
   std::vector<Configuration> configurations;  // the first is "none", another one has no plugin
 
-  int pairs = 0;       // per point; 0: as many as fit
+  int pairs = 0;       // blocks (samples.h) per point; 0: as many as fit
   double seconds = 0;  // in total, from the program's start; 0: no limit
-  int rounds = 0;      // 0: as many as fit
+  int rounds = 0;      // starts of all processes; 0: as many as fit
 
-  double sample_ms = 20;
-  double settle_seconds = 0;
-  int graph_operations = 10;
-  int layers = 64;
+  double sample_ms = 20;      // length of a timing
+  double settle_seconds = 0;  // after each start, timings in this time do not count
+  int graph_operations = 10;  // in the graph of Mode::kGraph
+  int layers = 64;            // in the graph of Mode::kGraphDecode
 
   std::string nccl = "libnccl.so.2";
-  double hang_seconds = 60;
-  std::string samples = "overhead.jsonl";
+  double hang_seconds = 60;                // after which a silent set is left out
+  std::string samples = "overhead.jsonl";  // path of the results
   bool help = false;
 };
 

@@ -1,4 +1,5 @@
-// Points to measure (operation, size, mode, compute beside), and their names for users.
+// Points to measure (operation, size, mode, with or without a compute kernel), and their names for
+// users.
 //
 // Thread: plain data and pure functions. Errors: Parse* return nothing for an unknown name.
 #ifndef BENCH_COLLECTIVE_OVERHEAD_POINTS_H_
@@ -40,7 +41,7 @@ enum class Launch : uint8_t { kProcesses, kThreads };
 struct Point {
   Operation operation;
   Mode mode;
-  bool compute;
+  bool compute;  // a compute kernel runs on another stream (compute_kernel.h)
   uint64_t bytes;
 };
 
@@ -57,7 +58,7 @@ std::optional<uint64_t> ParseSize(std::string_view text);
 std::optional<std::vector<uint64_t>> ParseSizes(std::string_view text);
 // Returns "64 B", "4 KiB"; exact, so 1500 stays "1500 B".
 std::string SizeName(uint64_t bytes);
-// "all_reduce 4 KiB graph+compute"
+// Returns "all_reduce 4 KiB graph+compute"
 std::string PointName(const Point& point);
 
 }  // namespace nccl_pulse::overhead

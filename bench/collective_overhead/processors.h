@@ -16,7 +16,7 @@ class Processors {
  public:
   // `bus_id`: of the GPU, in the driver's format.
   void Find(const std::string& bus_id);
-  // Pins the calling thread to one of these CPUs, chosen by `number` and the rank. Ranks get
+  // Pins the calling thread to one of the found CPUs, chosen by `number` and the rank. Ranks get
   // different CPUs.
   void Pin(uint32_t number, int rank, int nranks) const;
   // Allows all CPUs that the thread was allowed at first.

@@ -25,7 +25,7 @@ struct Request {
   RequestKind kind;
   // kConnect
   NcclUniqueId unique_id;
-  char plugin[4096];
+  char plugin[4096];  // library that NCCL must have loaded; "none": none
   // kPrepare
   Point point;
   // Buffers are allocated once, for all following points.

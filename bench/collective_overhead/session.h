@@ -31,12 +31,12 @@ class Session {
   // Runs all rounds of a launch, until `end_seconds`. Returns an error only if no comparison is
   // possible.
   Error RunLaunch(std::size_t launch, double end_seconds);
-  // Measures all points from `first` on with the running sets, each until `pairs` (0: no limit) or
-  // its share of the time until `share_end_seconds`.
+  // Measures all points from index `first` on with the running sets. Each point gets `pairs` blocks
+  // (0: no limit), or an equal share of the time until `share_end_seconds`.
   void MeasureRound(std::size_t first, int round, int pairs, double share_end_seconds,
                     double end_seconds);
-  // Adds blocks of all sets' samples until the deadline or `pairs`; at least one if `last_seconds`
-  // allows.
+  // Adds blocks (samples.h) of all sets until the deadline, or until there are `pairs`; at least
+  // one unless `last_seconds` comes first.
   void MeasurePoint(std::size_t index, int round, int pairs, double deadline_seconds,
                     double last_seconds);
   void PreparePoint(std::size_t index);
@@ -54,7 +54,7 @@ class Session {
   Sets sets_;
   Timer timer_;
   double sample_us_ = 0;                // length of a timing
-  double settled_seconds_ = 0;          // nothing counts before this time
+  double settled_seconds_ = 0;          // blocks before this time do not count
   std::vector<PointResult> results_;    // all points of the first launch, then of the second
   std::vector<Load> loads_;             // per result
   std::vector<std::set<int>> checked_;  // per result: sets whose values were correct

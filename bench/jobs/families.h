@@ -16,8 +16,8 @@ namespace nccl_pulse {
 
 struct Family {
   const char* name;
-  uint64_t number;  // part of the seed: existing jobs stay the same when families are added
-  // Minimum of right verdicts on seeds 0 to 7. Raise it with each improvement.
+  uint64_t number;  // part of the seed, so existing jobs stay the same when families are added
+  // Minimum number of right verdicts among seeds 0 to 7. Raise it with each improvement.
   int least_right;
   void (*make)(Scenario* scenario, Generator* random);
 };

@@ -1,5 +1,5 @@
-// JobLayout describes how the ranks of a simulated job share communicators, and what each does in a
-// step.
+// JobLayout describes how the ranks of a simulated job share communicators, and what each rank does
+// in a training step.
 //
 // The order is Megatron-LM's default: tensor parallel first, then data parallel, then pipeline
 // parallel. Experts are spread over neighbors of the data-parallel group.
@@ -18,7 +18,7 @@ struct JobLayout {
   std::string name;
   int gpus_per_node = 8;
   int tensor = 1, pipeline = 1, data = 1;
-  int experts = 1;  // ranks that exchange tokens; divides `data`
+  int experts = 1;  // number of ranks that exchange tokens; divides `data`
   int layers = 2;   // per pipeline stage
   int microbatches = 1;
   int slowdown = 1;         // factor of all work, relative to a step of some 10 ms
@@ -79,7 +79,7 @@ enum class StepKind : uint8_t {
 };
 inline constexpr int kJobStreams = 3;
 
-// One step of a rank's program.
+// One action in a rank's program.
 struct JobStep {
   StepKind kind{};
   int group = -1;  // index of the group
@@ -90,7 +90,7 @@ struct JobStep {
   int stream = 0, awaited_stream = 0;  // of kAwait
   int root = -1;                       // of a Broadcast
   int peer_rank = -1;                  // of Send and Recv: rank in the group
-  bool is_list = false;                // one call with each rank as the root, in one group
+  bool is_list = false;                // a group of one call per rank, with that rank as the root
   bool is_hidden = false;              // NCCL reports no launch
   // A Broadcast whose root, or a Reduce whose other ranks, leave as soon as their part is done.
   bool is_left_early = false;
@@ -99,8 +99,9 @@ struct JobStep {
 
 std::vector<JobGroup> GroupsOf(const JobLayout& layout, uint64_t seed);
 
-// One step of each rank: training, or evaluation (forward only).
+// Of a step of the job: training, or evaluation (forward only).
 enum class Phase { kTraining, kEvaluation };
+// Returns the actions of one step of the job, for each rank.
 std::vector<std::vector<JobStep>> ProgramOf(const JobLayout& layout,
                                             const std::vector<JobGroup>& groups,
                                             Phase phase = Phase::kTraining);

@@ -1,4 +1,5 @@
-// JobMember is one rank's part in a communicator, as a plugin would have measured it.
+// JobMember is one rank's membership in a communicator, as the rank's plugin would have measured
+// it.
 //
 // Thread: one.
 #ifndef BENCH_JOBS_JOB_MEMBER_H_
@@ -25,22 +26,23 @@ class JobRandom {
   uint64_t state_;
 };
 
-// Times are nanoseconds since kJobStart.
+// Times are nanoseconds since kJobStart. A launch is identified by its time.
 class JobMember {
  public:
   CommunicatorSnapshot& snapshot() { return snapshot_; }
   // Timed latencies, for the pages of a scraped endpoint.
   const std::vector<LatencySnapshot>& latencies() const { return latencies_; }
 
-  // `peers`: of an exchange, ranks of the communicator without this one.
+  // `peers`: of an exchange, the communicator's other ranks that take part.
   void Launch(const JobStep& step, const std::vector<int>& peers, int64_t now_ns);
-  // A call that launches nothing.
+  // Counts a call that fails and launches nothing.
   void Fail(const JobStep& step);
+  // Notes that the GPU has reached the launch.
   void Begin(int64_t launched_ns, int64_t begun_ns);
-  // Ends the oldest launch.
+  // Ends the oldest launch. One launch in 2^`sampling_exponent` is timed.
   void Finish(const JobStep& step, int64_t launched_ns, int64_t begun_ns, int64_t end_ns,
               int sampling_exponent);
-  // Sets when its network steps progress.
+  // Sets the time in which the communicator's network steps progress.
   void Move(int64_t from_ns, int64_t until_ns) { moves_ = {from_ns, until_ns}; }
   // Returns the snapshot, including work in flight.
   CommunicatorSnapshot Take(int64_t now_ns);
@@ -50,30 +52,32 @@ class JobMember {
  private:
   struct Outstanding {
     int64_t launched_ns, begun_ns;
-    bool is_gated;
+    bool is_gated;  // an event before it shows whether the GPU has reached it
   };
   struct LastCall {
     const char* op;
     int size_class;
-    uint64_t collective;  // number among the collectives, 0: Send or Recv
+    uint64_t collective;  // number among the collectives, from 1; 0: Send or Recv
     uint64_t launch;
     int64_t launched_ns;
     int root, peer;
     bool is_of_group;
     uint64_t bytes = 0;  // 0: the largest of its size class
   };
+  // A kind of calls.
   struct Timed {
     const char* op;
     int size_class;
     uint64_t calls;
   };
+  // The timed call that all ranks keep for one second (metrics/agreed_call.h).
   struct Agreed {
     TimedCallSnapshot timed;
     uint64_t hash;
   };
 
   void Count(const char* op, int size_class, uint64_t calls);
-  // Returns its number among the calls of its kind, from 0.
+  // Returns the call's number among the calls of its kind, from 0. `row`: set to the kind's index.
   uint64_t NumberOfKind(const char* op, int size_class, std::size_t* row);
   void CountReported(const char* op);
   void CountUnreported(const std::string& op, uint64_t calls);
@@ -85,8 +89,7 @@ class JobMember {
   void Time(const char* op, int size_class, int64_t duration_ns, int64_t end_ns,
             int sampling_exponent);
   void Sum(const char* op, int size_class, int64_t duration_ns);
-  // Keeps the call if it is the agreed one of its second (metrics/agreed_call.h). `row`: of its
-  // kind.
+  // Keeps the call if it is the agreed call of its second. `row`: index of its kind.
   void KeepIfAgreed(const TimedCallSnapshot& timed, uint32_t row);
   void TakeTimedCalls();
 
@@ -97,10 +100,10 @@ class JobMember {
   std::string hidden_op_;        // operation of the last calls without reported launch
   int64_t waited_until_ns_ = 0;  // end of the last long wait
   int64_t looked_ = -1;          // number of the background thread's poll at the last launch
-  int hurried_gates_ = 0;        // remaining until the next poll
-  std::pair<int64_t, int64_t> moves_;
+  int hurried_gates_ = 0;        // launches in quick succession that still get a gate in this poll
+  std::pair<int64_t, int64_t> moves_;  // time in which network steps progress
   std::vector<Timed> timed_;
-  std::deque<Agreed> of_moments_;  // oldest first
+  std::deque<Agreed> of_moments_;  // one per second, oldest first
   std::vector<LatencySnapshot> latencies_;
 };
 

@@ -20,22 +20,22 @@ namespace nccl_pulse {
 
 inline constexpr int64_t kNever = INT64_MAX;
 
-// An entry in a rank's stream.
+// An entry in a rank's stream: a kernel, or a call.
 struct JobItem {
   const JobStep* step;
   int64_t launched_ns;
   int64_t begun_ns = kNever;
   int64_t work_ns = 0;
-  bool is_stuck = false;
-  JobStep own;              // a call that differs from the program's; `step` is null then
-  std::size_t awaited = 0;  // of kAwait: number of items of the other stream
+  bool is_stuck = false;    // never ends
+  JobStep own;              // a call that differs from the program's; then `step` is null
+  std::size_t awaited = 0;  // of kAwait: number of the other stream's items that must end before
   bool is_absent = false;   // of kExchange: nothing to exchange this time
   const JobStep& what() const { return step != nullptr ? *step : own; }
 };
 
 struct JobStream {
   std::deque<JobItem> queue;
-  int64_t gpu_ns = 0;
+  int64_t gpu_ns = 0;            // time up to which the GPU has executed the stream
   std::vector<int64_t> ends_ns;  // when items ended, in order
 };
 
@@ -43,43 +43,45 @@ struct RunningRank {
   std::vector<JobStep> program;
   std::vector<JobStep> evaluation;  // of kEvaluates
   bool is_evaluating = false;
-  std::size_t at = 0;
-  int64_t host_ns = 0;
+  std::size_t at = 0;   // index of the next action in steps_now()
+  int64_t host_ns = 0;  // time up to which the host has run
   JobStream streams[kJobStreams];
+  // The host synchronizes; does nothing further; is queued to be advanced by the simulation; has
+  // done its fault, if it does it once.
   bool waits_for_gpu = false, is_halted = false, is_queued = false, has_erred = false;
-  bool is_gpu_to_stick = false;
+  bool is_gpu_to_stick = false;  // the next kernel other than NCCL's does not end
   RunState run_state{};
   uint32_t driver_error = 0;
   int64_t driver_error_ns = 0;
-  int steps = 0;
-  int64_t seen_ns = 0;                   // the endpoint's page shows its actions up to this time
+  int steps = 0;                         // training steps begun
+  int64_t seen_ns = 0;                   // the endpoint's answer shows its actions up to this time
   std::map<int, JobMember> memberships;  // by group
-  std::map<int, int> exchanges;          // exchanges reached, by group
-  double slow = 1;
-  ProcessPace pace;
-  int64_t next_page_ns = kNever;
+  std::map<int, int> exchanges;          // number of exchanges reached, by group
+  double slow = 1;                       // factor of its work, from the fault on
+  ProcessPace pace;                      // as its endpoint computes it at each scrape
+  int64_t next_page_ns = kNever;         // time of the next scrape
 
-  std::vector<Deed> deeds;      // not done yet
-  std::vector<JobStep> ending;  // its last step, if any
+  std::vector<Deed> deeds;      // scheduled events; most are removed when they happen
+  std::vector<JobStep> ending;  // its last step, if JobRunOptions::ending has one
   bool is_ending = false;
-  int64_t dies_ns = kNever;  // its GPU does nothing after this
-  int64_t left_ns = kNever;  // reason in `end`; kLive: it has only finalized its communicators
-  ProcessEnd end{};
-  bool has_aborted = false;
+  int64_t dies_ns = kNever;  // neither host nor GPU does anything after this
+  int64_t left_ns = kNever;  // when it finalized its communicators
+  ProcessEnd end{};          // how its process ended; kLive: it has not ended
+  bool has_aborted = false;  // it aborted its communicators at dies_ns
 
   std::vector<JobStep>& steps_now() {
     return is_ending ? ending : is_evaluating ? evaluation : program;
   }
 };
 
-// Returns a rank's work in a step relative to the usual 1, with the healthy differences between
-// ranks.
+// Returns the factor of a rank's work in a step, usually 1, for faults that are healthy differences
+// between ranks. `number`: the global rank, as below.
 double LoadOf(const JobRunOptions& options, const JobLayout& layout, int number, int step);
 bool IsEvaluation(const JobRunOptions& options, int step);
-// For kInput: returns how long the rank waits before a step.
+// Returns how long the rank waits for input before a step (Fault::kInput).
 int64_t InputWaitNs(const JobRunOptions& options, const JobLayout& layout, int number, int step);
 
-// Updates the endpoint's page from the rank.
+// Simulates a scrape of the rank's endpoint, which updates the pace.
 void MakePage(const JobRunOptions& options, int64_t now_ns, RunningRank* rank);
 
 // Returns what the rank's endpoint knows. Its memberships must not be used afterwards.

@@ -22,18 +22,19 @@ namespace nccl_pulse {
 inline constexpr int kOtherPids = 1000000;  // first pid of another job's processes
 inline constexpr int64_t kJobStart = int64_t{1760000000} * 1000000000;
 
-// The fault of a job. "It" below is the rank JobRunOptions::rank.
+// The fault of a job. "It" is the faulty rank, JobRunOptions::rank; `other`, `group`, `change_step`
+// and so on are fields of JobRunOptions.
 enum class Fault {
   kNone,
   kHostStuck,        // its program stalls
   kGpuStuck,         // a kernel before its next call does not end
   kProcessGone,      // killed; its endpoint reports the end
   kProcessVanished,  // killed, and no endpoint reports it any longer
-  kNodeGone,
-  kWrongOrder,  // makes two calls of a communicator in the wrong order
-  kWrongSize,   // calls with another size
-  kWrongRoot,   // calls Broadcast with another root
-  kCircle,      // uses two communicators in the wrong order
+  kNodeGone,         // its program stalls, and its node's endpoint does not answer
+  kWrongOrder,       // makes two calls of a communicator in the wrong order
+  kWrongSize,        // calls with another size
+  kWrongRoot,        // calls Broadcast with another root
+  kCircle,           // uses two communicators in the wrong order
   // Sends to a rank before receiving from it, and that rank does the same.
   kPeerCircle,
   // Receives from a rank before sending to it, and that rank does the same.
@@ -44,24 +45,24 @@ enum class Fault {
   kNotMade,       // it never joins a new communicator
   kNetworkSlow,   // a node's communicators take ten times as long
   kSlowHost,      // its program takes longer, step after step
-  kSlowGpu,
-  kSlowNode,     // all ranks of a node are slow
-  kPause,        // healthy: it writes a checkpoint, not the first, while the others wait
-  kStopped,      // its process is stopped
-  kLooked,       // its program stalls; later a debugger stops the process of a waiting rank
-  kDriverCall,   // the driver blocks its program and the plugin's thread; the process runs
-  kHostPaused,   // all processes of its host stop at once
-  kGpuFails,     // its GPU's driver reports an error, and later the drivers of some peers do
-  kExits,        // it is in exit()
-  kForeign,      // on all GPUs a kernel other than NCCL's does not end, from `change_step` on
-  kForeignHost,  // as kForeign, but on its group's GPUs, and the kernels wait for its program
-  kLongBefore,   // its program stalls, long after all ranks have waited once for another rank
-  kAllPause,     // healthy: all ranks pause to evaluate, and no rank waits
-  kSequences,    // healthy: a replica's work varies by step, half to twice as much
-  kStages,       // healthy: pipeline stages always have more or less work
-  kInput,        // healthy: now and then a rank waits for its input for some steps
-  kQueued,       // healthy: the end of a step is queued behind a long kernel of each GPU
-  kMoves,        // healthy: a collective takes long, and its data moves
+  kSlowGpu,       // its GPU's own work takes longer
+  kSlowNode,      // all ranks of a node are slow
+  kPause,         // healthy: it writes its second checkpoint while the others wait
+  kStopped,       // its process is stopped
+  kLooked,        // its program stalls; later a debugger stops the process of a waiting rank
+  kDriverCall,    // the driver blocks its program and the plugin's thread; the process runs
+  kHostPaused,    // all processes of its host stop at once
+  kGpuFails,      // its GPU's driver reports an error, and later the drivers of some peers do
+  kExits,         // it is in exit()
+  kForeign,       // on all GPUs a kernel other than NCCL's does not end, from `change_step` on
+  kForeignHost,   // as kForeign, but on its group's GPUs, and the kernels wait for its program
+  kLongBefore,    // its program stalls, long after all ranks have waited once for another rank
+  kAllPause,      // healthy: all ranks pause to evaluate, and no rank waits
+  kSequences,     // healthy: a replica's work varies by step, half to twice as much
+  kStages,        // healthy: pipeline stages always have more or less work
+  kInput,         // healthy: now and then a rank waits for its input for some steps
+  kQueued,        // healthy: the end of a step is queued behind a long kernel of each GPU
+  kMoves,         // healthy: a collective takes long, and its data moves
   // Healthy, from `change_step` on:
   kLonger,      // all ranks have more work, and some replicas more than others
   kEvaluates,   // it alternates between evaluating and training for `change_steps` each; stages
@@ -77,7 +78,7 @@ enum class Watchdog {
   kAborts,  // aborts its communicators: work in flight ends, and they are finalized
 };
 
-// An event at one rank, at a given time or at the begin of a step. "It" below is that rank.
+// An event at one rank, at a given time or at the start of a training step. "It" is that rank.
 struct Deed {
   enum class Kind : uint8_t {
     kHalts,   // its program stalls
@@ -91,22 +92,24 @@ struct Deed {
   Kind kind{};
   int rank = 0;
   int64_t at_ns = 0;  // since the start
-  int step = -1;      // -1: `at_ns` applies
+  int step = -1;      // at the start of this step; -1: at `at_ns`
   int64_t for_ns = 0;
   ProcessEnd end = ProcessEnd::kLost;
   double factor = 1;
   int until_step = INT32_MAX;
-  int period = 0, phase = 0;  // of kSlows: in turn 0 or 1 of `period` steps each; 0: always
+  // Of kSlows. Steps are divided into intervals of `period` steps. It is slow in intervals with
+  // even (`phase` 0) or odd numbers (`phase` 1). Period 0: in all steps.
+  int period = 0, phase = 0;
 };
 
 // The last step of all programs, and how ranks leave afterwards.
 struct JobEnding {
-  int step = -1;  // -1: none
-  const char* op = "AllReduce";
-  int size_class = 0, root_size_class = 0;
-  uint64_t bytes = 0, root_bytes = 0;     // 0: by the size class
-  int root = -1;                          // rank in the group
-  int64_t root_work_ns = 0, work_ns = 0;  // the GPUs' own work before it
+  int step = -1;                            // number of the step; -1: none
+  const char* op = "AllReduce";             // its only call, in the largest group
+  int size_class = 0, root_size_class = 0;  // of the call; `root_...`: at the root
+  uint64_t bytes = 0, root_bytes = 0;       // 0: by the size class
+  int root = -1;                            // rank in the group; -1: no root
+  int64_t root_work_ns = 0, work_ns = 0;    // the GPUs' own work before the call
   enum class Leave : uint8_t { kStays, kFinalizes, kExits, kUnderscoreExits };
   Leave leave{};
   int64_t within_ns = 0;  // each rank leaves within this time after its last work
@@ -120,18 +123,20 @@ struct JobRunOptions {
   int group = -1;        // of kWrongOrder, kWrongSize, kCircle, kNetworkStuck, kMoves, kForeignHost
   RunState run_state{};  // of stopped processes, as far as visible
   int64_t fault_ns = 0;  // begin of the fault, since the start
-  // Time at which the endpoints are polled, since the start. For kPause, since the second pause
+  // Time of the first poll of the endpoints, since the start. For kPause, since the second pause
   // began.
   int64_t asked_ns = 0;
-  int64_t asked_within_ns = 0;  // additional delay of each endpoint, by node
-  int64_t look_again_ns = 0;    // delay of this poll after the first poll, at `asked_ns`
-  int64_t run_on_ns = 0;        // delay of the last poll, up to which the job is simulated
+  int64_t asked_within_ns = 0;  // upper limit of each endpoint's random further delay
+  int64_t look_again_ns = 0;    // delay of this poll after the first poll
+  int64_t run_on_ns = 0;        // delay of the last poll after the first; the simulation then ends
   double slowness = 1.5;        // factor of slow or busier ranks from `fault_ns` on
   double imbalance = 0.1;       // random variation of work between steps
   bool is_blocking = false;     // hosts wait for each call
-  int sampling_exponent = 0;
-  int64_t pause_ns = 0;                   // the first pause; the second is in progress at the poll
-  int change_step = 0, change_steps = 0;  // kNotMade: the new communicator is made before this step
+  int sampling_exponent = 0;    // n: one launch in 2^n is timed
+  int64_t pause_ns = 0;         // length of the first pause; the second is in progress at the poll
+  // `change_step`: step at which the fault begins, if it does not begin at `fault_ns`.
+  // `change_steps`: of kEvaluates, length of a phase, in steps.
+  int change_step = 0, change_steps = 0;
   std::string job_id = "4711";
   bool is_other_job = false;   // true: its processes get pids from kOtherPids on
   bool has_own_hosts = false;  // true: the other job has hosts of its own
@@ -140,13 +145,13 @@ struct JobRunOptions {
   int64_t page_every_ns = 0;  // scrape interval, 0: never
   // Rank whose collectives all fail once and are retried. -1: none.
   int failing_rank = -1;
-  int64_t failing_ns = 0;
-  int failing_calls = 0;
+  int64_t failing_ns = 0;  // since the start: first failure
+  int failing_calls = 0;   // number of calls that fail
   std::vector<Deed> deeds;
   JobEnding ending;
   int64_t start_ns = 0;       // begin of the programs
-  int attempt = 0;            // processes of each attempt have other pids
-  int unmeasured_group = -1;  // a communicator beyond the plugin's limit
+  int attempt = 0;            // restart of the job; each has other pids
+  int unmeasured_group = -1;  // a communicator that the plugin has no room to measure; -1: none
   std::string other_job_id;   // job ID on every second node; "": `job_id`
 };
 

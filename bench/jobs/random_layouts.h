@@ -20,9 +20,11 @@ int64_t Between(Generator* random, int64_t least, int64_t most);
 JobLayout MakeLayout(Generator* random);
 // Returns a layout with many calls in a step, one or two for each layer.
 JobLayout MakeDeepLayout(Generator* random);
+// Returns a layout with posts_ahead.
 JobLayout MakeLayoutThatPostsAhead(Generator* random);
 // Returns a pipeline of four stages whose Sends wait for their Recvs.
 JobLayout MakePipeline(Generator* random);
+// Returns a layout with several experts.
 JobLayout MakeExperts(Generator* random);
 // Returns a layout with several tensor-parallel groups in each node.
 JobLayout MakeNodeLayout(Generator* random);

@@ -1,5 +1,5 @@
-// Scenario is a simulated job with or without a fault. Judge checks the verdict on it, for the test
-// and for the table in docs/detection.md.
+// Scenario is a simulated job with or without a fault. Judge compares the engine's verdict with the
+// expected one, for the test and for the table in docs/detection.md.
 //
 // Thread: any; a seed always gives the same job.
 #ifndef BENCH_JOBS_SCENARIO_H_
@@ -18,12 +18,12 @@
 
 namespace nccl_pulse {
 
-// An endpoint's answer to a poll.
+// An endpoint's answer to a poll: current, none, or that of an earlier time.
 enum class Answer { kNow, kNone, kStale };
 
 // The verdict that a simulated job must get.
 enum class Truth : uint8_t {
-  kByFault,   // depends on Fault
+  kByFault,   // follows from the Fault
   kCulprits,  // the culprits are named, and no others
   kSides,     // as kCulprits, or no rank is named and calls are reported to differ
   kNobody,    // no rank is named, and no hang is reported
@@ -41,7 +41,7 @@ struct Scenario {
   JobRunOptions options;
   std::string fault;            // name of the fault
   std::vector<Answer> answers;  // by node
-  std::set<int> culprits;       // global ranks to name, and no others
+  std::set<int> culprits;       // global ranks that the verdict should name, and no others
   // Another job at the same endpoints. Its ranks start at kOtherJob in `culprits`.
   std::shared_ptr<const Scenario> other;
   Truth truth = Truth::kByFault;
@@ -73,14 +73,14 @@ const std::vector<std::string>& FaultNames();
 
 Scenario MakeScenario(const std::string& fault, uint64_t seed);
 
-// The scenario's polls of a job's endpoints, a second apart.
+// Polls a scenario's endpoints as a watcher does, a second apart.
 class Polls {
  public:
   struct Poll {
     SnapshotSet set;  // of all endpoints that answer
     int64_t realtime_ns = 0;
     int64_t hang_after_ns = 0;    // the shortest threshold of an endpoint
-    std::set<std::string> heard;  // nodes
+    std::set<std::string> heard;  // names of the nodes that answered
     std::string error;            // set if an answer cannot be read
     bool is_last = false;
   };
@@ -99,15 +99,15 @@ const char* ExpectedName(const Scenario& scenario);
 
 struct Judged {
   Outcome outcome{};
-  std::string said;  // the verdict in words
-  int looks = 1;
+  std::string said;   // the verdict in words
+  int looks = 1;      // number of polls made
   std::string graph;  // the graph of waits as text
 };
 // Runs the job, makes each endpoint write its snapshots, and diagnoses their union.
 Judged Judge(const Scenario& scenario);
 
-// Returns the labels of the blocking ranks as `pulse watch` exports them, from several newly
-// started watchers, whose polls differ slightly in time or in the order of the answers.
+// Returns, for each of several newly started watchers, the labels of the blocking ranks as `pulse
+// watch` exports them. The watchers' polls differ slightly in time or in the order of the answers.
 std::vector<std::string> LabelsOverLooks(const Scenario& scenario);
 
 }  // namespace nccl_pulse

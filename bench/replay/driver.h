@@ -12,20 +12,21 @@
 // operation's callbacks are filtered by the mask's value at its call (reduction.h).
 //
 // Handles, as in NCCL 2.28 to 2.30 (src/plugin/profiler.cc):
-//   - a parent is what the plugin returned for it, NULL included, stopped or not;
+//   - parentObj is the handle that the plugin returned for the parent, even if it is NULL or the
+//     parent was stopped;
 //   - *eHandle is not cleared before start. It holds the previous value of its storage: the
 //     thread's last handle of that type if NCCL reuses the storage (API events, proxy, KernelCh),
 //     NULL for types in freshly cleared memory (Group, Coll, P2p, KernelLaunch). Versions 1 to 3:
 //     always NULL;
-//   - stop and state are skipped if the handle is NULL, except for NetPlugin; states of a ProxyStep
-//     also if its ProxyOp's handle is NULL; a ProxyOp's handle becomes NULL at its stop.
+//   - stop and state are skipped if the handle is NULL, except for NetPlugin. States of a ProxyStep
+//     are also skipped if its ProxyOp's handle is NULL, which it becomes at its stop.
 //
 // Process id. If a ProxyOp was recorded with its own process' id, the replay passes this process'
 // id instead. The id of another process (PXN) is kept.
 //
-// Repetitions. Each initializes new communicators. Repetition r (0, 1, ...) has commId = recorded
-// XOR r on every process of the trace. So repetition 0 equals the recording, later repetitions have
-// new IDs, and the ranks agree on them.
+// Repetitions. Each initializes new communicators. In repetition r (0, 1, ...) a communicator's ID
+// is the recorded ID XOR r, in every process of the trace. So repetition 0 equals the recording,
+// later repetitions have new IDs, and the ranks agree on them.
 //
 // Thread: Replay blocks the caller; stop and progress: any thread. Cost: a few microseconds per
 // change of thread, else the plugin's cost.
@@ -59,7 +60,7 @@ struct ReplayOptions {
 
 // Written by the driver; any thread may read.
 struct ReplayProgress {
-  std::atomic<uint64_t> callbacks{0};  // recorded callbacks passed, made or not, over repetitions
+  std::atomic<uint64_t> callbacks{0};  // recorded callbacks passed, made or filtered out
   std::atomic<uint64_t> made{0};       // callbacks made
 };
 

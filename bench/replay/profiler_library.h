@@ -1,14 +1,14 @@
 // ProfilerLibrary calls a profiler plugin library as NCCL does, through one version of the API.
 //
 // NCCL's core has one internal form of events (the newest version's) and an adapter for each older
-// one. This does the same over recorded events: the adapter for version N fills version N's
-// descriptor like NCCL's, including its oddities:
+// version. Here, recorded events take the place of that form: the adapter for version N fills
+// version N's descriptor like NCCL's adapter, including its oddities:
 //
 //   v5-v7    native; state arguments of the GroupApi states are NULL (2.28.9, which recorded the
 //            traces)
 //   v4       parentObj of Coll and P2p is the Group; the descriptor is not cleared, and
 //            p2p.nChannels is never written: it holds garbage
-//   v1-v3    the same parentObj; no identity of the communicator in init, and name NULL, commHash 0
+//   v1-v3    parentObj as in v4; no identity of the communicator in init, and name NULL, commHash 0
 //            in the descriptor; nMaxChannels holds the channels used; *eHandle is NULL before the
 //            call; KernelCh without times; transSize always 0
 //   v1       names as numbers; an unknown name becomes Send, PAT, SIMPLE or Float64
@@ -47,7 +47,7 @@ class ProfilerLibrary {
 
   virtual int version() const = 0;
 
-  // The five functions. `comm_id` replaces the communicator's own, see driver.h.
+  // The five functions of the API. `comm_id` replaces the recorded ID, see driver.h.
   virtual int Init(void** context, int* mask, const TraceCommunicator& communicator,
                    uint64_t comm_id, abi::DebugLogger logger) = 0;
   virtual void Start(void* context, void** handle, const TraceEvent& event, void* parent,

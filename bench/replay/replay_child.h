@@ -24,9 +24,11 @@ enum class Phase : int { kLoading, kReady, kReplaying, kReplayed };
 // them.
 struct SharedRun {
   std::atomic<Phase> phase{Phase::kLoading};
-  int64_t first_ns = 0;  // by the child, before kReady
+  // Written by the child, before kReady: recorded times of its first and last callback.
+  int64_t first_ns = 0;
   int64_t last_ns = 0;
-  std::atomic<int64_t> start_ns{0};  // by the parent, after the values below
+  // Written by the parent, `start_ns` last. See ReplayOptions, where run_first_ns is `first_ns`.
+  std::atomic<int64_t> start_ns{0};
   int64_t run_first_ns = 0;
   int64_t period_ns = 0;
   ReplayProgress progress;

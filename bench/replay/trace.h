@@ -32,7 +32,7 @@ enum class Condition : uint8_t { kNone, kOnlyWithKernelCh, kOnlyWithoutKernelCh 
 struct TraceEvent {
   static constexpr uint32_t kNoContext = UINT32_MAX;
 
-  // Strings are interned: equal ones have one pointer.
+  // Strings are interned: equal strings have the same pointer.
   struct Call {  // collApi, p2pApi
     const char* func;
     const char* datatype;
@@ -123,7 +123,7 @@ struct Trace {
 
 // Parses the text of a trace. `name`: for error messages. Returns nothing, with kReplayBrokenTrace
 // and "name:LINE: reason" in `error`, if a line is not a callback or uses an unknown handle or
-// context. The same for a text without callbacks.
+// context, or if there are no callbacks.
 std::optional<Trace> ParseTrace(std::string_view name, std::string_view text, ReplayError* error);
 
 }  // namespace nccl_pulse

@@ -17,7 +17,7 @@ namespace nccl_pulse {
 std::optional<std::string> Gzip(std::string_view text);
 
 // Unpacks a gzip stream to at most `most` bytes. Empty if the text is larger, if `packed` is not
-// exactly one gzip stream, or if unpacking exceeds `share` (null: no limit).
+// exactly one gzip stream, or if unpacking exceeds `share` of the CPU time (null: no limit).
 std::optional<std::string> GunzipAtMost(std::string_view packed, std::size_t most,
                                         const WorkBudget::Share* share = nullptr);
 

@@ -14,7 +14,7 @@ namespace nccl_pulse {
 // True if `path` does not exist and its folder is writable. Call before expensive work.
 bool CanCreate(const std::string& path, std::string* error);
 
-// Leaves nothing behind on failure.
+// Writes the whole file. Returns false on failure, and leaves nothing behind.
 bool WriteWhole(const std::string& path, const std::string& content, std::string* error);
 
 // Returns a name beside the target, so that Publish stays within one file system.
@@ -22,7 +22,8 @@ std::string PartialName(const std::string& path);
 bool WriteNewFile(const std::string& path, const std::string& content, std::string* error);
 bool Publish(const std::string& partial, const std::string& path, std::string* error);
 
-// Writes, syncs and closes. `fd` -1: it could not be opened, as errno says.
+// Writes `content`, syncs and closes `fd`. -1: the file could not be opened, and errno has the
+// reason.
 bool WriteAndClose(int fd, const std::string& path, const std::string& content, std::string* error);
 
 }  // namespace nccl_pulse

@@ -5,7 +5,7 @@
 // of live ranks come first, hangs before the rest, and busy endpoints are asked until they answer.
 // Metrics follow, then ended communicators as far as endpoints have time for them.
 //
-// Thread: the caller's; blocks. Memory: the files, and that of LookAtJob.
+// Thread: the caller's; blocks. Memory: the files, and what LookAtJob takes (job_look.h).
 #ifndef EXPORTER_CAPTURE_CAPTURE_H_
 #define EXPORTER_CAPTURE_CAPTURE_H_
 
@@ -23,13 +23,13 @@
 namespace nccl_pulse {
 
 struct CaptureOptions {
-  JobLookOptions look;
-  std::string stack_command;  // "{pid}" is replaced; "": none
-  std::chrono::milliseconds program_patience{15000};
-  // Half of the limit is for requests after the verdict, the rest for programs.
+  JobLookOptions look;                                // how the job is diagnosed
+  std::string stack_command;                          // "{pid}" is replaced; "": none
+  std::chrono::milliseconds program_patience{15000};  // for one run of `stack_command`
+  // For all that comes after the verdict. Requests to endpoints end after half of it.
   std::chrono::milliseconds time_limit{60000};
-  bool is_flight_recorder = false;  // only dumps for torchfrtrace
-  outside::RasChoice ras;
+  bool is_flight_recorder = false;  // collect only dumps for torchfrtrace
+  outside::RasChoice ras;           // whether and where NCCL's RAS is asked
   // Called when endpoints are too busy to answer at once, and are asked again.
   std::function<void()> on_busy;
   std::size_t most_bytes = std::size_t{512} << 20;  // of all files together
@@ -40,7 +40,7 @@ struct Capture {
   Bundle bundle;
   std::size_t sources = 0;           // processes whose calls were saved; for dumps: global ranks
   std::size_t missing_live = 0;      // live ranks whose calls are missing
-  std::vector<std::string> missing;  // sentences; also in the bundle
+  std::vector<std::string> missing;  // sentences on missing data; also in the bundle
 };
 
 Capture CaptureJob(const std::vector<Address>& endpoints, const CaptureOptions& options);

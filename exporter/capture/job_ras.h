@@ -1,8 +1,9 @@
-// AskRasOfJob asks NCCL's RAS about a job that endpoints report: a second source, for people.
+// AskRasOfJob asks NCCL's RAS (its own service for reports) about a job that endpoints report: a
+// second source, for people.
 //
-// RAS of the job's processes on this host is asked first, as for jobs without the plugin
-// (exporter/outside/ras_listeners.h). The first report suffices: each listener may know the whole
-// job.
+// The RAS listeners of the job's processes on this host are asked first, as for jobs without the
+// plugin (exporter/outside/ras_listeners.h). The first report suffices: each listener may know the
+// whole job.
 //
 // Thread: any; blocks until `end`, and then for `patience` at most.
 #ifndef EXPORTER_CAPTURE_JOB_RAS_H_
@@ -25,7 +26,8 @@ struct JobRas {
   std::vector<std::string> notes;  // processes whose RAS isn't asked, and why
 };
 
-// Without `choice.address`, only RAS of processes without the plugin is asked.
+// `endpoints`: the endpoints asked about the job; `set`: their snapshots of it. Without
+// `choice.address`, only RAS of processes without the plugin is asked.
 JobRas AskRasOfJob(const std::vector<Address>& endpoints, const SnapshotSet& set,
                    const outside::RasChoice& choice, std::chrono::milliseconds patience,
                    std::chrono::steady_clock::time_point end);

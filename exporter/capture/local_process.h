@@ -1,7 +1,6 @@
-// ReadLocalProcess reads the settings and the log of a process on this host that a snapshot names,
-// and ReadLocalState its state.
-// The caller may be root and a snapshot is untrusted, so it only reads files of the process' own
-// user.
+// ReadLocalProcess reads the settings and the log of a process on this host; ReadLocalState reads
+// its state. A snapshot names the process. Snapshots are untrusted and the caller may be root, so
+// only files of the process' own user are read.
 //
 // Thread: any; blocks up to the patience. A hanging file (a lost file system, a process blocked in
 // a driver) is left to a detached thread; at most kMostLost exist. Errors: readable sentences.
@@ -22,15 +21,15 @@ namespace nccl_pulse {
 // Returns NCCL_PULSE_NODE_NAME if set, as processes of a job do; else the host name. A container's
 // own host name changes with the container; this one does not.
 std::string NodeName();
-// True if `hostname` is one of this host's two names.
+// True if `hostname` is this host's name: its host name, or its NodeName.
 bool IsOwnName(std::string_view hostname);
 // True if the endpoint at this address is on this host.
 bool IsThisHost(const Address& address);
 
 // Returns the process' pid in this PID namespace; 0 if it is not visible.
 int32_t LocalPid(const ProcessSnapshot& process);
-// Returns "" if the process runs here under that pid, and only endpoints of this host are asked;
-// else why not. Another host's claim is no reason to inspect a process of this host.
+// Returns "" if the process runs on this host under its LocalPid, and all `endpoints` are on this
+// host; else why not. Another host's claim is no reason to inspect a process of this host.
 std::string WhyNotHere(const ProcessSnapshot& process, const std::vector<Address>& endpoints = {});
 
 // True for a variable (NAME=VALUE) that configures NCCL, PyTorch or the job. No other variables of
@@ -41,8 +40,8 @@ bool IsSetting(std::string_view variable);
 inline constexpr int kMostLost = 16;
 
 struct LocalProcess {
-  std::string settings, settings_error;
-  std::string log, log_error;  // the end of the file that NCCL_DEBUG_FILE names
+  std::string settings, settings_error;  // its variables that `is_setting` accepts, one per line
+  std::string log, log_error;            // the end of the file that NCCL_DEBUG_FILE names
 };
 LocalProcess ReadLocalProcess(const ProcessSnapshot& process,
                               bool (*is_setting)(std::string_view variable),

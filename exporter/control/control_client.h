@@ -2,8 +2,8 @@
 // once, and for a bounded time. Reports why a process does not answer. Processes may be hostile, so
 // messages per process and processes per user are limited.
 //
-// Asks only processes of the caller's own user; root asks all. Skips a socket that is not held by
-// the user in its name.
+// Asks only processes of the caller's own user; root asks all. Skips a socket whose name contains
+// another user than the one that holds it.
 //
 // Thread: the caller's; blocks for `patience` and some milliseconds at most. Cost: two descriptors
 // per process while it runs.
@@ -29,8 +29,8 @@
 
 namespace nccl_pulse {
 
-// Makes a command that changes a setting. `lasting` 0: until the process ends or the setting is
-// changed again.
+// Makes a command that changes a setting for the time `lasting`. 0: until the process ends or the
+// setting is changed again.
 HandoverMessage MakeSet(std::string_view name_and_value, std::chrono::milliseconds lasting = {});
 
 // A pid as the process itself sees it, and its PID namespace; 0: the system's own.
@@ -41,8 +41,8 @@ struct OwnPid {
 
 struct ControlQuestion {
   std::vector<HandoverMessage> commands;  // MakeSet, or MakeMessage(kListSettings)
-  // Selects the processes; all three empty: all processes. `names`: socket names
-  // (ControlAnswer::name).
+  // The processes to ask; if `names`, `pids` and `processes` are empty: all processes.
+  // Names of their sockets (ControlAnswer::name).
   std::vector<std::string> names;
   // Pids as seen here.
   std::vector<pid_t> pids;
@@ -56,7 +56,7 @@ struct ControlQuestion {
 
 struct ControlReply {
   MessageType type{};  // kDone, kNotHere, kRefused
-  // Result, or reason of the refusal. For kListSettings: OwnerWords or kAgentOwner; "" from
+  // Result, or reason of the refusal. For kListSettings: the owner (control_socket.h); "" from
   // earlier versions.
   std::string text;
   std::vector<std::string> lines;  // for kListSettings: LiveValues::Lines

@@ -79,7 +79,7 @@ class ControlSocket {
     Time since{};
   };
   void Accept(Time now);
-  // Returns false if the connection must be closed.
+  // Handles the client's messages. Returns false if the connection must be closed.
   bool Handle(Client* client, Time now);
   bool Answer(const Client& client, const HandoverMessage& message, Time now);
   bool Change(const Client& client, const HandoverMessage& message, Time now);
@@ -91,7 +91,7 @@ class ControlSocket {
   std::string name_;
   SharedDescriptor listener_;
   std::array<Client, kMaxClients> clients_;
-  bool named_foreign_ = false;
+  bool named_foreign_ = false;  // a command of a foreign user was logged
 };
 
 }  // namespace nccl_pulse

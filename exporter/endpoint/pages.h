@@ -1,6 +1,6 @@
-// Makes the endpoint's pages: metrics in each format, and JSON. They are made from this process'
-// and the handed-over segments, at most once per kPageLifetime, within their CPU share
-// (page_cache.h).
+// Makes the endpoint's pages: metrics in each format, and JSON. They are made from the segment of
+// this process and those that other processes handed over, at most once per kPageLifetime, within
+// their CPU share (page_cache.h).
 //
 // Thread: server thread only. Errors: status 500, and one warning.
 #ifndef EXPORTER_ENDPOINT_PAGES_H_
@@ -38,8 +38,9 @@ class Pages {
   std::chrono::nanoseconds cpu_spent() const { return cache_.cpu_spent(); }
 
  private:
-  // Kinds of pages. The metrics formats come first, in PageFormat's order, then: the JSON, the
-  // messages for `pulse diagnose` and `pulse watch`, and the last calls of one communicator.
+  // Kinds of pages. The metrics formats come first, in PageFormat's order. Then come the JSON of
+  // communicators, the messages for `pulse diagnose` and `pulse watch`, and the last calls of one
+  // communicator.
   enum Kind : std::size_t { kCommunicators = kPageFormats, kSnapshots, kSummary, kCalls };
 
   HttpResponse Answer(std::size_t kind, const HttpRequest& request,

@@ -37,7 +37,8 @@
 //
 //   Locale. The thread uses "C", whatever the job sets with setlocale().
 //
-//   Exceptions of the source, of rendering and of the log become status 500 or a closed connection.
+//   Exceptions of ServerOptions::source, of rendering and of the log become status 500 or a closed
+//   connection.
 //
 //   Exit. The thread uses no object with a static destructor. The process may end at any time
 //   without Stop().
@@ -74,15 +75,15 @@ class Server {
   // Returns the port on which the metrics are served, here or by the node's server, as known when
   // Start returned. It differs from the configured port if that was taken; 0 for a Unix socket.
   uint16_t port() const { return port_; }
-  // "[::]:9410", "unix:/path"; "" if not known yet: the log then reports it later.
+  // Returns that address: "[::]:9410", "unix:/path"; "" if not known yet: the log reports it later.
   const std::string& address() const { return address_; }
 
   // Call before the process exits: informs the node's server, and withdraws the announced file. The
   // thread continues, so that scrapes still get the last counts. Returns within 100 ms.
   void SayGoodbye();
 
-  // Closes everything and ends the thread. Returns within about 2 s. A thread that is stuck in the
-  // source is abandoned with its memory, and closes its descriptors if it continues.
+  // Closes everything and ends the thread. Returns within about 2 s. A thread that is stuck in
+  // ServerOptions::source is abandoned with its memory, and closes its descriptors if it continues.
   void Stop();
 
   // For pthread_atfork's prepare and parent handlers: between them no server thread opens a

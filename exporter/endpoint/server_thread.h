@@ -1,5 +1,5 @@
-// Starts and stops the background thread "pulse-http", and passes it requests of the process' other
-// threads.
+// Starts and stops the background thread "pulse-http", and passes it the requests to stop and to
+// say goodbye from the process' other threads.
 //
 // The Server owns this object until the thread is known to have ended. A stuck thread is abandoned
 // with the object, and deletes it if it continues.
@@ -48,6 +48,8 @@ class ServerThread {
   // Set by the thread with a release, so that the caller sees all its writes.
   std::atomic<bool> said_goodbye_{false};
   std::atomic<bool> ended_{false};  // the thread is about to return
+  // Set by Stop() when it gives the thread up, and by the thread when it ends. The second to set it
+  // deletes this object.
   std::atomic<bool> left_behind_{false};
   Wake wake_;  // signaled when a flag above has changed
 };
